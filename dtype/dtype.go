@@ -1,0 +1,161 @@
+// Package dtype is the one table of element types: what a matrix may hold, how
+// each type is read and rounded, and what a product of it accumulates in.
+//
+// The Go types are float64, float32, [Float16], [BFloat16], int8 and int32;
+// [Type] names them at run time and [Type.Info] is their row of the table.
+package dtype
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unsafe"
+)
+
+// Type names an element type at run time. The zero value is Invalid.
+type Type uint8
+
+// The element types, in the order of the table.
+const (
+	Invalid Type = iota
+	F64
+	F32
+	F16
+	BF16
+	I8
+	I32
+)
+
+// Element is the set of Go types that a matrix may hold.
+type Element interface {
+	float64 | float32 | Float16 | BFloat16 | int8 | int32
+}
+
+// Info is a type's row of the table.
+type Info struct {
+	Name    string // as NumPy spells it: "float32"
+	Short   string // short form: "f32"
+	Size    int    // bytes an element
+	Integer bool   // two's complement; sums wrap
+
+	// Roundoff is the unit roundoff u: rounding to nearest changes a value by at
+	// most u·|value| in the normal range (Higham, Accuracy and Stability, §2.1).
+	// Zero for integers.
+	Roundoff float64
+	// Tiny is the smallest positive subnormal: half of it bounds what rounding
+	// can change below the normal range. Zero for integers.
+	Tiny float64
+	// Max is the largest finite value; Exact is the largest n such that every
+	// integer in [-n, n] is representable.
+	Max, Exact float64
+
+	// Accum is the type that products of this one are summed in, and Results are
+	// the types that a product may have, the usual one first. A type without
+	// results is not multiplied: it only holds them.
+	Accum   Type
+	Results []Type
+
+	load  func(p unsafe.Pointer) float64
+	store func(p unsafe.Pointer, v float64)
+}
+
+// table holds one row for each type; every other list of types ranges over it.
+var table = [...]Info{
+	F64: {
+		Name: "float64", Short: "f64", Size: 8,
+		Roundoff: 0x1p-53, Tiny: 0x1p-1074, Max: math.MaxFloat64, Exact: 1 << 53,
+		Accum: F64, Results: []Type{F64},
+		load: load[float64], store: store[float64],
+	},
+	F32: {
+		Name: "float32", Short: "f32", Size: 4,
+		Roundoff: 0x1p-24, Tiny: 0x1p-149, Max: math.MaxFloat32, Exact: 1 << 24,
+		Accum: F32, Results: []Type{F32},
+		load: load[float32], store: store[float32],
+	},
+	F16: {
+		Name: "float16", Short: "f16", Size: 2,
+		Roundoff: 0x1p-11, Tiny: 0x1p-24, Max: 65504, Exact: 1 << 11,
+		Accum: F32, Results: []Type{F16, F32},
+		load: load[Float16], store: store[Float16],
+	},
+	BF16: {
+		Name: "bfloat16", Short: "bf16", Size: 2,
+		Roundoff: 0x1p-8, Tiny: 0x1p-133, Max: 0x1.fep127, Exact: 1 << 8,
+		Accum: F32, Results: []Type{BF16, F32},
+		load: load[BFloat16], store: store[BFloat16],
+	},
+	I8: {
+		Name: "int8", Short: "i8", Size: 1, Integer: true,
+		Max: math.MaxInt8, Exact: math.MaxInt8,
+		Accum: I32, Results: []Type{I32},
+		load: load[int8], store: store[int8],
+	},
+	I32: {
+		Name: "int32", Short: "i32", Size: 4, Integer: true,
+		Max: math.MaxInt32, Exact: math.MaxInt32,
+		Accum: I32,
+		load:  load[int32], store: store[int32],
+	},
+}
+
+// All lists the element types in the order of the table.
+func All() []Type {
+	all := make([]Type, 0, len(table)-1)
+	for t := Invalid + 1; int(t) < len(table); t++ {
+		all = append(all, t)
+	}
+	return all
+}
+
+// Valid reports whether t is a type of the table.
+func (t Type) Valid() bool { return t > Invalid && int(t) < len(table) }
+
+// Info returns t's row of the table. It panics unless t.Valid().
+func (t Type) Info() *Info {
+	if !t.Valid() {
+		panic(fmt.Sprintf("dtype: no such type %d", uint8(t)))
+	}
+	return &table[t]
+}
+
+// Size is the number of bytes of one element.
+func (t Type) Size() int { return t.Info().Size }
+
+// String is the type's name, as Parse reads it.
+func (t Type) String() string {
+	if !t.Valid() {
+		return fmt.Sprintf("Type(%d)", uint8(t))
+	}
+	return table[t].Name
+}
+
+// Parse reads a type's name in either spelling, "float32" or "f32".
+func Parse(name string) (Type, error) {
+	var known []string
+	for _, t := range All() {
+		if in := t.Info(); name == in.Name || name == in.Short {
+			return t, nil
+		}
+		known = append(known, t.String())
+	}
+	return Invalid, fmt.Errorf("unknown element type %q (want one of %s)", name, strings.Join(known, ", "))
+}
+
+// Of is the run-time name of the Go type T.
+func Of[T Element]() Type {
+	switch any(*new(T)).(type) {
+	case float64:
+		return F64
+	case float32:
+		return F32
+	case Float16:
+		return F16
+	case BFloat16:
+		return BF16
+	case int8:
+		return I8
+	default:
+		return I32
+	}
+}

@@ -1,0 +1,3 @@
+module tilework
+
+go 1.26

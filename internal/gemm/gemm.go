@@ -1,0 +1,242 @@
+// Package gemm holds the plain data that all backends share: what product is
+// asked for ([Problem]), how its matrices lie in memory ([Layout]), what is done
+// to each element on the way out ([Epilogue]), and where the bytes are ([Buffers]).
+//
+// A product is
+//
+//	C ← act(α·op(A)·op(B) + β·C + bias)
+//
+// with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
+// leaves A and B unread; β = 0 leaves the old C unread and overwrites it.
+package gemm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"tilework/dtype"
+)
+
+// The sentinel errors of every backend; the messages that wrap them name the
+// argument, what was found and what is wanted.
+var (
+	ErrShape       = errors.New("shapes do not fit")
+	ErrOverlap     = errors.New("matrices overlap")
+	ErrUnsupported = errors.New("not supported")
+	ErrOutOfMemory = errors.New("out of memory")
+	ErrVerify      = errors.New("verification failed")
+)
+
+// Layout says how a matrix lies in memory: Rows×Cols elements, row after row, LD
+// elements from the start of one row to the start of the next. Trans says that
+// the matrix stands in the product transposed.
+type Layout struct {
+	Type       dtype.Type
+	Rows, Cols int
+	LD         int
+	Trans      bool
+}
+
+// Dense is the layout of a rows×cols matrix without padding.
+func Dense(t dtype.Type, rows, cols int) Layout {
+	return Layout{Type: t, Rows: rows, Cols: cols, LD: max(cols, 1)}
+}
+
+// T is the layout of the same memory, transposed.
+func (l Layout) T() Layout {
+	l.Trans = !l.Trans
+	return l
+}
+
+// OpRows is the number of rows of op(matrix).
+func (l Layout) OpRows() int {
+	if l.Trans {
+		return l.Cols
+	}
+	return l.Rows
+}
+
+// OpCols is the number of columns of op(matrix).
+func (l Layout) OpCols() int {
+	if l.Trans {
+		return l.Rows
+	}
+	return l.Cols
+}
+
+// Len is the number of elements from the first of the matrix to its last,
+// padding between rows included. Check has made sure that it is an int.
+func (l Layout) Len() int {
+	if l.Rows == 0 || l.Cols == 0 {
+		return 0
+	}
+	return (l.Rows-1)*l.LD + l.Cols
+}
+
+// Bytes is Len in bytes.
+func (l Layout) Bytes() int { return l.Len() * l.Type.Size() }
+
+// Index is where element (i, j) of op(matrix) stands, in elements.
+func (l Layout) Index(i, j int) int {
+	if l.Trans {
+		i, j = j, i
+	}
+	return i*l.LD + j
+}
+
+// String is the shape of op(matrix) and what is unusual about it: "3×4 float32".
+func (l Layout) String() string {
+	s := fmt.Sprintf("%d×%d %v", l.OpRows(), l.OpCols(), l.Type)
+	if l.Trans {
+		s += " transposed"
+	}
+	if l.LD > max(l.Cols, 1) {
+		s += fmt.Sprintf(" (leading dimension %d)", l.LD)
+	}
+	return s
+}
+
+// Check refuses a layout that is no matrix or whose bytes an int cannot count.
+// The name stands for the matrix in the message.
+func (l Layout) Check(name string) error {
+	switch {
+	case !l.Type.Valid():
+		return fmt.Errorf("%w: %s has no element type", ErrUnsupported, name)
+	case l.Rows < 0 || l.Cols < 0:
+		return fmt.Errorf("%w: %s is %d×%d", ErrShape, name, l.Rows, l.Cols)
+	case l.LD < max(l.Cols, 1):
+		return fmt.Errorf("%w: %s has leading dimension %d, want at least %d", ErrShape, name, l.LD, max(l.Cols, 1))
+	}
+	hi, lo := bits.Mul64(uint64(l.Rows), uint64(l.LD))
+	if hi != 0 || lo > math.MaxInt/uint64(l.Type.Size()) {
+		return fmt.Errorf("%w: %s of %d×%d %v elements is more bytes than 63 bits count", ErrShape, name, l.Rows, l.LD, l.Type)
+	}
+	return nil
+}
+
+// Problem is one product, without its data. It is comparable and so can be the
+// key of a table. Make it with [New], which checks it.
+type Problem struct {
+	M, N, K     int
+	A, B, C     Layout
+	Alpha, Beta float64
+	Epilogue    Epilogue
+}
+
+// New checks that the matrices can be multiplied and returns their product. C
+// given as a transpose is turned into the equal product Cᵀ ← op(B)ᵀ·op(A)ᵀ, so
+// that a Problem's C never is; A and B then change places, and swapped tells so
+// to whoever holds the data.
+//
+// The errors are ErrShape and ErrUnsupported.
+func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
+	for _, m := range []struct {
+		name string
+		l    Layout
+	}{{"A", a}, {"B", b}, {"C", c}} {
+		if err := m.l.Check(m.name); err != nil {
+			return Problem{}, false, err
+		}
+	}
+	switch {
+	case a.OpCols() != b.OpRows():
+		return Problem{}, false, fmt.Errorf("%w: A is %d×%d and B is %d×%d, so A has %d columns where B has %d rows",
+			ErrShape, a.OpRows(), a.OpCols(), b.OpRows(), b.OpCols(), a.OpCols(), b.OpRows())
+	case c.OpRows() != a.OpRows() || c.OpCols() != b.OpCols():
+		return Problem{}, false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
+			ErrShape, c.OpRows(), c.OpCols(), a.OpRows(), b.OpCols(), a.OpRows(), a.OpCols(), b.OpRows(), b.OpCols())
+	case a.Type != b.Type:
+		return Problem{}, false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, a.Type, b.Type)
+	}
+	if err := checkTypes(a.Type, c.Type, alpha, beta); err != nil {
+		return Problem{}, false, err
+	}
+	if err := e.check(c.Type); err != nil {
+		return Problem{}, false, err
+	}
+	if c.Trans {
+		a, b, c, swapped = b.T(), a.T(), c.T(), true
+		e = e.transposed()
+	}
+	return Problem{M: a.OpRows(), N: b.OpCols(), K: a.OpCols(), A: a, B: b, C: c, Alpha: alpha, Beta: beta, Epilogue: e}, swapped, nil
+}
+
+func checkTypes(in, out dtype.Type, alpha, beta float64) error {
+	results := in.Info().Results
+	if len(results) == 0 {
+		return fmt.Errorf("%w: matrices of %v cannot be multiplied", ErrUnsupported, in)
+	}
+	ok := false
+	for _, r := range results {
+		ok = ok || r == out
+	}
+	if !ok {
+		return fmt.Errorf("%w: a product of %v matrices as %v (want %v)", ErrUnsupported, in, out, results)
+	}
+	if out.Info().Integer {
+		for _, s := range []struct {
+			name  string
+			value float64
+		}{{"alpha", alpha}, {"beta", beta}} {
+			if s.value != math.Trunc(s.value) || math.Abs(s.value) > math.MaxInt32 {
+				return fmt.Errorf("%w: %s = %v: a product in %v takes whole numbers up to ±%d", ErrUnsupported, s.name, s.value, out, math.MaxInt32)
+			}
+		}
+	}
+	return nil
+}
+
+// Accum is the type that the product is summed in.
+func (p *Problem) Accum() dtype.Type { return p.A.Type.Info().Accum }
+
+// ReadsAB reports whether A and B are read at all.
+func (p *Problem) ReadsAB() bool { return p.K > 0 && p.Alpha != 0 }
+
+// Flops is the number of floating-point (or integer) operations, 2·M·N·K: one
+// multiplication and one addition for each term.
+func (p *Problem) Flops() float64 { return 2 * float64(p.M) * float64(p.N) * float64(p.K) }
+
+// String is the product in one line: "64×32 · 32×16 float32".
+func (p *Problem) String() string {
+	s := fmt.Sprintf("%d×%d · %d×%d %v", p.M, p.K, p.K, p.N, p.A.Type)
+	if p.C.Type != p.A.Type {
+		s += " → " + p.C.Type.String()
+	}
+	return s
+}
+
+// Buffers holds the memory of one problem's matrices and of its bias, each in
+// the machine's byte order and at least as long as its layout says.
+type Buffers struct {
+	A, B, C, Bias []byte
+}
+
+// Check refuses buffers that are too short for p, and a C that shares memory
+// with what the product reads.
+func (b *Buffers) Check(p *Problem) error {
+	for _, m := range []struct {
+		name string
+		have int
+		want int
+	}{
+		{"A", len(b.A), p.A.Bytes()},
+		{"B", len(b.B), p.B.Bytes()},
+		{"C", len(b.C), p.C.Bytes()},
+		{"bias", len(b.Bias), p.BiasLen() * p.C.Type.Size()},
+	} {
+		if m.have < m.want {
+			return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, m.name, m.have, m.want)
+		}
+	}
+	switch {
+	case Overlap(p.C, b.C, p.A, b.A):
+		return fmt.Errorf("%w: C shares memory with A", ErrOverlap)
+	case Overlap(p.C, b.C, p.B, b.B):
+		return fmt.Errorf("%w: C shares memory with B", ErrOverlap)
+	case Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
+		return fmt.Errorf("%w: C shares memory with the bias", ErrOverlap)
+	}
+	return nil
+}

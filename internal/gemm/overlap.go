@@ -1,0 +1,56 @@
+package gemm
+
+import "unsafe"
+
+// Overlap reports whether two matrices have a byte in common. The padding
+// between rows does not count: two halves of the columns of one matrix do not
+// overlap.
+func Overlap(l Layout, lb []byte, r Layout, rb []byte) bool {
+	a, b := rowsOf(l, lb), rowsOf(r, rb)
+	if a.n == 0 || b.n == 0 || a.end() <= b.start || b.end() <= a.start {
+		return false
+	}
+	// Both lists of rows are in order and their rows apart: walk them together,
+	// always leaving the row that ends first.
+	for i, j := a.firstAfter(b.start), b.firstAfter(a.start); i < a.n && j < b.n; {
+		x, y := a.start+uintptr(i)*a.step, b.start+uintptr(j)*b.step
+		switch {
+		case x+a.width <= y:
+			i++
+		case y+b.width <= x:
+			j++
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// rows is a sequence of n byte ranges [start + i·step, start + i·step + width).
+type rows struct {
+	start, step, width uintptr
+	n                  int
+}
+
+func rowsOf(l Layout, b []byte) rows {
+	if l.Rows == 0 || l.Cols == 0 {
+		return rows{}
+	}
+	size := uintptr(l.Type.Size())
+	return rows{
+		start: uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		step:  uintptr(l.LD) * size,
+		width: uintptr(l.Cols) * size,
+		n:     l.Rows,
+	}
+}
+
+func (r rows) end() uintptr { return r.start + uintptr(r.n-1)*r.step + r.width }
+
+// firstAfter is the first row that ends after address p.
+func (r rows) firstAfter(p uintptr) int {
+	if p < r.start+r.width {
+		return 0
+	}
+	return min(int((p-r.start-r.width)/r.step)+1, r.n)
+}
