@@ -1,0 +1,254 @@
+package main
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// unroll is the number of steps of k in the main loop.
+const unroll = 4
+
+// generator writes the functions of one variant into one file.
+type generator struct {
+	*build.Context
+	variant
+	masks operand.Mem
+}
+
+// A body is a micro-kernel for the tiles of one kind of width. Only the last
+// vector of a row can be partial, so one mask is enough.
+type body struct {
+	name    string
+	vectors int  // in a row of the tile
+	partial bool // whether n may end within the last of them
+}
+
+var (
+	whole  = body{"whole", 2, false}
+	wide   = body{"wide", 2, true}
+	narrow = body{"narrow", 1, true}
+)
+
+// bodies writes a micro-kernel of the given rows: a choice by n, then each body.
+// With limitRows only the first m rows of C are stored.
+func (g *generator) bodies(rows int, open func(rows int) operands, limitRows bool) {
+	n := g.param("n")
+	g.CMPQ(n, operand.I32(g.nr))
+	g.JEQ(operand.LabelRef(whole.name))
+	g.CMPQ(n, operand.I32(g.lanes()))
+	g.JLE(operand.LabelRef(narrow.name))
+	for _, b := range []body{wide, narrow, whole} {
+		g.Label(b.name)
+		var mask reg.Register
+		if b.partial {
+			count := g.param("n")
+			if b.vectors > 1 {
+				g.SUBQ(operand.I32((b.vectors-1)*g.lanes()), count)
+			}
+			mask = g.mask(g, count)
+		}
+		sums := g.sumOverK(b, open(rows), rows, mask)
+		g.updateC(b, sums, mask, limitRows)
+		g.VZEROUPPER()
+		g.RET()
+	}
+}
+
+// sumOverK writes the loop over k and returns the sums, one register for each
+// vector of the tile.
+func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register) [][]reg.Register {
+	g.Comment(fmt.Sprintf("%d×%d sums.", rows, b.vectors*g.lanes()))
+	sums := make([][]reg.Register, rows)
+	for i := range sums {
+		sums[i] = g.vectors(b.vectors)
+		for _, sum := range sums[i] {
+			g.zero(sum)
+		}
+	}
+	row := g.vectors(b.vectors)
+	elem := g.vector(g.Context)
+
+	steps := func(count int) {
+		for u := range count {
+			for v := range row {
+				g.loadVector(b, from.b(u, v), v, from.maskTail, mask, row[v])
+			}
+			for i := range sums {
+				g.broadcast(g.Context, from.a(u, i), elem)
+				for v := range row {
+					g.fma(g.Context, row[v], elem, sums[i][v])
+				}
+				from.fetch(u, i)
+			}
+			from.step()
+		}
+		from.advance(count)
+	}
+
+	k, groups := g.param("k"), g.GP64()
+	g.MOVQ(k, groups)
+	g.SHRQ(operand.U8(log2(unroll)), groups)
+	g.loop(b.name+"_unrolled", groups, func() { steps(unroll) })
+	g.ANDQ(operand.I32(unroll-1), k)
+	g.loop(b.name+"_single", k, func() { steps(1) })
+	return sums
+}
+
+// updateC writes α·sums + β·C to the tile.
+func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, limitRows bool) {
+	c, ldc := g.param("c"), g.stride("ldc")
+	var m reg.Register
+	if limitRows {
+		m = g.param("m")
+	}
+	overwrite, done := b.name+"_overwrite", b.name+"_done"
+
+	// rowsOfC ends at row m: as the rows are unrolled, by a jump out of them.
+	rowsOfC := func(update func(sum reg.Register, v int, at operand.Mem)) {
+		for i := range sums {
+			for v, sum := range sums[i] {
+				update(sum, v, operand.Mem{Base: c, Disp: v * g.vectorBytes})
+			}
+			if i == len(sums)-1 {
+				break
+			}
+			if limitRows {
+				g.DECQ(m)
+				g.JZ(operand.LabelRef(done))
+			}
+			g.ADDQ(ldc, c)
+		}
+	}
+	alpha, beta, t := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
+
+	// −0 equals zero too; a NaN, which compares as equal with the parity flag
+	// set, does not.
+	zero := g.XMM()
+	g.VXORPS(zero, zero, zero)
+	g.compare(g.Context, g.address("beta"), zero)
+	g.broadcast(g.Context, g.address("alpha"), alpha)
+	g.JNE(operand.LabelRef(b.name + "_accumulate"))
+	g.JPC(operand.LabelRef(overwrite))
+
+	g.Label(b.name + "_accumulate")
+	g.broadcast(g.Context, g.address("beta"), beta)
+	rowsOfC(func(sum reg.Register, v int, at operand.Mem) {
+		g.loadVector(b, at, v, true, mask, t)
+		g.mul(g.Context, beta, t, t)
+		g.fma(g.Context, alpha, sum, t)
+		g.storeVector(b, t, v, mask, at)
+	})
+	g.JMP(operand.LabelRef(done))
+
+	g.Label(overwrite)
+	rowsOfC(func(sum reg.Register, v int, at operand.Mem) {
+		g.mul(g.Context, alpha, sum, sum)
+		g.storeVector(b, sum, v, mask, at)
+	})
+	g.Label(done)
+}
+
+// prefetchC asks for the lines of C's tile, so that they have arrived when the
+// sums are done. Rows beyond m are asked for too: a prefetch never faults.
+func (g *generator) prefetchC() {
+	c, ldc := g.param("c"), g.stride("ldc")
+	for i := range g.mr {
+		if i > 0 {
+			g.ADDQ(ldc, c)
+		}
+		for line := 0; line < g.nr*g.size; line += lineBytes {
+			g.PREFETCHT0(operand.Mem{Base: c, Disp: line})
+		}
+	}
+}
+
+// peak writes a loop that does nothing but multiply and add in registers.
+func (g *generator) peak() {
+	const chains = 16 // more than two units with a latency of five cycles keep in flight
+	name := "Peak" + g.suffix()
+	g.function(name, "n int",
+		fmt.Sprintf("%s runs n times %d independent vector FMAs, %d operations, in registers only.", name, chains, chains*g.lanes()*2))
+	sums := g.vectors(chains)
+	for _, sum := range sums {
+		g.zero(sum)
+	}
+	g.loop("fmas", g.param("n"), func() {
+		for _, sum := range sums {
+			g.fma(g.Context, sum, sum, sum)
+		}
+	})
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// loop repeats the body count times, not at all for zero; count is lost.
+func (g *generator) loop(name string, count reg.Register, body func()) {
+	g.TESTQ(count, count)
+	g.JZ(operand.LabelRef(name + "_end"))
+	g.Label(name)
+	body()
+	g.DECQ(count)
+	g.JNZ(operand.LabelRef(name))
+	g.Label(name + "_end")
+}
+
+// loadVector loads vector v of a row, the last one masked if need be.
+func (g *generator) loadVector(b body, src operand.Mem, v int, maskTail bool, mask, dst reg.Register) {
+	if maskTail && b.partial && v == b.vectors-1 {
+		g.load(g, src, mask, dst)
+		return
+	}
+	g.move(g.Context, src, dst)
+}
+
+// storeVector stores vector v of a row, the last one masked if need be.
+func (g *generator) storeVector(b body, src reg.Register, v int, mask reg.Register, dst operand.Mem) {
+	if b.partial && v == b.vectors-1 {
+		g.store(g, src, mask, dst)
+		return
+	}
+	g.move(g.Context, src, dst)
+}
+
+// lanes is the number of elements of a vector.
+func (g *generator) lanes() int { return g.vectorBytes / g.size }
+
+func (g *generator) vectors(count int) []reg.Register {
+	all := make([]reg.Register, count)
+	for i := range all {
+		all[i] = g.vector(g.Context)
+	}
+	return all
+}
+
+// zero clears a vector register.
+func (g *generator) zero(r reg.Register) { g.VXORPS(r, r, r) }
+
+// param loads a parameter into a register of its own.
+func (g *generator) param(name string) reg.GPVirtual {
+	r := g.GP64()
+	g.Load(g.Param(name), r)
+	return r
+}
+
+// stride loads a parameter that counts elements, as bytes.
+func (g *generator) stride(name string) reg.GPVirtual {
+	r := g.param(name)
+	g.SHLQ(operand.U8(log2(g.size)), r)
+	return r
+}
+
+// address is where a parameter lies in the frame.
+func (g *generator) address(name string) operand.Mem {
+	at, err := g.Param(name).Resolve()
+	if err != nil {
+		panic(err) // the name is not one of this function's parameters
+	}
+	return at.Addr
+}
+
+func log2(n int) uint64 { return uint64(bits.TrailingZeros(uint(n))) }

@@ -1,0 +1,143 @@
+// Command _gen writes the micro-kernels of package asm into the folder above: for
+// each instruction set and element type of its table one assembly file and one
+// file of Go stubs.
+//
+//	main.go     the table, and what is written for each of its rows
+//	isa.go      what the instruction sets and the element types differ in
+//	kernel.go   the micro-kernels: the loop over k, then C's tile
+//	operands.go where a micro-kernel finds A and B: packed panels or matrices
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/pass"
+	"github.com/mmcloughlin/avo/printer"
+)
+
+// variant is one instruction set multiplying one element type.
+type variant struct {
+	isa
+	element
+	mr, nr     int // the tile of C; nr is two vectors
+	directRows int // direct kernels take 1 to this many rows
+}
+
+// The tiles: two vectors wide, and as many rows as keep every register of the
+// instruction set busy (AVX2: 12 sums, 2 of B, 1 of A, 1 mask) or, where there
+// are registers to spare, as keep C's rows, which often lie a power of two apart,
+// within the eight ways of an L1 set.
+var variants = []variant{
+	{avx512, f32, 8, 32, 8},
+	{avx512, f64, 8, 16, 8},
+	{avx2, f32, 6, 16, 6},
+	{avx2, f64, 6, 8, 6},
+}
+
+func main() {
+	log.SetFlags(0)
+	for _, v := range variants {
+		if err := v.write(".."); err != nil {
+			log.Fatalf("%s: %v", v.suffix(), err)
+		}
+	}
+}
+
+// suffix is what the names of v's functions end in.
+func (v variant) suffix() string { return v.element.name + v.isa.name }
+
+func (v variant) write(dir string) error {
+	g := &generator{Context: build.NewContext(), variant: v}
+	g.packed()
+	for rows := 1; rows <= v.directRows; rows++ {
+		g.direct(rows)
+	}
+	g.peak()
+
+	file, err := g.Result()
+	if err != nil {
+		return err
+	}
+	if err := pass.Compile.Execute(file); err != nil {
+		return err
+	}
+	config := printer.Config{Name: "internal/cpu/asm/_gen", Pkg: "asm"}
+	for _, out := range []struct {
+		ext     string
+		printer printer.Printer
+	}{
+		{".s", printer.NewGoAsm(config)},
+		{".go", printer.NewStubs(config)},
+	} {
+		text, err := out.printer.Print(file)
+		if err != nil {
+			return err
+		}
+		name := "z" + strings.ToLower(v.suffix()) + "_amd64" + out.ext
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// function opens a function of v whose parameters are written with T for the
+// element type. Nothing it is given escapes, and none of them calls another.
+func (g *generator) function(name, params string, doc ...string) {
+	g.Function(name)
+	g.Attributes(attr.NOSPLIT)
+	g.SignatureExpr("func(" + strings.ReplaceAll(params, "T", g.goType) + ")")
+	g.Pragma("noescape")
+	g.Doc(doc...)
+}
+
+// packed writes the micro-kernel that reads packed panels.
+func (g *generator) packed() {
+	name := "Packed" + g.suffix()
+	g.function(name, "k int, a, b, c *T, ldc, m, n int, alpha, beta T",
+		g.docLoop(name, "packed panels, for 1 ≤ m ≤ %[1]d and 1 ≤ n ≤ %[2]d", "i < m", "p*%[1]d+i", "p*%[2]d+j")...)
+	g.prefetchC()
+	g.bodies(g.mr, g.panels, true)
+}
+
+// direct writes the micro-kernel that reads rows of A and B where they are.
+func (g *generator) direct(rows int) {
+	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
+		g.docLoop(name, "matrices, strides in elements, for 1 ≤ n ≤ %[2]d", fmt.Sprintf("i < %d", rows), "i*rsa+p*csa", "p*ldb+j")...)
+	g.bodies(rows, g.matrices, false)
+}
+
+// docLoop is the doc comment of a micro-kernel: the loop that it computes. The
+// texts may speak of the tile, %[1]d×%[2]d.
+func (g *generator) docLoop(name, from, rows, a, b string) []string {
+	lines := []string{
+		name + " computes a part of a tile of C from " + from + ":",
+		"",
+		"\tfor i := 0; " + rows + "; i++ {",
+		"\t\tfor j := 0; j < n; j++ {",
+		"\t\t\tsum := 0",
+		"\t\t\tfor p := 0; p < k; p++ {",
+		"\t\t\t\tsum = fma(a[" + a + "], b[" + b + "], sum)",
+		"\t\t\t}",
+		"\t\t\tif beta == 0 {",
+		"\t\t\t\tc[i*ldc+j] = alpha * sum",
+		"\t\t\t} else {",
+		"\t\t\t\tc[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])",
+		"\t\t\t}",
+		"\t\t}",
+		"\t}",
+	}
+	for i, line := range lines {
+		if strings.Contains(line, "%") {
+			lines[i] = fmt.Sprintf(line+"%[3]s", g.mr, g.nr, "")
+		}
+	}
+	return lines
+}

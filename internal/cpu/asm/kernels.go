@@ -1,0 +1,45 @@
+// Package asm holds the assembly micro-kernels of matrix multiplication on the
+// CPU: for each instruction set and element type, the innermost tile of C.
+//
+// A micro-kernel computes C ← α·A·B + β·C for a tile of at most MR×NR, summing
+// over k in order with fused multiply-adds, each element by itself: the same
+// inputs give the same bits whatever the tile they stand in and whatever the
+// instruction set. Packed kernels read A and B from zero-padded panels, direct
+// ones from where they lie. β = 0, of either sign, leaves the old C unread. No
+// kernel reads or writes memory outside the ranges in its doc comment, and none
+// checks them.
+//
+// Assembly cannot be preempted, so one call should stay below 100 µs: k up to
+// some thousands.
+//
+// The z files are written by the generator in _gen.
+package asm
+
+//go:generate go run -C _gen .
+
+// ISA is an instruction set.
+type ISA struct {
+	Name      string
+	Supported bool // by this processor and its operating system
+}
+
+// Kernels is the micro-kernels of one instruction set for one element type. They
+// are only to be called where ISA.Supported.
+type Kernels[T float32 | float64] struct {
+	ISA    ISA
+	MR, NR int // the tile of C
+
+	// Packed computes the first m rows, 1 ≤ m ≤ MR, and n columns, 1 ≤ n ≤ NR, of
+	// a tile from k ≥ 0 steps of packed panels: a holds MR and b holds NR values
+	// for each step. C's rows are ldc elements apart.
+	Packed func(k int, a, b, c *T, ldc, m, n int, alpha, beta T)
+
+	// Direct[r-1] computes r rows and n columns, 1 ≤ n ≤ NR, of a tile from
+	// matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
+	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
+
+	// Peak runs n ≥ 0 rounds of PeakFlops floating-point operations each, FMAs in
+	// registers only: the most that one core can do.
+	Peak      func(n int)
+	PeakFlops int
+}

@@ -1,0 +1,192 @@
+//go:build unix
+
+package asm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// unroll is the number of steps of k in the kernels' main loop.
+const unroll = 4
+
+// eachKernel runs a test of every variant that this processor supports.
+func eachKernel(t *testing.T, f32 func(*testing.T, *Kernels[float32]), f64 func(*testing.T, *Kernels[float64])) {
+	for _, ks := range F32 {
+		t.Run("float32/"+ks.ISA.Name, func(t *testing.T) { require(t, ks.ISA); f32(t, ks) })
+	}
+	for _, ks := range F64 {
+		t.Run("float64/"+ks.ISA.Name, func(t *testing.T) { require(t, ks.ISA); f64(t, ks) })
+	}
+}
+
+func TestPacked(t *testing.T) { eachKernel(t, testPacked[float32], testPacked[float64]) }
+func TestDirect(t *testing.T) { eachKernel(t, testDirect[float32], testDirect[float64]) }
+
+func testPacked[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	for _, k := range append(upTo(2*unroll+1), 67, 256) {
+		for m := 1; m <= ks.MR; m++ {
+			for n := 1; n <= ks.NR; n++ {
+				if k > 2*unroll+1 && m != ks.MR && n%7 != 0 {
+					continue // the long sums need no more than some edges
+				}
+				ldc := n + tt.rand.IntN(2*ks.NR)
+				tt.check(tile[T]{
+					name: fmt.Sprintf("packed %d×%d×%d, ldc %d", m, n, k, ldc),
+					m:    m, n: n, k: k, ldc: ldc,
+					a: matrix{ks.MR * k, 1, ks.MR}, b: matrix{ks.NR * k, ks.NR, 1},
+					run: func(a, b, c *T, alpha, beta T) { ks.Packed(k, a, b, c, ldc, m, n, alpha, beta) },
+				})
+			}
+		}
+	}
+}
+
+func testDirect[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	for row, direct := range ks.Direct {
+		m := row + 1
+		for _, k := range append(upTo(2*unroll+1), 67, 256) {
+			for n := 1; n <= ks.NR; n++ {
+				if k > 2*unroll+1 && n%7 != 0 && n != ks.NR {
+					continue
+				}
+				ldb, ldc := n+tt.rand.IntN(2*ks.NR), n+tt.rand.IntN(2*ks.NR)
+				rsa, csa := k+tt.rand.IntN(9), 1
+				if tt.rand.IntN(2) == 0 {
+					rsa, csa = 1, m+tt.rand.IntN(9) // A as it lies transposed
+				}
+				tt.check(tile[T]{
+					name: fmt.Sprintf("direct %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
+					m:    m, n: n, k: k, ldc: ldc,
+					a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
+					run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, ldc, n, alpha, beta) },
+				})
+			}
+		}
+	}
+}
+
+// upTo is 0, 1, …, n.
+func upTo(n int) []int {
+	all := make([]int, n+1)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// span is the number of elements from the first of a matrix to its last.
+func span(rows, rs, cols, cs int) int {
+	if rows == 0 || cols == 0 {
+		return 0
+	}
+	return (rows-1)*rs + (cols-1)*cs + 1
+}
+
+// matrix is where an operand's elements are: how many it spans, and the steps
+// from row to row and from column to column.
+type matrix struct{ span, rs, cs int }
+
+// tile is one call of a micro-kernel.
+type tile[T float32 | float64] struct {
+	name         string
+	m, n, k, ldc int
+	a, b         matrix
+	run          func(a, b, c *T, alpha, beta T)
+}
+
+// tester compares micro-kernels with the loop of their doc comments.
+type tester[T float32 | float64] struct {
+	*testing.T
+	rand    *rand.Rand
+	a, b, c *arena[T]
+	round   int
+}
+
+func newTester[T float32 | float64](t *testing.T) *tester[T] {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	const room = 1 << 15
+	return &tester[T]{
+		T: t, rand: rand.New(rand.NewPCG(seed, 0)),
+		a: newArena[T](t, room), b: newArena[T](t, room), c: newArena[T](t, room),
+	}
+}
+
+// check runs the tile with each kind of β, next to one guard page or the other
+// in turns, on usual values and now and then on odd ones. The result must be the
+// same bits and everything around it unchanged.
+func (tt *tester[T]) check(x tile[T]) {
+	tt.Helper()
+	negZero, nan := T(math.Copysign(0, -1)), T(math.NaN())
+	for _, beta := range []T{0, negZero, 1, finite[T](tt.rand), nan} {
+		tt.round++
+		take := (*arena[T]).last
+		if tt.round%3 == 0 {
+			take = (*arena[T]).first
+		}
+		value := finite[T]
+		if tt.round%4 == 0 {
+			value = special[T]
+		}
+		a, b, c := take(tt.a, x.a.span), take(tt.b, x.b.span), take(tt.c, span(x.m, x.ldc, x.n, 1))
+		fill(a, tt.rand, value)
+		fill(b, tt.rand, value)
+		fill(c, tt.rand, value)
+		if beta == 0 {
+			fill(c, nil, func(*rand.Rand) T { return nan })
+		}
+		alpha := value(tt.rand)
+		want := reference(x, a, b, c, alpha, beta)
+		oldA, oldB := append([]T(nil), a...), append([]T(nil), b...)
+
+		if fault := faults(func() { x.run(tt.a.start(a), tt.b.start(b), &c[0], alpha, beta) }); fault != nil {
+			tt.Fatalf("%s, α = %v, β = %v: %v", x.name, alpha, beta, fault)
+		}
+		for i := range want {
+			if !same(c[i], want[i]) {
+				tt.Fatalf("%s, α = %v, β = %v: c[%d·ldc+%d] = %v, want %v", x.name, alpha, beta, i/x.ldc, i%x.ldc, c[i], want[i])
+			}
+		}
+		if !sameAll(a, oldA) || !sameAll(b, oldB) {
+			tt.Fatalf("%s, α = %v, β = %v: A or B changed", x.name, alpha, beta)
+		}
+	}
+}
+
+// reference is the loop in the micro-kernels' doc comments.
+func reference[T float32 | float64](x tile[T], a, b, old []T, alpha, beta T) []T {
+	c := append([]T(nil), old...)
+	for i := range x.m {
+		for j := range x.n {
+			var sum T
+			for p := range x.k {
+				sum = fma(a[i*x.a.rs+p*x.a.cs], b[p*x.b.rs+j*x.b.cs], sum)
+			}
+			if beta == 0 {
+				c[i*x.ldc+j] = alpha * sum
+			} else {
+				c[i*x.ldc+j] = fma(alpha, sum, T(beta*c[i*x.ldc+j]))
+			}
+		}
+	}
+	return c
+}
+
+// same is equality of bits, all NaNs being one.
+func same[T float32 | float64](x, y T) bool {
+	return x == y && math.Signbit(float64(x)) == math.Signbit(float64(y)) || x != x && y != y
+}
+
+func sameAll[T float32 | float64](x, y []T) bool {
+	for i := range x {
+		if !same(x[i], y[i]) {
+			return false
+		}
+	}
+	return true
+}
