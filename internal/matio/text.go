@@ -32,7 +32,7 @@ func (s *source) textType() dtype.Type {
 // parseNumber reads a decimal number, an infinity or a NaN for type t. One that is
 // too large becomes an infinity.
 func parseNumber(text []byte, t dtype.Type) (v float64, ok bool) {
-	if bytes.ContainsAny(text, "xX") { // Go's hexadecimal numbers
+	if bytes.ContainsAny(text, "xX_") { // hexadecimal and grouped digits are Go's own
 		return 0, false
 	}
 	bits := 64
