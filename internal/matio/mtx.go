@@ -1,0 +1,296 @@
+package matio
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// mtxTypes is the field that a file of each type is written with.
+var mtxTypes = textTypes(func(t dtype.Type) string {
+	if t.Info().Integer {
+		return "integer"
+	}
+	return "real"
+})
+
+// A coordinate file's matrix may take denseFloor bytes, or denseRatio times the
+// file if that is more.
+const (
+	denseFloor = 1 << 30
+	denseRatio = 64
+)
+
+// maxLine is the most bytes of a line; the format's own limit is 1024.
+const maxLine = 64 << 10
+
+// mtxReader reads a Matrix Market file line by line. (Boisvert, Pozo and
+// Remington, "The Matrix Market Exchange Formats", NISTIR 5935.)
+type mtxReader struct {
+	*source
+	in   *bufio.Reader
+	line int // last read, from 1
+
+	coordinate bool
+	integer    bool
+	pattern    bool // entries have no value, and count as 1
+	// mirror is what an entry's mirror image is multiplied by: 1 in symmetric
+	// matrices, -1 in skew-symmetric ones, 0 in general ones.
+	mirror float64
+
+	m *Matrix
+}
+
+// readMtx reads an array, or a coordinate file made dense. Coordinate entries of
+// one place are added up, in the type that is read, as SciPy does.
+func readMtx(s *source) (*Matrix, error) {
+	r := &mtxReader{source: s, in: bufio.NewReaderSize(io.NewSectionReader(s.r, 0, s.size), maxLine)}
+	if err := r.banner(); err != nil {
+		return nil, err
+	}
+	entries, err := r.sizes()
+	if err != nil {
+		return nil, err
+	}
+	read := r.readArray
+	if r.coordinate {
+		read = func() error { return r.readCoordinates(entries) }
+	}
+	if err := read(); err != nil {
+		return nil, err
+	}
+	switch _, err := r.next(); {
+	case err == nil:
+		return nil, r.wrong("more than the %d entries that the matrix has", entries)
+	case err != io.EOF:
+		return nil, err
+	}
+	return r.m, nil
+}
+
+// next reads a line that is neither blank nor a comment; the first line, which
+// looks like one, is none.
+func (r *mtxReader) next() ([]byte, error) {
+	for {
+		line, err := r.in.ReadSlice('\n')
+		r.line++
+		switch {
+		case err == bufio.ErrBufferFull:
+			return nil, r.wrong("longer than %d bytes", maxLine)
+		case err != nil && err != io.EOF:
+			return nil, r.readError(err)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 && (r.line == 1 || line[0] != '%') {
+			return line, nil
+		}
+		if err == io.EOF {
+			return nil, err
+		}
+	}
+}
+
+// wrong is an error about the line last read.
+func (r *mtxReader) wrong(format string, args ...any) error {
+	return r.fail(ErrFormat, "line %d: %s", r.line, fmt.Sprintf(format, args...))
+}
+
+// banner reads the first line.
+func (r *mtxReader) banner() error {
+	line, err := r.next()
+	if err != nil && err != io.EOF {
+		return err
+	}
+	words := strings.Fields(strings.ToLower(string(line)))
+	if r.line != 1 || len(words) != 5 || words[0] != "%%matrixmarket" || words[1] != "matrix" {
+		return r.fail(ErrFormat, "it starts with %s, want %%%%MatrixMarket matrix FORMAT FIELD SYMMETRY", shorten(line))
+	}
+	format, field, symmetry := words[2], words[3], words[4]
+	r.coordinate = format == "coordinate"
+	r.integer = field == "integer"
+	r.pattern = field == "pattern"
+	switch {
+	case format != "array" && format != "coordinate":
+		return r.fail(gemm.ErrUnsupported, "format %.40q, want array or coordinate", format)
+	case field != "real" && !r.integer && !r.pattern:
+		return r.fail(gemm.ErrUnsupported, "field %.40q, want real, integer or pattern", field)
+	case r.pattern && !r.coordinate:
+		return r.fail(ErrFormat, "an array whose field is pattern has no values")
+	case symmetry == "symmetric":
+		r.mirror = 1
+	case symmetry == "skew-symmetric":
+		r.mirror = -1
+	case symmetry != "general":
+		return r.fail(gemm.ErrUnsupported, "symmetry %.40q, want general, symmetric or skew-symmetric", symmetry)
+	}
+	return nil
+}
+
+// sizes reads the sizes, takes the memory for the matrix if the file can fill
+// it, and returns the number of entries to come.
+func (r *mtxReader) sizes() (entries uint64, err error) {
+	line, err := r.next()
+	if err == io.EOF {
+		return 0, r.fail(ErrFormat, "the file ends before its sizes")
+	}
+	if err != nil {
+		return 0, err
+	}
+	want := "rows columns"
+	if r.coordinate {
+		want = "rows columns entries"
+	}
+	words := strings.Fields(string(line))
+	if len(words) != len(strings.Fields(want)) {
+		return 0, r.wrong("%s, want sizes as %q", shorten(line), want)
+	}
+	n := make([]uint64, len(words))
+	for i, word := range words {
+		if n[i], err = strconv.ParseUint(word, 10, 64); err != nil {
+			return 0, r.wrong("%s, want sizes as %q", shorten(line), want)
+		}
+	}
+	// An array stands in the file column after column.
+	l, err := r.layout(r.textType(), n[:2], !r.coordinate)
+	if err != nil {
+		return 0, err
+	}
+	if r.mirror != 0 && l.Rows != l.Cols {
+		return 0, r.wrong("%d×%d and symmetric, want a square", l.OpRows(), l.OpCols())
+	}
+	least := uint64(2) // bytes that an entry takes: a digit, a line's end
+	switch side := uint64(l.Rows); {
+	case r.coordinate:
+		entries = n[2]
+		least = 4 // a digit and a space more
+	case r.mirror == 0:
+		entries = uint64(l.Len())
+	default:
+		entries = side * (side + 1) / 2
+		if r.mirror < 0 {
+			entries -= side // zero, and left out
+		}
+	}
+	if most := (uint64(r.size) + 1) / least; entries > most {
+		return 0, r.wrong("%d entries, which take at least %d bytes each: the file holds %d bytes", entries, least, r.size)
+	}
+	if bytes := int64(l.Bytes()); r.coordinate && bytes > r.denseFloor && bytes/denseRatio > r.size {
+		return 0, r.fail(ErrTooSparse, "%d×%d %v takes %d bytes, the file %d; want at most %d bytes or %d times the file",
+			l.OpRows(), l.OpCols(), l.Type, bytes, r.size, r.denseFloor, denseRatio)
+	}
+	r.m = &Matrix{Layout: l, Data: alloc(l.Bytes())}
+	return entries, nil
+}
+
+func (r *mtxReader) readArray() error {
+	for j := range r.m.OpCols() {
+		top := 0
+		if r.mirror != 0 {
+			top = j
+		}
+		if r.mirror < 0 {
+			top++
+		}
+		for i := top; i < r.m.OpRows(); i++ {
+			line, err := r.entry()
+			if err == nil {
+				err = r.add(i, j, line)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *mtxReader) readCoordinates(entries uint64) error {
+	for range entries {
+		line, err := r.entry()
+		if err != nil {
+			return err
+		}
+		i, line, err := r.index(line, "row", r.m.Rows)
+		if err != nil {
+			return err
+		}
+		j, line, err := r.index(line, "column", r.m.Cols)
+		if err != nil {
+			return err
+		}
+		if r.mirror > 0 && j > i || r.mirror < 0 && j >= i {
+			return r.wrong("entry (%d, %d), want only those below the diagonal as the matrix is symmetric", i+1, j+1)
+		}
+		if err := r.add(i, j, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *mtxReader) entry() ([]byte, error) {
+	line, err := r.next()
+	if err == io.EOF {
+		err = r.fail(ErrFormat, "the file ends before its last entry")
+	}
+	return line, err
+}
+
+// index reads a number of 1 to n from the start of line, and returns it less 1.
+func (r *mtxReader) index(line []byte, what string, n int) (i int, rest []byte, err error) {
+	word := line
+	if end := bytes.IndexAny(line, " \t"); end >= 0 {
+		word, rest = line[:end], bytes.TrimLeft(line[end:], " \t")
+	}
+	i, err = strconv.Atoi(string(word))
+	if err != nil || i < 1 || i > n {
+		return 0, nil, r.wrong("%s %s, want a number of 1 to %d", what, shorten(word), n)
+	}
+	return i - 1, rest, nil
+}
+
+// add adds the entry (i, j) of the given value, and its mirror image.
+func (r *mtxReader) add(i, j int, text []byte) error {
+	v, ok := 1.0, len(text) == 0
+	switch {
+	case r.integer:
+		n, err := strconv.ParseInt(string(text), 10, 64)
+		v, ok = float64(n), err == nil
+	case !r.pattern:
+		v, ok = parseNumber(text, r.m.Type)
+	}
+	if !ok {
+		if r.pattern {
+			return r.wrong("%s after the indices, want nothing as the field is pattern", shorten(text))
+		}
+		return r.wrong("%s, want one number", shorten(text))
+	}
+	err := r.addTo(r.m.Index(i, j), v)
+	if err == nil && r.mirror != 0 && i != j {
+		err = r.addTo(r.m.Index(j, i), r.mirror*v)
+	}
+	return err
+}
+
+func (r *mtxReader) addTo(n int, v float64) error {
+	if old := r.m.Type.At(r.m.Data, n); old != 0 { // 0 + v would lose the sign of a zero
+		v += old
+	}
+	if !holds(r.m.Type, v) {
+		return r.fail(gemm.ErrUnsupported, "line %d: %v, which %v cannot hold exactly", r.line, v, r.m.Type)
+	}
+	r.m.Type.Set(r.m.Data, n, v)
+	return nil
+}
+
+func writeMtx(w io.Writer, _ string, l gemm.Layout, data []byte) error {
+	if _, err := fmt.Fprintf(w, "%%%%MatrixMarket matrix array %s general\n%d %d\n", mtxTypes[l.Type], l.OpRows(), l.OpCols()); err != nil {
+		return err
+	}
+	return writeNumbers(w, l.T(), data, '\n')
+}

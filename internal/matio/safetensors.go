@@ -1,0 +1,276 @@
+package matio
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// safetensorsTypes is how a safetensors header spells the types. (The format is
+// described at https://huggingface.co/docs/safetensors.)
+var safetensorsTypes = map[dtype.Type]string{
+	dtype.F64: "F64", dtype.F32: "F32", dtype.F16: "F16", dtype.BF16: "BF16", dtype.I8: "I8", dtype.I32: "I32",
+}
+
+const (
+	safetensorsMaxHeader = 100_000_000
+	safetensorsMetadata  = "__metadata__" // the one key that names no tensor
+)
+
+// tensor is one entry of the header; its bytes are [start, end) after the header.
+type tensor struct {
+	name, dtype string
+	shape       []uint64
+	start, end  uint64
+}
+
+func readSafetensors(s *source) (*Matrix, error) {
+	var start [8]byte
+	if _, err := io.ReadFull(io.NewSectionReader(s.r, 0, s.size), start[:]); err != nil {
+		return nil, s.readError(err)
+	}
+	length := binary.LittleEndian.Uint64(start[:])
+	switch {
+	case length > safetensorsMaxHeader:
+		return nil, s.fail(ErrFormat, "a header of %d bytes, want at most %d", length, safetensorsMaxHeader)
+	case int64(length) > s.size-8:
+		return nil, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", length, s.size-8)
+	}
+	off := 8 + int64(length)
+	tensors, err := parseTensors(io.NewSectionReader(s.r, 8, int64(length)))
+	if err == nil {
+		err = checkTensors(tensors, uint64(s.size-off))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", oneLine(s.spec), err)
+	}
+
+	all := make([]string, len(tensors))
+	for i := range tensors {
+		all[i] = tensors[i].name
+	}
+	i, err := s.pick(all, func(i int) bool {
+		_, err := s.tensorLayout(&tensors[i])
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.tensorLayout(&tensors[i])
+	if err != nil {
+		return nil, err
+	}
+	return s.load(l, off+int64(tensors[i].start), false)
+}
+
+func (s *source) tensorLayout(t *tensor) (gemm.Layout, error) {
+	typ := s.format.typeNamed(t.dtype)
+	if typ == dtype.Invalid {
+		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "elements of type %.40q, want %s", t.dtype, typeNames(s.format.Types()))
+	}
+	l, err := s.layout(typ, t.shape, false)
+	if err == nil {
+		err = s.checkSize(l, int64(t.end-t.start))
+	}
+	return l, err
+}
+
+// checkTensors wants the tensors to have different names and to cover the data
+// without gaps or overlaps. It sorts them by their place.
+func checkTensors(tensors []tensor, size uint64) error {
+	slices.SortFunc(tensors, func(a, b tensor) int { return strings.Compare(a.name, b.name) })
+	for i := 1; i < len(tensors); i++ {
+		if tensors[i].name == tensors[i-1].name {
+			return fmt.Errorf("%w: tensor %.60q appears twice", ErrFormat, tensors[i].name)
+		}
+	}
+	slices.SortStableFunc(tensors, func(a, b tensor) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+	var at uint64
+	for i := range tensors {
+		switch t := &tensors[i]; {
+		case t.start != at || t.end < t.start:
+			return fmt.Errorf("%w: tensor %.60q has bytes %d to %d, want them to start at %d, where the one before ends", ErrFormat, t.name, t.start, t.end, at)
+		case t.end > size:
+			return fmt.Errorf("%w: tensor %.60q ends at byte %d, the file holds %d", ErrFormat, t.name, t.end, size)
+		default:
+			at = t.end
+		}
+	}
+	if at != size {
+		return fmt.Errorf("%w: the tensors take %d bytes, the file holds %d", ErrFormat, at, size)
+	}
+	return nil
+}
+
+// headerReader reads the header's JSON token by token: unlike a decoder into
+// structs, it sees a key that stands twice. After an error, which it keeps, its
+// methods do nothing.
+type headerReader struct {
+	dec *json.Decoder
+	err error
+}
+
+func parseTensors(r io.Reader) ([]tensor, error) {
+	h := headerReader{dec: json.NewDecoder(r)}
+	h.dec.UseNumber()
+	var tensors []tensor
+	metadata := false
+	h.object(func(name string) {
+		switch {
+		case name != safetensorsMetadata:
+			tensors = append(tensors, h.tensor(name))
+		case metadata:
+			h.fail("%q appears twice", name)
+		default:
+			metadata = true
+			seen := map[string]bool{}
+			h.object(func(key string) {
+				if seen[key] {
+					h.fail("%.60q appears twice in the metadata", key)
+				}
+				seen[key] = true
+				h.str()
+			})
+		}
+	})
+	if h.err == nil {
+		if _, err := h.dec.Token(); err != io.EOF {
+			h.fail("something follows the header's object")
+		}
+	}
+	return tensors, h.err
+}
+
+func (h *headerReader) tensor(name string) tensor {
+	t := tensor{name: name}
+	var offsets []uint64
+	seen := map[string]bool{}
+	h.object(func(key string) {
+		if seen[key] {
+			h.fail("tensor %.60q has %q twice", name, key)
+		}
+		seen[key] = true
+		switch key {
+		case "dtype":
+			t.dtype = h.str()
+		case "shape":
+			t.shape = h.integers()
+		case "data_offsets":
+			offsets = h.integers()
+		default:
+			h.fail("tensor %.60q has the unknown key %.60q", name, key)
+		}
+	})
+	if h.err == nil && (len(seen) != 3 || len(offsets) != 2) {
+		h.fail("tensor %.60q wants dtype, shape and two data_offsets", name)
+		return t
+	}
+	if h.err == nil {
+		t.start, t.end = offsets[0], offsets[1]
+	}
+	return t
+}
+
+// object reads {"key": value, …}; the function reads each value.
+func (h *headerReader) object(value func(key string)) {
+	h.delim('{')
+	for h.err == nil && h.dec.More() {
+		value(h.str())
+	}
+	h.delim('}')
+}
+
+// integers reads a list of integers that are not negative.
+func (h *headerReader) integers() []uint64 {
+	var all []uint64
+	h.delim('[')
+	for h.err == nil && h.dec.More() {
+		number, _ := h.token().(json.Number)
+		n, err := strconv.ParseUint(string(number), 10, 64)
+		if err != nil {
+			h.fail("%.40q among integers of 0 to 2^64 - 1", number)
+		}
+		all = append(all, n)
+	}
+	h.delim(']')
+	return all
+}
+
+func (h *headerReader) str() string {
+	token := h.token()
+	text, ok := token.(string)
+	if !ok {
+		h.fail("%v where a string is wanted", token)
+	}
+	return text
+}
+
+func (h *headerReader) delim(want json.Delim) {
+	if token := h.token(); token != want {
+		h.fail("%v where %v is wanted", token, want)
+	}
+}
+
+// token is the next token, or nil after an error.
+func (h *headerReader) token() json.Token {
+	if h.err != nil {
+		return nil
+	}
+	token, err := h.dec.Token()
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil:
+		return token
+	case isEOF(err):
+		h.fail("its JSON ends too early")
+	case errors.As(err, &syntax):
+		h.fail("%v", err)
+	default:
+		h.err = err
+	}
+	return nil
+}
+
+// fail keeps the first error.
+func (h *headerReader) fail(format string, args ...any) {
+	if h.err == nil {
+		h.err = fmt.Errorf("%w: header at byte %d: %s", ErrFormat, h.dec.InputOffset(), fmt.Sprintf(format, args...))
+	}
+}
+
+func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) error {
+	header := &bytes.Buffer{}
+	header.Write(make([]byte, 8)) // its length, below
+	encoder := json.NewEncoder(header)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(map[string]any{member: struct {
+		Type    string   `json:"dtype"`
+		Shape   [2]int   `json:"shape"`
+		Offsets [2]int64 `json:"data_offsets"`
+	}{
+		safetensorsTypes[l.Type], [2]int{l.OpRows(), l.OpCols()}, [2]int64{0, int64(l.Rows) * int64(l.Cols) * int64(l.Type.Size())},
+	}})
+	if err != nil {
+		return err
+	}
+	header.Truncate(header.Len() - 1) // the encoder's newline
+	// The elements start at a multiple of 8 bytes, so that they can be mapped.
+	header.WriteString(strings.Repeat(" ", (8-header.Len()%8)%8))
+	binary.LittleEndian.PutUint64(header.Bytes(), uint64(header.Len()-8))
+	if _, err := w.Write(header.Bytes()); err != nil {
+		return err
+	}
+	return writeRows(w, l, data, false)
+}

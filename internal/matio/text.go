@@ -1,0 +1,103 @@
+package matio
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// textTypes is what text can hold: numbers of every type. Their type itself is
+// not written down.
+func textTypes(spelling func(dtype.Type) string) map[dtype.Type]string {
+	types := map[dtype.Type]string{}
+	for _, t := range dtype.All() {
+		types[t] = spelling(t)
+	}
+	return types
+}
+
+// textType is the type that text is read as.
+func (s *source) textType() dtype.Type {
+	if s.opt.Type == dtype.Invalid {
+		return dtype.F64
+	}
+	return s.opt.Type
+}
+
+// parseNumber reads a decimal number, an infinity or a NaN for type t. One that is
+// too large becomes an infinity.
+func parseNumber(text []byte, t dtype.Type) (v float64, ok bool) {
+	if bytes.ContainsAny(text, "xX_") { // hexadecimal and grouped digits are Go's own
+		return 0, false
+	}
+	bits := 64
+	if t == dtype.F32 {
+		bits = 32 // rounded to float32 at once
+	}
+	v, err := strconv.ParseFloat(string(text), bits)
+	return v, err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+// appendNumber appends v, a value of type t, in the fewest digits that
+// parseNumber makes v of again.
+func appendNumber(b []byte, t dtype.Type, v float64) []byte {
+	switch {
+	case v != v:
+		return append(b, "nan"...)
+	case math.IsInf(v, 1):
+		return append(b, "inf"...)
+	case math.IsInf(v, -1):
+		return append(b, "-inf"...)
+	case t.Info().Integer:
+		return strconv.AppendInt(b, int64(v), 10)
+	case t == dtype.F64:
+		return strconv.AppendFloat(b, v, 'g', -1, 64)
+	case t == dtype.F32:
+		return strconv.AppendFloat(b, v, 'g', -1, 32)
+	}
+	// strconv knows no 16-bit types: add digits until they round back to v, which
+	// 17 do for any number.
+	for digits := 1; ; digits++ {
+		text := strconv.AppendFloat(b, v, 'g', digits, 64)
+		if back, ok := parseNumber(text[len(b):], t); ok && t.Round(back) == v {
+			return text
+		}
+	}
+}
+
+// shorten is a field as a message shows it.
+func shorten(text []byte) string {
+	if len(text) > 40 {
+		return strconv.Quote(string(text[:40])) + "…"
+	}
+	return strconv.Quote(string(text))
+}
+
+// writeNumbers writes op(matrix) row after row, a line each, with sep between the
+// numbers of a row.
+func writeNumbers(w io.Writer, l gemm.Layout, data []byte, sep byte) error {
+	cols, size := l.OpCols(), l.Type.Size()
+	var line []byte
+	return panels(l, data, func(rows []byte) error {
+		for n := range len(rows) / size {
+			line = append(appendNumber(line, l.Type, l.Type.At(rows, n)), sep)
+			if (n+1)%cols == 0 {
+				line[len(line)-1] = '\n'
+			}
+			if len(line) > 32<<10 {
+				if _, err := w.Write(line); err != nil {
+					return err
+				}
+				line = line[:0]
+			}
+		}
+		_, err := w.Write(line)
+		line = line[:0]
+		return err
+	})
+}

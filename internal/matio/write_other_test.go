@@ -1,0 +1,5 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)
+
+package matio
+
+const canMap = false

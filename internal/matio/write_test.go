@@ -1,0 +1,293 @@
+package matio
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// checkNoLitter wants a folder to hold exactly these files.
+func checkNoLitter(t *testing.T, folder string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the folder holds %q, want %q", got, want)
+	}
+}
+
+// TestRoundTrip writes random bits of every type in every format and layout and
+// wants them back, NaNs aside, which need only stay NaNs.
+func TestRoundTrip(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	folder := t.TempDir()
+	for _, f := range Formats() {
+		for _, typ := range f.Types() {
+			for _, size := range [][2]int{{1, 1}, {1, 7}, {7, 1}, {67, 129}, {0, 3}, {3, 0}} {
+				for name, l := range layouts(typ, size[0], size[1]) {
+					data := alloc(l.Bytes())
+					for i := range data {
+						data[i] = byte(r.Uint32())
+					}
+					spec := filepath.Join(folder, "m"+f.Ext)
+					err := Write(spec, l, data)
+					if f.Ext == ".csv" && size[0]*size[1] == 0 {
+						checkError(t, err, gemm.ErrUnsupported, spec, "CSV cannot say")
+						continue
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					written := &Matrix{Layout: l, Data: data}
+					m, err := Read(spec, ReadOptions{Type: typ})
+					if err != nil {
+						t.Fatalf("%s of %v, %s: %v", f.Ext, l, name, err)
+					}
+					checkMatrix(t, m, typ, l.OpRows(), l.OpCols(), func(i, j int) float64 { return at(written, i, j) })
+					m.Close()
+				}
+			}
+		}
+	}
+	checkNoLitter(t, folder, "m.csv", "m.mtx", "m.npy", "m.npz", "m.safetensors")
+}
+
+// TestText16 writes every value of the 16-bit types as text, and reads it.
+func TestText16(t *testing.T) {
+	for _, typ := range []dtype.Type{dtype.F16, dtype.BF16} {
+		longest := 0
+		for bits := range 1 << 16 {
+			data := alloc(2)
+			data[0], data[1] = byte(bits), byte(bits>>8)
+			v := typ.At(data, 0)
+			text := appendNumber(nil, typ, v)
+			back, ok := parseNumber(text, typ)
+			if !ok || !same(typ.Round(back), v) {
+				t.Fatalf("%v is written as %s and read as %v", v, text, back)
+			}
+			longest = max(longest, len(strings.TrimLeft(strings.Split(string(text), "e")[0], "-0.")))
+		}
+		// Five digits, and perhaps a point, tell any two of them apart.
+		if longest > 6 {
+			t.Errorf("%v takes up to %d digits", typ, longest)
+		}
+	}
+}
+
+func TestShortestText(t *testing.T) {
+	for _, c := range []struct {
+		typ  dtype.Type
+		v    float64
+		want string
+	}{
+		{dtype.F64, 0.1, "0.1"},
+		{dtype.F32, float64(float32(0.1)), "0.1"},
+		{dtype.F16, dtype.F16.Round(0.1), "0.1"},
+		{dtype.BF16, dtype.BF16.Round(0.1), "0.1"},
+		{dtype.F16, 65504, "6.55e+04"},
+		{dtype.I32, math.MinInt32, "-2147483648"},
+		{dtype.F32, math.Inf(-1), "-inf"},
+		{dtype.F16, math.NaN(), "nan"},
+		{dtype.F64, math.Copysign(0, -1), "-0"},
+	} {
+		if got := string(appendNumber(nil, c.typ, c.v)); got != c.want {
+			t.Errorf("%v %v is written as %q, want %q", c.typ, c.v, got, c.want)
+		}
+	}
+}
+
+func TestMapping(t *testing.T) {
+	const side = 600 // a megabyte and more
+	folder := t.TempDir()
+	for _, f := range []string{"m.npy", "m.safetensors", "m.npz"} {
+		spec := filepath.Join(folder, f)
+		l := gemm.Dense(dtype.F32, side, side)
+		if err := Write(spec, l, fill(l)); err != nil {
+			t.Fatal(err)
+		}
+		m := mustRead(t, spec, ReadOptions{})
+		if mapped := m.unmap != nil; mapped != (f != "m.npz" && canMap) {
+			t.Errorf("%s: mapped is %v", f, mapped)
+		}
+		checkMatrix(t, m, dtype.F32, side, side, floatRule)
+
+		// Replacing the file, as its own product would, leaves the matrix as it is.
+		small := gemm.Dense(dtype.F32, 1, 1)
+		if err := Write(spec, small, alloc(4)); err != nil {
+			t.Fatal(err)
+		}
+		checkMatrix(t, m, dtype.F32, side, side, floatRule)
+		for range 2 {
+			if err := m.Close(); err != nil || m.Data != nil {
+				t.Errorf("%s: closing: %v", f, err)
+			}
+		}
+	}
+}
+
+// TestMappingNeedsAlignment reads elements that do not start at a multiple of
+// their size, and others in the byte order that is not the machine's.
+func TestMappingNeedsAlignment(t *testing.T) {
+	const side = 600
+	l := gemm.Dense(dtype.F32, side, side)
+	data := fill(l)
+	little := slices.Clone(data)
+	if bigEndian {
+		swapBytes(little, 4)
+	}
+	big := slices.Clone(little)
+	swapBytes(big, 4)
+	for _, c := range []struct {
+		order    string
+		spaces   int
+		elements []byte
+	}{{"<", 0, little}, {"<", 1, little}, {"<", 2, little}, {"<", 3, little}, {">", 0, big}, {">", 3, big}} {
+		header := fmt.Sprintf("{'descr': '%sf4', 'fortran_order': True, 'shape': (%d, %d)}", c.order, side, side)
+		spec := filepath.Join(t.TempDir(), "m.npy")
+		if err := os.WriteFile(spec, []byte(npy(header+strings.Repeat(" ", c.spaces), 0)+string(c.elements)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := mustRead(t, spec, ReadOptions{})
+		if len(dtype.View[float32](m.Data)) != side*side {
+			t.Errorf("%d bytes", len(m.Data))
+		}
+		checkMatrix(t, m, dtype.F32, side, side, func(i, j int) float64 { return floatRule(j, i) })
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "folder.npy"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		spec    string
+		typ     dtype.Type
+		kind    error
+		message string
+	}{
+		{"c.txt", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
+		{"c", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
+		{"c.npy", dtype.BF16, gemm.ErrUnsupported, "a .npy file cannot hold bfloat16, want float64, float32, float16, int8, int32 (bfloat16 goes to .safetensors, .mtx, .csv)"},
+		{"c.npz::x", dtype.BF16, gemm.ErrUnsupported, "a .npz file cannot hold bfloat16"},
+		{"c.npy::x", dtype.F32, ErrMember, "holds one matrix"},
+		{"c.npz::", dtype.F32, ErrMember, "no name"},
+		{"c.npz::\xff", dtype.F32, ErrMember, "not UTF-8"},
+		{"c.safetensors::__metadata__", dtype.F32, ErrMember, "reserved"},
+		{"folder.npy", dtype.F32, gemm.ErrUnsupported, "no regular file"},
+		{"none/c.npy", dtype.F32, fs.ErrNotExist, "none"},
+	} {
+		spec := filepath.Join(folder, c.spec)
+		checkError(t, CheckOutput(spec, c.typ), c.kind, folder, c.message)
+		checkError(t, Write(spec, gemm.Dense(c.typ, 1, 1), alloc(8)), c.kind, folder, c.message)
+	}
+	spec := filepath.Join(folder, "c.npy")
+	checkError(t, Write(spec, gemm.Dense(dtype.F32, 3, 4), alloc(47)), gemm.ErrShape, spec, "needs 48 bytes of memory, has 47")
+	checkError(t, Write(spec, gemm.Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, alloc(48)), gemm.ErrShape, spec, "leading dimension 3")
+	checkError(t, Write(spec, gemm.Layout{Rows: 3, Cols: 4, LD: 4}, alloc(48)), gemm.ErrUnsupported, spec, "no element type")
+	checkNoLitter(t, folder, "folder.npy")
+}
+
+func TestCheckOutputLeavesNothing(t *testing.T) {
+	folder := t.TempDir()
+	old := filepath.Join(folder, "old.npy")
+	if err := os.WriteFile(old, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range Formats() {
+		for _, typ := range f.Types() {
+			if err := CheckOutput(filepath.Join(folder, "new"+f.Ext), typ); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := CheckOutput(old, dtype.F32); err != nil {
+		t.Error(err)
+	}
+	checkNoLitter(t, folder, "old.npy")
+	if content, err := os.ReadFile(old); err != nil || string(content) != "old" {
+		t.Errorf("the old file holds %q, %v", content, err)
+	}
+}
+
+// TestWriteFails lets the write fail half-way, in the format's own code: what was
+// there stays, and nothing else does.
+func TestWriteFails(t *testing.T) {
+	folder := t.TempDir()
+	spec := filepath.Join(folder, "c.csv")
+	if err := os.WriteFile(spec, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkError(t, Write(spec, gemm.Dense(dtype.F32, 0, 3), nil), gemm.ErrUnsupported, spec, "0×3")
+	if content, err := os.ReadFile(spec); err != nil || string(content) != "old" {
+		t.Errorf("the old file holds %q, %v", content, err)
+	}
+	checkNoLitter(t, folder, "c.csv")
+
+	// Every format hands on the error of any of its writes.
+	l := gemm.Dense(dtype.F32, 40, 40).T()
+	data := fill(l)
+	for _, f := range Formats() {
+		whole := &limitedWriter{left: math.MaxInt}
+		if err := f.write(whole, "c", l, data); err != nil {
+			t.Fatal(err)
+		}
+		for _, left := range []int{0, 1, whole.wrote / 2, whole.wrote - 1} {
+			if err := f.write(&limitedWriter{left: left}, "c", l, data); !errors.Is(err, errFull) {
+				t.Errorf("%s with room for %d bytes of %d: %v", f.Ext, left, whole.wrote, err)
+			}
+		}
+	}
+}
+
+var errFull = errors.New("full")
+
+// limitedWriter fails after some bytes.
+type limitedWriter struct{ left, wrote int }
+
+func (w *limitedWriter) Write(b []byte) (int, error) {
+	n := min(len(b), w.left)
+	w.left -= n
+	w.wrote += n
+	if n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+func TestFormats(t *testing.T) {
+	held := map[dtype.Type]bool{}
+	for _, f := range Formats() {
+		if f.Ext == "" || f.Doc == "" || strings.Contains(f.Doc, "\n") || f.read == nil || f.write == nil || len(f.Types()) != len(f.spelling) {
+			t.Errorf("%q: the row is not whole", f.Ext)
+		}
+		for _, typ := range f.Types() {
+			held[typ] = true
+		}
+	}
+	for _, typ := range dtype.All() {
+		if !held[typ] {
+			t.Errorf("no format holds %v", typ)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris
+
+package matio
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+const canMap = true
+
+func TestPermissions(t *testing.T) {
+	mask := unix.Umask(0o027)
+	defer unix.Umask(mask)
+	folder := t.TempDir()
+	one := gemm.Dense(dtype.F32, 1, 1)
+	for _, c := range []struct {
+		name      string
+		old, want os.FileMode // old 0: a new file
+	}{
+		{"new.npy", 0, 0o640},
+		{"private.npy", 0o600, 0o600},
+		{"public.npy", 0o666, 0o666},
+	} {
+		path := filepath.Join(folder, c.name)
+		if c.old != 0 {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, c.old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Write(path, one, alloc(4)); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != c.want {
+			t.Errorf("%s: %v, %v, want %v", c.name, info.Mode(), err, c.want)
+		}
+	}
+}
+
+func TestSymbolicLinks(t *testing.T) {
+	folder := t.TempDir()
+	for _, sub := range []string{"data", "links", "links/deep"} {
+		if err := os.Mkdir(filepath.Join(folder, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Joined as text, up/../data would be a folder beside this one.
+	for link, to := range map[string]string{
+		"links/old.npy":      "../data/old.npy",
+		"links/again.npy":    "old.npy",
+		"links/new.npy":      filepath.Join(folder, "data/new.npy"),
+		"up":                 "links/deep",
+		"links/deep/far.npy": "../../data/far.npy",
+		"loop.npy":           "loop.npy",
+	} {
+		if err := os.Symlink(to, filepath.Join(folder, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := gemm.Dense(dtype.F32, 1, 1)
+	for link, target := range map[string]string{
+		"links/old.npy": "old.npy", "links/again.npy": "old.npy", "links/new.npy": "new.npy", "up/far.npy": "far.npy",
+	} {
+		os.Remove(filepath.Join(folder, "data", target))
+		path := filepath.Join(folder, link)
+		if err := Write(path, one, alloc(4)); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is no link any more: %v", link, err)
+		}
+		mustRead(t, filepath.Join(folder, "data", target), ReadOptions{})
+	}
+	checkNoLitter(t, filepath.Join(folder, "data"), "far.npy", "new.npy", "old.npy")
+	checkError(t, CheckOutput(filepath.Join(folder, "loop.npy"), dtype.F32), gemm.ErrUnsupported, "loop.npy", "too many symbolic links")
+}
+
+// TestPipe must not wait for whoever would write to the pipe.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe.csv")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Read(path, ReadOptions{})
+	checkError(t, err, gemm.ErrUnsupported, path, "no regular file")
+	checkError(t, CheckOutput(path, dtype.F32), gemm.ErrUnsupported, path, "no regular file")
+}
+
+// TestDiskFull writes more than the process may: as on a full disk, the write
+// fails after a part, and neither the part nor a change of the old file stays.
+func TestDiskFull(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_FSIZE, &old)
+	folder := t.TempDir()
+	l := gemm.Dense(dtype.F64, 300, 300)
+	data := fill(l)
+	for _, f := range Formats() {
+		path := filepath.Join(folder, "c"+f.Ext)
+		if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 100_000, Max: old.Max}); err != nil {
+			t.Fatal(err)
+		}
+		err := Write(path, l, data)
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+			t.Fatal(err)
+		}
+		checkError(t, err, syscall.EFBIG, "write "+path, "")
+		if content, err := os.ReadFile(path); err != nil || string(content) != "old" {
+			t.Errorf("%s: the old file holds %d bytes, %v", f.Ext, len(content), err)
+		}
+	}
+	checkNoLitter(t, folder, "c.csv", "c.mtx", "c.npy", "c.npz", "c.safetensors")
+}
