@@ -78,6 +78,40 @@ func (t Type) At(b []byte, i int) float64 {
 	return in.load(unsafe.Pointer(&b[i*in.Size : (i+1)*in.Size][0]))
 }
 
+// Load reads the first len(dst) elements of b, which holds elements of type t.
+func (t Type) Load(dst []float64, b []byte) {
+	in := t.Info()
+	in.loadAll(dst, b[:len(dst)*in.Size])
+}
+
+// loadAll chooses the type once for the whole slice, not once an element.
+func loadAll[T Element](dst []float64, b []byte) {
+	switch s := any(View[T](b)).(type) {
+	case []float64:
+		copy(dst, s)
+	case []float32:
+		for i, v := range s {
+			dst[i] = float64(v)
+		}
+	case []Float16:
+		for i, v := range s {
+			dst[i] = v.Float64()
+		}
+	case []BFloat16:
+		for i, v := range s {
+			dst[i] = v.Float64()
+		}
+	case []int8:
+		for i, v := range s {
+			dst[i] = float64(v)
+		}
+	case []int32:
+		for i, v := range s {
+			dst[i] = float64(v)
+		}
+	}
+}
+
 // Set stores v, converted as by [FromFloat64], as element i of b.
 func (t Type) Set(b []byte, i int, v float64) {
 	in := t.Info()

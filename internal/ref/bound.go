@@ -1,0 +1,249 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+
+	"tilework/internal/gemm"
+)
+
+const (
+	// activationError is how many roundoffs of the argument's size an implementation
+	// may add by evaluating an activation as its formula is written, where 1 + erf(x)
+	// and 1 + tanh(x) cancel.
+	activationError = 8
+
+	// blasLimit is the threshold of the reference BLAS's test programs (THRESH in
+	// dblat3), blasTerms the largest k that it is held to: their own sizes are small.
+	blasLimit, blasTerms = 16, 128
+
+	// alarmLimit is the largest RMS of a clean product of many elements. Calibrated:
+	// sums of random data, sequential or blocked, in every type, stay below 0.75 (a
+	// rounding's own RMS is 0.4 to 0.6 roundoffs), while one of 256 terms left out
+	// or operands rounded to tf32 give hundreds. TestAlarm holds it to that.
+	alarmLimit = 1
+)
+
+// Comparison says how far a computed C is from the reference.
+type Comparison struct {
+	Elements int // judged, those that may have overflowed left out
+	// Ratio is the largest error in units of the element's bound: above 1 the
+	// element is wrong. I, J, Got, Want and Bound are that element's.
+	Ratio            float64
+	I, J             int
+	Got, Want, Bound float64
+	// BLAS is the ratio that the reference BLAS's test programs compute: the largest
+	// of error / (eps·(|α|·|A|·|B| + |β|·|C|)), eps being twice the roundoff.
+	BLAS float64
+	// RMS is the root mean square over all elements of the error, each in units of
+	// what k random roundings come to. It is far more sensitive than Ratio.
+	RMS float64
+
+	terms int
+}
+
+// Compare judges c, laid out as the problem's C, by three measures.
+//
+// The bound of an element, with u the accumulator's roundoff, u' that of C's type
+// and γₙ = n·u/(1−n·u) (Higham, §3.5), is
+//
+//	slope·(γ_{k+3}·(|α|·|A|·|B| + |β|·|C| + |bias|) + underflow) + u'·|Ĉ| + underflow'
+//
+// with one more term in γ for a bias; nothing correct exceeds it, whatever its
+// order of summation. It must allow for all k errors pointing one way, so the RMS
+// measures against what they come to when they do not: a partial sum of random
+// terms is a drift towards α·A·B and a random walk of variance Σ(a·b)², and each
+// of k roundings adds an error in proportion to the partial sum it met, so
+//
+//	u·√(k+3)·√((α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias²)
+//
+// with the rounding to C's type added as squares add. That presumes random data:
+// sums of equal terms have equal rounding errors. The third measure is BLAS.
+//
+// An element is left out where a partial sum or the result may have overflowed.
+// Where an input is not finite, NaN and infinities must stand where the reference
+// has them.
+func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
+	p := r.p
+	acc = acc.or(p)
+	out := p.C.Type.Info()
+	cmp := Comparison{terms: p.K}
+	row := make([]float64, p.N)
+	var squares float64
+	for i := range p.M {
+		if p.N == 0 {
+			break
+		}
+		p.C.Type.Load(row, c[i*p.C.LD*out.Size:])
+		for j, got := range row {
+			at := i*p.N + j
+			want := r.Value[at]
+			var e, bound float64
+			switch {
+			case out.Integer, r.nonfinite && !finite(want):
+				if got != want && (got == got || want == want) {
+					e = math.Inf(1)
+				}
+			case r.overflows(at):
+				continue
+			default:
+				bound = r.bound(i, j, acc)
+				if math.IsInf(got, 0) && got*want > 0 && math.Abs(want)+bound > out.Max {
+					continue
+				}
+				e = math.Abs(got - want)
+				if r.low != nil {
+					e = math.Abs(got - want - r.low[at])
+				}
+				if e != e {
+					e = math.Inf(1)
+				}
+				if g := r.gauge(i, j, acc); g > 0 {
+					squares += (e / g) * (e / g)
+				}
+				if e > 0 {
+					cmp.BLAS = max(cmp.BLAS, e/(2*max(acc.Roundoff, out.Roundoff)*r.scale[at]))
+				}
+			}
+			ratio := e / bound
+			if e == 0 {
+				ratio = 0
+			}
+			if ratio > cmp.Ratio || cmp.Elements == 0 {
+				cmp.Ratio, cmp.I, cmp.J, cmp.Got, cmp.Want, cmp.Bound = ratio, i, j, got, want, bound
+			}
+			cmp.Elements++
+		}
+	}
+	if cmp.Elements > 0 {
+		cmp.RMS = math.Sqrt(squares / float64(cmp.Elements))
+	}
+	return cmp
+}
+
+// Err is nil for a correct product and otherwise says in one line which element or
+// which measure is off. It wraps [gemm.ErrVerify].
+func (c Comparison) Err() error {
+	err := c.ElementErr()
+	switch {
+	case err != nil || c.Elements == 0:
+		return err
+	case c.RMS > alarmLimit*(1+2/math.Sqrt(float64(c.Elements))):
+		return fmt.Errorf("%w: statistical alarm: over %d elements of %d terms the errors are %.3g times what rounding comes to", gemm.ErrVerify, c.Elements, c.terms, c.RMS)
+	case c.BLAS >= blasLimit && c.terms <= blasTerms:
+		return fmt.Errorf("%w: the reference BLAS test's ratio is %.3g, want less than %d", gemm.ErrVerify, c.BLAS, blasLimit)
+	}
+	return nil
+}
+
+// ElementErr is the part of Err that holds for any data: whether each element is
+// within its bound.
+func (c Comparison) ElementErr() error {
+	if !(c.Ratio > 1) {
+		return nil
+	}
+	return fmt.Errorf("%w: C(%d,%d) is %v, want %v ± %.3g", gemm.ErrVerify, c.I, c.J, c.Got, c.Want, c.Bound)
+}
+
+// Exactly compares c, laid out as the problem's C, with the reference's values
+// rounded to C's type. The sign of a zero and the payload of a NaN do not count: the
+// order of summation decides them.
+func (r *Result) Exactly(c []byte) error {
+	p := r.p
+	var first error
+	row, wrong := make([]float64, p.N), 0
+	for i := range p.M {
+		if p.N == 0 {
+			break
+		}
+		p.C.Type.Load(row, c[i*p.C.LD*p.C.Type.Size():])
+		for j, got := range row {
+			want := r.Value[i*p.N+j]
+			if got == want || got != got && want != want {
+				continue
+			}
+			if want = p.C.Type.Round(want); got == want {
+				continue
+			}
+			if wrong++; first == nil {
+				first = fmt.Errorf("C(%d,%d) is %v, want %v exactly", i, j, got, want)
+			}
+		}
+	}
+	if wrong == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w, and %d of %d elements are wrong", gemm.ErrVerify, first, wrong, p.M*p.N)
+}
+
+// gamma is γₙ = n·u/(1 − n·u), infinite where the analysis ends.
+func gamma(n, u float64) float64 {
+	if n*u >= 1 {
+		return math.Inf(1)
+	}
+	return n * u / (1 - n*u)
+}
+
+// roundings is the number of roundings that a term of the sum may go through.
+func roundings(p *gemm.Problem) float64 {
+	n := float64(p.K) + 3
+	if p.Epilogue.Bias != gemm.BiasNone {
+		n++
+	}
+	return n
+}
+
+// underflow is the most that the k products and the few operations after them can
+// lose below the accumulator's normal range.
+func underflow(p *gemm.Problem, acc Accuracy) float64 {
+	return (float64(p.K)*max(1, math.Abs(p.Alpha)) + 4) * acc.tiny(p.Accum())
+}
+
+// bound is the most that element (i, j) may differ from the reference.
+func (r *Result) bound(i, j int, acc Accuracy) float64 {
+	p, at := r.p, i*r.p.N+j
+	u := acc.Roundoff
+	if r.low == nil {
+		u += 0x1p-53 // the reference's own roundings
+	}
+	e := (gamma(roundings(p), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + underflow(p, acc)
+	if acc.FlushesToZero {
+		e += acc.tiny(p.Accum()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
+	}
+	if act := p.Epilogue.Activation; act != gemm.ActNone {
+		e = act.Info().Slope*e + activationError*u*r.scale[at]
+	}
+	out := p.C.Type.Info()
+	return e + out.Roundoff*(math.Abs(r.Value[at])+e) + out.Tiny/2
+}
+
+// gauge is the size that the error of element (i, j) has when roundings are random,
+// or 0 where it cannot be told.
+func (r *Result) gauge(i, j int, acc Accuracy) float64 {
+	p, at := r.p, i*r.p.N+j
+	if r.scale[at] < 0x1p-480 {
+		return 0 // the squares in drift have underflowed
+	}
+	walk := math.Sqrt(r.drift[at])
+	g := math.Hypot(acc.Roundoff*acc.steps(roundings(p)), math.Sqrt2*acc.Operand) * walk
+	out := p.C.Type.Info()
+	g = math.Hypot(g, out.Roundoff*math.Abs(r.Value[at]))
+	g = math.Hypot(g, underflow(p, acc)+out.Tiny/2)
+	if acc.FlushesToZero {
+		g = math.Hypot(g, acc.tiny(p.Accum())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
+	}
+	if p.Epilogue.Activation != gemm.ActNone {
+		g = math.Hypot(g, activationError*acc.Roundoff*r.scale[at])
+	}
+	return g
+}
+
+// overflows reports whether some order of summation takes element at beyond the
+// accumulator's range, so that nothing can be said of it.
+func (r *Result) overflows(at int) bool {
+	largest := r.scale[at]
+	if alpha := math.Abs(r.p.Alpha); alpha > 0 && alpha < 1 {
+		largest /= alpha // the sum before it is scaled down
+	}
+	return !(largest < r.p.Accum().Info().Max/2)
+}

@@ -1,0 +1,214 @@
+package ref
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// distributions of random elements.
+func distributions(rng *rand.Rand) map[string]func() float64 {
+	return map[string]func() float64{
+		"uniform":  func() float64 { return rng.Float64()*2 - 1 },
+		"positive": rng.Float64,
+		"normal":   rng.NormFloat64,
+		"wide":     func() float64 { return math.Ldexp(rng.Float64()*2-1, rng.IntN(20)-10) },
+	}
+}
+
+// TestHonestProductsPass holds correct products, summed in one chain or in blocks,
+// to all three measures, and the RMS to what alarmLimit was chosen for.
+func TestHonestProductsPass(t *testing.T) {
+	rng := newRand(t)
+	for name, fill := range distributions(rng) {
+		for _, ty := range pairs() {
+			if ty.out.Info().Integer {
+				continue
+			}
+			for range 60 {
+				m, n, k := 1+rng.IntN(8), 1+rng.IntN(8), rng.IntN(300)
+				e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
+				p, buf := problem(t, rng, ty, m, n, k, []float64{1, 0.1, -1.7}[rng.IntN(3)], []float64{0, 1, 0.3}[rng.IntN(3)], e, fill)
+				block := []int{1, 8, 1000}[rng.IntN(3)]
+				c := Gemm(p, buf).Compare(honest(p, buf, block), Accuracy{})
+				if err := c.Err(); err != nil {
+					t.Errorf("%s %v %v in blocks of %d: %v", name, p, e, block, err)
+				}
+				if limit := 0.75 + 1.2/math.Sqrt(float64(m*n)); c.RMS > limit {
+					t.Errorf("%s %v %v in blocks of %d: RMS %.3g, want at most %.3g", name, p, e, block, c.RMS, limit)
+				}
+			}
+		}
+	}
+}
+
+// TestAlarm plants small inaccuracies, each within what a looser check would allow.
+func TestAlarm(t *testing.T) {
+	rng := newRand(t)
+	f32, f16, bf16 := dtype.F32, dtype.F16, dtype.BF16
+	operands := func(round func(float64) float64) func(*gemm.Problem, gemm.Buffers) []byte {
+		return func(p *gemm.Problem, buf gemm.Buffers) []byte {
+			for i := range p.A.Len() {
+				p.A.Type.Set(buf.A, i, round(p.A.Type.At(buf.A, i)))
+			}
+			return honest(p, buf, p.K)
+		}
+	}
+	sumIn := func(acc dtype.Type) func(*gemm.Problem, gemm.Buffers) []byte {
+		return func(p *gemm.Problem, buf gemm.Buffers) []byte {
+			for i := range p.M {
+				for j := range p.N {
+					var sum float64
+					for k := range p.K {
+						sum = acc.Round(sum + p.A.Type.At(buf.A, p.A.Index(i, k))*p.B.Type.At(buf.B, p.B.Index(k, j)))
+					}
+					p.C.Type.Set(buf.C, p.C.Index(i, j), sum)
+				}
+			}
+			return buf.C
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		ty   pair
+		do   func(*gemm.Problem, gemm.Buffers) []byte
+	}{
+		{"operands in tf32", pair{f32, f32}, operands(func(x float64) float64 {
+			return float64(math.Float32frombits(math.Float32bits(float32(x)) &^ 0x1fff))
+		})},
+		{"operands in bfloat16", pair{f32, f32}, operands(bf16.Round)},
+		{"float64 operands in float32", pair{dtype.F64, dtype.F64}, operands(f32.Round)},
+		{"one term of k left out", pair{f32, f32}, func(p *gemm.Problem, buf gemm.Buffers) []byte {
+			q := *p
+			q.K--
+			return honest(&q, buf, q.K)
+		}},
+		{"bfloat16 accumulator", pair{f16, f16}, sumIn(bf16)},
+		{"float16 accumulator", pair{f16, f16}, sumIn(f16)},
+		{"bfloat16 accumulator for float32", pair{bf16, f32}, sumIn(bf16)},
+	} {
+		for name, fill := range distributions(rng) {
+			for _, k := range []int{64, 500} {
+				p, buf := problem(t, rng, tc.ty, 8, 8, k, 1, 0, gemm.Epilogue{}, fill)
+				r := Gemm(p, buf)
+				if c := r.Compare(tc.do(p, buf), Accuracy{}); c.Err() == nil {
+					t.Errorf("%s, %s data, k = %d: RMS %.3g, so no alarm", tc.name, name, k, c.RMS)
+				}
+			}
+		}
+	}
+}
+
+// TestDeclaredAccuracy: what would fail passes when it is declared, and only then.
+func TestDeclaredAccuracy(t *testing.T) {
+	rng := newRand(t)
+	truncate := func(x float64) float64 {
+		n := float32(x)
+		if math.Abs(float64(n)) > math.Abs(x) {
+			n = math.Nextafter32(n, 0)
+		}
+		return float64(n)
+	}
+	flush := func(x float64) float64 {
+		if math.Abs(x) < 0x1p-126 {
+			return 0
+		}
+		return float64(float32(x))
+	}
+	tf32 := func(x float64) float64 {
+		return float64(math.Float32frombits((math.Float32bits(float32(x)) + 0x1000) &^ 0x1fff))
+	}
+	same := func(x float64) float64 { return x }
+	for _, tc := range []struct {
+		name     string
+		operand  func(float64) float64
+		sum      func(float64) float64
+		fill     func() float64
+		accuracy Accuracy
+	}{
+		{"truncation", same, truncate, rng.Float64, Accuracy{Roundoff: 0x1p-23, Truncates: true}},
+		{"tf32", tf32, func(x float64) float64 { return float64(float32(x)) }, rng.NormFloat64, Accuracy{Roundoff: 0x1p-24, Operand: 0x1p-11}},
+		{"flush to zero", flush, flush, func() float64 { return math.Ldexp(rng.Float64()-0.5, -60-rng.IntN(70)) }, Accuracy{Roundoff: 0x1p-24, FlushesToZero: true}},
+	} {
+		p, buf := problem(t, rng, pair{dtype.F32, dtype.F32}, 8, 8, 400, 1, 0, gemm.Epilogue{}, tc.fill)
+		r := Gemm(p, buf)
+		for i := range p.M {
+			for j := range p.N {
+				var sum float64
+				for k := range p.K {
+					a, b := p.A.Type.At(buf.A, p.A.Index(i, k)), p.B.Type.At(buf.B, p.B.Index(k, j))
+					sum = tc.sum(sum + tc.sum(tc.operand(a)*tc.operand(b)))
+				}
+				p.C.Type.Set(buf.C, p.C.Index(i, j), sum)
+			}
+		}
+		if err := r.Compare(buf.C, tc.accuracy).Err(); err != nil {
+			t.Errorf("%s declared: %v", tc.name, err)
+		}
+		if err := r.Compare(buf.C, Accuracy{}).Err(); err == nil {
+			t.Errorf("%s passes undeclared", tc.name)
+		}
+	}
+}
+
+// TestElementBound changes one element by a little more than its bound.
+func TestElementBound(t *testing.T) {
+	rng := newRand(t)
+	for _, ty := range pairs() {
+		p, buf := problem(t, rng, ty, 9, 7, 30, 1, 1, gemm.Epilogue{}, func() float64 { return float64(rng.IntN(21) - 10) })
+		r := Gemm(p, buf)
+		c := honest(p, buf, p.K)
+		if err := r.Compare(c, Accuracy{}).Err(); err != nil {
+			t.Fatalf("%v: %v", ty, err)
+		}
+		i, j := rng.IntN(p.M), rng.IntN(p.N)
+		step := 1.0
+		if !ty.out.Info().Integer {
+			step = 3 * r.bound(i, j, AccuracyOf(p))
+		}
+		for _, wrong := range []float64{r.Value[i*p.N+j] + step, r.Value[i*p.N+j] - step, math.NaN(), math.Inf(1)} {
+			bad := append([]byte(nil), c...)
+			at := p.C.Index(i, j)
+			p.C.Type.Set(bad, at, wrong)
+			cmp := r.Compare(bad, Accuracy{})
+			if cmp.ElementErr() == nil || cmp.I != i || cmp.J != j {
+				t.Errorf("%v: element (%d,%d) = %v for %v passes: %+v", ty, i, j, wrong, r.Value[i*p.N+j], cmp)
+			}
+			if r.Exactly(bad) == nil {
+				t.Errorf("%v: element (%d,%d) = %v for %v is called exact", ty, i, j, wrong, r.Value[i*p.N+j])
+			}
+		}
+	}
+}
+
+// TestOverflow: an infinity passes where the result is out of range, of the right
+// sign, and nowhere else.
+func TestOverflow(t *testing.T) {
+	l := gemm.Dense(dtype.F16, 1, 1)
+	p := &gemm.Problem{M: 1, N: 1, K: 1, A: l, B: l, C: l, Alpha: 1}
+	half := func(v float64) []byte {
+		b := make([]byte, 2)
+		dtype.F16.Set(b, 0, v)
+		return b
+	}
+	for _, tc := range []struct {
+		a, b, got float64
+		ok        bool
+	}{
+		{300, 300, math.Inf(1), true},
+		{300, 300, math.Inf(-1), false},
+		{300, 300, 65504, false},
+		{300, 300, math.NaN(), false},
+		{-300, 300, math.Inf(-1), true},
+		{256, 255, 65280, true},
+		{250, 250, math.Inf(1), false},
+	} {
+		r := Gemm(p, gemm.Buffers{A: half(tc.a), B: half(tc.b), C: half(0)})
+		if err := r.Compare(half(tc.got), Accuracy{}).ElementErr(); (err == nil) != tc.ok {
+			t.Errorf("%v·%v = %v: %v", tc.a, tc.b, tc.got, err)
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package ref
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"tilework/internal/gemm"
+)
+
+const (
+	// sigmas is how many times the usual size of a residual its threshold is.
+	sigmas = 4
+	// probes is how many neighbours are compared to tell how much of the data repeats.
+	probes = 1024
+)
+
+// freivalds is a Verifier that computes in T: float64, or words modulo 2^32.
+type freivalds[T number] struct {
+	p   *gemm.Problem
+	buf gemm.Buffers
+	opt VerifyOptions
+
+	x    [][]T     // the vectors, N values each; 0 in columns left out
+	want [][]T     // C·x as it should be, M values each
+	size []float64 // of each row: |α|·Σ|a|·‖b‖₂ + |β|·‖c‖₂ + ‖bias‖₂
+
+	rowBad, colBad []bool    // op(A) or the bias, op(B) or the bias is not finite there
+	oldBad         []int     // of each row of the old C: how many are not finite
+	oldSize        []float64 // and |β|·‖c‖₂
+	repeats        float64   // share of neighbouring products that are equal
+}
+
+func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) *freivalds[T] {
+	f := &freivalds[T]{
+		p: p, buf: buf, opt: opt,
+		x: vectors[T](opt.Vectors, p.N), want: vectors[T](opt.Vectors, p.M),
+		size:   make([]float64, p.M),
+		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
+		oldBad: make([]int, p.M), oldSize: make([]float64, p.M),
+	}
+	rng := rand.New(rand.NewPCG(opt.Seed, 0))
+	for n, x := range f.x {
+		for j := range x {
+			w := rng.Uint32()
+			if n == 0 || !wraps[T]() {
+				w = w&2 - 1 // ±1
+			}
+			x[j] = numberOf[T](float64(int32(w)))
+		}
+	}
+	return f
+}
+
+// expect computes want and size.
+func (f *freivalds[T]) expect(ctx context.Context) error {
+	p := f.p
+	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
+	bias := f.readBias()
+	if p.ReadsAB() {
+		bx, err := f.timesB(ctx)
+		if err != nil {
+			return err
+		}
+		ax := newSweep[T](p.A, f.buf.A, bx.out)
+		ax.weight = bx.size
+		ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
+		if err := ax.run(ctx); err != nil {
+			return err
+		}
+		f.gather(alpha, ax.out)
+		for i, s := range ax.size {
+			f.size[i] += math.Abs(alpha) * s
+		}
+		f.repeats = min(f.repeated(p.A, f.buf.A, 0, 1), f.repeated(p.B, f.buf.B, 1, 0))
+	}
+	if p.Beta != 0 {
+		old := newSweep(p.C, f.buf.C, f.x)
+		old.nonfinite = func(i, _ int) { f.oldBad[i]++ }
+		if err := old.run(ctx); err != nil {
+			return err
+		}
+		f.gather(beta, old.out)
+		for i, s := range old.size {
+			f.oldSize[i] = math.Abs(beta) * math.Sqrt(s)
+			f.size[i] += f.oldSize[i]
+		}
+	}
+	if p.Epilogue.Bias != gemm.BiasNone {
+		f.addBias(bias)
+	}
+	for i := range f.rowBad {
+		f.rowBad[i] = f.rowBad[i] || p.ReadsAB() && !finite(alpha) || !finite(beta)
+	}
+	return nil
+}
+
+// timesB is B·x, with ‖b‖₂ of each row of op(B) in size. Columns that are not finite
+// come to light on the way; then x changes and the sweep is made again.
+func (f *freivalds[T]) timesB(ctx context.Context) (*sweep[T], error) {
+	for {
+		var found atomic.Bool
+		bad := make([]atomic.Bool, f.p.N)
+		s := newSweep(f.p.B, f.buf.B, f.x)
+		s.nonfinite = func(_, j int) { bad[j].Store(true); found.Store(found.Load() || !f.colBad[j]) }
+		if err := s.run(ctx); err != nil {
+			return nil, err
+		}
+		if found.Load() {
+			for j := range bad {
+				f.colBad[j] = f.colBad[j] || bad[j].Load()
+			}
+			f.leaveOut()
+			continue
+		}
+		for k, v := range s.size {
+			s.size[k] = math.Sqrt(v)
+		}
+		return s, nil
+	}
+}
+
+// leaveOut takes the columns that are not finite out of the vectors.
+func (f *freivalds[T]) leaveOut() {
+	for j, bad := range f.colBad {
+		if bad {
+			for _, x := range f.x {
+				x[j] = 0
+			}
+		}
+	}
+}
+
+// readBias is the bias, with what is not finite noted and replaced by zero.
+func (f *freivalds[T]) readBias() []float64 {
+	p := f.p
+	bias := make([]float64, p.BiasLen())
+	p.C.Type.Load(bias, f.buf.Bias)
+	bad := f.rowBad
+	if p.Epilogue.Bias == gemm.BiasCol {
+		bad = f.colBad
+	}
+	for k, b := range bias {
+		if !finite(b) {
+			bad[k], bias[k] = true, 0
+		}
+	}
+	f.leaveOut()
+	return bias
+}
+
+// addBias adds the bias's share to want and size.
+func (f *freivalds[T]) addBias(bias []float64) {
+	p := f.p
+	squares := dot(bias, bias)
+	for i := range p.M {
+		if p.Epilogue.Bias == gemm.BiasRow {
+			squares = float64(p.N) * bias[i] * bias[i]
+		}
+		f.size[i] += math.Sqrt(squares)
+	}
+	values := make([]T, len(bias))
+	for k, b := range bias {
+		values[k] = numberOf[T](b)
+	}
+	for n, x := range f.x {
+		var sum T
+		if p.Epilogue.Bias == gemm.BiasCol {
+			sum = dot(values, x)
+		} else {
+			for _, v := range x {
+				sum += v
+			}
+		}
+		for i := range f.want[n] {
+			switch p.Epilogue.Bias {
+			case gemm.BiasRow:
+				f.want[n][i] += sum * values[i]
+			case gemm.BiasCol:
+				f.want[n][i] += sum
+			}
+		}
+	}
+}
+
+// gather adds factor·sums to want.
+func (f *freivalds[T]) gather(factor float64, sums [][]T) {
+	t := numberOf[T](factor)
+	for n, want := range f.want {
+		for i, s := range sums[n] {
+			want[i] += t * s
+		}
+	}
+}
+
+// repeated is the share of non-zero elements of op(matrix) that equal their
+// neighbour at (di, dj), from a sample.
+func (f *freivalds[T]) repeated(l gemm.Layout, data []byte, di, dj int) float64 {
+	rows, cols := l.OpRows()-di, l.OpCols()-dj
+	if rows <= 0 || cols <= 0 {
+		return 0
+	}
+	rng := rand.New(rand.NewPCG(f.opt.Seed, 1))
+	n := 0
+	for range probes {
+		i, j := rng.IntN(rows), rng.IntN(cols)
+		if x := l.Type.At(data, l.Index(i, j)); x != 0 && x == l.Type.At(data, l.Index(i+di, j+dj)) {
+			n++
+		}
+	}
+	return float64(n) / probes
+}
+
+// limit is the threshold of a row of Euclidean norm norm.
+//
+// With u the accumulator's roundoff, the errors of a row have a norm of about
+// 0.3·u·√k·‖|A|·|B|‖₂, and by Minkowski's inequality the norm of that row of
+// |A|·|B| is at most Σ|a|·‖b‖₂ over the rows b of op(B), which is in size. The
+// rounding to C's type, with roundoff u', adds at most u'·‖c‖₂. For any errors e the
+// residual Σ±e then exceeds t·‖e‖₂ with a probability of at most 2·exp(−t²/2)
+// (Hoeffding, Theorem 2), and [sigmas] leaves t above 6 at the very least and above 9
+// where roundings are random. The worst case instead of √k would be k: too wide to
+// catch anything. It is called for in the share of the data that repeats, as sums
+// of equal terms make equal errors.
+func (f *freivalds[T]) limit(i int, norm float64) float64 {
+	p, acc, out := f.p, f.opt.Accuracy, f.p.C.Type.Info()
+	if out.Integer {
+		return 0
+	}
+	n := roundings(p)
+	t := (acc.Roundoff*(acc.steps(n)+f.repeats*n) + 2*acc.Operand) * f.size[i]
+	t += out.Roundoff * norm
+	t += 0x1p-53 * math.Sqrt(n+float64(p.N)) * (f.size[i] + norm) // the check's own errors
+	t += math.Sqrt(float64(p.N)) * (underflow(p, acc) + out.Tiny/2)
+	return sigmas * t
+}
+
+// check implements checker.
+func (f *freivalds[T]) check(ctx context.Context, c []byte) (VerifyReport, error) {
+	p := f.p
+	report := VerifyReport{Seed: f.opt.Seed, Vectors: len(f.x)}
+	if len(c) < p.C.Bytes() {
+		return report, fmt.Errorf("%w: C has %d bytes of memory, want %d", gemm.ErrShape, len(c), p.C.Bytes())
+	}
+	expected := 0 // columns that must not be finite
+	for _, bad := range f.colBad {
+		if bad {
+			expected++
+		}
+	}
+	found := make([]int, p.M)         // of those, in each row
+	unforeseen := make([][2]int, p.M) // other elements that are not finite, and the first
+	s := newSweep(p.C, c, f.x)
+	s.nonfinite = func(i, j int) {
+		if f.colBad[j] {
+			found[i]++
+			return
+		}
+		if u := &unforeseen[i]; u[0] == 0 {
+			u[1] = j
+		}
+		unforeseen[i][0]++
+	}
+	if err := s.run(ctx); err != nil {
+		return report, err
+	}
+	var first error
+	for i := range p.M {
+		bad := found[i] + unforeseen[i][0]
+		var err error
+		switch {
+		case f.rowBad[i] && bad < p.N, found[i] < expected, bad < f.oldBad[i]:
+			err = fmt.Errorf("%w: row %d of C is finite where an operand is not", gemm.ErrVerify, i)
+		case f.rowBad[i] || f.oldBad[i] > 0:
+			report.Unsummed++
+		case unforeseen[i][0] > 0:
+			err = f.overflow(i, unforeseen[i][1], c)
+			report.Unsummed++
+		default:
+			err = f.residual(&report, i, s)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return report, first
+}
+
+// residual compares row i of C·x with what it should be.
+func (f *freivalds[T]) residual(report *VerifyReport, i int, s *sweep[T]) error {
+	limit := f.limit(i, math.Sqrt(s.size[i]))
+	if !finite(limit) {
+		report.Unsummed++
+		return nil
+	}
+	var largest float64
+	for n := range f.x {
+		largest = max(largest, magnitude(s.out[n][i]-f.want[n][i]))
+	}
+	worst := largest / limit
+	if largest == 0 {
+		worst = 0
+	}
+	if worst > report.Worst || i == 0 {
+		report.Worst, report.Row, report.Residual, report.Threshold = worst, i, largest, limit
+	}
+	if worst > 1 {
+		return fmt.Errorf("%w: row %d of C is off by %.3g, threshold %.3g (%d vectors, seed %d)",
+			gemm.ErrVerify, i, largest, limit, len(f.x), f.opt.Seed)
+	}
+	return nil
+}
+
+// overflow computes element (i, j) afresh, to tell whether it should be out of range.
+func (f *freivalds[T]) overflow(i, j int, c []byte) error {
+	p := f.p
+	got := p.C.Type.At(c, p.C.Index(i, j))
+	var sum, abs float64
+	if p.ReadsAB() {
+		for k := range p.K {
+			t := p.A.Type.At(f.buf.A, p.A.Index(i, k)) * p.B.Type.At(f.buf.B, p.B.Index(k, j))
+			sum += t
+			abs += math.Abs(t)
+		}
+	}
+	// abs before α makes it smaller is what the accumulator may have held.
+	held := max(1, math.Abs(p.Alpha))*abs + f.oldSize[i]
+	if !(held < p.Accum().Info().Max/2) {
+		return nil
+	}
+	bias := make([]float64, p.BiasLen())
+	p.C.Type.Load(bias, f.buf.Bias)
+	value := p.Alpha*sum + biasAt(p, bias, i, j)
+	slack := f.oldSize[i] + gamma(roundings(p), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
+	if math.IsInf(got, 0) && (math.Copysign(value, got) == value || slack > math.Abs(value)) &&
+		math.Abs(value)+slack > p.C.Type.Info().Max {
+		return nil
+	}
+	return fmt.Errorf("%w: C(%d,%d) is %v, where about %.3g is wanted", gemm.ErrVerify, i, j, got, value)
+}

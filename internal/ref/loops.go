@@ -1,0 +1,177 @@
+package ref
+
+import (
+	"math"
+
+	"tilework/internal/gemm"
+)
+
+// multiply sets Value (and low) to op(A)·op(B), scale to |op(A)|·|op(B)| and drift
+// to the sums of the squared terms. The innermost loops run along rows of B and C.
+func (r *Result) multiply(a, b []float64) {
+	p := r.p
+	if a == nil {
+		return
+	}
+	for i := range p.M {
+		row := func(s []float64) []float64 {
+			if s == nil {
+				return nil
+			}
+			return s[i*p.N : (i+1)*p.N]
+		}
+		for k, av := range a[i*p.K : (i+1)*p.K] {
+			bs := b[k*p.N : (k+1)*p.N]
+			if r.low != nil {
+				addTwice(row(r.Value), row(r.low), av, bs)
+			} else {
+				add(row(r.Value), av, bs)
+			}
+			if r.scale != nil {
+				addGauges(row(r.scale), row(r.drift), av, bs)
+			}
+		}
+	}
+}
+
+func add(sum []float64, a float64, b []float64) {
+	for j, v := range b {
+		sum[j] += a * v
+	}
+}
+
+func addGauges(abs, squares []float64, a float64, b []float64) {
+	abs, squares = abs[:len(b)], squares[:len(b)]
+	for j, v := range b {
+		t := a * v
+		abs[j] += math.Abs(t)
+		squares[j] += t * t
+	}
+}
+
+// addTwice adds a·b with what each product and each sum leaves off gathered in
+// low: the result is as accurate as if computed in twice the precision (Ogita,
+// Rump and Oishi, "Accurate sum and dot product", algorithm 5.3).
+func addTwice(sum, low []float64, a float64, b []float64) {
+	sum, low = sum[:len(b)], low[:len(b)]
+	for j, v := range b {
+		t := a * v
+		s, e := twoSum(sum[j], t)
+		sum[j] = s
+		low[j] += e + math.FMA(a, v, -t)
+	}
+}
+
+// twoSum is a + b and the error of that sum, exactly (Knuth).
+func twoSum(a, b float64) (s, e float64) {
+	s = a + b
+	t := s - a
+	return s, (a - (s - t)) + (b - t)
+}
+
+// twice is an unevaluated sum of two float64.
+type twice struct{ high, low float64 }
+
+func (x twice) plus(y twice) twice {
+	s, e := twoSum(x.high, y.high)
+	return twice{s, e + x.low + y.low}
+}
+
+func (x twice) times(f float64) twice {
+	t := x.high * f
+	return twice{t, math.FMA(x.high, f, -t) + x.low*f}
+}
+
+// normal has in high the nearest float64 of the sum. Where high is not finite the
+// low part means nothing.
+func (x twice) normal() twice {
+	if !finite(x.high) {
+		return twice{high: x.high}
+	}
+	s, e := twoSum(x.high, x.low)
+	return twice{s, e}
+}
+
+// finish turns op(A)·op(B) into act(α·op(A)·op(B) + β·C + bias), and the gauges
+// with it. The scalars are first rounded to the type that p is summed in, in which
+// every implementation holds them.
+func (r *Result) finish(c, bias []float64) {
+	p := r.p
+	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
+	act := p.Epilogue.Activation.Info()
+	for i := range p.M {
+		for j := range p.N {
+			at := i*p.N + j
+			var z twice
+			if p.ReadsAB() {
+				z.high = r.Value[at]
+				if r.low != nil {
+					z.low = r.low[at]
+				}
+				z = z.times(alpha)
+			}
+			product := z.high
+			var old float64
+			if c != nil {
+				old = beta * c[at]
+				z = z.plus(twice{high: c[at]}.times(beta))
+			}
+			shift := biasAt(p, bias, i, j)
+			if len(bias) > 0 {
+				z = z.plus(twice{high: shift})
+			}
+			z = z.normal()
+			r.Value[at] = act.F(z.high)
+			if r.low != nil {
+				r.low[at] = 0
+				if r.Value[at] == z.high {
+					r.low[at] = z.low
+				}
+			}
+			if r.scale != nil {
+				r.scale[at] = math.Abs(alpha)*r.scale[at] + math.Abs(old) + math.Abs(shift)
+				r.drift[at] = product*product + alpha*alpha*r.drift[at] + old*old + shift*shift
+			}
+		}
+	}
+}
+
+// integers computes the product modulo 2^32, which is what int32 arithmetic does
+// in any order.
+func (r *Result) integers(a, b, c, bias []float64) {
+	p := r.p
+	sum := make([]uint32, p.N)
+	act := p.Epilogue.Activation.Info()
+	for i := range p.M {
+		clear(sum)
+		if a != nil {
+			for k, av := range a[i*p.K : (i+1)*p.K] {
+				for j, bv := range b[k*p.N : (k+1)*p.N] {
+					sum[j] += word(av) * word(bv)
+				}
+			}
+		}
+		for j := range sum {
+			z := word(p.Alpha) * sum[j]
+			if c != nil {
+				z += word(p.Beta) * word(c[i*p.N+j])
+			}
+			z += word(biasAt(p, bias, i, j))
+			r.Value[i*p.N+j] = act.F(float64(int32(z)))
+		}
+	}
+}
+
+// biasAt is what the bias adds to element (i, j).
+func biasAt(p *gemm.Problem, bias []float64, i, j int) float64 {
+	switch p.Epilogue.Bias {
+	case gemm.BiasRow:
+		return bias[i]
+	case gemm.BiasCol:
+		return bias[j]
+	}
+	return 0
+}
+
+// word is the whole number v modulo 2^32.
+func word(v float64) uint32 { return uint32(int64(v)) }

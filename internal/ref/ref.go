@@ -1,0 +1,174 @@
+// Package ref is what a product should be, slowly: the float64 reference, how far
+// from it an honest implementation may land, and a check of large products that
+// costs less than they do.
+//
+// [Gemm] computes a small product with the gauges that [Result.Compare] judges by;
+// [Values] leaves the gauges out, for data on which the product is exact.
+// [NewVerifier] checks a product of any size in O(n²).
+//
+// All of them read the buffers as they are before the product runs: C is the old C.
+package ref
+
+import (
+	"math"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Accuracy is how an implementation computes, as far as its errors depend on it.
+// The zero value stands for [AccuracyOf] the problem.
+type Accuracy struct {
+	// Roundoff is the largest relative change that one rounding in the accumulator
+	// makes: its unit roundoff, or twice that where it truncates.
+	Roundoff float64
+	// Operand is the largest relative change made to an element of A or B on the
+	// way in: 0 when they are used as they are, 2^-11 when rounded to tf32.
+	Operand float64
+	// Truncates says that the accumulator cuts digits off, so that its errors point
+	// the same way and grow with k, not with √k.
+	Truncates bool
+	// FlushesToZero says that operands and sums below the normal range become zero.
+	FlushesToZero bool
+}
+
+// AccuracyOf is the accuracy of an implementation that rounds each operation to
+// nearest in the type that p is summed in.
+func AccuracyOf(p *gemm.Problem) Accuracy {
+	return Accuracy{Roundoff: p.Accum().Info().Roundoff}
+}
+
+func (a Accuracy) or(p *gemm.Problem) Accuracy {
+	if a == (Accuracy{}) {
+		return AccuracyOf(p)
+	}
+	return a
+}
+
+// tiny is the largest absolute error of one operation below the normal range of t.
+func (a Accuracy) tiny(t dtype.Type) float64 {
+	in := t.Info()
+	if a.FlushesToZero && !in.Integer {
+		return in.Tiny / (2 * in.Roundoff) // the smallest normal
+	}
+	return in.Tiny
+}
+
+// steps is how many roundings of full size the errors of n operations add up to:
+// √n when they are as good as independent, n when they all point one way.
+func (a Accuracy) steps(n float64) float64 {
+	if a.Truncates {
+		return n
+	}
+	return math.Sqrt(n)
+}
+
+// Result is the reference's C, M×N without padding.
+type Result struct {
+	p *gemm.Problem
+
+	// Value is each element of C before it is rounded to C's type: float64 sums for
+	// the narrower types, twice float64's precision rounded to it for float64, exact
+	// for the integers, which wrap. NaN and Inf propagate as IEEE 754 has it.
+	Value []float64
+
+	low   []float64 // float64 products: what Value leaves off
+	scale []float64 // |α|·|A|·|B| + |β|·|C| + |bias|
+	drift []float64 // (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias²: see Compare
+	normA []float64 // Σ|a| of each row of op(A), Σ|b| of each column of op(B)
+	normB []float64
+
+	nonfinite bool // some input was
+}
+
+// Gemm computes the product p of buf, with the gauges for [Result.Compare].
+func Gemm(p *gemm.Problem, buf gemm.Buffers) *Result { return compute(p, buf, true) }
+
+// Values is [Gemm] without the gauges, in a third of its time.
+func Values(p *gemm.Problem, buf gemm.Buffers) *Result { return compute(p, buf, false) }
+
+func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
+	r := &Result{p: p, Value: make([]float64, p.M*p.N)}
+	var a, b []float64
+	if p.ReadsAB() {
+		a, b = dense(p.A, buf.A), dense(p.B, buf.B)
+	}
+	var c []float64
+	if p.Beta != 0 {
+		c = dense(p.C, buf.C)
+	}
+	bias := make([]float64, p.BiasLen())
+	p.C.Type.Load(bias, buf.Bias)
+	if p.C.Type.Info().Integer {
+		r.integers(a, b, c, bias)
+		return r
+	}
+	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{p.Alpha, p.Beta})
+	if gauges {
+		r.scale = make([]float64, p.M*p.N)
+		r.drift = make([]float64, p.M*p.N)
+		r.norms(a, b)
+	}
+	if p.Accum() == dtype.F64 {
+		r.low = make([]float64, p.M*p.N)
+	}
+	r.multiply(a, b)
+	r.finish(c, bias)
+	return r
+}
+
+// dense is op(matrix) as float64, row after row without padding.
+func dense(l gemm.Layout, b []byte) []float64 {
+	out := make([]float64, l.Rows*l.Cols)
+	row, size := out, l.Type.Size()
+	if l.Trans {
+		row = make([]float64, l.Cols)
+	}
+	for i := range l.Rows {
+		if l.Cols == 0 {
+			break
+		}
+		if l.Trans {
+			l.Type.Load(row, b[i*l.LD*size:])
+			for j, v := range row {
+				out[j*l.Rows+i] = v
+			}
+			continue
+		}
+		l.Type.Load(row[:l.Cols], b[i*l.LD*size:])
+		row = row[l.Cols:]
+	}
+	return out
+}
+
+func anyNonfinite(lists ...[]float64) bool {
+	for _, s := range lists {
+		for _, v := range s {
+			if !finite(v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// finite reports whether v is neither NaN nor an infinity.
+func finite(v float64) bool { return v-v == 0 }
+
+func (r *Result) norms(a, b []float64) {
+	p := r.p
+	r.normA, r.normB = make([]float64, p.M), make([]float64, p.N)
+	if a == nil {
+		return
+	}
+	for i := range p.M {
+		for _, v := range a[i*p.K : (i+1)*p.K] {
+			r.normA[i] += math.Abs(v)
+		}
+	}
+	for k := range p.K {
+		for j, v := range b[k*p.N : (k+1)*p.N] {
+			r.normB[j] += math.Abs(v)
+		}
+	}
+}

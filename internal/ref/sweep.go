@@ -1,0 +1,158 @@
+package ref
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"sync"
+
+	"tilework/internal/gemm"
+)
+
+// number is what a Freivalds check computes in; uint32 wraps as int32 does.
+type number interface{ float64 | uint32 }
+
+// numberOf is v in T: itself, or a whole number modulo 2^32.
+func numberOf[T number](v float64) T {
+	if wraps[T]() {
+		return T(word(v))
+	}
+	return T(v)
+}
+
+func wraps[T number]() bool { return T(0)-1 > 0 }
+
+// magnitude is how far from zero a difference is.
+func magnitude[T number](d T) float64 {
+	if wraps[T]() {
+		return math.Abs(float64(int32(d)))
+	}
+	return math.Abs(float64(d))
+}
+
+func vectors[T number](n, size int) [][]T {
+	out := make([][]T, n)
+	for i := range out {
+		out[i] = make([]T, size)
+	}
+	return out
+}
+
+// sweep multiplies op(matrix) by several vectors in one reading of its memory, row
+// after row of it. Each output is summed by one goroutine and in one order, so
+// that the result does not depend on how many there are.
+type sweep[T number] struct {
+	layout  gemm.Layout
+	data    []byte
+	in, out [][]T
+
+	// size is, for each row of op(matrix), Σ|x|·weight, or Σx² without weight.
+	weight, size []float64
+
+	// nonfinite is told where NaN and infinities stand in op(matrix); they
+	// count as zero. Calls for different rows of op(matrix) may run at once.
+	nonfinite func(i, j int)
+}
+
+func newSweep[T number](l gemm.Layout, data []byte, in [][]T) *sweep[T] {
+	return &sweep[T]{layout: l, data: data, in: in, out: vectors[T](len(in), l.OpRows()), size: make([]float64, l.OpRows())}
+}
+
+// run fills out and size.
+func (s *sweep[T]) run(ctx context.Context) error {
+	if s.layout.Len() == 0 {
+		return ctx.Err()
+	}
+	n := s.layout.OpRows()
+	workers := min(runtime.GOMAXPROCS(0), (n+63)/64)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() { s.part(ctx, n*w/workers, n*(w+1)/workers) })
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+// part computes outputs lo to hi: whole rows of memory, or a strip of each where
+// the matrix stands transposed.
+func (s *sweep[T]) part(ctx context.Context, lo, hi int) {
+	l := s.layout
+	first, last, from, to := lo, hi, 0, l.Cols
+	if l.Trans {
+		first, last, from, to = 0, l.Rows, lo, hi
+	}
+	row, as := make([]float64, to-from), make([]T, to-from)
+	for r := first; r < last && ctx.Err() == nil; r++ {
+		l.Type.Load(row, s.data[(r*l.LD+from)*l.Type.Size():])
+		for j, x := range row {
+			if !finite(x) {
+				row[j] = 0
+				if l.Trans {
+					s.nonfinite(from+j, r)
+				} else {
+					s.nonfinite(r, from+j)
+				}
+				x = 0
+			}
+			as[j] = numberOf[T](x)
+		}
+		if l.Trans {
+			s.addColumn(r, lo, hi, row, as)
+		} else {
+			s.addRow(r, row, as)
+		}
+	}
+}
+
+// addRow adds row i of op(matrix).
+func (s *sweep[T]) addRow(i int, row []float64, as []T) {
+	for n, in := range s.in {
+		s.out[n][i] = dot(as, in)
+	}
+	var size float64
+	if s.weight == nil {
+		size = dot(row, row)
+	} else {
+		for j, x := range row {
+			size += math.Abs(x) * s.weight[j]
+		}
+	}
+	s.size[i] = size
+}
+
+// dot keeps four sums, as one would wait for its own last addition.
+func dot[T number](x, y []T) T {
+	var s0, s1, s2, s3 T
+	y = y[:len(x)]
+	for len(x) >= 4 && len(y) >= 4 {
+		s0 += x[0] * y[0]
+		s1 += x[1] * y[1]
+		s2 += x[2] * y[2]
+		s3 += x[3] * y[3]
+		x, y = x[4:], y[4:]
+	}
+	for i, v := range x {
+		s0 += v * y[i]
+	}
+	return s0 + s1 + (s2 + s3)
+}
+
+// addColumn adds column j of op(matrix), its rows lo to hi.
+func (s *sweep[T]) addColumn(j, lo, hi int, column []float64, as []T) {
+	for n, in := range s.in {
+		out, f := s.out[n][lo:hi], in[j]
+		for i, x := range as {
+			out[i] += x * f
+		}
+	}
+	size := s.size[lo:hi]
+	if s.weight == nil {
+		for i, x := range column {
+			size[i] += x * x
+		}
+	} else {
+		for i, x := range column {
+			size[i] += math.Abs(x) * s.weight[j]
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package ref
+
+import (
+	"context"
+	"fmt"
+
+	"tilework/internal/gemm"
+)
+
+// DefaultVectors is how many random vectors a check multiplies by.
+const DefaultVectors = 4
+
+// VerifyOptions of a Verifier; the zero value takes the defaults.
+type VerifyOptions struct {
+	Seed     uint64   // of the random vectors
+	Vectors  int      // 0 means DefaultVectors
+	Accuracy Accuracy // the zero value means AccuracyOf the problem
+}
+
+// Verifier checks a product of any size against random vectors x of ±1: C·x must
+// be α·A·(B·x) + β·C·x + bias·x (Freivalds, "Probabilistic machines can use less
+// running time", 1977). It costs O(n²) operations a vector and O(n) memory.
+//
+// Floating-point rows pass while the residual stays below a threshold that is
+// statistical in the rounding errors; see freivalds.limit. What is not finite is
+// checked apart:
+//
+//   - C must be non-finite in every row where op(A) or a row bias is, in every
+//     column where op(B) or a column bias is, and in each row at least as often as
+//     the old C was. Such columns are left out of x; such rows are not summed.
+//   - Where C is not finite without such a reason, the first element of that row is
+//     computed afresh: it must be a true overflow. The row is not summed.
+//
+// Integers are checked exactly, modulo 2^32. Their first vector is of ±1, so that no
+// lone wrong element of a row is missed; the others are of random words, because
+// 2^31 is its own negative and ±1 cannot tell two of them from none.
+type Verifier struct{ checker }
+
+type checker interface {
+	check(ctx context.Context, c []byte) (VerifyReport, error)
+}
+
+// VerifyReport says what a check saw.
+type VerifyReport struct {
+	Seed    uint64
+	Vectors int
+	// Unsummed is the number of rows that were only checked for what is not finite.
+	Unsummed int
+	// Worst is the largest residual in units of its threshold; Row, Residual and
+	// Threshold are that row's. Integers have threshold 0, and Worst 0 or +Inf.
+	Worst               float64
+	Row                 int
+	Residual, Threshold float64
+}
+
+func (r VerifyReport) String() string {
+	s := fmt.Sprintf("largest residual %.3g, %.2g of its threshold %.3g, in row %d (%d vectors, seed %d)",
+		r.Residual, r.Worst, r.Threshold, r.Row, r.Vectors, r.Seed)
+	if r.Unsummed > 0 {
+		s += fmt.Sprintf("; %d rows not finite", r.Unsummed)
+	}
+	return s
+}
+
+// NewVerifier reads A, B, the bias and the old C, and so is called before the
+// product runs; A and B must still stand, unchanged, when [Verifier.Check] is
+// called. The errors are those of [gemm.Buffers.Check], the context's, and
+// ErrUnsupported for an activation, which is not linear.
+func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifier, error) {
+	if a := p.Epilogue.Activation; a != gemm.ActNone {
+		return nil, fmt.Errorf("%w: verifying a product with activation %v", gemm.ErrUnsupported, a)
+	}
+	if err := buf.Check(p); err != nil {
+		return nil, err
+	}
+	if opt.Vectors <= 0 {
+		opt.Vectors = DefaultVectors
+	}
+	opt.Accuracy = opt.Accuracy.or(p)
+	if p.C.Type.Info().Integer {
+		f := newFreivalds[uint32](p, buf, opt)
+		return &Verifier{f}, f.expect(ctx)
+	}
+	f := newFreivalds[float64](p, buf, opt)
+	return &Verifier{f}, f.expect(ctx)
+}
+
+// Check reads the new C, laid out as the problem's. The error wraps ErrVerify when
+// C is not the product, and is the context's when that ends the check. It can be
+// called again for another run of the same product.
+func (v *Verifier) Check(ctx context.Context, c []byte) (VerifyReport, error) {
+	return v.check(ctx, c)
+}

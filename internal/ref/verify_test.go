@@ -1,0 +1,228 @@
+package ref
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+func verifier(t *testing.T, p *gemm.Problem, buf gemm.Buffers, seed uint64) *Verifier {
+	t.Helper()
+	v, err := NewVerifier(context.Background(), p, buf, VerifyOptions{Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestVerifyNoFalseAlarm runs thousands of correct products of random and of
+// constant data past the check.
+func TestVerifyNoFalseAlarm(t *testing.T) {
+	rng := newRand(t)
+	fills := distributions(rng)
+	var constant float64
+	fills["constant"] = func() float64 { return constant }
+	for name, fill := range fills {
+		worst := 0.0
+		for _, ty := range pairs() {
+			fill := fill
+			if ty.out.Info().Integer {
+				fill = func() float64 { return float64(int32(rng.Uint32())) }
+			}
+			for range 60 {
+				constant = rng.Float64()
+				m, n, k := rng.IntN(9), rng.IntN(70), rng.IntN(150)
+				p, buf := problem(t, rng, ty, m, n, k, []float64{1, -2, 3}[rng.IntN(3)], []float64{0, 1, -1}[rng.IntN(3)],
+					gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}, fill)
+				v := verifier(t, p, buf, rng.Uint64())
+				report, err := v.Check(context.Background(), honest(p, buf, []int{1, 16, 1000}[rng.IntN(3)]))
+				if err != nil || report.Unsummed > 0 && ty.out != dtype.F16 {
+					t.Fatalf("%s %v: %v (%v)", name, p, err, report)
+				}
+				worst = max(worst, report.Worst)
+			}
+		}
+		if worst > 0.75 {
+			t.Errorf("%s: a clean product came to %.2f of its threshold, too close for no false alarms", name, worst)
+		}
+	}
+}
+
+// TestVerifyFindsChanges changes one element by more than twice its row's
+// threshold, once for the threshold and once for the residual that it adds to.
+func TestVerifyFindsChanges(t *testing.T) {
+	rng := newRand(t)
+	for _, ty := range pairs() {
+		integer := ty.out.Info().Integer
+		for n := range 200 {
+			fill := func() float64 { return float64(int32(rng.Uint32())) }
+			if !integer {
+				fill = func() float64 { return rng.Float64()*2 - 1 }
+			}
+			p, buf := problem(t, rng, ty, 1+rng.IntN(20), 1+rng.IntN(90), 1+rng.IntN(90), 2, float64(n%2), gemm.Epilogue{}, fill)
+			v := verifier(t, p, buf, rng.Uint64())
+			c := honest(p, buf, p.K)
+			i, j := rng.IntN(p.M), rng.IntN(p.N)
+			at := p.C.Index(i, j)
+			was := p.C.Type.At(c, at)
+			switch {
+			case integer:
+				dtype.View[int32](c)[at] ^= 1 << rng.IntN(32)
+			default:
+				limit := v.checker.(*freivalds[float64]).limit(i, math.Sqrt(float64(p.N)*float64(p.K)))
+				p.C.Type.Set(c, at, was+2.5*limit)
+			}
+			report, err := v.Check(context.Background(), c)
+			if !errors.Is(err, gemm.ErrVerify) || report.Row != i {
+				t.Fatalf("%v: C(%d,%d) changed from %v to %v: %v (%v)", p, i, j, was, p.C.Type.At(c, at), err, report)
+			}
+		}
+	}
+}
+
+// TestVerifySensitivity compares the threshold with the worst-case bound.
+func TestVerifySensitivity(t *testing.T) {
+	rng := newRand(t)
+	const k = 2000
+	p, buf := problem(t, rng, pair{dtype.F32, dtype.F32}, 4, 1000, k, 1, 0, gemm.Epilogue{}, rng.NormFloat64)
+	report, err := verifier(t, p, buf, 1).Check(context.Background(), honest(p, buf, k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	worst := 0.0
+	r := Gemm(p, buf)
+	for j := range p.N {
+		worst += r.bound(report.Row, j, AccuracyOf(p))
+	}
+	if worst < 100*report.Threshold {
+		t.Errorf("threshold %.3g is not far below the worst case's %.3g", report.Threshold, worst)
+	}
+}
+
+// TestVerifyTopBits: ±1 alone cannot see 2^31 added to two elements of a row.
+func TestVerifyTopBits(t *testing.T) {
+	rng := newRand(t)
+	found := 0
+	for range 64 {
+		p, buf := problem(t, rng, pair{dtype.I8, dtype.I32}, 3, 5, 4, 1, 0, gemm.Epilogue{}, func() float64 { return float64(rng.IntN(256) - 128) })
+		v := verifier(t, p, buf, rng.Uint64())
+		c := honest(p, buf, p.K)
+		dtype.View[int32](c)[p.C.Index(1, 2)] ^= math.MinInt32
+		dtype.View[int32](c)[p.C.Index(1, 3)] ^= math.MinInt32
+		if _, err := v.Check(context.Background(), c); err != nil {
+			found++
+		}
+	}
+	if found < 40 { // 7 of 8 are expected
+		t.Errorf("%d of 64 found", found)
+	}
+}
+
+// TestVerifyNonfinite: NaN and infinities where they belong are no alarm, missing or
+// misplaced they are.
+func TestVerifyNonfinite(t *testing.T) {
+	rng := newRand(t)
+	bad := []float64{math.NaN(), math.Inf(1), math.Inf(-1)}
+	for _, ty := range pairs() {
+		if ty.out.Info().Integer {
+			continue
+		}
+		for n := range 300 {
+			p, buf := problem(t, rng, ty, 2+rng.IntN(8), 2+rng.IntN(80), 1+rng.IntN(80), 1, float64(n%2), gemm.Epilogue{Bias: gemm.BiasDim(n % 3)}, rng.NormFloat64)
+			i, j, k := rng.IntN(p.M), rng.IntN(p.N), rng.IntN(p.K)
+			v := bad[rng.IntN(3)]
+			ti, tj := i, j // an element that must not be finite
+			where := []string{"A", "B", "C", "bias", ""}[n%5]
+			switch {
+			case where == "A":
+				p.A.Type.Set(buf.A, p.A.Index(i, k), v)
+			case where == "B":
+				p.B.Type.Set(buf.B, p.B.Index(k, j), v)
+			case where == "C" && p.Beta != 0:
+				p.C.Type.Set(buf.C, p.C.Index(i, j), v)
+			case where == "bias" && p.Epilogue.Bias == gemm.BiasRow:
+				p.C.Type.Set(buf.Bias, i, v)
+			case where == "bias" && p.Epilogue.Bias == gemm.BiasCol:
+				p.C.Type.Set(buf.Bias, j, v)
+			default:
+				where, ti = "", -1
+			}
+			check := verifier(t, p, buf, rng.Uint64())
+			c := honest(p, buf, p.K)
+			if _, err := check.Check(context.Background(), c); err != nil {
+				t.Fatalf("%v, %v in %s: false alarm: %v", p, v, where, err)
+			}
+			if ti >= 0 {
+				lost := append([]byte(nil), c...)
+				p.C.Type.Set(lost, p.C.Index(ti, tj), 0)
+				if _, err := check.Check(context.Background(), lost); err == nil {
+					t.Fatalf("%v, %v in %s: not missed in C(%d,%d)", p, v, where, ti, tj)
+				}
+				continue
+			}
+			p.C.Type.Set(c, p.C.Index(i, j), v)
+			if _, err := check.Check(context.Background(), c); err == nil {
+				t.Fatalf("%v: a stray %v in C(%d,%d) passes", p, v, i, j)
+			}
+		}
+	}
+}
+
+// TestVerifyOverflow: finite operands that overflow float16 are no alarm.
+func TestVerifyOverflow(t *testing.T) {
+	rng := newRand(t)
+	p, buf := problem(t, rng, pair{dtype.F16, dtype.F16}, 6, 40, 50, 1, 0, gemm.Epilogue{}, func() float64 { return 100 * rng.NormFloat64() })
+	for k := range p.K {
+		p.A.Type.Set(buf.A, p.A.Index(2, k), 5e4)
+	}
+	check := verifier(t, p, buf, *seed)
+	c := honest(p, buf, p.K)
+	report, err := check.Check(context.Background(), c)
+	if err != nil || report.Unsummed == 0 {
+		t.Errorf("%v (%v)", err, report)
+	}
+	for i := range p.N {
+		p.C.Type.Set(c, p.C.Index(2, i), -p.C.Type.At(c, p.C.Index(2, i)))
+	}
+	if _, err := check.Check(context.Background(), c); err == nil {
+		t.Error("infinities of the wrong sign pass")
+	}
+}
+
+// TestVerifyRefuses what it cannot check.
+func TestVerifyRefuses(t *testing.T) {
+	rng := newRand(t)
+	p, buf := problem(t, rng, pair{dtype.F32, dtype.F32}, 3, 4, 5, 1, 1, gemm.Epilogue{}, rng.NormFloat64)
+	relu := *p
+	relu.Epilogue.Activation = gemm.ActReLU
+	short := buf
+	short.B = buf.B[:8]
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		p    *gemm.Problem
+		buf  gemm.Buffers
+		want error
+	}{
+		{"activation", context.Background(), &relu, buf, gemm.ErrUnsupported},
+		{"short buffer", context.Background(), p, short, gemm.ErrShape},
+		{"cancelled", cancelled, p, buf, context.Canceled},
+	} {
+		if _, err := NewVerifier(tc.ctx, tc.p, tc.buf, VerifyOptions{}); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	v := verifier(t, p, buf, 1)
+	if _, err := v.Check(cancelled, buf.C); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled check: %v", err)
+	}
+	if _, err := v.Check(context.Background(), buf.C[:4]); !errors.Is(err, gemm.ErrShape) {
+		t.Errorf("short C: %v", err)
+	}
+}
