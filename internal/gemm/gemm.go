@@ -26,6 +26,7 @@ var (
 	ErrOverlap     = errors.New("matrices overlap")
 	ErrUnsupported = errors.New("not supported")
 	ErrOutOfMemory = errors.New("out of memory")
+	ErrNoDevice    = errors.New("no such device")
 	ErrVerify      = errors.New("verification failed")
 )
 

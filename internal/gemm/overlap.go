@@ -26,6 +26,16 @@ func Overlap(l Layout, lb []byte, r Layout, rb []byte) bool {
 	return false
 }
 
+// Extent is the range of addresses [start, end) from a matrix's first byte to its
+// last; an empty matrix has an empty one.
+func Extent(l Layout, b []byte) (start, end uintptr) {
+	r := rowsOf(l, b)
+	if r.n == 0 {
+		return 0, 0
+	}
+	return r.start, r.end()
+}
+
 // rows is a sequence of n byte ranges [start + i·step, start + i·step + width).
 type rows struct {
 	start, step, width uintptr

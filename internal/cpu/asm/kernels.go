@@ -25,7 +25,7 @@ type ISA struct {
 
 // Kernels is the micro-kernels of one instruction set for one element type. They
 // are only to be called where ISA.Supported.
-type Kernels[T float32 | float64] struct {
+type Kernels[T any] struct {
 	ISA    ISA
 	MR, NR int // the tile of C
 

@@ -1,0 +1,173 @@
+// Package cpu multiplies on the processor: the one list of its kernels, the five
+// loops around a micro-kernel ([blocked.go]), packing, and the helpers that
+// share the work.
+//
+// A kernel is either a whole algorithm of its own (the seeds' triple loop) or a
+// set of micro-kernels, one for each type that products are summed in; the rest
+// (loops, packing, edges, conversions, epilogues, threads) all of those share.
+package cpu
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/cpu/asm"
+	"tilework/internal/gemm"
+)
+
+// Kernel is a row of the list.
+type Kernel struct {
+	Name string
+	Adds string // one line: what this rung adds to the one before it
+	ISA  string // the instruction sets it needs; empty: none beyond Go's own
+
+	has func() bool // whether this processor has them
+	// whole, if set, is the algorithm; otherwise the micro-kernels are.
+	whole func(ctx context.Context, p *gemm.Problem, b gemm.Buffers) error
+	f32   *micro[float32]
+	f64   *micro[float64]
+	i32   *micro[int32]
+}
+
+// scalar is what products are summed in on the processor.
+type scalar interface{ float32 | float64 | int32 }
+
+// micro is a micro-kernel for one type and the sizes of the blocks around it.
+//
+// The micro-kernel computes an mr×nr tile of C, held in registers, from a panel
+// of A and one of B (BLIS's names: Van Zee and van de Geijn, "BLIS: A Framework
+// for Rapidly Instantiating BLAS Functionality", 2015). kc is chosen so that a
+// panel of B stays in the L1 cache, mc so that an mc×kc block of A stays in L2,
+// and ms×kc and kc×ns, what is packed at a time, in L3.
+type micro[T scalar] struct {
+	asm.Kernels[T]
+	mc, kc int
+	ms, ns int
+}
+
+// kernels is the one list: dispatch, tests, bench and the docs range over it.
+// Later rows are faster.
+var kernels = []*Kernel{
+	{
+		Name:  "loop",
+		Adds:  "the textbook: three loops, one thread, a sum for each element of C",
+		has:   func() bool { return true },
+		whole: loop,
+	},
+	{
+		Name: "portable",
+		Adds: "blocks that fit the caches, packed operands, 4×4 tiles in registers, all cores; plain Go",
+		has:  func() bool { return true },
+		f32:  &micro[float32]{Kernels: portable[float32](), mc: 128, kc: 256, ms: 2048, ns: 2048},
+		f64:  &micro[float64]{Kernels: portable[float64](), mc: 64, kc: 256, ms: 2048, ns: 2048},
+		i32:  &micro[int32]{Kernels: portable[int32](), mc: 128, kc: 256, ms: 2048, ns: 2048},
+	},
+	{
+		Name: "avx2",
+		Adds: "6×16 tiles (float64: 6×8) in 256-bit registers with fused multiply-add",
+		ISA:  "AVX2+FMA",
+		has:  func() bool { return asm.F32AVX2.ISA.Supported },
+		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096},
+		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048},
+	},
+	{
+		Name: "avx512",
+		Adds: "8×32 tiles (float64: 8×16) in 512-bit registers, edges under masks",
+		ISA:  "AVX-512 F, DQ, BW, VL",
+		has:  func() bool { return asm.F32AVX512.ISA.Supported },
+		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 96, kc: 512, ms: 4096, ns: 4096},
+		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 96, kc: 384, ms: 4096, ns: 2048},
+	},
+}
+
+// EnvISA is the environment variable that names the fastest kernel to be chosen
+// unasked, so that a slower path can be tested on a processor that has more.
+const EnvISA = "TILEWORK_CPU"
+
+// Kernels lists the kernels, slowest first.
+func Kernels() []*Kernel { return kernels }
+
+// Available reports whether this processor can run k.
+func (k *Kernel) Available() bool { return k.has() }
+
+// Sums reports whether k has arithmetic that sums in t.
+func (k *Kernel) Sums(t dtype.Type) bool {
+	switch {
+	case k.whole != nil:
+		return true
+	case t == dtype.F32:
+		return k.f32 != nil
+	case t == dtype.F64:
+		return k.f64 != nil
+	case t == dtype.I32:
+		return k.i32 != nil
+	}
+	return false
+}
+
+// Types lists the element types that k multiplies.
+func (k *Kernel) Types() []dtype.Type {
+	var types []dtype.Type
+	for _, t := range dtype.All() {
+		if in := t.Info(); len(in.Results) > 0 && k.Sums(in.Accum) {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// names is the list in words, for messages.
+func names() string {
+	var s []string
+	for _, k := range kernels {
+		s = append(s, k.Name)
+	}
+	return strings.Join(s, ", ")
+}
+
+func find(name string) (int, bool) {
+	for i, k := range kernels {
+		if k.Name == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// choose returns the kernel of that name, or, without a name, the fastest one
+// that this processor can run and the environment allows.
+func choose(name string, sums dtype.Type) (*Kernel, string, error) {
+	if name != "" {
+		i, ok := find(name)
+		switch k := kernels[max(i, 0)]; {
+		case !ok:
+			return nil, "", fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
+		case !k.Available():
+			return nil, "", fmt.Errorf("%w: kernel %s needs %s, which this processor lacks", gemm.ErrUnsupported, name, k.ISA)
+		case !k.Sums(sums):
+			return nil, "", fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, name, sums)
+		default:
+			return k, "asked for by name", nil
+		}
+	}
+	last, why := len(kernels)-1, "the fastest kernel for this type that this processor can run"
+	if limit := os.Getenv(EnvISA); limit != "" {
+		i, ok := find(limit)
+		if !ok {
+			return nil, "", fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA, limit, names())
+		}
+		if !kernels[i].Available() {
+			return nil, "", fmt.Errorf("%w: %s=%s: the kernel needs %s, which this processor lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
+		}
+		last, why = i, "the fastest kernel for this type that "+EnvISA+"="+limit+" allows"
+	}
+	for i := last; i > 0; i-- {
+		if k := kernels[i]; k.Available() && k.Sums(sums) {
+			return k, why, nil
+		}
+	}
+	return kernels[0], why, nil // the loop sums in everything
+}

@@ -1,0 +1,90 @@
+package cpu
+
+import (
+	"context"
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Options say how a product is to be computed. The zero value leaves everything
+// to the plan.
+type Options struct {
+	Kernel  string // a name of the list; empty: the fastest that fits
+	Threads int    // at most so many goroutines; 0 or less: GOMAXPROCS, never more than that
+	// Progress is called now and then, from the caller's goroutine, with how much
+	// of the work is done.
+	Progress func(done, total int64)
+}
+
+// Plan is a product on the processor, decided but not computed.
+type Plan struct {
+	Problem gemm.Problem
+	Kernel  *Kernel
+	Threads int
+	Detail  string // the blocking, in words
+	Why     string // what decided for the kernel
+
+	progress func(done, total int64)
+	run      func(ctx context.Context, b gemm.Buffers, pl *Plan) error
+}
+
+// serialFlops is the work below which helpers cost more than they bring: about
+// 300 µs at the speed of one core with AVX-512.
+const serialFlops = 20e6
+
+// NewPlan decides how p is computed. The error is ErrUnsupported.
+func NewPlan(p *gemm.Problem, o Options) (*Plan, error) {
+	k, why, err := choose(o.Kernel, p.Accum())
+	if err != nil {
+		return nil, err
+	}
+	pl := &Plan{Problem: *p, Kernel: k, Why: why, Threads: threads(p, o.Threads), progress: o.Progress}
+	switch {
+	case k.whole != nil:
+		pl.Threads, pl.Detail = 1, "one thread, nothing blocked or packed"
+		pl.run = func(ctx context.Context, b gemm.Buffers, pl *Plan) error { return k.whole(ctx, &pl.Problem, b) }
+	case p.Accum() == dtype.F32:
+		blocked(pl, k.f32)
+	case p.Accum() == dtype.F64:
+		blocked(pl, k.f64)
+	default:
+		blocked(pl, k.i32)
+	}
+	return pl, nil
+}
+
+// threads is the number of goroutines for p, asked being what the caller allows.
+func threads(p *gemm.Problem, asked int) int {
+	if p.Flops() < serialFlops {
+		return 1
+	}
+	return workers(asked)
+}
+
+func blocked[T scalar](pl *Plan, mk *micro[T]) {
+	if mk.goesDirect(&pl.Problem) {
+		pl.Detail = fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
+		pl.run = func(ctx context.Context, b gemm.Buffers, pl *Plan) error {
+			return execute(ctx, newDirect(mk, &pl.Problem, b, pl.Threads), pl.Threads, pl.progress)
+		}
+		return
+	}
+	pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, packed", mk.MR, mk.NR, mk.mc, mk.kc)
+	pl.run = func(ctx context.Context, b gemm.Buffers, pl *Plan) error {
+		w := borrow()
+		defer w.giveBack()
+		return execute(ctx, newProduct(mk, &pl.Problem, b, pl.Threads, w), pl.Threads, pl.progress)
+	}
+}
+
+// Run computes the product. The buffers are p's; [gemm.Buffers.Check] has
+// accepted them. When ctx ends first, Run returns its error, C holds anything,
+// and nothing uses the buffers any more.
+func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
+	if pl.Problem.M == 0 || pl.Problem.N == 0 {
+		return ctx.Err()
+	}
+	return pl.run(ctx, b, pl)
+}

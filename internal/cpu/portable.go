@@ -1,0 +1,50 @@
+package cpu
+
+import "tilework/internal/cpu/asm"
+
+// portable is the micro-kernel in plain Go, for any type and any processor: a
+// 4×4 tile, as many sums as most have registers for.
+func portable[T scalar]() asm.Kernels[T] {
+	return asm.Kernels[T]{MR: 4, NR: 4, Packed: packed4x4[T]}
+}
+
+// packed4x4 is, for i < m and j < n,
+//
+//	C[i·ldc+j] = β·C[i·ldc+j] + α·Σ_p a[p·4+i]·b[p·4+j],  p = 0…k-1
+//
+// and does not read C when β = 0. The products are rounded before they are
+// added (the conversions to T forbid the compiler to fuse them), so that every
+// processor gives the same bits.
+func packed4x4[T scalar](k int, a, b, c *T, ldc, m, n int, alpha, beta T) {
+	var sum [4][4]T
+	for _, p := range [2][2]int{{0, 2}, {2, 4}} { // two rows at a time: eight sums stay in registers
+		i := p[0]
+		var s00, s01, s02, s03, s10, s11, s12, s13 T
+		as, bs := slice(a, 4*k), slice(b, 4*k)
+		for len(as) >= 4 && len(bs) >= 4 {
+			a0, a1 := as[i&3], as[(i+1)&3]
+			b0, b1, b2, b3 := bs[0], bs[1], bs[2], bs[3]
+			s00 += T(a0 * b0)
+			s01 += T(a0 * b1)
+			s02 += T(a0 * b2)
+			s03 += T(a0 * b3)
+			s10 += T(a1 * b0)
+			s11 += T(a1 * b1)
+			s12 += T(a1 * b2)
+			s13 += T(a1 * b3)
+			as, bs = as[4:], bs[4:]
+		}
+		sum[i] = [4]T{s00, s01, s02, s03}
+		sum[i+1] = [4]T{s10, s11, s12, s13}
+	}
+	for i := range m {
+		row := slice(c, (m-1)*ldc+n)[i*ldc:][:n]
+		for j := range row {
+			v := T(alpha * sum[i][j])
+			if beta != 0 {
+				v += T(beta * row[j])
+			}
+			row[j] = v
+		}
+	}
+}
