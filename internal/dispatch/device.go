@@ -1,0 +1,56 @@
+package dispatch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tilework/internal/gemm"
+)
+
+// Device names where a product is computed: "auto", "cpu", "gpu", "gpu:N",
+// "emu" or "emu:MODEL".
+type Device struct {
+	Kind  string // auto, cpu, gpu or emu
+	Index int    // of a GPU
+	Model string // of an emulated GPU; empty: the emulator's usual one
+}
+
+// ParseDevice reads a device's name; the empty name is "auto".
+func ParseDevice(name string) (Device, error) {
+	kind, rest, has := strings.Cut(name, ":")
+	switch {
+	case name == "":
+		return Device{Kind: "auto"}, nil
+	case (kind == "auto" || kind == "cpu" || kind == "gpu" || kind == "emu") && !has:
+		return Device{Kind: kind}, nil
+	case kind == "gpu":
+		n, err := strconv.Atoi(rest)
+		if err != nil || n < 0 {
+			return Device{}, fmt.Errorf("device %q: %q is no GPU number (want gpu:0, gpu:1, …)", name, rest)
+		}
+		return Device{Kind: kind, Index: n}, nil
+	case kind == "emu" && rest != "":
+		return Device{Kind: kind, Model: rest}, nil
+	}
+	return Device{}, fmt.Errorf("unknown device %q (want auto, cpu, gpu, gpu:N, emu or emu:MODEL)", name)
+}
+
+func (d Device) String() string {
+	switch {
+	case d.Model != "":
+		return d.Kind + ":" + d.Model
+	case d.Index > 0:
+		return fmt.Sprintf("%s:%d", d.Kind, d.Index)
+	}
+	return d.Kind
+}
+
+// missing is the error for a device that this build cannot use.
+func (d Device) missing() error {
+	what := "the CUDA driver binding"
+	if d.Kind == "emu" {
+		what = "the PTX emulator"
+	}
+	return fmt.Errorf("%w: %v: this version of tilework comes without %s (use cpu)", gemm.ErrNoDevice, d, what)
+}

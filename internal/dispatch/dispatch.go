@@ -1,0 +1,96 @@
+// Package dispatch decides where and how a product is computed, and computes it:
+// one [Request] in, one [Plan] out that says what was chosen and why.
+//
+// What was asked for by name is used or refused, never replaced.
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tilework/internal/cpu"
+	"tilework/internal/gemm"
+)
+
+// Request is what a caller asks for. The zero value of each field but Problem
+// leaves the choice to the plan.
+type Request struct {
+	Problem   *gemm.Problem
+	Device    Device
+	Kernel    string
+	Precision Precision
+	Threads   int
+	// Verify checks the result after the fact; see [Plan.Verified].
+	Verify bool
+	// Progress is called now and then, from the goroutine that runs the plan.
+	Progress func(done, total int64)
+}
+
+// Precision names the arithmetic of a product.
+type Precision string
+
+// Native is the arithmetic of the element type itself: float32 in, float32
+// arithmetic. It is the default, and the only one that the processor has.
+const Native Precision = "native"
+
+// Plan says what will run and why; Run runs it. A plan may be run again, but not by
+// two goroutines at once.
+type Plan struct {
+	Request
+	Device  Device // resolved: never "auto"
+	Kernel  string
+	Threads int
+	Detail  string // the kernel's parameters, in words
+	Why     string // what decided
+
+	run    func(ctx context.Context, b gemm.Buffers) error
+	took   time.Duration
+	report *Report
+}
+
+// Took is how long the product took in the last Run, verification apart.
+func (pl *Plan) Took() time.Duration { return pl.took }
+
+// New plans a product. The errors are ErrUnsupported and ErrNoDevice.
+func New(r Request) (*Plan, error) {
+	if r.Precision != "" && r.Precision != Native {
+		return nil, fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, r.Precision, r.Device, Native)
+	}
+	pl := &Plan{Request: r, Device: r.Device}
+	switch r.Device.Kind {
+	case "", "auto":
+		pl.Device = Device{Kind: "cpu"}
+		pl.Why = "no other device in this version; "
+	case "cpu":
+	default:
+		return nil, r.Device.missing()
+	}
+	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
+	if err != nil {
+		return nil, err
+	}
+	pl.Kernel, pl.Threads, pl.Detail = p.Kernel.Name, p.Threads, p.Detail
+	pl.Why += p.Why
+	pl.run = p.Run
+	return pl, nil
+}
+
+// Run computes the product and, if asked to, verifies it. The errors are those
+// of [gemm.Buffers.Check], ErrVerify and the context's.
+func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
+	if err := b.Check(pl.Problem); err != nil {
+		return err
+	}
+	if pl.Verify {
+		return pl.runVerified(ctx, b)
+	}
+	return pl.compute(ctx, b)
+}
+
+func (pl *Plan) compute(ctx context.Context, b gemm.Buffers) error {
+	start := time.Now()
+	err := pl.run(ctx, b)
+	pl.took = time.Since(start)
+	return err
+}

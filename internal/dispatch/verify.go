@@ -1,0 +1,101 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/ref"
+)
+
+// Report says what a verification saw; see [ref.VerifyReport].
+type Report = ref.VerifyReport
+
+// Verified is what the verification of the last Run saw, and nil if there was
+// none.
+func (pl *Plan) Verified() *Report { return pl.report }
+
+// runVerified runs the product and checks the result. An activation is not
+// linear, and so cannot be checked by random vectors: the product before it is
+// computed apart, in the type of the sums, checked, and then finished.
+func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
+	if pl.Problem.Epilogue.Activation == gemm.ActNone {
+		return pl.runChecked(ctx, pl.Problem, b, pl.compute)
+	}
+	linear, lb, err := withoutActivation(pl.Problem, b)
+	if err != nil {
+		return err
+	}
+	request := pl.Request
+	request.Problem, request.Verify, request.Kernel, request.Device = &linear, false, pl.Kernel, pl.Device
+	inner, err := New(request)
+	if err != nil {
+		return err
+	}
+	if err := pl.runChecked(ctx, &linear, lb, inner.compute); err != nil {
+		return err
+	}
+	start := time.Now()
+	defer func() { pl.took = inner.took + time.Since(start) }()
+	act := pl.Problem.Epilogue.Activation.Info().F
+	from, to := linear.C, pl.Problem.C
+	for i := range pl.Problem.M {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for j := range pl.Problem.N {
+			// Rounded to the type of the sums first, as the kernels do.
+			v := from.Type.Round(act(from.Type.At(lb.C, from.Index(i, j))))
+			to.Type.Set(b.C, to.Index(i, j), v)
+		}
+	}
+	return nil
+}
+
+func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers, run func(context.Context, gemm.Buffers) error) error {
+	// The seed differs from run to run, so that no wrong result passes for good;
+	// the report and the error name it.
+	v, err := ref.NewVerifier(ctx, p, b, ref.VerifyOptions{Seed: uint64(time.Now().UnixNano())})
+	if err != nil {
+		return err
+	}
+	if err := run(ctx, b); err != nil {
+		return err
+	}
+	report, err := v.Check(ctx, b.C)
+	pl.report = &report
+	return err
+}
+
+// withoutActivation is p without its activation and with a dense C, of the type
+// of the sums, in memory of its own that holds p's old C.
+func withoutActivation(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers, error) {
+	epilogue := p.Epilogue
+	epilogue.Activation = gemm.ActNone
+	linear, _, err := gemm.New(p.Alpha, p.A, p.B, p.Beta, gemm.Dense(p.Accum(), p.M, p.N), epilogue)
+	if err != nil {
+		return gemm.Problem{}, gemm.Buffers{}, err
+	}
+	lb := gemm.Buffers{A: b.A, B: b.B, C: make([]byte, linear.C.Bytes()), Bias: convert(b.Bias, p.C.Type, p.Accum(), p.BiasLen())}
+	if p.Beta != 0 {
+		for i := range p.M {
+			for j := range p.N {
+				linear.C.Type.Set(lb.C, linear.C.Index(i, j), p.C.Type.At(b.C, p.C.Index(i, j)))
+			}
+		}
+	}
+	return linear, lb, nil
+}
+
+// convert is n elements of one type as elements of another that holds them all.
+func convert(b []byte, from, to dtype.Type, n int) []byte {
+	if from == to {
+		return b
+	}
+	wide := make([]byte, n*to.Size())
+	for i := range n {
+		to.Set(wide, i, from.At(b, i))
+	}
+	return wide
+}

@@ -1,0 +1,47 @@
+package host
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// available reads what the kernel thinks can be had without swapping, and the
+// limit of the control group that the process is in, if that is lower.
+func available() (uint64, bool) {
+	kib, err := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", "MemAvailable"), " kB"), 10, 64)
+	avail, ok := kib<<10, err == nil
+	limit, okLimit := number("/sys/fs/cgroup/memory.max")
+	used, okUsed := number("/sys/fs/cgroup/memory.current")
+	if okLimit && okUsed && limit > used && (!ok || limit-used < avail) {
+		return limit - used, true
+	}
+	return avail, ok
+}
+
+func processor() string { return field("/proc/cpuinfo", "model name") }
+
+// field is the value of the first "key: value" line of that key, or "".
+func field(path, key string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if k, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func number(path string) (uint64, bool) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	return n, err == nil // the text may be "max"
+}
