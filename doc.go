@@ -1,0 +1,31 @@
+// Package tilework multiplies matrices: on the processor, with hand-scheduled
+// kernels and nothing to install.
+//
+//	a := tilework.FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})
+//	b := tilework.FromSlice(3, 2, []float32{1, 0, 0, 1, 1, 1})
+//	c, err := tilework.Mul(ctx, a, b) // 2×2
+//
+// A [Matrix] is a view of a slice: rows one after the other, with room between
+// them if wanted. Sub-matrices and transposes are views of the same memory and
+// cost nothing.
+//
+// [Mul] allocates its result; [MulInto] writes into a matrix that is there;
+// [Gemm] is the whole of BLAS's operation, C ← α·A·B + β·C; [GemmBatch] does many
+// at once. All take [Option]s and a context. [PlanGemm] tells what would run,
+// where, and why, without running it.
+//
+// # What is promised
+//
+// float32 in means float32 arithmetic. β = 0 means that C's old values are not
+// read, whatever they are; otherwise every NaN and infinity propagates. The same
+// inputs give the same bits, run after run, at any number of threads. Nothing
+// falls back silently: what is asked for works or says why not. All functions
+// may be called from any number of goroutines at once.
+//
+// # Errors
+//
+// Errors wrap one of [ErrShape], [ErrOverlap], [ErrUnsupported], [ErrNoDevice],
+// [ErrOutOfMemory] and [ErrVerify], or are the context's. When a product ends
+// with an error after it began (the context ended, verification failed), C holds
+// anything.
+package tilework

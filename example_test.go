@@ -1,0 +1,110 @@
+package tilework_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tilework"
+)
+
+func ExampleMul() {
+	a := tilework.FromSlice(2, 3, []float32{
+		1, 2, 3,
+		4, 5, 6,
+	})
+	b := tilework.FromSlice(3, 2, []float32{
+		1, 0,
+		0, 1,
+		1, 1,
+	})
+	c, err := tilework.Mul(context.Background(), a, b)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.Rows(), c.Cols(), c.Data())
+	// Output: 2 2 [4 5 10 11]
+}
+
+func ExampleMulInto_int8() {
+	a := tilework.FromSlice(1, 2, []int8{100, 100})
+	b := tilework.FromSlice(2, 1, []int8{100, 27})
+	c := tilework.New[int32](1, 1) // sums of int8 products are int32
+	if err := tilework.MulInto(context.Background(), c, a, b); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.At(0, 0))
+	// Output: 12700
+}
+
+// A transpose is a view, and so is a part of a matrix: neither is copied.
+func ExampleGemm() {
+	a := tilework.FromSlice(3, 2, []float64{
+		1, 4,
+		2, 5,
+		3, 6,
+	})
+	whole := tilework.New[float64](4, 4)
+	corner := whole.Sub(2, 2, 2, 2)
+	if err := tilework.Gemm(context.Background(), 0.5, a.T(), a, 0, corner); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(whole.Data())
+	// Output: [0 0 0 0 0 0 0 0 0 0 7 16 0 0 16 38.5]
+}
+
+func ExampleGemmBatch() {
+	x := tilework.FromSlice(1, 2, []float32{1, 2})
+	w := []tilework.Matrix[float32]{
+		tilework.FromSlice(2, 1, []float32{1, 1}),
+		tilework.FromSlice(2, 2, []float32{1, 2, 3, 4}),
+	}
+	y := []tilework.Matrix[float32]{tilework.New[float32](1, 1), tilework.New[float32](1, 2)}
+	if err := tilework.GemmBatch(context.Background(), 1, []tilework.Matrix[float32]{x, x}, w, 0, y); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y[0].Data(), y[1].Data())
+	// Output: [3] [7 10]
+}
+
+func ExampleWithActivation() {
+	x := tilework.FromSlice(1, 2, []float32{1, -1})
+	w := tilework.FromSlice(2, 3, []float32{
+		1, 2, 3,
+		3, 2, 1,
+	})
+	y, err := tilework.Mul(context.Background(), x, w,
+		tilework.WithColBias([]float32{1, 1, 1}),
+		tilework.WithActivation("relu"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.Data())
+	// Output: [0 1 3]
+}
+
+func ExamplePlanGemm() {
+	a, b, c := tilework.New[float32](64, 8), tilework.New[float32](8, 32), tilework.New[float32](64, 32)
+	plan, err := tilework.PlanGemm(a, b, c, tilework.WithKernel("loop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(plan)
+	// Output: 64×8·8×32 float32 → float32 on cpu, kernel loop, 1 threads: one thread, nothing blocked or packed (no other device in this version; asked for by name)
+}
+
+// Errors wrap sentinels, and their text says what was found and what is wanted.
+func ExampleMul_error() {
+	_, err := tilework.Mul(context.Background(), tilework.New[float32](2, 3), tilework.New[float32](4, 2))
+	fmt.Println(errors.Is(err, tilework.ErrShape))
+	fmt.Println(err)
+	// Output:
+	// true
+	// shapes do not fit: A is 2×3 and B is 4×2, so A has 3 columns where B has 4 rows
+}

@@ -1,0 +1,240 @@
+package tilework
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tilework/dtype"
+)
+
+// whole is a rows×cols matrix of random -1, 0 and 1, whose products up to k = 256
+// every type holds exactly.
+func whole[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
+	m := New[T](rows, cols)
+	for i := range m.data {
+		m.data[i] = dtype.FromFloat64[T](float64(rng.IntN(3) - 1))
+	}
+	return m
+}
+
+// plain is the textbook product in float64.
+func plain[T Float](a, b Matrix[T]) []float64 {
+	var c []float64
+	for i := range a.Rows() {
+		for j := range b.Cols() {
+			var sum float64
+			for k := range a.Cols() {
+				sum += dtype.ToFloat64(a.At(i, k)) * dtype.ToFloat64(b.At(k, j))
+			}
+			c = append(c, sum)
+		}
+	}
+	return c
+}
+
+func testViews[T Float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, s := range [][3]int{{1, 1, 1}, {3, 5, 2}, {33, 17, 65}, {100, 90, 130}} {
+		m, n, k := s[0], s[1], s[2]
+		a, b := whole[T](rng, m, k), whole[T](rng, k, n)
+		want := plain(a, b)
+		room := whole[T](rng, m+2, n+3)
+		for name, c := range map[string]Matrix[T]{
+			"dense":      New[T](m, n),
+			"a part":     room.Sub(1, 2, m, n),
+			"transposed": New[T](n, m).T(),
+		} {
+			for form, ab := range map[string][2]Matrix[T]{
+				"A·B":     {a, b},
+				"Aᵀᵀ·B":   {a.T().Clone().T(), b},
+				"A·Bᵀᵀ":   {a, b.T().Clone().T()},
+				"Aᵀᵀ·Bᵀᵀ": {a.T().Clone().T(), b.T().Clone().T()},
+			} {
+				if err := MulInto(t.Context(), c, ab[0], ab[1]); err != nil {
+					t.Fatal(err)
+				}
+				for i := range m {
+					for j := range n {
+						if got := dtype.ToFloat64(c.At(i, j)); got != want[i*n+j] {
+							t.Fatalf("%d×%d·%d×%d as %s into %s: element (%d, %d) is %v, want %v", m, k, k, n, form, name, i, j, got, want[i*n+j])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestViewsOfEveryType(t *testing.T) {
+	t.Run("float64", testViews[float64])
+	t.Run("float32", testViews[float32])
+	t.Run("float16", testViews[Float16])
+	t.Run("bfloat16", testViews[BFloat16])
+}
+
+func TestWiderResults(t *testing.T) {
+	a, b := FromSlice(1, 2, []Float16{0x7bff, 0x7bff}), FromSlice(2, 1, []Float16{0x3c00, 0x3c00}) // 65504 + 65504
+	narrow, err := Mul(t.Context(), a, b)
+	if err != nil || narrow.At(0, 0) != 0x7c00 {
+		t.Errorf("65504 + 65504 in float16 is %#x (%v), want an infinity", narrow.At(0, 0), err)
+	}
+	wide := New[float32](1, 1)
+	if err := MulInto(t.Context(), wide, a, b); err != nil || wide.At(0, 0) != 131008 {
+		t.Errorf("65504 + 65504 in float32 is %v (%v)", wide.At(0, 0), err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	ctx := t.Context()
+	a, b, c := counted(3, 4), counted(4, 5), counted(3, 5)
+	both := counted(8, 8)
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, test := range []struct {
+		name string
+		err  error
+		want error
+		text string // what the message must hold
+	}{
+		{"inner sizes", MulInto(ctx, c, a, b.T()), ErrShape, "A has 4 columns where B has 5 rows"},
+		{"C's size", MulInto(ctx, counted(5, 3), a, b), ErrShape, "C is 5×3, want 3×5"},
+		{"C over A", MulInto(ctx, both.Sub(0, 0, 3, 5), both.Sub(2, 3, 3, 4), b), ErrOverlap, "C shares memory with A"},
+		{"C over B", MulInto(ctx, both.Sub(0, 0, 3, 5), a, both.Sub(2, 2, 4, 5)), ErrOverlap, "C shares memory with B"},
+		{"C over the bias", MulInto(ctx, c, a, b, WithColBias(c.Data()[2:7])), ErrOverlap, "bias"},
+		{"bias too short", MulInto(ctx, c, a, b, WithColBias(make([]float64, 3))), ErrShape, "bias of 3 elements for a result of 3×5, want 5"},
+		{"bias of another type", MulInto(ctx, c, a, b, WithRowBias(make([]float32, 3))), ErrUnsupported, "bias of float32"},
+		{"kernel", MulInto(ctx, c, a, b, WithKernel("fast")), ErrUnsupported, `no CPU kernel "fast" (there are loop, `},
+		{"device", MulInto(ctx, c, a, b, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
+		{"GPU", MulInto(ctx, c, a, b, WithDevice("gpu")), ErrNoDevice, "gpu"},
+		{"precision", MulInto(ctx, c, a, b, WithPrecision("tf32")), ErrUnsupported, "tf32"},
+		{"activation", MulInto(ctx, c, a, b, WithActivation("softmax")), ErrUnsupported, `"softmax"`},
+		{"result type", MulInto(ctx, New[float32](3, 5), a, b), ErrUnsupported, "a product of float64 matrices as float32"},
+		{"cancelled", MulInto(cancelled, c, a, b), context.Canceled, ""},
+		{"batch lengths", GemmBatch(ctx, 1, []Matrix[float64]{a}, []Matrix[float64]{b, b}, 0, []Matrix[float64]{c}), ErrShape, "1 A, 2 B and 1 C"},
+		{"same C twice", GemmBatch(ctx, 1, []Matrix[float64]{a, a}, []Matrix[float64]{b, b}, 0, []Matrix[float64]{c, c}), ErrOverlap, "C of product"},
+		{"C of one, A of another", GemmBatch(ctx, 1, []Matrix[float64]{a, c}, []Matrix[float64]{b, counted(5, 1)}, 0, []Matrix[float64]{c, counted(3, 1)}), ErrOverlap, "shares memory"},
+	} {
+		if !errors.Is(test.err, test.want) || !strings.Contains(test.err.Error(), test.text) {
+			t.Errorf("%s: error %q, want one of %q with %q", test.name, test.err, test.want, test.text)
+		}
+		if test.err != nil && strings.Contains(test.err.Error(), "\n") {
+			t.Errorf("%s: the message has more than one line: %q", test.name, test.err)
+		}
+	}
+	ints := New[int32](2, 2)
+	if err := Gemm(ctx, 0.5, New[int8](2, 2), New[int8](2, 2), 0, ints); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("alpha = 0.5 with an int32 result: error %v", err)
+	}
+	if err := MulInto(ctx, ints, New[int32](2, 2), New[int32](2, 2)); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("int32 factors: error %v", err)
+	}
+	// The halves of one matrix lie between each other and do not overlap.
+	if err := MulInto(ctx, both.Sub(0, 0, 4, 4), both.Sub(0, 4, 4, 4), both.Sub(4, 0, 4, 4)); err != nil {
+		t.Errorf("a product within one matrix: %v", err)
+	}
+}
+
+func TestGemmBatch(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var a, b, c []Matrix[float32]
+	for range 40 { // some small, some large enough to be shared out
+		m, n, k := 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60)
+		if rng.IntN(8) == 0 {
+			m, n, k = m+200, n+250, k+220
+		}
+		a, b = append(a, whole[float32](rng, m, k)), append(b, whole[float32](rng, k, n))
+		c = append(c, whole[float32](rng, m, n))
+	}
+	var want [][]float64
+	for i := range a {
+		w := plain(a[i], b[i])
+		for j := range w {
+			w[j] = 2*w[j] - float64(c[i].data[j])
+		}
+		want = append(want, w)
+	}
+	if err := GemmBatch(t.Context(), 2, a, b, -1, c); err != nil {
+		t.Fatal(err)
+	}
+	for i := range c {
+		for j, v := range c[i].data {
+			if float64(v) != want[i][j] {
+				t.Fatalf("product %d, element %d: %v, want %v", i, j, v, want[i][j])
+			}
+		}
+	}
+}
+
+// Many goroutines at once, with products of all sizes, get the bits that one
+// alone gets.
+func TestConcurrentCallers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	type product struct{ a, b, want Matrix[float32] }
+	var products []product
+	for _, n := range []int{5, 40, 150, 300} {
+		p := product{a: New[float32](n, n+7), b: New[float32](n+7, n)}
+		for _, m := range []Matrix[float32]{p.a, p.b} {
+			for i := range m.data {
+				m.data[i] = rng.Float32() - 0.5
+			}
+		}
+		var err error
+		if p.want, err = Mul(t.Context(), p.a, p.b, WithThreads(1)); err != nil {
+			t.Fatal(err)
+		}
+		products = append(products, p)
+	}
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for r := range 6 {
+				p := products[(g+r)%len(products)]
+				c, err := Mul(t.Context(), p.a, p.b)
+				if err != nil || !slices.Equal(c.data, p.want.data) {
+					t.Errorf("goroutine %d, round %d: other bits than alone, or error %v", g, r, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestCancelMidway(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 700
+	a, b := New[float32](n, n), New[float32](n, n)
+	calls := 0
+	_, err := Mul(ctx, a, b, WithKernel("portable"), WithProgress(func(done, total int64) {
+		if calls++; done > total {
+			t.Errorf("%d of %d done", done, total)
+		}
+		cancel()
+	}))
+	if !errors.Is(err, context.Canceled) || calls == 0 {
+		t.Errorf("cancelled after %d calls of progress: error %v", calls, err)
+	}
+}
+
+func TestVerifyAcceptsWhatIsRight(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	a, b := whole[float32](rng, 130, 70), whole[float32](rng, 70, 90)
+	for _, opts := range [][]Option{
+		nil,
+		{WithColBias(make([]float32, 90))},
+		{WithActivation("gelu"), WithRowBias(make([]float32, 130))},
+	} {
+		plainly, err := Mul(t.Context(), a, b, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verified, err := Mul(t.Context(), a, b, append(opts, WithVerify())...)
+		if err != nil || !slices.Equal(plainly.data, verified.data) {
+			t.Errorf("verified with %d options: error %v, or other bits", len(opts), err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package tilework
+
+import (
+	"fmt"
+	"slices"
+
+	"tilework/dtype"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+)
+
+// Option adjusts one product. Of two that say different things the later wins.
+type Option func(*config)
+
+// config is what the options add up to.
+type config struct {
+	request dispatch.Request // all but the problem
+	bias    []byte
+	biasOf  dtype.Type
+	biasLen int
+	gemm.Epilogue
+	err error // the first option that makes no sense
+}
+
+func configure(opts []Option) config {
+	var c config
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+func (c *config) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// WithDevice says where to compute: "auto" (the default), "cpu", "gpu", "gpu:N",
+// "emu" or "emu:MODEL". A device that is not there is ErrNoDevice, never another
+// device.
+func WithDevice(name string) Option {
+	return func(c *config) {
+		d, err := dispatch.ParseDevice(name)
+		if err != nil {
+			c.fail(fmt.Errorf("%w: %w", ErrNoDevice, err))
+		}
+		c.request.Device = d
+	}
+}
+
+// WithKernel names the kernel to use, one of [Kernels].
+func WithKernel(name string) Option { return func(c *config) { c.request.Kernel = name } }
+
+// Precision names the arithmetic of a product.
+type Precision = dispatch.Precision
+
+// Native is the arithmetic of the element type itself, and the default.
+const Native = dispatch.Native
+
+// WithPrecision allows an arithmetic other than [Native].
+func WithPrecision(p Precision) Option { return func(c *config) { c.request.Precision = p } }
+
+// WithThreads bounds the number of goroutines that compute at once, the caller's
+// included. Without it the bound is GOMAXPROCS, which is also the most.
+func WithThreads(n int) Option { return func(c *config) { c.request.Threads = n } }
+
+// WithVerify checks the result by Freivalds' method, in O(n²) operations: C·x is
+// compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64. What is
+// found wrong is ErrVerify.
+func WithVerify() Option { return func(c *config) { c.request.Verify = true } }
+
+// WithProgress calls f now and then, from the goroutine that multiplies, with how
+// much of the work is done, out of how much.
+func WithProgress(f func(done, total int64)) Option {
+	return func(c *config) { c.request.Progress = f }
+}
+
+// WithRowBias adds v[i] to every element of row i of the result. v has the
+// result's type and one element a row.
+func WithRowBias[T Element](v []T) Option {
+	return func(c *config) { setBias(c, gemm.BiasRow, v) }
+}
+
+// WithColBias adds v[j] to every element of column j of the result. v has the
+// result's type and one element a column.
+func WithColBias[T Element](v []T) Option {
+	return func(c *config) { setBias(c, gemm.BiasCol, v) }
+}
+
+func setBias[T Element](c *config, dim gemm.BiasDim, v []T) {
+	c.Bias, c.bias, c.biasOf, c.biasLen = dim, dtype.Bytes(v), dtype.Of[T](), len(v)
+}
+
+// WithActivation applies a function to every element, after the bias and before
+// the result is rounded: "relu", "gelu", "gelu-tanh" or "silu".
+func WithActivation(name string) Option {
+	return func(c *config) {
+		a, err := gemm.ParseActivation(name)
+		if err != nil {
+			c.fail(fmt.Errorf("%w: %w", ErrUnsupported, err))
+		}
+		c.Activation = a
+	}
+}
+
+// checkBias refuses a bias that does not fit the result.
+func (c *config) checkBias(out gemm.Layout) error {
+	want := map[gemm.BiasDim]int{gemm.BiasRow: out.OpRows(), gemm.BiasCol: out.OpCols()}[c.Bias]
+	switch {
+	case c.Bias == gemm.BiasNone:
+		return nil
+	case c.biasOf != out.Type:
+		return fmt.Errorf("%w: a bias of %v for a result of %v", ErrUnsupported, c.biasOf, out.Type)
+	case c.biasLen != want:
+		return fmt.Errorf("%w: a bias of %d elements for a result of %d×%d, want %d", ErrShape, c.biasLen, out.OpRows(), out.OpCols(), want)
+	}
+	return nil
+}
+
+// Activations lists the names that [WithActivation] takes.
+func Activations() []string {
+	var names []string
+	for _, a := range gemm.Activations() {
+		names = append(names, a.String())
+	}
+	return slices.Clip(names)
+}

@@ -1,0 +1,69 @@
+package tilework
+
+import (
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/cpu"
+)
+
+// Plan says what a product would run on, and why.
+type Plan struct {
+	M, N, K int
+	In, Out string // the element types of A and B, and of C
+	Device  string // "cpu"
+	Kernel  string // a name of [Kernels]
+	Threads int    // at most so many goroutines
+	Detail  string // the kernel's parameters for this shape, in words
+	Why     string // what decided
+}
+
+// String is the plan in one line.
+func (p Plan) String() string {
+	return fmt.Sprintf("%d×%d·%d×%d %s → %s on %s, kernel %s, %d threads: %s (%s)",
+		p.M, p.K, p.K, p.N, p.In, p.Out, p.Device, p.Kernel, p.Threads, p.Detail, p.Why)
+}
+
+// PlanGemm is what [Gemm] would run for these matrices and options. Nothing is
+// computed, and no element is read.
+func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, error) {
+	p, _, err := plan(1, a, b, 0, c, opts)
+	if err != nil {
+		return Plan{}, err
+	}
+	return Plan{
+		M: p.Problem.M, N: p.Problem.N, K: p.Problem.K,
+		In: p.Problem.A.Type.String(), Out: p.Problem.C.Type.String(),
+		Device: p.Device.String(), Kernel: p.Kernel, Threads: p.Threads, Detail: p.Detail, Why: p.Why,
+	}, nil
+}
+
+// KernelInfo describes a kernel that [WithKernel] can name.
+type KernelInfo struct {
+	Name      string
+	Device    string   // the kind of device that it runs on
+	Adds      string   // what it adds to the one before it in the list
+	Needs     string   // instruction sets beyond the platform's own
+	Available bool     // whether this machine can run it
+	Types     []string // the element types of A and B
+}
+
+// Kernels lists the kernels, for each device the slowest first.
+func Kernels() []KernelInfo {
+	var all []KernelInfo
+	for _, k := range cpu.Kernels() {
+		all = append(all, KernelInfo{
+			Name: k.Name, Device: "cpu", Adds: k.Adds, Needs: k.ISA,
+			Available: k.Available(), Types: typeNames(k.Types()),
+		})
+	}
+	return all
+}
+
+func typeNames(types []dtype.Type) []string {
+	var names []string
+	for _, t := range types {
+		names = append(names, t.String())
+	}
+	return names
+}
