@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tilework"
+)
+
+func kernelsCommand() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use:   "kernels",
+		Short: "List the kernels, what each adds, and what it needs",
+		Example: `  tilework kernels
+  tilework kernels --format json`,
+		Args: noArgs,
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return writeList(c.OutOrStdout(), format, []column[tilework.KernelInfo]{
+			{"KERNEL", func(k tilework.KernelInfo) any { return k.Name }},
+			{"DEVICE", func(k tilework.KernelInfo) any { return k.Device }},
+			{"HERE", func(k tilework.KernelInfo) any { return yesNo(k.Available) }},
+			{"TYPES", func(k tilework.KernelInfo) any { return strings.Join(k.Types, " ") }},
+			{"NEEDS", func(k tilework.KernelInfo) any { return orDash(k.Needs) }},
+			{"WHAT IT ADDS", func(k tilework.KernelInfo) any { return k.Adds }},
+		}, tilework.Kernels())
+	}
+	formatFlag(c, &format, listFormats...)
+	return c
+}
+
+func devicesCommand() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use:     "devices",
+		Short:   "List the devices that products can be computed on",
+		Example: `  tilework devices`,
+		Args:    noArgs,
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return writeList(c.OutOrStdout(), format, []column[tilework.DeviceInfo]{
+			{"DEVICE", func(d tilework.DeviceInfo) any { return d.Name }},
+			{"WHAT", func(d tilework.DeviceInfo) any { return d.Title }},
+			{"CORES", func(d tilework.DeviceInfo) any { return d.Cores }},
+			{"MEMORY", func(d tilework.DeviceInfo) any { return orDash(d.Memory) }},
+			{"CAN USE", func(d tilework.DeviceInfo) any { return strings.Join(d.Features, ", ") }},
+		}, tilework.Devices())
+	}
+	formatFlag(c, &format, listFormats...)
+	return c
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the commit and the Go release it was built with",
+		Args:  noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "tilework %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// version is the module's version and, where the build knows it, the commit.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown version)"
+	}
+	v := info.Main.Version
+	if v == "" {
+		v = "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v += " " + s.Value[:min(12, len(s.Value))]
+		}
+		if s.Key == "vcs.modified" && s.Value == "true" {
+			v += " modified"
+		}
+	}
+	return v
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

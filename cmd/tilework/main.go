@@ -1,0 +1,84 @@
+// Command tilework multiplies matrices in files, and measures and checks what
+// multiplies them. `tilework --help` lists the verbs.
+//
+// Results go to standard output, progress and messages to standard error. The
+// exit code is 0 when all is well, 1 when a check failed, 2 for wrong usage, bad
+// input or an output that cannot be written, 3 when there is no such device, and
+// 130 after an interruption.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"tilework/internal/gemm"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// A second interruption ends the process at once.
+	context.AfterFunc(ctx, stop)
+	err := newCommand().ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tilework:", err)
+	}
+	os.Exit(exitCode(err))
+}
+
+// errCheck marks an error that says that a check failed.
+var errCheck = errors.New("check failed")
+
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, gemm.ErrVerify), errors.Is(err, errCheck):
+		return 1
+	case errors.Is(err, gemm.ErrNoDevice):
+		return 3
+	case errors.Is(err, context.Canceled):
+		return 130
+	}
+	return 2
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tilework",
+		Short: "Matrix multiplication, measured and checked",
+		Long: `tilework multiplies matrices in files, on the processor, and measures and checks
+what multiplies them.`,
+		Example: `  tilework mul a.npy b.npy -o c.npy          multiply two files
+  tilework bench --sizes 256,1024 --peers all  measure beside other libraries
+  tilework selftest                           check every kernel on this machine`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.AddCommand(mulCommand(), kernelsCommand(), devicesCommand(), versionCommand())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+	})
+	return root
+}
+
+// noArgs refuses arguments; an unknown verb arrives here too.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if c.HasSubCommands() {
+		msg := fmt.Sprintf("unknown command %q", args[0])
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			msg += fmt.Sprintf(" (did you mean %q?)", near[0])
+		}
+		return fmt.Errorf("%s; see %s --help", msg, c.CommandPath())
+	}
+	return fmt.Errorf("unexpected argument %q; see %s --help", args[0], c.CommandPath())
+}

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tilework"
+	"tilework/dtype"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/host"
+	"tilework/internal/matio"
+)
+
+// mulFlags are the flags of `tilework mul`.
+type mulFlags struct {
+	out, device, kernel, precision string
+	transA, transB                 bool
+	alpha, beta                    float64
+	c, bias, biasAlong, activation string
+	dtype, outDtype                string
+	threads                        int
+	verify, verbose                bool
+	format                         string
+}
+
+func mulCommand() *cobra.Command {
+	var f mulFlags
+	c := &cobra.Command{
+		Use:   "mul A B -o C",
+		Short: "Multiply two matrices in files",
+		Long: `mul computes C = act(alpha·op(A)·op(B) + beta·C0 + bias) and writes C.
+
+Files: ` + fileFormats() + `
+Of an archive that holds several arrays, name one: weights.npz::w1.
+
+A and B have the same element type; --dtype converts both on reading. Products of
+float16 and bfloat16 are summed in float32; those of int8 are int32.`,
+		Example: `  tilework mul a.npy b.npy -o c.npy
+  tilework mul a.npy b.npy -o c.npy --verify --verbose
+  tilework mul x.csv model.safetensors::w -o y.npy --dtype float32 --transpose-b
+  tilework mul a.npy b.npy -o c.npy --alpha 2 --beta 0.5 --c c0.npy
+  tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("mul takes two files, A and B, and found %d: %s (see tilework mul --help)", len(args), strings.Join(args, " "))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.run(c.Context(), args[0], args[1], c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	fl := c.Flags()
+	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
+	fl.StringVar(&f.device, "device", "auto", "where to compute: auto, cpu, gpu, gpu:N, emu, emu:MODEL")
+	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use; see `tilework kernels` (default: the fastest)")
+	fl.StringVar(&f.precision, "precision", string(tilework.Native), "the arithmetic")
+	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
+	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
+	fl.Float64Var(&f.alpha, "alpha", 1, "factor of the product")
+	fl.Float64Var(&f.beta, "beta", 0, "factor of C0; needs --c")
+	fl.StringVar(&f.c, "c", "", "the file with C0, of the result's shape")
+	fl.StringVar(&f.bias, "bias", "", "a file with a vector to add")
+	fl.StringVar(&f.biasAlong, "bias-along", "cols", "what the bias has an element for: cols (added to each row) or rows")
+	fl.StringVar(&f.activation, "activation", "none", "applied to each element: "+strings.Join(tilework.Activations(), ", "))
+	fl.StringVar(&f.dtype, "dtype", "", "convert A and B to this element type (default: as in the files; text is float64)")
+	fl.StringVar(&f.outDtype, "out-dtype", "", "the element type of C (default: the usual one for the inputs)")
+	fl.IntVar(&f.threads, "threads", 0, "at most so many threads (default: all)")
+	fl.BoolVar(&f.verify, "verify", false, "check the result with random vectors (Freivalds); exit 1 if it is wrong")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say what was chosen and why, and what took how long")
+	formatFlag(c, &f.format, "table", "json")
+	complete(c, "device", "auto", "cpu", "gpu", "emu")
+	complete(c, "kernel", kernelNames()...)
+	complete(c, "activation", tilework.Activations()...)
+	complete(c, "bias-along", "cols", "rows")
+	complete(c, "precision", string(tilework.Native))
+	for _, flag := range []string{"dtype", "out-dtype"} {
+		complete(c, flag, typeNames()...)
+	}
+	return c
+}
+
+func fileFormats() string {
+	var s strings.Builder
+	for _, f := range matio.Formats() {
+		fmt.Fprintf(&s, "\n  %-13s %s", f.Ext, f.Doc)
+	}
+	return s.String()
+}
+
+func kernelNames() []string {
+	var names []string
+	for _, k := range tilework.Kernels() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+func typeNames() []string {
+	var names []string
+	for _, t := range dtype.All() {
+		names = append(names, t.String())
+	}
+	return names
+}
+
+// mulResult is what mul reports.
+type mulResult struct {
+	M       int     `json:"m"`
+	N       int     `json:"n"`
+	K       int     `json:"k"`
+	In      string  `json:"in"`
+	Out     string  `json:"out"`
+	Device  string  `json:"device"`
+	Kernel  string  `json:"kernel"`
+	Threads int     `json:"threads"`
+	Detail  string  `json:"detail"`
+	Why     string  `json:"why"`
+	Read    float64 `json:"read_seconds"`
+	Compute float64 `json:"seconds"`
+	Write   float64 `json:"write_seconds"`
+	GFLOPS  float64 `json:"gflops"`
+	File    string  `json:"file"`
+	// Verified is what the verification saw, if there was one.
+	Verified *dispatch.Report `json:"verified,omitempty"`
+}
+
+func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr io.Writer) error {
+	request, epilogue, biasDim, err := f.parse()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	a, b, err := f.readFactors(fileA, fileB)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	defer b.Close()
+
+	out, err := f.resultType(a.Type)
+	if err != nil {
+		return err
+	}
+	c := gemm.Dense(out, a.OpRows(), b.OpCols())
+	epilogue.Bias = biasDim
+	problem, _, err := gemm.New(f.alpha, a.Layout, b.Layout, f.beta, c, epilogue)
+	if err != nil {
+		return fmt.Errorf("%s and %s: %w", fileA, fileB, err)
+	}
+	request.Problem = &problem
+	bar := newProgress(stderr)
+	defer bar.close()
+	request.Progress = bar.update
+	plan, err := dispatch.New(request)
+	if err != nil {
+		return err
+	}
+	// Whatever can be refused is refused before the long part.
+	if err := matio.CheckOutput(f.out, out); err != nil {
+		return err
+	}
+	if err := host.CheckMemory(c.Bytes(), fmt.Sprintf("the %d×%d result", problem.M, problem.N)); err != nil {
+		return err
+	}
+	buffers := gemm.Buffers{A: a.Data, B: b.Data, C: make([]byte, c.Bytes())}
+	if err := f.readC0(&problem, buffers.C); err != nil {
+		return err
+	}
+	if buffers.Bias, err = f.readBias(&problem); err != nil {
+		return err
+	}
+	read := time.Since(start)
+	if f.verbose {
+		fmt.Fprintf(stderr, "%v on %v, kernel %s, %d threads: %s (%s)\n", &problem, plan.Device, plan.Kernel, plan.Threads, plan.Detail, plan.Why)
+	}
+
+	if err := plan.Run(ctx, buffers); err != nil {
+		return err
+	}
+	bar.close()
+
+	start = time.Now()
+	if err := matio.Write(f.out, c, buffers.C); err != nil {
+		return err
+	}
+	return f.report(stdout, stderr, mulResult{
+		M: problem.M, N: problem.N, K: problem.K,
+		In: a.Type.String(), Out: out.String(),
+		Device: plan.Device.String(), Kernel: plan.Kernel, Threads: plan.Threads, Detail: plan.Detail, Why: plan.Why,
+		Read: read.Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
+		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,
+		File:   f.out, Verified: plan.Verified(),
+	})
+}
+
+// parse checks the flags that need no file.
+func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.BiasDim, err error) {
+	if f.out == "" {
+		return r, e, 0, fmt.Errorf("where should the product go? give -o FILE (see tilework mul --help)")
+	}
+	if r.Device, err = dispatch.ParseDevice(f.device); err != nil {
+		return r, e, 0, fmt.Errorf("--device: %w", err)
+	}
+	if e.Activation, err = gemm.ParseActivation(f.activation); err != nil {
+		return r, e, 0, fmt.Errorf("--activation: %w", err)
+	}
+	switch {
+	case f.biasAlong != "cols" && f.biasAlong != "rows":
+		return r, e, 0, fmt.Errorf("--bias-along %s: want cols or rows", f.biasAlong)
+	case f.bias == "":
+	case f.biasAlong == "cols":
+		along = gemm.BiasCol
+	default:
+		along = gemm.BiasRow
+	}
+	if f.beta != 0 && f.c == "" {
+		return r, e, 0, fmt.Errorf("--beta %v without --c: there is no C0 to multiply", f.beta)
+	}
+	if f.c != "" && f.beta == 0 {
+		return r, e, 0, fmt.Errorf("--c %s without --beta: a beta of 0 would ignore it", f.c)
+	}
+	if f.threads < 0 {
+		return r, e, 0, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
+	}
+	r.Kernel, r.Precision, r.Threads, r.Verify = f.kernel, dispatch.Precision(f.precision), f.threads, f.verify
+	return r, e, along, nil
+}
+
+func (f *mulFlags) readFactors(fileA, fileB string) (a, b *matio.Matrix, err error) {
+	var o matio.ReadOptions
+	if f.dtype != "" {
+		if o.Type, err = dtype.Parse(f.dtype); err != nil {
+			return nil, nil, fmt.Errorf("--dtype: %w", err)
+		}
+	}
+	if a, err = matio.Read(fileA, o); err != nil {
+		return nil, nil, err
+	}
+	if b, err = matio.Read(fileB, o); err != nil {
+		a.Close()
+		return nil, nil, err
+	}
+	if f.transA {
+		a.Layout = a.T()
+	}
+	if f.transB {
+		b.Layout = b.T()
+	}
+	if a.Type != b.Type {
+		err = fmt.Errorf("%w: %s holds %v and %s holds %v; --dtype converts both", gemm.ErrUnsupported, fileA, a.Type, fileB, b.Type)
+		a.Close()
+		b.Close()
+		return nil, nil, err
+	}
+	return a, b, nil
+}
+
+func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
+	results := in.Info().Results
+	if f.outDtype != "" {
+		t, err := dtype.Parse(f.outDtype)
+		if err != nil {
+			return 0, fmt.Errorf("--out-dtype: %w", err)
+		}
+		return t, nil
+	}
+	if len(results) == 0 {
+		return 0, fmt.Errorf("%w: matrices of %v cannot be multiplied; --dtype converts them", gemm.ErrUnsupported, in)
+	}
+	return results[0], nil
+}
+
+// readC0 fills c, the result's memory, with C0.
+func (f *mulFlags) readC0(p *gemm.Problem, c []byte) error {
+	if f.c == "" {
+		return nil
+	}
+	m, err := matio.Read(f.c, matio.ReadOptions{Type: p.C.Type})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if m.OpRows() != p.M || m.OpCols() != p.N {
+		return fmt.Errorf("%w: --c %s is %d×%d, want %d×%d like the product", gemm.ErrShape, f.c, m.OpRows(), m.OpCols(), p.M, p.N)
+	}
+	for i := range p.M {
+		for j := range p.N {
+			p.C.Type.Set(c, p.C.Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
+		}
+	}
+	return nil
+}
+
+func (f *mulFlags) readBias(p *gemm.Problem) ([]byte, error) {
+	if f.bias == "" {
+		return nil, nil
+	}
+	m, err := matio.Read(f.bias, matio.ReadOptions{Type: p.C.Type, Vector: true})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if m.OpCols() != p.BiasLen() {
+		return nil, fmt.Errorf("%w: --bias %s has %d elements, want %d, one for each of the %s", gemm.ErrShape, f.bias, m.OpCols(), p.BiasLen(),
+			map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.Bias])
+	}
+	bias := make([]byte, p.BiasLen()*p.C.Type.Size())
+	for i := range p.BiasLen() {
+		p.C.Type.Set(bias, i, m.Type.At(m.Data, m.Index(0, i)))
+	}
+	return bias, nil
+}
+
+func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
+	if f.format == "json" {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	if f.verbose {
+		fmt.Fprintf(stderr, "read %s, computed %s, wrote %s\n", seconds(r.Read), seconds(r.Compute), seconds(r.Write))
+	}
+	types := r.In
+	if r.Out != r.In {
+		types += " → " + r.Out
+	}
+	line := fmt.Sprintf("%d×%d · %d×%d %s in %s, %.4g GFLOP/s (%s, %s, %d %s) → %s",
+		r.M, r.K, r.K, r.N, types, seconds(r.Compute), r.GFLOPS, r.Device, r.Kernel, r.Threads, plural("thread", r.Threads), r.File)
+	if r.Verified != nil {
+		line += "\nverified: " + r.Verified.String()
+	}
+	_, err := fmt.Fprintln(stdout, line)
+	return err
+}
+
+// seconds is a time in words: "1.23 ms".
+func seconds(s float64) string {
+	switch {
+	case s < 1e-3:
+		return fmt.Sprintf("%.3g µs", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	}
+	return fmt.Sprintf("%.3g s", s)
+}
+
+func plural(word string, n int) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progress is a bar on a terminal, for what takes longer than a second.
+type progress struct {
+	w     io.Writer
+	start time.Time
+	bar   *progressbar.ProgressBar
+}
+
+// newProgress returns a progress that draws on w, or draws nothing if w is no
+// terminal.
+func newProgress(w io.Writer) *progress {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		w = nil
+	}
+	return &progress{w: w, start: time.Now()}
+}
+
+func (p *progress) update(done, total int64) {
+	if p.w == nil || time.Since(p.start) < time.Second {
+		return
+	}
+	if p.bar == nil {
+		p.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(p.w),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetWidth(40))
+	}
+	// Drawing can fail only as writing to the terminal can.
+	_ = p.bar.Set64(done)
+}
+
+// close removes the bar; further calls do nothing.
+func (p *progress) close() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+		p.bar, p.w = nil, nil
+	}
+}
