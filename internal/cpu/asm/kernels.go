@@ -34,8 +34,8 @@ type Kernels[T any] struct {
 	// for each step. C's rows are ldc elements apart.
 	Packed func(k int, a, b, c *T, ldc, m, n int, alpha, beta T)
 
-	// Direct[r-1] computes r rows and n columns, 1 ≤ n ≤ NR, of a tile from
-	// matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
+	// Direct[r-1] computes r rows, 1 ≤ r ≤ MR, and n columns, 1 ≤ n ≤ NR, of a tile
+	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
 	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
 
 	// Peak runs n ≥ 0 rounds of PeakFlops floating-point operations each, FMAs in

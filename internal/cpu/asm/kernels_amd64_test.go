@@ -47,6 +47,9 @@ func testPacked[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 
 func testDirect[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
+	if len(ks.Direct) != ks.MR {
+		t.Errorf("%d direct kernels, want one for each number of rows up to %d", len(ks.Direct), ks.MR)
+	}
 	for row, direct := range ks.Direct {
 		m := row + 1
 		for _, k := range append(upTo(2*unroll+1), 67, 256) {

@@ -41,8 +41,8 @@ type isa struct {
 	name        string
 	vectorBytes int
 	vector      func(*build.Context) reg.VecVirtual
-	// fetchB says to fetch B ahead: a panel as wide as two of the vectors, times
-	// the usual 256 steps, does not stay in an L1 of 32 KiB.
+	// fetchB says to fetch panels of B ahead: one as wide as two of the vectors,
+	// times the usual 256 steps, does not stay in an L1 of 32 KiB.
 	fetchB bool
 
 	mask  func(g *generator, count reg.GPVirtual) reg.Register // of the first count elements; count is lost

@@ -13,6 +13,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/mmcloughlin/avo/attr"
@@ -25,8 +26,7 @@ import (
 type variant struct {
 	isa
 	element
-	mr, nr     int // the tile of C; nr is two vectors
-	directRows int // direct kernels take 1 to this many rows
+	mr, nr int // the tile of C; nr is two vectors
 }
 
 // The tiles: two vectors wide, and as many rows as keep every register of the
@@ -34,10 +34,10 @@ type variant struct {
 // are registers to spare, as keep C's rows, which often lie a power of two apart,
 // within the eight ways of an L1 set.
 var variants = []variant{
-	{avx512, f32, 8, 32, 8},
-	{avx512, f64, 8, 16, 8},
-	{avx2, f32, 6, 16, 6},
-	{avx2, f64, 6, 8, 6},
+	{avx512, f32, 8, 32},
+	{avx512, f64, 8, 16},
+	{avx2, f32, 6, 16},
+	{avx2, f64, 6, 8},
 }
 
 func main() {
@@ -55,7 +55,7 @@ func (v variant) suffix() string { return v.element.name + v.isa.name }
 func (v variant) write(dir string) error {
 	g := &generator{Context: build.NewContext(), variant: v}
 	g.packed()
-	for rows := 1; rows <= v.directRows; rows++ {
+	for rows := 1; rows <= v.mr; rows++ {
 		g.direct(rows)
 	}
 	g.peak()
@@ -101,7 +101,7 @@ func (g *generator) function(name, params string, doc ...string) {
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c *T, ldc, m, n int, alpha, beta T",
-		g.docLoop(name, "packed panels, for 1 ≤ m ≤ %[1]d and 1 ≤ n ≤ %[2]d", "i < m", "p*%[1]d+i", "p*%[2]d+j")...)
+		g.docLoop(name, "packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p*MR+i", "p*NR+j")...)
 	g.prefetchC()
 	g.bodies(g.mr, g.panels, true)
 }
@@ -110,21 +110,22 @@ func (g *generator) packed() {
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
-		g.docLoop(name, "matrices, strides in elements, for 1 ≤ n ≤ %[2]d", fmt.Sprintf("i < %d", rows), "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, "matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "i*rsa+p*csa", "p*ldb+j")...)
 	g.bodies(rows, g.matrices, false)
 }
 
-// docLoop is the doc comment of a micro-kernel: the loop that it computes. The
-// texts may speak of the tile, %[1]d×%[2]d.
+// docLoop is the doc comment of a micro-kernel: the loop that it computes. MR and
+// NR in the texts become the tile's.
 func (g *generator) docLoop(name, from, rows, a, b string) []string {
-	lines := []string{
-		name + " computes a part of a tile of C from " + from + ":",
+	tile := strings.NewReplacer("MR", strconv.Itoa(g.mr), "NR", strconv.Itoa(g.nr))
+	return []string{
+		tile.Replace(name + " computes a part of a tile of C from " + from + ":"),
 		"",
 		"\tfor i := 0; " + rows + "; i++ {",
 		"\t\tfor j := 0; j < n; j++ {",
 		"\t\t\tsum := 0",
 		"\t\t\tfor p := 0; p < k; p++ {",
-		"\t\t\t\tsum = fma(a[" + a + "], b[" + b + "], sum)",
+		tile.Replace("\t\t\t\tsum = fma(a[" + a + "], b[" + b + "], sum)"),
 		"\t\t\t}",
 		"\t\t\tif beta == 0 {",
 		"\t\t\t\tc[i*ldc+j] = alpha * sum",
@@ -134,10 +135,4 @@ func (g *generator) docLoop(name, from, rows, a, b string) []string {
 		"\t\t}",
 		"\t}",
 	}
-	for i, line := range lines {
-		if strings.Contains(line, "%") {
-			lines[i] = fmt.Sprintf(line+"%[3]s", g.mr, g.nr, "")
-		}
-	}
-	return lines
 }

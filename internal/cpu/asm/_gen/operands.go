@@ -15,14 +15,17 @@ type operands struct {
 	maskTail bool                       // whether B may not be read beyond its first n columns
 }
 
-// How far ahead panels are fetched into L1, where the hardware alone leaves 10 %
-// of the speed of a Cascade Lake unused: distances of half and twice these make
-// less than 2 % of difference.
+// How far ahead operands are fetched into L1. On a Cascade Lake the hardware alone
+// loses a tenth of the speed on panels and, as it does not look beyond a page,
+// half on a B of long rows. Distances of half and twice these differ by less than
+// 3 %.
 const (
-	fetchSteps = 4   // of B
-	fetchBytes = 512 // of A
-	lineBytes  = 64  // of a cache line
+	panelSteps = 4   // of a panel of B
+	panelBytes = 512 // of a panel of A
+	matrixRows = 8   // of a matrix B; a scale that an address can have
 )
+
+const lineBytes = 64 // of a cache line
 
 // panels are packed operands: mr values of A and nr of B follow one another for
 // each step of k, so every address is a constant away from two pointers.
@@ -33,12 +36,11 @@ func (g *generator) panels(int) operands {
 		a: func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
 		b: func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.vectorBytes} },
 		fetch: func(u, i int) {
-			// Between other loads, so that the load ports are never behind.
-			if line := i / 2 * lineBytes; g.fetchB && i%2 == 0 && line < bStep {
-				g.PREFETCHT0(operand.Mem{Base: b, Disp: (u+fetchSteps)*bStep + line})
+			if g.fetchB {
+				g.fetchRow(i, g.mr, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
 			}
 			if newLine := u*aStep%lineBytes < aStep; newLine && i == g.mr-2 {
-				g.PREFETCHT0(operand.Mem{Base: a, Disp: u*aStep + fetchBytes})
+				g.PREFETCHT0(operand.Mem{Base: a, Disp: u*aStep + panelBytes})
 			}
 		},
 		step: func() {},
@@ -55,20 +57,15 @@ func (g *generator) matrices(rows int) operands {
 	a, b := g.param("a"), g.param("b")
 	csa, ldb := g.stride("csa"), g.stride("ldb")
 
-	// An address takes one index times 1, 2, 4 or 8: row i is an odd multiple of
-	// rsa, which has a register, times one of these.
+	// An address takes one index times 1, 2, 4 or 8: row i is one of these times an
+	// odd multiple of rsa, and only odd multiples need registers.
 	odd := map[int]reg.Register{}
 	if rows > 1 {
 		odd[1] = g.stride("rsa")
 	}
 	for n := 3; n < rows; n += 2 {
 		odd[n] = g.GP64()
-		from := odd[n&3]
-		scale := uint8(4)
-		if n == 3 {
-			from, scale = odd[1], 2
-		}
-		g.LEAQ(operand.Mem{Base: from, Index: odd[1], Scale: scale}, odd[n])
+		g.LEAQ(operand.Mem{Base: odd[n-2], Index: odd[1], Scale: 2}, odd[n])
 	}
 	return operands{
 		a: func(_, i int) operand.Mem {
@@ -79,12 +76,24 @@ func (g *generator) matrices(rows int) operands {
 			return operand.Mem{Base: a, Index: odd[i/scale], Scale: uint8(scale)}
 		},
 		b: func(_, v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} },
+		fetch: func(_, i int) {
+			g.fetchRow(i, rows, operand.Mem{Base: b, Index: ldb, Scale: matrixRows})
+		},
 		step: func() {
 			g.ADDQ(csa, a)
 			g.ADDQ(ldb, b)
 		},
-		fetch:    func(u, i int) {},
 		advance:  func(int) {},
 		maskTail: true,
+	}
+}
+
+// fetchRow fetches B's row at the address, a line after every second row of the
+// tile: between other loads, so that these need not queue.
+func (g *generator) fetchRow(i, rows int, at operand.Mem) {
+	for line := range g.nr * g.size / lineBytes {
+		if i == min(2*line, rows-1) {
+			g.PREFETCHT0(at.Offset(line * lineBytes))
+		}
 	}
 }
