@@ -1,0 +1,141 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Rate is a kind of arithmetic that a GPU has a peak rate for. A fused
+// multiply-add counts as two operations; tensor rates are dense, and sum in
+// float32 (int32 for int8, float64 for float64).
+type Rate uint8
+
+// The rates, in the order in which a list shows them.
+const (
+	FP64       Rate = iota // float64 on the ordinary units
+	FP64Tensor             // float64 on the tensor cores
+	FP32                   // float32 on the ordinary units
+	TF32                   // float32 in, rounded to 10 fraction bits, on the tensor cores
+	BF16                   // the others are all on the tensor cores
+	FP16
+	FP8
+	INT8
+	numRates
+)
+
+var rateNames = [numRates]string{
+	FP64: "fp64", FP64Tensor: "fp64-tensor", FP32: "fp32", TF32: "tf32",
+	BF16: "bf16", FP16: "fp16", FP8: "fp8", INT8: "int8",
+}
+
+// Rates lists the rates.
+func Rates() []Rate {
+	all := make([]Rate, numRates)
+	for i := range all {
+		all[i] = Rate(i)
+	}
+	return all
+}
+
+// String is the rate's name, as [ParseRate] reads it.
+func (r Rate) String() string {
+	if r >= numRates {
+		return fmt.Sprintf("Rate(%d)", uint8(r))
+	}
+	return rateNames[r]
+}
+
+// ParseRate reads a rate's name.
+func ParseRate(name string) (Rate, error) {
+	for _, r := range Rates() {
+		if r.String() == name {
+			return r, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown rate %q (want one of %s)", name, strings.Join(rateNames[:], ", "))
+}
+
+// Peaks are a GPU's peak rates in operations a second; zero is a rate that the
+// GPU has no units for.
+type Peaks [numRates]float64
+
+// Model is one GPU, by its data sheet. A model found under an architecture's
+// name stands for any GPU of it and has the Arch only: see [Model.Generic].
+type Model struct {
+	Name   string // "h100-sxm"
+	Device string // as the driver names it: "NVIDIA H100 80GB HBM3"
+	Arch   *Arch
+
+	SMs          int
+	ClockHz      float64 // boost clock, which the fp32 peak belongs to
+	MemBytes     int64   // installed; the driver reports a little less
+	MemBandwidth float64 // bytes a second
+	L2Bytes      int64
+	Peak         Peaks // tensor rates may belong to a lower clock
+}
+
+// Generic reports whether the model is an architecture and not one GPU, so that
+// it has neither SMs nor peak rates.
+func (m *Model) Generic() bool { return m.SMs == 0 }
+
+// PeakRate is the GPU's peak in operations a second. It is an error when the GPU
+// has no units for that rate, or when m is no single GPU.
+func (m *Model) PeakRate(r Rate) (float64, error) {
+	switch {
+	case m.Generic():
+		return 0, m.errGeneric("peak rates")
+	case r >= numRates || m.Peak[r] == 0:
+		return 0, fmt.Errorf("%s has no %v rate", m.Name, r)
+	}
+	return m.Peak[r], nil
+}
+
+func (m *Model) errGeneric(what string) error {
+	return fmt.Errorf("%s is an architecture and has no %s: name a GPU, one of %s", m.Name, what, strings.Join(names(), ", "))
+}
+
+// Models lists the GPUs in the order of the table. The rows are shared: read
+// them only.
+func Models() []*Model {
+	all := make([]*Model, len(models))
+	for i := range models {
+		all[i] = &models[i]
+	}
+	return all
+}
+
+func names() []string {
+	all := make([]string, len(models))
+	for i := range models {
+		all[i] = models[i].Name
+	}
+	return all
+}
+
+// Lookup finds a GPU by its name in the table ("h200"), by the driver's name for
+// it ("NVIDIA H200"), or by an architecture ("sm_90", also "sm_90a"), in any
+// case of letters. A name that stands for several GPUs is an error that lists
+// them.
+func Lookup(name string) (*Model, error) {
+	var similar []string
+	for i := range models {
+		m := &models[i]
+		if strings.EqualFold(name, m.Name) || strings.EqualFold(name, m.Device) {
+			return m, nil
+		}
+		if strings.HasPrefix(m.Name, strings.ToLower(name)+"-") {
+			similar = append(similar, m.Name)
+		}
+	}
+	if similar != nil {
+		return nil, fmt.Errorf("GPU %q is made as %s: name one of them", name, strings.Join(similar, ", "))
+	}
+	targets := make([]string, len(arches))
+	for i, a := range arches {
+		targets[i] = a.String()
+		if target := strings.ToLower(name); strings.TrimRight(target, "af") == targets[i] && len(target) <= len(targets[i])+1 {
+			return &Model{Name: targets[i], Arch: a}, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown GPU %q (want one of %s, or an architecture: %s)", name, strings.Join(names(), ", "), strings.Join(targets, ", "))
+}

@@ -1,0 +1,349 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// newRand is a source whose seed is printed when the test fails.
+func newRand(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// TestGuide holds the table against the CUDA C++ Programming Guide 13,
+// "Technical Specifications per Compute Capability"; 10.3 and 12.1, which the
+// guide leaves out, against cuda_occupancy.h of CUDA 13.
+func TestGuide(t *testing.T) {
+	guide := []struct{ sm, blocks, warps, threads, sharedKB, blockKB int }{
+		{75, 16, 32, 1024, 64, 64},
+		{80, 32, 64, 2048, 164, 163},
+		{86, 16, 48, 1536, 100, 99},
+		{87, 16, 48, 1536, 164, 163},
+		{89, 24, 48, 1536, 100, 99},
+		{90, 32, 64, 2048, 228, 227},
+		{100, 32, 64, 2048, 228, 227},
+		{103, 32, 64, 2048, 228, 227},
+		{110, 24, 48, 1536, 228, 227},
+		{120, 24, 48, 1536, 100, 99},
+		{121, 24, 48, 1536, 100, 99},
+	}
+	if len(guide) != len(Arches()) {
+		t.Errorf("%d architectures are held against the guide, the table has %d", len(guide), len(Arches()))
+	}
+	for _, want := range guide {
+		a, err := ArchFor(want.sm)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		got := want
+		got.blocks, got.warps, got.threads = a.MaxBlocksPerSM, a.MaxWarpsPerSM(), a.MaxThreadsPerSM
+		got.sharedKB, got.blockKB = a.SharedPerSM>>10, a.SharedPerBlockOptIn>>10
+		if got != want {
+			t.Errorf("%v: got %+v, the guide says %+v", a, got, want)
+		}
+		if a.Title == "" || a.RegistersPerSM != 64<<10 || a.MaxRegsPerThread != 255 || a.MaxThreadsPerBlock != 1024 || a.SharedPerBlock != 48<<10 || a.Banks != 32 || a.SectorBytes != 32 {
+			t.Errorf("%v: not what the guide says of every GPU: %+v", a, a)
+		}
+	}
+	if _, err := ArchFor(70); err == nil || !strings.Contains(err.Error(), "sm_70") || !strings.Contains(err.Error(), "sm_121") {
+		t.Errorf("sm_70: got %v, want an error that lists the architectures", err)
+	}
+}
+
+// letters is what binds, in the notation of the tables below.
+func letters(o Occupancy) string {
+	s := fmt.Sprint(o.Blocks)
+	for _, r := range o.Binding {
+		s += map[Resource]string{Threads: "t", Registers: "r", Shared: "s", Blocks: "b"}[r]
+	}
+	return s
+}
+
+// TestCalculator holds the rules against what NVIDIA's occupancy calculator
+// (cuda_occupancy.h of CUDA 13.0, with an opt-in of as much as the launch asks
+// for) answers for the same launch on each architecture: the blocks, and which
+// of threads, registers, shared memory and blocks bind. A dash is no block.
+func TestCalculator(t *testing.T) {
+	launches := []Launch{
+		{256, 2048, 0}, {1024, 8192, 32}, {256, 16384, 96}, {128, 33000, 168}, {384, 200000, 168},
+		{100, 0, 40}, {33, 0, 24}, {256, 66048, 128}, {1024, 0, 65}, {512, 49152, 64},
+	}
+	answers := map[int]string{
+		75:  "4t 1t  2r 1s  -   8t   16tb -   - 1s",
+		80:  "8t 2tr 2r 3r  -   12r  32tb 2rs - 2r",
+		86:  "6t 1t  2r 3rs -   12tr 16b  1s  - 2rs",
+		87:  "6t 1t  2r 3r  -   12tr 16b  2rs - 2r",
+		89:  "6t 1t  2r 3rs -   12tr 24tb 1s  - 2rs",
+		90:  "8t 2tr 2r 3r  1rs 12r  32tb 2r  - 2r",
+		100: "8t 2tr 2r 3r  1rs 12r  32tb 2r  - 2r",
+		103: "8t 2tr 2r 3r  1rs 12r  32tb 2r  - 2r",
+		110: "6t 1t  2r 3r  1rs 12tr 24tb 2r  - 2r",
+		120: "6t 1t  2r 3rs -   12tr 24tb 1s  - 2rs",
+		121: "6t 1t  2r 3rs -   12tr 24tb 1s  - 2rs",
+	}
+	for _, a := range Arches() {
+		want := strings.Fields(answers[a.SM])
+		if len(want) != len(launches) {
+			t.Errorf("%v: the calculator has answered %d launches of %d", a, len(want), len(launches))
+			continue
+		}
+		for i, l := range launches {
+			got := "-"
+			if o, err := a.Occupancy(l); err == nil {
+				got = letters(o)
+			}
+			if got != want[i] {
+				t.Errorf("%v, %v: got %s, the calculator says %s", a, l, got, want[i])
+			}
+		}
+	}
+}
+
+// TestDevice holds the rules against what a GPU's own driver says: an H200,
+// driver 580, cuOccupancyMaxActiveBlocksPerMultiprocessor on kernels of various
+// register counts.
+func TestDevice(t *testing.T) {
+	hopper, err := ArchFor(90)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		l    Launch
+		want int
+	}{
+		{Launch{608, 0, 8}, 3},
+		{Launch{704, 0, 8}, 2},
+		{Launch{399, 15973, 26}, 4},
+		{Launch{992, 17082, 26}, 2},
+		{Launch{81, 0, 32}, 21},
+		{Launch{640, 0, 32}, 3},
+		{Launch{481, 0, 40}, 3},
+		{Launch{876, 84400, 40}, 1},
+		{Launch{96, 15249, 48}, 13},
+		{Launch{416, 7818, 48}, 3},
+		{Launch{202, 0, 56}, 5},
+		{Launch{448, 0, 56}, 2},
+		{Launch{224, 17747, 72}, 4},
+		{Launch{704, 133897, 72}, 1},
+		{Launch{160, 187645, 80}, 1},
+		{Launch{253, 9652, 80}, 3},
+		{Launch{32, 0, 96}, 20},
+		{Launch{320, 0, 96}, 2},
+		{Launch{56, 14531, 128}, 8},
+		{Launch{284, 12461, 128}, 1},
+		{Launch{70, 11841, 168}, 4},
+		{Launch{224, 92846, 168}, 1},
+		{Launch{96, 19437, 254}, 2},
+		{Launch{233, 7995, 254}, 1},
+	} {
+		o, err := hopper.Occupancy(c.l)
+		if err != nil || o.Blocks != c.want {
+			t.Errorf("%v: got %d blocks (%v), the driver says %d", c.l, o.Blocks, err, c.want)
+		}
+	}
+}
+
+// TestTextbook asks the exercise's questions: an SM of 48 KB, 2,048 threads and 16 blocks.
+func TestTextbook(t *testing.T) {
+	for _, c := range []struct {
+		name                                    string
+		threads, sharedBytes, blocks, registers int
+		l                                       Launch
+		want                                    string
+	}{
+		{"tile 16", 2048, 48 << 10, 16, 0, Launch{256, 2 << 10, 0}, "8t"},
+		{"tile 32", 2048, 48 << 10, 16, 0, Launch{1024, 8 << 10, 0}, "2t"},
+		{"tile 8", 2048, 48 << 10, 16, 0, Launch{64, 512, 0}, "16b"},
+		{"half the threads", 1024, 48 << 10, 16, 0, Launch{256, 2 << 10, 0}, "4t"},
+		{"a fat block", 2048, 48 << 10, 16, 0, Launch{256, 16 << 10, 0}, "3s"},
+		{"registers", 2048, 48 << 10, 16, 64 << 10, Launch{256, 2 << 10, 40}, "6r"},
+		{"two bind", 2048, 16 << 10, 16, 0, Launch{256, 2 << 10, 0}, "8ts"},
+		{"no warps", 2048, 0, 0, 0, Launch{100, 1 << 20, 255}, "20t"},
+		{"no rounding", 2048, 0, 0, 1000, Launch{10, 0, 33}, "3r"},
+	} {
+		a, err := Textbook(c.threads, c.sharedBytes, c.blocks, c.registers)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		o, err := a.Occupancy(c.l)
+		if err != nil || letters(o) != c.want {
+			t.Errorf("%s: got %s (%v), want %s", c.name, letters(o), err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		limits [4]int
+		want   string
+	}{
+		{[4]int{0, 1, 1, 1}, "0 threads"},
+		{[4]int{1 << 40, 1, 1, 1}, "threads"},
+		{[4]int{1, -1, 1, 1}, "shared memory"},
+		{[4]int{1, 1, -1, 1}, "blocks"},
+		{[4]int{1, 1, 1, 1 << 60}, "registers"},
+	} {
+		if _, err := Textbook(c.limits[0], c.limits[1], c.limits[2], c.limits[3]); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Textbook%v: got %v, want an error about %s", c.limits, err, c.want)
+		}
+	}
+}
+
+func TestLaunchErrors(t *testing.T) {
+	hopper, err := ArchFor(90)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := Textbook(256, 1024, 4, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		a    *Arch
+		l    Launch
+		want string
+	}{
+		{hopper, Launch{0, 0, 0}, "a block has at least 1 thread, got 0"},
+		{hopper, Launch{-5, 0, 0}, "a block has at least 1 thread, got -5"},
+		{hopper, Launch{1089, 0, 0}, "a block has at most 1,024 threads, got 1,089 (33×33)"},
+		{hopper, Launch{1025, 0, 0}, "a block has at most 1,024 threads, got 1,025 "},
+		{hopper, Launch{32, -1, 0}, "-1 bytes of shared memory"},
+		{hopper, Launch{32, 232449, 0}, "at most 232,448 bytes of shared memory on sm_90, got 232,449"},
+		{hopper, Launch{32, 0, 256}, "at most 255 registers on sm_90, got 256"},
+		{hopper, Launch{32, 0, -1}, "-1 registers"},
+		{hopper, Launch{1024, 0, 65}, "too many registers for one block on sm_90"},
+		{small, Launch{512, 0, 0}, "too many threads for one block on textbook SM: each block needs 512 threads; the SM holds 256"},
+		{small, Launch{32, 2048, 0}, "at most 1,024 bytes of shared memory on textbook SM, got 2,048"},
+		{small, Launch{256, 0, 17}, "too many registers for one block on textbook SM: each block needs 256 × 17 = 4,352 registers; the SM has 4,096"},
+	} {
+		_, err := c.a.Occupancy(c.l)
+		if err == nil || !strings.Contains(err.Error()+" ", c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v on %v: got %v, want %q", c.l, c.a, err, c.want)
+		}
+	}
+}
+
+func randomLaunch(r *rand.Rand, a *Arch) Launch {
+	return Launch{1 + r.IntN(a.MaxThreadsPerBlock), r.IntN(a.SharedPerBlockOptIn + 1), r.IntN(a.MaxRegsPerThread + 1)}
+}
+
+// TestMonotone: whoever takes more of anything never gets more blocks, and no SM
+// holds more than it has.
+func TestMonotone(t *testing.T) {
+	r := newRand(t)
+	for range 20000 {
+		a := Arches()[r.IntN(len(Arches()))]
+		l := randomLaunch(r, a)
+		o, err := a.Occupancy(l)
+		if err == nil {
+			shared := o.Blocks * (l.SharedBytes + a.SharedReserved)
+			if o.Blocks < 1 || o.Blocks > a.MaxBlocksPerSM || o.Warps > a.MaxWarpsPerSM() || o.Threads*l.RegsPerThread > a.RegistersPerSM ||
+				l.SharedBytes > 0 && shared > a.SharedPerSM || o.Fraction <= 0 || o.Fraction > 1 || len(o.Binding) == 0 {
+				t.Fatalf("%v on %v: more than the SM has: %+v", l, a, o)
+			}
+		}
+		more := l
+		switch r.IntN(3) {
+		case 0:
+			more.Threads += 1 + r.IntN(64)
+		case 1:
+			more.SharedBytes += 1 + r.IntN(4096)
+		case 2:
+			more.RegsPerThread += 1 + r.IntN(16)
+		}
+		if p, errMore := a.Occupancy(more); errMore == nil && (err != nil || p.Blocks > o.Blocks) {
+			t.Fatalf("%v: %v gets %d blocks and %v gets %d (%v)", a, l, o.Blocks, more, p.Blocks, err)
+		}
+	}
+}
+
+// TestLargest: the amount found will do, and one more will not.
+func TestLargest(t *testing.T) {
+	r := newRand(t)
+	for range 3000 {
+		a := Arches()[r.IntN(len(Arches()))]
+		l := randomLaunch(r, a)
+		blocks := 1 + r.IntN(6)
+		for _, c := range []struct {
+			r Resource
+			v *int
+		}{{Threads, &l.Threads}, {Registers, &l.RegsPerThread}, {Shared, &l.SharedBytes}} {
+			was := *c.v
+			most, ok := a.Largest(l, c.r, blocks)
+			fits := func(v int) bool {
+				*c.v = v
+				o, err := a.Occupancy(l)
+				return err == nil && o.Blocks >= blocks
+			}
+			if !ok {
+				most = 0 // which is no amount of threads, and unknown registers
+				if c.r == Shared && fits(0) || c.r != Shared && fits(1) {
+					t.Fatalf("%v: %d blocks of %v fit with less %s, and Largest says none do", a, blocks, l, c.r)
+				}
+			} else if !fits(most) || fits(most+1) {
+				t.Fatalf("%v: %d is not the most %s for %d blocks of %v", a, most, c.r, blocks, l)
+			}
+			*c.v = was
+		}
+	}
+	if a, err := Textbook(2048, 0, 16, 0); err != nil {
+		t.Error(err)
+	} else if v, ok := a.Largest(Launch{Threads: 256}, Shared, 2); ok {
+		t.Errorf("an SM that does not limit shared memory has %d as the most", v)
+	}
+	if v, ok := Arches()[0].Largest(Launch{Threads: 256}, Blocks, 2); ok {
+		t.Errorf("a block takes %d blocks", v)
+	}
+}
+
+func TestText(t *testing.T) {
+	course, err := Textbook(2048, 48<<10, 16, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hopper, err := ArchFor(90)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		a    *Arch
+		l    Launch
+		want string
+	}{
+		{course, Launch{256, 2048, 0}, `
+A block of 256 threads, 2,048 bytes of shared memory,
+on a textbook SM with 2,048 threads, 49,152 bytes of shared memory, 16 blocks.
+
+  threads        8 blocks   ← binds  each block needs 256 threads; the SM holds 2,048
+  shared memory  24 blocks           each block needs 2,048 bytes; the SM has 49,152
+  blocks         16 blocks           the SM holds at most 16 blocks, however small
+
+8 blocks per SM, bound by threads: 2,048 threads of 2,048, occupancy 100 %.
+While one block waits at a barrier, another can work.
+`},
+		{hopper, Launch{1000, 50000, 61}, `
+A block of 1,000 threads, 50,000 bytes of shared memory, 61 registers a thread,
+on an SM of sm_90 (Hopper) with 2,048 threads, 65,536 registers, 233,472 bytes of shared memory, 32 blocks.
+
+  threads        2 blocks            each block of 1,000 threads takes the slots of 1,024, whole warps of 32; the SM holds 2,048
+  registers      1 block    ← binds  each warp needs 32 × 61 = 1,952 registers, 2,048 in units of 256; each of the SM's 4 partitions has 16,384, so the SM holds 32 warps; a block has 32
+  shared memory  4 blocks            each block needs 50,000 bytes and 1,024 for the system, 51,072 in units of 128; the SM has 233,472 (above 49,152 the kernel has to ask for it)
+  blocks         32 blocks           the SM holds at most 32 blocks, however small
+
+1 block per SM, bound by registers: 1,000 threads of 2,048, occupancy 50 %.
+Only one block fits: while its threads wait at a barrier, the SM has nothing else to do.
+Two would fit with at most 512 threads a block, or with at most 32 registers a thread.
+`},
+	} {
+		o, err := c.a.Occupancy(c.l)
+		if err != nil {
+			t.Error(err)
+		} else if got := "\n" + o.Text(); got != c.want {
+			t.Errorf("got:%s\nwant:%s", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Text explains the occupancy to a reader who knows what a thread and a block
+// are: what the block takes and the SM has, how many blocks each resource would
+// allow, which of them binds, and what it would take for two blocks to fit.
+func (o *Occupancy) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A block of %s,\non %s.\n\n", o.Launch, o.Arch.describe())
+
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, limit := range o.Limits {
+		mark := ""
+		if limit.Blocks == o.Blocks {
+			mark = "← binds"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", limit.Resource, count(limit.Blocks, "block"), mark, limit.Why)
+	}
+	w.Flush() // a strings.Builder does not fail
+
+	binding := make([]string, len(o.Binding))
+	for i, r := range o.Binding {
+		binding[i] = string(r)
+	}
+	fmt.Fprintf(&b, "\n%s per SM, bound by %s: %s of %s, occupancy %.4g %%.\n",
+		count(o.Blocks, "block"), strings.Join(binding, " and "),
+		count(o.Threads, "thread"), commas(o.Arch.MaxThreadsPerSM), 100*o.Fraction)
+	b.WriteString(o.advice())
+	return b.String()
+}
+
+// advice says whether a second block fits, and by what single change it would.
+func (o *Occupancy) advice() string {
+	if o.Blocks >= 2 {
+		return "While one block waits at a barrier, another can work.\n"
+	}
+	var changes []string
+	for _, limit := range o.Limits {
+		most, ok := o.Arch.Largest(o.Launch, limit.Resource, 2)
+		if !ok {
+			continue
+		}
+		switch limit.Resource {
+		case Threads:
+			changes = append(changes, fmt.Sprintf("at most %s a block", count(most, "thread")))
+		case Registers:
+			changes = append(changes, fmt.Sprintf("at most %s a thread", count(most, "register")))
+		case Shared:
+			changes = append(changes, fmt.Sprintf("at most %s of shared memory a block", count(most, "byte")))
+		}
+	}
+	text := "Only one block fits: while its threads wait at a barrier, the SM has nothing else to do.\n"
+	if len(changes) > 0 {
+		text += "Two would fit with " + strings.Join(changes, ", or with ") + ".\n"
+	}
+	return text
+}
+
+// String is what a block takes, in words.
+func (l Launch) String() string {
+	s := count(l.Threads, "thread")
+	if l.SharedBytes > 0 {
+		s += ", " + count(l.SharedBytes, "byte") + " of shared memory"
+	}
+	if l.RegsPerThread > 0 {
+		s += ", " + count(l.RegsPerThread, "register") + " a thread"
+	}
+	return s
+}
+
+// describe is what an SM has, in words.
+func (a *Arch) describe() string {
+	name := "a textbook SM"
+	if a.SM != 0 {
+		name = fmt.Sprintf("an SM of %v (%s)", a, a.Title)
+	}
+	has := []string{count(a.MaxThreadsPerSM, "thread")}
+	if a.RegistersPerSM > 0 {
+		has = append(has, count(a.RegistersPerSM, "register"))
+	}
+	if a.SharedPerSM > 0 {
+		has = append(has, count(a.SharedPerSM, "byte")+" of shared memory")
+	}
+	if a.MaxBlocksPerSM > 0 {
+		has = append(has, count(a.MaxBlocksPerSM, "block"))
+	}
+	return name + " with " + strings.Join(has, ", ")
+}
+
+// count is a number of things: "1 block", "2,048 threads".
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return commas(n) + " " + thing
+}
+
+// commas is n with its digits in groups of three.
+func commas(n int) string {
+	s := strconv.Itoa(n)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// square is n, and the tile that it is the square of where there is one: whoever
+// asks for 1,089 threads has asked for a tile of 33.
+func square(n int) string {
+	if r := int(math.Sqrt(float64(n))); r*r == n {
+		return fmt.Sprintf("%s (%d×%d)", commas(n), r, r)
+	}
+	return commas(n)
+}
