@@ -78,8 +78,8 @@ var kernels = []*Kernel{
 		Adds: "8×32 tiles (float64: 8×16) in 512-bit registers, edges under masks",
 		ISA:  "AVX-512 F, DQ, BW, VL",
 		has:  func() bool { return asm.F32AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 96, kc: 512, ms: 4096, ns: 4096},
-		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 96, kc: 384, ms: 4096, ns: 2048},
+		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 192, kc: 512, ms: 4096, ns: 4096},
+		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 192, kc: 384, ms: 4096, ns: 2048},
 	},
 }
 

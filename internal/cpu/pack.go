@@ -17,19 +17,16 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 		}
 		return
 	}
+	// Transpose, as many rows at a time as the panel has: it is then written from
+	// its first byte to its last, once.
 	i := 0
 	if o.widen == nil {
-		// Four rows at a time: every cache line of dst is then written in fewer
-		// passes, which is what a transposition costs.
-		for ; i+4 <= n; i += 4 {
-			s0 := o.data[o.index(x0+i, p0):][:k]
-			s1 := o.data[o.index(x0+i+1, p0):][:k]
-			s2 := o.data[o.index(x0+i+2, p0):][:k]
-			s3 := o.data[o.index(x0+i+3, p0):][:k]
-			for p, v := range s0 {
-				d := dst[p*r+i:][:4]
-				d[0], d[1], d[2], d[3] = v, s1[p], s2[p], s3[p]
-			}
+		row := func(i int) []T { return o.data[o.index(x0+i, p0):][:k] }
+		for ; i+8 <= n; i += 8 {
+			zip8(dst[i:], r, row(i), row(i+1), row(i+2), row(i+3), row(i+4), row(i+5), row(i+6), row(i+7))
+		}
+		for ; i+2 <= n; i += 2 {
+			zip2(dst[i:], r, row(i), row(i+1))
 		}
 	}
 	for ; i < n; i++ {
@@ -38,5 +35,22 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 		for p, v := range tmp {
 			dst[p*r+i] = v
 		}
+	}
+}
+
+// zip8 stores s0[p] … s7[p] at dst[p·r:]. All sources are equally long.
+func zip8[T scalar](dst []T, r int, s0, s1, s2, s3, s4, s5, s6, s7 []T) {
+	for p, v := range s0 {
+		d := dst[p*r:][:8]
+		d[0], d[1], d[2], d[3] = v, s1[p], s2[p], s3[p]
+		d[4], d[5], d[6], d[7] = s4[p], s5[p], s6[p], s7[p]
+	}
+}
+
+// zip2 is zip8 for two sources.
+func zip2[T scalar](dst []T, r int, s0, s1 []T) {
+	for p, v := range s0 {
+		d := dst[p*r:][:2]
+		d[0], d[1] = v, s1[p]
 	}
 }

@@ -8,12 +8,6 @@ var (
 	AVX2   = ISA{"avx2", cpu.X86.HasAVX2 && cpu.X86.HasFMA}
 )
 
-// The micro-kernels of each element type, fastest instruction set first.
-var (
-	F32 = []*Kernels[float32]{&F32AVX512, &F32AVX2}
-	F64 = []*Kernels[float64]{&F64AVX512, &F64AVX2}
-)
-
 // F32AVX512 is the float32 kernels for AVX-512.
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 8, NR: 32,

@@ -9,6 +9,12 @@ import (
 	"testing"
 )
 
+// What is tested: the micro-kernels of each element type.
+var (
+	F32 = []*Kernels[float32]{&F32AVX512, &F32AVX2}
+	F64 = []*Kernels[float64]{&F64AVX512, &F64AVX2}
+)
+
 // unroll is the number of steps of k in the kernels' main loop.
 const unroll = 4
 
