@@ -14,7 +14,7 @@ import (
 var layers = [][]string{
 	{"dtype"},
 	{"internal/gemm"},
-	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm"},
+	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model"},
 	{"internal/cpu", "gemmtest", "internal/peers"},
 	{"internal/dispatch"},
 	{""}, // package tilework itself
