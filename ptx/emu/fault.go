@@ -47,7 +47,7 @@ type Fault struct {
 }
 
 func (f *Fault) Error() string {
-	verb := [...]string{Load: "load", Store: "store", Atomic: "atomic access", AsyncLoad: "asynchronous load", AsyncStore: "asynchronous store"}[f.Access]
+	verb := [...]string{Read: "read", Write: "write", Atomic: "atomic access", AsyncRead: "asynchronous read", AsyncWrite: "asynchronous write"}[f.Access]
 	return fmt.Sprintf("%v: thread %v of block %v: %s of %s at %v address %#x: %s",
 		f.Site, f.Thread, f.Block, verb, bytesText(uint64(f.Size)), f.Space, f.FirstAddr, f.Detail)
 }

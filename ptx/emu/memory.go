@@ -76,7 +76,7 @@ type Allocation struct {
 }
 
 // Alloc allocates n bytes and returns their address, a multiple of 256 and never 0.
-// What they hold is undefined for a kernel; here they are 0. An allocation of 0 bytes
+// What they hold is undefined for a kernel; here all bits are ones. An allocation of 0 bytes
 // has an address of its own too.
 //
 // The error wraps ErrOutOfMemory.
@@ -98,6 +98,7 @@ func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 		return nil, fmt.Errorf("allocation of %d bytes: %d of %d bytes are in use: %w", n, m.used, m.limit, ErrOutOfMemory)
 	}
 	a := &Allocation{Base: m.next, Size: n, Name: name, words: make([]uint64, max((n+7)/8, 1))}
+	poison(a.words)
 	if m.track {
 		a.written = make([]byte, max(n, 1))
 	}

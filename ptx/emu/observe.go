@@ -32,10 +32,9 @@ type Hooks struct {
 	// UninitRead is called for each instruction that reads a register no
 	// instruction of the thread has written.
 	UninitRead func(*UninitRead)
-	// Fault is called for an access that the memory refuses. If it returns true,
-	// the access is left out (a load gives zeros) and the launch goes on; if
-	// any observer without this hook, or whose hook returns false, remains, the
-	// launch ends with the fault as its error.
+	// Fault is called for an access that the memory refuses. If the hook of one of the
+	// observers returns true, the lanes concerned leave the access out (a load gives
+	// zeros) and the launch goes on; else it ends with the fault as its error.
 	Fault func(*Fault) bool
 	// End is called when the block has ended, also if it failed.
 	End func()
@@ -60,7 +59,6 @@ type Site struct {
 	Index  int     // from 0 over the program's instructions, in the order of the text
 	Pos    ptx.Pos // in the PTX text
 	Source ptx.Pos // where the last .loc before it points; the zero Pos without one
-	Text   string  // the instruction as PTX
 	Opcode string  // with its modifiers: "ld.global.f32"
 	Instr  *ptx.Instr
 }
@@ -76,14 +74,14 @@ type Origin struct {
 type AccessKind uint8
 
 const (
-	Load AccessKind = iota
-	Store
+	Read AccessKind = iota
+	Write
 	// Atomic reads and writes in one step, as atom and red do.
 	Atomic
-	// AsyncLoad and AsyncStore are the two halves of an asynchronous copy. They
+	// AsyncRead and AsyncWrite are the two halves of an asynchronous copy. They
 	// happen at some time between this event and the CopyDone of the same copy.
-	AsyncLoad
-	AsyncStore
+	AsyncRead
+	AsyncWrite
 )
 
 // Sem is the memory ordering that an access or a fence asks for.
@@ -133,9 +131,6 @@ type Access struct {
 	// Copy identifies an asynchronous copy among those of the block; its two
 	// halves have the same number, from 1. It is 0 for other accesses.
 	Copy uint64
-	// Data is what a Store or an Atomic is about to write in each lane, nil if the
-	// emulator does not know it yet.
-	Data func(lane int) []byte
 }
 
 // BarrierKind is what happened at a barrier of the block.
