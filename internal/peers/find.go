@@ -12,15 +12,24 @@ import (
 // that order. A file that was named and cannot be opened is an error: no other
 // is tried in its place.
 func (l *Library) load(path string) (uintptr, error) {
-	if path == "" {
-		path = os.Getenv(l.Env)
-		if path != "" && !filepath.IsAbs(path) {
-			return 0, fmt.Errorf("%s=%s: want an absolute path", l.Env, path)
-		}
+	if path != "" {
+		return loadFile(path)
 	}
+	path = os.Getenv(l.Env)
 	if path == "" {
 		return l.search()
 	}
+	if !filepath.IsAbs(path) {
+		return 0, fmt.Errorf("%s=%s: want an absolute path", l.Env, path)
+	}
+	handle, err := loadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", l.Env, err)
+	}
+	return handle, nil
+}
+
+func loadFile(path string) (uintptr, error) {
 	path, err := filepath.Abs(path) // without a slash the loader would search for it
 	if err != nil {
 		return 0, err

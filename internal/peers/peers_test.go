@@ -239,7 +239,7 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "no such file", lib: "blis", o: Options{Path: filepath.Join(dir, "none.so")}, want: "no file " + dir, is: ErrNotFound},
 		{name: "a folder", lib: "mkl", o: Options{Path: dir}, want: "is not a file"},
 		{name: "a text file", lib: "openblas", o: Options{Path: text}, want: "libopenblas.so.0"},
-		{name: "a text file in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": text}, want: "libopenblas.so.0"},
+		{name: "a text file in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": text}, want: "TILEWORK_OPENBLAS: " + text},
 		{name: "a relative variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": "libopenblas.so.0"}, want: "want an absolute path"},
 		{name: "a relative search path", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:lib"}, want: `relative entry "lib"`},
 		{name: "an empty search path entry", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:"}, want: `relative entry ""`},
