@@ -162,7 +162,7 @@ func describeMKL(p *Peer) {
 // know for the nearest that they do.
 func caveatAVX512(without ...string) func(*Peer) string {
 	return func(p *Peer) string {
-		if !cpu.X86.HasAVX512F || !cpu.X86.HasAVX512DQ || !cpu.X86.HasAVX512VL || !slices.Contains(without, p.Core) {
+		if !cpu.X86.HasAVX512 || !slices.Contains(without, p.Core) {
 			return ""
 		}
 		s := fmt.Sprintf("%s %s runs its %s kernels on a CPU with AVX-512", p.Library.Title, p.Version, p.Core)
