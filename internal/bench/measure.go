@@ -250,8 +250,7 @@ func (m *measurement) rounds(ctx context.Context) {
 			}
 			r.spent += took
 			r.times = append(r.times, took.Seconds()/float64(r.batch))
-			enough := len(r.times) >= m.o.MinReps && r.spent >= m.o.MinTime
-			done = done && (enough || r.spent >= m.o.MaxTime)
+			done = done && len(r.times) >= m.o.MinReps && r.spent >= m.o.MinTime
 		}
 		if done {
 			return

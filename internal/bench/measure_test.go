@@ -85,6 +85,22 @@ func TestShortProductsAreBatched(t *testing.T) {
 	}
 }
 
+// TestOldC: each subject is checked against the C that was there before all of them.
+func TestOldC(t *testing.T) {
+	c := new(clock)
+	v := shape(t, Cube(8), dtype.F32, dtype.F32)
+	v.Problem.Beta = 1
+	a := &fake{name: "a", clock: c, cost: every(time.Millisecond)}
+	b := &fake{name: "b", clock: c, cost: every(time.Millisecond)}
+	records, err := measure(t, v, quick(c), a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if records[0].ErrorRatio != records[1].ErrorRatio || records[0].ErrorRatio == 0 {
+		t.Errorf("equal results are off by %v and %v", records[0].ErrorRatio, records[1].ErrorRatio)
+	}
+}
+
 // TestStandingClock: where no time passes the measurement ends all the same.
 func TestStandingClock(t *testing.T) {
 	c := new(clock)

@@ -96,6 +96,47 @@ func TestSumsAreExact(t *testing.T) {
 	}
 }
 
+// TestBound compares what Sampled says of an error with the bound worked out by
+// hand: 61 products of 1·1, so that γ(64) = 64·2⁻²⁴/(1 − 64·2⁻²⁴).
+func TestBound(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		alpha, beta float64
+		e           gemm.Epilogue
+		want, bound float64
+	}{
+		{"plain", 1, 0, gemm.Epilogue{}, 61, 61*0x1p-18/(1-0x1p-18) + 61*0x1p-24},
+		{"α and β", -2, 4, gemm.Epilogue{}, -118, 126*0x1p-18/(1-0x1p-18) + 118*0x1p-24},
+		{"bias", 1, 0, gemm.Epilogue{Bias: gemm.BiasCol}, 62, 62*0x1p-18/(1-0x1p-18) + 62*0x1p-24},
+		{"nothing read", 0, 0, gemm.Epilogue{}, 0, 64*0x1p-149 + 0x1p-149},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _, err := gemm.New(c.alpha, gemm.Dense(dtype.F32, 1, 61), gemm.Dense(dtype.F32, 61, 1), c.beta, gemm.Dense(dtype.F32, 1, 1), c.e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ones := func(n int) []byte {
+				b := make([]float32, n)
+				for i := range b {
+					b[i] = 1
+				}
+				return dtype.Bytes(b)
+			}
+			check, err := Sampled(1, 0)(&p, gemm.Buffers{A: ones(61), B: ones(61), C: ones(1), Bias: ones(1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 4)
+			shift := math.Max(math.Abs(c.want)*0x1p-20, 0x1p-140)
+			dtype.F32.Set(got, 0, c.want+shift)
+			shift = dtype.F32.At(got, 0) - c.want // as float32 holds it
+			if ratio, _ := check(got); math.Abs(ratio-shift/c.bound) > 1e-6*ratio {
+				t.Errorf("an error of %v is %v times what is allowed, want %v", shift, ratio, shift/c.bound)
+			}
+		})
+	}
+}
+
 // TestUnwritten finds an element that nobody wrote wherever it is.
 func TestUnwritten(t *testing.T) {
 	p, err := Cube(30).Problem(dtype.F32, dtype.F32, false, false)
