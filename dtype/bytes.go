@@ -92,3 +92,24 @@ func (t Type) Round(v float64) float64 {
 	in.store(p, v)
 	return in.load(p)
 }
+
+func loadAll[T Element](dst []float64, b []byte) {
+	for i, v := range View[T](b)[:len(dst)] {
+		dst[i] = ToFloat64(v)
+	}
+}
+
+func storeAll[T Element](b []byte, src []float64) {
+	dst := View[T](b)[:len(src)]
+	for i, v := range src {
+		dst[i] = FromFloat64[T](v)
+	}
+}
+
+// Load reads the first len(dst) elements of b, which holds elements of type t and
+// is aligned for it. It is [Type.At] for many.
+func (t Type) Load(dst []float64, b []byte) { t.Info().loadAll(dst, b) }
+
+// Store stores src, converted as by [FromFloat64], as the first elements of b,
+// which is aligned for t. It is [Type.Set] for many.
+func (t Type) Store(b []byte, src []float64) { t.Info().storeAll(b, src) }
