@@ -132,16 +132,22 @@ func (s *source) convert(m *Matrix, t dtype.Type) error {
 		return err
 	}
 	data := alloc(out.Bytes())
-	for i := range out.Len() {
-		v := m.Type.At(m.Data, i)
-		if !holds(t, v) {
-			row, col := i/m.Cols, i%m.Cols
-			if m.Trans {
-				row, col = col, row
+	var chunk [1024]float64
+	for first := 0; first < out.Len(); first += len(chunk) {
+		values := chunk[:min(len(chunk), out.Len()-first)]
+		m.Type.Load(values, m.Data[first*m.Type.Size():])
+		if t.Info().Integer {
+			for i, v := range values {
+				if !holds(t, v) {
+					row, col := (first+i)/m.Cols, (first+i)%m.Cols
+					if m.Trans {
+						row, col = col, row
+					}
+					return s.fail(gemm.ErrUnsupported, "element (%d, %d) is %v, which %v cannot hold exactly", row, col, v, t)
+				}
 			}
-			return s.fail(gemm.ErrUnsupported, "element (%d, %d) is %v, which %v cannot hold exactly", row, col, v, t)
 		}
-		t.Set(data, i, v)
+		t.Store(data[first*t.Size():], values)
 	}
 	err := m.Close()
 	m.Layout, m.Data = out, data
