@@ -205,6 +205,7 @@ var badFiles = []struct {
 	{"sum beyond the integers", ".mtx", "%%MatrixMarket matrix coordinate integer general\n1 1 2\n1 1 100\n1 1 100\n", ReadOptions{Type: dtype.I8}, gemm.ErrUnsupported, "line 4: 200, which int8 cannot hold"},
 	{"long line", ".mtx", "%%MatrixMarket matrix array real general\n%" + strings.Repeat("x", maxLine) + "\n1 1\n1\n", ReadOptions{}, ErrFormat, "line 2: longer than"},
 
+	{"matrix as vector", ".csv", "1,2\n3,4\n", ReadOptions{Vector: true}, gemm.ErrShape, "2×2 matrix, want a vector"},
 	{"header line", ".csv", "a,b\n1,2\n", ReadOptions{}, ErrFormat, `line 1, column 1: "a" is no number (a header line is not skipped)`},
 	{"word", ".csv", "1,2\n3, x y\n", ReadOptions{}, ErrFormat, `line 2, column 2: "x y" is no number`},
 	{"quoted number", ".csv", "\"1\",2\n", ReadOptions{}, ErrFormat, "is no number"},

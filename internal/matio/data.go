@@ -35,7 +35,10 @@ func (s *source) layout(t dtype.Type, shape []uint64, fortran bool) (gemm.Layout
 		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "an array of %d dimensions, shape %s, want 2 dimensions", len(shape), tuple(shape))
 	}
 	rows, cols := shape[0], shape[1]
-	if max(rows, cols) > math.MaxInt {
+	switch {
+	case s.opt.Vector && rows != 1 && cols != 1:
+		return gemm.Layout{}, s.fail(gemm.ErrShape, "a %d×%d matrix, want a vector", rows, cols)
+	case max(rows, cols) > math.MaxInt:
 		return gemm.Layout{}, s.fail(ErrFormat, "shape %s is beyond this machine's integers", tuple(shape))
 	}
 	l := gemm.Dense(t, int(rows), int(cols))
