@@ -141,7 +141,7 @@ func TestReadWhatOthersWrote(t *testing.T) {
 
 func TestReadVector(t *testing.T) {
 	for _, spec := range []string{
-		"vector.npy", "column.npy", "bias.npz::bias", "all.safetensors::layer.0.bias", "bias.safetensors::bias",
+		"vector.npy", "column.npy", "bias.npz", "bias.npz::bias", "bias.safetensors", "all.safetensors::layer.0.bias", "bias.safetensors::bias",
 	} {
 		m := mustRead(t, "testdata/"+spec, ReadOptions{Vector: true, Type: dtype.F32})
 		want := floatRule

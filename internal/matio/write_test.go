@@ -117,7 +117,7 @@ func TestShortestText(t *testing.T) {
 }
 
 func TestMapping(t *testing.T) {
-	const side = 600 // a megabyte and more
+	const side = 1100 // more than mapMin, and than panelBytes
 	folder := t.TempDir()
 	for _, f := range []string{"m.npy", "m.safetensors", "m.npz"} {
 		spec := filepath.Join(folder, f)
