@@ -18,7 +18,7 @@ func BenchmarkWrite(b *testing.B) {
 				spec := filepath.Join(b.TempDir(), "m"+f.Ext)
 				b.SetBytes(4 * 1000 * 1000)
 				for b.Loop() {
-					if err := Write(spec, l, data); err != nil {
+					if err := Write(b.Context(), spec, l, data); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -33,7 +33,7 @@ func BenchmarkRead(b *testing.B) {
 	data := fill(l)
 	for _, f := range Formats() {
 		spec := filepath.Join(b.TempDir(), "m"+f.Ext)
-		if err := Write(spec, l, data); err != nil {
+		if err := Write(b.Context(), spec, l, data); err != nil {
 			b.Fatal(err)
 		}
 		for _, t := range []dtype.Type{dtype.F32, dtype.F64} {

@@ -39,7 +39,7 @@ func TestPermissions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Write(path, one, alloc(4)); err != nil {
+		if err := Write(t.Context(), path, one, alloc(4)); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != c.want {
@@ -74,7 +74,7 @@ func TestSymbolicLinks(t *testing.T) {
 	} {
 		os.Remove(filepath.Join(folder, "data", target))
 		path := filepath.Join(folder, link)
-		if err := Write(path, one, alloc(4)); err != nil {
+		if err := Write(t.Context(), path, one, alloc(4)); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSymlink == 0 {
@@ -120,7 +120,7 @@ func TestDiskFull(t *testing.T) {
 		if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		checkError(t, Write(path, l, fill(l)), syscall.EFBIG, "write "+path, "")
+		checkError(t, Write(t.Context(), path, l, fill(l)), syscall.EFBIG, "write "+path, "")
 		if content, err := os.ReadFile(path); err != nil || string(content) != "old" {
 			t.Errorf("%s: the old file holds %d bytes, %v", f.Ext, len(content), err)
 		}
