@@ -143,16 +143,18 @@ type Report struct {
 
 // CheckReport is the outcome of one check.
 type CheckReport struct {
-	Name string
+	Name string `json:"check"`
 	// Cases is how many were run, LeftOut how many more lay outside the declared limits.
-	Cases, LeftOut int
+	Cases   int `json:"cases"`
+	LeftOut int `json:"left_out"`
 	// Failures is how many cases failed; Lines describes the first few so that each
 	// can be run again. A check ends after 10 failures.
-	Failures int
-	Lines    []string
+	Failures int      `json:"failures"`
+	Lines    []string `json:"lines,omitempty"`
 	// Worst is the largest error in units of its bound, and Alarm the largest RMS in
 	// units of what rounding comes to, where the check measures them.
-	Worst, Alarm float64
+	Worst float64 `json:"worst"`
+	Alarm float64 `json:"alarm"`
 }
 
 // Err is nil when every case passed, and otherwise the first failure or what
