@@ -45,6 +45,12 @@ type Options struct {
 	// did something else before; otherwise they are those of the product before.
 	Cold bool
 
+	// Lead is how long a subject runs untimed whenever its turn comes. The threads of
+	// a library spin for some time after a product, for OpenBLAS 26 ms, and take the
+	// cores from whoever comes next. 0 is 40 ms where subjects with several threads
+	// take turns, and nothing elsewhere; less than 0 is nothing.
+	Lead time.Duration
+
 	// Verify checks each subject's result before it is timed; nil is Sampled(8, Seed).
 	Verify Verifier
 	// Peak, if not nil, is the rate in 10⁹ operations a second that so many threads
@@ -89,9 +95,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Measure times kernels and peers on one case, in rounds in which each is timed
-// once and another begins each time, and compares each with every peer. The
-// rounds end when each subject has had MinReps and MinTime, or has used up MaxTime.
+// Measure times kernels and peers on one case, in rounds in which each has its turn
+// and another begins each time, and compares each with every peer. The rounds end when each subject has had MinReps and MinTime, or has used up MaxTime.
 //
 // There is a record for each subject, in the order given, kernels first. One that
 // failed has its error in its record and no times; the error that Measure returns
@@ -122,6 +127,9 @@ func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) (
 		return nil, fmt.Errorf("preparing the check of %v: %w", p, err)
 	}
 
+	if o.Lead == 0 && c.Threads != 1 && len(runs) > 1 {
+		o.Lead = 40 * time.Millisecond
+	}
 	m := &measurement{c: c, o: o, data: data, runs: runs}
 	for _, r := range runs {
 		if ctx.Err() == nil {
@@ -143,7 +151,8 @@ type run struct {
 	multiply func(gemm.Buffers) error
 	batch    int
 	spent    time.Duration
-	times    []float64 // seconds of one product, in each round
+	last     time.Duration // the latest timing
+	times    []float64     // seconds of one product, in each timing
 	record   Record
 	err      error
 }
@@ -227,12 +236,14 @@ func (m *measurement) timeBatch(r *run) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return max(m.o.now()-start, 1), nil
+	r.last = max(m.o.now()-start, 1)
+	return r.last, nil
 }
 
 // rounds times the subjects in turns. All stay in until the last has enough, so
 // that each round compares; only one that is out of time leaves before.
 func (m *measurement) rounds(ctx context.Context) {
+	timings := m.timingsPerTurn()
 	for round := 0; ; round++ {
 		done := true
 		for i := range m.runs {
@@ -243,19 +254,46 @@ func (m *measurement) rounds(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			took, err := m.timeBatch(r)
-			if err != nil {
-				r.err = err
-				continue
+			if r.err = m.turn(ctx, r, timings); r.err == nil {
+				done = done && len(r.times) >= m.o.MinReps && r.spent >= m.o.MinTime
 			}
-			r.spent += took
-			r.times = append(r.times, took.Seconds()/float64(r.batch))
-			done = done && len(r.times) >= m.o.MinReps && r.spent >= m.o.MinTime
 		}
 		if done {
 			return
 		}
 	}
+}
+
+// turn lets a subject run for the lead and then times it. A subject that takes
+// longer than the lead needs none: the start of its own product is one.
+func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
+	for start := m.o.now(); r.last < m.o.Lead && m.o.now()-start < m.o.Lead && ctx.Err() == nil; {
+		if _, err := m.timeBatch(r); err != nil {
+			return err
+		}
+	}
+	for range timings {
+		if ctx.Err() != nil {
+			return nil
+		}
+		took, err := m.timeBatch(r)
+		if err != nil {
+			return err
+		}
+		r.spent += took
+		r.times = append(r.times, took.Seconds()/float64(r.batch))
+	}
+	return nil
+}
+
+// timingsPerTurn is the same for all subjects, so that their timings pair up: one,
+// or after a lead as many as take the slowest a quarter of its time.
+func (m *measurement) timingsPerTurn() int {
+	slowest := time.Duration(1)
+	for _, r := range m.runs {
+		slowest = max(slowest, r.last)
+	}
+	return int(max(m.o.Lead/4/slowest, 1))
 }
 
 // records are those of the subjects whose turn came, and their failures.

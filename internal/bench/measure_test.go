@@ -287,3 +287,37 @@ func TestCold(t *testing.T) {
 		t.Error("the sets come in the order of their addresses")
 	}
 }
+
+// With several threads a turn begins with a lead that is not timed, in which a
+// subject that is slow while the others' threads still spin recovers.
+func TestLead(t *testing.T) {
+	c := new(clock)
+	last := ""
+	var since time.Duration
+	disturbed := func(name string) *fake {
+		return &fake{name: name, clock: c, cost: func(int) time.Duration {
+			if last != name {
+				last, since = name, c.now()
+			}
+			if c.now()-since < 26*time.Millisecond {
+				return 9 * time.Millisecond
+			}
+			return time.Millisecond
+		}}
+	}
+	o := quick(c)
+	o.Lead = 0
+	for threads, want := range map[int]time.Duration{1: 9 * time.Millisecond, 2: time.Millisecond} {
+		kase := shape(t, Cube(4), dtype.F32, dtype.F32)
+		kase.Threads = threads
+		records, err := Measure(t.Context(), kase, []Subject{disturbed("a"), disturbed("b")}, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if got := time.Duration(r.Seconds.Median * 1e9); got.Round(time.Microsecond) != want {
+				t.Errorf("%d threads: %s took %v, want %v", threads, r.Subject, got, want)
+			}
+		}
+	}
+}
