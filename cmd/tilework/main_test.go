@@ -13,6 +13,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/bench"
 	"tilework/internal/gemm"
+	"tilework/internal/host"
 	"tilework/internal/matio"
 )
 
@@ -275,5 +276,18 @@ func TestLists(t *testing.T) {
 		if code != 0 || stdout == "" {
 			t.Errorf("%v: exit code %d, %q", args, code, stdout)
 		}
+	}
+}
+
+func TestResultThatNoMemoryHolds(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1), "row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
+		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stderr, code := run(t.Context(), "mul", "col.npy", "row.npy", "-o", "c.npy")
+	if _, known := host.Available(); known && (code != 2 || !strings.Contains(stderr, "out of memory: the 2097152×2097152 result takes 32 TiB")) {
+		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
