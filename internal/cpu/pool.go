@@ -122,12 +122,12 @@ func (c *crew) work(after func()) {
 
 // await returns when n items are done, or false when the task is to stop.
 func (c *crew) await(n int64) bool {
-	for w := (wait{}); c.done.Load() < n; w.pause() {
-		if c.stop.Load() {
-			return false
+	for w := (wait{}); !c.stop.Load(); w.pause() {
+		if c.done.Load() >= n {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // wait is a wait for another goroutine, which is expected to take microseconds: it

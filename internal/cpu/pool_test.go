@@ -111,6 +111,9 @@ func TestCancelledTaskLeavesNothingRunning(t *testing.T) {
 		if p.running.Load() != 0 {
 			t.Fatalf("%d items still run after the task has returned", p.running.Load())
 		}
+		if p.done[0].Load() == 1000 {
+			t.Fatal("the task was carried out to its end")
+		}
 	}
 }
 
