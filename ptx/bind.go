@@ -51,6 +51,11 @@ func (i *Instr) Space(k int) Space {
 	if s := i.args[k].Space; s != NoSpace {
 		return s
 	}
+	return i.space()
+}
+
+// space is the state space that i's modifiers name first, else Generic.
+func (i *Instr) space() Space {
 	for _, mod := range i.slots {
 		if s, ok := spaces[mod]; ok {
 			return s
@@ -122,12 +127,7 @@ func (i *Instr) combination() error {
 	bad := func(format string, args ...any) error {
 		return &Error{i.Pos, ErrInvalid, i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
 	}
-	space := NoSpace
-	for _, mod := range i.Mods {
-		if s, ok := spaces[mod]; ok && space == NoSpace {
-			space = s
-		}
-	}
+	space := i.space()
 	if i.Op == "cvt" && i.Has("sat") {
 		from, to := i.Type(1), i.Type(0)
 		same := from.Class() == to.Class() && from.Bits() <= to.Bits()
@@ -136,7 +136,7 @@ func (i *Instr) combination() error {
 		}
 	}
 	for k, mod := range i.slots {
-		if globalOnly(mod) && space != NoSpace && space != Global {
+		if globalOnly(mod) && space != Generic && space != Global {
 			return bad("modifier .%s is for global memory, not for .%v", mod, space)
 		}
 		if i.Form.Slots[k].Name != "vec" || mod == "" {
@@ -234,7 +234,8 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	case *Sum:
 		return o.Symbol
 	case *Pair:
-		return o.Second != ""
+		_, sink := a.First.(*Sink)
+		return o.Second != "" && (o.Sink || !sink)
 	case *Not:
 		return o.Negated
 	case *Args:

@@ -32,6 +32,7 @@ import (
 //	a:f32*4    a vector of 4; *vec: as many as the slot vec says, *N/2: half of
 //	           the n in the shape, *dim: as many as the tensor has dimensions
 //	a=0..7     an immediate, and its range; a=4|8|16: one of these; a=0..64/8: every eighth
+//	a:u32=0..7 a register, or an immediate in the range
 //	d|p, d{|p} two results, the second a predicate
 //	!a:pred    a predicate that ! may negate
 //	[a]        an address in the slot space's state space, generic if there is none
@@ -90,8 +91,8 @@ type OperandForm struct {
 	Second2  bool   // the second result may be left out
 	Coords   bool   // of a tensor's address
 	Optional bool
-	If       string // the modifier that the operand comes and goes with
-	Ranges   []Range
+	If       string  // the modifier that the operand comes and goes with
+	Ranges   []Range // that an immediate is in; none leaves it to the type
 }
 
 // Range is the values that an immediate may have: every Step from Lo to Hi.
@@ -252,12 +253,17 @@ func (o *OperandForm) parse(s string) error {
 	}
 	s, o.Second, _ = strings.Cut(s, "|")
 	if before, values, ok := strings.Cut(s, "="); ok {
-		o.Kind, s = ConstOperand, before
 		// The alternatives of a constant stand behind | too.
 		if o.Second != "" {
 			values, o.Second = values+"|"+o.Second, ""
 		}
-		return o.parseRanges(s, values)
+		if err := o.parseRanges(values); err != nil {
+			return err
+		}
+		if s = before; !strings.Contains(s, ":") {
+			o.Name, o.Kind = s, ConstOperand
+			return nil
+		}
 	}
 	s, o.Negated = strings.CutPrefix(s, "!")
 	o.Name, o.Type, _ = strings.Cut(s, ":")
@@ -286,8 +292,7 @@ func (o *OperandForm) parse(s string) error {
 	return nil
 }
 
-func (o *OperandForm) parseRanges(name, values string) error {
-	o.Name = name
+func (o *OperandForm) parseRanges(values string) error {
 	for _, v := range strings.Split(values, "|") {
 		bounds, step, _ := strings.Cut(v, "/")
 		if step == "" {

@@ -20,8 +20,8 @@ var modifierSets = map[string]string{
 	"cmpfloat": "eq ne lt le gt ge equ neu ltu leu gtu geu num nan",
 	"bool":     "and or xor",
 
-	"loadspace":     "const global local param param::entry param::func shared shared::cta shared::cluster",
-	"storespace":    "global local param param::func shared shared::cta shared::cluster",
+	"loadspace":     "const global local param param::entry shared shared::cta shared::cluster",
+	"storespace":    "global local param shared shared::cta shared::cluster",
 	"volatilespace": "global shared shared::cta shared::cluster",
 	"atomspace":     "global shared shared::cta shared::cluster",
 	"ldspace":       "global shared shared::cta",
@@ -75,7 +75,6 @@ var modifierNeeds = map[string]Need{
 	"shared::cta":         {78, Target{SM: 20}},
 	"shared::cluster":     {78, Target{SM: 90}},
 	"param::entry":        {83, Target{SM: 20}},
-	"param::func":         {83, Target{SM: 20}},
 	"cluster":             {78, Target{SM: 90}},
 	"weak":                {60, Target{SM: 70}},
 	"b128":                {83, Target{SM: 70}},
