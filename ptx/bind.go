@@ -248,7 +248,7 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 
 // typeOf resolves what a row says of an operand's type.
 func (f *Form) typeOf(o *OperandForm, slots []string) Type {
-	if o.Kind != ValueOperand && o.Kind != ConstOperand {
+	if o.Kind != ValueOperand {
 		return NoType
 	}
 	switch o.Type {

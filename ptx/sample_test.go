@@ -3,7 +3,6 @@ package ptx
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 )
 
 // sampler makes instructions out of forms, with registers to stand in them.
@@ -219,12 +218,4 @@ func (s *sampler) module(need Need, instrs []*Instr) *Module {
 		&Func{Name: "callee", Body: &Block{Stmts: []Stmt{&Instr{Op: "ret"}}}},
 		&Func{Name: "kernel", Linkage: "visible", Entry: true, Body: body},
 	}}
-}
-
-func texts(instrs []*Instr) string {
-	var b strings.Builder
-	for _, i := range instrs {
-		b.WriteString(i.String() + "\n")
-	}
-	return b.String()
 }
