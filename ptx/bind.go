@@ -119,7 +119,7 @@ func manualOrder(i *Instr) []string {
 }
 
 func isScope(mod string) bool {
-	return mod == "cta" || mod == "cluster" || mod == "gpu" || mod == "sys"
+	return slices.Contains(strings.Fields(modifierSets["scope"]), mod)
 }
 
 // combination checks what no single row can say: which modifiers go together.
@@ -221,7 +221,7 @@ func (f *Form) matchArgs(i *Instr, b *binding) bool {
 func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	switch a := arg.(type) {
 	case *Name:
-		return o.Kind == ValueOperand && (o.Second == "" || o.Second2) || o.Kind == LabelOperand || o.Kind == FuncOperand
+		return o.Kind == ValueOperand && (o.Second == "" || o.SecondOptional) || o.Kind == LabelOperand || o.Kind == FuncOperand
 	case *Imm:
 		return o.Kind == ConstOperand || o.Kind == ValueOperand && !o.Dst && f.vectorLen(o, slots) == 0
 	case *Vector:

@@ -254,14 +254,6 @@ func (p *parser) pragma() *Pragma {
 	return s
 }
 
-// functionAttrs are the directives that may stand between a function's parameters
-// and its body, with the most numbers that each takes.
-var functionAttrs = map[string]int{
-	"maxntid": 3, "reqntid": 3, "minnctapersm": 1, "maxnctapersm": 1, "maxnreg": 1,
-	"reqnctapercluster": 3, "explicitcluster": 0, "maxclusterrank": 1,
-	"noreturn": 0,
-}
-
 func (p *parser) function(f *Func) {
 	if _, ok := p.acceptDot("attribute"); ok {
 		p.fail(f.Pos, ErrUnsupported, "an .attribute of a function is not supported")
@@ -274,13 +266,13 @@ func (p *parser) function(f *Func) {
 		f.Params = p.params()
 	}
 	for p.tok.kind == dotted {
-		most, ok := functionAttrs[p.tok.text]
+		row, ok := functionAttrs[p.tok.text]
 		if !ok {
 			p.want("a function's directive or its body")
 		}
 		a := Attr{Name: p.tok.text}
 		p.advance()
-		for len(a.Args) < most {
+		for len(a.Args) < row.args {
 			a.Args = append(a.Args, p.smallInt("a number"))
 			if !p.accept(',') {
 				break

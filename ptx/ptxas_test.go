@@ -200,6 +200,32 @@ func TestNeedsAgainstPtxas(t *testing.T) {
 	}
 }
 
+// TestSpecialRegistersAgainstPtxas reads each special register with the least that
+// it needs, and one step below.
+func TestSpecialRegistersAgainstPtxas(t *testing.T) {
+	path := findPtxas(t)
+	for name, row := range specials {
+		s := newSampler(1)
+		read := &Name{Name: name}
+		if row.vec {
+			read.Member = "x"
+		}
+		i := &Instr{Op: "mov", Mods: []string{row.typ.String()}, Args: []Operand{s.reg(row.typ, 0), read}}
+		need := row.need
+		if v, ok := need.Target.MinVersion(); ok {
+			need.Version = max(need.Version, v)
+		}
+		for _, said := range s.assemble(t, path, need, []*Instr{i}) {
+			t.Errorf("%v with %v, %v: %s", i, need.Version, need.Target, said)
+		}
+		for _, low := range below(need) {
+			if len(s.assemble(t, path, low, []*Instr{i})) == 0 {
+				t.Errorf("%v assembles with %v, %v", i, low.Version, low.Target)
+			}
+		}
+	}
+}
+
 // below are the needs that lack one step of the version or of the target, as far
 // as there is such a PTX.
 func below(need Need) []Need {

@@ -119,7 +119,7 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 		return &Vector{s.vector(t, length)}
 	}
 	first := s.reg(t, 0)
-	if o.Second != "" && (!o.Second2 || s.rng.IntN(2) == 0) {
+	if o.Second != "" && (!o.SecondOptional || s.rng.IntN(2) == 0) {
 		return &Pair{first, s.reg(Pred, 1)}
 	}
 	if o.Negated && s.rng.IntN(2) == 0 {

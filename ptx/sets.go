@@ -109,6 +109,19 @@ var modifierNeeds = map[string]Need{
 	"mbarrier.release":    {80, Target{SM: 80}},
 }
 
+// functionAttrs are the directives that may stand between a function's parameters
+// and its body: the most numbers that each takes, and what it needs.
+var functionAttrs = map[string]struct {
+	args int
+	need Need
+}{
+	"maxntid": {args: 3}, "reqntid": {args: 3}, "minnctapersm": {args: 1}, "maxnctapersm": {args: 1}, "maxnreg": {args: 1},
+	"noreturn":          {0, Need{64, Target{SM: 30}}},
+	"maxclusterrank":    {1, Need{78, Target{SM: 90}}},
+	"reqnctapercluster": {3, Need{78, Target{SM: 90}}},
+	"explicitcluster":   {0, Need{78, Target{SM: 90}}},
+}
+
 // globalOnly reports whether a modifier makes sense for global memory alone.
 func globalOnly(mod string) bool {
 	return strings.HasPrefix(mod, "L1::") || mod == "L2::cache_hint" ||
