@@ -12,7 +12,7 @@ import (
 // Everything that is not listed here fails the test, so that a new package finds
 // its place on purpose.
 var layers = [][]string{
-	{"dtype"},
+	{"dtype", "ptx"},
 	{"internal/gemm"},
 	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model"},
 	{"internal/cpu", "gemmtest", "internal/peers"},
@@ -26,6 +26,7 @@ var layers = [][]string{
 // what multiplies does not know what checks or compares it, and files and peers
 // know no backend.
 var forbidden = map[string][]string{
+	"internal/gemm":  {"ptx"},
 	"internal/cpu":   {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
 	"gemmtest":       {"internal/host", "internal/matio", "internal/cpu/asm"},
 	"internal/matio": {"internal/host"},
