@@ -1,0 +1,265 @@
+package ptx
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// binding is what an instruction's form says about this instance of it.
+type binding struct {
+	slots []string       // for each slot of the form, its modifier; empty if absent
+	args  []*OperandForm // for each argument
+	types []Type
+}
+
+// Mnemonic is the opcode with its modifiers: "ld.global.f32".
+func (i *Instr) Mnemonic() string {
+	if len(i.Mods) == 0 {
+		return i.Op
+	}
+	return i.Op + "." + strings.Join(i.Mods, ".")
+}
+
+// Mod is the modifier, without its dot, in the form's slot of that name; empty
+// if it is absent. The instruction must be bound.
+func (i *Instr) Mod(slot string) string {
+	for k := range i.Form.Slots {
+		if i.Form.Slots[k].Name == slot {
+			return i.slots[k]
+		}
+	}
+	return ""
+}
+
+// Has reports whether the modifier is present.
+func (i *Instr) Has(mod string) bool { return slices.Contains(i.Mods, mod) }
+
+// Type is the type that the form wants for argument k: of a vector, of each
+// element; NoType where a type has no meaning, as for an address or a label.
+// The instruction must be bound.
+func (i *Instr) Type(k int) Type { return i.types[k] }
+
+// Operand is the form of argument k. The instruction must be bound.
+func (i *Instr) Operand(k int) *OperandForm { return i.args[k] }
+
+// Space is the state space that an address operand points to: what the operand's
+// form says, else the instruction's modifier, else Generic. The instruction must
+// be bound.
+func (i *Instr) Space(k int) Space {
+	if s := i.args[k].Space; s != NoSpace {
+		return s
+	}
+	for _, mod := range i.slots {
+		if s, ok := spaces[mod]; ok {
+			return s
+		}
+	}
+	return Generic
+}
+
+// Bind finds the form that i is an instance of, by its modifiers and by the
+// number and the kinds of its operands. It does not look at what names stand for.
+//
+// The errors wrap ErrUnsupported for an opcode that the table has not, and
+// ErrInvalid for modifiers or operands that no form of it takes.
+func Bind(i *Instr) error {
+	forms := FormsOf(i.Op)
+	if len(forms) == 0 {
+		return &Error{i.Pos, ErrUnsupported, fmt.Sprintf("%s: instruction %q is not supported", i.Mnemonic(), i.Op)}
+	}
+	var fits *Form // the first whose modifiers fit
+	furthest := 0
+	for _, f := range forms {
+		slots := make([]string, len(f.Slots))
+		n, ok := f.matchMods(i.Mods, 0, slots)
+		furthest = max(furthest, n)
+		if !ok {
+			continue
+		}
+		if fits == nil {
+			fits = f
+		}
+		b := &binding{slots: slots}
+		if f.matchArgs(i, b) {
+			i.Form, i.binding = f, b
+			return nil
+		}
+	}
+	if fits != nil {
+		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: the operands fit no form (want %s)", i.Mnemonic(), fits.Text)}
+	}
+	if furthest < len(i.Mods) {
+		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: modifier .%s does not fit here", i.Mnemonic(), i.Mods[furthest])}
+	}
+	return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: a modifier is missing (forms: %s)", i.Mnemonic(), formTexts(forms))}
+}
+
+func formTexts(forms []*Form) string {
+	const few = 3
+	var texts []string
+	for _, f := range forms[:min(len(forms), few)] {
+		texts = append(texts, f.Text)
+	}
+	if len(forms) > few {
+		texts = append(texts, fmt.Sprintf("and %d more", len(forms)-few))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// matchMods fits mods to the slots from the given one on. It returns how many of
+// mods it could place at the most.
+func (f *Form) matchMods(mods []string, slot int, out []string) (placed int, ok bool) {
+	if slot == len(f.Slots) {
+		return 0, len(mods) == 0
+	}
+	s := &f.Slots[slot]
+	if len(mods) > 0 && slices.Contains(s.Values, mods[0]) {
+		out[slot] = mods[0]
+		n, ok := f.matchMods(mods[1:], slot+1, out)
+		if placed = n + 1; ok {
+			return placed, true
+		}
+	}
+	if s.Optional {
+		out[slot] = ""
+		n, ok := f.matchMods(mods, slot+1, out)
+		return max(placed, n), ok
+	}
+	return placed, false
+}
+
+func (f *Form) matchArgs(i *Instr, b *binding) bool {
+	absent := func(o *OperandForm) bool { return o.If != "" && !slices.Contains(b.slots, o.If) }
+	spare := len(i.Args) // arguments for the operands that may be left out
+	for n := range f.Operands {
+		if o := &f.Operands[n]; !absent(o) && (!o.Optional || o.If != "") {
+			spare--
+		}
+	}
+	if spare < 0 {
+		return false
+	}
+	k := 0
+	for n := range f.Operands {
+		o := &f.Operands[n]
+		if absent(o) {
+			continue
+		}
+		if o.Optional && o.If == "" {
+			if spare == 0 {
+				continue
+			}
+			spare--
+		}
+		if !f.matchArg(o, i.Args[k], b.slots) {
+			return false
+		}
+		b.args = append(b.args, o)
+		b.types = append(b.types, f.typeOf(o, b.slots))
+		k++
+	}
+	return k == len(i.Args)
+}
+
+// matchArg reports whether an operand is of the kind that o wants.
+func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
+	switch a := arg.(type) {
+	case *Name:
+		return o.Kind == ValueOperand && (o.Second == "" || o.Second2) || o.Kind == LabelOperand || o.Kind == FuncOperand
+	case *Imm:
+		return o.Kind == ConstOperand || o.Kind == ValueOperand && !o.Dst && f.vectorLen(o, slots) == 0
+	case *Vector:
+		return o.Kind == ValueOperand && len(a.Elems) > 0 && f.vectorLen(o, slots) == len(a.Elems)
+	case *Addr:
+		if o.Kind != AddressOperand || o.Coords != (a.Coords != nil) {
+			return false
+		}
+		return !o.Coords || len(a.Coords.Elems) == f.vectorLen(o, slots)
+	case *Sum:
+		return o.Symbol
+	case *Pair:
+		return o.Second != ""
+	case *Not:
+		return o.Negated
+	case *Args:
+		return o.Kind == ArgsOperand
+	case *Sink:
+		return o.Kind == SinkOperand || o.Sink && f.vectorLen(o, slots) == 0
+	}
+	return false
+}
+
+// typeOf resolves what a row says of an operand's type.
+func (f *Form) typeOf(o *OperandForm, slots []string) Type {
+	if o.Kind != ValueOperand && o.Kind != ConstOperand {
+		return NoType
+	}
+	switch o.Type {
+	case "":
+		return f.mainType(slots)
+	case "wide":
+		return f.mainType(slots).wide()
+	}
+	for k := range f.Slots {
+		if f.Slots[k].Name == o.Type {
+			t, _ := ParseType(slots[k])
+			return t
+		}
+	}
+	t, _ := ParseType(o.Type)
+	return t
+}
+
+// mainType is the type that an instruction works in: its slot "type", else its last type.
+func (f *Form) mainType(slots []string) Type {
+	last := NoType
+	for k, mod := range slots {
+		if t, ok := ParseType(mod); ok {
+			last = t
+			if f.Slots[k].Name == "type" {
+				break
+			}
+		}
+	}
+	return last
+}
+
+// vectorLen resolves what a row says of a vector's length; 0 is a scalar.
+func (f *Form) vectorLen(o *OperandForm, slots []string) int {
+	slot := func(name string) string {
+		for k := range f.Slots {
+			if f.Slots[k].Name == name {
+				return slots[k]
+			}
+		}
+		return ""
+	}
+	switch what, divisor, _ := strings.Cut(o.Len, "/"); what {
+	case "":
+		return 0
+	case "vec", "num": // .v4, .x4
+		if mod := slot(what); len(mod) == 2 {
+			return int(mod[1] - '0')
+		}
+		return 0
+	case "dim": // .3d
+		if mod := slot(what); len(mod) == 2 {
+			return int(mod[0] - '0')
+		}
+		return 0
+	case "N": // .m64n128k16
+		_, n, _ := strings.Cut(slot("shape"), "n")
+		n, _, _ = strings.Cut(n, "k")
+		cols, _ := strconv.Atoi(n)
+		by, _ := strconv.Atoi(divisor)
+		if by == 0 {
+			return cols
+		}
+		return cols / by
+	default:
+		n, _ := strconv.Atoi(what)
+		return n
+	}
+}

@@ -1,0 +1,475 @@
+package ptx
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxDepth bounds the nesting of blocks and of initialisers.
+const maxDepth = 64
+
+// Parse reads PTX text. The file's name is for messages. Debug sections are left
+// out, and what a comment within a statement said; everything else is kept, with
+// its place.
+//
+// The error is of type [Errors], at most a few dozen findings, which wrap
+// ErrSyntax or ErrUnsupported. Parse checks the grammar; [Verify] the rest.
+func Parse(file, text string) (*Module, error) {
+	p := &parser{lex: lexer{src: text, line: 1}, file: file, m: &Module{AddressSize: 32}}
+	p.advance()
+	p.module()
+	if err := p.errs.err(); err != nil {
+		return nil, err
+	}
+	return p.m, nil
+}
+
+type parser struct {
+	lex     lexer
+	file    string
+	tok     token
+	m       *Module
+	errs    Errors
+	remarks []*Comment // that stand before tok
+}
+
+// bail leaves a statement that cannot be read; the statement loops recover it.
+type bail struct{}
+
+// advance moves to the next token and sets the comments before it aside. Those
+// that nobody took by then stood within a statement: they are dropped.
+func (p *parser) advance() {
+	lastLine := p.tok.line
+	p.remarks = nil
+	for {
+		p.tok = p.lex.next()
+		if p.tok.kind != remark {
+			return
+		}
+		trailing := p.tok.line == lastLine && len(p.remarks) == 0
+		p.remarks = append(p.remarks, &Comment{Pos: p.pos(), Text: p.tok.text, Trailing: trailing})
+	}
+}
+
+func (p *parser) pos() Pos { return Pos{p.file, p.tok.line, p.tok.col} }
+
+func (p *parser) fail(at Pos, kind error, format string, args ...any) {
+	if len(p.errs) < maxErrors {
+		p.errs = append(p.errs, &Error{at, kind, fmt.Sprintf(format, args...)})
+	}
+	panic(bail{})
+}
+
+func (p *parser) want(what string) { p.fail(p.pos(), ErrSyntax, "found %v, want %s", p.tok, what) }
+
+// try runs f and reports whether it got through.
+func (p *parser) try(f func()) (ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, mine := r.(bail); !mine {
+				panic(r)
+			}
+		}
+	}()
+	f()
+	return true
+}
+
+func (p *parser) is(punctuation byte) bool {
+	return p.tok.kind == punct && p.tok.text[0] == punctuation
+}
+
+func (p *parser) accept(punctuation byte) bool {
+	if !p.is(punctuation) {
+		return false
+	}
+	p.advance()
+	return true
+}
+
+func (p *parser) expect(punctuation byte) {
+	if !p.accept(punctuation) {
+		p.want(strconv.Quote(string(punctuation)))
+	}
+}
+
+func (p *parser) acceptDot(names ...string) (name string, ok bool) {
+	if p.tok.kind != dotted || !slices.Contains(names, p.tok.text) {
+		return "", false
+	}
+	name = p.tok.text
+	p.advance()
+	return name, true
+}
+
+func (p *parser) text(kind tokenKind, what string) string {
+	if p.tok.kind != kind {
+		p.want(what)
+	}
+	s := p.tok.text
+	p.advance()
+	return s
+}
+
+// takeRemarks hands over the comments that stand before the current token.
+func (p *parser) takeRemarks() []*Comment {
+	r := p.remarks
+	p.remarks = nil
+	return r
+}
+
+// statement hands the comments before a statement to keep and reads it with f. After
+// an error it skips to the statement's end.
+func (p *parser) statement(keep func(*Comment), f func()) {
+	for _, c := range p.takeRemarks() {
+		keep(c)
+	}
+	if p.tok.kind == eof || p.is('}') {
+		return
+	}
+	start := p.tok
+	if !p.try(f) {
+		if p.tok == start {
+			p.advance()
+		}
+		for p.tok.kind != eof && !p.is(';') && !p.is('{') && !p.is('}') {
+			p.advance()
+		}
+		p.accept(';')
+	}
+}
+
+func (p *parser) module() {
+	keep := func(c *Comment) {
+		c.Trailing = c.Trailing && len(p.m.Decls) > 0 && !isComment(p.m.Decls[len(p.m.Decls)-1])
+		p.m.Decls = append(p.m.Decls, c)
+	}
+	for _, c := range p.takeRemarks() {
+		keep(c)
+	}
+	if !p.try(p.header) {
+		return
+	}
+	for p.tok.kind != eof && len(p.errs) < maxErrors {
+		if p.is('}') {
+			p.try(func() { p.want("a declaration") })
+			p.advance()
+			continue
+		}
+		p.statement(keep, p.decl)
+	}
+	for _, c := range p.takeRemarks() {
+		keep(c)
+	}
+}
+
+func isComment(x any) bool {
+	_, ok := x.(*Comment)
+	return ok
+}
+
+// header reads .version, .target and .address_size.
+func (p *parser) header() {
+	if _, ok := p.acceptDot("version"); !ok {
+		p.want(`".version"`)
+	}
+	at, text := p.pos(), p.text(number, "a version such as 8.0")
+	v, ok := ParseVersion(text)
+	if !ok {
+		p.fail(at, ErrSyntax, "found version %q, want one such as 8.0", text)
+	}
+	p.m.Version = v
+	if _, ok := p.acceptDot("target"); !ok {
+		p.want(`".target"`)
+	}
+	at, text = p.pos(), p.text(word, "a target such as sm_80")
+	if p.m.Target, ok = ParseTarget(text); !ok {
+		p.fail(at, ErrSyntax, "found target %q, want one such as sm_80", text)
+	}
+	for p.accept(',') {
+		p.m.Options = append(p.m.Options, p.text(word, "a target's option"))
+	}
+	if _, ok := p.acceptDot("address_size"); ok {
+		at := p.pos()
+		if p.m.AddressSize = p.smallInt("32 or 64"); p.m.AddressSize != 32 && p.m.AddressSize != 64 {
+			p.fail(at, ErrSyntax, "found address size %d, want 32 or 64", p.m.AddressSize)
+		}
+	}
+}
+
+func (p *parser) decl() {
+	pos := p.pos()
+	if p.tok.kind != dotted {
+		p.want("a declaration such as .entry")
+	}
+	switch p.tok.text {
+	case "file":
+		p.advance()
+		f := &File{Pos: pos, Index: p.smallInt("a file's number"), Path: p.text(str, "a file's name")}
+		for p.accept(',') { // time stamp and size
+			p.text(number, "a number")
+		}
+		p.m.Decls = append(p.m.Decls, f)
+		return
+	case "section":
+		p.section()
+		return
+	case "pragma":
+		p.m.Decls = append(p.m.Decls, p.pragma())
+		return
+	}
+	linkage, _ := p.acceptDot("visible", "extern", "weak", "common")
+	if kind, ok := p.acceptDot("entry", "func"); ok {
+		p.function(&Func{Pos: pos, Linkage: linkage, Entry: kind == "entry"})
+		return
+	}
+	for _, v := range p.vars(pos, linkage) {
+		p.m.Decls = append(p.m.Decls, v)
+	}
+}
+
+// section skips debugging information.
+func (p *parser) section() {
+	p.advance()
+	for p.tok.kind == dotted || p.tok.kind == word {
+		p.advance()
+	}
+	p.expect('{')
+	for !p.accept('}') {
+		if p.tok.kind == eof {
+			p.want(`"}"`)
+		}
+		p.advance()
+	}
+}
+
+func (p *parser) pragma() *Pragma {
+	s := &Pragma{Pos: p.pos()}
+	p.advance()
+	s.Text = p.text(str, "a string")
+	p.expect(';')
+	return s
+}
+
+// functionAttrs are the directives that may stand between a function's parameters
+// and its body, with the most numbers that each takes.
+var functionAttrs = map[string]int{
+	"maxntid": 3, "reqntid": 3, "minnctapersm": 1, "maxnctapersm": 1, "maxnreg": 1,
+	"reqnctapercluster": 3, "explicitcluster": 0, "maxclusterrank": 1,
+	"noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1, "blocksareclusters": 0,
+}
+
+func (p *parser) function(f *Func) {
+	if _, ok := p.acceptDot("attribute"); ok {
+		p.fail(f.Pos, ErrUnsupported, "an .attribute of a function is not supported")
+	}
+	if !f.Entry && p.is('(') {
+		f.Results = p.params()
+	}
+	f.Name = p.text(word, "a function's name")
+	if p.is('(') {
+		f.Params = p.params()
+	}
+	for p.tok.kind == dotted {
+		most, ok := functionAttrs[p.tok.text]
+		if !ok {
+			p.want("a function's directive or its body")
+		}
+		a := Attr{Name: p.tok.text}
+		p.advance()
+		for len(a.Args) < most {
+			a.Args = append(a.Args, p.smallInt("a number"))
+			if !p.accept(',') {
+				break
+			}
+		}
+		f.Attrs = append(f.Attrs, a)
+	}
+	if p.is('{') {
+		f.Body = p.block(1)
+	} else if !p.accept(';') {
+		p.want(`"{" or ";"`)
+	}
+	p.m.Decls = append(p.m.Decls, f)
+}
+
+func (p *parser) params() []*Var {
+	p.expect('(')
+	var vs []*Var
+	for !p.accept(')') {
+		if len(vs) > 0 {
+			p.expect(',')
+		}
+		vs = append(vs, p.varHead(p.pos(), ""))
+		p.varName(vs[len(vs)-1])
+	}
+	return vs
+}
+
+// vars reads a declaration to its semicolon: one Var for each name.
+func (p *parser) vars(pos Pos, linkage string) []*Var {
+	head := p.varHead(pos, linkage)
+	var vs []*Var
+	for {
+		v := *head
+		v.Pos = p.pos()
+		if p.tok.kind != word {
+			p.want("a name")
+		}
+		p.varName(&v)
+		if p.accept('=') {
+			v.Init = p.init(0)
+		}
+		vs = append(vs, &v)
+		if !p.accept(',') {
+			break
+		}
+	}
+	p.expect(';')
+	return vs
+}
+
+// varHead reads what stands before a variable's name.
+func (p *parser) varHead(pos Pos, linkage string) *Var {
+	v := &Var{Pos: pos, Linkage: linkage}
+	if p.tok.kind == dotted {
+		v.Space = spaces[p.tok.text]
+	}
+	if v.Space == NoSpace || strings.Contains(p.tok.text, "::") {
+		p.unsupportedDirective()
+		p.want("a state space such as .global")
+	}
+	p.advance()
+	for v.Type == NoType {
+		if p.tok.kind != dotted {
+			p.want("a type")
+		}
+		at := p.pos()
+		switch name := p.tok.text; name {
+		case "align":
+			p.advance()
+			v.Align = p.alignment()
+		case "attribute":
+			p.advance()
+			p.expect('(')
+			if v.Attr = p.text(dotted, "an attribute"); v.Attr != "managed" {
+				p.fail(at, ErrUnsupported, "attribute .%s is not supported", v.Attr)
+			}
+			p.expect(')')
+		case "v2", "v4", "v8":
+			v.Vec = int(name[1] - '0')
+			p.advance()
+		default:
+			t, ok := ParseType(name)
+			if !ok || !t.Declarable() {
+				if name == "texref" || name == "samplerref" || name == "surfref" {
+					p.fail(at, ErrUnsupported, "variables of type .%s are not supported", name)
+				}
+				p.want("a type that a variable can have")
+			}
+			v.Type = t
+			p.advance()
+		}
+	}
+	if _, ok := p.acceptDot("ptr"); ok {
+		v.Ptr = &Ptr{Space: Generic}
+		if space, ok := p.acceptDot("global", "const", "shared", "local"); ok {
+			v.Ptr.Space = spaces[space]
+		}
+		if _, ok := p.acceptDot("align"); ok {
+			v.Ptr.Align = p.alignment()
+		}
+	}
+	return v
+}
+
+func (p *parser) alignment() int {
+	at, n := p.pos(), p.smallInt("an alignment")
+	if n <= 0 || n&(n-1) != 0 {
+		p.fail(at, ErrSyntax, "found alignment %d, want a power of two", n)
+	}
+	return n
+}
+
+// varName reads a variable's name, its count and its dimensions.
+func (p *parser) varName(v *Var) {
+	if p.tok.kind != word {
+		return // a parameter of a declaration may have no name
+	}
+	v.Name = p.text(word, "a name")
+	if v.Name == "_" {
+		v.Name = ""
+	}
+	if p.accept('<') {
+		at := p.pos()
+		if v.Count = p.smallInt("a count"); v.Count < 1 {
+			p.fail(at, ErrSyntax, "found %s<%d>, want a count of at least 1", v.Name, v.Count)
+		}
+		p.expect('>')
+	}
+	for p.accept('[') {
+		if p.accept(']') {
+			v.Dims = append(v.Dims, -1)
+			continue
+		}
+		v.Dims = append(v.Dims, p.smallInt("an array's length"))
+		p.expect(']')
+	}
+}
+
+func (p *parser) init(depth int) *Init {
+	if depth > maxDepth {
+		p.fail(p.pos(), ErrSyntax, "initialisers nest more than %d deep", maxDepth)
+	}
+	n := &Init{}
+	if p.accept('{') {
+		for !p.accept('}') {
+			if len(n.List) > 0 {
+				p.expect(',')
+			}
+			n.List = append(n.List, p.init(depth+1))
+		}
+		return n
+	}
+	switch {
+	case p.tok.kind == word && p.tok.text == "generic":
+		p.advance()
+		p.expect('(')
+		n.Generic, n.Value = true, &Name{Name: p.text(word, "a variable")}
+		p.expect(')')
+		n.Value = p.sum(n.Value.(*Name))
+	case p.tok.kind == word:
+		n.Value = p.sum(&Name{Name: p.text(word, "a variable")})
+	default:
+		v := p.imm()
+		n.Value = v
+		if p.accept('(') { // 0xFF(variable)
+			if n.Mask = v.Bits; n.Mask == 0 || v.Kind > Uint {
+				p.want("a mask")
+			}
+			inner := p.init(depth + 1)
+			if inner.Value == nil || inner.Mask != 0 {
+				p.want("a variable")
+			}
+			n.Value, n.Generic = inner.Value, inner.Generic
+			p.expect(')')
+		}
+	}
+	return n
+}
+
+// smallInt reads a number that is no operand: a size, a line.
+func (p *parser) smallInt(what string) int {
+	if p.tok.kind != number {
+		p.want(what)
+	}
+	n, err := strconv.ParseUint(strings.TrimRight(p.tok.text, "U"), 0, 63)
+	if err != nil || n > math.MaxInt32 {
+		p.want(what)
+	}
+	p.advance()
+	return int(n)
+}

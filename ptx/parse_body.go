@@ -1,0 +1,280 @@
+package ptx
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// block reads { … }.
+func (p *parser) block(depth int) *Block {
+	b := &Block{Pos: p.pos()}
+	if depth > maxDepth {
+		p.fail(b.Pos, ErrSyntax, "blocks nest more than %d deep", maxDepth)
+	}
+	p.expect('{')
+	keep := func(c *Comment) {
+		c.Trailing = c.Trailing && (len(b.Stmts) == 0 || !isComment(b.Stmts[len(b.Stmts)-1]))
+		b.Stmts = append(b.Stmts, c)
+	}
+	for !p.is('}') {
+		if p.tok.kind == eof || len(p.errs) >= maxErrors {
+			p.want(`"}"`)
+		}
+		p.statement(keep, func() { b.Stmts = append(b.Stmts, p.stmt(depth)...) })
+	}
+	for _, c := range p.takeRemarks() {
+		keep(c)
+	}
+	p.advance()
+	return b
+}
+
+func (p *parser) stmt(depth int) []Stmt {
+	switch {
+	case p.is('{'):
+		return []Stmt{p.block(depth + 1)}
+	case p.is('@') || p.tok.kind == word:
+		return []Stmt{p.instrOrLabel()}
+	case p.tok.kind != dotted:
+		p.want("a statement")
+	}
+	switch p.tok.text {
+	case "loc":
+		return []Stmt{p.loc()}
+	case "pragma":
+		return []Stmt{p.pragma()}
+	}
+	pos := p.pos()
+	linkage, _ := p.acceptDot("extern")
+	var stmts []Stmt
+	for _, v := range p.vars(pos, linkage) {
+		stmts = append(stmts, v)
+	}
+	return stmts
+}
+
+// unsupportedDirective names what only indirect calls and branches need.
+func (p *parser) unsupportedDirective() {
+	switch p.tok.text {
+	case "branchtargets":
+		p.fail(p.pos(), ErrUnsupported, "indirect branches (.branchtargets) are not supported")
+	case "calltargets", "callprototype":
+		p.fail(p.pos(), ErrUnsupported, "indirect calls (.%s) are not supported", p.tok.text)
+	case "alias", "tex", "sreg":
+		p.fail(p.pos(), ErrUnsupported, "directive .%s is not supported", p.tok.text)
+	}
+}
+
+// loc reads .loc 1 12 3, and skips from where the line was inlined.
+func (p *parser) loc() *Loc {
+	l := &Loc{Pos: p.pos()}
+	p.advance()
+	l.File, l.Line, l.Col = p.smallInt("a file's number"), p.smallInt("a line"), p.smallInt("a column")
+	for p.accept(',') {
+		switch p.text(word, "function_name or inlined_at") {
+		case "function_name":
+			p.text(word, "a label")
+			if p.accept('+') {
+				p.smallInt("an offset")
+			}
+		case "inlined_at":
+			p.smallInt("a file's number")
+			p.smallInt("a line")
+			p.smallInt("a column")
+		}
+	}
+	return l
+}
+
+func (p *parser) instrOrLabel() Stmt {
+	i := &Instr{Pos: p.pos()}
+	if p.accept('@') {
+		neg := p.accept('!')
+		i.Guard = &Guard{Neg: neg, Pred: p.name("a predicate")}
+	}
+	i.Op = p.text(word, "an instruction")
+	if i.Guard == nil && p.accept(':') {
+		if p.tok.kind == dotted {
+			p.unsupportedDirective()
+		}
+		return &Label{Pos: i.Pos, Name: i.Op}
+	}
+	for p.tok.kind == dotted {
+		i.Mods = append(i.Mods, p.tok.text)
+		p.advance()
+	}
+	for !p.accept(';') {
+		if len(i.Args) > 0 {
+			if !p.is(',') {
+				p.want(`"," or ";"`)
+			}
+			p.advance()
+		}
+		i.Args = append(i.Args, p.operand(true))
+	}
+	return i
+}
+
+// name reads a name and its member.
+func (p *parser) name(what string) *Name {
+	n := &Name{Name: p.text(word, what)}
+	if p.tok.kind == dotted && p.tok.glued {
+		n.Member = p.tok.text
+		p.advance()
+	}
+	return n
+}
+
+// operand reads an operand; only at the top may it be a pair or a list.
+func (p *parser) operand(top bool) Operand {
+	switch {
+	case p.tok.kind == number || p.is('-'):
+		return p.imm()
+	case p.is('!'):
+		p.advance()
+		return &Not{p.name("a predicate")}
+	case p.is('[') && top:
+		return p.addr()
+	case p.is('{') && top:
+		return p.vector()
+	case p.is('(') && top:
+		p.advance()
+		a := &Args{}
+		for !p.accept(')') {
+			if len(a.List) > 0 {
+				p.expect(',')
+			}
+			a.List = append(a.List, p.operand(false))
+		}
+		return a
+	case p.tok.kind != word:
+		p.want("an operand")
+	}
+	first := p.scalar()
+	if top && p.accept('|') {
+		return &Pair{first, p.scalar()}
+	}
+	return first
+}
+
+// scalar reads a register, a symbol, a sum or a sink.
+func (p *parser) scalar() Operand {
+	if p.tok.kind == word && p.tok.text == "_" {
+		p.advance()
+		return &Sink{}
+	}
+	return p.sum(p.name("a register"))
+}
+
+// sum reads the offset behind a variable, if there is one.
+func (p *parser) sum(n *Name) Operand {
+	if off := p.offset(); off != 0 {
+		return &Sum{n, off}
+	}
+	return n
+}
+
+func (p *parser) offset() int64 {
+	neg := false
+	switch {
+	case p.accept('+'):
+		neg = p.accept('-') // nvcc writes a+-4
+	case p.accept('-'):
+		neg = true
+	default:
+		return 0
+	}
+	at, v := p.pos(), p.imm()
+	if v.Kind != Int || int64(v.Bits) < 0 {
+		p.fail(at, ErrSyntax, "found offset %s, want a whole number below 1<<63", v.text())
+	}
+	if neg {
+		return -int64(v.Bits)
+	}
+	return int64(v.Bits)
+}
+
+func (p *parser) vector() *Vector {
+	p.expect('{')
+	v := &Vector{}
+	for {
+		v.Elems = append(v.Elems, p.operand(false))
+		if !p.accept(',') {
+			break
+		}
+	}
+	p.expect('}')
+	return v
+}
+
+func (p *parser) addr() *Addr {
+	p.expect('[')
+	a := &Addr{}
+	if p.tok.kind == number || p.is('-') {
+		a.Base = p.imm()
+	} else {
+		a.Base = p.name("a register, a variable or a number")
+	}
+	a.Offset = p.offset()
+	if p.accept(',') {
+		if !p.is('{') {
+			p.want("the coordinates of a tensor")
+		}
+		a.Coords = p.vector()
+	}
+	p.expect(']')
+	return a
+}
+
+// imm reads a constant and its sign.
+func (p *parser) imm() *Imm {
+	at, neg := p.pos(), p.accept('-')
+	text := p.text(number, "a number")
+	v, ok := parseImm(text)
+	if ok && neg {
+		switch v.Kind {
+		case F32Bits:
+			v.Bits ^= 1 << 31
+		case F64Bits:
+			v.Bits ^= 1 << 63
+		default:
+			ok = v.Bits <= 1<<63
+			v.Kind, v.Bits = Int, -v.Bits
+		}
+	}
+	if !ok {
+		p.fail(at, ErrSyntax, "found %q, want a number that 64 bits hold", text)
+	}
+	return v
+}
+
+func parseImm(s string) (*Imm, bool) {
+	if len(s) > 2 && s[0] == '0' {
+		width, kind := 0, F32Bits
+		switch s[1] {
+		case 'f', 'F':
+			width = 8
+		case 'd', 'D':
+			width, kind = 16, F64Bits
+		}
+		if width > 0 {
+			bits, err := strconv.ParseUint(s[2:], 16, 64)
+			return &Imm{kind, bits}, err == nil && len(s) == 2+width
+		}
+	}
+	hex := strings.HasPrefix(s, "0x") || strings.HasPrefix(s, "0X")
+	if !hex && strings.ContainsAny(s, ".eE") {
+		f, err := strconv.ParseFloat(s, 64)
+		return &Imm{F64Bits, math.Float64bits(f)}, err == nil && !strings.ContainsAny(s, "_xX")
+	}
+	bits, err := strconv.ParseUint(strings.TrimSuffix(s, "U"), 0, 64)
+	if err != nil || strings.Contains(s, "_") {
+		return nil, false
+	}
+	kind := Int
+	if bits > math.MaxInt64 {
+		kind = Uint
+	}
+	return &Imm{kind, bits}, true
+}

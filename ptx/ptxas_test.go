@@ -1,0 +1,158 @@
+package ptx
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// findPtxas returns NVIDIA's assembler, to compare the table with.
+func findPtxas(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("TILEWORK_PTXAS"); path != "" {
+		return path
+	}
+	path, err := exec.LookPath("ptxas")
+	if err != nil {
+		t.Skip("no ptxas: set TILEWORK_PTXAS or PATH to compare the instruction table with NVIDIA's assembler")
+	}
+	return path
+}
+
+// ptxas assembles text, and text without the lines that it refuses until it
+// refuses none. It returns what it said about each line.
+func ptxas(t *testing.T, path string, target Target, text string) map[int]string {
+	t.Helper()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.ptx"), filepath.Join(dir, "out")
+	lines := strings.Split(text, "\n")
+	refused := map[int]string{}
+	for {
+		if err := os.WriteFile(in, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		said, err := exec.Command(path, "-arch="+target.String(), "-O0", "-o", out, in).CombinedOutput()
+		if err == nil {
+			return refused
+		}
+		before := len(refused)
+		for _, m := range lineError.FindAllSubmatch(said, -1) {
+			n, _ := strconv.Atoi(string(m[1]))
+			if n < 1 || n > len(lines) || lines[n-1] == "" {
+				continue
+			}
+			refused[n] = string(bytes.TrimSpace(m[2]))
+		}
+		for n := range refused {
+			lines[n-1] = ""
+		}
+		if len(refused) == before {
+			t.Fatalf("ptxas -arch=%v: %v\n%s", target, err, said)
+		}
+	}
+}
+
+var lineError = regexp.MustCompile(`line (\d+); (?:error|fatal) *: (.*)`)
+
+// archOf is the architecture to assemble for: that of the module, or the oldest
+// that the assembler still knows, which runs what older ones do.
+func archOf(t *testing.T, path string, target Target) Target {
+	t.Helper()
+	help, err := exec.Command(path, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []int
+	for _, m := range regexp.MustCompile(`'sm_(\d+)'`).FindAllSubmatch(help, -1) {
+		sm, _ := strconv.Atoi(string(m[1]))
+		known = append(known, sm)
+	}
+	slices.Sort(known)
+	if target.Suffix != "" {
+		return target
+	}
+	for _, sm := range known {
+		if sm >= target.SM {
+			return Target{SM: sm}
+		}
+	}
+	t.Skipf("%s does not know %v or later", path, target)
+	return Target{}
+}
+
+// samples are instructions of every form, by what they need.
+func samples(t *testing.T, perForm int) map[Need][]*Instr {
+	t.Helper()
+	byNeed := map[Need][]*Instr{}
+	for _, f := range Forms() {
+		s := newSampler(uint64(f.Index))
+		for _, i := range s.expand(f, perForm) {
+			if err := Bind(i); err != nil {
+				t.Errorf("%s: %v", f.Text, err)
+				continue
+			}
+			if i.Form != f {
+				t.Errorf("%s: %v is taken for %s", f.Text, i, i.Form.Text)
+			}
+			if f.Op == "call" {
+				continue // needs declarations: the corpus has calls
+			}
+			need := i.Need()
+			if v, ok := need.Target.MinVersion(); ok {
+				need.Version = max(need.Version, v)
+			} else {
+				t.Errorf("%s: no such target %v", f.Text, need.Target)
+			}
+			byNeed[need] = append(byNeed[need], i)
+		}
+	}
+	return byNeed
+}
+
+// resample gives an instruction registers again, for the module that it goes into.
+func (s *sampler) resample(i *Instr) *Instr { return s.instr(i.Form, i.slots) }
+
+// assembleSamples puts instructions into one module for the given need and returns
+// what the assembler says about each that it refuses.
+func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[int]string {
+	t.Helper()
+	s := newSampler(1)
+	if need.Version < 23 || need.Target.SM < 20 {
+		s.addr = U32
+	}
+	again := make([]*Instr, len(instrs))
+	for k, i := range instrs {
+		again[k] = s.resample(i)
+	}
+	text := s.module(need, again).String()
+	first := strings.Count(text[:strings.Index(text, "\n\t"+again[0].String())], "\n") + 2
+	refused := map[int]string{}
+	for line, said := range ptxas(t, path, archOf(t, path, need.Target), text) {
+		if k := line - first; k >= 0 && k < len(again) {
+			refused[k] = fmt.Sprintf("%v: %s", again[k], said)
+		} else {
+			t.Errorf("need %v: line %d: %s", need, line, said)
+		}
+	}
+	return refused
+}
+
+// TestTableAgainstPtxas assembles samples of every form for the version and the
+// target that the table says it needs at least.
+func TestTableAgainstPtxas(t *testing.T) {
+	path := findPtxas(t)
+	for need, instrs := range samples(t, 60) {
+		t.Run(fmt.Sprintf("%v/%v", need.Version, need.Target), func(t *testing.T) {
+			for k, said := range assembleSamples(t, path, need, instrs) {
+				t.Errorf("%s\n\tof %s", said, instrs[k].Form.Text)
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package ptx
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// sampler makes instructions out of forms, with registers to stand in them.
+type sampler struct {
+	rng  *rand.Rand
+	regs map[string]Type // that the instructions name
+	addr Type            // of addresses: U32 or U64
+}
+
+func newSampler(seed uint64) *sampler {
+	return &sampler{rand.New(rand.NewPCG(seed, 0)), map[string]Type{}, U64}
+}
+
+// expand returns instructions of f in which each modifier of each slot stands at
+// least once, and the slots are combined at random up to the number given.
+func (s *sampler) expand(f *Form, most int) []*Instr {
+	choices := make([][]string, len(f.Slots))
+	all := 1
+	for k, slot := range f.Slots {
+		choices[k] = slot.Values
+		if slot.Optional {
+			choices[k] = append([]string{""}, slot.Values...)
+		}
+		all = min(all*len(choices[k]), most+1)
+	}
+	var out []*Instr
+	add := func(pick func(k int) int) {
+		mods := make([]string, len(f.Slots))
+		for k := range mods {
+			mods[k] = choices[k][pick(k)]
+		}
+		out = append(out, s.instr(f, mods))
+	}
+	if all <= most {
+		// Count through every combination.
+		at := make([]int, len(choices))
+		for {
+			add(func(k int) int { return at[k] })
+			k := 0
+			for ; k < len(at); k++ {
+				if at[k]++; at[k] < len(choices[k]) {
+					break
+				}
+				at[k] = 0
+			}
+			if k == len(at) {
+				return out
+			}
+		}
+	}
+	for slot := range choices {
+		for value := range choices[slot] {
+			add(func(k int) int {
+				if k == slot {
+					return value
+				}
+				return 0
+			})
+		}
+	}
+	for len(out) < most {
+		add(func(k int) int { return s.rng.IntN(len(choices[k])) })
+	}
+	return out
+}
+
+// instr is the form with the given modifiers, on registers of just the right types.
+func (s *sampler) instr(f *Form, slots []string) *Instr {
+	i := &Instr{Op: f.Op}
+	present := map[string]bool{}
+	for _, mod := range slots {
+		if mod != "" {
+			i.Mods = append(i.Mods, mod)
+			present[mod] = true
+		}
+	}
+	for n := range f.Operands {
+		o := &f.Operands[n]
+		if o.If != "" && !present[o.If] || o.If == "" && o.Optional && s.rng.IntN(2) == 0 {
+			continue
+		}
+		i.Args = append(i.Args, s.arg(f, o, slots))
+	}
+	return i
+}
+
+func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
+	length := f.vectorLen(o, slots)
+	switch o.Kind {
+	case ConstOperand:
+		return &Imm{Int, uint64(o.Ranges[s.rng.IntN(len(o.Ranges))].Lo)}
+	case LabelOperand:
+		return &Name{Name: "L"}
+	case FuncOperand:
+		return &Name{Name: "callee"}
+	case ArgsOperand:
+		return &Args{[]Operand{s.reg(U32, 0)}}
+	case SinkOperand:
+		return &Sink{}
+	case AddressOperand:
+		a := &Addr{Base: s.reg(s.addr, 0)}
+		if o.Coords {
+			a.Coords = &Vector{s.vector(S32, length)}
+		}
+		return a
+	}
+	t := s.addr
+	if o.Type != "addr" {
+		t = f.typeOf(o, slots).Info().Storage
+	}
+	if length > 0 {
+		return &Vector{s.vector(t, length)}
+	}
+	first := s.reg(t, 0)
+	if o.Second != "" && (!o.Second2 || s.rng.IntN(2) == 0) {
+		return &Pair{first, s.reg(Pred, 1)}
+	}
+	if o.Negated && s.rng.IntN(2) == 0 {
+		return &Not{first}
+	}
+	return first
+}
+
+func (s *sampler) vector(t Type, n int) []Operand {
+	elems := make([]Operand, n)
+	for k := range elems {
+		elems[k] = s.reg(t, k)
+	}
+	return elems
+}
+
+func (s *sampler) reg(t Type, k int) *Name {
+	name := fmt.Sprintf("%%%v_%d", t, k)
+	s.regs[name] = t
+	return &Name{Name: name}
+}
+
+// module wraps instructions, one a line, into a kernel that declares what they name.
+func (s *sampler) module(need Need, instrs []*Instr) *Module {
+	body := &Block{}
+	byType := map[Type]int{}
+	for _, t := range s.regs {
+		byType[t]++
+	}
+	for _, t := range Types() {
+		if n := byType[t]; n > 0 {
+			body.Stmts = append(body.Stmts, &Var{Space: RegSpace, Type: t, Name: fmt.Sprintf("%%%v_", t), Count: 256})
+		}
+	}
+	for _, i := range instrs {
+		body.Stmts = append(body.Stmts, i)
+	}
+	body.Stmts = append(body.Stmts, &Label{Name: "L"}, &Instr{Op: "ret"})
+	return &Module{Version: need.Version, Target: need.Target, AddressSize: s.addr.Bits(), Decls: []Decl{
+		&Func{Name: "callee", Body: &Block{Stmts: []Stmt{&Instr{Op: "ret"}}}},
+		&Func{Name: "kernel", Linkage: "visible", Entry: true, Body: body},
+	}}
+}
+
+func texts(instrs []*Instr) string {
+	var b strings.Builder
+	for _, i := range instrs {
+		b.WriteString(i.String() + "\n")
+	}
+	return b.String()
+}

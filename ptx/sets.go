@@ -1,0 +1,84 @@
+package ptx
+
+import (
+	"fmt"
+	"strings"
+)
+
+// modifierSets are the sets of modifiers that rows of the table name.
+var modifierSets = map[string]string{
+	"int": "u16 u32 u64 s16 s32 s64", "sint": "s16 s32 s64", "anyint": "u8 u16 u32 u64 s8 s16 s32 s64",
+	"int32": "u32 s32", "int64": "u64 s64", "int32_64": "u32 s32 u64 s64", "int16_32": "u16 s16 u32 s32",
+	"bit16_64": "b16 b32 b64", "bit32_64": "b32 b64",
+	"half": "f16 f16x2", "bhalf": "bf16 bf16x2",
+	"fp8": "e4m3 e5m2", "fp8x2": "e4m3x2 e5m2x2",
+	"scalar": "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
+	"memory": "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
+
+	"rnd": "rn rz rm rp", "irnd": "rni rzi rmi rpi",
+	"cmpint": "eq ne lt le gt ge", "cmpuint": "eq ne lt le gt ge lo ls hi hs",
+	"cmpfloat": "eq ne lt le gt ge equ neu ltu leu gtu geu num nan",
+	"bool":     "and or xor",
+
+	"loadspace":  "const global local param param::entry param::func shared shared::cta shared::cluster",
+	"storespace": "global local param param::func shared shared::cta shared::cluster",
+	"atomspace":  "global shared shared::cta shared::cluster",
+	"ldspace":    "global shared shared::cta",
+	"anyshared":  "shared shared::cta shared::cluster",
+	"ownshared":  "shared shared::cta",
+
+	"cachein": "ca cg cs lu cv", "cacheout": "wb cg cs wt",
+	"l1":           "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate",
+	"prefetchsize": "L2::64B L2::128B L2::256B",
+	"sem":          "relaxed acquire release acq_rel", "scope": "cta cluster gpu sys",
+
+	"vec": "v2 v4", "num": "x1 x2 x4", "dim": "1d 2d 3d 4d 5d",
+	"wmma16":   "m16n16k16 m8n32k16 m32n8k16",
+	"wgmma8":   shapes(8, everyEighth...),
+	"wgmma16":  shapes(16, everyEighth...),
+	"wgmma32":  shapes(32, everyEighth...),
+	"wgmmaint": shapes(32, integerCols...),
+	"wgmmabit": shapes(256, integerCols...),
+}
+
+// The number of columns that wgmma takes: any multiple of 8 for floating point,
+// multiples of 16 above 32 for integers (manual: "asynchronous-warpgroup-level-matrix-shape").
+var (
+	everyEighth = func() (cols []int) {
+		for n := 8; n <= 256; n += 8 {
+			cols = append(cols, n)
+		}
+		return cols
+	}()
+	integerCols = func() (cols []int) {
+		for _, n := range everyEighth {
+			if n <= 32 || n%16 == 0 {
+				cols = append(cols, n)
+			}
+		}
+		return cols
+	}()
+)
+
+func shapes(k int, cols ...int) string {
+	names := make([]string, len(cols))
+	for i, n := range cols {
+		names[i] = fmt.Sprintf("m64n%dk%d", n, k)
+	}
+	return strings.Join(names, " ")
+}
+
+// modifierNeeds are the modifiers that ask for more than the rows that take them.
+var modifierNeeds = map[string]Need{
+	"shared::cta":     {78, Target{SM: 30}},
+	"shared::cluster": {78, Target{SM: 90}},
+	"param::entry":    {83, Target{SM: 10}},
+	"param::func":     {83, Target{SM: 10}},
+	"cluster":         {78, Target{SM: 90}},
+	"weak":            {60, Target{SM: 10}},
+	"b128":            {83, Target{SM: 70}},
+	"L2::cache_hint":  {74, Target{SM: 80}},
+	"L2::64B":         {74, Target{SM: 75}},
+	"L2::128B":        {74, Target{SM: 75}},
+	"L2::256B":        {74, Target{SM: 80}},
+}

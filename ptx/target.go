@@ -1,0 +1,104 @@
+package ptx
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Version is a PTX ISA version, ten times the major number plus the minor one:
+// 80 is `.version 8.0`.
+type Version int
+
+// String is the version as .version takes it.
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v/10, v%10) }
+
+// ParseVersion reads "8.0".
+func ParseVersion(s string) (Version, bool) {
+	major, minor, ok := strings.Cut(s, ".")
+	if !ok || len(minor) != 1 || len(major) == 0 || len(major) > 2 {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(major+minor, 10, 16)
+	return Version(v), err == nil
+}
+
+// Target is a GPU architecture, or what an instruction needs of one.
+type Target struct {
+	SM int // 90 is sm_90
+	// Suffix is "a" for the features of one architecture that no later one keeps
+	// ("sm_90a"), "f" for those of one family, and otherwise empty.
+	Suffix string
+}
+
+// String is the target as .target takes it.
+func (t Target) String() string { return fmt.Sprintf("sm_%d%s", t.SM, t.Suffix) }
+
+// ParseTarget reads "sm_90a".
+func ParseTarget(s string) (Target, bool) {
+	digits, ok := strings.CutPrefix(s, "sm_")
+	if !ok {
+		return Target{}, false
+	}
+	suffix := ""
+	if n := len(digits); n > 0 && (digits[n-1] == 'a' || digits[n-1] == 'f') {
+		digits, suffix = digits[:n-1], digits[n-1:]
+	}
+	sm, err := strconv.ParseUint(digits, 10, 12)
+	return Target{SM: int(sm), Suffix: suffix}, err == nil
+}
+
+// Has reports whether code for t may use what need asks for.
+func (t Target) Has(need Target) bool {
+	if need.Suffix == "" {
+		return t.SM >= need.SM
+	}
+	return t == need
+}
+
+// targets gives the first version of PTX that knows each architecture
+// (manual: "ptx-module-directives-target"), the oldest first.
+var targets = []struct {
+	Target
+	Version Version
+}{
+	{Target{SM: 10}, 10}, {Target{SM: 11}, 10}, {Target{SM: 12}, 12}, {Target{SM: 13}, 12},
+	{Target{SM: 20}, 20}, {Target{SM: 21}, 20},
+	{Target{SM: 30}, 30}, {Target{SM: 32}, 40}, {Target{SM: 35}, 31}, {Target{SM: 37}, 41},
+	{Target{SM: 50}, 40}, {Target{SM: 52}, 41}, {Target{SM: 53}, 42},
+	{Target{SM: 60}, 50}, {Target{SM: 61}, 50}, {Target{SM: 62}, 50},
+	{Target{SM: 70}, 60}, {Target{SM: 72}, 61}, {Target{SM: 75}, 63},
+	{Target{SM: 80}, 70}, {Target{SM: 86}, 71}, {Target{SM: 87}, 74}, {Target{SM: 88}, 90}, {Target{SM: 89}, 78},
+	{Target{SM: 90}, 78}, {Target{SM: 90, Suffix: "a"}, 80},
+	{Target{SM: 100}, 86}, {Target{SM: 100, Suffix: "a"}, 86}, {Target{SM: 100, Suffix: "f"}, 88},
+	{Target{SM: 103}, 88}, {Target{SM: 103, Suffix: "a"}, 88}, {Target{SM: 103, Suffix: "f"}, 88},
+	{Target{SM: 110}, 90}, {Target{SM: 110, Suffix: "a"}, 90}, {Target{SM: 110, Suffix: "f"}, 90},
+	{Target{SM: 120}, 87}, {Target{SM: 120, Suffix: "a"}, 87}, {Target{SM: 120, Suffix: "f"}, 88},
+	{Target{SM: 121}, 88}, {Target{SM: 121, Suffix: "a"}, 88}, {Target{SM: 121, Suffix: "f"}, 88},
+}
+
+// MinVersion is the first version of PTX that knows t; ok is false for an
+// architecture that this package does not know.
+func (t Target) MinVersion() (v Version, ok bool) {
+	for _, row := range targets {
+		if row.Target == t {
+			return row.Version, true
+		}
+	}
+	return 0, false
+}
+
+// Need is the least version and architecture that something asks for.
+type Need struct {
+	Version Version
+	Target  Target
+}
+
+// and is what n and m ask for together.
+func (n Need) and(m Need) Need {
+	n.Version = max(n.Version, m.Version)
+	if m.Target.SM > n.Target.SM || m.Target.SM == n.Target.SM && m.Target.Suffix != "" {
+		n.Target = m.Target
+	}
+	return n
+}

@@ -1,0 +1,218 @@
+package ptx
+
+// Type is a fundamental type of PTX or one of the packed and alternate formats
+// that only instructions name (manual: "types", "alternate-floating-point-data-formats").
+type Type uint8
+
+const (
+	NoType Type = iota
+	B1
+	B8
+	B16
+	B32
+	B64
+	B128
+	U4
+	U8
+	U16
+	U32
+	U64
+	S4
+	S8
+	S16
+	S32
+	S64
+	U16x2
+	S16x2
+	F16
+	F16x2
+	BF16
+	BF16x2
+	TF32
+	E4M3
+	E5M2
+	E4M3x2
+	E5M2x2
+	F32
+	F64
+	Pred
+)
+
+// Class says how the bits of a type are read.
+type Class uint8
+
+const (
+	NoClass  Class = iota
+	Bits           // untyped: agrees with every type of its width
+	Unsigned       // agrees with Signed of its width
+	Signed
+	Float
+	Predicate
+)
+
+// TypeInfo is a type's row of the table.
+type TypeInfo struct {
+	Name  string
+	Bits  int // width; 1 for a predicate
+	Class Class
+	// Storage is the type of the register or the memory that holds a value. It
+	// differs from the type itself where no variable can be declared of the type,
+	// as the alternate floating-point formats live in untyped bits.
+	Storage Type
+}
+
+var types = [...]TypeInfo{
+	NoType: {Name: "none"},
+	B1:     {"b1", 1, Bits, B32},
+	B8:     {"b8", 8, Bits, B8},
+	B16:    {"b16", 16, Bits, B16},
+	B32:    {"b32", 32, Bits, B32},
+	B64:    {"b64", 64, Bits, B64},
+	B128:   {"b128", 128, Bits, B128},
+	U4:     {"u4", 4, Unsigned, B32},
+	U8:     {"u8", 8, Unsigned, U8},
+	U16:    {"u16", 16, Unsigned, U16},
+	U32:    {"u32", 32, Unsigned, U32},
+	U64:    {"u64", 64, Unsigned, U64},
+	S4:     {"s4", 4, Signed, B32},
+	S8:     {"s8", 8, Signed, S8},
+	S16:    {"s16", 16, Signed, S16},
+	S32:    {"s32", 32, Signed, S32},
+	S64:    {"s64", 64, Signed, S64},
+	U16x2:  {"u16x2", 32, Unsigned, B32},
+	S16x2:  {"s16x2", 32, Signed, B32},
+	F16:    {"f16", 16, Float, F16},
+	F16x2:  {"f16x2", 32, Float, F16x2},
+	BF16:   {"bf16", 16, Float, B16},
+	BF16x2: {"bf16x2", 32, Float, B32},
+	TF32:   {"tf32", 32, Float, B32},
+	E4M3:   {"e4m3", 8, Float, B8},
+	E5M2:   {"e5m2", 8, Float, B8},
+	E4M3x2: {"e4m3x2", 16, Float, B16},
+	E5M2x2: {"e5m2x2", 16, Float, B16},
+	F32:    {"f32", 32, Float, F32},
+	F64:    {"f64", 64, Float, F64},
+	Pred:   {"pred", 1, Predicate, Pred},
+}
+
+var typeNames = func() map[string]Type {
+	m := make(map[string]Type, len(types))
+	for t := B1; int(t) < len(types); t++ {
+		m[types[t].Name] = t
+	}
+	return m
+}()
+
+// Types lists the types in the order of the table.
+func Types() []Type {
+	all := make([]Type, 0, len(types)-1)
+	for t := B1; int(t) < len(types); t++ {
+		all = append(all, t)
+	}
+	return all
+}
+
+// ParseType finds a type by its name without the dot: "f32".
+func ParseType(name string) (Type, bool) {
+	t, ok := typeNames[name]
+	return t, ok
+}
+
+// Info returns t's row of the table.
+func (t Type) Info() *TypeInfo {
+	if int(t) >= len(types) {
+		return &types[NoType]
+	}
+	return &types[t]
+}
+
+// Bits is t's width in bits.
+func (t Type) Bits() int { return t.Info().Bits }
+
+// Bytes is t's size in memory.
+func (t Type) Bytes() int { return (t.Info().Bits + 7) / 8 }
+
+// Class says how t's bits are read.
+func (t Type) Class() Class { return t.Info().Class }
+
+// Declarable reports whether a variable or a register can be declared of type t.
+func (t Type) Declarable() bool { return t.Info().Storage == t && t != NoType }
+
+// String is t's name without the dot.
+func (t Type) String() string { return t.Info().Name }
+
+// wide is the integer type of twice t's width, the result type of mul.wide.
+func (t Type) wide() Type {
+	switch t {
+	case U16:
+		return U32
+	case U32:
+		return U64
+	case S16:
+		return S32
+	case S32:
+		return S64
+	}
+	return NoType
+}
+
+// agrees reports whether a register of type reg can stand where an instruction
+// wants type want; wider also admits registers that are wider, as ld, st and cvt do (manual: "operand-type-checking-rules",
+// "relaxed-type-checking-rules").
+func agrees(reg, want Type, wider bool) bool {
+	want = want.Info().Storage
+	if reg == want {
+		return true
+	}
+	r, w := reg.Info(), want.Info()
+	switch {
+	case r.Class == Predicate || w.Class == Predicate:
+		return false
+	case r.Bits != w.Bits:
+		return wider && r.Bits > w.Bits && (r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float)
+	}
+	return r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float
+}
+
+// Space is a state space (manual: "state-spaces").
+type Space uint8
+
+const (
+	NoSpace Space = iota
+	Generic       // an address without a space: global, shared, local, const or param, by its value
+	RegSpace
+	Global
+	Const
+	Shared        // the block's own shared memory
+	SharedCluster // shared memory of any block of the cluster
+	Local
+	Param
+)
+
+// spaces holds the modifiers that name a state space. A space with a "::" says
+// more exactly which part of it is meant.
+var spaces = map[string]Space{
+	"reg":             RegSpace,
+	"global":          Global,
+	"const":           Const,
+	"shared":          Shared,
+	"shared::cta":     Shared,
+	"shared::cluster": SharedCluster,
+	"local":           Local,
+	"param":           Param,
+	"param::entry":    Param,
+	"param::func":     Param,
+}
+
+var spaceNames = [...]string{
+	NoSpace: "none", Generic: "generic", RegSpace: "reg", Global: "global", Const: "const",
+	Shared: "shared", SharedCluster: "shared::cluster", Local: "local", Param: "param",
+}
+
+// String is the space's name without the dot.
+func (s Space) String() string {
+	if int(s) >= len(spaceNames) {
+		return spaceNames[NoSpace]
+	}
+	return spaceNames[s]
+}

@@ -1,0 +1,275 @@
+package ptx
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Verify checks m against what the table and the manual's rules of declaration say,
+// and binds it: each instruction gets its Form, each name its Symbol. After a nil
+// error every instruction of m is one that this package knows, on operands of the
+// right kinds, types and ranges, within what .version and .target offer.
+//
+// The error is of type [Errors]; the findings wrap ErrInvalid, ErrUnsupported or
+// ErrTarget.
+func Verify(m *Module) error {
+	v := &verifier{m: m, globals: newScope(nil), have: Need{m.Version, m.Target}}
+	v.header()
+	for _, d := range m.Decls {
+		switch d := d.(type) {
+		case *Var:
+			v.global(d)
+		case *Func:
+			v.function(d)
+		}
+	}
+	return v.errs.err()
+}
+
+// Need is the least .version and .target that m asks for. The module must be bound
+// by [Verify], whose complaints about m's own .version and .target do not matter.
+func (m *Module) Need() Need {
+	need := Need{Version: 10, Target: Target{SM: 10}}
+	for _, f := range m.Funcs() {
+		need = need.and(f.need())
+	}
+	if v, ok := need.Target.MinVersion(); ok {
+		need.Version = max(need.Version, v)
+	}
+	return need
+}
+
+func (f *Func) need() Need {
+	var need Need
+	for _, a := range f.Attrs {
+		need = need.and(attrNeeds[a.Name])
+	}
+	if f.Body == nil {
+		return need
+	}
+	f.Body.Walk(func(s Stmt) {
+		if i, ok := s.(*Instr); ok && i.Form != nil {
+			need = need.and(i.Need())
+		}
+	})
+	return need
+}
+
+// Need is what i asks for by its form, its modifiers and the special registers it
+// reads. The instruction must be bound.
+func (i *Instr) Need() Need {
+	need := i.Form.Need
+	for _, mod := range i.slots {
+		need = need.and(modifierNeeds[mod])
+	}
+	for _, a := range i.Args {
+		if n, ok := a.(*Name); ok && n.Sym != nil {
+			need = need.and(n.Sym.need)
+		}
+	}
+	return need
+}
+
+type verifier struct {
+	m       *Module
+	have    Need
+	globals *scope
+	errs    Errors
+	// Of the function that is being checked.
+	fn    *Func
+	instr *Instr
+}
+
+func (v *verifier) fail(at Pos, kind error, format string, args ...any) {
+	if len(v.errs) < maxErrors {
+		v.errs = append(v.errs, &Error{at, kind, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (v *verifier) header() {
+	least, known := v.m.Target.MinVersion()
+	switch {
+	case !known:
+		v.fail(Pos{}, ErrUnsupported, "target %v is not supported", v.m.Target)
+	case v.m.Version < least:
+		v.fail(Pos{}, ErrTarget, "target %v needs .version %v, the module has %v", v.m.Target, least, v.m.Version)
+	}
+	if v.m.AddressSize != 32 && v.m.AddressSize != 64 {
+		v.fail(Pos{}, ErrInvalid, "address size %d, want 32 or 64", v.m.AddressSize)
+	}
+}
+
+func (v *verifier) global(d *Var) {
+	switch d.Space {
+	case Global, Const, Shared:
+	default:
+		v.fail(d.Pos, ErrInvalid, "%s: a variable outside of functions is in .global, .const or .shared, not in .%v", d.Name, d.Space)
+	}
+	v.variable(v.globals, d)
+}
+
+// variable checks a declaration and adds it to a scope.
+func (v *verifier) variable(s *scope, d *Var) {
+	bad := func(format string, args ...any) {
+		v.fail(d.Pos, ErrInvalid, "%s: %s", d.Name, fmt.Sprintf(format, args...))
+	}
+	reg := d.Space == RegSpace
+	switch {
+	case d.Name == "":
+		bad("a variable without a name")
+		return
+	case d.Type == Pred && !reg:
+		bad("a predicate lives in a register, not in .%v", d.Space)
+	case reg && (len(d.Dims) > 0 || d.Init != nil):
+		bad("a register is neither an array nor initialised")
+	case d.Count > 0 && !reg:
+		bad("only registers are declared by <%d>", d.Count)
+	case d.Vec > 0 && d.Vec*d.Type.Bits() > 128:
+		bad("a vector of %d %v is more than 128 bits", d.Vec, d.Type)
+	case d.Init != nil && d.Space != Global && d.Space != Const:
+		bad("only variables in .global and .const are initialised, not those in .%v", d.Space)
+	}
+	for i, n := range d.Dims {
+		if n < 0 && (i > 0 || d.Linkage != "extern" && d.Init == nil && d.Space != Param) {
+			bad("an array without a length is .extern or initialised")
+		}
+	}
+	if d.Init != nil {
+		v.initial(d, d.Init, 0)
+	}
+	var err error
+	if d.Count > 0 {
+		err = s.declareRange(d)
+	} else {
+		sym := &Symbol{Kind: VarSymbol, Name: d.Name, Type: d.Type, Vec: d.Vec, Index: -1, Var: d}
+		if reg {
+			sym.Kind = RegisterSymbol
+		}
+		err = s.declare(sym)
+	}
+	if err != nil {
+		v.fail(d.Pos, ErrInvalid, "%v", err)
+	}
+}
+
+// initial checks an initial value, n dimensions deep in the array.
+func (v *verifier) initial(d *Var, n *Init, depth int) {
+	bad := func(format string, args ...any) {
+		v.fail(d.Pos, ErrInvalid, "%s: initial value: %s", d.Name, fmt.Sprintf(format, args...))
+	}
+	if n.Value == nil {
+		levels := len(d.Dims)
+		if d.Vec > 0 {
+			levels++
+		}
+		length := d.Vec
+		if depth < len(d.Dims) {
+			length = d.Dims[depth]
+		}
+		switch {
+		case depth >= levels:
+			bad("more braces than dimensions")
+			return
+		case length >= 0 && len(n.List) > length:
+			bad("%d values for %d elements", len(n.List), length)
+		}
+		for _, e := range n.List {
+			v.initial(d, e, depth+1)
+		}
+		return
+	}
+	switch val := n.Value.(type) {
+	case *Imm:
+		if msg := immediateFits(val, d.Type); msg != "" {
+			bad("%s", msg)
+		}
+	case *Name:
+		v.initialSymbol(d, val)
+	case *Sum:
+		v.initialSymbol(d, val.Base)
+	default:
+		bad("%s is no constant", Format(val))
+	}
+}
+
+func (v *verifier) initialSymbol(d *Var, n *Name) {
+	n.Sym = v.globals.lookup(n.Name)
+	if n.Sym == nil || n.Sym.Kind != VarSymbol && n.Sym.Kind != FuncSymbol {
+		v.fail(d.Pos, ErrInvalid, "%s: initial value: %s is neither a variable nor a function", d.Name, n.Name)
+	}
+}
+
+// attrNeeds are the directives of functions that not every version and target has.
+var attrNeeds = map[string]Need{
+	"reqntid": {21, Target{SM: 10}}, "noreturn": {64, Target{SM: 30}}, "maxnreg": {13, Target{SM: 10}},
+	"minnctapersm": {20, Target{SM: 10}}, "maxclusterrank": {78, Target{SM: 90}},
+	"reqnctapercluster": {78, Target{SM: 90}}, "explicitcluster": {78, Target{SM: 90}},
+	"blocksareclusters": {90, Target{SM: 90}}, "abi_preserve": {90, Target{SM: 80}}, "abi_preserve_control": {90, Target{SM: 80}},
+}
+
+func (v *verifier) function(f *Func) {
+	v.fn, f.Registers = f, nil
+	if err := v.globals.declare(&Symbol{Kind: FuncSymbol, Name: f.Name, Index: -1, Func: f}); err != nil {
+		v.fail(f.Pos, ErrInvalid, "%v", err)
+	}
+	for _, a := range f.Attrs {
+		v.require(f.Pos, "."+a.Name, attrNeeds[a.Name])
+	}
+	switch {
+	case f.Entry && len(f.Results) > 0:
+		v.fail(f.Pos, ErrInvalid, "%s: an .entry has no result", f.Name)
+	case f.Entry && f.Body == nil:
+		v.fail(f.Pos, ErrUnsupported, "%s: an .entry without a body is not supported", f.Name)
+	case len(f.Results) > 1:
+		v.fail(f.Pos, ErrUnsupported, "%s: %d results are not supported, one is", f.Name, len(f.Results))
+	}
+	s := newScope(v.globals)
+	for _, p := range slices.Concat(f.Results, f.Params) {
+		switch {
+		case p.Space != Param && (f.Entry || p.Space != RegSpace):
+			v.fail(p.Pos, ErrInvalid, "%s: a parameter in .%v, want one in .param", p.Name, p.Space)
+		case p.Name != "" && f.Body != nil:
+			v.variable(s, p)
+		case f.Body != nil:
+			v.fail(p.Pos, ErrInvalid, "%s: a parameter without a name", f.Name)
+		}
+	}
+	if f.Body != nil {
+		v.block(s, f.Body)
+	}
+}
+
+// block checks a body in the scope s, which is its own. Labels are known in the
+// whole of their block, everything else from its declaration on.
+func (v *verifier) block(s *scope, b *Block) {
+	for _, st := range b.Stmts {
+		if l, ok := st.(*Label); ok {
+			if err := s.declare(&Symbol{Kind: LabelSymbol, Name: l.Name, Index: -1, Label: l}); err != nil {
+				v.fail(l.Pos, ErrInvalid, "%v", err)
+			}
+		}
+	}
+	for _, st := range b.Stmts {
+		switch st := st.(type) {
+		case *Var:
+			if st.Space == Const {
+				v.fail(st.Pos, ErrInvalid, "%s: a constant is declared outside of functions", st.Name)
+			}
+			v.variable(s, st)
+		case *Block:
+			v.block(newScope(s), st)
+		case *Instr:
+			v.instruction(s, st)
+		}
+	}
+}
+
+// require checks that the module's version and target offer what is needed.
+func (v *verifier) require(at Pos, what string, need Need) {
+	if need.Version > v.have.Version {
+		v.fail(at, ErrTarget, "%s: needs .version %v, the module has %v", what, need.Version, v.have.Version)
+	}
+	if need.Target.SM > 0 && !v.have.Target.Has(need.Target) {
+		v.fail(at, ErrTarget, "%s: needs .target %v, the module has %v", what, need.Target, v.have.Target)
+	}
+}

@@ -1,0 +1,356 @@
+package ptx
+
+import (
+	"fmt"
+	"math"
+)
+
+// instruction binds and checks one instruction.
+func (v *verifier) instruction(s *scope, i *Instr) {
+	v.instr = i
+	if i.Guard != nil {
+		if sym := v.resolve(s, i.Guard.Pred); sym != nil && (sym.Kind != RegisterSymbol || sym.Type != Pred || sym.Vec > 0) {
+			v.bad("the guard %s is a %s, want a predicate", i.Guard.Pred.Name, describe(sym))
+		}
+	}
+	if msg := unsupportedCall(s, i); msg != "" {
+		v.fail(i.Pos, ErrUnsupported, "%s: %s", i.Mnemonic(), msg)
+		return
+	}
+	if err := Bind(i); err != nil {
+		if len(v.errs) < maxErrors {
+			v.errs = append(v.errs, err.(*Error))
+		}
+		return
+	}
+	for k, arg := range i.Args {
+		v.operand(s, k, arg)
+	}
+	switch {
+	case i.Op == "call":
+		v.call(s)
+	case i.Op == "ld" || i.Op == "st" || i.Op == "ldu":
+		v.accessWidth()
+	}
+	v.require(i.Pos, i.Mnemonic(), i.Need())
+}
+
+// unsupportedCall names the control flow that the table has not.
+func unsupportedCall(s *scope, i *Instr) string {
+	switch i.Op {
+	case "brx":
+		return "indirect branches are not supported"
+	case "call":
+		for _, a := range i.Args {
+			if n, ok := a.(*Name); ok {
+				if sym := s.lookup(n.Name); sym != nil && sym.Kind == RegisterSymbol {
+					return fmt.Sprintf("indirect calls (through %s) are not supported", n.Name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// bad reports a finding about the current instruction.
+func (v *verifier) bad(format string, args ...any) {
+	v.fail(v.instr.Pos, ErrInvalid, "%s: %s", v.instr.Mnemonic(), fmt.Sprintf(format, args...))
+}
+
+func (v *verifier) resolve(s *scope, n *Name) *Symbol {
+	if n.Sym = s.lookup(n.Name); n.Sym == nil {
+		v.bad("%s is not declared", n.Name)
+	} else if n.Sym.Kind == RegisterSymbol && n.Sym.Index < 0 {
+		n.Sym.Index = len(v.fn.Registers)
+		v.fn.Registers = append(v.fn.Registers, n.Sym)
+	}
+	return n.Sym
+}
+
+func describe(sym *Symbol) string {
+	if sym.Kind == FuncSymbol || sym.Kind == LabelSymbol {
+		return sym.Kind.String()
+	}
+	t := sym.Type.String()
+	if sym.Vec > 0 {
+		t = fmt.Sprintf("v%d.%s", sym.Vec, t)
+	}
+	return fmt.Sprintf("%s of type .%s", sym.Kind, t)
+}
+
+// operand checks argument k of the current instruction.
+func (v *verifier) operand(s *scope, k int, arg Operand) {
+	i := v.instr
+	o, want := i.args[k], i.types[k]
+	switch o.Kind {
+	case ConstOperand:
+		m, ok := arg.(*Imm)
+		switch {
+		case !ok || m.Kind > Uint:
+			v.bad("operand %s is %s, want a whole number", o.Name, Format(arg))
+		case m.Kind == Uint || !o.admits(int64(m.Bits)):
+			v.bad("operand %s is %s, want %s", o.Name, m.text(), rangeText(o.Ranges))
+		}
+	case AddressOperand:
+		v.address(s, k, arg.(*Addr))
+	case LabelOperand, FuncOperand:
+		n := arg.(*Name)
+		kind := LabelSymbol
+		if o.Kind == FuncOperand {
+			kind = FuncSymbol
+		}
+		if sym := v.resolve(s, n); sym != nil && sym.Kind != kind {
+			v.bad("%s is a %s, want a %v", n.Name, describe(sym), kind)
+		}
+	case ValueOperand:
+		if o.Type == "addr" {
+			want = U32
+			if v.m.AddressSize == 64 {
+				want = U64
+			}
+			i.types[k] = want
+		}
+		switch a := arg.(type) {
+		case *Pair:
+			v.value(s, o, a.First, want, 0)
+			v.value(s, o, a.Second, Pred, 0)
+		case *Not:
+			v.value(s, o, a.X, want, 0)
+		case *Vector:
+			for _, e := range a.Elems {
+				v.value(s, o, e, want, 0)
+			}
+		default:
+			v.value(s, o, arg, want, i.Form.vectorLen(o, i.slots))
+		}
+	}
+}
+
+func rangeText(ranges []Range) string {
+	s := ""
+	for n, r := range ranges {
+		if n > 0 {
+			s += " or "
+		}
+		switch {
+		case r.Lo == r.Hi:
+			s += fmt.Sprint(r.Lo)
+		case r.Step > 1:
+			s += fmt.Sprintf("a multiple of %d from %d to %d", r.Step, r.Lo, r.Hi)
+		default:
+			s += fmt.Sprintf("%d to %d", r.Lo, r.Hi)
+		}
+	}
+	return s
+}
+
+// value checks a register, an immediate or a symbol that stands for one value, or
+// for a vector of length vec.
+func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec int) {
+	switch a := arg.(type) {
+	case *Imm:
+		if o.Dst {
+			v.bad("operand %s is %s, want a register to write", o.Name, a.text())
+		} else if msg := immediateFits(a, want); msg != "" {
+			v.bad("operand %s: %s", o.Name, msg)
+		}
+	case *Sum:
+		if sym := v.resolve(s, a.Base); sym != nil && sym.Kind != VarSymbol {
+			v.bad("operand %s: %s is a %s, want a variable", o.Name, a.Base.Name, describe(sym))
+		}
+	case *Sink:
+		if !o.Dst {
+			v.bad("operand %s is read: _ has no value", o.Name)
+		}
+	case *Name:
+		if sym := v.resolve(s, a); sym != nil {
+			v.register(o, a, sym, want, vec)
+		}
+	default:
+		v.bad("operand %s is %s, want a register", o.Name, Format(arg))
+	}
+}
+
+func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec int) {
+	member := 0
+	if n.Member != "" {
+		if member = memberIndex(n.Member); member < 0 || member >= sym.Vec {
+			v.bad("operand %s: %s has no member .%s", o.Name, n.Name, n.Member)
+			return
+		}
+	}
+	have := sym.Vec
+	if n.Member != "" {
+		have = 0
+	}
+	switch {
+	case sym.Kind == FuncSymbol || sym.Kind == LabelSymbol:
+		v.bad("operand %s: %s is a %v, want a register", o.Name, n.Name, sym.Kind)
+	case sym.Kind == VarSymbol && !o.Symbol:
+		v.bad("operand %s: %s is a variable in .%v, want a register", o.Name, n.Name, sym.Var.Space)
+	case sym.Kind == VarSymbol:
+	case sym.Kind == SpecialSymbol && !o.Special:
+		v.bad("operand %s: %s is a special register: only mov and cvt read it", o.Name, n.Name)
+	case have != vec:
+		v.bad("operand %s: %s has %d elements, want %d", o.Name, n.Name, max(have, 1), max(vec, 1))
+	case !agrees(sym.Type, want, o.Wider):
+		v.bad("operand %s: %s is of type .%v, want .%v", o.Name, Format(n), sym.Type, want)
+	}
+}
+
+// memberIndex is the element that .x, .y, .z or .w names, or .r, .g, .b or .a.
+func memberIndex(member string) int {
+	switch member {
+	case "x", "r":
+		return 0
+	case "y", "g":
+		return 1
+	case "z", "b":
+		return 2
+	case "w", "a":
+		return 3
+	}
+	return -1
+}
+
+// immediateFits says what is wrong with an immediate as a value of type t; nothing
+// if it is empty. An integer may be written with or without its sign: 255 and -1
+// are the same eight bits.
+func immediateFits(m *Imm, t Type) string {
+	switch class, bits := t.Class(), t.Bits(); {
+	case m.Kind > Uint && (t == F32 || t == F64): // converted
+	case m.Kind == F32Bits && t == B32, m.Kind == F64Bits && t == B64:
+	case m.Kind > Uint || class == Float:
+		return fmt.Sprintf("%s is no value of type .%v", m.text(), t)
+	case m.Kind == Uint && bits < 64, bits < 64 && !fitsIn(int64(m.Bits), bits):
+		return fmt.Sprintf("%s does not fit in %d bits", m.text(), bits)
+	}
+	return ""
+}
+
+func fitsIn(n int64, bits int) bool {
+	return n >= -(int64(1)<<(bits-1)) && n < int64(1)<<bits
+}
+
+// address checks [base + offset].
+func (v *verifier) address(s *scope, k int, a *Addr) {
+	i, o := v.instr, v.instr.args[k]
+	if a.Offset != int64(int32(a.Offset)) {
+		v.bad("operand %s: offset %d does not fit in 32 bits", o.Name, a.Offset)
+	}
+	if a.Coords != nil {
+		for _, c := range a.Coords.Elems {
+			v.value(s, &OperandForm{Name: o.Name}, c, S32, 0)
+		}
+	}
+	base, ok := a.Base.(*Name)
+	if !ok {
+		if m, isImm := a.Base.(*Imm); !isImm || m.Kind > Uint || v.m.AddressSize == 32 && m.Bits > math.MaxUint32 {
+			v.bad("operand %s: %s is no address", o.Name, Format(a.Base))
+		} else if i.Space(k) != Local {
+			v.bad("operand %s: an address that is a number is one in .local, not in .%v", o.Name, i.Space(k))
+		}
+		return
+	}
+	sym := v.resolve(s, base)
+	if sym == nil {
+		return
+	}
+	space := i.Space(k)
+	switch sym.Kind {
+	case VarSymbol:
+		if have := sym.Var.Space; !contains(space, have) {
+			v.bad("operand %s: %s is in .%v, want one in .%v", o.Name, base.Name, have, space)
+		}
+	case RegisterSymbol:
+		if !addressRegister(sym, space, v.m.AddressSize) || base.Member != "" {
+			v.bad("operand %s: %s is a %s, want an integer of %d bits", o.Name, base.Name, describe(sym), v.m.AddressSize)
+		}
+	default:
+		v.bad("operand %s: %s is a %v, want a register or a variable", o.Name, base.Name, sym.Kind)
+	}
+}
+
+// contains reports whether an access to a space can name a variable in another.
+func contains(space, variable Space) bool {
+	switch space {
+	case Generic:
+		return variable != Param && variable != RegSpace
+	case SharedCluster:
+		return variable == Shared
+	}
+	return variable == space
+}
+
+// addressRegister reports whether a register can hold an address: an integer as
+// wide as one. The spaces of a thread or a block take 32 bits too.
+func addressRegister(sym *Symbol, space Space, size int) bool {
+	if sym.Vec > 0 || sym.Type.Class() == Float {
+		return false
+	}
+	return sym.Type.Bits() == size || sym.Type.Bits() == 32 && space != Generic && space != Global
+}
+
+// accessWidth checks that one thread moves 128 bits at the most.
+func (v *verifier) accessWidth() {
+	i := v.instr
+	for k, o := range i.args {
+		n := i.Form.vectorLen(o, i.slots)
+		if bits := n * i.types[k].Bits(); bits > 128 {
+			v.bad("a vector of %d %v is more than 128 bits", n, i.types[k])
+		}
+	}
+}
+
+// call checks the lists of a call against the function's declaration.
+func (v *verifier) call(s *scope) {
+	var callee *Func
+	var results, args []Operand
+	for k, arg := range v.instr.Args {
+		switch a := arg.(type) {
+		case *Name:
+			if a.Sym != nil {
+				callee = a.Sym.Func
+			}
+		case *Args:
+			if v.instr.args[k].Dst {
+				results = a.List
+			} else {
+				args = a.List
+			}
+		}
+	}
+	if callee == nil {
+		return
+	}
+	if callee.Entry {
+		v.bad("%s is an .entry: a kernel is launched, not called", callee.Name)
+	}
+	v.callList(s, callee, "results", results, callee.Results)
+	v.callList(s, callee, "arguments", args, callee.Params)
+}
+
+func (v *verifier) callList(s *scope, callee *Func, what string, args []Operand, params []*Var) {
+	if len(args) != len(params) {
+		v.bad("%d %s for %s, want %d", len(args), what, callee.Name, len(params))
+		return
+	}
+	for k, arg := range args {
+		param := params[k]
+		n, ok := arg.(*Name)
+		if !ok {
+			v.value(s, &OperandForm{Name: what, Dst: what == "results"}, arg, param.Type, param.Vec)
+			continue
+		}
+		sym := v.resolve(s, n)
+		switch {
+		case sym == nil:
+		case sym.Kind == VarSymbol && sym.Var.Space == Param:
+			if sym.Var.Size() != param.Size() {
+				v.bad("%s: %s has %d bytes where %s takes %d", what, n.Name, sym.Var.Size(), callee.Name, param.Size())
+			}
+		default:
+			v.register(&OperandForm{Name: what, Dst: what == "results"}, n, sym, param.Type, param.Vec)
+		}
+	}
+}
