@@ -69,11 +69,12 @@ func Bind(i *Instr) error {
 	if len(forms) == 0 {
 		return &Error{i.Pos, ErrUnsupported, fmt.Sprintf("%s: instruction %q is not supported", i.Mnemonic(), i.Op)}
 	}
+	mods := manualOrder(i)
 	var fits *Form // the first whose modifiers fit
 	furthest := 0
 	for _, f := range forms {
 		slots := make([]string, len(f.Slots))
-		n, ok := f.matchMods(i.Mods, 0, slots)
+		n, ok := f.matchMods(mods, 0, slots)
 		furthest = max(furthest, n)
 		if !ok {
 			continue
@@ -84,16 +85,69 @@ func Bind(i *Instr) error {
 		b := &binding{slots: slots}
 		if f.matchArgs(i, b) {
 			i.Form, i.binding = f, b
-			return nil
+			return i.combination()
 		}
 	}
 	if fits != nil {
 		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: the operands fit no form (want %s)", i.Mnemonic(), fits.Text)}
 	}
-	if furthest < len(i.Mods) {
-		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: modifier .%s does not fit here", i.Mnemonic(), i.Mods[furthest])}
+	if furthest < len(mods) {
+		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: modifier .%s does not fit here", i.Mnemonic(), mods[furthest])}
 	}
 	return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: a modifier is missing (forms: %s)", i.Mnemonic(), formTexts(forms))}
+}
+
+// manualOrder is i's modifiers in the order of the table. Compilers write the scope
+// of an atomic operation behind its state space, where the manual has it before.
+func manualOrder(i *Instr) []string {
+	if i.Op != "atom" && i.Op != "red" {
+		return i.Mods
+	}
+	for k := 1; k < len(i.Mods); k++ {
+		if spaces[i.Mods[k-1]] != NoSpace && isScope(i.Mods[k]) {
+			mods := slices.Clone(i.Mods)
+			mods[k-1], mods[k] = mods[k], mods[k-1]
+			return mods
+		}
+	}
+	return i.Mods
+}
+
+func isScope(mod string) bool {
+	return mod == "cta" || mod == "cluster" || mod == "gpu" || mod == "sys"
+}
+
+// combination checks what no single row can say: which modifiers go together.
+func (i *Instr) combination() error {
+	bad := func(format string, args ...any) error {
+		return &Error{i.Pos, ErrInvalid, i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
+	}
+	space := NoSpace
+	for _, mod := range i.Mods {
+		if s, ok := spaces[mod]; ok && space == NoSpace {
+			space = s
+		}
+	}
+	if i.Op == "cvt" && i.Has("sat") {
+		from, to := i.Type(1), i.Type(0)
+		same := from.Class() == to.Class() && from.Bits() <= to.Bits()
+		if same && to.Class() != Float || from.Class() == Unsigned && to.Class() == Signed && from.Bits() < to.Bits() {
+			return bad("modifier .sat has nothing to do: every .%v is a .%v", from, to)
+		}
+	}
+	for k, mod := range i.slots {
+		if globalOnly(mod) && space != NoSpace && space != Global {
+			return bad("modifier .%s is for global memory, not for .%v", mod, space)
+		}
+		if i.Form.Slots[k].Name != "vec" || mod == "" {
+			continue
+		}
+		n, t := int(mod[1]-'0'), i.Form.mainType(i.slots)
+		if n*t.Bits() > 128 {
+			return bad("a vector of %d %v is more than 128 bits", n, t)
+		}
+	}
+	return nil
 }
 
 func formTexts(forms []*Form) string {
@@ -115,14 +169,14 @@ func (f *Form) matchMods(mods []string, slot int, out []string) (placed int, ok 
 		return 0, len(mods) == 0
 	}
 	s := &f.Slots[slot]
-	if len(mods) > 0 && slices.Contains(s.Values, mods[0]) {
+	if len(mods) > 0 && slices.Contains(s.Values, mods[0]) && !(s.Tied && out[slot-1] == "") {
 		out[slot] = mods[0]
 		n, ok := f.matchMods(mods[1:], slot+1, out)
 		if placed = n + 1; ok {
 			return placed, true
 		}
 	}
-	if s.Optional {
+	if s.Optional && !(s.Tied && out[slot-1] != "") {
 		out[slot] = ""
 		n, ok := f.matchMods(mods, slot+1, out)
 		return max(placed, n), ok

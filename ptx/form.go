@@ -17,13 +17,14 @@ import (
 //	add{.rnd}{.ftz}{.sat}.f32 d, a, b
 //
 // A modifier slot is a literal (.f32), the name of a set (.rnd), alternatives of
-// both (.hi|lo), or a set under another name (.dtype=int); { } makes it optional.
+// both (.hi|lo), or a set under another name (.dtype=int); { } makes it optional,
+// or several slots together.
 // An operand is
 //
 //	d          a register; what is named d is written, all else is read
 //	a          a register or an immediate of the instruction's type
 //	a:u32      … of another type: a type's name, or the slot that holds it,
-//	           or wide (twice the instruction's type), or addr (an integer as wide as an address)
+//	           or wide (twice the instruction's type)
 //	a:type+    … or a wider register
 //	a:type&    … or the address of a variable
 //	a:type%    … or a special register
@@ -56,6 +57,7 @@ type Slot struct {
 	Name     string   // of the set; of a literal or of alternatives, their text
 	Values   []string // in the table's order
 	Optional bool
+	Tied     bool // present if and only if the slot before is
 }
 
 // OperandKind is what may stand in an operand's place.
@@ -76,7 +78,7 @@ type OperandForm struct {
 	Name     string
 	Kind     OperandKind
 	Dst      bool   // written rather than read
-	Type     string // of a value: type, slot, "wide", "addr"; empty for the instruction's type
+	Type     string // of a value: type, slot, "wide"; empty for the instruction's type
 	Space    Space  // of an address: NoSpace leaves it to the instruction
 	Len      string // of a vector: a number, "vec", "dim", "N/2"; empty for a scalar
 	Wider    bool
@@ -162,10 +164,13 @@ func parseForm(line string) (*Form, error) {
 		} else {
 			body, head = head, ""
 		}
-		if err := slot.parse(strings.TrimPrefix(body, ".")); err != nil {
-			return nil, err
+		for _, text := range strings.Split(strings.TrimPrefix(body, "."), ".") {
+			if err := slot.parse(text); err != nil {
+				return nil, err
+			}
+			f.Slots = append(f.Slots, slot)
+			slot = Slot{Optional: true, Tied: true}
 		}
-		f.Slots = append(f.Slots, slot)
 	}
 	return f, f.parseOperands(tail)
 }

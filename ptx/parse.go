@@ -259,7 +259,7 @@ func (p *parser) pragma() *Pragma {
 var functionAttrs = map[string]int{
 	"maxntid": 3, "reqntid": 3, "minnctapersm": 1, "maxnctapersm": 1, "maxnreg": 1,
 	"reqnctapercluster": 3, "explicitcluster": 0, "maxclusterrank": 1,
-	"noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1, "blocksareclusters": 0,
+	"noreturn": 0,
 }
 
 func (p *parser) function(f *Func) {

@@ -16,9 +16,7 @@ func (m *Module) Print(w io.Writer) error {
 	for _, o := range m.Options {
 		p.printf(", %s", o)
 	}
-	if m.AddressSize != 32 || m.Version >= 23 { // what knew no other size knew no directive
-		p.line(0, ".address_size %d", m.AddressSize)
-	}
+	p.line(0, ".address_size %d", m.AddressSize)
 	for i, d := range m.Decls {
 		if i == 0 || isFunc(d) || isFunc(m.Decls[i-1]) {
 			if c, ok := d.(*Comment); !ok || !c.Trailing {

@@ -95,8 +95,10 @@ func samples(t *testing.T, perForm int) map[Need][]*Instr {
 		s := newSampler(uint64(f.Index))
 		for _, i := range s.expand(f, perForm) {
 			if err := Bind(i); err != nil {
-				t.Errorf("%s: %v", f.Text, err)
-				continue
+				if i.Form == nil {
+					t.Errorf("%s: %v", f.Text, err)
+				}
+				continue // a combination that no row can exclude
 			}
 			if i.Form != f {
 				t.Errorf("%s: %v is taken for %s", f.Text, i, i.Form.Text)
@@ -120,13 +122,11 @@ func samples(t *testing.T, perForm int) map[Need][]*Instr {
 func (s *sampler) resample(i *Instr) *Instr { return s.instr(i.Form, i.slots) }
 
 // assembleSamples puts instructions into one module for the given need and returns
-// what the assembler says about each that it refuses.
+// what the assembler says about each that it refuses, by its index, and about other
+// lines, by their number negated.
 func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[int]string {
 	t.Helper()
 	s := newSampler(1)
-	if need.Version < 23 || need.Target.SM < 20 {
-		s.addr = U32
-	}
 	again := make([]*Instr, len(instrs))
 	for k, i := range instrs {
 		again[k] = s.resample(i)
@@ -138,7 +138,7 @@ func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[
 		if k := line - first; k >= 0 && k < len(again) {
 			refused[k] = fmt.Sprintf("%v: %s", again[k], said)
 		} else {
-			t.Errorf("need %v: line %d: %s", need, line, said)
+			refused[-line] = said // a declaration
 		}
 	}
 	return refused
@@ -151,8 +151,55 @@ func TestTableAgainstPtxas(t *testing.T) {
 	for need, instrs := range samples(t, 60) {
 		t.Run(fmt.Sprintf("%v/%v", need.Version, need.Target), func(t *testing.T) {
 			for k, said := range assembleSamples(t, path, need, instrs) {
-				t.Errorf("%s\n\tof %s", said, instrs[k].Form.Text)
+				if k < 0 {
+					t.Errorf("line %d: %s", -k, said)
+				} else {
+					t.Errorf("%s\n\tof %s", said, instrs[k].Form.Text)
+				}
 			}
 		})
 	}
+}
+
+// TestNeedsAgainstPtxas assembles the same samples for the version, then for the
+// target, just below: each must be refused, or the table asks for too much.
+func TestNeedsAgainstPtxas(t *testing.T) {
+	path := findPtxas(t)
+	for need, instrs := range samples(t, 30) {
+		for _, low := range below(need) {
+			t.Run(fmt.Sprintf("%v/%v below %v/%v", low.Version, low.Target, need.Version, need.Target), func(t *testing.T) {
+				refused := assembleSamples(t, path, low, instrs)
+				for k, i := range instrs {
+					if refused[k] == "" {
+						t.Errorf("%v: assembles\n\tof %s", i, i.Form.Text)
+					}
+				}
+			})
+		}
+	}
+}
+
+// below are the needs that lack one step of the version or of the target, as far
+// as there is such a PTX.
+func below(need Need) []Need {
+	var lower []Need
+	least, _ := need.Target.MinVersion()
+	previous := Need{}
+	for _, row := range targets {
+		if row.Version < need.Version && row.Version >= least {
+			previous.Version = max(previous.Version, row.Version)
+		}
+		if row.Target.Suffix == "" && row.Version <= need.Version && !row.Target.Has(need.Target) {
+			if row.SM > previous.Target.SM {
+				previous.Target = row.Target
+			}
+		}
+	}
+	if previous.Version > 0 {
+		lower = append(lower, Need{previous.Version, need.Target})
+	}
+	if previous.Target.SM > 0 {
+		lower = append(lower, Need{need.Version, previous.Target})
+	}
+	return lower
 }

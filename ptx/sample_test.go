@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -10,11 +11,10 @@ import (
 type sampler struct {
 	rng  *rand.Rand
 	regs map[string]Type // that the instructions name
-	addr Type            // of addresses: U32 or U64
 }
 
 func newSampler(seed uint64) *sampler {
-	return &sampler{rand.New(rand.NewPCG(seed, 0)), map[string]Type{}, U64}
+	return &sampler{rand.New(rand.NewPCG(seed, 0)), map[string]Type{}}
 }
 
 // expand returns instructions of f in which each modifier of each slot stands at
@@ -34,6 +34,12 @@ func (s *sampler) expand(f *Form, most int) []*Instr {
 		mods := make([]string, len(f.Slots))
 		for k := range mods {
 			mods[k] = choices[k][pick(k)]
+			if f.Slots[k].Tied && (mods[k] == "") != (mods[k-1] == "") {
+				mods[k] = ""
+				if mods[k-1] != "" {
+					mods[k] = f.Slots[k].Values[0]
+				}
+			}
 		}
 		out = append(out, s.instr(f, mods))
 	}
@@ -104,16 +110,16 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 	case SinkOperand:
 		return &Sink{}
 	case AddressOperand:
-		a := &Addr{Base: s.reg(s.addr, 0)}
+		a := &Addr{Base: s.reg(U64, 0)}
+		if slices.Contains(slots, "param::func") {
+			a.Base = &Name{Name: "outgoing"}
+		}
 		if o.Coords {
 			a.Coords = &Vector{s.vector(S32, length)}
 		}
 		return a
 	}
-	t := s.addr
-	if o.Type != "addr" {
-		t = f.typeOf(o, slots).Info().Storage
-	}
+	t := f.typeOf(o, slots).Info().Storage
 	if length > 0 {
 		return &Vector{s.vector(t, length)}
 	}
@@ -143,7 +149,7 @@ func (s *sampler) reg(t Type, k int) *Name {
 
 // module wraps instructions, one a line, into a kernel that declares what they name.
 func (s *sampler) module(need Need, instrs []*Instr) *Module {
-	body := &Block{}
+	body := &Block{Stmts: []Stmt{&Var{Space: Param, Type: B8, Align: 16, Name: "outgoing", Dims: []int{16}}}}
 	byType := map[Type]int{}
 	for _, t := range s.regs {
 		byType[t]++
@@ -157,7 +163,7 @@ func (s *sampler) module(need Need, instrs []*Instr) *Module {
 		body.Stmts = append(body.Stmts, i)
 	}
 	body.Stmts = append(body.Stmts, &Label{Name: "L"}, &Instr{Op: "ret"})
-	return &Module{Version: need.Version, Target: need.Target, AddressSize: s.addr.Bits(), Decls: []Decl{
+	return &Module{Version: need.Version, Target: need.Target, AddressSize: 64, Decls: []Decl{
 		&Func{Name: "callee", Body: &Block{Stmts: []Stmt{&Instr{Op: "ret"}}}},
 		&Func{Name: "kernel", Linkage: "visible", Entry: true, Body: body},
 	}}

@@ -13,19 +13,20 @@ var modifierSets = map[string]string{
 	"half": "f16 f16x2", "bhalf": "bf16 bf16x2",
 	"fp8": "e4m3 e5m2", "fp8x2": "e4m3x2 e5m2x2",
 	"scalar": "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
-	"memory": "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
+	"memory": "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
 
 	"rnd": "rn rz rm rp", "irnd": "rni rzi rmi rpi",
 	"cmpint": "eq ne lt le gt ge", "cmpuint": "eq ne lt le gt ge lo ls hi hs",
 	"cmpfloat": "eq ne lt le gt ge equ neu ltu leu gtu geu num nan",
 	"bool":     "and or xor",
 
-	"loadspace":  "const global local param param::entry param::func shared shared::cta shared::cluster",
-	"storespace": "global local param param::func shared shared::cta shared::cluster",
-	"atomspace":  "global shared shared::cta shared::cluster",
-	"ldspace":    "global shared shared::cta",
-	"anyshared":  "shared shared::cta shared::cluster",
-	"ownshared":  "shared shared::cta",
+	"loadspace":     "const global local param param::entry param::func shared shared::cta shared::cluster",
+	"storespace":    "global local param param::func shared shared::cta shared::cluster",
+	"volatilespace": "global shared shared::cta shared::cluster",
+	"atomspace":     "global shared shared::cta shared::cluster",
+	"ldspace":       "global shared shared::cta",
+	"anyshared":     "shared shared::cta shared::cluster",
+	"ownshared":     "shared shared::cta",
 
 	"cachein": "ca cg cs lu cv", "cacheout": "wb cg cs wt",
 	"l1":           "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate",
@@ -68,17 +69,49 @@ func shapes(k int, cols ...int) string {
 	return strings.Join(names, " ")
 }
 
-// modifierNeeds are the modifiers that ask for more than the rows that take them.
+// modifierNeeds are the modifiers that ask for more than the rows that take them:
+// in every instruction, or otherwise in those of one opcode.
 var modifierNeeds = map[string]Need{
-	"shared::cta":     {78, Target{SM: 30}},
-	"shared::cluster": {78, Target{SM: 90}},
-	"param::entry":    {83, Target{SM: 10}},
-	"param::func":     {83, Target{SM: 10}},
-	"cluster":         {78, Target{SM: 90}},
-	"weak":            {60, Target{SM: 10}},
-	"b128":            {83, Target{SM: 70}},
-	"L2::cache_hint":  {74, Target{SM: 80}},
-	"L2::64B":         {74, Target{SM: 75}},
-	"L2::128B":        {74, Target{SM: 75}},
-	"L2::256B":        {74, Target{SM: 80}},
+	"shared::cta":         {78, Target{SM: 20}},
+	"shared::cluster":     {78, Target{SM: 90}},
+	"param::entry":        {83, Target{SM: 20}},
+	"param::func":         {83, Target{SM: 20}},
+	"cluster":             {78, Target{SM: 90}},
+	"weak":                {60, Target{SM: 70}},
+	"b128":                {83, Target{SM: 70}},
+	"L1::evict_normal":    {74, Target{SM: 70}},
+	"L1::evict_unchanged": {74, Target{SM: 70}},
+	"L1::evict_first":     {74, Target{SM: 70}},
+	"L1::evict_last":      {74, Target{SM: 70}},
+	"L1::no_allocate":     {74, Target{SM: 70}},
+	"L2::cache_hint":      {74, Target{SM: 80}},
+	"L2::64B":             {74, Target{SM: 75}},
+	"L2::128B":            {74, Target{SM: 75}},
+	"L2::256B":            {74, Target{SM: 80}},
+	"atom.relaxed":        {60, Target{SM: 70}},
+	"atom.acquire":        {60, Target{SM: 70}},
+	"atom.release":        {60, Target{SM: 70}},
+	"atom.acq_rel":        {60, Target{SM: 70}},
+	"atom.cta":            {50, Target{SM: 60}},
+	"atom.gpu":            {50, Target{SM: 60}},
+	"atom.sys":            {50, Target{SM: 60}},
+	"red.relaxed":         {60, Target{SM: 70}},
+	"red.release":         {60, Target{SM: 70}},
+	"red.cta":             {50, Target{SM: 60}},
+	"red.gpu":             {50, Target{SM: 60}},
+	"red.sys":             {50, Target{SM: 60}},
+	"barrier.cta":         {78, Target{SM: 20}},
+	"barrier.acquire":     {80, Target{SM: 90}},
+	"barrier.release":     {80, Target{SM: 90}},
+	"barrier.relaxed":     {80, Target{SM: 90}},
+	"cp.shared::cta":      {70, Target{SM: 80}},
+	"bar.cta":             {78, Target{SM: 20}},
+	"mbarrier.acquire":    {80, Target{SM: 80}},
+	"mbarrier.release":    {80, Target{SM: 80}},
+}
+
+// globalOnly reports whether a modifier makes sense for global memory alone.
+func globalOnly(mod string) bool {
+	return strings.HasPrefix(mod, "L1::") || mod == "L2::cache_hint" ||
+		mod == "L2::64B" || mod == "L2::128B" || mod == "L2::256B"
 }

@@ -12,76 +12,79 @@ var families = []string{
 
 const integerForms = `
 # integer-arithmetic-instructions-add: d = a + b
-1.0 sm_10 add.type=int d, a, b
-1.0 sm_10 add.sat.s32 d, a, b
+2.3 sm_20 add.type=int d, a, b
+2.3 sm_20 add.sat.s32 d, a, b
 8.0 sm_90 add.type=u16x2|s16x2 d, a, b
 # integer-arithmetic-instructions-sub: d = a - b
-1.0 sm_10 sub.type=int d, a, b
-1.0 sm_10 sub.sat.s32 d, a, b
+2.3 sm_20 sub.type=int d, a, b
+2.3 sm_20 sub.sat.s32 d, a, b
 # extended-precision-arithmetic-instructions-add-cc: d = a + b, and the carry out
-1.2 sm_10 add.cc.type=int32 d, a, b
+2.3 sm_20 add.cc.type=int32 d, a, b
 4.3 sm_20 add.cc.type=int64 d, a, b
 # extended-precision-arithmetic-instructions-addc: d = a + b + carry in
-1.2 sm_10 addc{.cc}.type=int32 d, a, b
-4.3 sm_20 addc{.cc}.type=int64 d, a, b
+2.3 sm_20 addc{.cc}.type=int32 d, a, b
+2.3 sm_20 addc.type=int64 d, a, b
+4.3 sm_20 addc.cc.type=int64 d, a, b
 # extended-precision-arithmetic-instructions-sub-cc: d = a - b, and the borrow out
-1.2 sm_10 sub.cc.type=int32 d, a, b
+2.3 sm_20 sub.cc.type=int32 d, a, b
 4.3 sm_20 sub.cc.type=int64 d, a, b
 # extended-precision-arithmetic-instructions-subc: d = a - b - borrow in
-1.2 sm_10 subc{.cc}.type=int32 d, a, b
-4.3 sm_20 subc{.cc}.type=int64 d, a, b
+2.3 sm_20 subc{.cc}.type=int32 d, a, b
+2.3 sm_20 subc.type=int64 d, a, b
+4.3 sm_20 subc.cc.type=int64 d, a, b
 # extended-precision-arithmetic-instructions-mad-cc: d = half of a·b, + c, and the carry out
 3.0 sm_20 mad.half=lo|hi.cc.type=int32 d, a, b, c
 4.3 sm_20 mad.half=lo|hi.cc.type=int64 d, a, b, c
 # extended-precision-arithmetic-instructions-madc: d = half of a·b, + c + carry in
 3.0 sm_20 madc.half=lo|hi{.cc}.type=int32 d, a, b, c
-4.3 sm_20 madc.half=lo|hi{.cc}.type=int64 d, a, b, c
+3.0 sm_20 madc.half=lo|hi.type=int64 d, a, b, c
+4.3 sm_20 madc.half=lo|hi.cc.type=int64 d, a, b, c
 # integer-arithmetic-instructions-mul: d = half of a·b, or all of it
-1.0 sm_10 mul.half=lo|hi.type=int d, a, b
-1.0 sm_10 mul.wide.type=int16_32 d:wide, a, b
+2.3 sm_20 mul.half=lo|hi.type=int d, a, b
+2.3 sm_20 mul.wide.type=int16_32 d:wide, a, b
 # integer-arithmetic-instructions-mad: d = half of a·b, or all of it, + c
-1.0 sm_10 mad.half=lo|hi.type=int d, a, b, c
-1.0 sm_10 mad.hi.sat.s32 d, a, b, c
-1.0 sm_10 mad.wide.type=int16_32 d:wide, a, b, c:wide
+2.3 sm_20 mad.half=lo|hi.type=int d, a, b, c
+2.3 sm_20 mad.hi.sat.s32 d, a, b, c
+2.3 sm_20 mad.wide.type=int16_32 d:wide, a, b, c:wide
 # integer-arithmetic-instructions-mul24: d = half of the 48-bit product of two 24-bit integers
-1.0 sm_10 mul24.half=lo|hi.type=int32 d, a, b
+2.3 sm_20 mul24.half=lo|hi.type=int32 d, a, b
 # integer-arithmetic-instructions-mad24: d = half of the 48-bit product of two 24-bit integers, + c
-1.0 sm_10 mad24.half=lo|hi.type=int32 d, a, b, c
-1.0 sm_10 mad24.hi.sat.s32 d, a, b, c
+2.3 sm_20 mad24.half=lo|hi.type=int32 d, a, b, c
+2.3 sm_20 mad24.hi.sat.s32 d, a, b, c
 # integer-arithmetic-instructions-sad: d = |a - b| + c
-1.0 sm_10 sad.type=int d, a, b, c
+2.3 sm_20 sad.type=int d, a, b, c
 # integer-arithmetic-instructions-div: d = a / b, rounded to zero
-1.0 sm_10 div.type=int d, a, b
+2.3 sm_20 div.type=int d, a, b
 # integer-arithmetic-instructions-rem: d = a mod b
-1.0 sm_10 rem.type=int d, a, b
+2.3 sm_20 rem.type=int d, a, b
 # integer-arithmetic-instructions-abs: d = |a|
-1.0 sm_10 abs.type=sint d, a
+2.3 sm_20 abs.type=sint d, a
 # integer-arithmetic-instructions-neg: d = -a
-1.0 sm_10 neg.type=sint d, a
+2.3 sm_20 neg.type=sint d, a
 # integer-arithmetic-instructions-min: d = the smaller of a and b
-1.0 sm_10 min.type=int d, a, b
+2.3 sm_20 min.type=int d, a, b
 8.0 sm_90 min.type=u16x2 d, a, b
 8.0 sm_90 min{.relu}.type=s16x2 d, a, b
 8.0 sm_90 min.relu.s32 d, a, b
 # integer-arithmetic-instructions-max: d = the larger of a and b
-1.0 sm_10 max.type=int d, a, b
+2.3 sm_20 max.type=int d, a, b
 8.0 sm_90 max.type=u16x2 d, a, b
 8.0 sm_90 max{.relu}.type=s16x2 d, a, b
 8.0 sm_90 max.relu.s32 d, a, b
 # integer-arithmetic-instructions-popc: d = the number of ones in a
-2.0 sm_20 popc.type=bit32_64 d:u32, a
+2.3 sm_20 popc.type=bit32_64 d:u32, a
 # integer-arithmetic-instructions-clz: d = the number of zeros before the first one in a
-2.0 sm_20 clz.type=bit32_64 d:u32, a
+2.3 sm_20 clz.type=bit32_64 d:u32, a
 # integer-arithmetic-instructions-bfind: d = the place of the first bit of a that is no sign bit
-2.0 sm_20 bfind{.shiftamt}.type=int32_64 d:u32, a
+2.3 sm_20 bfind{.shiftamt}.type=int32_64 d:u32, a
 # integer-arithmetic-instructions-fns: d = the place of the n-th one in a, from a base
 6.0 sm_30 fns.b32 d, a, base:b32, n:s32
 # integer-arithmetic-instructions-brev: d = the bits of a in reverse
-2.0 sm_20 brev.type=bit32_64 d, a
+2.3 sm_20 brev.type=bit32_64 d, a
 # integer-arithmetic-instructions-bfe: d = the field of a at bit b, c bits long
-2.0 sm_20 bfe.type=int32_64 d, a, b:u32, c:u32
+2.3 sm_20 bfe.type=int32_64 d, a, b:u32, c:u32
 # integer-arithmetic-instructions-bfi: d = b with the low bits of a put at bit c, e bits long
-2.0 sm_20 bfi.type=bit32_64 d, a, b, c:u32, e:u32
+2.3 sm_20 bfi.type=bit32_64 d, a, b, c:u32, e:u32
 # integer-arithmetic-instructions-szext: d = the low b bits of a, extended by sign or by zeros
 7.6 sm_70 szext.mode=clamp|wrap.type=int32 d, a, b:u32
 # integer-arithmetic-instructions-bmsk: d = b ones from bit a on
@@ -98,65 +101,65 @@ const integerForms = `
 
 const floatForms = `
 # floating-point-instructions-testp: d = whether a is of a kind
-2.0 sm_20 testp.kind=finite|infinite|number|notanumber|normal|subnormal.type=f32|f64 d:pred, a
+2.3 sm_20 testp.kind=finite|infinite|number|notanumber|normal|subnormal.type=f32|f64 d:pred, a
 # floating-point-instructions-copysign: d = b with the sign of a
-2.0 sm_20 copysign.type=f32|f64 d, a, b
+2.3 sm_20 copysign.type=f32|f64 d, a, b
 # floating-point-instructions-add: d = a + b
-1.0 sm_10 add{.rnd}{.ftz}{.sat}.f32 d, a, b
-1.0 sm_13 add{.rnd}.f64 d, a, b
+2.3 sm_20 add{.rnd}{.ftz}{.sat}.f32 d, a, b
+2.3 sm_20 add{.rnd}.f64 d, a, b
 # floating-point-instructions-sub: d = a - b
-1.0 sm_10 sub{.rnd}{.ftz}{.sat}.f32 d, a, b
-1.0 sm_13 sub{.rnd}.f64 d, a, b
+2.3 sm_20 sub{.rnd}{.ftz}{.sat}.f32 d, a, b
+2.3 sm_20 sub{.rnd}.f64 d, a, b
 # floating-point-instructions-mul: d = a·b
-1.0 sm_10 mul{.rnd}{.ftz}{.sat}.f32 d, a, b
-1.0 sm_13 mul{.rnd}.f64 d, a, b
+2.3 sm_20 mul{.rnd}{.ftz}{.sat}.f32 d, a, b
+2.3 sm_20 mul{.rnd}.f64 d, a, b
 # floating-point-instructions-fma: d = a·b + c, rounded once
-2.0 sm_20 fma.rnd{.ftz}{.sat}.f32 d, a, b, c
-1.4 sm_13 fma.rnd.f64 d, a, b, c
+2.3 sm_20 fma.rnd{.ftz}{.sat}.f32 d, a, b, c
+2.3 sm_20 fma.rnd.f64 d, a, b, c
 # floating-point-instructions-mad: d = a·b + c; the same as fma since sm_20
-1.0 sm_10 mad{.rnd}{.ftz}{.sat}.f32 d, a, b, c
-1.0 sm_13 mad.rnd.f64 d, a, b, c
+2.3 sm_20 mad{.rnd}{.ftz}{.sat}.f32 d, a, b, c
+2.3 sm_20 mad.rnd.f64 d, a, b, c
 # floating-point-instructions-div: d = a / b
-1.4 sm_10 div.approx=approx|full{.ftz}.f32 d, a, b
-1.4 sm_20 div.rnd{.ftz}.f32 d, a, b
-1.4 sm_13 div.rnd.f64 d, a, b
+2.3 sm_20 div.approx=approx|full{.ftz}.f32 d, a, b
+2.3 sm_20 div.rnd{.ftz}.f32 d, a, b
+2.3 sm_20 div.rnd.f64 d, a, b
 # floating-point-instructions-abs: d = |a|
-1.0 sm_10 abs{.ftz}.f32 d, a
-1.0 sm_13 abs.f64 d, a
+2.3 sm_20 abs{.ftz}.f32 d, a
+2.3 sm_20 abs.f64 d, a
 # floating-point-instructions-neg: d = -a
-1.0 sm_10 neg{.ftz}.f32 d, a
-1.0 sm_13 neg.f64 d, a
+2.3 sm_20 neg{.ftz}.f32 d, a
+2.3 sm_20 neg.f64 d, a
 # floating-point-instructions-min: d = the smaller of a and b
-1.0 sm_10 min{.ftz}.f32 d, a, b
+2.3 sm_20 min{.ftz}.f32 d, a, b
 7.0 sm_80 min{.ftz}.NaN.f32 d, a, b
 7.2 sm_86 min{.ftz}{.NaN}.xorsign.abs.f32 d, a, b
-1.0 sm_13 min.f64 d, a, b
+2.3 sm_20 min.f64 d, a, b
 # floating-point-instructions-max: d = the larger of a and b
-1.0 sm_10 max{.ftz}.f32 d, a, b
+2.3 sm_20 max{.ftz}.f32 d, a, b
 7.0 sm_80 max{.ftz}.NaN.f32 d, a, b
 7.2 sm_86 max{.ftz}{.NaN}.xorsign.abs.f32 d, a, b
-1.0 sm_13 max.f64 d, a, b
+2.3 sm_20 max.f64 d, a, b
 # floating-point-instructions-rcp: d = 1 / a
-1.4 sm_10 rcp.approx{.ftz}.f32 d, a
-1.4 sm_20 rcp.rnd{.ftz}.f32 d, a
-1.4 sm_13 rcp.rnd.f64 d, a
-2.1 sm_20 rcp.approx.ftz.f64 d, a
+2.3 sm_20 rcp.approx{.ftz}.f32 d, a
+2.3 sm_20 rcp.rnd{.ftz}.f32 d, a
+2.3 sm_20 rcp.rnd.f64 d, a
+2.3 sm_20 rcp.approx.ftz.f64 d, a
 # floating-point-instructions-sqrt: d = the square root of a
-1.4 sm_10 sqrt.approx{.ftz}.f32 d, a
-1.4 sm_20 sqrt.rnd{.ftz}.f32 d, a
-1.4 sm_13 sqrt.rnd.f64 d, a
+2.3 sm_20 sqrt.approx{.ftz}.f32 d, a
+2.3 sm_20 sqrt.rnd{.ftz}.f32 d, a
+2.3 sm_20 sqrt.rnd.f64 d, a
 # floating-point-instructions-rsqrt: d = 1 / the square root of a
-1.4 sm_10 rsqrt.approx{.ftz}.f32 d, a
-1.4 sm_13 rsqrt.approx.f64 d, a
+2.3 sm_20 rsqrt.approx{.ftz}.f32 d, a
+2.3 sm_20 rsqrt.approx.f64 d, a
 4.0 sm_20 rsqrt.approx.ftz.f64 d, a
 # floating-point-instructions-sin: d = sin a, a in radians
-1.4 sm_10 sin.approx{.ftz}.f32 d, a
+2.3 sm_20 sin.approx{.ftz}.f32 d, a
 # floating-point-instructions-cos: d = cos a, a in radians
-1.4 sm_10 cos.approx{.ftz}.f32 d, a
+2.3 sm_20 cos.approx{.ftz}.f32 d, a
 # floating-point-instructions-lg2: d = log₂ a
-1.4 sm_10 lg2.approx{.ftz}.f32 d, a
+2.3 sm_20 lg2.approx{.ftz}.f32 d, a
 # floating-point-instructions-ex2: d = 2 to the a
-1.4 sm_10 ex2.approx{.ftz}.f32 d, a
+2.3 sm_20 ex2.approx{.ftz}.f32 d, a
 # floating-point-instructions-tanh: d = tanh a
 7.0 sm_75 tanh.approx.f32 d, a
 `
@@ -202,16 +205,16 @@ const halfForms = `
 
 const compareForms = `
 # comparison-and-selection-instructions-set: d = all ones, or 1.0, if a compares with b so, and maybe c
-1.0 sm_10 set.cmp=eq|ne.dtype=u32|s32|f32.type=bit16_64 d:dtype, a, b
-1.0 sm_10 set.cmp=cmpuint.dtype=u32|s32|f32.type=u16|u32|u64 d:dtype, a, b
-1.0 sm_10 set.cmp=cmpint.dtype=u32|s32|f32.type=s16|s32|s64 d:dtype, a, b
-1.0 sm_10 set.cmp=cmpfloat{.ftz}.dtype=u32|s32|f32.type=f32 d:dtype, a, b
-1.0 sm_13 set.cmp=cmpfloat.dtype=u32|s32|f32.type=f64 d:dtype, a, b
-1.0 sm_10 set.cmp=eq|ne.bool.dtype=u32|s32|f32.type=bit16_64 d:dtype, a, b, !c:pred
-1.0 sm_10 set.cmp=cmpuint.bool.dtype=u32|s32|f32.type=u16|u32|u64 d:dtype, a, b, !c:pred
-1.0 sm_10 set.cmp=cmpint.bool.dtype=u32|s32|f32.type=s16|s32|s64 d:dtype, a, b, !c:pred
-1.0 sm_10 set.cmp=cmpfloat.bool{.ftz}.dtype=u32|s32|f32.type=f32 d:dtype, a, b, !c:pred
-1.0 sm_13 set.cmp=cmpfloat.bool.dtype=u32|s32|f32.type=f64 d:dtype, a, b, !c:pred
+2.3 sm_20 set.cmp=eq|ne.dtype=u32|s32|f32.type=bit16_64 d:dtype, a, b
+2.3 sm_20 set.cmp=cmpuint.dtype=u32|s32|f32.type=u16|u32|u64 d:dtype, a, b
+2.3 sm_20 set.cmp=cmpint.dtype=u32|s32|f32.type=s16|s32|s64 d:dtype, a, b
+2.3 sm_20 set.cmp=cmpfloat{.ftz}.dtype=u32|s32|f32.type=f32 d:dtype, a, b
+2.3 sm_20 set.cmp=cmpfloat.dtype=u32|s32|f32.type=f64 d:dtype, a, b
+2.3 sm_20 set.cmp=eq|ne.bool.dtype=u32|s32|f32.type=bit16_64 d:dtype, a, b, !c:pred
+2.3 sm_20 set.cmp=cmpuint.bool.dtype=u32|s32|f32.type=u16|u32|u64 d:dtype, a, b, !c:pred
+2.3 sm_20 set.cmp=cmpint.bool.dtype=u32|s32|f32.type=s16|s32|s64 d:dtype, a, b, !c:pred
+2.3 sm_20 set.cmp=cmpfloat.bool{.ftz}.dtype=u32|s32|f32.type=f32 d:dtype, a, b, !c:pred
+2.3 sm_20 set.cmp=cmpfloat.bool.dtype=u32|s32|f32.type=f64 d:dtype, a, b, !c:pred
 # half-precision-comparison-instructions-set: d = all ones, or 1.0, if a compares with b so
 4.2 sm_53 set.cmp=cmpfloat{.ftz}.dtype=f16.type=f16 d:dtype, a, b
 6.5 sm_53 set.cmp=cmpfloat{.ftz}.dtype=u16|s16|u32|s32.type=f16 d:dtype, a, b
@@ -220,50 +223,50 @@ const compareForms = `
 7.8 sm_90 set.cmp=cmpfloat.dtype=bf16|u16|s16|u32|s32.type=bf16 d:dtype, a, b
 7.8 sm_90 set.cmp=cmpfloat.dtype=bf16x2|u32|s32.type=bf16x2 d:dtype, a, b
 # comparison-and-selection-instructions-setp: d = whether a compares with b so, and maybe c; p = the opposite
-1.0 sm_10 setp.cmp=eq|ne.type=bit16_64 d_:pred{|p}, a, b
-1.0 sm_10 setp.cmp=cmpuint.type=u16|u32|u64 d_:pred{|p}, a, b
-1.0 sm_10 setp.cmp=cmpint.type=s16|s32|s64 d_:pred{|p}, a, b
-1.0 sm_10 setp.cmp=cmpfloat{.ftz}.type=f32 d_:pred{|p}, a, b
-1.0 sm_13 setp.cmp=cmpfloat.type=f64 d_:pred{|p}, a, b
-1.0 sm_10 setp.cmp=eq|ne.bool.type=bit16_64 d_:pred{|p}, a, b, !c:pred
-1.0 sm_10 setp.cmp=cmpuint.bool.type=u16|u32|u64 d_:pred{|p}, a, b, !c:pred
-1.0 sm_10 setp.cmp=cmpint.bool.type=s16|s32|s64 d_:pred{|p}, a, b, !c:pred
-1.0 sm_10 setp.cmp=cmpfloat.bool{.ftz}.type=f32 d_:pred{|p}, a, b, !c:pred
-1.0 sm_13 setp.cmp=cmpfloat.bool.type=f64 d_:pred{|p}, a, b, !c:pred
+2.3 sm_20 setp.cmp=eq|ne.type=bit16_64 d_:pred{|p}, a, b
+2.3 sm_20 setp.cmp=cmpuint.type=u16|u32|u64 d_:pred{|p}, a, b
+2.3 sm_20 setp.cmp=cmpint.type=s16|s32|s64 d_:pred{|p}, a, b
+2.3 sm_20 setp.cmp=cmpfloat{.ftz}.type=f32 d_:pred{|p}, a, b
+2.3 sm_20 setp.cmp=cmpfloat.type=f64 d_:pred{|p}, a, b
+2.3 sm_20 setp.cmp=eq|ne.bool.type=bit16_64 d_:pred{|p}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpuint.bool.type=u16|u32|u64 d_:pred{|p}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpint.bool.type=s16|s32|s64 d_:pred{|p}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpfloat.bool{.ftz}.type=f32 d_:pred{|p}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpfloat.bool.type=f64 d_:pred{|p}, a, b, !c:pred
 # half-precision-comparison-instructions-setp: d = whether a compares with b so; of a pair, d the low one and p the high
-4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16 d_:pred{|p}, a, b
-4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16 d_:pred{|p}, a, b, !c:pred
+4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16 d:pred, a, b
+4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16 d:pred, a, b, !c:pred
 4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16x2 d_:pred|p, a, b
 4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16x2 d_:pred|p, a, b, !c:pred
-7.8 sm_90 setp.cmp=cmpfloat.type=bf16 d_:pred{|p}, a, b
-7.8 sm_90 setp.cmp=cmpfloat.bool.type=bf16 d_:pred{|p}, a, b, !c:pred
+7.8 sm_90 setp.cmp=cmpfloat.type=bf16 d:pred, a, b
+7.8 sm_90 setp.cmp=cmpfloat.bool.type=bf16 d:pred, a, b, !c:pred
 7.8 sm_90 setp.cmp=cmpfloat.type=bf16x2 d_:pred|p, a, b
 7.8 sm_90 setp.cmp=cmpfloat.bool.type=bf16x2 d_:pred|p, a, b, !c:pred
 # comparison-and-selection-instructions-selp: d = a if c, else b
-1.0 sm_10 selp.type=scalar d, a, b, c:pred
+2.3 sm_20 selp.type=scalar d, a, b, c:pred
 # comparison-and-selection-instructions-slct: d = a if c ≥ 0, else b
-1.0 sm_10 slct.type=scalar.s32 d, a, b, c:s32
-1.0 sm_10 slct{.ftz}.type=scalar.f32 d, a, b, c:f32
+2.3 sm_20 slct.type=scalar.s32 d, a, b, c:s32
+2.3 sm_20 slct{.ftz}.type=scalar.f32 d, a, b, c:f32
 `
 
 const logicForms = `
 # logic-and-shift-instructions-and: d = a ∧ b
-1.0 sm_10 and.type=pred|bit16_64 d, a, b
+2.3 sm_20 and.type=pred|bit16_64 d, a, b
 # logic-and-shift-instructions-or: d = a ∨ b
-1.0 sm_10 or.type=pred|bit16_64 d, a, b
+2.3 sm_20 or.type=pred|bit16_64 d, a, b
 # logic-and-shift-instructions-xor: d = a ⊕ b
-1.0 sm_10 xor.type=pred|bit16_64 d, a, b
+2.3 sm_20 xor.type=pred|bit16_64 d, a, b
 # logic-and-shift-instructions-not: d = ¬a
-1.0 sm_10 not.type=pred|bit16_64 d, a
+2.3 sm_20 not.type=pred|bit16_64 d, a
 # logic-and-shift-instructions-cnot: d = 1 if a is 0, else 0
-1.0 sm_10 cnot.type=bit16_64 d, a
+2.3 sm_20 cnot.type=bit16_64 d, a
 # logic-and-shift-instructions-lop3: d = a function of a, b and c, bit by bit, given by its truth table; p = whether d ≠ 0, and or or q
 4.3 sm_50 lop3.b32 d, a, b, c, lut=0..255
 8.2 sm_70 lop3.bool=and|or.b32 d|p, a, b, c, lut=0..255, q:pred
 # logic-and-shift-instructions-shf: d = half of the pair b:a, shifted by c
 3.1 sm_32 shf.dir=l|r.mode=clamp|wrap.b32 d, a, b, c:u32
 # logic-and-shift-instructions-shl: d = a shifted left by b
-1.0 sm_10 shl.type=bit16_64 d, a, b:u32
+2.3 sm_20 shl.type=bit16_64 d, a, b:u32
 # logic-and-shift-instructions-shr: d = a shifted right by b, by sign or by zeros
-1.0 sm_10 shr.type=bit16_64|int d, a, b:u32
+2.3 sm_20 shr.type=bit16_64|int d, a, b:u32
 `

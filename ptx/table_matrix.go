@@ -43,10 +43,10 @@ const mmaForms = `
 
 const wmmaForms = `
 # warp-level-matrix-instructions-wmma-ld: d = the warp's part of a matrix in memory
-6.0 sm_70 wmma.load.a.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*8, [a]{, stride:u32}
-6.0 sm_70 wmma.load.b.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*8, [a]{, stride:u32}
-6.0 sm_70 wmma.load.c.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*4, [a]{, stride:u32}
-6.0 sm_70 wmma.load.c.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f32 d:f32*8, [a]{, stride:u32}
+6.3 sm_70 wmma.load.a.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*8, [a]{, stride:u32}
+6.3 sm_70 wmma.load.b.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*8, [a]{, stride:u32}
+6.3 sm_70 wmma.load.c.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*4, [a]{, stride:u32}
+6.3 sm_70 wmma.load.c.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f32 d:f32*8, [a]{, stride:u32}
 7.0 sm_80 wmma.load.a.sync.aligned.layout=row|col.shape=m16n16k16{.space=ldspace}.type=bf16 d:b32*4, [a]{, stride:u32}
 7.0 sm_80 wmma.load.b.sync.aligned.layout=row|col.shape=m16n16k16{.space=ldspace}.type=bf16 d:b32*4, [a]{, stride:u32}
 7.0 sm_80 wmma.load.a.sync.aligned.layout=row|col.shape=m8n32k16{.space=ldspace}.type=bf16 d:b32*2, [a]{, stride:u32}
@@ -67,24 +67,27 @@ const wmmaForms = `
 6.3 sm_72 wmma.load.b.sync.aligned.layout=row|col.shape=m32n8k16{.space=ldspace}.type=u8|s8 d:b32*1, [a]{, stride:u32}
 6.3 sm_72 wmma.load.c.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=s32 d:s32*8, [a]{, stride:u32}
 # warp-level-matrix-instructions-wmma-st: writes the warp's part of a matrix to memory
-6.0 sm_70 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 [a], b:f16x2*4{, stride:u32}
-6.0 sm_70 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f32 [a], b:f32*8{, stride:u32}
+6.3 sm_70 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 [a], b:f16x2*4{, stride:u32}
+6.3 sm_70 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f32 [a], b:f32*8{, stride:u32}
 6.3 sm_72 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=s32 [a], b:s32*8{, stride:u32}
 7.0 sm_80 wmma.store.d.sync.aligned.layout=row|col.shape=m16n16k8{.space=ldspace}.type=f32 [a], b:f32*8{, stride:u32}
 7.0 sm_80 wmma.store.d.sync.aligned.layout=row|col.shape=m8n8k4{.space=ldspace}.type=f64 [a], b:f64*2{, stride:u32}
 # warp-level-matrix-instructions-wmma-mma: d = a·b + c, of matrices that the warp holds
-6.0 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f16.f16 d:f16x2*4, a:f16x2*8, b:f16x2*8, c:f16x2*4
-6.0 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f16.f32 d:f16x2*4, a:f16x2*8, b:f16x2*8, c:f32*8
-6.0 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f32.f16 d:f32*8, a:f16x2*8, b:f16x2*8, c:f16x2*4
-6.0 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f32.f32 d:f32*8, a:f16x2*8, b:f16x2*8, c:f32*8
+6.3 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f16.f16 d:f16x2*4, a:f16x2*8, b:f16x2*8, c:f16x2*4
+6.3 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f16.f32 d:f16x2*4, a:f16x2*8, b:f16x2*8, c:f32*8
+6.3 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f32.f16 d:f32*8, a:f16x2*8, b:f16x2*8, c:f16x2*4
+6.3 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f32.f32 d:f32*8, a:f16x2*8, b:f16x2*8, c:f32*8
 7.0 sm_80 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m16n16k16.f32.bf16.bf16.f32 d:f32*8, a:b32*4, b:b32*4, c:f32*8
 7.0 sm_80 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m8n32k16.f32.bf16.bf16.f32 d:f32*8, a:b32*2, b:b32*8, c:f32*8
 7.0 sm_80 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m32n8k16.f32.bf16.bf16.f32 d:f32*8, a:b32*8, b:b32*2, c:f32*8
 7.0 sm_80 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m16n16k8.f32.tf32.tf32.f32 d:f32*8, a:b32*4, b:b32*4, c:f32*8
 7.0 sm_80 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m8n8k4{.rnd}.f64.f64.f64.f64 d:f64*2, a:f64*1, b:f64*1, c:f64*2
-6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m16n16k16.s32.atype=u8|s8.btype=u8|s8.s32{.satfinite} d:s32*8, a:b32*2, b:b32*2, c:s32*8
-6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m8n32k16.s32.atype=u8|s8.btype=u8|s8.s32{.satfinite} d:s32*8, a:b32*1, b:b32*4, c:s32*8
-6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m32n8k16.s32.atype=u8|s8.btype=u8|s8.s32{.satfinite} d:s32*8, a:b32*4, b:b32*1, c:s32*8
+6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m16n16k16.s32.atype=u8.btype=u8.s32{.satfinite} d:s32*8, a:b32*2, b:b32*2, c:s32*8
+6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m16n16k16.s32.atype=s8.btype=s8.s32{.satfinite} d:s32*8, a:b32*2, b:b32*2, c:s32*8
+6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m8n32k16.s32.atype=u8.btype=u8.s32{.satfinite} d:s32*8, a:b32*1, b:b32*4, c:s32*8
+6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m8n32k16.s32.atype=s8.btype=s8.s32{.satfinite} d:s32*8, a:b32*1, b:b32*4, c:s32*8
+6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m32n8k16.s32.atype=u8.btype=u8.s32{.satfinite} d:s32*8, a:b32*4, b:b32*1, c:s32*8
+6.3 sm_72 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=m32n8k16.s32.atype=s8.btype=s8.s32{.satfinite} d:s32*8, a:b32*4, b:b32*1, c:s32*8
 `
 
 const wgmmaForms = `
@@ -107,33 +110,39 @@ const wgmmaForms = `
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma32.f32.atype=fp8.btype=fp8 d:f32*N/2, a:b32*4, b:b64, scale-d:pred, scale-a=-1|1, scale-b=-1|1
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma32.f16.atype=fp8.btype=fp8 d:f16x2*N/4, a:b64, b:b64, scale-d:pred, scale-a=-1|1, scale-b=-1|1
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma32.f16.atype=fp8.btype=fp8 d:f16x2*N/4, a:b32*4, b:b64, scale-d:pred, scale-a=-1|1, scale-b=-1|1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8|s8.btype=u8|s8 d:s32*N/2, a:b64, b:b64, scale-d:pred
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8|s8.btype=u8|s8 d:s32*N/2, a:b32*4, b:b64, scale-d:pred
+8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=u8 d:s32*N/2, a:b64, b:b64, scale-d:pred
+8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=s8 d:s32*N/2, a:b64, b:b64, scale-d:pred
+8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=s8 d:s32*N/2, a:b64, b:b64, scale-d:pred
+8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=u8 d:s32*N/2, a:b64, b:b64, scale-d:pred
+8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=u8 d:s32*N/2, a:b32*4, b:b64, scale-d:pred
+8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=s8 d:s32*N/2, a:b32*4, b:b64, scale-d:pred
+8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=s8 d:s32*N/2, a:b32*4, b:b64, scale-d:pred
+8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=u8 d:s32*N/2, a:b32*4, b:b64, scale-d:pred
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmabit.s32.b1.b1.op=and.popc d:s32*N/2, a:b64, b:b64, scale-d:pred
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmabit.s32.b1.b1.op=and.popc d:s32*N/2, a:b32*4, b:b64, scale-d:pred
 `
 
 const controlForms = `
 # control-flow-instructions-bra: goes on at t
-1.0 sm_10 bra{.uni} t:label
+2.3 sm_20 bra{.uni} t:label
 # control-flow-instructions-call: calls a function
-1.0 sm_10 call{.uni} f:func
-1.0 sm_10 call{.uni} f:func, (a):args
-1.0 sm_10 call{.uni} (d):args, f:func
-1.0 sm_10 call{.uni} (d):args, f:func, (a):args
+2.3 sm_20 call{.uni} f:func
+2.3 sm_20 call{.uni} f:func, (a):args
+2.3 sm_20 call{.uni} (d):args, f:func
+2.3 sm_20 call{.uni} (d):args, f:func, (a):args
 # control-flow-instructions-ret: leaves a function
-1.0 sm_10 ret{.uni}
+2.3 sm_20 ret{.uni}
 # control-flow-instructions-exit: ends the thread
-1.0 sm_10 exit
+2.3 sm_20 exit
 # miscellaneous-instructions-nanosleep: waits about a nanoseconds
 6.3 sm_70 nanosleep.u32 a
 # miscellaneous-instructions-setmaxnreg: changes the number of registers of each thread of the warpgroup
 8.0 sm_90a setmaxnreg.action=inc|dec.sync.aligned.u32 n=24..256/8
 # miscellaneous-instructions-pmevent: triggers performance monitor events
-1.4 sm_10 pmevent a=0..15
+2.3 sm_20 pmevent a=0..15
 3.0 sm_20 pmevent.mask a=0..65535
 # miscellaneous-instructions-brkpt: stops for a debugger
-1.0 sm_11 brkpt
+2.3 sm_20 brkpt
 # miscellaneous-instructions-trap: ends the grid with an error
-1.0 sm_10 trap
+2.3 sm_20 trap
 `

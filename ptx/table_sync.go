@@ -2,39 +2,39 @@ package ptx
 
 const atomicForms = `
 # parallel-synchronization-and-communication-instructions-atom: d = what stood at a, which becomes an operation of it and b
-1.1 sm_11 atom{.sem}{.scope}{.space=atomspace}.op=and|or|xor|exch{.L2::cache_hint}.type=b32 d_, [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=and|or|xor|exch{.L2::cache_hint}.type=b32 d_, [a], b{, policy:b64?L2::cache_hint}
 3.1 sm_32 atom{.sem}{.scope}{.space=atomspace}.op=and|or|xor{.L2::cache_hint}.type=b64 d_, [a], b{, policy:b64?L2::cache_hint}
-1.2 sm_12 atom{.sem}{.scope}{.space=atomspace}.op=exch{.L2::cache_hint}.type=b64 d_, [a], b{, policy:b64?L2::cache_hint}
-8.3 sm_90 atom{.sem}{.scope}{.space=atomspace}.op=exch{.L2::cache_hint}.type=b128 d_, [a], b{, policy:b64?L2::cache_hint}
-1.1 sm_11 atom{.sem}{.scope}{.space=atomspace}.op=cas{.L2::cache_hint}.type=b32 d_, [a], b, c{, policy:b64?L2::cache_hint}
-1.2 sm_12 atom{.sem}{.scope}{.space=atomspace}.op=cas{.L2::cache_hint}.type=b64 d_, [a], b, c{, policy:b64?L2::cache_hint}
-6.3 sm_70 atom{.sem}{.scope}{.space=atomspace}.op=cas{.L2::cache_hint}.type=b16 d_, [a], b, c{, policy:b64?L2::cache_hint}
-8.3 sm_90 atom{.sem}{.scope}{.space=atomspace}.op=cas{.L2::cache_hint}.type=b128 d_, [a], b, c{, policy:b64?L2::cache_hint}
-1.1 sm_11 atom{.sem}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u32|s32 d_, [a], b{, policy:b64?L2::cache_hint}
-1.2 sm_12 atom{.sem}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u64 d_, [a], b{, policy:b64?L2::cache_hint}
-2.0 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=f32 d_, [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=exch{.L2::cache_hint}.type=b64 d_, [a], b{, policy:b64?L2::cache_hint}
+8.4 sm_90 atom{.sem}{.scope}{.space=atomspace}.op=exch{.L2::cache_hint}.type=b128 d_, [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=cas.type=b32 d_, [a], b, c
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=cas.type=b64 d_, [a], b, c
+6.3 sm_70 atom{.sem}{.scope}{.space=atomspace}.op=cas.type=b16 d_, [a], b, c
+8.4 sm_90 atom{.sem}{.scope}{.space=atomspace}.op=cas.type=b128 d_, [a], b, c
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u32|s32 d_, [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u64 d_, [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=f32 d_, [a], b{, policy:b64?L2::cache_hint}
 5.0 sm_60 atom{.sem}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=f64 d_, [a], b{, policy:b64?L2::cache_hint}
 6.2 sm_60 atom{.sem}{.scope}{.space=atomspace}.op=add.noftz{.L2::cache_hint}.type=f16x2 d_, [a], b{, policy:b64?L2::cache_hint}
 6.3 sm_70 atom{.sem}{.scope}{.space=atomspace}.op=add.noftz{.L2::cache_hint}.type=f16 d_, [a], b{, policy:b64?L2::cache_hint}
 7.8 sm_90 atom{.sem}{.scope}{.space=atomspace}.op=add.noftz{.L2::cache_hint}.type=bhalf d_, [a], b{, policy:b64?L2::cache_hint}
-1.1 sm_11 atom{.sem}{.scope}{.space=atomspace}.op=inc|dec{.L2::cache_hint}.type=u32 d_, [a], b{, policy:b64?L2::cache_hint}
-1.1 sm_11 atom{.sem}{.scope}{.space=atomspace}.op=min|max{.L2::cache_hint}.type=u32|s32 d_, [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=inc|dec{.L2::cache_hint}.type=u32 d_, [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=min|max{.L2::cache_hint}.type=u32|s32 d_, [a], b{, policy:b64?L2::cache_hint}
 3.1 sm_32 atom{.sem}{.scope}{.space=atomspace}.op=min|max{.L2::cache_hint}.type=u64|s64 d_, [a], b{, policy:b64?L2::cache_hint}
 8.1 sm_90 atom{.sem}{.scope}{.space=global}.op=add{.L2::cache_hint}.vec.type=f32 d_*vec, [a], b*vec{, policy:b64?L2::cache_hint}
 8.1 sm_90 atom{.sem}{.scope}{.space=global}.op=add|min|max.noftz{.L2::cache_hint}.vec=v2|v4|v8.type=f16|bf16 d_*vec, [a], b*vec{, policy:b64?L2::cache_hint}
 8.1 sm_90 atom{.sem}{.scope}{.space=global}.op=add|min|max.noftz{.L2::cache_hint}.vec.type=f16x2|bf16x2 d_*vec, [a], b*vec{, policy:b64?L2::cache_hint}
 # parallel-synchronization-and-communication-instructions-red: what stands at a becomes an operation of it and b
-1.2 sm_11 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=and|or|xor{.L2::cache_hint}.type=b32 [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=and|or|xor{.L2::cache_hint}.type=b32 [a], b{, policy:b64?L2::cache_hint}
 3.1 sm_32 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=and|or|xor{.L2::cache_hint}.type=b64 [a], b{, policy:b64?L2::cache_hint}
-1.2 sm_11 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u32|s32 [a], b{, policy:b64?L2::cache_hint}
-1.2 sm_12 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u64 [a], b{, policy:b64?L2::cache_hint}
-2.0 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=f32 [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u32|s32 [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u64 [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=f32 [a], b{, policy:b64?L2::cache_hint}
 5.0 sm_60 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=f64 [a], b{, policy:b64?L2::cache_hint}
 6.2 sm_60 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add.noftz{.L2::cache_hint}.type=f16x2 [a], b{, policy:b64?L2::cache_hint}
 6.3 sm_70 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add.noftz{.L2::cache_hint}.type=f16 [a], b{, policy:b64?L2::cache_hint}
 7.8 sm_90 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add.noftz{.L2::cache_hint}.type=bhalf [a], b{, policy:b64?L2::cache_hint}
-1.2 sm_11 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=inc|dec{.L2::cache_hint}.type=u32 [a], b{, policy:b64?L2::cache_hint}
-1.2 sm_11 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=min|max{.L2::cache_hint}.type=u32|s32 [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=inc|dec{.L2::cache_hint}.type=u32 [a], b{, policy:b64?L2::cache_hint}
+2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=min|max{.L2::cache_hint}.type=u32|s32 [a], b{, policy:b64?L2::cache_hint}
 3.1 sm_32 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=min|max{.L2::cache_hint}.type=u64|s64 [a], b{, policy:b64?L2::cache_hint}
 8.1 sm_90 red{.sem=relaxed|release}{.scope}{.space=global}.op=add{.L2::cache_hint}.vec.type=f32 [a], b*vec{, policy:b64?L2::cache_hint}
 8.1 sm_90 red{.sem=relaxed|release}{.scope}{.space=global}.op=add|min|max.noftz{.L2::cache_hint}.vec=v2|v4|v8.type=f16|bf16 [a], b*vec{, policy:b64?L2::cache_hint}
@@ -61,10 +61,10 @@ const warpForms = `
 
 const barrierForms = `
 # parallel-synchronization-and-communication-instructions-bar: waits for, or tells, the block's other threads
-1.0 sm_10 bar{.cta}.sync a:u32{, b:u32}
-2.0 sm_20 bar{.cta}.arrive a:u32, b:u32
-2.0 sm_20 bar{.cta}.red.op=popc.u32 d, a{, b}, !c:pred
-2.0 sm_20 bar{.cta}.red.op=and|or.pred d, a:u32{, b:u32}, !c:pred
+2.3 sm_20 bar{.cta}.sync a:u32{, b:u32}
+2.3 sm_20 bar{.cta}.arrive a:u32, b:u32
+2.3 sm_20 bar{.cta}.red.op=popc.u32 d, a{, b}, !c:pred
+2.3 sm_20 bar{.cta}.red.op=and|or.pred d, a:u32{, b:u32}, !c:pred
 6.0 sm_30 barrier{.cta}.sync{.aligned} a:u32{, b:u32}
 6.0 sm_30 barrier{.cta}.arrive{.aligned} a:u32, b:u32
 6.0 sm_30 barrier{.cta}.red.op=popc{.aligned}.u32 d, a{, b}, !c:pred
@@ -75,16 +75,14 @@ const barrierForms = `
 7.8 sm_90 barrier.cluster.arrive{.sem=release|relaxed}{.aligned}
 7.8 sm_90 barrier.cluster.wait{.sem=acquire}{.aligned}
 # parallel-synchronization-and-communication-instructions-membar: orders memory accesses
-1.4 sm_10 membar.level=cta|gl|sys
+2.3 sm_20 membar.level=cta|gl|sys
 6.0 sm_70 fence{.sem=sc|acq_rel}.scope
-8.6 sm_90 fence.sem=acquire|release.scope
 8.0 sm_90 fence.mbarrier_init.release.cluster
 7.5 sm_70 fence.proxy.kind=alias
-8.0 sm_90 fence.proxy.kind=async|async.global
-8.0 sm_90 fence.proxy.kind=async.space=global|shared::cta|shared::cluster
+8.0 sm_90 fence.proxy.kind=async{.space=global|shared::cta|shared::cluster}
 8.3 sm_90 fence.proxy.kind=tensormap::generic.release.scope
 8.3 sm_90 fence.proxy.kind=tensormap::generic.acquire.scope [a], size=128
-7.5 sm_70 membar.proxy.kind=alias
+7.5 sm_60 membar.proxy.kind=alias
 # parallel-synchronization-and-communication-instructions-griddepcontrol: lets the next grid start, or waits for the one before
 7.8 sm_90 griddepcontrol.action=launch_dependents|wait
 `
@@ -95,29 +93,29 @@ const asyncForms = `
 # parallel-synchronization-and-communication-instructions-mbarrier-inval: gives an mbarrier's memory back
 7.0 sm_80 mbarrier.inval{.space=ownshared}.b64 [a]
 # parallel-synchronization-and-communication-instructions-mbarrier-expect-tx: adds bytes to what an mbarrier waits for
-8.0 sm_90 mbarrier.expect_tx{.sem=relaxed}{.scope=cta|cluster}{.space=anyshared}.b64 [a], n:u32
+8.0 sm_90 mbarrier.expect_tx{.sem=relaxed.scope=cta|cluster}{.space=anyshared}.b64 [a], n:u32
 # parallel-synchronization-and-communication-instructions-mbarrier-complete-tx: takes bytes from what an mbarrier waits for
-8.0 sm_90 mbarrier.complete_tx{.sem=relaxed}{.scope=cta|cluster}{.space=anyshared}.b64 [a], n:u32
+8.0 sm_90 mbarrier.complete_tx{.sem=relaxed.scope=cta|cluster}{.space=anyshared}.b64 [a], n:u32
 # parallel-synchronization-and-communication-instructions-mbarrier-arrive: arrives at an mbarrier; d = its state before
-7.0 sm_80 mbarrier.arrive{.sem=release}{.scope=cta|cluster}{.space=ownshared}.b64 d_, [a]
-7.8 sm_90 mbarrier.arrive{.sem=release}{.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
-7.0 sm_80 mbarrier.arrive.noComplete{.sem=release}{.scope=cta}{.space=ownshared}.b64 d_, [a], n:u32
-8.0 sm_90 mbarrier.arrive{.sem=release}{.scope=cta|cluster}.space=shared::cluster.b64 _, [a]{, n:u32}
-8.0 sm_90 mbarrier.arrive.expect_tx{.sem=release}{.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
-8.0 sm_90 mbarrier.arrive.expect_tx{.sem=release}{.scope=cta|cluster}.space=shared::cluster.b64 _, [a], n:u32
+7.0 sm_80 mbarrier.arrive{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_, [a]
+7.8 sm_90 mbarrier.arrive{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
+7.0 sm_80 mbarrier.arrive.noComplete{.sem=release.scope=cta}{.space=ownshared}.b64 d_, [a], n:u32
+8.0 sm_90 mbarrier.arrive{.sem=release.scope=cta|cluster}.space=shared::cluster.b64 _, [a]{, n:u32}
+8.0 sm_90 mbarrier.arrive.expect_tx{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
+8.0 sm_90 mbarrier.arrive.expect_tx{.sem=release.scope=cta|cluster}.space=shared::cluster.b64 _, [a], n:u32
 # parallel-synchronization-and-communication-instructions-mbarrier-arrive-drop: arrives at an mbarrier and at none of its later phases
-7.0 sm_80 mbarrier.arrive_drop{.sem=release}{.scope=cta|cluster}{.space=ownshared}.b64 d_, [a]
-7.8 sm_90 mbarrier.arrive_drop{.sem=release}{.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
-7.0 sm_80 mbarrier.arrive_drop.noComplete{.sem=release}{.scope=cta}{.space=ownshared}.b64 d_, [a], n:u32
-8.0 sm_90 mbarrier.arrive_drop{.sem=release}{.scope=cta|cluster}.space=shared::cluster.b64 _, [a]{, n:u32}
-8.0 sm_90 mbarrier.arrive_drop.expect_tx{.sem=release}{.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
-8.0 sm_90 mbarrier.arrive_drop.expect_tx{.sem=release}{.scope=cta|cluster}.space=shared::cluster.b64 _, [a], n:u32
+7.0 sm_80 mbarrier.arrive_drop{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_, [a]
+7.8 sm_90 mbarrier.arrive_drop{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
+7.0 sm_80 mbarrier.arrive_drop.noComplete{.sem=release.scope=cta}{.space=ownshared}.b64 d_, [a], n:u32
+8.0 sm_90 mbarrier.arrive_drop{.sem=release.scope=cta|cluster}.space=shared::cluster.b64 _, [a]{, n:u32}
+8.0 sm_90 mbarrier.arrive_drop.expect_tx{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_, [a], n:u32
+8.0 sm_90 mbarrier.arrive_drop.expect_tx{.sem=release.scope=cta|cluster}.space=shared::cluster.b64 _, [a], n:u32
 # parallel-synchronization-and-communication-instructions-mbarrier-test-wait: d = whether a phase of an mbarrier is complete
-7.0 sm_80 mbarrier.test_wait{.sem=acquire}{.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], state:b64
-7.1 sm_80 mbarrier.test_wait.parity{.sem=acquire}{.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], phase:u32
+7.0 sm_80 mbarrier.test_wait{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], state:b64
+7.1 sm_80 mbarrier.test_wait.parity{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], phase:u32
 # parallel-synchronization-and-communication-instructions-mbarrier-try-wait: the same, after waiting for it a while
-7.8 sm_90 mbarrier.try_wait{.sem=acquire}{.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], state:b64{, ns:u32}
-7.8 sm_90 mbarrier.try_wait.parity{.sem=acquire}{.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], phase:u32{, ns:u32}
+7.8 sm_90 mbarrier.try_wait{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], state:b64{, ns:u32}
+7.8 sm_90 mbarrier.try_wait.parity{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], phase:u32{, ns:u32}
 # parallel-synchronization-and-communication-instructions-mbarrier-pending-count: d = the arrivals that a state waits for
 7.0 sm_80 mbarrier.pending_count.b64 d:u32, state:b64
 # data-movement-and-conversion-instructions-cp-async: copies to shared memory while the thread goes on
@@ -129,7 +127,8 @@ const asyncForms = `
 7.0 sm_80 cp.async.wait_group n=0..2147483647
 7.0 sm_80 cp.async.wait_all
 # parallel-synchronization-and-communication-instructions-cp-async-mbarrier-arrive: arrives at an mbarrier once the thread's copies are done
-7.0 sm_80 cp.async.mbarrier.arrive{.noinc}{.space=ownshared}.b64 [a]
+7.0 sm_80 cp.async.mbarrier.arrive{.noinc}{.space=shared}.b64 [a]
+7.8 sm_80 cp.async.mbarrier.arrive{.noinc}.space=shared::cta.b64 [a]
 `
 
 const bulkForms = `

@@ -57,13 +57,13 @@ func (t Target) Has(need Target) bool {
 }
 
 // targets gives the first version of PTX that knows each architecture
-// (manual: "ptx-module-directives-target"), the oldest first.
+// (manual: "ptx-module-directives-target"), the oldest first. PTX 2.3 and sm_20, the
+// first with 64-bit addresses, stand for everything older too.
 var targets = []struct {
 	Target
 	Version Version
 }{
-	{Target{SM: 10}, 10}, {Target{SM: 11}, 10}, {Target{SM: 12}, 12}, {Target{SM: 13}, 12},
-	{Target{SM: 20}, 20}, {Target{SM: 21}, 20},
+	{Target{SM: 20}, 23}, {Target{SM: 21}, 23},
 	{Target{SM: 30}, 30}, {Target{SM: 32}, 40}, {Target{SM: 35}, 31}, {Target{SM: 37}, 41},
 	{Target{SM: 50}, 40}, {Target{SM: 52}, 41}, {Target{SM: 53}, 42},
 	{Target{SM: 60}, 50}, {Target{SM: 61}, 50}, {Target{SM: 62}, 50},

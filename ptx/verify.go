@@ -29,7 +29,7 @@ func Verify(m *Module) error {
 // Need is the least .version and .target that m asks for. The module must be bound
 // by [Verify], whose complaints about m's own .version and .target do not matter.
 func (m *Module) Need() Need {
-	need := Need{Version: 10, Target: Target{SM: 10}}
+	need := Need{targets[0].Version, targets[0].Target}
 	for _, f := range m.Funcs() {
 		need = need.and(f.need())
 	}
@@ -48,8 +48,13 @@ func (f *Func) need() Need {
 		return need
 	}
 	f.Body.Walk(func(s Stmt) {
-		if i, ok := s.(*Instr); ok && i.Form != nil {
-			need = need.and(i.Need())
+		switch s := s.(type) {
+		case *Instr:
+			if s.Form != nil {
+				need = need.and(s.Need())
+			}
+		case *Var:
+			need = need.and(s.Type.Info().Need)
 		}
 	})
 	return need
@@ -60,7 +65,11 @@ func (f *Func) need() Need {
 func (i *Instr) Need() Need {
 	need := i.Form.Need
 	for _, mod := range i.slots {
-		need = need.and(modifierNeeds[mod])
+		more, ok := modifierNeeds[i.Op+"."+mod]
+		if !ok {
+			more = modifierNeeds[mod]
+		}
+		need = need.and(more)
 	}
 	for _, a := range i.Args {
 		if n, ok := a.(*Name); ok && n.Sym != nil {
@@ -94,8 +103,8 @@ func (v *verifier) header() {
 	case v.m.Version < least:
 		v.fail(Pos{}, ErrTarget, "target %v needs .version %v, the module has %v", v.m.Target, least, v.m.Version)
 	}
-	if v.m.AddressSize != 32 && v.m.AddressSize != 64 {
-		v.fail(Pos{}, ErrInvalid, "address size %d, want 32 or 64", v.m.AddressSize)
+	if v.m.AddressSize != 64 {
+		v.fail(Pos{}, ErrUnsupported, "address size %d is not supported, 64 is", v.m.AddressSize)
 	}
 }
 
@@ -137,6 +146,7 @@ func (v *verifier) variable(s *scope, d *Var) {
 	if d.Init != nil {
 		v.initial(d, d.Init, 0)
 	}
+	v.require(d.Pos, "type ."+d.Type.String(), d.Type.Info().Need)
 	var err error
 	if d.Count > 0 {
 		err = s.declareRange(d)
@@ -201,10 +211,10 @@ func (v *verifier) initialSymbol(d *Var, n *Name) {
 
 // attrNeeds are the directives of functions that not every version and target has.
 var attrNeeds = map[string]Need{
-	"reqntid": {21, Target{SM: 10}}, "noreturn": {64, Target{SM: 30}}, "maxnreg": {13, Target{SM: 10}},
-	"minnctapersm": {20, Target{SM: 10}}, "maxclusterrank": {78, Target{SM: 90}},
-	"reqnctapercluster": {78, Target{SM: 90}}, "explicitcluster": {78, Target{SM: 90}},
-	"blocksareclusters": {90, Target{SM: 90}}, "abi_preserve": {90, Target{SM: 80}}, "abi_preserve_control": {90, Target{SM: 80}},
+	"noreturn":          {64, Target{SM: 30}},
+	"maxclusterrank":    {78, Target{SM: 90}},
+	"reqnctapercluster": {78, Target{SM: 90}},
+	"explicitcluster":   {78, Target{SM: 90}},
 }
 
 func (v *verifier) function(f *Func) {

@@ -1,9 +1,6 @@
 package ptx
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // instruction binds and checks one instruction.
 func (v *verifier) instruction(s *scope, i *Instr) {
@@ -26,11 +23,8 @@ func (v *verifier) instruction(s *scope, i *Instr) {
 	for k, arg := range i.Args {
 		v.operand(s, k, arg)
 	}
-	switch {
-	case i.Op == "call":
+	if i.Op == "call" {
 		v.call(s)
-	case i.Op == "ld" || i.Op == "st" || i.Op == "ldu":
-		v.accessWidth()
 	}
 	v.require(i.Pos, i.Mnemonic(), i.Need())
 }
@@ -103,13 +97,6 @@ func (v *verifier) operand(s *scope, k int, arg Operand) {
 			v.bad("%s is a %s, want a %v", n.Name, describe(sym), kind)
 		}
 	case ValueOperand:
-		if o.Type == "addr" {
-			want = U32
-			if v.m.AddressSize == 64 {
-				want = U64
-			}
-			i.types[k] = want
-		}
 		switch a := arg.(type) {
 		case *Pair:
 			v.value(s, o, a.First, want, 0)
@@ -245,7 +232,7 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 	}
 	base, ok := a.Base.(*Name)
 	if !ok {
-		if m, isImm := a.Base.(*Imm); !isImm || m.Kind > Uint || v.m.AddressSize == 32 && m.Bits > math.MaxUint32 {
+		if m, isImm := a.Base.(*Imm); !isImm || m.Kind > Uint {
 			v.bad("operand %s: %s is no address", o.Name, Format(a.Base))
 		} else if i.Space(k) != Local {
 			v.bad("operand %s: an address that is a number is one in .local, not in .%v", o.Name, i.Space(k))
@@ -263,8 +250,10 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 			v.bad("operand %s: %s is in .%v, want one in .%v", o.Name, base.Name, have, space)
 		}
 	case RegisterSymbol:
-		if !addressRegister(sym, space, v.m.AddressSize) || base.Member != "" {
-			v.bad("operand %s: %s is a %s, want an integer of %d bits", o.Name, base.Name, describe(sym), v.m.AddressSize)
+		if i.Has("param::func") {
+			v.bad("operand %s: %s is a register, want a parameter by its name", o.Name, base.Name)
+		} else if !addressRegister(sym, space) || base.Member != "" {
+			v.bad("operand %s: %s is a %s, want an integer of 64 bits", o.Name, base.Name, describe(sym))
 		}
 	default:
 		v.bad("operand %s: %s is a %v, want a register or a variable", o.Name, base.Name, sym.Kind)
@@ -282,24 +271,13 @@ func contains(space, variable Space) bool {
 	return variable == space
 }
 
-// addressRegister reports whether a register can hold an address: an integer as
-// wide as one. The spaces of a thread or a block take 32 bits too.
-func addressRegister(sym *Symbol, space Space, size int) bool {
+// addressRegister reports whether a register can hold an address: an integer of
+// 64 bits. The spaces of a thread or a block take 32 bits too.
+func addressRegister(sym *Symbol, space Space) bool {
 	if sym.Vec > 0 || sym.Type.Class() == Float {
 		return false
 	}
-	return sym.Type.Bits() == size || sym.Type.Bits() == 32 && space != Generic && space != Global
-}
-
-// accessWidth checks that one thread moves 128 bits at the most.
-func (v *verifier) accessWidth() {
-	i := v.instr
-	for k, o := range i.args {
-		n := i.Form.vectorLen(o, i.slots)
-		if bits := n * i.types[k].Bits(); bits > 128 {
-			v.bad("a vector of %d %v is more than 128 bits", n, i.types[k])
-		}
-	}
+	return sym.Type.Bits() == 64 || sym.Type.Bits() == 32 && space != Generic && space != Global
 }
 
 // call checks the lists of a call against the function's declaration.
