@@ -53,15 +53,16 @@ func newCommand() *cobra.Command {
 		Short: "Matrix multiplication, measured and checked",
 		Long: `tilework multiplies matrices in files, on the processor, and measures and checks
 what multiplies them.`,
-		Example: `  tilework mul a.npy b.npy -o c.npy          multiply two files
-  tilework bench --sizes 256,1024 --peers all  measure beside other libraries
-  tilework selftest                           check every kernel on this machine`,
+		Example: `  tilework mul a.npy b.npy -o c.npy              multiply two files
+  tilework bench --sizes 256,1024 --peers all    measure beside other libraries
+  tilework selftest                              check every kernel on this machine`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(mulCommand(), kernelsCommand(), devicesCommand(), versionCommand())
+	root.AddCommand(mulCommand(), benchCommand(), selftestCommand(), kernelsCommand(), devicesCommand(), versionCommand())
+	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
 	})

@@ -40,7 +40,20 @@ func NewPlan(p *gemm.Problem, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &Plan{Problem: *p, Kernel: k, Why: why, Threads: threads(p, o.Threads), progress: o.Progress}
+	pl, err := k.plan(p, o)
+	if err != nil {
+		return nil, err
+	}
+	pl.Why = why
+	return pl, nil
+}
+
+// plan decides how k computes p.
+func (k *Kernel) plan(p *gemm.Problem, o Options) (*Plan, error) {
+	if !k.Sums(p.Accum()) {
+		return nil, fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, p.Accum())
+	}
+	pl := &Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), progress: o.Progress}
 	switch {
 	case k.whole != nil:
 		pl.Threads, pl.Detail = 1, "one thread, nothing blocked or packed"
@@ -60,7 +73,7 @@ func threads(p *gemm.Problem, asked int) int {
 	if p.Flops() < serialFlops {
 		return 1
 	}
-	return workers(asked)
+	return Workers(asked)
 }
 
 func blocked[T scalar](pl *Plan, mk *micro[T]) {

@@ -147,11 +147,11 @@ func (c *crew) close() {
 	}
 }
 
-// Share calls f(0) … f(n-1) from up to threads goroutines (0 or less: GOMAXPROCS),
-// the caller's included. When ctx ends, the rest is left out and its error
+// Share calls f(0) … f(n-1) from up to [Workers](threads) goroutines, the caller's
+// included. When ctx ends, the rest is left out and its error
 // returned.
 func Share(ctx context.Context, n, threads int, f func(i int)) error {
-	return execute(ctx, &calls{n, f}, workers(threads), nil)
+	return execute(ctx, &calls{n, f}, Workers(threads), nil)
 }
 
 type calls struct {
@@ -164,8 +164,9 @@ func (c *calls) items() int    { return c.n }
 func (c *calls) do(i int)      { c.f(i) }
 func (c *calls) advance() bool { return false }
 
-// workers is the number of goroutines for a caller who allows that many.
-func workers(asked int) int {
+// Workers is the number of goroutines that compute for a caller who allows that
+// many: 0 or less is GOMAXPROCS, which is also the most.
+func Workers(asked int) int {
 	n := runtime.GOMAXPROCS(0)
 	if asked > 0 {
 		n = min(n, asked)
