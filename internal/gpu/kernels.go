@@ -62,8 +62,8 @@ func (k *Kernel) Shapes() []Shape { return k.shapes }
 // Supports is nil if the kernel can compute p, whatever the device; the error is
 // ErrUnsupported.
 func (k *Kernel) Supports(p *gemm.Problem) error {
-	if _, ok := activations[activationKey{p.Epilogue.Activation, p.Accum()}]; !ok && p.Epilogue.Activation != gemm.ActNone {
-		return fmt.Errorf("%w: kernel %s has no activation %v on sums in %v", gemm.ErrUnsupported, k.Name, p.Epilogue.Activation, p.Accum())
+	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
+		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
 	}
 	return nil
 }

@@ -24,11 +24,12 @@ type compiledKey struct {
 	config Config
 }
 
+// compiled is a text that was compiled, or that somebody holds mu to compile. What
+// failed is tried again when it is asked for again.
 type compiled struct {
-	once     sync.Once
+	mu       sync.Mutex
 	module   device.Module
 	function device.Function
-	err      error
 }
 
 // New is a backend on a device, which stays its caller's to close, after the backend.
@@ -138,17 +139,25 @@ func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Fun
 		b.compiled[key] = entry
 	}
 	b.mu.Unlock()
-	entry.once.Do(func() {
-		m, err := k.Emit(c)
-		if err == nil {
-			entry.module, err = b.Device.Load(context.WithoutCancel(ctx), m.String())
-		}
-		if err == nil {
-			entry.function, err = entry.module.Function(k.Entry())
-		}
-		entry.err = err
-	})
-	return entry.function, entry.err
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if entry.function != nil {
+		return entry.function, nil
+	}
+	text, err := k.Emit(c)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.Device.Load(ctx, text.String())
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Function(k.Entry())
+	if err != nil {
+		return nil, errors.Join(err, m.Unload())
+	}
+	entry.module, entry.function = m, f
+	return f, nil
 }
 
 // Run computes the product: it reserves memory on the device, copies what is read
