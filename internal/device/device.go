@@ -3,8 +3,8 @@
 // path above it is tested on machines without a GPU.
 //
 // A device takes work in order: a copy or a launch begins when what was asked for
-// before it is done. [Device.Launch] and [Device.Record] return at once, the copies
-// and [Device.Sync] when they are through.
+// before it is done. [Device.Launch] and [Device.Record] need not wait for that, the
+// copies and [Device.Sync] return when they are through.
 package device
 
 import (
@@ -49,9 +49,10 @@ type Device interface {
 
 	// Load compiles PTX text. The error is ErrCompile, with the compiler's messages.
 	Load(ctx context.Context, text string) (Module, error)
-	// Launch starts a kernel. What fails while it runs comes out of the next Sync or
-	// CopyOut.
-	Launch(f Function, l Launch) error
+	// Launch starts a kernel. What fails while it runs comes out of Launch itself, of
+	// the next Sync or of the next CopyOut. A GPU runs a kernel to its end; the
+	// emulator ends it when the context ends.
+	Launch(ctx context.Context, f Function, l Launch) error
 	// Sync waits until all that was asked for is done.
 	Sync(ctx context.Context) error
 	// Record marks the place between what was asked for so far and what will be.

@@ -100,10 +100,12 @@ func (d *double) Load(context.Context, string) (device.Module, error) {
 	return doubleModule{d}, d.locked("load", func() { d.loaded++ })
 }
 
-func (d *double) Launch(device.Function, device.Launch) error { return d.locked("launch", nil) }
-func (d *double) Sync(context.Context) error                  { return d.locked("sync", nil) }
-func (d *double) Record() (device.Event, error)               { return nil, errors.ErrUnsupported }
-func (d *double) Close() error                                { return nil }
+func (d *double) Launch(context.Context, device.Function, device.Launch) error {
+	return d.locked("launch", nil)
+}
+func (d *double) Sync(context.Context) error    { return d.locked("sync", nil) }
+func (d *double) Record() (device.Event, error) { return nil, errors.ErrUnsupported }
+func (d *double) Close() error                  { return nil }
 
 type doubleModule struct{ d *double }
 

@@ -203,7 +203,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := d.Launch(f, l); err != nil {
+	if err := d.Launch(ctx, f, l); err != nil {
 		return err
 	}
 	return d.CopyOut(ctx, b.C, m.C, rows(pl.host.C, p.C))
