@@ -21,6 +21,9 @@ type Config struct {
 	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
 	// at once. Rows of the matrix, their length and their start, must be multiples.
 	VecA, VecB, VecC int
+	// Lines says that the text names the lines of Go that wrote it, as findings of the
+	// emulator's checkers are to show.
+	Lines bool
 }
 
 // Shape is the sizes of a kernel's tiles.

@@ -14,7 +14,7 @@ func (g *product) storeVec(row, col build.Reg, sums []build.Reg) {
 	n, at := len(sums), g.c.At(row, col)
 	values := make([]build.Reg, n)
 	for i, sum := range sums {
-		values[i] = g.Var("c", g.acc, g.Mul(g.alpha, sum))
+		values[i] = g.Var("", g.acc, g.Mul(g.alpha, sum))
 	}
 	g.If(g.readC, func() {
 		for i, old := range at.LoadVec(n) {

@@ -74,6 +74,9 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 		return nil, err
 	}
 	b := build.New(k.Entry(), fmt.Sprintf("%s: %s", k.Name, k.Adds), c.String())
+	if c.Lines {
+		b.Lines()
+	}
 	k.write(b, c)
 	m, err := b.Build()
 	if err != nil {

@@ -74,6 +74,15 @@ type Plan struct {
 
 // Plan chooses a kernel and its configuration. The error is ErrUnsupported.
 func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
+	pl, err := b.plan(p, opt)
+	if err != nil {
+		return nil, err
+	}
+	pl.Config.Lines = b.Device.Info().Emulated
+	return pl, nil
+}
+
+func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	pl := &Plan{backend: b, host: p, device: *p}
 	if !opt.KeepLayout {
 		for _, l := range []*gemm.Layout{&pl.device.A, &pl.device.B, &pl.device.C} {

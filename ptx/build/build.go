@@ -70,6 +70,7 @@ func New(name string, comments ...string) *Kernel {
 		name: name, top: top, cur: top,
 		pure: map[*ptx.Instr]*value{}, values: map[*ptx.Name]*value{},
 	}
+	k.identifier(name)
 	for _, text := range comments {
 		k.head = append(k.head, k.comment(text))
 	}

@@ -308,6 +308,8 @@ func TestErrors(t *testing.T) {
 	mistake("mov.u32 writes n, which is no variable: declare it with Var", nothing(func() { k.Do("mov.u32", n, 1) }))
 	mistake("frobnicate.u32: instruction \"frobnicate\" is not supported", nothing(func() { k.Do("frobnicate.u32", n) }))
 	mistake("the comment \"a·b\": want one line of ASCII", nothing(func() { k.Comment("a·b") }))
+	mistake("the name \"a b\": want letters, digits, _ and $, no digit first", k.Named("a b", n))
+	mistake("a variable of type .none", k.Fresh(ptx.NoType))
 	var inner build.Reg
 	k.If(k.Lt(n, 1), func() { inner = k.Named("inner", k.Add(n, 9)) })
 	mistake("inner is used outside of the block that made it: declare it with Var before", k.Add(inner, 1))

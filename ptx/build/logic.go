@@ -38,9 +38,9 @@ func (k *Kernel) And(a, b Value) Reg {
 	case !x.ok():
 		return x
 	case t == ptx.Pred && (x.isBool(true) || y.isBool(false)):
-		return y
+		return k.same(y)
 	case t == ptx.Pred && (y.isBool(true) || x.isBool(false)):
-		return x
+		return k.same(x)
 	case t == ptx.NoType:
 		return constInt(x.v.i & y.v.i)
 	}
@@ -54,9 +54,9 @@ func (k *Kernel) Or(a, b Value) Reg {
 	case !x.ok():
 		return x
 	case t == ptx.Pred && (x.isBool(false) || y.isBool(true)):
-		return y
+		return k.same(y)
 	case t == ptx.Pred && (y.isBool(false) || x.isBool(true)):
-		return x
+		return k.same(x)
 	case t == ptx.NoType:
 		return constInt(x.v.i | y.v.i)
 	}
@@ -160,9 +160,9 @@ func (k *Kernel) Select(p, a, b Value) Reg {
 	case c.v.typ != ptx.Pred:
 		return k.fail("Select by %s, which is no predicate", c)
 	case c.isBool(true):
-		return x
+		return k.same(x)
 	case c.isBool(false):
-		return y
+		return k.same(y)
 	case t == ptx.NoType || t == ptx.Pred:
 		return k.fail("Select among constants or predicates")
 	}

@@ -22,6 +22,9 @@ func (k *Kernel) Param(name string, t ptx.Type) Reg {
 	if !t.Declarable() || t == ptx.Pred {
 		return k.fail("a parameter of type .%v", t)
 	}
+	if !k.identifier(name) {
+		return Reg{bad}
+	}
 	k.params = append(k.params, &ptx.Var{Pos: caller(), Space: ptx.Param, Type: t, Name: name})
 	addr := &ptx.Addr{Base: &ptx.Name{Name: name}}
 	return k.Named(name, k.place(t, "ld.param."+memoryType(t), "param "+name, []ptx.Operand{addr}, nil))
@@ -296,6 +299,9 @@ func (k *Kernel) array(sym *ptx.Name, elem ptx.Type, rows, cols int, at int64) A
 }
 
 func (k *Kernel) sharedBytes(name string, elem ptx.Type, rows, cols int) (n int, ok bool) {
+	if !k.identifier(name) {
+		return 0, false
+	}
 	if rows < 1 || cols < 1 || elem.Bytes() < 1 || int64(rows)*int64(cols) > math.MaxInt32/16 {
 		k.fail("a shared array %s of %d×%d .%v", name, rows, cols, elem)
 		return 0, false

@@ -152,18 +152,31 @@ func (k *Kernel) newValue(t ptx.Type, s *scope) *value {
 
 // Named gives a register a name in the text; a constant has none.
 func (k *Kernel) Named(name string, r Reg) Reg {
-	if r.v != nil && r.v.node != nil {
+	if k.identifier(name) && r.v != nil && r.v.node != nil {
 		r.v.name = name
 	}
 	return r
 }
 
-// Var declares a variable and gives it a value. The registers of a [Reg] that is a
-// variable are what Set and FMA write.
+// identifier reports whether a name can stand in the text.
+func (k *Kernel) identifier(name string) bool {
+	ok := name != ""
+	for i, c := range name {
+		ok = ok && (c == '_' || c == '$' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9')
+	}
+	if !ok {
+		k.fail("the name %q: want letters, digits, _ and $, no digit first", name)
+	}
+	return ok
+}
+
+// Var declares a variable and gives it a value; Set and FMA write another one to it.
+// Without a name it gets a number.
 func (k *Kernel) Var(name string, t ptx.Type, init Value) Reg {
-	v := k.newValue(t, k.cur)
-	v.name, v.mutable = name, true
-	r := Reg{v}
+	r := k.Fresh(t)
+	if name != "" {
+		k.Named(name, r)
+	}
 	k.Set(r, init)
 	return r
 }
@@ -179,6 +192,9 @@ func (k *Kernel) Vars(name string, t ptx.Type, n int, init Value) []Reg {
 
 // Fresh declares a variable that [Kernel.Do] is to write: it has no value before.
 func (k *Kernel) Fresh(t ptx.Type) Reg {
+	if !t.Info().Storage.Declarable() {
+		return k.fail("a variable of type .%v", t)
+	}
 	v := k.newValue(t, k.cur)
 	v.mutable = true
 	return Reg{v}
@@ -265,7 +281,23 @@ func (k *Kernel) declare(body []ptx.Stmt) []*ptx.Var {
 		n.Name = fmt.Sprintf("%s%d", d.Name, d.Count)
 		d.Count++
 	})
-	return append(numbered, named...)
+	return append(numbered, grouped(named)...)
+}
+
+// grouped puts declarations of name0, name1, … that follow each other into one.
+func grouped(vars []*ptx.Var) []*ptx.Var {
+	var out []*ptx.Var
+	for _, v := range vars {
+		if n := len(out) - 1; n >= 0 && out[n].Type == v.Type && v.Name == out[n].Name+fmt.Sprint(out[n].Count) && out[n].Count > 0 {
+			out[n].Count++
+			continue
+		}
+		if stem, ok := strings.CutSuffix(v.Name, "0"); ok && strings.TrimRight(stem, "0123456789") == stem {
+			v.Name, v.Count = stem, 1
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // unique is a name that no other register has.
