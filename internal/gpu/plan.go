@@ -192,11 +192,9 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	}
 	var m Memory
 	bias := gemm.Dense(p.C.Type, 1, p.BiasLen())
-	operands := []operand{
-		{&m.A, pl.host.A, p.A, b.A, p.ReadsAB()},
-		{&m.B, pl.host.B, p.B, b.B, p.ReadsAB()},
-		{&m.C, pl.host.C, p.C, b.C, p.Beta != 0},
-		{&m.Bias, bias, bias, b.Bias, true},
+	operands := []operand{{&m.C, pl.host.C, p.C, b.C, p.Beta != 0}, {&m.Bias, bias, bias, b.Bias, true}}
+	if p.ReadsAB() {
+		operands = append(operands, operand{&m.A, pl.host.A, p.A, b.A, true}, operand{&m.B, pl.host.B, p.B, b.B, true})
 	}
 	defer func() {
 		for _, o := range operands {
