@@ -12,10 +12,10 @@ import (
 // Everything that is not listed here fails the test, so that a new package finds
 // its place on purpose.
 var layers = [][]string{
-	{"dtype"},
-	{"internal/gemm"},
+	{"dtype", "ptx"},
+	{"internal/gemm", "ptx/build", "internal/device"},
 	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model"},
-	{"internal/cpu", "gemmtest", "internal/peers"},
+	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers"},
 	{"internal/dispatch"},
 	{""}, // package tilework itself
 	{"internal/bench"},
@@ -26,11 +26,13 @@ var layers = [][]string{
 // what multiplies does not know what checks or compares it, and files and peers
 // know no backend.
 var forbidden = map[string][]string{
-	"internal/cpu":   {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
-	"gemmtest":       {"internal/host", "internal/matio", "internal/cpu/asm"},
-	"internal/matio": {"internal/host"},
-	"internal/peers": {"internal/ref", "internal/matio", "internal/cpu/asm"},
-	"":               {"internal/matio", "internal/peers", "gemmtest"},
+	"internal/cpu":    {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
+	"internal/gpu":    {"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu/asm"},
+	"internal/device": {"dtype"},
+	"gemmtest":        {"internal/host", "internal/matio", "internal/cpu/asm"},
+	"internal/matio":  {"internal/host"},
+	"internal/peers":  {"internal/ref", "internal/matio", "internal/cpu/asm"},
+	"":                {"internal/matio", "internal/peers", "gemmtest"},
 }
 
 // outside are the modules that the library itself may use; the command may use

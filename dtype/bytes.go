@@ -126,3 +126,14 @@ func (t Type) Round(v float64) float64 {
 	in.store(p, v)
 	return in.load(p)
 }
+
+func storeAll[T Element](b []byte, src []float64) {
+	dst := View[T](b)[:len(src)]
+	for i, v := range src {
+		dst[i] = FromFloat64[T](v)
+	}
+}
+
+// Store stores src, converted as by [FromFloat64], as the first elements of b,
+// which is aligned for t. It is [Type.Set] for many.
+func (t Type) Store(b []byte, src []float64) { t.Info().storeAll(b, src) }

@@ -55,9 +55,11 @@ type Info struct {
 	Accum   Type
 	Results []Type
 
-	load    func(p unsafe.Pointer) float64
-	store   func(p unsafe.Pointer, v float64)
-	loadAll func(dst []float64, b []byte)
+	load  func(p unsafe.Pointer) float64
+	store func(p unsafe.Pointer, v float64)
+
+	loadAll  func(dst []float64, b []byte)
+	storeAll func(b []byte, src []float64)
 }
 
 // table holds one row for each type; every other list of types ranges over it.
@@ -66,37 +68,43 @@ var table = [...]Info{
 		Name: "float64", Short: "f64", Size: 8,
 		Roundoff: 0x1p-53, Tiny: 0x1p-1074, Max: math.MaxFloat64, Exact: 1 << 53,
 		Accum: F64, Results: []Type{F64},
-		load: load[float64], store: store[float64], loadAll: loadAll[float64],
+		load: load[float64], store: store[float64],
+		loadAll: loadAll[float64], storeAll: storeAll[float64],
 	},
 	F32: {
 		Name: "float32", Short: "f32", Size: 4,
 		Roundoff: 0x1p-24, Tiny: 0x1p-149, Max: math.MaxFloat32, Exact: 1 << 24,
 		Accum: F32, Results: []Type{F32},
-		load: load[float32], store: store[float32], loadAll: loadAll[float32],
+		load: load[float32], store: store[float32],
+		loadAll: loadAll[float32], storeAll: storeAll[float32],
 	},
 	F16: {
 		Name: "float16", Short: "f16", Size: 2,
 		Roundoff: 0x1p-11, Tiny: 0x1p-24, Max: 65504, Exact: 1 << 11,
 		Accum: F32, Results: []Type{F16, F32},
-		load: load[Float16], store: store[Float16], loadAll: loadAll[Float16],
+		load: load[Float16], store: store[Float16],
+		loadAll: loadAll[Float16], storeAll: storeAll[Float16],
 	},
 	BF16: {
 		Name: "bfloat16", Short: "bf16", Size: 2,
 		Roundoff: 0x1p-8, Tiny: 0x1p-133, Max: 0x1.fep127, Exact: 1 << 8,
 		Accum: F32, Results: []Type{BF16, F32},
-		load: load[BFloat16], store: store[BFloat16], loadAll: loadAll[BFloat16],
+		load: load[BFloat16], store: store[BFloat16],
+		loadAll: loadAll[BFloat16], storeAll: storeAll[BFloat16],
 	},
 	I8: {
 		Name: "int8", Short: "i8", Size: 1, Integer: true,
 		Max: math.MaxInt8, Exact: math.MaxInt8,
 		Accum: I32, Results: []Type{I32},
-		load: load[int8], store: store[int8], loadAll: loadAll[int8],
+		load: load[int8], store: store[int8],
+		loadAll: loadAll[int8], storeAll: storeAll[int8],
 	},
 	I32: {
 		Name: "int32", Short: "i32", Size: 4, Integer: true,
 		Max: math.MaxInt32, Exact: math.MaxInt32,
 		Accum: I32,
-		load:  load[int32], store: store[int32], loadAll: loadAll[int32],
+		load:  load[int32], store: store[int32],
+		loadAll: loadAll[int32], storeAll: storeAll[int32],
 	},
 }
 

@@ -1,14 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"tilework"
+	"tilework/internal/bench"
 )
 
 func kernelsCommand() *cobra.Command {
@@ -61,31 +61,18 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version, the commit and the Go release it was built with",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "tilework %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			e := bench.Host()
+			v := cmp.Or(e.Version, "(devel)")
+			if e.Commit != "" {
+				v += " " + e.Commit[:min(12, len(e.Commit))]
+			}
+			if e.Modified {
+				v += " modified"
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "tilework %s %s %s/%s\n", v, e.Go, e.OS, e.Arch)
 			return err
 		},
 	}
-}
-
-// version is the module's version and, where the build knows it, the commit.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown version)"
-	}
-	v := info.Main.Version
-	if v == "" {
-		v = "(devel)"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v += " " + s.Value[:min(12, len(s.Value))]
-		}
-		if s.Key == "vcs.modified" && s.Value == "true" {
-			v += " modified"
-		}
-	}
-	return v
 }
 
 func yesNo(b bool) string {

@@ -165,7 +165,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	// Whatever can be refused is refused before the long part.
 	if err := matio.CheckOutput(f.out, out); err != nil {
-		return err
+		return fmt.Errorf("-o: %w", err)
 	}
 	if err := host.CheckMemory(c.Bytes(), fmt.Sprintf("the %d×%d result", problem.M, problem.N)); err != nil {
 		return err
@@ -188,8 +188,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	bar.close()
 
 	start = time.Now()
-	if err := matio.Write(f.out, c, buffers.C); err != nil {
-		return err
+	if err := matio.Write(ctx, f.out, c, buffers.C); err != nil {
+		return fmt.Errorf("-o: %w", err)
 	}
 	return f.report(stdout, stderr, mulResult{
 		M: problem.M, N: problem.N, K: problem.K,
@@ -209,12 +209,17 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.Bias
 	if r.Device, err = dispatch.ParseDevice(f.device); err != nil {
 		return r, e, 0, fmt.Errorf("--device: %w", err)
 	}
+	if err := r.Device.Check(); err != nil {
+		return r, e, 0, err
+	}
 	if e.Activation, err = gemm.ParseActivation(f.activation); err != nil {
 		return r, e, 0, fmt.Errorf("--activation: %w", err)
 	}
 	switch {
 	case f.biasAlong != "cols" && f.biasAlong != "rows":
 		return r, e, 0, fmt.Errorf("--bias-along %s: want cols or rows", f.biasAlong)
+	case f.bias == "" && f.biasAlong != "cols":
+		return r, e, 0, fmt.Errorf("--bias-along %s without --bias: there is no bias to add", f.biasAlong)
 	case f.bias == "":
 	case f.biasAlong == "cols":
 		along = gemm.BiasCol

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"log"
 	"math/rand/v2"
 
@@ -23,7 +24,7 @@ func main() {
 		for i := range data {
 			data[i] = 2*rng.Float32() - 1
 		}
-		if err := matio.Write(name, l, dtype.Bytes(data)); err != nil {
+		if err := matio.Write(context.Background(), name, l, dtype.Bytes(data)); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -8,9 +8,9 @@
 package cpu
 
 import (
-	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"tilework/dtype"
@@ -25,11 +25,12 @@ type Kernel struct {
 	ISA  string // the instruction sets it needs; empty: none beyond Go's own
 
 	has func() bool // whether this processor has them
-	// whole, if set, is the algorithm; otherwise the micro-kernels are.
-	whole func(ctx context.Context, p *gemm.Problem, b gemm.Buffers) error
-	f32   *micro[float32]
-	f64   *micro[float64]
-	i32   *micro[int32]
+	// textbook says that the kernel is the triple loop, for any type; the others are
+	// their micro-kernels.
+	textbook bool
+	f32      *micro[float32]
+	f64      *micro[float64]
+	i32      *micro[int32]
 }
 
 // scalar is what products are summed in on the processor.
@@ -52,10 +53,10 @@ type micro[T scalar] struct {
 // Later rows are faster.
 var kernels = []*Kernel{
 	{
-		Name:  "loop",
-		Adds:  "the textbook: three loops, one thread, a sum for each element of C",
-		has:   func() bool { return true },
-		whole: loop,
+		Name:     "loop",
+		Adds:     "the textbook: three loops, one thread, a sum for each element of C",
+		has:      func() bool { return true },
+		textbook: true,
 	},
 	{
 		Name: "portable",
@@ -96,7 +97,7 @@ func (k *Kernel) Available() bool { return k.has() }
 // Sums reports whether k has arithmetic that sums in t.
 func (k *Kernel) Sums(t dtype.Type) bool {
 	switch {
-	case k.whole != nil:
+	case k.textbook:
 		return true
 	case t == dtype.F32:
 		return k.f32 != nil
@@ -117,6 +118,24 @@ func (k *Kernel) Types() []dtype.Type {
 		}
 	}
 	return types
+}
+
+// Tiles lists the sizes at which k's blocks begin anew, for tests of what happens
+// around them.
+func (k *Kernel) Tiles() []int {
+	var sizes []int
+	sizes = appendTiles(sizes, k.f32)
+	sizes = appendTiles(sizes, k.f64)
+	sizes = appendTiles(sizes, k.i32)
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+func appendTiles[T scalar](sizes []int, mk *micro[T]) []int {
+	if mk == nil {
+		return sizes
+	}
+	return append(sizes, mk.MR, mk.NR, mk.mc, mk.kc)
 }
 
 // names is the list in words, for messages.
@@ -147,8 +166,6 @@ func choose(name string, sums dtype.Type) (*Kernel, string, error) {
 			return nil, "", fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
 		case !k.Available():
 			return nil, "", fmt.Errorf("%w: kernel %s needs %s, which this processor lacks", gemm.ErrUnsupported, name, k.ISA)
-		case !k.Sums(sums):
-			return nil, "", fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, name, sums)
 		default:
 			return k, "asked for by name", nil
 		}

@@ -7,6 +7,9 @@ package cpu
 //
 // tmp holds k elements for conversions.
 func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
+	if k == 0 {
+		return // A or B is not read, and need not be there
+	}
 	dst = dst[:k*r]
 	if n < r {
 		clear(dst)

@@ -46,11 +46,16 @@ func (d Device) String() string {
 	return d.Kind
 }
 
-// missing is the error for a device that this build cannot use.
-func (d Device) missing() error {
-	what := "the CUDA driver binding"
-	if d.Kind == "emu" {
-		what = "the PTX emulator"
+// Check reports whether the device is there to be used. The error is ErrNoDevice.
+func (d Device) Check() error {
+	var lacking string
+	switch d.Kind {
+	case "", "auto", "cpu":
+		return nil
+	case "gpu":
+		lacking = "the CUDA driver binding"
+	case "emu":
+		lacking = "the PTX emulator"
 	}
-	return fmt.Errorf("%w: %v: this version of tilework comes without %s (use cpu)", gemm.ErrNoDevice, d, what)
+	return fmt.Errorf("%w: %v: this version of tilework comes without %s (use cpu)", gemm.ErrNoDevice, d, lacking)
 }

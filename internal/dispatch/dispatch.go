@@ -57,14 +57,12 @@ func New(r Request) (*Plan, error) {
 	if r.Precision != "" && r.Precision != Native {
 		return nil, fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, r.Precision, r.Device, Native)
 	}
-	pl := &Plan{Request: r, Device: r.Device}
-	switch r.Device.Kind {
-	case "", "auto":
-		pl.Device = Device{Kind: "cpu"}
+	if err := r.Device.Check(); err != nil {
+		return nil, err
+	}
+	pl := &Plan{Request: r, Device: Device{Kind: "cpu"}}
+	if r.Device.Kind != "cpu" {
 		pl.Why = "no other device in this version; "
-	case "cpu":
-	default:
-		return nil, r.Device.missing()
 	}
 	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
 	if err != nil {

@@ -1,9 +1,12 @@
-// Package host asks the operating system about the machine.
+// Package host asks the operating system about the machine. What the system does
+// not tell is 0, empty or false.
 package host
 
 import (
 	"fmt"
 	"runtime"
+
+	"golang.org/x/sys/cpu"
 
 	"tilework/internal/gemm"
 )
@@ -46,4 +49,46 @@ func Processor() string {
 		return name
 	}
 	return runtime.GOARCH
+}
+
+// LastLevelCache is the size of the processor's largest cache, in bytes.
+func LastLevelCache() int64 { return lastLevelCache() }
+
+// PhysicalMemory is the machine's memory, in bytes.
+func PhysicalMemory() int64 { return physicalMemory() }
+
+// Features lists the instruction sets, of those that matter to products, that the
+// processor has.
+func Features() []string {
+	var found []string
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"avx", cpu.X86.HasAVX},
+		{"avx2", cpu.X86.HasAVX2},
+		{"fma", cpu.X86.HasFMA},
+		{"f16c", cpu.X86.HasF16C},
+		{"avxvnni", cpu.X86.HasAVXVNNI},
+		{"avx512f", cpu.X86.HasAVX512F},
+		{"avx512bw", cpu.X86.HasAVX512BW},
+		{"avx512dq", cpu.X86.HasAVX512DQ},
+		{"avx512vl", cpu.X86.HasAVX512VL},
+		{"avx512vnni", cpu.X86.HasAVX512VNNI},
+		{"avx512bf16", cpu.X86.HasAVX512BF16},
+		{"amxtile", cpu.X86.HasAMXTile},
+		{"amxint8", cpu.X86.HasAMXInt8},
+		{"amxbf16", cpu.X86.HasAMXBF16},
+		{"asimd", cpu.ARM64.HasASIMD},
+		{"asimdhp", cpu.ARM64.HasASIMDHP},
+		{"asimddp", cpu.ARM64.HasASIMDDP},
+		{"i8mm", cpu.ARM64.HasI8MM},
+		{"sve", cpu.ARM64.HasSVE},
+		{"sve2", cpu.ARM64.HasSVE2},
+	} {
+		if f.has {
+			found = append(found, f.name)
+		}
+	}
+	return found
 }

@@ -3,8 +3,11 @@ package host
 import (
 	"bufio"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // available reads what the kernel thinks can be had without swapping, and the
@@ -44,4 +47,29 @@ func number(path string) (uint64, bool) {
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	return n, err == nil // the text may be "max"
+}
+
+// lastLevelCache is the largest cache that sysfs lists for the first processor
+// ("36608K").
+func lastLevelCache() int64 {
+	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
+	var largest int64
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"), 10, 32); err == nil {
+			largest = max(largest, kib<<10)
+		}
+	}
+	return largest
+}
+
+func physicalMemory() int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit)
 }

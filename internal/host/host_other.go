@@ -1,7 +1,8 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package host
 
 func available() (uint64, bool) { return 0, false }
-
-func processor() string { return "" }
+func processor() string         { return "" }
+func lastLevelCache() int64     { return 0 }
+func physicalMemory() int64     { return 0 }

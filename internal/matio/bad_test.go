@@ -138,6 +138,7 @@ var badFiles = []struct {
 	{"member of an impossible size", ".npz", archive(member{name: "a.npy", content: npy(npyHeaderOf("(100000, 100000)"), 0), change: func(h *zip.FileHeader) { h.UncompressedSize64 += 4e10 }}), ReadOptions{}, ErrFormat, "packed bytes cannot be"},
 	{"member of a possible but untrue size", ".npz", archive(untrueSize(1 << 22)), ReadOptions{}, ErrFormat, "the member ends after 65"},
 	{"member that goes on", ".npz", archive(member{name: "a.npy", content: npy(npyHeaderOf("(2, 2)"), 1000), change: func(h *zip.FileHeader) { h.UncompressedSize64 -= 984 }}), ReadOptions{}, ErrFormat, "not a valid zip file"},
+	{"member before the file", ".npz", beforeStart(), ReadOptions{}, ErrFormat, "ends too early"},
 
 	{"no header", ".safetensors", "\x01\x00", ReadOptions{}, ErrFormat, "ends too early"},
 	{"header too long", ".safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", ReadOptions{}, ErrFormat, "header of 18446744073709551615 bytes, want at most 100000000"},
@@ -204,6 +205,7 @@ var badFiles = []struct {
 	{"sum beyond the integers", ".mtx", "%%MatrixMarket matrix coordinate integer general\n1 1 2\n1 1 100\n1 1 100\n", ReadOptions{Type: dtype.I8}, gemm.ErrUnsupported, "line 4: 200, which int8 cannot hold"},
 	{"long line", ".mtx", "%%MatrixMarket matrix array real general\n%" + strings.Repeat("x", maxLine) + "\n1 1\n1\n", ReadOptions{}, ErrFormat, "line 2: longer than"},
 
+	{"matrix as vector", ".csv", "1,2\n3,4\n", ReadOptions{Vector: true}, gemm.ErrShape, "2×2 matrix, want a vector"},
 	{"header line", ".csv", "a,b\n1,2\n", ReadOptions{}, ErrFormat, `line 1, column 1: "a" is no number (a header line is not skipped)`},
 	{"word", ".csv", "1,2\n3, x y\n", ReadOptions{}, ErrFormat, `line 2, column 2: "x y" is no number`},
 	{"quoted number", ".csv", "\"1\",2\n", ReadOptions{}, ErrFormat, "is no number"},
@@ -230,6 +232,16 @@ func manyMembers(n int) []member {
 		all = append(all, member{name: fmt.Sprintf("m%d.npy", i)})
 	}
 	return all
+}
+
+// beforeStart is an archive whose directory says that its member starts one byte
+// before the file: in an extra field of 64 bits, where -1 of 32 bits sends the reader.
+func beforeStart() string {
+	a := archive(member{name: "a.npy", change: func(h *zip.FileHeader) {
+		h.Extra = []byte("\x01\x00\x08\x00\xff\xff\xff\xff\xff\xff\xff\xff")
+	}})
+	offset := strings.LastIndex(a, "PK\x01\x02") + 42
+	return a[:offset] + "\xff\xff\xff\xff" + a[offset+4:]
 }
 
 // untrueSize is a member whose header and directory agree on n bytes of elements,

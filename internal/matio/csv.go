@@ -22,13 +22,12 @@ const blanks = " \t\r\n"
 // csvReader walks over the fields of a CSV file.
 type csvReader struct {
 	*source
-	in   *bufio.Reader
-	sep  byte
-	raw  []byte
-	line int // of the field last read, from 1, as is its column
-	// last tells that the field last read ends its line.
-	column int
-	last   bool
+	in  *bufio.Reader
+	sep byte
+	raw []byte
+
+	line, column int  // of the field last read, from 1
+	last         bool // whether that field ends its line
 }
 
 // readCSV reads the file twice: first to count its lines, so that the matrix has
@@ -42,16 +41,17 @@ func readCSV(s *source) (*Matrix, error) {
 	if rows == 0 {
 		return nil, s.fail(ErrFormat, "the file holds no numbers")
 	}
-	// A number takes a digit and a separator, but for the last: a file whose
-	// lines are shorter than its first cannot ask for more.
-	room := int(s.size/2) + 1
-	if cols <= room/rows {
-		room = rows * cols
+	t := s.textType()
+	l, err := s.layout(t, []uint64{uint64(rows), uint64(cols)}, false)
+	if err != nil {
+		return nil, err
 	}
 	if err := c.rewind(); err != nil {
 		return nil, err
 	}
-	t := s.textType()
+	// A number takes a digit and a separator, but for the last: a file whose
+	// lines are shorter than its first cannot ask for more.
+	room := min(l.Len(), int(s.size/2)+1)
 	data := alloc(room * t.Size())
 	n := 0
 	for ; ; n++ {
@@ -71,11 +71,14 @@ func readCSV(s *source) (*Matrix, error) {
 		case c.last && c.column < cols:
 			return nil, s.fail(ErrFormat, "line %d has %d columns, the first has %d", c.line, c.column, cols)
 		case n == room:
-			return nil, s.fail(ErrFormat, "the file grew while it was read")
+			return nil, s.fail(ErrFormat, "the file changed while it was read")
 		}
 		t.Set(data, n, v)
 	}
-	return &Matrix{Layout: gemm.Dense(t, n/cols, cols), Data: data[:n*t.Size()]}, nil
+	if n != l.Len() {
+		return nil, s.fail(ErrFormat, "the file changed while it was read")
+	}
+	return &Matrix{Layout: l, Data: data}, nil
 }
 
 // number is the value of the field last read.

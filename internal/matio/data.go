@@ -35,7 +35,10 @@ func (s *source) layout(t dtype.Type, shape []uint64, fortran bool) (gemm.Layout
 		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "an array of %d dimensions, shape %s, want 2 dimensions", len(shape), tuple(shape))
 	}
 	rows, cols := shape[0], shape[1]
-	if max(rows, cols) > math.MaxInt {
+	switch {
+	case s.opt.Vector && rows != 1 && cols != 1:
+		return gemm.Layout{}, s.fail(gemm.ErrShape, "a %d×%d matrix, want a vector", rows, cols)
+	case max(rows, cols) > math.MaxInt:
 		return gemm.Layout{}, s.fail(ErrFormat, "shape %s is beyond this machine's integers", tuple(shape))
 	}
 	l := gemm.Dense(t, int(rows), int(cols))
@@ -132,16 +135,22 @@ func (s *source) convert(m *Matrix, t dtype.Type) error {
 		return err
 	}
 	data := alloc(out.Bytes())
-	for i := range out.Len() {
-		v := m.Type.At(m.Data, i)
-		if !holds(t, v) {
-			row, col := i/m.Cols, i%m.Cols
-			if m.Trans {
-				row, col = col, row
+	var chunk [1024]float64
+	for first := 0; first < out.Len(); first += len(chunk) {
+		values := chunk[:min(len(chunk), out.Len()-first)]
+		m.Type.Load(values, m.Data[first*m.Type.Size():])
+		if t.Info().Integer {
+			for i, v := range values {
+				if !holds(t, v) {
+					row, col := (first+i)/m.Cols, (first+i)%m.Cols
+					if m.Trans {
+						row, col = col, row
+					}
+					return s.fail(gemm.ErrUnsupported, "element (%d, %d) is %v, which %v cannot hold exactly", row, col, v, t)
+				}
 			}
-			return s.fail(gemm.ErrUnsupported, "element (%d, %d) is %v, which %v cannot hold exactly", row, col, v, t)
 		}
-		t.Set(data, i, v)
+		t.Store(data[first*t.Size():], values)
 	}
 	err := m.Close()
 	m.Layout, m.Data = out, data

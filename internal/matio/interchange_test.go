@@ -141,7 +141,7 @@ func TestReadWhatOthersWrote(t *testing.T) {
 
 func TestReadVector(t *testing.T) {
 	for _, spec := range []string{
-		"vector.npy", "column.npy", "bias.npz::bias", "all.safetensors::layer.0.bias", "bias.safetensors::bias",
+		"vector.npy", "column.npy", "bias.npz", "bias.npz::bias", "bias.safetensors", "all.safetensors::layer.0.bias", "bias.safetensors::bias",
 	} {
 		m := mustRead(t, "testdata/"+spec, ReadOptions{Vector: true, Type: dtype.F32})
 		want := floatRule
@@ -184,7 +184,7 @@ func TestOthersReadWhatWeWrite(t *testing.T) {
 			for _, size := range [][2]int{{1, 1}, {3, 5}, {130, 70}} {
 				for name, l := range layouts(typ, size[0], size[1]) {
 					path := filepath.Join(folder, fmt.Sprintf("%s-%dx%d-%s%s", typ.Info().Short, size[0], size[1], name, f.Ext))
-					if err := Write(path, l, fill(l)); err != nil {
+					if err := Write(t.Context(), path, l, fill(l)); err != nil {
 						t.Fatal(err)
 					}
 					files++

@@ -184,11 +184,7 @@ func (s *source) read() (*Matrix, error) {
 			return nil, err
 		}
 	}
-	if s.opt.Vector {
-		if m.OpRows() != 1 && m.OpCols() != 1 {
-			m.Close()
-			return nil, s.fail(gemm.ErrShape, "a %d×%d matrix, want a vector", m.OpRows(), m.OpCols())
-		}
+	if s.opt.Vector { // which has one row or one column
 		m.Layout = gemm.Dense(m.Type, 1, m.Rows*m.Cols)
 	}
 	return m, nil

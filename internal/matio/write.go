@@ -2,6 +2,7 @@ package matio
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +30,9 @@ const defaultMember = "c"
 // symbolic link stays one, and the file that it leads to is replaced; another
 // hard link to that file keeps the old content.
 //
-// Errors wrap [gemm.ErrUnsupported], [gemm.ErrShape], [ErrMember] or what the
-// operating system said; each is one line that names the file.
-func Write(spec string, l gemm.Layout, data []byte) error {
+// Errors wrap [gemm.ErrUnsupported], [gemm.ErrShape], [ErrMember], the context's
+// error or what the operating system said; each is one line that names the file.
+func Write(ctx context.Context, spec string, l gemm.Layout, data []byte) error {
 	if err := l.Check(oneLine(spec)); err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func Write(spec string, l gemm.Layout, data []byte) error {
 		return err
 	}
 	defer out.discard()
-	w := bufio.NewWriterSize(out.file, 64<<10)
+	w := bufio.NewWriterSize(interruptible{ctx, out.file}, 64<<10)
 	if err := p.format.write(w, p.member, l, data); err != nil {
 		return p.writeError(err)
 	}
@@ -55,6 +56,19 @@ func Write(spec string, l gemm.Layout, data []byte) error {
 		return p.writeError(err)
 	}
 	return p.writeError(out.commit())
+}
+
+// interruptible is a writer that fails when its context has ended.
+type interruptible struct {
+	ctx context.Context
+	io.Writer
+}
+
+func (w interruptible) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(p)
 }
 
 // CheckOutput reports, before there is anything to write, the error that [Write]

@@ -1,6 +1,7 @@
 package matio
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,7 +51,7 @@ func TestRoundTrip(t *testing.T) {
 						data[i] = byte(r.Uint32())
 					}
 					spec := filepath.Join(folder, "m"+f.Ext)
-					err := Write(spec, l, data)
+					err := Write(t.Context(), spec, l, data)
 					if f.Ext == ".csv" && size[0]*size[1] == 0 {
 						checkError(t, err, gemm.ErrUnsupported, spec, "CSV cannot say")
 						continue
@@ -117,12 +118,12 @@ func TestShortestText(t *testing.T) {
 }
 
 func TestMapping(t *testing.T) {
-	const side = 600 // a megabyte and more
+	const side = 1100 // more than mapMin, and than panelBytes
 	folder := t.TempDir()
 	for _, f := range []string{"m.npy", "m.safetensors", "m.npz"} {
 		spec := filepath.Join(folder, f)
 		l := gemm.Dense(dtype.F32, side, side)
-		if err := Write(spec, l, fill(l)); err != nil {
+		if err := Write(t.Context(), spec, l, fill(l)); err != nil {
 			t.Fatal(err)
 		}
 		m := mustRead(t, spec, ReadOptions{})
@@ -133,7 +134,7 @@ func TestMapping(t *testing.T) {
 
 		// Replacing the file, as its own product would, leaves the matrix as it is.
 		small := gemm.Dense(dtype.F32, 1, 1)
-		if err := Write(spec, small, alloc(4)); err != nil {
+		if err := Write(t.Context(), spec, small, alloc(4)); err != nil {
 			t.Fatal(err)
 		}
 		checkMatrix(t, m, dtype.F32, side, side, floatRule)
@@ -199,12 +200,12 @@ func TestWriteRefuses(t *testing.T) {
 	} {
 		spec := filepath.Join(folder, c.spec)
 		checkError(t, CheckOutput(spec, c.typ), c.kind, folder, c.message)
-		checkError(t, Write(spec, gemm.Dense(c.typ, 1, 1), alloc(8)), c.kind, folder, c.message)
+		checkError(t, Write(t.Context(), spec, gemm.Dense(c.typ, 1, 1), alloc(8)), c.kind, folder, c.message)
 	}
 	spec := filepath.Join(folder, "c.npy")
-	checkError(t, Write(spec, gemm.Dense(dtype.F32, 3, 4), alloc(47)), gemm.ErrShape, spec, "needs 48 bytes of memory, has 47")
-	checkError(t, Write(spec, gemm.Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, alloc(48)), gemm.ErrShape, spec, "leading dimension 3")
-	checkError(t, Write(spec, gemm.Layout{Rows: 3, Cols: 4, LD: 4}, alloc(48)), gemm.ErrUnsupported, spec, "no element type")
+	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 3, 4), alloc(47)), gemm.ErrShape, spec, "needs 48 bytes of memory, has 47")
+	checkError(t, Write(t.Context(), spec, gemm.Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, alloc(48)), gemm.ErrShape, spec, "leading dimension 3")
+	checkError(t, Write(t.Context(), spec, gemm.Layout{Rows: 3, Cols: 4, LD: 4}, alloc(48)), gemm.ErrUnsupported, spec, "no element type")
 	checkNoLitter(t, folder, "folder.npy")
 }
 
@@ -238,7 +239,7 @@ func TestWriteFails(t *testing.T) {
 	if err := os.WriteFile(spec, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, Write(spec, gemm.Dense(dtype.F32, 0, 3), nil), gemm.ErrUnsupported, spec, "0×3")
+	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 0, 3), nil), gemm.ErrUnsupported, spec, "0×3")
 	if content, err := os.ReadFile(spec); err != nil || string(content) != "old" {
 		t.Errorf("the old file holds %q, %v", content, err)
 	}
@@ -288,6 +289,27 @@ func TestFormats(t *testing.T) {
 	for _, typ := range dtype.All() {
 		if !held[typ] {
 			t.Errorf("no format holds %v", typ)
+		}
+	}
+}
+
+// An interruption while writing leaves what was there, and nothing beside it.
+func TestWriteInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, f := range Formats() {
+		folder := t.TempDir()
+		path := filepath.Join(folder, "c"+f.Ext)
+		if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		l := gemm.Dense(dtype.F32, 200, 300)
+		if err := Write(ctx, path, l, alloc(l.Bytes())); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v, want context.Canceled", f.Ext, err)
+		}
+		entries, err := os.ReadDir(folder)
+		if text, _ := os.ReadFile(path); err != nil || len(entries) != 1 || string(text) != "old" {
+			t.Errorf("%s: the folder holds %v, the file %q (%v)", f.Ext, entries, text, err)
 		}
 	}
 }

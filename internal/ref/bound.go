@@ -33,7 +33,8 @@ type Comparison struct {
 	I, J             int
 	Got, Want, Bound float64
 	// BLAS is the ratio that the reference BLAS's test programs compute: the largest
-	// of error / (eps·(|α|·|A|·|B| + |β|·|C|)), eps being twice the roundoff.
+	// of error / (eps·(|α|·|A|·|B| + |β|·|C|)), eps being twice the largest roundoff
+	// involved. What underflow may add to the error is taken off first.
 	BLAS float64
 	// RMS is the root mean square over all elements of the error, each in units of
 	// what k random roundings come to. It is far more sensitive than Ratio.
@@ -101,8 +102,8 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 				if g := r.gauge(i, j, acc); g > 0 {
 					squares += (e / g) * (e / g)
 				}
-				if e > 0 {
-					cmp.BLAS = max(cmp.BLAS, e/(2*max(acc.Roundoff, out.Roundoff)*r.scale[at]))
+				if e := e - underflow(p, acc) - out.Tiny; e > 0 {
+					cmp.BLAS = max(cmp.BLAS, e/(2*max(acc.Roundoff, acc.Operand, out.Roundoff)*r.scale[at]))
 				}
 			}
 			ratio := e / bound

@@ -28,7 +28,7 @@ func TestHonestProductsPass(t *testing.T) {
 			if ty.out.Info().Integer {
 				continue
 			}
-			for range 60 {
+			for range repeats(25) {
 				m, n, k := 1+rng.IntN(8), 1+rng.IntN(8), rng.IntN(300)
 				e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
 				p, buf := problem(t, rng, ty, m, n, k, []float64{1, 0.1, -1.7}[rng.IntN(3)], []float64{0, 1, 0.3}[rng.IntN(3)], e, fill)

@@ -12,7 +12,7 @@ import (
 
 const (
 	// sigmas is how many times the usual size of a residual its threshold is.
-	sigmas = 4
+	sigmas = 6
 	// probes is how many neighbours are compared to tell how much of the data repeats.
 	probes = 1024
 )
@@ -220,10 +220,12 @@ func (f *freivalds[T]) repeated(l gemm.Layout, data []byte, di, dj int) float64 
 // |A|·|B| is at most Σ|a|·‖b‖₂ over the rows b of op(B), which is in size. The
 // rounding to C's type, with roundoff u', adds at most u'·‖c‖₂. For any errors e the
 // residual Σ±e then exceeds t·‖e‖₂ with a probability of at most 2·exp(−t²/2)
-// (Hoeffding, Theorem 2), and [sigmas] leaves t above 6 at the very least and above 9
-// where roundings are random. The worst case instead of √k would be k: too wide to
-// catch anything. It is called for in the share of the data that repeats, as sums
-// of equal terms make equal errors.
+// (Hoeffding, Theorem 2). Where roundings are random, [sigmas] makes t 14 or more. It
+// makes t 6, and the probability 3·10⁻⁸, in the one case that reaches u'·‖c‖₂: a row
+// whose elements are all equal and all as badly rounded as can be.
+//
+// The worst case instead of √k would be k: too wide to catch anything. It is called
+// for in the share of the data that repeats, as sums of equal terms make equal errors.
 func (f *freivalds[T]) limit(i int, norm float64) float64 {
 	p, acc, out := f.p, f.opt.Accuracy, f.p.C.Type.Info()
 	if out.Integer {

@@ -18,6 +18,15 @@ func newRand(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(*seed, 0))
 }
 
+// repeats is n, or less with -short: under the race detector a float loop takes
+// twenty times as long.
+func repeats(n int) int {
+	if testing.Short() {
+		return n/10 + 1
+	}
+	return n
+}
+
 // pair is a type of operands and a type of result.
 type pair struct{ in, out dtype.Type }
 
@@ -104,7 +113,7 @@ func honestIn[T float32 | float64 | int32](p *gemm.Problem, buf gemm.Buffers, bl
 func TestAgainstRationals(t *testing.T) {
 	rng := newRand(t)
 	number := func(v float64) *big.Rat { return new(big.Rat).SetFloat64(v) }
-	for range 400 {
+	for range repeats(400) {
 		ty := pairs()[rng.IntN(len(pairs()))]
 		m, n, k := rng.IntN(5), rng.IntN(5), rng.IntN(40)
 		fill := func() float64 { return math.Ldexp(rng.Float64()*2-1, rng.IntN(12)) }

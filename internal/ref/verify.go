@@ -42,15 +42,16 @@ type checker interface {
 
 // VerifyReport says what a check saw.
 type VerifyReport struct {
-	Seed    uint64
-	Vectors int
+	Seed    uint64 `json:"seed"`
+	Vectors int    `json:"vectors"`
 	// Unsummed is the number of rows that were only checked for what is not finite.
-	Unsummed int
+	Unsummed int `json:"unsummed"`
 	// Worst is the largest residual in units of its threshold; Row, Residual and
 	// Threshold are that row's. Integers have threshold 0, and Worst 0 or +Inf.
-	Worst               float64
-	Row                 int
-	Residual, Threshold float64
+	Worst     float64 `json:"worst"`
+	Row       int     `json:"row"`
+	Residual  float64 `json:"residual"`
+	Threshold float64 `json:"threshold"`
 }
 
 func (r VerifyReport) String() string {

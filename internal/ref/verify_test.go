@@ -33,7 +33,7 @@ func TestVerifyNoFalseAlarm(t *testing.T) {
 			if ty.out.Info().Integer {
 				fill = func() float64 { return float64(int32(rng.Uint32())) }
 			}
-			for range 60 {
+			for range repeats(60) {
 				constant = rng.Float64()
 				m, n, k := rng.IntN(9), rng.IntN(70), rng.IntN(150)
 				p, buf := problem(t, rng, ty, m, n, k, []float64{1, -2, 3}[rng.IntN(3)], []float64{0, 1, -1}[rng.IntN(3)],
@@ -58,7 +58,7 @@ func TestVerifyFindsChanges(t *testing.T) {
 	rng := newRand(t)
 	for _, ty := range pairs() {
 		integer := ty.out.Info().Integer
-		for n := range 200 {
+		for n := range repeats(200) {
 			fill := func() float64 { return float64(int32(rng.Uint32())) }
 			if !integer {
 				fill = func() float64 { return rng.Float64()*2 - 1 }
@@ -131,7 +131,7 @@ func TestVerifyNonfinite(t *testing.T) {
 		if ty.out.Info().Integer {
 			continue
 		}
-		for n := range 300 {
+		for n := range repeats(300) {
 			p, buf := problem(t, rng, ty, 2+rng.IntN(8), 2+rng.IntN(80), 1+rng.IntN(80), 1, float64(n%2), gemm.Epilogue{Bias: gemm.BiasDim(n % 3)}, rng.NormFloat64)
 			i, j, k := rng.IntN(p.M), rng.IntN(p.N), rng.IntN(p.K)
 			v := bad[rng.IntN(3)]

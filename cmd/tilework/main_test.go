@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/bench"
+	"tilework/internal/gemm"
+	"tilework/internal/host"
+	"tilework/internal/matio"
+	"tilework/internal/model"
+)
+
+// run is the command with these arguments: what it prints, and its exit code.
+func run(ctx context.Context, args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	c := newCommand()
+	c.SetArgs(args)
+	c.SetOut(&out)
+	c.SetErr(&errs)
+	err := c.ExecuteContext(ctx)
+	if err != nil {
+		errs.WriteString(err.Error())
+	}
+	return out.String(), errs.String(), exitCode(err)
+}
+
+// folder is a temporary folder with some matrices: a 3×4, b 4×5, c0 3×5, col a
+// vector of 5, row one of 3, all of float64 whole numbers; a32 is a in float32.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, l := range map[string]gemm.Layout{
+		"a.npy": gemm.Dense(dtype.F64, 3, 4), "b.npy": gemm.Dense(dtype.F64, 4, 5),
+		"c0.csv": gemm.Dense(dtype.F64, 3, 5), "a32.npy": gemm.Dense(dtype.F32, 3, 4),
+		"col.npy": gemm.Dense(dtype.F64, 1, 5), "row.csv": gemm.Dense(dtype.F64, 3, 1),
+		"i8.npy": gemm.Dense(dtype.I8, 4, 4), "i32.npy": gemm.Dense(dtype.I32, 4, 4),
+		"big.npy": gemm.Dense(dtype.F32, 600, 600),
+	} {
+		data := make([]byte, l.Bytes())
+		for i := range l.Len() {
+			l.Type.Set(data, i, float64(i%7-3))
+		}
+		if err := matio.Write(t.Context(), filepath.Join(dir, name), l, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cut.npy"), []byte("\x93NUMPY\x01\x00\x76\x00{'descr'"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "text.npy"), []byte("1,2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// element is a function to read a matrix's elements.
+func element(t *testing.T, path string) func(i, j int) float64 {
+	t.Helper()
+	m, err := matio.Read(path, matio.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return func(i, j int) float64 { return m.Type.At(m.Data, m.Index(i, j)) }
+}
+
+func TestMulComputesWhatTheFlagsSay(t *testing.T) {
+	dir := folder(t)
+	t.Chdir(dir)
+	a, b, c0 := element(t, "a.npy"), element(t, "b.npy"), element(t, "c0.csv")
+	col, row := element(t, "col.npy"), element(t, "row.csv")
+	product := func(i, j int) float64 {
+		sum := 0.0
+		for k := range 4 {
+			sum += a(i, k) * b(k, j)
+		}
+		return sum
+	}
+	for _, test := range []struct {
+		args string
+		want func(i, j int) float64
+	}{
+		{"a.npy b.npy -o c.npy", product},
+		{"a.npy b.npy -o c.npz", product},
+		{"a.npy b.npy -o c.csv --kernel loop --threads 1", product},
+		{"a.npy b.npy -o c.mtx --device cpu --verify", product},
+		{"b.npy a.npy -o c.npy --transpose-a --transpose-b", func(j, i int) float64 { return product(i, j) }},
+		{"a.npy b.npy -o c.npy --alpha -2 --beta 3 --c c0.csv", func(i, j int) float64 { return -2*product(i, j) + 3*c0(i, j) }},
+		{"a.npy b.npy -o c.npy --bias col.npy", func(i, j int) float64 { return product(i, j) + col(0, j) }},
+		{"a.npy b.npy -o c.npy --bias row.csv --bias-along rows --activation relu --verify", func(i, j int) float64 { return max(product(i, j)+row(i, 0), 0) }},
+		{"a.npy b.npy -o c.safetensors --dtype bfloat16", product},
+		{"a.npy b.npy -o c.npy --dtype int8", product},
+		{"a.npy b.npy -o c.npy --dtype float16 --out-dtype float32", product},
+	} {
+		args := strings.Fields("mul " + test.args)
+		stdout, stderr, code := run(t.Context(), args...)
+		if code != 0 || !strings.Contains(stdout, "GFLOP/s") {
+			t.Errorf("%s: exit code %d, %q, %q", test.args, code, stdout, stderr)
+			continue
+		}
+		out := args[4]
+		got := element(t, out)
+		rows, cols := 3, 5
+		if strings.Contains(test.args, "transpose") {
+			rows, cols = 5, 3
+		}
+		for i := range rows {
+			for j := range cols {
+				if got(i, j) != test.want(i, j) {
+					t.Errorf("%s: element (%d, %d) is %v, want %v", test.args, i, j, got(i, j), test.want(i, j))
+				}
+			}
+		}
+	}
+}
+
+func TestMulReportsJSON(t *testing.T) {
+	t.Chdir(folder(t))
+	stdout, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--format", "json", "--verify", "--kernel", "portable", "--verbose")
+	var r mulResult
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v in %q", code, err, stdout)
+	}
+	if r.M != 3 || r.N != 5 || r.K != 4 || r.In != "float64" || r.Kernel != "portable" || r.File != "c.npy" || r.Verified == nil {
+		t.Errorf("%+v", r)
+	}
+	if !strings.Contains(stderr, "asked for by name") {
+		t.Errorf("--verbose does not say why the kernel was chosen: %q", stderr)
+	}
+}
+
+// What is wrong gets one line that says what, the right exit code, and no output.
+func TestMistakes(t *testing.T) {
+	dir := folder(t)
+	t.Chdir(dir)
+	before, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mul = "mul a.npy b.npy -o c.npy "
+	for _, test := range []struct {
+		args string
+		code int
+		text string
+	}{
+		{"mull", 2, `unknown command "mull" (did you mean "mul"?)`},
+		{"mul", 2, "two files"},
+		{"mul a.npy", 2, "two files"},
+		{"mul a.npy b.npy", 2, "give -o FILE"},
+		{"mul a.npy missing.npy -o c.npy", 2, "missing.npy: no such file"},
+		{"mul b.npy a.npy -o c.npy", 2, "B is 3×4, so A has 5 columns where B has 3 rows"},
+		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64; --dtype"},
+		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
+		{"mul text.npy b.npy -o c.npy", 2, "text.npy: malformed"},
+		{"mul . b.npy -o c.npy", 2, "extension"},
+		{"mul i32.npy i32.npy -o c.npy", 2, "int32 cannot be multiplied"},
+		{"mul a.npy b.npy -o c.txt", 2, `-o: c.txt: not supported: extension ".txt"`},
+		{"mul a.npy b.npy -o no/c.npy", 2, "-o: stat no: no such file"},
+		{"mul a.npy b.npy -o c.npy --dtype bfloat16", 2, "cannot hold bfloat16"},
+		{mul + "--dtype float33", 2, `--dtype: unknown element type "float33"`},
+		{mul + "--out-dtype int8", 2, "float64 matrices as int8"},
+		{mul + "--device tpu", 2, `--device: unknown device "tpu"`},
+		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
+		{mul + "--device gpu", 3, "no such device: gpu"},
+		{mul + "--device gpu:1", 3, "no such device: gpu:1"},
+		{mul + "--device emu:h200", 3, "no such device: emu:h200"},
+		{mul + "--kernel fast", 2, `no CPU kernel "fast"`},
+		{mul + "--precision tf32", 2, `precision "tf32"`},
+		{mul + "--activation tanh", 2, `--activation: unknown activation "tanh"`},
+		{mul + "--threads -1", 2, "--threads -1"},
+		{mul + "--threads many", 2, `"many"`},
+		{mul + "--beta 1", 2, "--beta 1 without --c"},
+		{mul + "--c c0.csv", 2, "--c c0.csv without --beta"},
+		{mul + "--beta 1 --c a.npy", 2, "--c a.npy is 3×4, want 3×5"},
+		{mul + "--bias row.csv", 2, "--bias row.csv has 3 elements, want 5, one for each of the columns"},
+		{mul + "--bias a.npy", 2, "a.npy"},
+		{mul + "--bias-along rows", 2, "--bias-along rows without --bias"},
+		{mul + "--bias col.npy --bias-along k", 2, "--bias-along k"},
+		{mul + "--format yaml", 2, "--format yaml: unknown format (want table, json)"},
+		{mul + "--fast", 2, "unknown flag: --fast (see tilework mul --help)"},
+		{"kernels extra", 2, `unexpected argument "extra"`},
+		{"bench --sizes 0", 2, "--sizes"},
+		{"bench --sizes 10:5", 2, "--sizes"},
+		{"bench --shapes 3x4", 2, "--shapes"},
+		{"bench --dtypes float33", 2, "--dtypes"},
+		{"bench --dtypes int32", 2, "int32 cannot be multiplied"},
+		{"bench --kernels warp", 2, `no CPU kernel "warp"`},
+		{"bench --device gpu", 3, "no such device"},
+		{"bench --peers numpy", 2, "numpy"},
+		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
+		{"bench --threads -2", 2, "--threads -2"},
+		{"bench --format xml", 2, "--format xml"},
+		{"occupancy", 2, "--threads 256"},
+		{"occupancy --threads 256", 2, "which SM?"},
+		{"occupancy --threads 0 --gpu h200", 2, "--threads 0"},
+		{"occupancy --threads 16xx --gpu h200", 2, "--threads 16xx"},
+		{"occupancy --threads 33x33 --gpu h200", 2, "at most 1,024 threads, got 1,089"},
+		{"occupancy --threads 256 --gpu h300", 2, `unknown GPU "h300"`},
+		{"occupancy --threads 256 --gpu h200 --sm-blocks 3", 2, "one or the other"},
+		{"occupancy --threads 256 --smem 2GB --gpu h200", 2, "--smem 2GB: want bytes"},
+		{"occupancy --threads 256 --smem 400KB --gpu h200", 2, "shared memory"},
+		{"occupancy --threads 256 --regs 300 --gpu h200", 2, "registers"},
+		{"selftest --kernels warp", 2, `no kernel "warp"`},
+		{"selftest --cases 0", 2, "--cases 0"},
+		{"selftest --device gpu", 3, "no such device"},
+	} {
+		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)
+		if code != test.code || !strings.Contains(stderr, test.text) {
+			t.Errorf("%s: exit code %d, %q; want %d and %q", test.args, code, stderr, test.code, test.text)
+		}
+		if strings.Contains(strings.TrimSpace(stderr), "\n") {
+			t.Errorf("%s: more than one line: %q", test.args, stderr)
+		}
+	}
+	after, err := os.ReadDir(".")
+	if err != nil || len(after) != len(before) {
+		t.Errorf("the mistakes left files behind: %v, error %v", after, err)
+	}
+}
+
+func TestInterruption(t *testing.T) {
+	t.Chdir(folder(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	interrupted, stop := context.WithCancel(t.Context())
+	context.AfterFunc(ctx, stop)
+	_, stderr, code := run(interrupted, "mul", "big.npy", "big.npy", "-o", "c.npy", "--kernel", "loop")
+	if code != 130 {
+		t.Errorf("an interrupted mul: exit code %d, %q", code, stderr)
+	}
+	if _, err := os.Stat("c.npy"); err == nil {
+		t.Error("an interrupted mul wrote its output")
+	}
+}
+
+func TestBenchPrintsEveryFormat(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, format := range bench.Formats() {
+		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shapes", "2x3x4", "--kernels", "loop,portable",
+			"--dtypes", "float32,int8", "--min-time", "1ms", "--format", format.Name, "-o", "records.jsonl")
+		if code != 0 || !strings.Contains(stdout, "portable") {
+			t.Errorf("%s: exit code %d, %q, %q", format.Name, code, stdout, stderr)
+		}
+	}
+	f, err := os.Open("records.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	records, err := bench.ReadRecords(f)
+	if want := len(bench.Formats()) * 8; err != nil || len(records) != want {
+		t.Errorf("%d records in the file, want %d: %v", len(records), want, err)
+	}
+	for _, r := range records {
+		if !r.Verified || r.GFLOPS <= 0 {
+			t.Errorf("a record without a verified time: %+v", r)
+		}
+	}
+}
+
+func TestSelftestPasses(t *testing.T) {
+	stdout, stderr, code := run(t.Context(), "selftest", "--cases", "60", "--seed", "1", "--format", "csv")
+	if code != 0 || !strings.Contains(stdout, "portable,exact,60,0") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+func TestLists(t *testing.T) {
+	for _, verb := range []string{"kernels", "devices"} {
+		for _, format := range listFormats {
+			stdout, stderr, code := run(t.Context(), verb, "--format", format)
+			if code != 0 || !strings.Contains(stdout, "portable") || !strings.Contains(stdout, "cpu") {
+				t.Errorf("%s --format %s: exit code %d, %q, %q", verb, format, code, stdout, stderr)
+			}
+		}
+	}
+	for _, args := range [][]string{{"version"}, {"--help"}, {"mul", "--help"}, {"completion", "bash"}, {"__complete", "mul", "--activation", ""}} {
+		stdout, _, code := run(t.Context(), args...)
+		if code != 0 || stdout == "" {
+			t.Errorf("%v: exit code %d, %q", args, code, stdout)
+		}
+	}
+}
+
+func TestResultThatNoMemoryHolds(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1), "row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
+		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stderr, code := run(t.Context(), "mul", "col.npy", "row.npy", "-o", "c.npy")
+	if _, known := host.Available(); known && (code != 2 || !strings.Contains(stderr, "out of memory: the 2097152×2097152 result takes 32 TiB")) {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+// The question of the course: 16×16 threads, 2 KB, an SM of 48 KB, 2,048 threads
+// and 16 blocks.
+func TestOccupancyAnswersTheCourse(t *testing.T) {
+	stdout, stderr, code := run(t.Context(), strings.Fields("occupancy --threads 16x16 --smem 2KB --sm-threads 2048 --sm-smem 48KB --sm-blocks 16")...)
+	if code != 0 || !strings.Contains(stdout, "8 blocks per SM, bound by threads") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	stdout, _, code = run(t.Context(), strings.Fields("occupancy --threads 256 --regs 40 --gpu h200 --format json")...)
+	var o model.Occupancy
+	if err := json.Unmarshal([]byte(stdout), &o); err != nil || code != 0 || o.Blocks != 6 {
+		t.Errorf("exit code %d, %v, %q", code, err, stdout)
+	}
+}

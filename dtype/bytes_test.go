@@ -1,0 +1,37 @@
+package dtype
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestLoadStore compares the loops over many elements with the access to one.
+func TestLoadStore(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	src := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 0.5, 1.5, 2.5, 1e9, -1e9, 1e300, 1e-300}
+	for range 1000 {
+		src = append(src, r.NormFloat64()*math.Ldexp(1, r.IntN(80)-40))
+	}
+	for _, typ := range All() {
+		// One element more than is stored, which must stay.
+		many, one := Bytes(make([]float64, len(src)+1)), Bytes(make([]float64, len(src)+1))
+		typ.Store(many, src)
+		for i, v := range src {
+			typ.Set(one, i, v)
+		}
+		if string(many) != string(one) {
+			t.Errorf("%v: Store and Set differ", typ)
+		}
+		got := make([]float64, len(src))
+		typ.Load(got, many)
+		for i, v := range got {
+			if want := typ.At(one, i); math.Float64bits(v) != math.Float64bits(want) {
+				t.Errorf("%v: element %d is loaded as %v, want %v", typ, i, v, want)
+			}
+		}
+	}
+}

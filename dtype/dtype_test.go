@@ -1,0 +1,94 @@
+package dtype
+
+import (
+	"math"
+	"testing"
+)
+
+// TestTable holds each row's figures to what the type does.
+func TestTable(t *testing.T) {
+	for _, ty := range All() {
+		in := ty.Info()
+		for _, name := range []string{in.Name, in.Short} {
+			if got, err := Parse(name); got != ty || err != nil {
+				t.Errorf("%q is read as %v, %v", name, got, err)
+			}
+		}
+		if ty.Round(in.Max) != in.Max {
+			t.Errorf("%v does not hold its largest value %v", ty, in.Max)
+		}
+		if ty.Round(in.Exact) != in.Exact || ty.Round(in.Exact-1) != in.Exact-1 {
+			t.Errorf("%v does not hold %v", ty, in.Exact)
+		}
+		if !in.Accum.Valid() || in.Accum.Info().Size < in.Size {
+			t.Errorf("%v is summed in %v", ty, in.Accum)
+		}
+		for _, r := range in.Results {
+			if r.Info().Integer != in.Integer {
+				t.Errorf("a product of %v is given in %v", ty, r)
+			}
+		}
+		if in.Integer {
+			if in.Roundoff != 0 || in.Tiny != 0 || ty.Round(in.Max+1) != in.Max || ty.Round(-in.Max-9) != -in.Max-1 || ty.Round(math.NaN()) != 0 {
+				t.Errorf("%v does not saturate at %v", ty, in.Max)
+			}
+			continue
+		}
+		u := in.Roundoff
+		if next := 1 + 2*u; next == 1 || ty.Round(next) != next || ty.Round(1+u) != 1 {
+			t.Errorf("%v has no unit roundoff of %v", ty, u)
+		}
+		if ty.Round(in.Tiny) != in.Tiny || ty.Round(in.Tiny/2) != 0 {
+			t.Errorf("%v's smallest value is not %v", ty, in.Tiny)
+		}
+		if ty != F64 && !math.IsInf(ty.Round(in.Max*(1+u)), 1) {
+			t.Errorf("%v holds more than %v", ty, in.Max)
+		}
+		if next := in.Exact + 1; ty != F64 && ty.Round(next) == next {
+			t.Errorf("%v holds %v, and Exact is %v", ty, next, in.Exact)
+		}
+	}
+	if _, err := Parse("float8"); err == nil {
+		t.Error("an unknown type is read")
+	}
+}
+
+// TestAccess: Set, At and Load see the same memory as a slice of the Go type.
+func TestAccess(t *testing.T) {
+	testAccess[float64](t)
+	testAccess[float32](t)
+	testAccess[Float16](t)
+	testAccess[BFloat16](t)
+	testAccess[int8](t)
+	testAccess[int32](t)
+}
+
+func testAccess[T Element](t *testing.T) {
+	ty := Of[T]()
+	s := make([]T, 9)
+	b := Bytes(s)
+	if len(b) != 9*ty.Size() {
+		t.Errorf("9 elements of %v are %d bytes", ty, len(b))
+	}
+	for i := range s {
+		ty.Set(b, i, float64(5*i-20))
+	}
+	all := make([]float64, len(s))
+	ty.Load(all, b)
+	for i, v := range View[T](b[:len(b)-ty.Size()+1]) {
+		want := float64(5*i - 20)
+		if v != s[i] || ToFloat64(v) != want || ty.At(b, i) != want || all[i] != want || FromFloat64[T](want) != v {
+			t.Errorf("%v %d: %v, %v, %v, want %v", ty, i, ToFloat64(v), ty.At(b, i), all[i], want)
+		}
+	}
+	ty.Load(nil, nil)
+	if ty.Size() == 1 {
+		return
+	}
+	defer func() {
+		if recover() == nil {
+			t.Errorf("a misaligned view of %v is given", ty)
+		}
+	}()
+	View[T](b[1:])
+}

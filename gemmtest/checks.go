@@ -1,0 +1,347 @@
+package gemmtest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"tilework/internal/gemm"
+)
+
+// CheckInfo is what a check is called and about.
+type CheckInfo struct{ Name, About string }
+
+// check is one property that every implementation must have.
+type check struct {
+	CheckInfo
+	share float64            // of Options.Cases
+	trial func(*trial) error // one case
+	// declared, if set, tells whether the implementation claims the property at all.
+	declared func(*Implementation) bool
+}
+
+// checks is the suite.
+var checks = []check{
+	{CheckInfo: CheckInfo{"exact", "on whole numbers that every sum holds exactly, C is the reference's bit for bit, zeros' signs aside"},
+		share: 1, trial: (*trial).exact},
+	{CheckInfo: CheckInfo{"wrap", "integer sums that leave int32 wrap"},
+		share: 0.05, trial: (*trial).wrap},
+	{CheckInfo: CheckInfo{"bound", "on random numbers each element is within its error bound, and errors are no larger than rounding explains"},
+		share: 0.15, trial: (*trial).bound},
+	{CheckInfo: CheckInfo{"unread", "alpha = 0 leaves A and B unread, beta = 0 the old C, NaN or not"},
+		share: 0.05, trial: (*trial).unread},
+	{CheckInfo: CheckInfo{"nonfinite", "NaN and infinities reach the elements that they should and no others; zeros are not skipped"},
+		share: 0.1, trial: (*trial).nonfinite},
+	{CheckInfo: CheckInfo{"memory", "only C's elements are written, its padding and surroundings are not, and inputs stay as they are (every other check sees to that too)"},
+		share: 0.05, trial: (*trial).memory},
+	{CheckInfo: CheckInfo{"repeat", "the same product gives the same bits again"},
+		share: 0.02, trial: (*trial).repeat},
+	{CheckInfo: CheckInfo{"transpose", "(AB)ᵀ = BᵀAᵀ on whole numbers"},
+		share: 0.05, trial: (*trial).transpose},
+	{CheckInfo: CheckInfo{"split", "a product put together from blocks of M, N and K is the whole product, on whole numbers"},
+		share: 0.05, trial: (*trial).split},
+	{CheckInfo: CheckInfo{"linear", "A(B₁ + B₂) = AB₁ + AB₂ on whole numbers"},
+		share: 0.05, trial: (*trial).linear},
+	{CheckInfo: CheckInfo{"epilogue", "a bias along rows or columns and each activation"},
+		share: 0.15, trial: (*trial).epilogue},
+	{CheckInfo: CheckInfo{"refuse", "what lies outside the declared limits is refused with ErrUnsupported, and C left alone"},
+		share: 0.05, trial: (*trial).refuse},
+	{CheckInfo: CheckInfo{"concurrent", "several goroutines' products do not disturb each other"},
+		share: 0.01, trial: (*trial).concurrent, declared: func(i *Implementation) bool { return i.Concurrent }},
+	{CheckInfo: CheckInfo{"cancel", "a cancelled context ends the product soon, and what has returned writes no more"},
+		share: 0.01, trial: (*trial).cancel, declared: func(i *Implementation) bool { return i.Cancels }},
+}
+
+// Checks lists the checks in their order.
+func Checks() []CheckInfo {
+	all := make([]CheckInfo, len(checks))
+	for i, c := range checks {
+		all[i] = c.CheckInfo
+	}
+	return all
+}
+
+func (t *trial) exact() error {
+	o, err := t.product(kind{})
+	if err != nil {
+		return err
+	}
+	t.fillExact(o)
+	return t.exactly(o)
+}
+
+func (t *trial) wrap() error {
+	factors := []float64{1, -1, 3, 65537, math.MaxInt32, -math.MaxInt32}
+	o, err := t.product(kind{integers: true, nonempty: true, alpha: factors, beta: append(factors, 0)})
+	if err != nil {
+		return err
+	}
+	o.fillInputs(func(m *matrix, _, _ int) float64 {
+		v := int32(t.rng.Uint32())
+		if t.rng.IntN(4) == 0 {
+			v = choose(t, int32(math.MinInt32), math.MaxInt32)
+		}
+		return float64(v >> (32 - 8*m.layout.Type.Size()))
+	})
+	return t.exactly(o)
+}
+
+func (t *trial) bound() error {
+	o, err := t.product(kind{floats: true, alpha: []float64{1, 1, 1, -1, 0.1, 1.7}, beta: []float64{0, 0, 1, 0.3, -0.7}})
+	if err != nil {
+		return err
+	}
+	t.fillRandom(o)
+	return t.within(o)
+}
+
+// fillRandom sets the inputs to random numbers of one of several distributions.
+func (t *trial) fillRandom(o *operands) {
+	in := o.p.A.Type.Info()
+	// wide and deep are exponents: products within 2^±wide stay clear of overflow in
+	// sums of any length here, products of 2^deep come out below the normal range.
+	wide := int(math.Log2(math.Sqrt(min(in.Max, o.p.C.Type.Info().Max)))/2) - 2
+	deep := int(math.Log2(in.Tiny)) / 2
+	uniform := func() float64 { return t.rng.Float64()*2 - 1 }
+	number := choose(t,
+		uniform,
+		uniform,
+		t.rng.Float64, // positive: sums drift
+		t.rng.NormFloat64,
+		func() float64 { return math.Ldexp(uniform(), t.rng.IntN(2*wide+1)-wide) },
+		func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) },
+	)
+	o.fillInputs(func(*matrix, int, int) float64 { return number() })
+}
+
+func (t *trial) unread() error {
+	o, err := t.product(kind{alpha: []float64{0, 0, 1, -2}, beta: []float64{0, 0, 1, 2}})
+	if err != nil {
+		return err
+	}
+	t.fillExact(o)
+	if o.p.Beta == 0 {
+		old := choose(t, math.NaN(), math.Inf(1), math.Inf(-1), 1e4)
+		o.c.fill(func(int, int) float64 { return old })
+	}
+	return t.exactly(o)
+}
+
+func (t *trial) nonfinite() error {
+	nan, inf := math.NaN(), math.Inf(1)
+	o, err := t.product(kind{
+		floats: true, nonempty: true,
+		alpha: []float64{1, 1, 1, 1, -1, 2, nan}, beta: []float64{0, 0, 1, 1, -1, nan},
+		epilogue: func(Pair) Epilogue {
+			return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol), Activation: choose(t, gemm.ActNone, gemm.ActNone, gemm.ActReLU)}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	o.fillInputs(func(*matrix, int, int) float64 { return t.whole(2) })
+	for range 1 + t.rng.IntN(3) {
+		m := choose(t, o.matrices()...)
+		if m.layout.Len() > 0 && !(m == o.c && o.p.Beta == 0) {
+			m.set(t.rng.IntN(m.layout.OpRows()), t.rng.IntN(m.layout.OpCols()), choose(t, nan, inf, -inf))
+		}
+	}
+	return t.exactly(o)
+}
+
+// memory runs a product on random bits, padding and guards included: whatever they
+// are, only C may change, and no value written by mistake is there already.
+func (t *trial) memory() error {
+	o, err := t.product(kind{nonempty: true})
+	if err != nil {
+		return err
+	}
+	for _, m := range o.matrices() {
+		for i := range m.all {
+			m.all[i] = byte(t.rng.Uint32())
+		}
+	}
+	return t.call(t.ctx, o)
+}
+
+func (t *trial) repeat() error {
+	o, err := t.product(kind{nonempty: true, large: t.n%8 == 0})
+	if err != nil {
+		return err
+	}
+	o.fillInputs(func(*matrix, int, int) float64 { return t.rng.NormFloat64() * 10 })
+	var first []byte
+	for n := range 4 {
+		if err := t.call(t.ctx, o); err != nil {
+			return err
+		}
+		again := append([]byte(nil), o.c.bytes()...)
+		if n > 0 && string(again) != string(first) {
+			return fmt.Errorf("run %d gave other bits than the first", n+1)
+		}
+		first = again
+		o.c.restore()
+	}
+	return nil
+}
+
+func (t *trial) transpose() error {
+	o, err := t.product(kind{})
+	if err != nil {
+		return err
+	}
+	t.fillExact(o)
+	q := &operands{p: newProblem(o.p.Alpha, o.p.B.T(), o.p.A.T(), o.p.Beta, t.layout(o.p.C.Type, o.p.N, o.p.M, false), Epilogue{}), a: o.b, b: o.a, bias: o.bias}
+	if !t.impl.takes(&q.p) {
+		return errLeftOut
+	}
+	q.c = newMatrix(t.rng, "C", q.p.C)
+	q.c.fill(func(i, j int) float64 { return o.c.at(j, i) })
+	if err := t.call(t.ctx, o); err != nil {
+		return err
+	}
+	if err := t.call(t.ctx, q); err != nil {
+		return fmt.Errorf("transposed: %w", err)
+	}
+	return same(o.c, func(i, j int) float64 { return q.c.at(j, i) }, "the transposed product has")
+}
+
+// same compares C with other values.
+func same(c *matrix, other func(i, j int) float64, who string) error {
+	for i := range c.layout.Rows {
+		for j := range c.layout.Cols {
+			x, y := c.at(i, j), other(i, j)
+			if x != y && (x == x || y == y) {
+				return fmt.Errorf("C(%d,%d) is %v where %s %v", i, j, x, who, y)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *trial) split() error {
+	o, err := t.product(kind{})
+	if err != nil {
+		return err
+	}
+	t.fillExact(o)
+	p := o.p
+	whole := newOperands(t.rng, p)
+	whole.a, whole.b = o.a, o.b
+	if p.Beta != 0 {
+		whole.c.fill(o.c.at)
+	}
+	if err := t.call(t.ctx, whole); err != nil {
+		return err
+	}
+	o.c.remember()
+	m, n, k := t.rng.IntN(p.M+1), t.rng.IntN(p.N+1), t.rng.IntN(p.K+1)
+	for _, rows := range [][2]int{{0, m}, {m, p.M}} {
+		for _, cols := range [][2]int{{0, n}, {n, p.N}} {
+			beta := p.Beta
+			for _, terms := range [][2]int{{0, k}, {k, p.K}} {
+				a, ab := block(o.a, rows, terms)
+				b, bb := block(o.b, terms, cols)
+				c, cb := block(o.c, rows, cols)
+				part := newProblem(p.Alpha, a, b, beta, c, Epilogue{})
+				if !t.impl.takes(&part) {
+					return errLeftOut
+				}
+				if err := t.gemm(t.ctx, &part, Buffers{A: ab, B: bb, C: cb}); err != nil {
+					return fmt.Errorf("rows %v, columns %v, terms %v: %w", rows, cols, terms, err)
+				}
+				beta = 1
+			}
+		}
+	}
+	if err := o.c.untouched(true); err != nil {
+		return err
+	}
+	return same(o.c, whole.c.at, "the whole product has")
+}
+
+// block is part of op(matrix) and its memory.
+func block(m *matrix, rows, cols [2]int) (Layout, []byte) {
+	if m.layout.Trans {
+		rows, cols = cols, rows
+	}
+	l := m.layout
+	l.Rows, l.Cols = rows[1]-rows[0], cols[1]-cols[0]
+	if l.Len() == 0 {
+		return l, nil
+	}
+	b := m.bytes()[(rows[0]*l.LD+cols[0])*l.Type.Size():]
+	return l, b[:l.Bytes():l.Bytes()]
+}
+
+func (t *trial) linear() error {
+	o, err := t.product(kind{beta: []float64{0}})
+	if err != nil {
+		return err
+	}
+	t.fillExact(o)
+	p1, p2 := *o, *o
+	p2.p.Beta = 1
+	if !t.impl.takes(&p2.p) {
+		return errLeftOut
+	}
+	p1.b, p2.b = newMatrix(t.rng, "B₁", o.p.B), newMatrix(t.rng, "B₂", o.p.B)
+	p1.c = newMatrix(t.rng, "C", o.p.C)
+	p2.c = p1.c
+	if o.p.ReadsAB() { // neither part of an element is larger than it, so that sums stay exact
+		p1.b.fill(func(i, j int) float64 { return math.Trunc(o.b.at(i, j) * t.rng.Float64()) })
+		p2.b.fill(func(i, j int) float64 { return o.b.at(i, j) - p1.b.at(i, j) })
+	}
+	for _, q := range []*operands{o, &p1, &p2} {
+		if err := t.call(t.ctx, q); err != nil {
+			return err
+		}
+	}
+	return same(o.c, p2.c.at, "the sum of two products has")
+}
+
+func (t *trial) epilogue() error {
+	o, err := t.product(kind{
+		nonempty: true, alpha: []float64{1, 1, -1}, beta: []float64{0, 1},
+		epilogue: func(pair Pair) Epilogue {
+			var all []gemm.Activation
+			for _, a := range gemm.Activations() {
+				if a.Info().Integer || !pair.Out.Info().Integer {
+					all = append(all, a)
+				}
+			}
+			return Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol), Activation: choose(t, all...)}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if o.p.Epilogue.Activation.Info().Integer && t.rng.IntN(2) == 0 || o.p.C.Type.Info().Integer {
+		t.fillExact(o)
+		return t.exactly(o)
+	}
+	t.fillRandom(o)
+	return t.within(o)
+}
+
+// refuse draws from all types and epilogues and keeps what is not declared.
+func (t *trial) refuse() error {
+	pairs := Pairs()
+	for range draws {
+		p := t.draw(kind{epilogue: func(Pair) Epilogue {
+			return Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol), Activation: choose(t, gemm.ActNone, gemm.ActReLU)}
+		}}, pairs, t.rng.IntN(4*len(pairs)))
+		if t.impl.takes(&p) {
+			continue
+		}
+		t.what = describe(&p)
+		o := newOperands(t.rng, p)
+		t.fillExact(o)
+		err := t.call(t.ctx, o)
+		if !errors.Is(err, ErrUnsupported) {
+			return fmt.Errorf("undeclared, and answered with %v, want ErrUnsupported", err)
+		}
+		return o.c.untouched(false)
+	}
+	return errLeftOut
+}

@@ -1,0 +1,287 @@
+// Package gemmtest is a conformance suite for anything that multiplies matrices:
+// a CPU backend, one GPU kernel on an emulator, a library behind an adapter.
+//
+// A test describes the implementation and runs the suite:
+//
+//	func TestConformance(t *testing.T) {
+//		gemmtest.Run(t, gemmtest.Implementation{
+//			Name:  "mine",
+//			Gemm:  func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error { … },
+//			Tiles: []int{8, 64},
+//		})
+//	}
+//
+// [Checks] lists what is checked. Cases are random and reproducible: a failure names
+// its seed, and TILEWORK_SEED=… repeats it. TILEWORK_CASES=… sets how many there
+// are. [Check] is the same without a testing.T.
+package gemmtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/ref"
+)
+
+// The vocabulary in which products are described.
+type (
+	// Problem is C ← act(α·op(A)·op(B) + β·C + bias) without its data. Element (i, j)
+	// of op(A) is element p.A.Index(i, j) of its buffer, and so for B and C, whose
+	// types are p.A.Type, p.B.Type and p.C.Type; C is never transposed. An
+	// implementation must not read A and B unless p.ReadsAB(), nor C when Beta is 0.
+	Problem = gemm.Problem
+	// Buffers are the bytes of A, B, C and the bias. dtype.View reads them as slices.
+	Buffers = gemm.Buffers
+	// Layout says where the elements of a matrix are.
+	Layout = gemm.Layout
+	// Epilogue is the bias, of C's type and p.BiasLen() elements, and the activation,
+	// whose Info has the function.
+	Epilogue = gemm.Epilogue
+	// Accuracy is the arithmetic that an implementation declares.
+	Accuracy = ref.Accuracy
+)
+
+// What the bias of an Epilogue runs along.
+const (
+	BiasNone = gemm.BiasNone
+	BiasRow  = gemm.BiasRow
+	BiasCol  = gemm.BiasCol
+)
+
+// ErrUnsupported is what an implementation returns, wrapped or not, for a problem
+// that it does not take.
+var ErrUnsupported = gemm.ErrUnsupported
+
+// ErrFailed is what [Report.Err] wraps.
+var ErrFailed = gemm.ErrVerify
+
+// Pair is the element type of A and B and that of C.
+type Pair struct{ In, Out dtype.Type }
+
+// Pairs lists the pairs that dtype's table has.
+func Pairs() []Pair {
+	var all []Pair
+	for _, in := range dtype.All() {
+		for _, out := range in.Info().Results {
+			all = append(all, Pair{in, out})
+		}
+	}
+	return all
+}
+
+// Implementation is what is tested, with the limits that it declares. What lies
+// outside them it must refuse with ErrUnsupported, leaving C alone: that is checked
+// too. The cases left out for a limit are counted in the report.
+type Implementation struct {
+	Name string
+	// Gemm computes p. It may be called with any context, and b is long enough.
+	Gemm func(ctx context.Context, p *Problem, b Buffers) error
+
+	// Types are the pairs that it takes, nil for all.
+	Types []Pair
+	// Supports tells the problems that it takes from others of those types; nil
+	// stands for all.
+	Supports func(p *Problem) bool
+	// Tiles are the sizes at which its blocking changes; sizes one below, at and one
+	// above each are tried more often than others.
+	Tiles []int
+	// Volume is the largest M·N·K of a case, for implementations that are slow; 0
+	// stands for 2^20.
+	Volume int
+	// Accuracy is how it computes p; nil stands for rounding to nearest in the type
+	// that p is summed in.
+	Accuracy func(p *Problem) Accuracy
+	// Concurrent says that several goroutines may call Gemm at once.
+	Concurrent bool
+	// Cancels says that Gemm returns the context's error once that is cancelled.
+	Cancels bool
+}
+
+func (impl *Implementation) takes(p *Problem) bool {
+	if impl.Types != nil && !slices.Contains(impl.Types, Pair{p.A.Type, p.C.Type}) {
+		return false
+	}
+	return impl.Supports == nil || impl.Supports(p)
+}
+
+func (impl *Implementation) accuracy(p *Problem) Accuracy {
+	if impl.Accuracy == nil {
+		return ref.AccuracyOf(p)
+	}
+	return impl.Accuracy(p)
+}
+
+// Options of a run; the zero value takes the defaults.
+type Options struct {
+	// Cases is the number of cases of the check "exact", 2000 when 0. Every other
+	// check runs its share of that.
+	Cases int
+	Seed  uint64
+	// Progress, if set, is called after each case.
+	Progress func(check string, done, total int)
+	// Logf, if set, is called with each failure as it is found.
+	Logf func(format string, args ...any)
+}
+
+// Report is the outcome of a run.
+type Report struct {
+	Implementation string
+	Seed           uint64
+	Checks         []CheckReport
+	// Stopped is the context's error if that ended the run early.
+	Stopped error
+}
+
+// CheckReport is the outcome of one check.
+type CheckReport struct {
+	Name string `json:"check"`
+	// Cases is how many were run, LeftOut how many more lay outside the declared limits.
+	Cases   int `json:"cases"`
+	LeftOut int `json:"left_out"`
+	// Failures is how many cases failed; Lines describes the first few so that each
+	// can be run again. A check ends after 10 failures.
+	Failures int      `json:"failures"`
+	Lines    []string `json:"lines,omitempty"`
+	// Worst is the largest error in units of its bound, and Alarm the largest RMS in
+	// units of what rounding comes to, where the check measures them.
+	Worst float64 `json:"worst"`
+	Alarm float64 `json:"alarm"`
+}
+
+// Err is nil when every case passed, and otherwise the first failure or what
+// stopped the run.
+func (r Report) Err() error {
+	failed, first := 0, ""
+	for _, c := range r.Checks {
+		if failed += c.Failures; first == "" && c.Failures > 0 {
+			first = c.Lines[0]
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%w: %s: %d cases; the first: %s", ErrFailed, r.Implementation, failed, first)
+	}
+	return r.Stopped
+}
+
+const (
+	defaultCases  = 2000
+	defaultVolume = 1 << 20
+	maxLines      = 5
+	maxFailures   = 10
+)
+
+// Check runs the suite. It ends early, with what it has, when ctx is cancelled.
+func Check(ctx context.Context, impl Implementation, opt Options) Report {
+	r := Report{Implementation: impl.Name, Seed: opt.Seed}
+	for i := range checks {
+		r.Checks = append(r.Checks, checks[i].run(ctx, &impl, opt))
+		if r.Stopped = ctx.Err(); r.Stopped != nil {
+			break
+		}
+	}
+	return r
+}
+
+// Run runs the suite as a subtest for each check. The seed is random, or
+// TILEWORK_SEED; there are 2000 exact cases, a tenth of that with -short, or
+// TILEWORK_CASES.
+func Run(t *testing.T, impl Implementation) {
+	t.Helper()
+	opt := Options{Cases: defaultCases, Seed: rand.Uint64()}
+	if testing.Short() {
+		opt.Cases /= 10
+	}
+	if err := opt.environment(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("TILEWORK_SEED=%d TILEWORK_CASES=%d", opt.Seed, opt.Cases)
+	for i := range checks {
+		c := &checks[i]
+		t.Run(c.Name, func(t *testing.T) {
+			r := c.run(t.Context(), &impl, opt)
+			for _, line := range r.Lines {
+				t.Error(line)
+			}
+			if more := r.Failures - len(r.Lines); more > 0 {
+				t.Errorf("and %d more", more)
+			}
+			t.Logf("%d cases, %d left out as undeclared", r.Cases, r.LeftOut)
+			if r.Worst > 0 {
+				t.Logf("largest error %.2g of its bound, RMS %.2g of what rounding comes to", r.Worst, r.Alarm)
+			}
+		})
+	}
+}
+
+// environment takes what the environment sets.
+func (o *Options) environment() error {
+	if s := os.Getenv("TILEWORK_SEED"); s != "" {
+		v, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return fmt.Errorf("TILEWORK_SEED=%q: want a whole number from 0", s)
+		}
+		o.Seed = v
+	}
+	if s := os.Getenv("TILEWORK_CASES"); s != "" {
+		v, err := strconv.Atoi(s)
+		if err != nil || v <= 0 {
+			return fmt.Errorf("TILEWORK_CASES=%q: want a whole number from 1", s)
+		}
+		o.Cases = v
+	}
+	return nil
+}
+
+// run runs one check's cases. Each case's random numbers depend on the seed, the
+// check and the case's number alone.
+func (c *check) run(ctx context.Context, impl *Implementation, opt Options) CheckReport {
+	r := CheckReport{Name: c.Name}
+	cases := opt.Cases
+	if cases <= 0 {
+		cases = defaultCases
+	}
+	total := max(1, int(float64(cases)*c.share))
+	if c.declared != nil && !c.declared(impl) {
+		r.LeftOut = total
+		return r
+	}
+	name := fnv.New64a()
+	name.Write([]byte(c.Name))
+	for n := 0; n < total && r.Failures < maxFailures && ctx.Err() == nil; n++ {
+		t := &trial{
+			ctx: ctx, impl: impl, n: n, report: &r,
+			rng: rand.New(rand.NewPCG(opt.Seed, name.Sum64()+uint64(n))),
+		}
+		err := c.trial(t)
+		switch {
+		case errors.Is(err, errLeftOut):
+			r.LeftOut++
+		case err != nil && ctx.Err() != nil: // it was the run that was cancelled
+			return r
+		case err != nil:
+			r.Cases++
+			line := fmt.Sprintf("%s, case %d of seed %d: %s: %v", c.Name, n, opt.Seed, t.what, err)
+			if r.Failures++; len(r.Lines) < maxLines {
+				r.Lines = append(r.Lines, line)
+			}
+			if opt.Logf != nil {
+				opt.Logf("%s", line)
+			}
+		default:
+			r.Cases++
+		}
+		if opt.Progress != nil {
+			opt.Progress(c.Name, n+1, total)
+		}
+	}
+	return r
+}

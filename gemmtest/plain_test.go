@@ -1,0 +1,110 @@
+package gemmtest
+
+import (
+	"context"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// plain is the triple loop that the faults are planted in. Its zero value is
+// correct; each hook replaces one step.
+type plain struct {
+	index   func(l Layout, i, j int) int        // where an element is
+	order   func(k int) []int                   // in which order the terms are added
+	operand func(p *Problem, v float64) float64 // on an element of A or B as it is read
+	skip    func(a, b float64) bool             // terms to leave out
+	sum     func(p *Problem, s float64) float64 // on the sum after each term
+	bias    func(p *Problem, i, j int) int      // which bias element (i, j) gets
+	act     func(a gemm.Activation, x float64) float64
+
+	readOld, readAB, ignoreContext bool
+}
+
+// multiply is the Gemm of an Implementation.
+func (f *plain) multiply(ctx context.Context, p *Problem, b Buffers) error {
+	switch p.Accum() {
+	case dtype.F64:
+		return plainIn[float64](ctx, f, p, b)
+	case dtype.F32:
+		return plainIn[float32](ctx, f, p, b)
+	default:
+		return plainIn[int32](ctx, f, p, b)
+	}
+}
+
+func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Problem, b Buffers) error {
+	index, readAB := Layout.Index, p.ReadsAB() || f.readAB
+	if f.index != nil {
+		index = f.index
+	}
+	var order []int
+	if f.order != nil {
+		order = f.order(p.K)
+	} else {
+		for k := range p.K {
+			order = append(order, k)
+		}
+	}
+	read := func(l Layout, data []byte, i, j int) float64 {
+		v := l.Type.At(data, index(l, i, j))
+		if f.operand != nil {
+			v = f.operand(p, v)
+		}
+		return v
+	}
+	for i := range p.M {
+		if !f.ignoreContext && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for j := range p.N {
+			var sum T
+			for _, k := range order {
+				if !readAB {
+					break
+				}
+				x, y := read(p.A, b.A, i, k), read(p.B, b.B, k, j)
+				if f.skip != nil && f.skip(x, y) {
+					continue
+				}
+				sum += T(T(x) * T(y))
+				if f.sum != nil {
+					sum = T(f.sum(p, float64(sum)))
+				}
+			}
+			sum *= T(p.Alpha)
+			at := index(p.C, i, j)
+			if p.Beta != 0 || f.readOld {
+				sum += T(T(p.Beta) * T(p.C.Type.At(b.C, at)))
+			}
+			if e := p.Epilogue.Bias; e != BiasNone {
+				n := i
+				if e == BiasCol {
+					n = j
+				}
+				if f.bias != nil {
+					n = f.bias(p, i, j)
+				}
+				sum += T(p.C.Type.At(b.Bias, n))
+			}
+			act := p.Epilogue.Activation
+			out := act.Info().F(float64(sum))
+			if f.act != nil {
+				out = f.act(act, float64(sum))
+			}
+			p.C.Type.Set(b.C, at, out)
+		}
+	}
+	return nil
+}
+
+// after is the loop followed by a further step.
+func after(step func(p *Problem, b Buffers)) func(context.Context, *Problem, Buffers) error {
+	return func(ctx context.Context, p *Problem, b Buffers) error {
+		err := new(plain).multiply(ctx, p, b)
+		if err == nil {
+			step(p, b)
+		}
+		return err
+	}
+}

@@ -1,0 +1,279 @@
+package gemmtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/ref"
+)
+
+// errLeftOut ends a case that lies outside the declared limits.
+var errLeftOut = errors.New("not declared")
+
+// trial is one case under way.
+type trial struct {
+	ctx    context.Context
+	impl   *Implementation
+	rng    *rand.Rand
+	n      int // the case's number
+	report *CheckReport
+	what   string // the product, for the failure's line
+}
+
+// choose is a random one of several values.
+func choose[T any](t *trial, values ...T) T { return values[t.rng.IntN(len(values))] }
+
+// kind is what a check wants of a product; the zero value takes any without an
+// epilogue.
+type kind struct {
+	floats   bool                  // floating-point types only
+	integers bool                  // integer types only
+	nonempty bool                  // no size is zero
+	large    bool                  // as large as the volume allows
+	alpha    []float64             // to choose from; nil stands for small whole numbers
+	beta     []float64             //
+	epilogue func(p Pair) Epilogue // nil for none
+}
+
+// draws is how often a case is drawn before it is left out: limits may be such that
+// few products lie within.
+const draws = 100
+
+// product draws a product that the implementation takes, with memory of poison.
+func (t *trial) product(k kind) (*operands, error) {
+	pairs := t.pairs(k)
+	if len(pairs) == 0 {
+		return nil, errLeftOut
+	}
+	// The cases take types and transposes in turn, so that each combination gets its
+	// share; where that is not declared another takes its place.
+	turn := t.n
+	for range draws {
+		p := t.draw(k, pairs, turn)
+		turn = t.rng.IntN(4 * len(pairs))
+		if t.impl.takes(&p) {
+			t.what = describe(&p)
+			return newOperands(t.rng, p), nil
+		}
+	}
+	return nil, errLeftOut
+}
+
+// pairs lists the declared pairs of the wanted kind.
+func (t *trial) pairs(k kind) (pairs []Pair) {
+	all := t.impl.Types
+	if all == nil {
+		all = Pairs()
+	}
+	for _, p := range all {
+		integer := p.Out.Info().Integer
+		if !(k.floats && integer || k.integers && !integer) {
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs
+}
+
+// draw draws any product of the kind; turn decides on its types and transposes.
+func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
+	pair := pairs[turn%len(pairs)]
+	transposes := turn / len(pairs)
+	m, n, kk := t.sizes(k)
+	alpha, beta := k.alpha, k.beta
+	if alpha == nil {
+		alpha = []float64{1, 1, 1, -1, 2, 3}
+	}
+	if beta == nil {
+		beta = []float64{0, 0, 1, -1, 2}
+	}
+	var e Epilogue
+	if k.epilogue != nil {
+		e = k.epilogue(pair)
+	}
+	return newProblem(choose(t, alpha...), t.layout(pair.In, m, kk, transposes&1 != 0), t.layout(pair.In, kk, n, transposes&2 != 0),
+		choose(t, beta...), t.layout(pair.Out, m, n, false), e)
+}
+
+// newProblem is gemm.New for layouts that are known to fit.
+func newProblem(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) Problem {
+	p, _, err := gemm.New(alpha, a, b, beta, c, e)
+	if err != nil {
+		panic(fmt.Sprintf("gemmtest: drew a product that is none: %v", err))
+	}
+	return p
+}
+
+// layout is a layout of op(matrix), often with padding.
+func (t *trial) layout(ty dtype.Type, rows, cols int, trans bool) Layout {
+	if trans {
+		rows, cols = cols, rows
+	}
+	l := gemm.Dense(ty, rows, cols)
+	l.LD += choose(t, 0, 0, 1, 1+t.rng.IntN(9), 64)
+	l.Trans = trans
+	return l
+}
+
+// sizes draws M, N and K: mostly small, as most boundaries show there and many
+// cases find more than large ones.
+func (t *trial) sizes(k kind) (int, int, int) {
+	volume := t.impl.Volume
+	if volume == 0 {
+		volume = defaultVolume
+	}
+	if k.large {
+		edge := max(1, int(math.Cbrt(float64(volume))))
+		size := func() int { return edge - t.rng.IntN(edge/8+1) }
+		return size(), size(), size()
+	}
+	switch r := t.rng.IntN(100); {
+	case r >= 12:
+		volume = min(volume, 1<<12)
+	case r >= 2:
+		volume = min(volume, 1<<15)
+	}
+	s := []int{t.size(), t.size(), t.size()}
+	if k.nonempty {
+		for i := range s {
+			s[i] = max(s[i], 1)
+		}
+	}
+	for s[0]*s[1]*s[2] > volume {
+		i := t.rng.IntN(3)
+		s[i] = min(s[i], 1+t.rng.IntN(8))
+	}
+	return s[0], s[1], s[2]
+}
+
+// size draws one size: empty, tiny, around a tile, around a power of two, prime,
+// long, or any.
+func (t *trial) size() int {
+	switch r := t.rng.IntN(100); {
+	case r < 3:
+		return 0
+	case r < 30:
+		return 1 + t.rng.IntN(8)
+	case r < 55 && len(t.impl.Tiles) > 0:
+		return max(0, choose(t, t.impl.Tiles...)*(1+t.rng.IntN(2))-1+t.rng.IntN(3))
+	case r < 70:
+		return 4<<t.rng.IntN(5) - 1 + t.rng.IntN(3)
+	case r < 80:
+		return choose(t, 11, 13, 17, 23, 29, 37, 53, 61, 97, 127)
+	case r < 85:
+		return 100 + t.rng.IntN(400)
+	}
+	return 1 + t.rng.IntN(64)
+}
+
+// describe is a product in one line, with all that is needed to see it.
+func describe(p *Problem) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%v", p)
+	for _, m := range []struct {
+		name string
+		l    Layout
+	}{{"A", p.A}, {"B", p.B}, {"C", p.C}} {
+		if m.l.Trans {
+			fmt.Fprintf(&s, ", %s transposed", m.name)
+		}
+		fmt.Fprintf(&s, ", ld%s %d", strings.ToLower(m.name), m.l.LD)
+	}
+	fmt.Fprintf(&s, ", alpha %v, beta %v", p.Alpha, p.Beta)
+	switch p.Epilogue.Bias {
+	case gemm.BiasRow:
+		s.WriteString(", bias along rows")
+	case gemm.BiasCol:
+		s.WriteString(", bias along columns")
+	}
+	if a := p.Epilogue.Activation; a != gemm.ActNone {
+		fmt.Fprintf(&s, ", %v", a)
+	}
+	return s.String()
+}
+
+// fillExact sets the inputs to whole numbers so small that every sum of products,
+// in any order, and every element of C are exact. Where even ±1 in each term of k
+// is too much, each row of A has zeros.
+func (t *trial) fillExact(o *operands) {
+	p := &o.p
+	in, out := p.A.Type.Info(), p.C.Type.Info()
+	largest := min(p.Accum().Info().Exact, out.Exact)
+	// Half of the range is for the sum of products, a quarter for β·C and a quarter
+	// for the bias.
+	quarter := largest / 4
+	terms := max(1, math.Floor(2*quarter/max(1, math.Abs(p.Alpha))))
+	product := max(1, math.Floor(terms/float64(max(p.K, 1))))
+	a := math.Floor(min(math.Exp2(t.rng.Float64()*math.Log2(product)), in.Exact))
+	b := min(math.Floor(product/a), in.Exact)
+	if t.rng.IntN(2) == 0 {
+		a, b = b, a
+	}
+	limits := map[*matrix]float64{
+		o.a: a, o.b: b,
+		o.c:    math.Floor(quarter / max(1, math.Abs(p.Beta))),
+		o.bias: quarter,
+	}
+	o.fillInputs(func(m *matrix, i, j int) float64 {
+		if m == o.a && float64(p.K) > terms && t.rng.Float64()*float64(p.K) > terms/2 {
+			return 0
+		}
+		return t.whole(limits[m])
+	})
+}
+
+// whole is a random whole number in [-limit, limit].
+func (t *trial) whole(limit float64) float64 {
+	n := int64(limit)
+	return float64(t.rng.Int64N(2*n+1) - n)
+}
+
+// call runs the implementation, and sees to it that it writes C alone.
+func (t *trial) call(ctx context.Context, o *operands) error {
+	for _, m := range o.matrices() {
+		m.remember()
+	}
+	err := t.gemm(ctx, &o.p, o.buffers())
+	for _, m := range o.matrices() {
+		if err := m.untouched(m == o.c); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// gemm calls the implementation; a panic is its error.
+func (t *trial) gemm(ctx context.Context, p *Problem, b Buffers) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return t.impl.Gemm(ctx, p, b)
+}
+
+// exactly computes o and compares each element with the reference.
+func (t *trial) exactly(o *operands) error {
+	want := ref.Values(&o.p, o.buffers())
+	if err := t.call(t.ctx, o); err != nil {
+		return err
+	}
+	return want.Exactly(o.c.bytes())
+}
+
+// within computes o and compares it with the reference, as near as rounding allows.
+func (t *trial) within(o *operands) error {
+	want := ref.Gemm(&o.p, o.buffers())
+	if err := t.call(t.ctx, o); err != nil {
+		return err
+	}
+	c := want.Compare(o.c.bytes(), t.impl.accuracy(&o.p))
+	t.report.Worst = max(t.report.Worst, c.Ratio)
+	t.report.Alarm = max(t.report.Alarm, c.RMS)
+	return c.Err()
+}

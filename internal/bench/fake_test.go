@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// clock stands still until somebody moves it.
+type clock struct{ t time.Duration }
+
+func (c *clock) now() time.Duration { return c.t }
+
+// fake multiplies correctly unless told otherwise, and moves the clock by its cost.
+type fake struct {
+	name   string
+	clock  *clock
+	cost   func(call int) time.Duration
+	spoil  func(p *gemm.Problem, b gemm.Buffers) // what it does wrong
+	fail   func(call int) error
+	refuse error // from Prepare
+	seen   func(b gemm.Buffers)
+	calls  int
+}
+
+func (f *fake) Name() string   { return f.name }
+func (f *fake) String() string { return f.name + " 1.0" }
+
+func (f *fake) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	if f.refuse != nil {
+		return nil, f.refuse
+	}
+	return func(b gemm.Buffers) error {
+		call := f.calls
+		f.calls++
+		if f.seen != nil {
+			f.seen(b)
+		}
+		if f.fail != nil {
+			if err := f.fail(call); err != nil {
+				return err
+			}
+		}
+		if call == 0 { // only the first is looked at
+			multiply(p, b)
+			if f.spoil != nil {
+				f.spoil(p, b)
+			}
+		}
+		if f.cost != nil {
+			f.clock.t += f.cost(call)
+		}
+		return nil
+	}, nil
+}
+
+// multiply is the loop of the definition, rounded after each step to the type that
+// sums are kept in, as a plain kernel would.
+func multiply(p *gemm.Problem, b gemm.Buffers) {
+	acc := p.Accum()
+	round := acc.Round
+	if acc == dtype.I32 {
+		round = func(v float64) float64 { return float64(int32(int64(v))) }
+	}
+	for i := range p.M {
+		for j := range p.N {
+			sum := 0.0
+			for k := range p.K {
+				sum = round(sum + p.A.Type.At(b.A, p.A.Index(i, k))*p.B.Type.At(b.B, p.B.Index(k, j)))
+			}
+			v := round(p.Alpha * sum)
+			at := p.C.Index(i, j)
+			if p.Beta != 0 {
+				v = round(v + round(p.Beta*p.C.Type.At(b.C, at)))
+			}
+			switch p.Epilogue.Bias {
+			case gemm.BiasRow:
+				v = round(v + p.C.Type.At(b.Bias, i))
+			case gemm.BiasCol:
+				v = round(v + p.C.Type.At(b.Bias, j))
+			}
+			p.C.Type.Set(b.C, at, p.Epilogue.Activation.Info().F(v))
+		}
+	}
+}
+
+// every is a cost that does not change.
+func every(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+
+func shape(t *testing.T, s Shape, in, out dtype.Type) Case {
+	t.Helper()
+	p, err := s.Problem(in, out, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Case{Problem: p, Device: "cpu", Threads: 2}
+}
+
+// quick measures on a fake clock, on a machine with 1 MiB of cache.
+func quick(c *clock) Options {
+	return Options{Lead: -1,
+		MinReps: 5, MinTime: 100 * time.Millisecond, MaxTime: time.Second, Warmup: 10 * time.Millisecond,
+		Seed: 7, Environment: &Environment{OS: "plan9", Arch: "mips", CPU: "R3000", Cores: 1, Cache: 1 << 20, Memory: 1 << 30}, now: c.now,
+	}
+}
+
+func measure(t *testing.T, c Case, o Options, subjects ...Subject) ([]Record, error) {
+	t.Helper()
+	records, err := Measure(context.Background(), c, subjects, nil, o)
+	for i := range records {
+		if err := records[i].check(); err != nil {
+			t.Errorf("record %d would not be read back: %v", i, err)
+		}
+	}
+	return records, err
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) }

@@ -1,0 +1,294 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/perf/benchfmt"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// examples are a kernel, a peer and one that failed, on one case, and the kernel
+// again on another.
+func examples(t *testing.T) []Record {
+	t.Helper()
+	env := Environment{Date: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), OS: "linux", Arch: "amd64", CPU: "R3000, 33 MHz", Cores: 2, GOMAXPROCS: 2, Go: "go1.26"}
+	record := func(c Case, name string, seconds ...float64) Record {
+		r := newRecord(&c)
+		r.Subject, r.Environment, r.Buffers = name, env, 1
+		r.Reps, r.Batch, r.Verified, r.ErrorRatio = len(seconds), 2, true, 0.125
+		r.Seconds, r.Samples = summarize(seconds), samples(seconds)
+		r.GFLOPS = r.flops() / r.Seconds.Median / 1e9
+		return r
+	}
+	c := shape(t, Shape{10, 20, 50}, dtype.F32, dtype.F32)
+	a := record(c, "tile 8/x", 1e-6, 2e-6, 4e-6)
+	a.Peak = 20
+	a.Versus = []Ratio{{Peer: "openblas", Speed: 2.5, P10: 2, P90: 3}}
+	p := record(c, "openblas", 5e-6)
+	p.Peer = true
+	bad := newRecord(&c)
+	bad.Subject, bad.Environment, bad.Error = "naive", env, "verification failed: it is off, \"much\""
+
+	q, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 5, 4).T(), gemm.Dense(dtype.BF16, 5, 6), 1, gemm.Dense(dtype.F32, 4, 6), gemm.Epilogue{Bias: gemm.BiasCol, Activation: gemm.ActReLU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := record(Case{Problem: q, Device: "gpu:0", Transfers: true}, "tile 8/x", 0.25)
+	last.Cold = true
+	return []Record{a, p, bad, last}
+}
+
+func write(t *testing.T, format string, records []Record) string {
+	t.Helper()
+	f, err := FindFormat(format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := f.Write(&b, records); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestTable(t *testing.T) {
+	want := strings.TrimPrefix(`
+subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cold  reps  median  spread  GFLOP/s  of peak  error/bound  × openblas  note
+tile 8/x  cpu     float32           10×20×50                             2                         3     2 µs    120.0%  10       50.0%    0.12         2.50
+openblas  cpu     float32           10×20×50                             2                         1     5 µs    0.0%    4                 0.12
+naive     cpu     float32           10×20×50                             2                                                                     verification failed: it is off, "much"
+tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        yes   1     250 ms  0.0%    9.6e-07           0.12
+`, "\n")
+	if got := trimLines(write(t, "table", examples(t))); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func trimLines(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return b.String()
+}
+
+func TestCSV(t *testing.T) {
+	records := examples(t)
+	rows, err := csv.NewReader(strings.NewReader(write(t, "csv", records))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != len(records)+1 {
+		t.Fatalf("%d rows, want %d", len(rows), len(records)+1)
+	}
+	cell := func(row int, name string) string {
+		at := slices.Index(rows[0], name)
+		if at < 0 {
+			t.Fatalf("no column %q in %q", name, rows[0])
+		}
+		return rows[row+1][at]
+	}
+	for _, c := range []struct {
+		row        int
+		name, want string
+	}{
+		{0, "subject", "tile 8/x"}, {0, "m", "10"}, {0, "seconds", "2e-06"}, {0, "gflops", "10"}, {0, "speed_over_openblas", "2.5"},
+		{1, "peer", "true"}, {1, "speed_over_openblas", ""}, {1, "cpu", "R3000, 33 MHz"},
+		{2, "error", `verification failed: it is off, "much"`},
+		{3, "trans", "TN"}, {3, "beta", "1"}, {3, "bias", "column"}, {3, "device", "gpu:0"}, {3, "date", "2026-11-21T01:02:03Z"},
+	} {
+		if got := cell(c.row, c.name); got != c.want {
+			t.Errorf("row %d, %s: %q, want %q", c.row, c.name, got, c.want)
+		}
+	}
+	names := map[string]bool{}
+	for _, name := range rows[0] {
+		if names[name] {
+			t.Errorf("two columns %q", name)
+		}
+		names[name] = true
+	}
+}
+
+// TestBench has Go's own parser read what is written.
+func TestBench(t *testing.T) {
+	records := examples(t)
+	text := write(t, "bench", records)
+	in := benchfmt.NewReader(strings.NewReader(text), "out")
+	var results []*benchfmt.Result
+	for in.Scan() {
+		switch r := in.Result().(type) {
+		case *benchfmt.Result:
+			results = append(results, r.Clone())
+		case *benchfmt.UnitMetadata:
+			if r.OrigUnit != "GFLOP/s" || r.Key != "better" || r.Value != "higher" {
+				t.Errorf("unit %+v", r)
+			}
+		default:
+			t.Errorf("%v", r)
+		}
+	}
+	if in.Err() != nil {
+		t.Fatal(in.Err())
+	}
+	want := 0
+	for i := range records {
+		r := &records[i]
+		for _, s := range r.Samples {
+			if want >= len(results) {
+				t.Fatalf("%d results from\n%s", len(results), text)
+			}
+			res := results[want]
+			want++
+			_, parts := res.Name.Parts()
+			if got := string(parts[0]); got != "/subject="+benchWord(r.Subject) {
+				t.Errorf("part %q, want subject %q", got, r.Subject)
+			}
+			if !slices.ContainsFunc(parts, func(p []byte) bool { return string(p) == fmt.Sprintf("/N=%d", r.N) }) {
+				t.Errorf("no /N=%d in %s", r.N, res.Name)
+			}
+			// The reader turns ns/op into sec/op.
+			if sec, ok := res.Value("sec/op"); !ok || !near(sec, s) {
+				t.Errorf("%s: %v s, want %v", res.Name, sec, s)
+			}
+			if rate, ok := res.Value("GFLOP/s"); !ok || !near(rate, r.flops()/s/1e9) {
+				t.Errorf("%s: %v GFLOP/s, want %v", res.Name, rate, r.flops()/s/1e9)
+			}
+			if res.Iters != r.Batch*r.Reps/len(r.Samples) {
+				t.Errorf("%s: %d iterations", res.Name, res.Iters)
+			}
+			if got := res.GetConfig("cpu"); got != r.Environment.CPU {
+				t.Errorf("cpu %q, want %q", got, r.Environment.CPU)
+			}
+			if got := res.GetConfig("device"); got != r.Device {
+				t.Errorf("device %q, want %q", got, r.Device)
+			}
+		}
+	}
+	if len(results) != want {
+		t.Errorf("%d results, want %d", len(results), want)
+	}
+	if !strings.Contains(text, `# BenchmarkGemm/subject=naive`) {
+		t.Error("the failed subject is not mentioned")
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, format := range []string{"json", "jsonl"} {
+		for n := range 5 {
+			want := examples(t)[:n]
+			got, err := ReadRecords(strings.NewReader(write(t, format, want)))
+			if err != nil {
+				t.Fatalf("%s: %v", format, err)
+			}
+			if len(got) != n || n > 0 && !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %d records came back as\n%+v\nwant\n%+v", format, n, got, want)
+			}
+		}
+	}
+}
+
+func TestReadRecordsRefuses(t *testing.T) {
+	good := strings.TrimSpace(write(t, "jsonl", examples(t)[:1]))
+	swap := func(old, new string) string {
+		t.Helper()
+		if strings.Count(good, old) != 1 {
+			t.Fatalf("%q is not once in %s", old, good)
+		}
+		return good + "\n" + strings.Replace(good, old, new, 1)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"another schema", swap(`"schema":1`, `"schema":2`), "record 2: schema 2, want 1"},
+		{"an unknown field", swap(`"peak_gflops"`, `"peek"`), `record 2: json: unknown field "peek"`},
+		{"no subject", swap(`"subject":"tile 8/x"`, `"subject":""`), "record 2: no subject"},
+		{"an unknown type", swap(`"in":"float32"`, `"in":"float31"`), `record 2: in: unknown element type "float31"`},
+		{"no size", swap(`"n":20`, `"n":0`), "record 2: shape 10×0×50"},
+		{"a size that overflows", swap(`"n":20`, `"n":99999999999999999999`), "record 2: json: "},
+		{"no reps", swap(`"reps":3`, `"reps":0`), "record 2: 0 reps"},
+		{"times out of order", swap(`"min":0.000001`, `"min":1`), "record 2: seconds "},
+		{"a negative time", swap(`"min":0.000001`, `"min":-1`), "record 2: seconds "},
+		{"a rate that is another", swap(`"gflops":10,`, `"gflops":11,`), "record 2: gflops 11, but 10×20×50 in 2e-06 s is 10"},
+		{"no samples", swap(`"samples":[0.000001,0.000002,0.000004]`, `"samples":null`), "record 2: 0 samples of 3 reps"},
+		{"a sample of no time", swap(`"samples":[0.000001,`, `"samples":[0,`), "record 2: a sample of 0 seconds"},
+		{"a ratio of nothing", swap(`"speed":2.5`, `"speed":0`), "record 2: versus "},
+		{"a string for a number", swap(`"m":10`, `"m":"10"`), "record 2: json: "},
+		{"a record cut short", good + good[:100], "record 2: unexpected EOF"},
+		{"an array cut short", "[" + good, "after record 1: unexpected EOF"},
+		{"an array cut in a record", "[" + good + "," + good[:100], "record 2: unexpected EOF"},
+		{"more behind an array", "[" + good + "]" + good, "after record 1: there is more"},
+		{"no JSON", "subject,m,n,k\n", "record 1: invalid character 's'"},
+		{"null", "null", "record 1: schema 0"},
+		{"a number", "1", "record 1: json: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			records, err := ReadRecords(strings.NewReader(c.text))
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if strings.Contains(c.want, "record 2") && len(records) != 1 {
+				t.Errorf("%d records before the bad one, want 1", len(records))
+			}
+		})
+	}
+	if records, err := ReadRecords(strings.NewReader(" \n\t")); err != nil || len(records) != 0 {
+		t.Errorf("an empty file gives %d records and error %v", len(records), err)
+	}
+}
+
+func FuzzReadRecords(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"subject":"a","in":"float32","out":"float32","m":1,"n":1,"k":1,"error":"no"}`))
+	f.Add([]byte(`[{"schema":1}]`))
+	f.Add([]byte(`[`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		records, err := ReadRecords(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, format := range Formats() {
+			if err := format.Write(new(bytes.Buffer), records); err != nil {
+				t.Errorf("what was read cannot be written as %s: %v", format.Name, err)
+			}
+		}
+	})
+}
+
+// full refuses to take more than n bytes.
+type full struct{ n int }
+
+var errFull = errors.New("no space left")
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.n -= len(b); f.n < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+// TestWriteErrors: a disk that fills up anywhere is noticed by every format.
+func TestWriteErrors(t *testing.T) {
+	records := examples(t)
+	for _, f := range Formats() {
+		size := len(write(t, f.Name, records))
+		for n := 0; n < size; n += 7 {
+			if err := f.Write(&full{n}, records); !errors.Is(err, errFull) {
+				t.Fatalf("%s of %d bytes into %d: error %v", f.Name, size, n, err)
+			}
+		}
+		if err := f.Write(&full{size}, records); err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+	if _, err := FindFormat("xml"); err == nil || err.Error() != `unknown format "xml" (want one of table, json, jsonl, csv, bench)` {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,344 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Subject is something that multiplies.
+type Subject interface {
+	Name() string
+	// Prepare does once what a caller who multiplies many times would do once. The
+	// function that it returns computes p on the buffers that it is given; they are
+	// timed together, so that it returns when C is complete. ErrUnsupported means
+	// that the subject does not do such products, which is no failure.
+	//
+	// A subject that is a fmt.Stringer tells with String more about itself, for the
+	// record: its version, the kernels that it picked.
+	Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error)
+}
+
+// Case is what is measured. The last three say how the subjects were set up by
+// whoever made them; Measure writes them down.
+type Case struct {
+	Problem   gemm.Problem
+	Device    string
+	Threads   int
+	Transfers bool
+}
+
+// Options says how to measure; the zero value is a good start.
+type Options struct {
+	MinReps int           // timings of each subject, at least; 0 is 7
+	MinTime time.Duration // in which it is timed, at least; 0 is 200 ms
+	MaxTime time.Duration // after which it is not timed any more; 0 is 10 s
+	Warmup  time.Duration // in which it runs before it is timed; 0 is 20 ms
+	Seed    uint64        // of the operands' values
+
+	// Cold has every product read its operands from memory, as in a program that
+	// did something else before; otherwise they are those of the product before.
+	Cold bool
+
+	// Lead is how long a subject runs untimed whenever its turn comes. The threads of
+	// a library spin for some time after a product, for OpenBLAS 26 ms, and take the
+	// cores from whoever comes next. 0 is 40 ms where subjects with several threads
+	// take turns, and nothing elsewhere; less than 0 is nothing.
+	Lead time.Duration
+
+	// Verify checks each subject's result before it is timed; nil is Sampled(8, Seed).
+	Verify Verifier
+	// Peak, if not nil, is the rate in 10⁹ operations a second that so many threads
+	// could reach at most on operands of that type, 0 where it is not known.
+	Peak func(in dtype.Type, threads int) float64
+	// Environment, if not nil, stands in the records in place of Host's.
+	Environment *Environment
+
+	now func() time.Duration // a monotonic clock; tests bring their own
+}
+
+// minTiming is the shortest time that is measured: shorter products are repeated
+// within one timing, so that the clock's own cost and steps do not show.
+const minTiming = 20 * time.Microsecond
+
+// maxBatch bounds the repetitions where the clock stands still.
+const maxBatch = 1 << 20
+
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&o.MinTime, 200*time.Millisecond)
+	set(&o.MaxTime, 10*time.Second)
+	set(&o.Warmup, 20*time.Millisecond)
+	if o.MinReps == 0 {
+		o.MinReps = 7
+	}
+	if o.Verify == nil {
+		o.Verify = Sampled(8, o.Seed)
+	}
+	if o.Environment == nil {
+		e := Host()
+		o.Environment = &e
+	}
+	if o.now == nil {
+		start := time.Now()
+		o.now = func() time.Duration { return time.Since(start) }
+	}
+	return o
+}
+
+// Measure times kernels and peers on one case, in rounds in which each has its turn
+// and another begins each time, and compares each with every peer. The rounds end when each subject has had MinReps and MinTime, or has used up MaxTime.
+//
+// There is a record for each subject, in the order given, kernels first. One that
+// failed has its error in its record and no times; the error that Measure returns
+// joins those, ErrUnsupported left out. A wrong result is gemm.ErrVerify. When ctx
+// is done, Measure returns its error and records of what was timed until then.
+func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) ([]Record, error) {
+	o = o.withDefaults()
+	p := &c.Problem
+	if p.M < 1 || p.N < 1 || p.K < 1 {
+		return nil, fmt.Errorf("%w: nothing to measure in %d×%d×%d", gemm.ErrShape, p.M, p.N, p.K)
+	}
+	runs, err := newRuns(c, kernels, peers)
+	if err != nil {
+		return nil, err
+	}
+	var workingSet int64
+	if o.Cold {
+		if workingSet = 2 * o.Environment.Cache; workingSet == 0 {
+			workingSet = 2 * unknownCache
+		}
+	}
+	data, err := newOperands(p, o.Seed, workingSet, o.Environment.Memory)
+	if err != nil {
+		return nil, err
+	}
+	check, err := o.Verify(p, data.before())
+	if err != nil {
+		return nil, fmt.Errorf("preparing the check of %v: %w", p, err)
+	}
+
+	if o.Lead == 0 && c.Threads != 1 && len(runs) > 1 {
+		o.Lead = 40 * time.Millisecond
+	}
+	m := &measurement{c: c, o: o, data: data, runs: runs}
+	for _, r := range runs {
+		if ctx.Err() == nil {
+			r.err = m.begin(ctx, r, check)
+		}
+	}
+	runtime.GC() // now, and not in the middle of somebody's timing
+	m.rounds(ctx)
+	records, errs := m.records()
+	if err := ctx.Err(); err != nil {
+		errs = append(errs, err)
+	}
+	return records, errors.Join(errs...)
+}
+
+// run is one subject's part in a measurement.
+type run struct {
+	subject  Subject
+	multiply func(gemm.Buffers) error
+	batch    int
+	spent    time.Duration
+	last     time.Duration // the latest timing
+	times    []float64     // seconds of one product, in each timing
+	record   Record
+	err      error
+}
+
+func newRuns(c Case, kernels, peers []Subject) ([]*run, error) {
+	var runs []*run
+	seen := map[string]bool{}
+	for i, subjects := range [][]Subject{kernels, peers} {
+		for _, s := range subjects {
+			if seen[s.Name()] {
+				return nil, fmt.Errorf("two subjects have the name %q", s.Name())
+			}
+			seen[s.Name()] = true
+			r := &run{subject: s, batch: 1, record: newRecord(&c)}
+			r.record.Subject, r.record.Peer = s.Name(), i == 1
+			if d, ok := s.(fmt.Stringer); ok {
+				r.record.Detail = d.String()
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}
+
+type measurement struct {
+	c    Case
+	o    Options
+	data *operands
+	runs []*run
+}
+
+// begin prepares a subject, checks one result of it, and warms it up.
+func (m *measurement) begin(ctx context.Context, r *run, check Check) error {
+	var err error
+	if r.multiply, err = r.subject.Prepare(&m.c.Problem); err != nil {
+		return err
+	}
+	b := m.data.fresh()
+	start := m.o.now()
+	if err := r.multiply(b); err != nil {
+		return err
+	}
+	took := m.o.now() - start
+	ratio, err := check(b.C)
+	if err != nil {
+		return fmt.Errorf("checking the result: %w", err)
+	}
+	if !(ratio <= 1) {
+		return fmt.Errorf("%w: the largest error is %.3g times what is allowed", gemm.ErrVerify, ratio)
+	}
+	r.record.Verified, r.record.ErrorRatio = true, ratio
+	if took >= m.o.MaxTime {
+		return nil // nothing that takes so long needs to be warm
+	}
+	return m.warmUp(ctx, r)
+}
+
+// warmUp runs a subject until its caches, threads and clock rate have settled, and
+// finds how many products make a timing.
+func (m *measurement) warmUp(ctx context.Context, r *run) error {
+	for spent := time.Duration(0); ctx.Err() == nil; {
+		took, err := m.timeBatch(r)
+		if err != nil {
+			return err
+		}
+		spent += took
+		switch {
+		case took < minTiming && r.batch < maxBatch:
+			r.batch *= 2
+		case spent >= m.o.Warmup || r.batch == maxBatch:
+			return nil
+		}
+	}
+	return nil
+}
+
+func (m *measurement) timeBatch(r *run) (time.Duration, error) {
+	start := m.o.now()
+	for range r.batch {
+		if err := r.multiply(m.data.next()); err != nil {
+			return 0, err
+		}
+	}
+	r.last = max(m.o.now()-start, 1)
+	return r.last, nil
+}
+
+// rounds times the subjects in turns. All stay in until the last has enough, so
+// that each round compares; only one that is out of time leaves before.
+func (m *measurement) rounds(ctx context.Context) {
+	timings := m.timingsPerTurn()
+	for round := 0; ; round++ {
+		done := true
+		for i := range m.runs {
+			r := m.runs[(i+round)%len(m.runs)]
+			if r.err != nil || len(r.times) > 0 && r.spent >= m.o.MaxTime {
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if r.err = m.turn(ctx, r, timings); r.err == nil {
+				done = done && len(r.times) >= m.o.MinReps && r.spent >= m.o.MinTime
+			}
+		}
+		if done {
+			return
+		}
+	}
+}
+
+// turn lets a subject run for the lead and then times it. A subject that takes
+// longer than the lead needs none: the start of its own product is one.
+func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
+	for start := m.o.now(); r.last < m.o.Lead && m.o.now()-start < m.o.Lead && ctx.Err() == nil; {
+		if _, err := m.timeBatch(r); err != nil {
+			return err
+		}
+	}
+	for range timings {
+		if ctx.Err() != nil {
+			return nil
+		}
+		took, err := m.timeBatch(r)
+		if err != nil {
+			return err
+		}
+		r.spent += took
+		r.times = append(r.times, took.Seconds()/float64(r.batch))
+	}
+	return nil
+}
+
+// timingsPerTurn is the same for all subjects, so that their timings pair up: one,
+// or after a lead as many as take the slowest a quarter of its time.
+func (m *measurement) timingsPerTurn() int {
+	slowest := time.Duration(1)
+	for _, r := range m.runs {
+		slowest = max(slowest, r.last)
+	}
+	return int(max(m.o.Lead/4/slowest, 1))
+}
+
+// records are those of the subjects whose turn came, and their failures.
+func (m *measurement) records() ([]Record, []error) {
+	var records []Record
+	var errs []error
+	for _, r := range m.runs {
+		switch {
+		case r.err != nil:
+			records = append(records, m.failed(r))
+			if !errors.Is(r.err, gemm.ErrUnsupported) {
+				errs = append(errs, fmt.Errorf("%s: %w", r.record.Subject, r.err))
+			}
+		case len(r.times) > 0:
+			records = append(records, m.measured(r))
+		}
+	}
+	return records, errs
+}
+
+func (m *measurement) failed(r *run) Record {
+	rec := m.common(r)
+	rec.Error, rec.Verified, rec.ErrorRatio = oneLine(r.err.Error()), false, 0
+	return rec
+}
+
+func (m *measurement) measured(r *run) Record {
+	rec := m.common(r)
+	rec.Reps, rec.Batch = len(r.times), r.batch
+	rec.Seconds, rec.Samples = summarize(r.times), samples(r.times)
+	rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
+	if m.o.Peak != nil {
+		rec.Peak = m.o.Peak(m.c.Problem.A.Type, m.c.Threads)
+	}
+	for _, peer := range m.runs {
+		if peer.record.Peer && peer != r && peer.err == nil && len(peer.times) > 0 {
+			rec.Versus = append(rec.Versus, versus(peer.record.Subject, r.times, peer.times))
+		}
+	}
+	return rec
+}
+
+func (m *measurement) common(r *run) Record {
+	rec := r.record
+	rec.Environment, rec.Seed = *m.o.Environment, m.o.Seed
+	rec.Cold, rec.Buffers = m.o.Cold, len(m.data.sets)
+	return rec
+}

@@ -1,0 +1,323 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// TestMeasure: a machine that is slower by another factor in each round must not
+// change what the ratios say.
+func TestMeasure(t *testing.T) {
+	c := new(clock)
+	var order []string
+	noisy := func(name string, base time.Duration) *fake {
+		return &fake{name: name, clock: c, seen: func(gemm.Buffers) { order = append(order, name) }, cost: func(int) time.Duration {
+			round := max(len(order)-1, 0) / 3
+			return base * time.Duration(1+round%4)
+		}}
+	}
+	a, b, p := noisy("a", 6*time.Millisecond), noisy("b", 12*time.Millisecond), noisy("p", 18*time.Millisecond)
+	o := quick(c)
+	o.Warmup = 1 // one call, so that a subject calls twice before the rounds
+	o.Peak = func(in dtype.Type, threads int) float64 {
+		if in != dtype.F32 || threads != 2 {
+			t.Errorf("asked for the peak of %d threads on %v", threads, in)
+		}
+		return 1
+	}
+	records, err := Measure(context.Background(), shape(t, Shape{10, 20, 30}, dtype.F32, dtype.F32), []Subject{a, b}, []Subject{p}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timed := order[6:]
+	if len(timed)%3 != 0 {
+		t.Fatalf("the rounds are not whole: %v", timed)
+	}
+	for round := range len(timed) / 3 {
+		want := []string{"a", "b", "p"}
+		want = append(want[round%3:], want[:round%3]...)
+		if got := timed[3*round : 3*round+3]; !slices.Equal(got, want) {
+			t.Errorf("round %d is %v, want %v", round, got, want)
+		}
+	}
+	for i, want := range []struct {
+		name  string
+		peer  bool
+		speed float64
+	}{{"a", false, 3}, {"b", false, 1.5}, {"p", true, 0}} {
+		r := records[i]
+		if err := r.check(); err != nil {
+			t.Errorf("%s: %v", want.name, err)
+		}
+		if r.Subject != want.name || r.Peer != want.peer || r.Detail != want.name+" 1.0" || !r.Verified || r.Batch != 1 || r.Buffers != 1 || r.Seed != 7 || r.Environment.CPU != "R3000" {
+			t.Errorf("record %+v", r)
+		}
+		if r.Reps < 5 || float64(r.Reps)*r.Seconds.Min < 0.1/4 || r.Reps != len(timed)/3 {
+			t.Errorf("%s: %d reps", want.name, r.Reps)
+		}
+		if speed, ok := r.SpeedOver("p"); ok == want.peer || !near(speed, want.speed) && !want.peer {
+			t.Errorf("%s is %v times as fast as p, want %v", want.name, speed, want.speed)
+		}
+		if percent, known := r.PercentOfPeak(); !known || !near(percent, 100*r.GFLOPS) || !near(r.GFLOPS, 12000/r.Seconds.Median/1e9) {
+			t.Errorf("%s: %v GFLOP/s is %v %% of the peak", want.name, r.GFLOPS, percent)
+		}
+	}
+}
+
+func TestShortProductsAreBatched(t *testing.T) {
+	c := new(clock)
+	f := &fake{name: "f", clock: c, cost: every(time.Microsecond)}
+	records, err := measure(t, shape(t, Cube(4), dtype.F32, dtype.F32), quick(c), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := records[0]; r.Batch != 32 || !near(r.Seconds.Median, 1e-6) || r.Seconds.Spread > 1e-9 {
+		t.Errorf("batches of %d products of %v s, want 32 of 1 µs", r.Batch, r.Seconds.Median)
+	}
+}
+
+// TestOldC: each subject is checked against the C that was there before all of them.
+func TestOldC(t *testing.T) {
+	c := new(clock)
+	v := shape(t, Cube(8), dtype.F32, dtype.F32)
+	v.Problem.Beta = 1
+	a := &fake{name: "a", clock: c, cost: every(time.Millisecond)}
+	b := &fake{name: "b", clock: c, cost: every(time.Millisecond)}
+	records, err := measure(t, v, quick(c), a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if records[0].ErrorRatio != records[1].ErrorRatio || records[0].ErrorRatio == 0 {
+		t.Errorf("equal results are off by %v and %v", records[0].ErrorRatio, records[1].ErrorRatio)
+	}
+}
+
+// TestStandingClock: where no time passes the measurement ends all the same.
+func TestStandingClock(t *testing.T) {
+	c := new(clock)
+	f := &fake{name: "f", clock: c}
+	o := quick(c)
+	o.MinTime, o.MinReps, o.MaxTime = 1, 2, 100
+	if _, err := measure(t, shape(t, Cube(1), dtype.F32, dtype.F32), o, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSlowSubject: what takes longer than MaxTime is timed once and does not keep
+// the others from their time.
+func TestSlowSubject(t *testing.T) {
+	c := new(clock)
+	slow := &fake{name: "slow", clock: c, cost: every(3 * time.Second)}
+	fast := &fake{name: "fast", clock: c, cost: every(time.Millisecond)}
+	records, err := measure(t, shape(t, Cube(4), dtype.F32, dtype.F32), quick(c), slow, fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slow.calls != 2 || records[0].Reps != 1 {
+		t.Errorf("slow ran %d times and was timed %d times, want 2 and 1", slow.calls, records[0].Reps)
+	}
+	if records[1].Reps < 100 {
+		t.Errorf("fast was timed %d times, want 100 in 100 ms", records[1].Reps)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	boom := errors.New("boom\nand smoke")
+	for _, c := range []struct {
+		name string
+		f    fake
+		want string
+		is   error // nil for what is no failure
+	}{
+		{"an element is wrong", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}, "times what is allowed", gemm.ErrVerify},
+		{"an element is missing", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.C.Type, b.C[:4]) }}, "NaN times", gemm.ErrVerify},
+		{"it is unsupported", fake{refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}, "such products", nil},
+		{"it cannot prepare", fake{refuse: boom}, "boom and smoke", boom},
+		{"it fails at once", fake{fail: func(int) error { return boom }}, "boom", boom},
+		{"it fails while it warms up", fake{fail: func(call int) error {
+			if call == 1 {
+				return boom
+			}
+			return nil
+		}}, "boom", boom},
+		{"it fails while it is timed", fake{fail: func(call int) error {
+			if call == 30 {
+				return boom
+			}
+			return nil
+		}}, "boom", boom},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clk := new(clock)
+			bad, good := c.f, &fake{name: "good", clock: clk, cost: every(time.Millisecond)}
+			bad.name, bad.clock, bad.cost = "bad", clk, every(time.Millisecond)
+			records, err := Measure(context.Background(), shape(t, Cube(6), dtype.F32, dtype.F32), []Subject{good}, []Subject{&bad}, quick(clk))
+			if !errors.Is(err, c.is) || (err == nil) != (c.is == nil) {
+				t.Errorf("error %v, want %v", err, c.is)
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), "bad: ") {
+				t.Errorf("error %q does not name the subject", err)
+			}
+			if len(records) != 2 {
+				t.Fatalf("%d records, want 2", len(records))
+			}
+			g, b := records[0], records[1]
+			if g.Error != "" || g.Reps < 5 || len(g.Versus) != 0 {
+				t.Errorf("the other subject's record: %+v", g)
+			}
+			if !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "\n") || b.Verified || b.Reps != 0 || b.GFLOPS != 0 || b.Samples != nil || b.Seconds != (Timing{}) {
+				t.Errorf("the failed subject's record: %+v", b)
+			}
+			if err := b.check(); err != nil {
+				t.Errorf("it would not be read back: %v", err)
+			}
+		})
+	}
+}
+
+func TestMeasureRefuses(t *testing.T) {
+	c := new(clock)
+	f := &fake{name: "f", clock: c, cost: every(time.Millisecond)}
+	small := quick(c)
+	small.Environment.Memory = 1000
+	failing := quick(c)
+	failing.Verify = func(*gemm.Problem, gemm.Buffers) (Check, error) { return nil, gemm.ErrOutOfMemory }
+	for _, v := range []struct {
+		name     string
+		c        Case
+		o        Options
+		subjects []Subject
+		is       error
+		want     string
+	}{
+		{"nothing", shape(t, Shape{0, 1, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrShape, "0×1×1"},
+		{"two of a name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil, `two subjects have the name "f"`},
+		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "take"},
+		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "4294967304.0 GiB"},
+		{"a check that cannot be", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory, "preparing the check"},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			records, err := Measure(context.Background(), v.c, v.subjects, nil, v.o)
+			if err == nil || records != nil || v.is != nil && !errors.Is(err, v.is) || !strings.Contains(err.Error(), v.want) {
+				t.Errorf("%d records, error %v, want %q", len(records), err, v.want)
+			}
+		})
+	}
+}
+
+// TestCancel: whenever the context ends, what was timed until then is kept.
+func TestCancel(t *testing.T) {
+	for _, after := range []int{0, 1, 2, 10, 40, 41, 60} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			c := new(clock)
+			ctx, cancel := context.WithCancel(context.Background())
+			calls := 0
+			count := func(gemm.Buffers) {
+				if calls++; calls == after {
+					cancel()
+				}
+			}
+			if after == 0 {
+				cancel()
+			}
+			a := &fake{name: "a", clock: c, cost: every(time.Millisecond), seen: count}
+			b := &fake{name: "b", clock: c, cost: every(time.Millisecond), seen: count}
+			records, err := Measure(ctx, shape(t, Cube(4), dtype.F32, dtype.F32), []Subject{a, b}, nil, quick(c))
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v, want %v", err, context.Canceled)
+			}
+			if calls > after {
+				t.Errorf("%d products after the end", calls-after)
+			}
+			const before = 2 * 11 // each: one to check, ten to warm up
+			reps := 0
+			for i := range records {
+				reps += records[i].Reps
+				if err := records[i].check(); err != nil {
+					t.Error(err)
+				}
+			}
+			if want := max(0, after-before); reps != want {
+				t.Errorf("%d timings were kept, want %d", reps, want)
+			}
+		})
+	}
+}
+
+// TestCold: the operands together outgrow the caches twice, and no set comes again
+// before all the others have.
+func TestCold(t *testing.T) {
+	c := new(clock)
+	var seen []uintptr
+	f := &fake{name: "f", clock: c, cost: every(time.Millisecond), seen: func(b gemm.Buffers) {
+		for _, m := range [][]byte{b.A, b.B, b.C} {
+			if uintptr(unsafe.Pointer(&m[0]))%align != 0 {
+				t.Error("a matrix does not begin at a cache line")
+			}
+		}
+		seen = append(seen, uintptr(unsafe.Pointer(&b.A[0])))
+	}}
+	o := quick(c)
+	o.Cold = true
+	records, err := measure(t, shape(t, Cube(128), dtype.F32, dtype.F32), o, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := records[0].Buffers
+	if bytes := n * 3 * 128 * 128 * 4; bytes < 2<<20 || !records[0].Cold {
+		t.Errorf("%d sets of operands hold %d bytes, the caches %d", n, bytes, 1<<20)
+	}
+	seen = seen[1:] // the check's
+	for i := range len(seen) - n + 1 {
+		if distinct := slices.Compact(slices.Sorted(slices.Values(seen[i : i+n]))); len(distinct) != n {
+			t.Fatalf("products %d to %d used %d sets of operands, want %d", i, i+n, len(distinct), n)
+		}
+	}
+	order := slices.IsSorted(seen[:n])
+	if order {
+		t.Error("the sets come in the order of their addresses")
+	}
+}
+
+// With several threads a turn begins with a lead that is not timed, in which a
+// subject that is slow while the others' threads still spin recovers.
+func TestLead(t *testing.T) {
+	c := new(clock)
+	last := ""
+	var since time.Duration
+	disturbed := func(name string) *fake {
+		return &fake{name: name, clock: c, cost: func(int) time.Duration {
+			if last != name {
+				last, since = name, c.now()
+			}
+			if c.now()-since < 26*time.Millisecond {
+				return 9 * time.Millisecond
+			}
+			return time.Millisecond
+		}}
+	}
+	o := quick(c)
+	o.Lead = 0
+	for threads, want := range map[int]time.Duration{1: 9 * time.Millisecond, 2: time.Millisecond} {
+		kase := shape(t, Cube(4), dtype.F32, dtype.F32)
+		kase.Threads = threads
+		records, err := Measure(t.Context(), kase, []Subject{disturbed("a"), disturbed("b")}, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if got := time.Duration(r.Seconds.Median * 1e9); got.Round(time.Microsecond) != want {
+				t.Errorf("%d threads: %s took %v, want %v", threads, r.Subject, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package bench_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/bench"
+	"tilework/internal/peers"
+)
+
+// TestPeers measures the installed libraries beside each other on the real clock.
+func TestPeers(t *testing.T) {
+	installed, err := peers.Available()
+	if err != nil {
+		t.Logf("left out: %v", err)
+	}
+	if len(installed) == 0 {
+		t.Skip("no BLAS library is installed to measure")
+	}
+	var subjects []bench.Subject
+	for _, p := range installed {
+		subjects = append(subjects, p)
+	}
+	var all []bench.Record
+	for _, c := range []struct {
+		shape bench.Shape
+		in    dtype.Type
+		cold  bool
+	}{
+		{bench.Cube(8), dtype.F32, false},
+		{bench.Cube(96), dtype.F32, true},
+		{bench.Shape{M: 7, N: 65, K: 129}, dtype.F64, false},
+	} {
+		p, err := c.shape.Problem(c.in, c.in, false, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := bench.Measure(context.Background(), bench.Case{Problem: p, Device: "cpu", Threads: installed[0].Threads()},
+			subjects[1:], subjects[:1], bench.Options{MinReps: 3, MinTime: 5 * time.Millisecond, Warmup: time.Millisecond, Cold: c.cold})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if timing := r.Seconds.Max * float64(r.Batch); timing < 5e-6 {
+				t.Errorf("%s was timed over %v s only", r.Subject, timing)
+			}
+		}
+		all = append(all, records...)
+	}
+	table, err := bench.FindFormat("table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := table.Write(&text, all); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", &text)
+	i8, err := bench.Cube(8).Problem(dtype.I8, dtype.I32, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := bench.Measure(context.Background(), bench.Case{Problem: i8, Device: "cpu"}, subjects, nil, bench.Options{})
+	if err != nil {
+		t.Fatalf("what is unsupported is a failure: %v", err)
+	}
+	for _, r := range records {
+		if r.Error == "" {
+			t.Errorf("%s multiplied int8", r.Subject)
+		}
+	}
+}

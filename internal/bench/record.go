@@ -1,0 +1,166 @@
+// Package bench measures things that multiply, one beside the other, and keeps
+// what it measured as records.
+//
+// [Measure] times subjects on one [Case] in turns, so that whatever disturbs the
+// machine disturbs them all, and checks each result before it times anything.
+// A [Record] is one subject's measurement with all that is needed to judge and to
+// repeat it. [Formats] is the table of the forms in which records are written;
+// [ReadRecords] reads them back. [ParseSizes] and [ParseShapes] read what to
+// measure.
+//
+// The package knows no backend: whoever calls it passes the subjects in.
+package bench
+
+import (
+	"fmt"
+	"math"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Schema is the version of the records' form. A field that changes its meaning
+// or goes away raises it.
+const Schema = 1
+
+// Record is one subject's measurement on one case. Where Error is set the
+// subject has no times. Times are in seconds, rates in 10⁹ operations a second,
+// an operation being a multiplication or an addition.
+type Record struct {
+	Schema int `json:"schema"`
+
+	Subject string `json:"subject"`          // what multiplied: "openblas"
+	Detail  string `json:"detail,omitempty"` // more about it: version, kernels
+	Peer    bool   `json:"peer,omitempty"`   // it is what others are compared with
+	Device  string `json:"device"`           // where it ran: "cpu", "gpu:0"
+
+	In         string  `json:"in"` // the types of A and B, and of C
+	Out        string  `json:"out"`
+	M          int     `json:"m"`
+	N          int     `json:"n"`
+	K          int     `json:"k"`
+	TransA     bool    `json:"trans_a"`
+	TransB     bool    `json:"trans_b"`
+	LDA        int     `json:"lda"`
+	LDB        int     `json:"ldb"`
+	LDC        int     `json:"ldc"`
+	Alpha      float64 `json:"alpha"`
+	Beta       float64 `json:"beta"`
+	Bias       string  `json:"bias,omitempty"` // "row" or "column"
+	Activation string  `json:"activation,omitempty"`
+
+	Threads   int    `json:"threads"`   // 0: the subject's own choice
+	Transfers bool   `json:"transfers"` // copies to and from the device are in the times
+	Cold      bool   `json:"cold"`      // each product's operands come from memory, not from cache
+	Buffers   int    `json:"buffers"`   // the sets of operands that were rotated
+	Seed      uint64 `json:"seed"`      // of the operands' values
+
+	Reps    int       `json:"reps"`    // how often it was timed
+	Batch   int       `json:"batch"`   // products in each timing
+	Seconds Timing    `json:"seconds"` // of one product
+	Samples []float64 `json:"samples"` // see maxSamples
+	GFLOPS  float64   `json:"gflops"`  // at the median time
+	Peak    float64   `json:"peak_gflops,omitempty"`
+
+	Verified   bool    `json:"verified"`    // its result was checked before it was timed
+	ErrorRatio float64 `json:"error_ratio"` // the largest error, as a part of what is allowed
+	Versus     []Ratio `json:"versus,omitempty"`
+	Error      string  `json:"error,omitempty"`
+
+	Environment Environment `json:"environment"`
+}
+
+// Ratio compares a subject with a peer that was timed in turns with it: the
+// peer's time over the subject's, so that above 1 the subject is the faster. It
+// is the median, and the 10th and 90th percentile, of the rounds' own ratios: a
+// disturbance that lasts for many rounds slows both and cancels.
+type Ratio struct {
+	Peer  string  `json:"peer"`
+	Speed float64 `json:"speed"`
+	P10   float64 `json:"p10"`
+	P90   float64 `json:"p90"`
+}
+
+var biasNames = [...]string{gemm.BiasNone: "", gemm.BiasRow: "row", gemm.BiasCol: "column"}
+
+// newRecord is a record of c without a measurement.
+func newRecord(c *Case) Record {
+	p := &c.Problem
+	r := Record{
+		Schema: Schema, Device: c.Device,
+		In: p.A.Type.String(), Out: p.C.Type.String(), M: p.M, N: p.N, K: p.K,
+		TransA: p.A.Trans, TransB: p.B.Trans, LDA: p.A.LD, LDB: p.B.LD, LDC: p.C.LD,
+		Alpha: p.Alpha, Beta: p.Beta, Bias: biasNames[p.Epilogue.Bias],
+		Threads: c.Threads, Transfers: c.Transfers,
+	}
+	if a := p.Epilogue.Activation; a != gemm.ActNone {
+		r.Activation = a.String()
+	}
+	return r
+}
+
+// PercentOfPeak is the rate as a part of the peak, and whether the peak is known.
+func (r *Record) PercentOfPeak() (percent float64, known bool) {
+	if r.Peak == 0 {
+		return 0, false
+	}
+	return 100 * r.GFLOPS / r.Peak, true
+}
+
+// SpeedOver is the record's ratio to a peer, and whether it has one.
+func (r *Record) SpeedOver(peer string) (speed float64, ok bool) {
+	for _, v := range r.Versus {
+		if v.Peer == peer {
+			return v.Speed, true
+		}
+	}
+	return 0, false
+}
+
+// check refuses a record that Measure cannot have written.
+func (r *Record) check() error {
+	if r.Schema != Schema {
+		return fmt.Errorf("schema %d, want %d", r.Schema, Schema)
+	}
+	if r.Subject == "" {
+		return fmt.Errorf("no subject")
+	}
+	for _, f := range []struct{ name, value string }{{"in", r.In}, {"out", r.Out}} {
+		if _, err := dtype.Parse(f.value); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	if r.M < 1 || r.N < 1 || r.K < 1 {
+		return fmt.Errorf("shape %d×%d×%d", r.M, r.N, r.K)
+	}
+	if r.Error != "" {
+		return nil
+	}
+	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 {
+		return fmt.Errorf("%d reps of %d products on %d buffers, want at least one of each", r.Reps, r.Batch, r.Buffers)
+	}
+	s := r.Seconds
+	if !(0 < s.Min && s.Min <= s.P10 && s.P10 <= s.Median && s.Median <= s.P90 && s.P90 <= s.Max && s.Spread >= 0) {
+		return fmt.Errorf("seconds %+v are out of order", s)
+	}
+	if rate := r.flops() / s.Median / 1e9; math.Abs(r.GFLOPS-rate) > 1e-6*rate {
+		return fmt.Errorf("gflops %v, but %d×%d×%d in %v s is %v", r.GFLOPS, r.M, r.N, r.K, s.Median, rate)
+	}
+	if n := len(r.Samples); n < 1 || n > r.Reps {
+		return fmt.Errorf("%d samples of %d reps", n, r.Reps)
+	}
+	for _, s := range r.Samples {
+		if !(s > 0) {
+			return fmt.Errorf("a sample of %v seconds", s)
+		}
+	}
+	for _, v := range r.Versus {
+		if v.Peer == "" || !(v.Speed > 0) {
+			return fmt.Errorf("versus %+v", v)
+		}
+	}
+	return nil
+}
+
+// flops is as gemm.Problem.Flops.
+func (r *Record) flops() float64 { return 2 * float64(r.M) * float64(r.N) * float64(r.K) }

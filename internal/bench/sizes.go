@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// maxSizes bounds what one list may unfold to: more is a slip of the pen.
+const maxSizes = 10_000
+
+// Shape is a product's M, N and K.
+type Shape struct{ M, N, K int }
+
+// Cube is the shape of a product of two n×n matrices.
+func Cube(n int) Shape { return Shape{n, n, n} }
+
+func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.M, s.N, s.K) }
+
+// Problem is the plain product of that shape, C ← op(A)·op(B), of dense matrices.
+// The errors are those of [gemm.New].
+func (s Shape) Problem(in, out dtype.Type, transA, transB bool) (gemm.Problem, error) {
+	operand := func(rows, cols int, trans bool) gemm.Layout {
+		if trans {
+			return gemm.Dense(in, cols, rows).T()
+		}
+		return gemm.Dense(in, rows, cols)
+	}
+	p, _, err := gemm.New(1, operand(s.M, s.K, transA), operand(s.K, s.N, transB), 0, gemm.Dense(out, s.M, s.N), gemm.Epilogue{})
+	return p, err
+}
+
+// ParseSizes reads a list of sizes with commas between them. Each is a number, or
+// a range first:last:step with step "*f" or "+d", from first on while last is not
+// exceeded: "7,64:512:*2" is 7, 64, 128, 256, 512. Sizes are at least 1.
+func ParseSizes(list string) ([]int, error) {
+	var sizes []int
+	for item := range strings.SplitSeq(list, ",") {
+		var err error
+		if sizes, err = appendRange(sizes, strings.TrimSpace(item)); err != nil {
+			return nil, err
+		}
+		if len(sizes) > maxSizes {
+			return nil, fmt.Errorf("sizes %q: more than %d sizes", list, maxSizes)
+		}
+	}
+	return sizes, nil
+}
+
+func appendRange(sizes []int, item string) ([]int, error) {
+	parts := strings.Split(item, ":")
+	if len(parts) == 1 {
+		n, err := parseSize(item)
+		return append(sizes, n), err
+	}
+	if len(parts) != 3 || len(parts[2]) < 2 || !strings.Contains("*+", parts[2][:1]) {
+		return nil, fmt.Errorf("size %q: want a number, or a range such as 64:1024:*2 or 64:512:+64", item)
+	}
+	var v [3]int
+	for i, text := range []string{parts[0], parts[1], parts[2][1:]} {
+		var err error
+		if v[i], err = parseSize(text); err != nil {
+			return nil, fmt.Errorf("range %q: %w", item, err)
+		}
+	}
+	first, last, step := v[0], v[1], v[2]
+	times := parts[2][0] == '*'
+	if first > last {
+		return nil, fmt.Errorf("range %q: %d is above %d", item, first, last)
+	}
+	if times && step == 1 {
+		return nil, fmt.Errorf("range %q: a factor of 1 never ends", item)
+	}
+	for n := first; len(sizes) <= maxSizes; {
+		sizes = append(sizes, n)
+		// The comparisons are arranged so that nothing overflows.
+		if times && n > last/step || !times && n > last-step {
+			break
+		}
+		if times {
+			n *= step
+		} else {
+			n += step
+		}
+	}
+	return sizes, nil
+}
+
+// ParseShapes reads a list of shapes with commas between them, each MxNxK or one
+// size for a cube: "1x768x3072,1024".
+func ParseShapes(list string) ([]Shape, error) {
+	var shapes []Shape
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		parts := strings.Split(item, "x")
+		if len(parts) == 1 {
+			parts = []string{item, item, item}
+		}
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("shape %q: want MxNxK, such as 64x128x256", item)
+		}
+		var v [3]int
+		for i := range v {
+			var err error
+			if v[i], err = parseSize(parts[i]); err != nil {
+				return nil, fmt.Errorf("shape %q: %w", item, err)
+			}
+		}
+		shapes = append(shapes, Shape{v[0], v[1], v[2]})
+		if len(shapes) > maxSizes {
+			return nil, fmt.Errorf("more than %d shapes", maxSizes)
+		}
+	}
+	return shapes, nil
+}
+
+// parseSize reads digits only: a sign or a space is a slip of the pen.
+func parseSize(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 63)
+	switch {
+	case err != nil && text != "" && strings.Trim(text, "0123456789") == "":
+		return 0, fmt.Errorf("size %s is too large", text)
+	case err != nil:
+		return 0, fmt.Errorf("size %q is no number", text)
+	case n < 1:
+		return 0, fmt.Errorf("size %s: want at least 1", text)
+	case n > math.MaxInt:
+		return 0, fmt.Errorf("size %s is too large", text)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+func TestParseSizes(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		want []int
+		err  string
+	}{
+		{"64", []int{64}, ""},
+		{"64, 128,1024", []int{64, 128, 1024}, ""},
+		{"64:1024:*2", []int{64, 128, 256, 512, 1024}, ""},
+		{"64:1023:*2", []int{64, 128, 256, 512}, ""},
+		{"64:512:+64", []int{64, 128, 192, 256, 320, 384, 448, 512}, ""},
+		{"1:10:+4", []int{1, 5, 9}, ""},
+		{"5:5:*2", []int{5}, ""},
+		{"1:3:+9223372036854775807", []int{1}, ""},
+		{"7,1:4:*2,9", []int{7, 1, 2, 4, 9}, ""},
+		{"9223372036854775806:9223372036854775807:+1", []int{math.MaxInt - 1, math.MaxInt}, ""},
+		{"4611686018427387904:9223372036854775807:*2", []int{1 << 62}, ""},
+		{"", nil, `size "" is no number`},
+		{"64,", nil, `size "" is no number`},
+		{"0", nil, "size 0: want at least 1"},
+		{"-4", nil, `size "-4" is no number`},
+		{"+4", nil, `size "+4" is no number`},
+		{"1e3", nil, `size "1e3" is no number`},
+		{"99999999999999999999", nil, "size 99999999999999999999 is too large"},
+		{"64:128", nil, `size "64:128": want a number, or a range such as 64:1024:*2 or 64:512:+64`},
+		{"64:128:2", nil, `size "64:128:2": want a number, or a range`},
+		{"64:128:*", nil, `size "64:128:*": want a number, or a range`},
+		{"64:128:*2:3", nil, `size "64:128:*2:3": want a number, or a range`},
+		{"128:64:*2", nil, `range "128:64:*2": 128 is above 64`},
+		{"64:128:*1", nil, `range "64:128:*1": a factor of 1 never ends`},
+		{"64:128:+0", nil, `range "64:128:+0": size 0: want at least 1`},
+		{"64:x:+1", nil, `range "64:x:+1": size "x" is no number`},
+		{"1:1000000000000:+1", nil, `sizes "1:1000000000000:+1": more than 10000 sizes`},
+		{"1:9000:+1,1:9000:+1", nil, `sizes "1:9000:+1,1:9000:+1": more than 10000 sizes`},
+	} {
+		got, err := ParseSizes(c.list)
+		if !matches(err, c.err) || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %v, error %v; want %v, %q", c.list, got, err, c.want, c.err)
+		}
+	}
+	if got, err := ParseSizes("1:10000:+1"); err != nil || len(got) != maxSizes {
+		t.Errorf("%d sizes, error %v; want %d", len(got), err, maxSizes)
+	}
+}
+
+func TestParseShapes(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		want []Shape
+		err  string
+	}{
+		{"1x768x3072", []Shape{{1, 768, 3072}}, ""},
+		{"7x513x1025, 64", []Shape{{7, 513, 1025}, {64, 64, 64}}, ""},
+		{"64x64", nil, `shape "64x64": want MxNxK, such as 64x128x256`},
+		{"1x2x3x4", nil, `shape "1x2x3x4": want MxNxK`},
+		{"1x0x3", nil, `shape "1x0x3": size 0: want at least 1`},
+		{"1x2xy", nil, `shape "1x2xy": size "y" is no number`},
+		{"1X2X3", nil, `shape "1X2X3": size "1X2X3" is no number`},
+		{"", nil, `shape "": size "" is no number`},
+		{strings.Repeat("1,", maxSizes) + "1", nil, "more than 10000 shapes"},
+	} {
+		got, err := ParseShapes(c.list)
+		if !matches(err, c.err) || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %v, error %v; want %v, %q", c.list, got, err, c.want, c.err)
+		}
+		for _, s := range got {
+			if back, err := ParseShapes(s.String()); err != nil || back[0] != s {
+				t.Errorf("%v does not read back: %v, %v", s, back, err)
+			}
+		}
+	}
+}
+
+func matches(err error, want string) bool {
+	if want == "" {
+		return err == nil
+	}
+	return err != nil && strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), "\n")
+}
+
+func TestShapeProblem(t *testing.T) {
+	for _, trans := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+		p, err := Shape{2, 3, 4}.Problem(dtype.F16, dtype.F32, trans[0], trans[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.M != 2 || p.N != 3 || p.K != 4 || p.A.Trans != trans[0] || p.B.Trans != trans[1] || p.C.Type != dtype.F32 || p.Alpha != 1 || p.Beta != 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+	if _, err := Cube(1<<40).Problem(dtype.F32, dtype.F32, false, false); !errors.Is(err, gemm.ErrShape) {
+		t.Errorf("a matrix of 2⁸⁰ elements: error %v", err)
+	}
+	if _, err := Cube(1).Problem(dtype.I32, dtype.I32, false, false); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("a product of int32: error %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Verifier prepares the check of results of p: in holds what the product reads,
+// with C as it is before the product.
+type Verifier func(p *gemm.Problem, in gemm.Buffers) (Check, error)
+
+// Check tells how far a result, C's memory after the product, is off: the largest
+// error as a part of what is allowed, so that above 1, or NaN, it is wrong.
+type Check func(got []byte) (ratio float64, err error)
+
+// Sampled verifies n random rows and n random columns of C, all of them where
+// there are no more, against sums in twice float64's precision, and looks for NaN
+// in the rest. An element may be off by
+//
+//	γ(k+3)·(|α|·|A|·|B| + |β|·|C| + |bias|) + u·|c|
+//
+// where γ(n) = n·u′/(1 − n·u′), u′ is the roundoff of the type that is summed in
+// and u that of C (Higham, Accuracy and Stability, §3.1); by what an activation
+// can make of that; and by what underflow loses. Integers have to be equal, modulo
+// 2³².
+func Sampled(n int, seed uint64) Verifier {
+	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var want []element
+		rows := choose(rng, p.M, n)
+		for at, s := range rowSums(p, p.A, in.A, p.B, in.B, rows) {
+			want = append(want, expect(p, in, rows[at%len(rows)], at/len(rows), s))
+		}
+		// A column of C is a row of Cᵀ = op(B)ᵀ·op(A)ᵀ.
+		cols := choose(rng, p.N, n)
+		for at, s := range rowSums(p, p.B.T(), in.B, p.A.T(), in.A, cols) {
+			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s))
+		}
+		c := p.C
+		return func(got []byte) (float64, error) {
+			worst := 0.0
+			for _, e := range want {
+				worst = max(worst, e.ratio(c.Type.At(got, e.index))) // NaN wins
+			}
+			if hasNaN(c, got) {
+				worst = math.NaN()
+			}
+			return worst, nil
+		}, nil
+	}
+}
+
+// element is what one element of C must be, and how far it may be off.
+type element struct {
+	index       int
+	want, bound float64
+}
+
+func (e element) ratio(got float64) float64 {
+	if got == e.want {
+		return 0
+	}
+	return math.Abs(got-e.want) / e.bound
+}
+
+// sum is a sum of products, hi + lo, and the sum of their magnitudes.
+type sum struct{ hi, lo, abs float64 }
+
+// add adds x·y, and to lo what float64 rounds off (Ogita, Rump and Oishi,
+// "Accurate sum and dot product", algorithm 5.3).
+func (s *sum) add(x, y float64) {
+	p := x * y
+	hi := s.hi + p
+	z := hi - s.hi
+	s.lo += (s.hi - (hi - z)) + (p - z) + math.FMA(x, y, -p)
+	s.hi = hi
+	s.abs += math.Abs(p)
+}
+
+// rowSums computes the given rows of op(X)·op(Y): element (rows[s], j) is at
+// j·len(rows) + s. It reads Y once, in the order of its memory.
+func rowSums(p *gemm.Problem, x gemm.Layout, xb []byte, y gemm.Layout, yb []byte, rows []int) []sum {
+	n := len(rows)
+	sums := make([]sum, y.OpCols()*n)
+	if !p.ReadsAB() {
+		return sums
+	}
+	xs := make([]float64, p.K*n)
+	for q := range p.K {
+		for s, i := range rows {
+			xs[q*n+s] = x.Type.At(xb, x.Index(i, q))
+		}
+	}
+	for r := range y.Rows {
+		for c := range y.Cols {
+			q, j := r, c
+			if y.Trans {
+				q, j = c, r
+			}
+			v := y.Type.At(yb, r*y.LD+c)
+			out := sums[j*n : (j+1)*n]
+			for s := range out {
+				out[s].add(xs[q*n+s], v)
+			}
+		}
+	}
+	return sums
+}
+
+// expect is element (i, j) of C, of the sum s of products.
+func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
+	acc, out := p.Accum().Info(), p.C.Type.Info()
+	e := element{index: p.C.Index(i, j)}
+	v := p.Alpha * (s.hi + s.lo)
+	magnitude := math.Abs(p.Alpha) * s.abs
+	add := func(x float64) { v, magnitude = v+x, magnitude+math.Abs(x) }
+	if p.Beta != 0 {
+		add(p.Beta * p.C.Type.At(in.C, e.index))
+	}
+	switch p.Epilogue.Bias {
+	case gemm.BiasRow:
+		add(p.C.Type.At(in.Bias, i))
+	case gemm.BiasCol:
+		add(p.C.Type.At(in.Bias, j))
+	}
+	act := p.Epilogue.Activation.Info()
+	if out.Integer {
+		e.want = act.F(float64(int32(int64(v))))
+		return e
+	}
+	e.want = act.F(v)
+	k := float64(p.K + 3)
+	gamma := math.Inf(1)
+	if k*acc.Roundoff < 1 {
+		gamma = k * acc.Roundoff / (1 - k*acc.Roundoff)
+	}
+	u64 := dtype.F64.Info().Roundoff // of the reference's own last steps
+	e.bound = act.Slope*(gamma*magnitude+k*acc.Tiny) +
+		(out.Roundoff+4*u64)*math.Abs(e.want) + 4*u64*magnitude + out.Tiny
+	if p.Epilogue.Activation != gemm.ActNone {
+		e.bound += 8 * acc.Roundoff * math.Abs(e.want) // its own evaluation
+	}
+	return e
+}
+
+// choose returns min(n, of) of the numbers below of, in order.
+func choose(rng *rand.Rand, of, n int) []int {
+	if of <= n {
+		all := make([]int, of)
+		for i := range all {
+			all[i] = i
+		}
+		return all
+	}
+	var chosen []int
+	for len(chosen) < n {
+		if i := rng.IntN(of); !slices.Contains(chosen, i) {
+			chosen = append(chosen, i)
+		}
+	}
+	slices.Sort(chosen)
+	return chosen
+}
+
+func hasNaN(l gemm.Layout, b []byte) bool {
+	if l.Type.Info().Integer {
+		return false
+	}
+	for i := range l.Rows {
+		for j := range l.Cols {
+			if v := l.Type.At(b, i*l.LD+j); v != v {
+				return true
+			}
+		}
+	}
+	return false
+}

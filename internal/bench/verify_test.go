@@ -1,0 +1,167 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// TestSampled lets through what a plain kernel computes, for every type, transpose,
+// scalar and epilogue, and finds one element that is off by twice what is allowed.
+func TestSampled(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	worst := map[dtype.Type]float64{}
+	for _, in := range dtype.All() {
+		for _, out := range in.Info().Results {
+			for range 60 {
+				p := randomProblem(t, rng, in, out)
+				data, err := newOperands(&p, rng.Uint64(), 0, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// Few enough to miss some elements, or enough for all.
+				n := 1 + rng.IntN(12)
+				check, err := Sampled(n, rng.Uint64())(&p, data.before())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := data.fresh()
+				multiply(&p, got)
+				ratio, err := check(got.C)
+				if err != nil || !(ratio <= 1) {
+					t.Fatalf("%v, α %v, β %v, %+v: ratio %v, error %v", &p, p.Alpha, p.Beta, p.Epilogue, ratio, err)
+				}
+				worst[in] = max(worst[in], ratio)
+
+				if n < max(p.M, p.N) {
+					continue
+				}
+				i, j := rng.IntN(p.M), rng.IntN(p.N)
+				before := data.before()
+				rows := rowSums(&p, p.A, before.A, p.B, before.B, []int{i})
+				e := expect(&p, before, i, j, rows[j])
+				shift := 2*e.bound + 2*out.Info().Roundoff*math.Abs(e.want)
+				if out.Info().Integer {
+					shift = 1
+				}
+				out.Set(got.C, e.index, e.want+shift)
+				if ratio, _ := check(got.C); ratio <= 1 {
+					t.Fatalf("%v: C[%d,%d] = %v instead of %v ± %v passes with %v", &p, i, j, e.want+shift, e.want, e.bound, ratio)
+				}
+			}
+		}
+	}
+	t.Logf("the largest errors, as a part of what is allowed: %v", worst)
+}
+
+func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type) gemm.Problem {
+	layout := func(rows, cols int) gemm.Layout {
+		l := gemm.Dense(in, rows, cols)
+		if rng.IntN(2) == 1 {
+			l = gemm.Dense(in, cols, rows).T()
+		}
+		l.LD += rng.IntN(3)
+		return l
+	}
+	e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
+	if out.Info().Integer && !e.Activation.Info().Integer {
+		e.Activation = gemm.ActReLU
+	}
+	scalar := []float64{0, 1, -1, 2}
+	m, n, k := 1+rng.IntN(10), 1+rng.IntN(10), 1+rng.IntN(40)
+	c := gemm.Dense(out, m, n)
+	c.LD += rng.IntN(3)
+	p, _, err := gemm.New(scalar[rng.IntN(4)], layout(m, k), layout(k, n), scalar[rng.IntN(4)], c, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestSumsAreExact: cancellation that leaves nothing of float64's precision.
+func TestSumsAreExact(t *testing.T) {
+	var s sum
+	for _, f := range [][2]float64{{1e100, 1}, {1, 1}, {-1e100, 1}, {1 + 0x1p-30, 1 + 0x1p-30}, {-1, 1}} {
+		s.add(f[0], f[1])
+	}
+	if got, want := s.hi+s.lo, 1+0x1p-29+0x1p-60; math.Abs(got-want) > 0x1p-52 {
+		t.Errorf("sum %v, want %v", got, want)
+	}
+}
+
+// TestBound compares what Sampled says of an error with the bound worked out by
+// hand: 61 products of 1·1, so that γ(64) = 64·2⁻²⁴/(1 − 64·2⁻²⁴).
+func TestBound(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		alpha, beta float64
+		e           gemm.Epilogue
+		want, bound float64
+	}{
+		{"plain", 1, 0, gemm.Epilogue{}, 61, 61*0x1p-18/(1-0x1p-18) + 61*0x1p-24},
+		{"α and β", -2, 4, gemm.Epilogue{}, -118, 126*0x1p-18/(1-0x1p-18) + 118*0x1p-24},
+		{"bias", 1, 0, gemm.Epilogue{Bias: gemm.BiasCol}, 62, 62*0x1p-18/(1-0x1p-18) + 62*0x1p-24},
+		{"nothing read", 0, 0, gemm.Epilogue{}, 0, 64*0x1p-149 + 0x1p-149},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _, err := gemm.New(c.alpha, gemm.Dense(dtype.F32, 1, 61), gemm.Dense(dtype.F32, 61, 1), c.beta, gemm.Dense(dtype.F32, 1, 1), c.e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ones := func(n int) []byte {
+				b := make([]float32, n)
+				for i := range b {
+					b[i] = 1
+				}
+				return dtype.Bytes(b)
+			}
+			check, err := Sampled(1, 0)(&p, gemm.Buffers{A: ones(61), B: ones(61), C: ones(1), Bias: ones(1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 4)
+			shift := math.Max(math.Abs(c.want)*0x1p-20, 0x1p-140)
+			dtype.F32.Set(got, 0, c.want+shift)
+			shift = dtype.F32.At(got, 0) - c.want // as float32 holds it
+			if ratio, _ := check(got); math.Abs(ratio-shift/c.bound) > 1e-6*ratio {
+				t.Errorf("an error of %v is %v times what is allowed, want %v", shift, ratio, shift/c.bound)
+			}
+		})
+	}
+}
+
+// TestUnwritten finds an element that nobody wrote wherever it is.
+func TestUnwritten(t *testing.T) {
+	p, err := Cube(30).Problem(dtype.F32, dtype.F32, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := newOperands(&p, 1, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check, err := Sampled(1, 1)(&p, data.before())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := data.fresh()
+	if !hasNaN(p.C, b.C) {
+		t.Fatal("C is not poisoned")
+	}
+	multiply(&p, b)
+	good := slices.Clone(b.C)
+	for at := range p.M * p.N {
+		copy(b.C, good)
+		dtype.F32.Set(b.C, at, math.NaN())
+		if ratio, err := check(b.C); err != nil || ratio <= 1 {
+			t.Fatalf("element %d: ratio %v, error %v", at, ratio, err)
+		}
+	}
+}

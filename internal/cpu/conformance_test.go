@@ -1,0 +1,157 @@
+package cpu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/gemmtest"
+	"tilework/internal/gemm"
+)
+
+// Every kernel that the processor can run passes the suite. TILEWORK_REQUIRE_ISA
+// names those that must not be left out, "avx2,avx512".
+func TestKernelsConform(t *testing.T) {
+	required := strings.Split(os.Getenv("TILEWORK_REQUIRE_ISA"), ",")
+	for _, k := range Kernels() {
+		t.Run(k.Name, func(t *testing.T) {
+			if !k.Available() {
+				if slices.Contains(required, k.Name) {
+					t.Fatalf("this processor lacks %s", k.ISA)
+				}
+				t.Skipf("this processor lacks %s", k.ISA)
+			}
+			gemmtest.Run(t, implementation(k, 0))
+		})
+	}
+}
+
+// What small products never reach: several blocks of K, rows and columns, and
+// work shared out between threads.
+func TestBlocksConform(t *testing.T) {
+	for _, k := range Kernels() {
+		if k.textbook || !k.Available() {
+			continue
+		}
+		small := *k
+		small.f32, small.f64, small.i32 = shrunk(k.f32), shrunk(k.f64), shrunk(k.i32)
+		t.Run(k.Name, func(t *testing.T) { gemmtest.Run(t, implementation(&small, 3)) })
+	}
+}
+
+// shrunk is the micro-kernel with blocks so small that products of some tens have
+// many, and without the path for small products.
+func shrunk[T scalar](mk *micro[T]) *micro[T] {
+	if mk == nil {
+		return nil
+	}
+	s := *mk
+	s.mc, s.kc, s.ms, s.ns = 2*mk.MR, 7, 4*mk.MR, 2*mk.NR
+	s.Direct = nil
+	return &s
+}
+
+// implementation is k as the suite sees it, at a number of threads even where
+// one would do; 0 leaves the number to the plan.
+func implementation(k *Kernel, threads int) gemmtest.Implementation {
+	var pairs []gemmtest.Pair
+	for _, p := range gemmtest.Pairs() {
+		if slices.Contains(k.Types(), p.In) {
+			pairs = append(pairs, p)
+		}
+	}
+	return gemmtest.Implementation{
+		Name: k.Name, Types: pairs, Tiles: k.Tiles(), Concurrent: true, Cancels: true,
+		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
+			pl, err := k.plan(p, Options{})
+			if err != nil {
+				return err
+			}
+			if threads > 0 {
+				pl.Threads = threads
+			}
+			return pl.Run(ctx, b)
+		},
+	}
+}
+
+func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
+	for _, k := range Kernels() {
+		if k.textbook || !k.Available() {
+			continue
+		}
+		for _, typ := range k.Types() {
+			for _, s := range [][3]int{{37, 41, 29}, {8, 700, 90}, {130, 150, 600}} {
+				p, b := random(t, typ, s[0], s[1], s[2])
+				var want []byte
+				for _, threads := range []int{1, 2, 3, 8} {
+					pl, err := k.plan(&p, Options{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					pl.Threads = threads
+					clear(b.C)
+					if err := pl.Run(t.Context(), b); err != nil {
+						t.Fatal(err)
+					}
+					if want == nil {
+						want = slices.Clone(b.C)
+					} else if !slices.Equal(want, b.C) {
+						t.Errorf("%s, %v: %d threads give other bits than one", k.Name, &p, threads)
+					}
+				}
+			}
+		}
+	}
+}
+
+// random is a product of random values with memory for it.
+func random(t *testing.T, typ dtype.Type, m, n, k int) (gemm.Problem, gemm.Buffers) {
+	t.Helper()
+	p, _, err := gemm.New(1, gemm.Dense(typ, m, k), gemm.Dense(typ, k, n), 0, gemm.Dense(typ.Info().Results[0], m, n), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+	x := uint32(1)
+	for _, m := range []struct {
+		l gemm.Layout
+		b []byte
+	}{{p.A, b.A}, {p.B, b.B}} {
+		for i := range m.l.Len() {
+			x = x*1664525 + 1013904223
+			m.l.Type.Set(m.b, i, float64(int32(x))/(1<<31))
+		}
+	}
+	return p, b
+}
+
+func TestChoose(t *testing.T) {
+	for _, test := range []struct {
+		env, name string
+		sums      dtype.Type
+		want      string // the kernel, or what the error says
+		err       error
+	}{
+		{env: "portable", sums: dtype.F32, want: "portable"},
+		{env: "loop", sums: dtype.F64, want: "loop"},
+		{env: "", sums: dtype.I32, want: "portable"},
+		{env: "loop", name: "portable", sums: dtype.F32, want: "portable"},
+		{env: "sse", sums: dtype.F32, want: "TILEWORK_CPU=sse", err: gemm.ErrUnsupported},
+		{name: "blocked", sums: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},
+	} {
+		t.Setenv(EnvISA, test.env)
+		k, _, err := choose(test.name, test.sums)
+		if test.err != nil {
+			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%+v: error %v", test, err)
+			}
+		} else if err != nil || k.Name != test.want {
+			t.Errorf("%+v: %v, error %v", test, k, err)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Package device is the seam between the kernels and what runs them: one small
+// interface that the CUDA driver and the emulator implement alike, so that every
+// path above it is tested on machines without a GPU.
+//
+// A device takes work in order: a copy or a launch begins when what was asked for
+// before it is done. [Device.Launch] and [Device.Record] need not wait for that, the
+// copies and [Device.Sync] return when they are through.
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tilework/ptx"
+)
+
+// The errors of every device; the messages that wrap them say what was asked for and
+// what the driver or the emulator answered.
+var (
+	ErrNoDevice    = errors.New("no such device")
+	ErrOutOfMemory = errors.New("out of device memory")
+	ErrCompile     = errors.New("kernel does not compile")
+	// ErrLaunch is a launch that the device refused, or a kernel that it ended:
+	// a bad size, a bad address.
+	ErrLaunch = errors.New("launch failed")
+	// ErrLost is a device that answers nothing any more. It stays lost.
+	ErrLost = errors.New("device lost")
+)
+
+// Device is one GPU, real or emulated. Its methods may be called from several
+// goroutines at once.
+type Device interface {
+	Info() *Info
+
+	// Alloc reserves n bytes, at an address that is a multiple of 256. What they hold
+	// is undefined. The errors are ErrOutOfMemory and ErrLost.
+	Alloc(n int) (Ptr, error)
+	// Free gives memory of Alloc back once nothing in flight uses it. Freeing the
+	// zero Ptr does nothing.
+	Free(p Ptr) error
+
+	// CopyIn and CopyOut copy between the host's memory and the device's. A context
+	// that ends while they copy ends them with its error, as soon as nothing in flight
+	// uses the host's memory any more.
+	CopyIn(ctx context.Context, dst Ptr, src []byte, rows Rows) error
+	CopyOut(ctx context.Context, dst []byte, src Ptr, rows Rows) error
+
+	// Load compiles PTX text. The error is ErrCompile, with the compiler's messages.
+	Load(ctx context.Context, text string) (Module, error)
+	// Launch starts a kernel. What fails while it runs comes out of Launch itself, of
+	// the next Sync or of the next CopyOut. A GPU runs a kernel to its end; the
+	// emulator ends it when the context ends.
+	Launch(ctx context.Context, f Function, l Launch) error
+	// Sync waits until all that was asked for is done.
+	Sync(ctx context.Context) error
+	// Record marks the place between what was asked for so far and what will be.
+	Record() (Event, error)
+
+	// Close waits for what is in flight and gives everything back. The device must
+	// not be used after it.
+	Close() error
+}
+
+// Ptr is an address in a device's memory. The zero Ptr is none.
+type Ptr uint64
+
+// Info describes a device.
+type Info struct {
+	Name     string // as the driver spells it: "NVIDIA H200"
+	Emulated bool
+	// Target is the most that a kernel may be written for: sm_90a on an H200.
+	Target ptx.Target
+	SMs    int
+	Memory int64 // bytes
+
+	// What one launch may ask for.
+	MaxThreads int  // in a block
+	MaxShared  int  // bytes of shared memory of a block, static and dynamic
+	MaxGrid    Dim3 // blocks
+}
+
+// Rows are the bytes that a copy moves: Count rows of Width bytes, the start of one
+// Host bytes behind the start of the one before in the host's memory, and Device
+// bytes in the device's.
+type Rows struct{ Count, Width, Host, Device int }
+
+// Whole is n bytes in one piece.
+func Whole(n int) Rows { return Rows{Count: 1, Width: n, Host: n, Device: n} }
+
+// Check refuses rows that overlap or that leave the host's n bytes.
+func (r Rows) Check(n int) error {
+	switch {
+	case r.Count < 0 || r.Width < 0:
+		return fmt.Errorf("a copy of %d rows of %d bytes", r.Count, r.Width)
+	case r.Count > 1 && (r.Host < r.Width || r.Device < r.Width):
+		return fmt.Errorf("a copy of rows of %d bytes that are %d and %d bytes apart", r.Width, r.Host, r.Device)
+	case r.Count > 0 && (r.Width > n || r.Count > 1 && (r.Count-1) > (n-r.Width)/r.Host):
+		return fmt.Errorf("a copy of %d rows of %d bytes, %d bytes apart, of %d bytes of memory", r.Count, r.Width, r.Host, n)
+	}
+	return nil
+}
+
+// Dim3 is the size of a grid in blocks, or of a block in threads.
+type Dim3 struct{ X, Y, Z int }
+
+// String is "16×16×1".
+func (d Dim3) String() string { return fmt.Sprintf("%d×%d×%d", d.X, d.Y, d.Z) }
+
+// Count is the number of blocks or threads.
+func (d Dim3) Count() int { return d.X * d.Y * d.Z }
+
+// Launch is one run of a kernel.
+type Launch struct {
+	Grid, Block Dim3
+	Shared      int // bytes of dynamic shared memory of a block
+	// Params are the arguments, laid out as the kernel declares its parameters.
+	Params []byte
+}
+
+// Module is a compiled text.
+type Module interface {
+	// Function finds a kernel by its name.
+	Function(name string) (Function, error)
+	// Log is what the compiler had to say.
+	Log() string
+	Unload() error
+}
+
+// Function is a compiled kernel.
+type Function interface {
+	Name() string
+	Resources() Resources
+}
+
+// Resources is what the compiled kernel takes. An emulator, which allots no
+// registers, leaves those at 0.
+type Resources struct {
+	Registers int // of a thread
+	Spilled   int // bytes of a thread's local memory
+	Shared    int // bytes of a block's static shared memory
+}
+
+// Event is a place in the order of a device's work.
+type Event interface {
+	// Since is the time that the device took from an earlier event to this one. It
+	// waits until the device has come here.
+	Since(ctx context.Context, earlier Event) (time.Duration, error)
+	Free() error
+}

@@ -1,0 +1,52 @@
+package device
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestRowsCheck(t *testing.T) {
+	for _, c := range []struct {
+		rows Rows
+		n    int
+		want string // part of the error; empty for none
+	}{
+		{Whole(10), 10, ""},
+		{Whole(0), 0, ""},
+		{Rows{Count: 3, Width: 4, Host: 8, Device: 16}, 20, ""},
+		{Rows{Count: 0, Width: 4}, 0, ""},
+		{Whole(11), 10, "of 10 bytes of memory"},
+		{Rows{Count: 3, Width: 4, Host: 8, Device: 16}, 19, "of 19 bytes of memory"},
+		{Rows{Count: 3, Width: 8, Host: 4, Device: 8}, 100, "4 and 8 bytes apart"},
+		{Rows{Count: 3, Width: 8, Host: 8, Device: 4}, 100, "8 and 4 bytes apart"},
+		{Rows{Count: -1, Width: 8}, 100, "a copy of -1 rows"},
+		{Rows{Count: math.MaxInt, Width: 1, Host: math.MaxInt, Device: math.MaxInt}, 100, "of 100 bytes of memory"},
+	} {
+		err := c.rows.Check(c.n)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v of %d bytes: %v, want an error with %q", c.rows, c.n, err, c.want)
+		}
+	}
+}
+
+func TestParams(t *testing.T) {
+	var p Params
+	p.U32(1)
+	p.Ptr(2)
+	p.F32(1)
+	p.U32(3)
+	p.F32(-2)
+	p.F64(1)
+	want := []byte{
+		1, 0, 0, 0, 0, 0, 0, 0,
+		2, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0x80, 0x3f, 3, 0, 0, 0,
+		0, 0, 0, 0xc0, 0, 0, 0, 0,
+		0, 0, 0, 0, 0, 0, 0xf0, 0x3f,
+	}
+	if !bytes.Equal(p.Bytes(), want) {
+		t.Errorf("got  % x\nwant % x", p.Bytes(), want)
+	}
+}

@@ -1,0 +1,232 @@
+package gemm
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+)
+
+// TestOverlap compares with marking every byte.
+func TestOverlap(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	memory := dtype.Bytes(make([]float64, 64))
+	types := dtype.All()
+	overlaps := 0
+	for range 20000 {
+		var l [2]Layout
+		var b [2][]byte
+		var marked [2][]bool
+		for i := range l {
+			l[i] = Layout{Type: types[rng.IntN(len(types))], Rows: rng.IntN(6), Cols: rng.IntN(6), Trans: rng.IntN(2) == 0}
+			l[i].LD = max(l[i].Cols, 1) + rng.IntN(5)
+			size := l[i].Type.Size()
+			start := rng.IntN((len(memory)-l[i].Bytes())/size+1) * size
+			b[i] = memory[start : start+l[i].Bytes()]
+			marked[i] = make([]bool, len(memory))
+			for r := range l[i].OpRows() {
+				for c := range l[i].OpCols() {
+					at := start + l[i].Index(r, c)*size
+					for k := range size {
+						marked[i][at+k] = true
+					}
+				}
+			}
+		}
+		want := false
+		for k := range memory {
+			want = want || marked[0][k] && marked[1][k]
+		}
+		if want {
+			overlaps++
+		}
+		if got := Overlap(l[0], b[0], l[1], b[1]); got != want {
+			t.Fatalf("Overlap(%+v, %+v) = %v, want %v", l[0], l[1], got, want)
+		}
+		if got := Overlap(l[1], b[1], l[0], b[0]); got != want {
+			t.Fatalf("the other way round: Overlap(%+v, %+v) = %v, want %v", l[1], l[0], got, want)
+		}
+	}
+	if overlaps < 1000 || overlaps > 19000 {
+		t.Errorf("%d of 20000 cases overlap: the cases are one-sided", overlaps)
+	}
+}
+
+// TestOverlapLarge: two halves of a matrix's columns are apart however many rows
+// there are, and the walk over them ends.
+func TestOverlapLarge(t *testing.T) {
+	const rows, ld = 4096, 8
+	b := make([]byte, rows*ld*4)
+	l := Layout{Type: dtype.F32, Rows: rows, Cols: 4, LD: ld}
+	if Overlap(l, b, l, b[4*4:]) {
+		t.Error("the halves overlap")
+	}
+	r := l
+	r.Cols = 5
+	if !Overlap(r, b, l, b[4*4:]) {
+		t.Error("a column in common is missed")
+	}
+}
+
+func TestLayoutCheck(t *testing.T) {
+	const huge = math.MaxInt
+	for _, tc := range []struct {
+		l    Layout
+		want error
+	}{
+		{Dense(dtype.F32, 3, 4), nil},
+		{Dense(dtype.F32, 0, 0), nil},
+		{Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 9}, nil},
+		{Layout{Rows: 3, Cols: 4, LD: 4}, ErrUnsupported},
+		{Layout{Type: dtype.F32, Rows: -1, Cols: 4, LD: 4}, ErrShape},
+		{Layout{Type: dtype.F32, Rows: 1, Cols: -4, LD: 4}, ErrShape},
+		{Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, ErrShape},
+		{Layout{Type: dtype.F32, Rows: 3, Cols: 0, LD: 0}, ErrShape},
+		{Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: -4}, ErrShape},
+		{Dense(dtype.I8, 1, huge), nil},
+		{Dense(dtype.F32, 1, huge/4), nil},
+		{Dense(dtype.F32, 1, huge/4+1), ErrShape},
+		{Dense(dtype.F64, 1<<31, 1<<31), ErrShape},
+		{Dense(dtype.F64, 1<<30, 1<<29), nil},
+		{Dense(dtype.F64, 1<<30, 1<<30), ErrShape},
+		{Dense(dtype.I8, 1<<32, 1<<32), ErrShape},
+		{Dense(dtype.I8, huge, huge), ErrShape},
+	} {
+		if err := tc.l.Check("A"); !errors.Is(err, tc.want) {
+			t.Errorf("%+v: %v, want %v", tc.l, err, tc.want)
+		}
+	}
+}
+
+// TestIndex: op(matrix) as a transpose is the matrix read the other way.
+func TestIndex(t *testing.T) {
+	l := Layout{Type: dtype.F32, Rows: 3, Cols: 5, LD: 7}
+	seen := map[int]bool{}
+	for i := range l.OpRows() {
+		for j := range l.OpCols() {
+			at := l.Index(i, j)
+			if at < 0 || at >= l.Len() || seen[at] {
+				t.Errorf("element (%d,%d) is at %d, of %d", i, j, at, l.Len())
+			}
+			seen[at] = true
+			if other := l.T().Index(j, i); other != at {
+				t.Errorf("transposed, (%d,%d) is at %d, want %d", j, i, other, at)
+			}
+		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	d := Dense
+	f32, f16, i8, i32 := dtype.F32, dtype.F16, dtype.I8, dtype.I32
+	for _, tc := range []struct {
+		name        string
+		alpha, beta float64
+		a, b, c     Layout
+		e           Epilogue
+		want        error
+	}{
+		{"plain", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{}, nil},
+		{"transposed", 1, 0, d(f32, 3, 2).T(), d(f32, 4, 3).T(), d(f32, 2, 4), Epilogue{}, nil},
+		{"wider result", 1, 0, d(f16, 2, 3), d(f16, 3, 4), d(f32, 2, 4), Epilogue{}, nil},
+		{"narrower result", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f16, 2, 4), Epilogue{}, ErrUnsupported},
+		{"mixed", 1, 0, d(f32, 2, 3), d(f16, 3, 4), d(f32, 2, 4), Epilogue{}, ErrUnsupported},
+		{"inner sizes", 1, 0, d(f32, 2, 3), d(f32, 4, 4), d(f32, 2, 4), Epilogue{}, ErrShape},
+		{"result's size", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 4, 2), Epilogue{}, ErrShape},
+		{"type without products", 1, 0, d(i32, 2, 3), d(i32, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
+		{"integers", -3, 2, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{Activation: ActReLU}, nil},
+		{"fraction of integers", 0.5, 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
+		{"beta beyond int32", 1, 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
+		{"NaN for integers", math.NaN(), 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
+		{"gelu of integers", 1, 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{Activation: ActGELU}, ErrUnsupported},
+		{"no such activation", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Activation: 99}, ErrUnsupported},
+		{"no such bias", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Bias: 9}, ErrUnsupported},
+	} {
+		p, swapped, err := New(tc.alpha, tc.a, tc.b, tc.beta, tc.c, tc.e)
+		if !errors.Is(err, tc.want) || swapped {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+		if err == nil && (p.M != 2 || p.N != 4 || p.K != 3) {
+			t.Errorf("%s: %d×%d×%d", tc.name, p.M, p.N, p.K)
+		}
+	}
+}
+
+// TestNewTransposedC: a transposed C is the product of the transposes, with the
+// bias running along the other side.
+func TestNewTransposedC(t *testing.T) {
+	a, b, c := Dense(dtype.F32, 2, 3), Dense(dtype.F32, 4, 3).T(), Dense(dtype.F32, 4, 2)
+	p, swapped, err := New(1, a, b, 0, c.T(), Epilogue{Bias: BiasRow})
+	if err != nil || !swapped {
+		t.Fatalf("swapped = %v, %v", swapped, err)
+	}
+	want := Problem{M: 4, N: 2, K: 3, A: b.T(), B: a.T(), C: c, Alpha: 1, Epilogue: Epilogue{Bias: BiasCol}}
+	if p != want {
+		t.Errorf("got %+v, want %+v", p, want)
+	}
+	if p.BiasLen() != 2 {
+		t.Errorf("the bias has %d values, want one for each of the 2 rows asked for", p.BiasLen())
+	}
+}
+
+func TestBuffersCheck(t *testing.T) {
+	p, _, err := New(1, Dense(dtype.F32, 2, 3), Dense(dtype.F32, 3, 4), 0, Dense(dtype.F32, 2, 4), Epilogue{Bias: BiasCol})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := make([]byte, 400)
+	good := Buffers{A: m[:24], B: m[24:72], C: m[72:104], Bias: m[104:120]}
+	for _, tc := range []struct {
+		name   string
+		change func(*Buffers)
+		want   error
+	}{
+		{"good", func(*Buffers) {}, nil},
+		{"A and B shared", func(b *Buffers) { b.A = b.B }, nil},
+		{"short A", func(b *Buffers) { b.A = b.A[:23] }, ErrShape},
+		{"no B", func(b *Buffers) { b.B = nil }, ErrShape},
+		{"short C", func(b *Buffers) { b.C = b.C[:31] }, ErrShape},
+		{"no bias", func(b *Buffers) { b.Bias = nil }, ErrShape},
+		{"C in A", func(b *Buffers) { b.C = m[20:52] }, ErrOverlap},
+		{"C in B", func(b *Buffers) { b.C = m[68:100]; b.Bias = m[200:216] }, ErrOverlap},
+		{"C in the bias", func(b *Buffers) { b.C = m[116:148] }, ErrOverlap},
+	} {
+		b := good
+		tc.change(&b)
+		if err := b.Check(&p); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+	}
+}
+
+// TestActivations: each row's slope bounds its function's, names are read back, and
+// limits are where they should be.
+func TestActivations(t *testing.T) {
+	for _, a := range Activations() {
+		in := a.Info()
+		steepest := 0.0
+		const step = 1e-4
+		for x := -20.0; x < 20; x += step {
+			steepest = max(steepest, math.Abs(in.F(x+step)-in.F(x))/step)
+		}
+		if steepest > in.Slope*(1+1e-9) || steepest < in.Slope-0.01 {
+			t.Errorf("%v is as steep as %v, its slope is given as %v", a, steepest, in.Slope)
+		}
+		if back, err := ParseActivation(in.Name); back != a || err != nil {
+			t.Errorf("%q is read as %v, %v", in.Name, back, err)
+		}
+		if !math.IsNaN(in.F(math.NaN())) || in.F(0) != 0 || !math.IsInf(in.F(math.Inf(1)), 1) {
+			t.Errorf("%v of NaN, 0, +Inf is %v, %v, %v", a, in.F(math.NaN()), in.F(0), in.F(math.Inf(1)))
+		}
+		if low := in.F(math.Inf(-1)); a != ActNone && low != 0 {
+			t.Errorf("%v of -Inf is %v", a, low)
+		}
+	}
+	if _, err := ParseActivation("tanh"); err == nil {
+		t.Error("an unknown activation is read")
+	}
+}

@@ -1,0 +1,118 @@
+package gpu
+
+import (
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// elements are the types of PTX that hold element types, one row each.
+var elements = map[dtype.Type]ptx.Type{
+	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16, dtype.I8: ptx.S8, dtype.I32: ptx.S32,
+}
+
+// product is what a kernel knows of the product that it computes.
+type product struct {
+	*build.Kernel
+	config  Config
+	acc     ptx.Type // what is summed in
+	index   ptx.Type // of rows and columns
+	m, n, k build.Reg
+	a, b, c build.Matrix // op(A), op(B) and C
+
+	alpha, beta build.Reg
+	// readC says that beta is not 0; rounded to its type here it may be nevertheless.
+	readC build.Reg
+	bias  build.Ptr
+}
+
+// declare declares the parameters that all kernels share, in the order in which
+// arguments lays them out.
+func declare(k *build.Kernel, c Config) *product {
+	g := &product{Kernel: k, config: c, acc: elements[c.In.Info().Accum], index: ptx.U32}
+	if c.Wide {
+		g.index = ptx.U64
+	}
+	g.m, g.n, g.k = k.Param("M", g.index), k.Param("N", g.index), k.Param("K", g.index)
+	in, out := elements[c.In], elements[c.Out]
+	operand := func(name string, trans bool, rows, cols build.Reg) build.Matrix {
+		p, ld := k.Pointer(name, in).ReadOnly(), k.Param("ld"+name, ptx.U64)
+		if trans {
+			return k.Matrix(p, cols, rows, ld).T()
+		}
+		return k.Matrix(p, rows, cols, ld)
+	}
+	g.a = operand("A", c.TransA, g.m, g.k)
+	g.b = operand("B", c.TransB, g.k, g.n)
+	g.c = k.Matrix(k.Pointer("C", out), g.m, g.n, k.Param("ldC", ptx.U64))
+	g.alpha, g.beta = k.Param("alpha", g.acc), k.Param("beta", g.acc)
+	g.readC = k.Ne(k.Param("readC", ptx.U32), 0)
+	if c.Epilogue.Bias != gemm.BiasNone {
+		g.bias = k.Pointer("bias", out).ReadOnly()
+	}
+	return g
+}
+
+// arguments are a launch's values of the parameters.
+func arguments(c Config, p *gemm.Problem, m Memory) []byte {
+	var args device.Params
+	size := func(n int) {
+		if c.Wide {
+			args.U64(uint64(n))
+		} else {
+			args.U32(uint32(n))
+		}
+	}
+	scalar := func(v float64) {
+		switch p.Accum() {
+		case dtype.F64:
+			args.F64(v)
+		case dtype.F32:
+			args.F32(float32(v))
+		default:
+			args.U32(uint32(int32(v)))
+		}
+	}
+	depth, alpha := p.K, p.Alpha
+	if !p.ReadsAB() {
+		depth, alpha = 0, 0 // not a term is computed, and no infinite alpha multiplies their sum
+	}
+	size(p.M)
+	size(p.N)
+	size(depth)
+	for _, x := range []struct {
+		at device.Ptr
+		l  gemm.Layout
+	}{{m.A, p.A}, {m.B, p.B}, {m.C, p.C}} {
+		args.Ptr(x.at)
+		args.U64(uint64(x.l.LD))
+	}
+	scalar(alpha)
+	scalar(p.Beta)
+	readC := uint32(0)
+	if p.Beta != 0 {
+		readC = 1
+	}
+	args.U32(readC)
+	if c.Epilogue.Bias != gemm.BiasNone {
+		args.Ptr(m.Bias)
+	}
+	return args.Bytes()
+}
+
+// blockRow is the number of the block's row of tiles: a grid has them along y and,
+// where these are not enough, along z.
+func (g *product) blockRow() build.Reg {
+	return g.Mad(g.BlockIdx(build.Z), g.GridDim(build.Y), g.BlockIdx(build.Y))
+}
+
+// origin is the first row and the first column of C that the block computes.
+func (g *product) origin() (row, col build.Reg) {
+	s := g.config.Shape
+	return g.Mul(g.To(g.index, g.blockRow()), s.M), g.Mul(g.To(g.index, g.BlockIdx(build.X)), s.N)
+}
+
+// sum is an element of A or B in the type that products are summed in.
+func (g *product) sum(x build.Reg) build.Reg { return g.To(g.acc, x) }

@@ -1,0 +1,173 @@
+package gpu
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+)
+
+// Config is everything that a kernel's text depends on: equal Configs, equal texts.
+type Config struct {
+	In, Out        dtype.Type
+	TransA, TransB bool
+	// Wide says that sizes need more than 31 bits: indices then have 64.
+	Wide     bool
+	Epilogue gemm.Epilogue
+	Shape    Shape
+	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
+	// at once. Rows of the matrix, their length and their start, must be multiples.
+	VecA, VecB, VecC int
+	// Lines says that the text names the lines of Go that wrote it, as findings of the
+	// emulator's checkers are to show.
+	Lines bool
+}
+
+// Shape is the sizes of a kernel's tiles.
+type Shape struct {
+	M, N int // the part of C that a block computes
+	K    int // how far a block goes along K in one step; 0 where it has no steps
+	// RowsPerThread and ColsPerThread are the part of that which a thread computes.
+	RowsPerThread, ColsPerThread int
+}
+
+// String is the shape as [Kernel.ParseShape] reads it: "16", or "128x128x8/8x8".
+func (s Shape) String() string {
+	if s.single() && s.M == s.N {
+		return strconv.Itoa(s.M)
+	}
+	return fmt.Sprintf("%dx%dx%d/%dx%d", s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread)
+}
+
+func (s Shape) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 1 }
+
+// ParseShape reads a shape of the kernel's: "32" for a tile of 32×32 with a thread
+// for each element, or "MxNxK/RxC". The error is ErrUnsupported.
+func (k *Kernel) ParseShape(text string) (Shape, error) {
+	s := k.shapes[0]
+	if n, err := strconv.Atoi(text); err == nil && s.single() {
+		s.M, s.N = n, n
+		if s.K > 0 {
+			s.K = n
+		}
+	} else {
+		var rest string
+		n, _ := fmt.Sscanf(text+" .", "%dx%dx%d/%dx%d %s", &s.M, &s.N, &s.K, &s.RowsPerThread, &s.ColsPerThread, &rest)
+		if n != 6 || rest != "." {
+			return Shape{}, fmt.Errorf("%w: %q is no shape of kernel %s (want one like %s)", gemm.ErrUnsupported, text, k.Name, k.shapeNames())
+		}
+	}
+	return s, k.check(s)
+}
+
+func (k *Kernel) shapeNames() string {
+	names := make([]string, len(k.shapes))
+	for i, s := range k.shapes {
+		names[i] = s.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// Configs lists the ways to compute p with the kernel on a device, the one to be
+// preferred first.
+func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
+	if k.Supports(p) != nil || d.Target.SM < k.SM {
+		return nil
+	}
+	var list []Config
+	for _, s := range k.preferred(p, d) {
+		if k.threads(s).Count() <= d.MaxThreads {
+			list = append(list, k.Config(p, s))
+		}
+	}
+	return list
+}
+
+// preferred orders the shapes: a large tile reads less, but where there are fewer
+// of them than the device has SMs, some of those do nothing.
+func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
+	var busy, idle []Shape
+	for _, s := range k.shapes {
+		if p.M > 0 && p.N > 0 && ceilDiv(p.M, s.M)*ceilDiv(p.N, s.N) >= d.SMs {
+			busy = append(busy, s)
+		} else {
+			idle = append([]Shape{s}, idle...)
+		}
+	}
+	return append(busy, idle...)
+}
+
+// Config is the way to compute p with tiles of that shape.
+func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
+	const narrow = 1<<31 - 1
+	c := Config{
+		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
+		Wide: p.M > narrow || p.N > narrow || p.K > narrow, Epilogue: p.Epilogue,
+		Shape: s, VecA: 1, VecB: 1, VecC: 1,
+	}
+	if k.vectors != nil {
+		k.vectors(s, &c, p)
+	}
+	return c
+}
+
+// vector is how many elements of a matrix's rows can be moved at once, at most n and
+// at most 16 bytes.
+func vector(l gemm.Layout, n int) int {
+	n = min(n, maxVector/l.Type.Size())
+	for n > 1 && (l.LD%n != 0 || l.Cols%n != 0) {
+		n /= 2
+	}
+	return n
+}
+
+// maxVector is the most bytes that one instruction moves for a thread.
+const maxVector = 16
+
+// aligned checks that the matrices start where vectors can.
+func (c Config) aligned(m Memory) error {
+	for _, x := range []struct {
+		name string
+		at   device.Ptr
+		size int
+	}{{"A", m.A, c.VecA * c.In.Size()}, {"B", m.B, c.VecB * c.In.Size()}, {"C", m.C, c.VecC * c.Out.Size()}} {
+		if uint64(x.at)%uint64(x.size) != 0 {
+			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.name, uint64(x.at), x.size)
+		}
+	}
+	return nil
+}
+
+// String is the configuration in one line.
+func (c Config) String() string {
+	s := c.In.Info().Short
+	if c.Out != c.In {
+		s += "->" + c.Out.Info().Short
+	}
+	op := func(trans bool) string {
+		if trans {
+			return "T"
+		}
+		return "N"
+	}
+	s += " " + op(c.TransA) + op(c.TransB) + ", tile " + c.Shape.String()
+	if c.VecA*c.VecB*c.VecC > 1 {
+		s += fmt.Sprintf(", vectors of %d, %d and %d", c.VecA, c.VecB, c.VecC)
+	}
+	if c.Wide {
+		s += ", 64-bit indices"
+	}
+	switch c.Epilogue.Bias {
+	case gemm.BiasRow:
+		s += ", bias along rows"
+	case gemm.BiasCol:
+		s += ", bias along columns"
+	}
+	if c.Epilogue.Activation != gemm.ActNone {
+		s += ", " + c.Epilogue.Activation.String()
+	}
+	return s
+}

@@ -1,0 +1,122 @@
+// Package gpu multiplies on a GPU, real or emulated: the one list of its kernels,
+// each written in Go with package build, and what it takes to run them through the
+// seam of package device.
+//
+// A kernel's text depends on a [Config] alone: element types, which operand is
+// transposed, the shape of its tiles, what the epilogue does. Everything else (sizes,
+// leading dimensions, alpha, beta) is an argument, so that one compiled text serves
+// many products.
+package gpu
+
+import (
+	"fmt"
+	"strings"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// Kernel is a row of the list.
+type Kernel struct {
+	Name string
+	Adds string // one line: what this rung adds to the one before it
+	SM   int    // the least architecture: 75 is sm_75
+
+	// shapes are the sizes of tiles to choose from, the best for large products
+	// first; check says what is wrong with another one.
+	shapes []Shape
+	check  func(Shape) error
+	// vectors says how many elements of A, B and C a thread moves at once, where the
+	// layouts allow it; nil is one.
+	vectors func(Shape, *Config, *gemm.Problem)
+	write   func(*build.Kernel, Config)
+	// threads of a block, and the part of C that a block computes.
+	threads func(Shape) device.Dim3
+}
+
+// kernels is the one list: dispatch, tests, bench and the docs range over it.
+// Later rows are faster.
+var kernels = []*Kernel{naive, tiled, blocked}
+
+// Kernels lists the kernels, slowest first.
+func Kernels() []*Kernel { return kernels }
+
+// Find is the kernel of that name. The error is ErrUnsupported.
+func Find(name string) (*Kernel, error) {
+	names := make([]string, len(kernels))
+	for i, k := range kernels {
+		if k.Name == name {
+			return k, nil
+		}
+		names[i] = k.Name
+	}
+	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
+}
+
+// Shapes lists the sizes of tiles that Configs chooses from, the best for large
+// products first.
+func (k *Kernel) Shapes() []Shape { return k.shapes }
+
+// Supports is nil if the kernel can compute p, whatever the device; the error is
+// ErrUnsupported.
+func (k *Kernel) Supports(p *gemm.Problem) error {
+	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
+		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
+	}
+	return nil
+}
+
+// Emit writes the kernel's text for c: a module with one entry, called Entry().
+func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
+	if err := k.check(c.Shape); err != nil {
+		return nil, err
+	}
+	b := build.New(k.Entry(), fmt.Sprintf("%s: %s", k.Name, k.Adds), c.String())
+	if c.Lines {
+		b.Lines()
+	}
+	k.write(b, c)
+	m, err := b.Build()
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s (%v): %w", k.Name, c, err)
+	}
+	return m, nil
+}
+
+// Entry is the name of the kernel's entry.
+func (k *Kernel) Entry() string { return "tilework_" + k.Name }
+
+// Launch is how to run the kernel's text for c on p, whose matrices are at m. The
+// error is ErrUnsupported: matrices that are too large, or addresses that are not
+// aligned as c wants.
+func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory) (device.Launch, error) {
+	if err := c.aligned(m); err != nil {
+		return device.Launch{}, err
+	}
+	grid, err := grid(p, c.Shape)
+	if err != nil {
+		return device.Launch{}, err
+	}
+	return device.Launch{Grid: grid, Block: k.threads(c.Shape), Params: arguments(c, p, m)}, nil
+}
+
+// Memory is where a problem's matrices are on the device.
+type Memory struct{ A, B, C, Bias device.Ptr }
+
+// maxGridRows is the most blocks of a grid along y, and along z.
+const maxGridRows = 65535
+
+// grid has a block for each tile of C: columns along x, rows along y and, where
+// these are not enough, along z.
+func grid(p *gemm.Problem, s Shape) (device.Dim3, error) {
+	rows, cols := ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)
+	z := ceilDiv(rows, maxGridRows)
+	if cols > 1<<31-1 || z > maxGridRows {
+		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more blocks than a grid has", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
+	}
+	return device.Dim3{X: cols, Y: ceilDiv(rows, z), Z: z}, nil
+}
+
+func ceilDiv(a, b int) int { return (a-1)/b + 1 }

@@ -1,0 +1,210 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+)
+
+// problems are products that between them need every way of writing a kernel.
+func problems(t *testing.T) []*gemm.Problem {
+	t.Helper()
+	var all []*gemm.Problem
+	add := func(in, out dtype.Type, m, n, k int, transA, transB bool, e gemm.Epilogue) {
+		a, b := gemm.Dense(in, m, k), gemm.Dense(in, k, n)
+		if transA {
+			a = gemm.Dense(in, k, m).T()
+		}
+		if transB {
+			b = gemm.Dense(in, n, k).T()
+		}
+		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, m, n), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &p)
+	}
+	for _, in := range dtype.All() {
+		for _, out := range in.Info().Results {
+			for trans := range 4 {
+				add(in, out, 64, 64, 64, trans&1 != 0, trans&2 != 0, gemm.Epilogue{})
+				add(in, out, 33, 35, 37, trans&1 != 0, trans&2 != 0, gemm.Epilogue{})
+			}
+			for _, act := range gemm.Activations() {
+				if act.Info().Integer || !out.Info().Integer {
+					add(in, out, 64, 64, 64, false, false, gemm.Epilogue{Bias: gemm.BiasDim(len(all) % 3), Activation: act})
+				}
+			}
+		}
+		if len(in.Info().Results) > 0 {
+			add(in, in.Info().Results[0], 1<<31, 1, 1, false, false, gemm.Epilogue{})
+		}
+	}
+	return all
+}
+
+// configs calls f for every kernel, every shape of its list and every problem.
+func configs(t *testing.T, f func(k *Kernel, p *gemm.Problem, c Config)) {
+	all := problems(t)
+	for _, k := range Kernels() {
+		for _, p := range all {
+			if k.Supports(p) != nil {
+				continue
+			}
+			for _, s := range k.Shapes() {
+				f(k, p, k.Config(p, s))
+			}
+		}
+	}
+}
+
+// TestEmit: every kernel can be written for every type, shape and epilogue, what is
+// written can be read, and launched.
+func TestEmit(t *testing.T) {
+	n := 0
+	configs(t, func(k *Kernel, p *gemm.Problem, c Config) {
+		n++
+		m, err := k.Emit(c)
+		if err != nil {
+			t.Errorf("%s, %v: %v", k.Name, c, err)
+			return
+		}
+		if m.Target.SM > k.SM {
+			t.Errorf("%s, %v: the text needs %v, the kernel's row says sm_%d", k.Name, c, m.Target, k.SM)
+		}
+		text := m.String()
+		again, err := ptx.Parse(k.Name, text)
+		if err == nil {
+			err = ptx.Verify(again)
+		}
+		if err != nil || again.String() != text {
+			t.Errorf("%s, %v: read back: %v", k.Name, c, err)
+		}
+		checkLaunch(t, k, p, c, m.Funcs()[0])
+	})
+	t.Logf("%d texts", n)
+}
+
+// TestSnapshots: the text of one configuration of each kernel, for a person to read.
+func TestSnapshots(t *testing.T) {
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, 64, 64), gemm.Dense(dtype.F32, 64, 64), 0, gemm.Dense(dtype.F32, 64, 64), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Kernels() {
+		s := k.Shapes()[len(k.Shapes())-1]
+		if k == tiled {
+			s = square(4, 4)
+		}
+		m, err := k.Emit(k.Config(&p, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, got := filepath.Join("testdata", k.Name+".ptx"), m.String()
+		if os.Getenv("TILEWORK_UPDATE") != "" {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s has changed (TILEWORK_UPDATE=1 writes it anew):\n%s", path, got)
+		}
+	}
+}
+
+// checkLaunch: the arguments of a launch are as long as the entry's parameters, each
+// at a multiple of its size, take together, and its blocks are those it is written for.
+func checkLaunch(t *testing.T, k *Kernel, p *gemm.Problem, c Config, entry *ptx.Func) {
+	t.Helper()
+	want := 0
+	for _, v := range entry.Params {
+		want = (want+v.Alignment()-1)/v.Alignment()*v.Alignment() + v.Size()
+	}
+	l, err := k.Launch(c, p, Memory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Params) != want {
+		t.Errorf("%s, %v: %d bytes of arguments for %d of parameters", k.Name, c, len(l.Params), want)
+	}
+	if got := l.Block; fmt.Sprint([]int{got.X, got.Y, got.Z}) != fmt.Sprint(entry.Attrs[0].Args) {
+		t.Errorf("%s, %v: launched with blocks of %v, written for %v", k.Name, c, got, entry.Attrs[0].Args)
+	}
+}
+
+func TestGrid(t *testing.T) {
+	for _, c := range []struct {
+		m, n int
+		want string // the grid, or part of the error
+	}{
+		{1, 1, "1×1×1"},
+		{16, 17, "2×1×1"},
+		{16 * 65535, 1, "1×65535×1"},
+		{16*65535 + 1, 1, "1×32768×2"},
+		{1 << 35, 1, "1×65535×32769"},
+		{1 << 37, 1, "more blocks than a grid has"},
+		{1, 1 << 36, "more blocks than a grid has"},
+	} {
+		g, err := grid(&gemm.Problem{M: c.m, N: c.n}, square(16, 0))
+		switch {
+		case err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%d×%d: %v, want %s", c.m, c.n, err, c.want)
+		case err == nil && g.String() != c.want:
+			t.Errorf("%d×%d: got %v, want %s", c.m, c.n, g, c.want)
+		case err == nil && (g.Y*g.Z < ceilDiv(c.m, 16) || g.Y > maxGridRows || g.Z > maxGridRows):
+			t.Errorf("%d×%d: %v has too few rows or too many", c.m, c.n, g)
+		}
+	}
+}
+
+func TestShapes(t *testing.T) {
+	for _, c := range []struct{ kernel, shape, want string }{
+		{"naive", "16", ""},
+		{"naive", "8", ""},
+		{"tiled", "1", ""},
+		{"tiled", "32", ""},
+		{"tiled", "33", "tile of 33×33, a thread for each element: a block has at most 1024 threads, not 1089"},
+		{"tiled", "0", "a tile of 0"},
+		{"tiled", "4294967296", "at most 1024 threads"},
+		{"tiled", "16x8x16/1x1", "square tiles"},
+		{"tiled", "big", "no shape of kernel tiled (want one like 32, 16, 8, 2)"},
+		{"blocked", "128x128x8/8x8", ""},
+		{"blocked", "128x64x16/8x4", ""},
+		{"blocked", "64", "no shape of kernel blocked (want one like 128x128x8/8x8"},
+		{"blocked", "64x64x8/8x4 and more", "no shape"},
+		{"blocked", "96x64x8/8x4", "96 is no power of two"},
+		{"blocked", "64x64x8/2x4", "multiples of 4"},
+		{"blocked", "512x512x8/8x8", "a block has at most 1024 threads, not 4096"},
+		{"blocked", "16x64x8/8x8", "a warp alone has 32×64"},
+		{"blocked", "64x64x2/4x4", "cannot share out"},
+		{"blocked", "128x128x64/8x8", "K is at most 32"},
+	} {
+		k, err := Find(c.kernel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := k.ParseShape(c.shape)
+		switch {
+		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s %s: %v, want %s", c.kernel, c.shape, err, c.want)
+		case c.want == "" && err != nil:
+			t.Errorf("%s %s: %v", c.kernel, c.shape, err)
+		case c.want == "" && s.String() != c.shape:
+			t.Errorf("%s %s reads as %v", c.kernel, c.shape, s)
+		}
+	}
+	if _, err := Find("fastest"); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("Find: %v", err)
+	}
+}

@@ -1,0 +1,63 @@
+package gpu
+
+import (
+	"fmt"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx/build"
+)
+
+// naive is the kernel of every introduction. What limits it: each thread reads a row
+// of A and a column of B from global memory, two loads for one multiply-add, so its
+// arithmetic intensity is 0.25 operations a byte in float32. Threads along x take
+// neighbouring columns, so that their loads of B and stores to C are coalesced and
+// that of A is one for all of them.
+var naive = &Kernel{
+	Name:   "naive",
+	Adds:   "one thread for each element of C, straight from global memory",
+	SM:     75,
+	shapes: []Shape{square(16, 0)},
+	check: func(s Shape) error {
+		return checkSquare("naive", s, 0)
+	},
+	threads: func(s Shape) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
+	write:   writeNaive,
+}
+
+func writeNaive(k *build.Kernel, c Config) {
+	g := declare(k, c)
+	k.Threads(c.Shape.N, c.Shape.M, 1)
+	row0, col0 := g.origin()
+	row := k.Named("row", k.Add(row0, k.ThreadIdx(build.Y)))
+	col := k.Named("col", k.Add(col0, k.ThreadIdx(build.X)))
+	k.If(g.c.Inside(row, col), func() {
+		sum := k.Var("sum", g.acc, 0)
+		k.For(0, g.k, func(p build.Reg) {
+			k.FMA(sum, g.sum(g.a.Load(row, p)), g.sum(g.b.Load(p, col)))
+		})
+		g.store(row, col, sum)
+	})
+}
+
+// square is a tile of n×n with a thread for each element.
+func square(n, depth int) Shape {
+	return Shape{M: n, N: n, K: depth, RowsPerThread: 1, ColsPerThread: 1}
+}
+
+// maxThreads is the most threads that a block has, on every GPU.
+const maxThreads = 1024
+
+// checkSquare refuses what is no square of threads that a block can have.
+func checkSquare(kernel string, s Shape, depth int) error {
+	switch {
+	case s != square(s.M, depth):
+		return fmt.Errorf("%w: kernel %s has square tiles with a thread for each element, not %v", gemm.ErrUnsupported, kernel, s)
+	case s.M < 1:
+		return fmt.Errorf("%w: kernel %s with a tile of %d", gemm.ErrUnsupported, kernel, s.M)
+	case s.M > maxThreads || s.M*s.M > maxThreads:
+		return fmt.Errorf("%w: kernel %s with a tile of %d×%d, a thread for each element: a block has at most %d threads, not %d",
+			gemm.ErrUnsupported, kernel, s.M, s.M, maxThreads, s.M*s.M)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+)
+
+// Backend computes products on one device. It keeps the texts that it has compiled.
+// Its methods may be called from several goroutines at once.
+type Backend struct {
+	Device device.Device
+
+	mu       sync.Mutex
+	compiled map[compiledKey]*compiled
+}
+
+type compiledKey struct {
+	kernel *Kernel
+	config Config
+}
+
+// compiled is a text that was compiled, or that somebody holds mu to compile. What
+// failed is tried again when it is asked for again.
+type compiled struct {
+	mu       sync.Mutex
+	module   device.Module
+	function device.Function
+}
+
+// New is a backend on a device, which stays its caller's to close, after the backend.
+func New(d device.Device) *Backend {
+	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}}
+}
+
+// Close unloads what was compiled.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, c := range b.compiled {
+		if c.module != nil {
+			errs = append(errs, c.module.Unload())
+		}
+	}
+	clear(b.compiled)
+	return errors.Join(errs...)
+}
+
+// Options of a plan; the zero value leaves all to it.
+type Options struct {
+	Kernel string
+	Shape  string // of the kernel's tiles, as [Kernel.ParseShape] reads it
+	// KeepLayout gives the matrices on the device the leading dimensions that they
+	// have on the host. Otherwise rows stand side by side there, each at a multiple of
+	// 16 bytes.
+	KeepLayout bool
+}
+
+// Plan says how a product will be computed, and why so.
+type Plan struct {
+	Kernel *Kernel
+	Config Config
+	Why    string
+
+	backend *Backend
+	host    *gemm.Problem
+	device  gemm.Problem // with the layouts that the matrices have there
+}
+
+// Plan chooses a kernel and its configuration. The error is ErrUnsupported.
+func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
+	pl, err := b.plan(p, opt)
+	if err != nil {
+		return nil, err
+	}
+	pl.Config.Lines = b.Device.Info().Emulated
+	return pl, nil
+}
+
+func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
+	pl := &Plan{backend: b, host: p, device: *p}
+	if !opt.KeepLayout {
+		for _, l := range []*gemm.Layout{&pl.device.A, &pl.device.B, &pl.device.C} {
+			unit := maxVector / l.Type.Size()
+			l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
+		}
+	}
+	info := b.Device.Info()
+	if opt.Kernel != "" {
+		k, err := Find(opt.Kernel)
+		if err != nil {
+			return nil, err
+		}
+		return pl, pl.choose(k, opt.Shape, "asked for by name")
+	}
+	if opt.Shape != "" {
+		return nil, fmt.Errorf("%w: a shape %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
+	}
+	var err error
+	for i := len(kernels) - 1; i >= 0; i-- {
+		if err = pl.choose(kernels[i], "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
+			return pl, nil
+		}
+	}
+	return nil, err
+}
+
+func (pl *Plan) choose(k *Kernel, shape, why string) error {
+	info := pl.backend.Device.Info()
+	if err := k.Supports(&pl.device); err != nil {
+		return err
+	}
+	if info.Target.SM < k.SM {
+		return fmt.Errorf("%w: kernel %s needs sm_%d, and %s is %v", gemm.ErrUnsupported, k.Name, k.SM, info.Name, info.Target)
+	}
+	pl.Kernel, pl.Why = k, why
+	if shape != "" {
+		s, err := k.ParseShape(shape)
+		if err != nil {
+			return err
+		}
+		if n := k.threads(s).Count(); n > info.MaxThreads {
+			return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxThreads)
+		}
+		pl.Config = k.Config(&pl.device, s)
+		return nil
+	}
+	configs := k.Configs(&pl.device, info)
+	if len(configs) == 0 {
+		return fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, pl.host, info.Name)
+	}
+	pl.Config = configs[0]
+	return nil
+}
+
+// function is the kernel's compiled text for a configuration.
+func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Function, error) {
+	key := compiledKey{k, c}
+	b.mu.Lock()
+	entry := b.compiled[key]
+	if entry == nil {
+		entry = &compiled{}
+		b.compiled[key] = entry
+	}
+	b.mu.Unlock()
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if entry.function != nil {
+		return entry.function, nil
+	}
+	text, err := k.Emit(c)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.Device.Load(ctx, text.String())
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Function(k.Entry())
+	if err != nil {
+		return nil, errors.Join(err, m.Unload())
+	}
+	entry.module, entry.function = m, f
+	return f, nil
+}
+
+// Run computes the product: it reserves memory on the device, copies what is read
+// there, runs the kernel and copies C back. b must have passed [gemm.Buffers.Check].
+//
+// The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
+// gemm's too, and the context's.
+func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
+	return sentinel(pl.run(ctx, b))
+}
+
+func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p, d := &pl.device, pl.backend.Device
+	if p.M == 0 || p.N == 0 {
+		return nil
+	}
+	f, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
+	if err != nil {
+		return err
+	}
+	var m Memory
+	bias := gemm.Dense(p.C.Type, 1, p.BiasLen())
+	operands := []operand{{&m.C, pl.host.C, p.C, b.C, p.Beta != 0}, {&m.Bias, bias, bias, b.Bias, true}}
+	if p.ReadsAB() {
+		operands = append(operands, operand{&m.A, pl.host.A, p.A, b.A, true}, operand{&m.B, pl.host.B, p.B, b.B, true})
+	}
+	defer func() {
+		for _, o := range operands {
+			err = errors.Join(err, d.Free(*o.at))
+		}
+	}()
+	for _, o := range operands {
+		if err := o.bring(ctx, d); err != nil {
+			return err
+		}
+	}
+	l, err := pl.Kernel.Launch(pl.Config, p, m)
+	if err != nil {
+		return err
+	}
+	if err := d.Launch(ctx, f, l); err != nil {
+		return err
+	}
+	return d.CopyOut(ctx, b.C, m.C, rows(pl.host.C, p.C))
+}
+
+// operand is a matrix and where it stands, on the host and on the device.
+type operand struct {
+	at           *device.Ptr
+	host, device gemm.Layout
+	mem          []byte
+	read         bool // whether the kernel reads it
+}
+
+func (o *operand) bring(ctx context.Context, d device.Device) (err error) {
+	n := o.device.Bytes()
+	if n == 0 {
+		return nil
+	}
+	if *o.at, err = d.Alloc(n); err != nil || !o.read {
+		return err
+	}
+	return d.CopyIn(ctx, *o.at, o.mem, rows(o.host, o.device))
+}
+
+// rows are the elements of a matrix without what lies between its rows, which may
+// be somebody else's.
+func rows(host, dev gemm.Layout) device.Rows {
+	size := host.Type.Size()
+	return device.Rows{Count: host.Rows, Width: host.Cols * size, Host: host.LD * size, Device: dev.LD * size}
+}
+
+// sentinel makes a device's error one of package gemm's too, where that has it.
+func sentinel(err error) error {
+	switch {
+	case errors.Is(err, device.ErrOutOfMemory):
+		return fmt.Errorf("%w: %w", gemm.ErrOutOfMemory, err)
+	case errors.Is(err, device.ErrNoDevice), errors.Is(err, device.ErrLost):
+		return fmt.Errorf("%w: %w", gemm.ErrNoDevice, err)
+	}
+	return err
+}

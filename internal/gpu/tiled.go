@@ -1,0 +1,67 @@
+package gpu
+
+import (
+	"tilework/internal/device"
+	"tilework/ptx/build"
+)
+
+// tiled is the textbook's second kernel. A block loads a tile of A and one of B into
+// shared memory, each thread one element of both, and multiplies them from there:
+// each element that is loaded serves a whole row or column of threads, so that the
+// arithmetic intensity grows by the tile's size (4 operations a byte at 16, in
+// float32). What limits it: two loads from shared memory for one multiply-add.
+//
+// At the edges of A and B the tiles are filled with zeros, which add nothing.
+var tiled = &Kernel{
+	Name:   "tiled",
+	Adds:   "tiles of A and B in shared memory, read once by the block for all its threads",
+	SM:     75,
+	shapes: []Shape{square(32, 32), square(16, 16), square(8, 8), square(2, 2)},
+	check: func(s Shape) error {
+		return checkSquare("tiled", s, s.M)
+	},
+	threads: func(s Shape) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
+	write:   writeTiled,
+}
+
+func writeTiled(k *build.Kernel, c Config) {
+	g := declare(k, c)
+	tile := c.Shape.M
+	k.Threads(tile, tile, 1)
+	as := k.Shared("As", g.acc, tile, tile+padding(c.TransA))
+	bs := k.Shared("Bs", g.acc, tile, tile+padding(c.TransB))
+	tx, ty := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
+	row0, col0 := g.origin()
+	row, col := k.Named("row", k.Add(row0, ty)), k.Named("col", k.Add(col0, tx))
+	acc := k.Var("acc", g.acc, 0)
+
+	k.For(0, k.CeilDiv(g.k, tile), func(p build.Reg) {
+		k.Comment("load phase: a tile of A and one of B, an element of each by each thread")
+		if c.TransA { // neighbouring threads read down a column, which is a row in memory
+			as.Store(tx, ty, g.sum(g.a.LoadOr0(k.Add(row0, tx), k.Mad(p, tile, ty))))
+		} else {
+			as.Store(ty, tx, g.sum(g.a.LoadOr0(row, k.Mad(p, tile, tx))))
+		}
+		if c.TransB {
+			bs.Store(tx, ty, g.sum(g.b.LoadOr0(k.Mad(p, tile, tx), k.Add(col0, ty))))
+		} else {
+			bs.Store(ty, tx, g.sum(g.b.LoadOr0(k.Mad(p, tile, ty), col)))
+		}
+		k.Barrier() // all of both tiles is there
+		k.Comment("compute phase: a row of one tile times a column of the other")
+		for i := range tile {
+			k.FMA(acc, as.Load(ty, i), bs.Load(i, tx))
+		}
+		k.Barrier() // and nobody needs them any more
+	})
+	k.If(g.c.Inside(row, col), func() { g.store(row, col, acc) })
+}
+
+// padding is a column that nobody uses in tiles that are stored down their columns:
+// it puts the elements of a column into different banks.
+func padding(trans bool) int {
+	if trans {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,25 @@
+package host
+
+import "golang.org/x/sys/unix"
+
+func available() (uint64, bool) { return 0, false }
+
+func processor() string {
+	name, _ := unix.Sysctl("machdep.cpu.brand_string")
+	return name
+}
+
+// lastLevelCache is the L2 of the fast cores where there is no L3.
+func lastLevelCache() int64 {
+	for _, name := range []string{"hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize"} {
+		if n, err := unix.SysctlUint64(name); err == nil && n > 0 {
+			return int64(n)
+		}
+	}
+	return 0
+}
+
+func physicalMemory() int64 {
+	n, _ := unix.SysctlUint64("hw.memsize")
+	return int64(n)
+}

@@ -1,0 +1,20 @@
+//go:build !((linux || darwin) && (amd64 || arm64))
+
+package peers
+
+import (
+	"fmt"
+	"runtime"
+
+	"tilework/internal/gemm"
+)
+
+// No library can be opened here, so that nothing else is ever called.
+
+func dlopen(string, bool) (uintptr, error) {
+	return 0, fmt.Errorf("%w: comparison libraries on %s/%s", gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
+}
+
+func dlsym(uintptr, string) (uintptr, error) { return dlopen("", false) }
+func fileOf(uintptr) string                  { return "" }
+func invoke(uintptr, ...uintptr) uintptr     { return 0 }

@@ -1,0 +1,48 @@
+//go:build (linux || darwin) && (amd64 || arm64)
+
+package peers
+
+import (
+	"path/filepath"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// dlopen loads a file; global says that libraries loaded later may use its symbols.
+func dlopen(file string, global bool) (uintptr, error) {
+	mode := purego.RTLD_LAZY | purego.RTLD_LOCAL
+	if global {
+		mode = purego.RTLD_LAZY | purego.RTLD_GLOBAL
+	}
+	return purego.Dlopen(file, mode)
+}
+
+// dlsym is the address of a function, never zero without an error.
+func dlsym(handle uintptr, name string) (uintptr, error) { return purego.Dlsym(handle, name) }
+
+// fileOf is the file that the function at addr was loaded from, or empty.
+func fileOf(addr uintptr) string {
+	dladdr, err := purego.Dlsym(purego.RTLD_DEFAULT, "dladdr")
+	if err != nil {
+		return ""
+	}
+	var info struct{ fname, fbase, sname, saddr uintptr } // Dl_info of dladdr(3)
+	if found, _, _ := purego.SyscallN(dladdr, addr, uintptr(unsafe.Pointer(&info))); int32(found) == 0 {
+		return ""
+	}
+	name := goString(info.fname)
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		return real
+	}
+	return name
+}
+
+// invoke calls a C function of integers and pointers. What the arguments point
+// to stays alive and in place until it returns.
+//
+//go:uintptrescapes
+func invoke(fn uintptr, args ...uintptr) uintptr {
+	r, _, _ := purego.SyscallN(fn, args...)
+	return r
+}

@@ -1,0 +1,120 @@
+package peers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// load opens the file that path, the library's variable or the search names, in
+// that order. A file that was named and cannot be opened is an error: no other
+// is tried in its place.
+func (l *Library) load(path string) (uintptr, error) {
+	if path != "" {
+		return loadFile(path)
+	}
+	path = os.Getenv(l.Env)
+	if path == "" {
+		return l.search()
+	}
+	if !filepath.IsAbs(path) {
+		return 0, fmt.Errorf("%s=%s: want an absolute path", l.Env, path)
+	}
+	handle, err := loadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", l.Env, err)
+	}
+	return handle, nil
+}
+
+func loadFile(path string) (uintptr, error) {
+	path, err := filepath.Abs(path) // without a slash the loader would search for it
+	if err != nil {
+		return 0, err
+	}
+	switch info, err := os.Stat(path); {
+	case os.IsNotExist(err):
+		return 0, fmt.Errorf("%w: no file %s", ErrNotFound, path)
+	case err != nil:
+		return 0, err
+	case !info.Mode().IsRegular():
+		return 0, fmt.Errorf("%s is not a file", path)
+	}
+	return dlopen(path, false)
+}
+
+// search tries each file name in each directory, "" standing for the loader's
+// own search. What is there and does not load is worth more to the user than
+// what is not there.
+func (l *Library) search() (uintptr, error) {
+	var broken error
+	for _, dir := range searchDirs {
+		if dir == "" {
+			if err := safeSearch(); err != nil {
+				return 0, err
+			}
+		}
+		for _, stem := range l.stems {
+			for _, version := range l.versions {
+				file := filepath.Join(dir, fileName(stem, version))
+				if dir != "" {
+					if _, err := os.Stat(file); err != nil {
+						continue
+					}
+				}
+				handle, err := dlopen(file, false)
+				if err == nil {
+					return handle, nil
+				}
+				if broken == nil && !strings.Contains(err.Error(), "cannot open shared object file") {
+					broken = err
+				}
+			}
+		}
+	}
+	if broken != nil {
+		return 0, broken
+	}
+	return 0, fmt.Errorf("%w: install it (%s) or name its file with %s", ErrNotFound, l.Install, l.Env)
+}
+
+// searchDirs lists where libraries lie. macOS's loader, unlike Linux's, would
+// look into the working directory too, and so is given full names only.
+var searchDirs = func() []string {
+	if runtime.GOOS == "darwin" {
+		return []string{"/opt/homebrew/opt/openblas/lib", "/opt/homebrew/lib", "/usr/local/opt/openblas/lib", "/usr/local/lib", "/opt/local/lib"}
+	}
+	return []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64"}
+}()
+
+// fileName is the platform's name for a library's file.
+func fileName(stem, version string) string {
+	name := "lib" + stem
+	switch {
+	case runtime.GOOS == "darwin" && version != "":
+		return name + "." + version + ".dylib"
+	case runtime.GOOS == "darwin":
+		return name + ".dylib"
+	case version != "":
+		return name + ".so." + version
+	}
+	return name + ".so"
+}
+
+// safeSearch refuses the loader's own search where LD_LIBRARY_PATH would lead it
+// into the working directory: through a relative entry, or an empty one, as a
+// colon too many leaves (ld.so(8)).
+func safeSearch() error {
+	path := os.Getenv("LD_LIBRARY_PATH")
+	if path == "" {
+		return nil
+	}
+	for _, dir := range strings.Split(strings.ReplaceAll(path, ";", ":"), ":") {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: libraries are not searched for in the working directory", dir)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"unsafe"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Gemm computes one product; see Prepare.
+func (p *Peer) Gemm(pr *gemm.Problem, b gemm.Buffers) error {
+	run, err := p.Prepare(pr)
+	if err != nil {
+		return err
+	}
+	return run(b)
+}
+
+// Prepare returns what computes pr with the library, any number of times and
+// concurrently. It takes float32 and float64 without an epilogue, and sizes that
+// fit 32 bits; the rest is ErrUnsupported. What it returns checks the buffers'
+// lengths and overlap, with the errors of [gemm.Buffers.Check], before the
+// library sees them.
+func (p *Peer) Prepare(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
+	proc, err := p.entry(pr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Library.Name, err)
+	}
+	problem, c := *pr, newCall(pr)
+	return func(b gemm.Buffers) error {
+		if err := b.Check(&problem); err != nil {
+			return err
+		}
+		if problem.M == 0 || problem.N == 0 {
+			return nil
+		}
+		if p.threadsPerCaller {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			p.call(p.Library.setThreads, uintptr(p.threads.Load()))
+		}
+		c.run(proc, b)
+		return nil
+	}, nil
+}
+
+// entry is the library's function for pr's types.
+func (p *Peer) entry(pr *gemm.Problem) (uintptr, error) {
+	if pr.Epilogue != (gemm.Epilogue{}) {
+		return 0, fmt.Errorf("%w: a BLAS has no bias or activation", gemm.ErrUnsupported)
+	}
+	for _, n := range []int{pr.M, pr.N, pr.K, pr.A.LD, pr.B.LD, pr.C.LD} {
+		if n > math.MaxInt32 {
+			return 0, fmt.Errorf("%w: size %d (want at most %d)", gemm.ErrUnsupported, n, math.MaxInt32)
+		}
+	}
+	switch {
+	case pr.A.Type == dtype.F32 && pr.C.Type == dtype.F32:
+		return p.sgemm, nil
+	case pr.A.Type == dtype.F64 && pr.C.Type == dtype.F64:
+		return p.dgemm, nil
+	}
+	return 0, fmt.Errorf("%w: %v (want float32 or float64)", gemm.ErrUnsupported, pr)
+}
+
+// call holds the arguments of sgemm_ or dgemm_, which C reads through pointers.
+//
+// BLAS is column-major. A row-major matrix is, column-major, its transpose, so
+// the call computes Cᵀ = op(B)ᵀ·op(A)ᵀ: M and N change places, and so do A and B,
+// and neither is transposed unless its layout says so.
+type call struct {
+	n, m, k        int64
+	ldb, lda, ldc  int64
+	alpha, beta    [8]byte // in the matrices' type
+	transB, transA byte    // 'N' or 'T'
+}
+
+func newCall(pr *gemm.Problem) *call {
+	c := &call{
+		n: int64(pr.N), m: int64(pr.M), k: int64(pr.K),
+		ldb: int64(pr.B.LD), lda: int64(pr.A.LD), ldc: int64(pr.C.LD),
+		transB: trans(pr.B), transA: trans(pr.A),
+	}
+	pr.C.Type.Set(c.alpha[:], 0, pr.Alpha)
+	pr.C.Type.Set(c.beta[:], 0, pr.Beta)
+	return c
+}
+
+func trans(l gemm.Layout) byte {
+	if l.Trans {
+		return 'T'
+	}
+	return 'N'
+}
+
+// run calls sgemm_ or dgemm_. The last two arguments are the lengths of the two
+// strings, which Fortran passes behind the rest.
+func (c *call) run(proc uintptr, b gemm.Buffers) {
+	invoke(proc,
+		uintptr(unsafe.Pointer(&c.transB)), uintptr(unsafe.Pointer(&c.transA)),
+		uintptr(unsafe.Pointer(&c.n)), uintptr(unsafe.Pointer(&c.m)), uintptr(unsafe.Pointer(&c.k)),
+		uintptr(unsafe.Pointer(&c.alpha)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b.B))), uintptr(unsafe.Pointer(&c.ldb)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b.A))), uintptr(unsafe.Pointer(&c.lda)),
+		uintptr(unsafe.Pointer(&c.beta)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b.C))), uintptr(unsafe.Pointer(&c.ldc)),
+		1, 1)
+}

@@ -1,0 +1,363 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// open opens a library for a test. One that is not installed skips the test, or
+// fails it where TILEWORK_REQUIRE_PEERS ("openblas,mkl") names it.
+func open(t *testing.T, name string, o Options) *Peer {
+	t.Helper()
+	p, err := Open(name, o)
+	if errors.Is(err, ErrNotFound) && !slices.Contains(strings.Split(os.Getenv("TILEWORK_REQUIRE_PEERS"), ","), name) {
+		t.Skipf("%v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestLibrariesDescribeThemselves(t *testing.T) {
+	for _, l := range Libraries() {
+		t.Run(l.Name, func(t *testing.T) {
+			p := open(t, l.Name, Options{})
+			t.Logf("%v; %s; %s; %d threads; caveat %q", p, p.Path, p.Config, p.Threads(), p.Caveat())
+			if p.Version == "" || p.Version[0] < '0' || p.Version[0] > '9' {
+				t.Errorf("version %q, want a number", p.Version)
+			}
+			if p.Core == "" {
+				t.Error("no core type")
+			}
+			if !filepath.IsAbs(p.Path) {
+				t.Errorf("path %q is not absolute", p.Path)
+			}
+			if p.Threads() != runtime.GOMAXPROCS(0) {
+				t.Errorf("%d threads, want GOMAXPROCS, %d", p.Threads(), runtime.GOMAXPROCS(0))
+			}
+			if p.Name() != l.Name || !strings.HasPrefix(p.String(), l.Title+" ") {
+				t.Errorf("names %q and %q", p.Name(), p)
+			}
+		})
+	}
+}
+
+// TestGemm compares products of random shapes, transposes and leading dimensions
+// with sums in float64, the padding poisoned with NaN.
+func TestGemm(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for _, l := range Libraries() {
+		t.Run(l.Name, func(t *testing.T) {
+			p := open(t, l.Name, Options{})
+			rng := rand.New(rand.NewPCG(seed, 1))
+			for _, threads := range []int{1, 2} {
+				if err := p.SetThreads(threads); err != nil {
+					t.Fatal(err)
+				}
+				for range 150 {
+					if err := randomProduct(rng, p); err != nil {
+						t.Fatalf("%d threads: %v", threads, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func randomProduct(rng *rand.Rand, p *Peer) error {
+	typ := []dtype.Type{dtype.F32, dtype.F64}[rng.IntN(2)]
+	layout := func(rows, cols int) gemm.Layout {
+		l := gemm.Dense(typ, rows, cols)
+		if trans := rng.IntN(2) == 1; trans {
+			l = gemm.Dense(typ, cols, rows).T()
+		}
+		l.LD += rng.IntN(4)
+		return l
+	}
+	m, n, k := rng.IntN(40), rng.IntN(40), rng.IntN(40)
+	c := gemm.Dense(typ, m, n)
+	c.LD += rng.IntN(4)
+	scalars := []float64{0, 1, -0.5}
+	pr, _, err := gemm.New(scalars[rng.IntN(3)], layout(m, k), layout(k, n), scalars[rng.IntN(3)], c, gemm.Epilogue{})
+	if err != nil {
+		return err
+	}
+	b := gemm.Buffers{A: random(rng, pr.A), B: random(rng, pr.B), C: random(rng, pr.C)}
+	before := slices.Clone(b.C)
+	if err := p.Gemm(&pr, b); err != nil {
+		return err
+	}
+	at := func(l gemm.Layout, buf []byte, i, j int) float64 { return typ.At(buf, l.Index(i, j)) }
+	u := typ.Info().Roundoff
+	for i := range m {
+		for j := range n {
+			var sum, abs float64
+			for q := range k {
+				term := at(pr.A, b.A, i, q) * at(pr.B, b.B, q, j)
+				sum, abs = sum+term, abs+math.Abs(term)
+			}
+			old := at(pr.C, before, i, j)
+			want := pr.Alpha*sum + pr.Beta*old
+			bound := 2*float64(k+3)*u*(math.Abs(pr.Alpha)*abs+math.Abs(pr.Beta*old)) + typ.Info().Tiny
+			if got := at(pr.C, b.C, i, j); !(math.Abs(got-want) <= bound) {
+				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, pr.Alpha, pr.Beta, pr.A, pr.B, i, j, got, want, bound)
+			}
+		}
+	}
+	for i := range max(m-1, 0) * min(n, 1) { // the padding behind each row but the last
+		for j := n; j < pr.C.LD; j++ {
+			if got := typ.At(b.C, i*pr.C.LD+j); got == got {
+				return fmt.Errorf("%v: padding [%d,%d] was overwritten with %v", &pr, i, j, got)
+			}
+		}
+	}
+	return nil
+}
+
+// random fills a matrix with values in [-1, 1] and its padding with NaN.
+func random(rng *rand.Rand, l gemm.Layout) []byte {
+	b := make([]byte, l.Bytes())
+	for i := range l.Len() {
+		v := math.NaN()
+		if i%l.LD < l.Cols {
+			v = 2*rng.Float64() - 1
+		}
+		l.Type.Set(b, i, v)
+	}
+	return b
+}
+
+// TestConcurrentCallers sets the number of threads on one OS thread and
+// multiplies on others, where some libraries would go on with their own default.
+func TestConcurrentCallers(t *testing.T) {
+	for _, l := range Libraries() {
+		t.Run(l.Name, func(t *testing.T) {
+			p := open(t, l.Name, Options{Threads: 1})
+			var wg sync.WaitGroup
+			errs := make(chan error, 8)
+			for g := range cap(errs) {
+				wg.Go(func() {
+					runtime.LockOSThread()
+					defer runtime.UnlockOSThread()
+					rng := rand.New(rand.NewPCG(uint64(g), 2))
+					for range 20 {
+						if err := randomProduct(rng, p); err != nil {
+							errs <- err
+							return
+						}
+					}
+					if got := int32(p.call(l.getThreads)); got != 1 {
+						errs <- fmt.Errorf("a product ran with %d threads, want 1", got)
+					}
+				})
+			}
+			wg.Wait()
+			close(errs)
+			for err := range errs {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestGemmRefuses(t *testing.T) {
+	for _, l := range Libraries() {
+		t.Run(l.Name, func(t *testing.T) {
+			p := open(t, l.Name, Options{})
+			problem := func(in, out dtype.Type, n, ld int, e gemm.Epilogue) gemm.Problem {
+				a := gemm.Dense(in, n, n)
+				a.LD = max(ld, n)
+				pr, _, err := gemm.New(1, a, gemm.Dense(in, n, n), 0, gemm.Dense(out, n, n), e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return pr
+			}
+			buf := make([]byte, 64)
+			good := gemm.Buffers{A: buf[:16], B: buf[16:32], C: buf[32:48]}
+			short, overlap := good, good
+			short.B = short.B[:15]
+			overlap.C = overlap.A
+			for _, c := range []struct {
+				name string
+				pr   gemm.Problem
+				b    gemm.Buffers
+				want error
+			}{
+				{"float16", problem(dtype.F16, dtype.F32, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
+				{"int8", problem(dtype.I8, dtype.I32, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
+				{"an activation", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Activation: gemm.ActReLU}), good, gemm.ErrUnsupported},
+				{"a bias", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Bias: gemm.BiasRow}), good, gemm.ErrUnsupported},
+				{"a leading dimension of 33 bits", problem(dtype.F32, dtype.F32, 2, 1<<32, gemm.Epilogue{}), good, gemm.ErrUnsupported},
+				{"a short buffer", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), short, gemm.ErrShape},
+				{"an overlap", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), overlap, gemm.ErrOverlap},
+				{"nothing wrong", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), good, nil},
+			} {
+				if err := p.Gemm(&c.pr, c.b); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
+					t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+				}
+			}
+			for _, n := range []int{-1, 0, 1 << 20} {
+				if err := p.SetThreads(n); !errors.Is(err, gemm.ErrUnsupported) {
+					t.Errorf("%d threads: error %v, want %v", n, err, gemm.ErrUnsupported)
+				}
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "libopenblas.so.0")
+	if err := os.WriteFile(text, []byte("no library\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, lib string
+		o         Options
+		env       map[string]string
+		want      string // a part of the message
+		is        error
+	}{
+		{name: "an unknown name", lib: "atlas", want: `unknown peer "atlas" (want one of openblas, blis, mkl)`},
+		{name: "no such file", lib: "blis", o: Options{Path: filepath.Join(dir, "none.so")}, want: "no file " + dir, is: ErrNotFound},
+		{name: "a folder", lib: "mkl", o: Options{Path: dir}, want: "is not a file"},
+		{name: "a text file", lib: "openblas", o: Options{Path: text}, want: "libopenblas.so.0"},
+		{name: "a text file in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": text}, want: "TILEWORK_OPENBLAS: " + text},
+		{name: "a relative variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": "libopenblas.so.0"}, want: "want an absolute path"},
+		{name: "a relative search path", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:lib"}, want: `relative entry "lib"`},
+		{name: "an empty search path entry", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:"}, want: `relative entry ""`},
+		{name: "no cores to choose", lib: "blis", o: Options{Core: "zen4"}, want: "choosing its kernels", is: gemm.ErrUnsupported},
+		{name: "negative threads", lib: "blis", o: Options{Threads: -2}, want: "-2 threads", is: gemm.ErrUnsupported},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if runtime.GOOS != "linux" && c.env["LD_LIBRARY_PATH"] != "" {
+				t.Skip("only Linux's loader reads LD_LIBRARY_PATH")
+			}
+			t.Setenv("TILEWORK_OPENBLAS", "")
+			for k, v := range c.env {
+				t.Setenv(k, v)
+			}
+			p, err := Open(c.lib, c.o)
+			if err == nil {
+				t.Fatalf("opened %v", p.Path)
+			}
+			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want one line with %q", err, c.want)
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("error %v is not %v", err, c.is)
+			}
+		})
+	}
+}
+
+// TestWrongLibrary opens files that are libraries, but not those asked for.
+func TestWrongLibrary(t *testing.T) {
+	blis := open(t, "blis", Options{})
+	if _, err := Open("openblas", Options{Path: blis.Path}); err == nil || !strings.Contains(err.Error(), "is it OpenBLAS?") {
+		t.Errorf("BLIS opened as OpenBLAS: error %v", err)
+	}
+	libc, _ := filepath.Glob("/lib/*/libm.so.6")
+	if len(libc) == 0 {
+		t.Skip("no libm at its usual place")
+	}
+	if _, err := Open("openblas", Options{Path: libc[0]}); err == nil || !strings.Contains(err.Error(), "has no sgemm_") {
+		t.Errorf("libm opened as OpenBLAS: error %v", err)
+	}
+}
+
+// TestMKLWithoutItsFiles: MKL would end the process where files it needs are missing.
+func TestMKLWithoutItsFiles(t *testing.T) {
+	mkl := open(t, "mkl", Options{})
+	dir := t.TempDir()
+	data, err := os.ReadFile(mkl.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := filepath.Join(dir, filepath.Base(mkl.Path))
+	if err := os.WriteFile(alone, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open("mkl", Options{Path: alone}); err == nil || !strings.Contains(err.Error(), "no libmkl_core beside it") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestCore runs itself again for each kernel family, as a process opens a
+// library once.
+func TestCore(t *testing.T) {
+	const env = "TILEWORK_TEST_CORE"
+	if core := os.Getenv(env); core != "" {
+		p, err := Open("openblas", Options{Core: core})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Printf("core=%s caveat=%q env=%q\n", p.Core, p.Caveat(), os.Getenv("OPENBLAS_CORETYPE"))
+		os.Exit(0)
+	}
+	open(t, "openblas", Options{})
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the names are those of x86 cores")
+	}
+	for core, want := range map[string]string{
+		"haswell":     "core=Haswell",
+		"SANDYBRIDGE": "core=Sandybridge",
+		"nonesuch":    "OPENBLAS_CORETYPE=nonesuch asks for others",
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestCore$")
+		cmd.Env = append(os.Environ(), env+"="+core)
+		out, _ := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		if !strings.Contains(string(out), want) {
+			t.Errorf("core %s: printed %q, want %q", core, out, want)
+		}
+		if strings.Contains(want, "core=") && !strings.Contains(string(out), `env=""`) {
+			t.Errorf("core %s: the variable was left set: %q", core, out)
+		}
+	}
+}
+
+// BenchmarkCall is what a call costs: a product of almost nothing.
+func BenchmarkCall(b *testing.B) {
+	for _, l := range Libraries() {
+		b.Run(l.Name, func(b *testing.B) {
+			p, err := Open(l.Name, Options{Threads: 1})
+			if err != nil {
+				b.Skip(err)
+			}
+			one := gemm.Dense(dtype.F32, 1, 1)
+			pr, _, err := gemm.New(1, one, one, 0, one, gemm.Epilogue{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			run, err := p.Prepare(&pr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			buf := gemm.Buffers{A: make([]byte, 4), B: make([]byte, 4), C: make([]byte, 4)}
+			for b.Loop() {
+				if err := run(buf); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

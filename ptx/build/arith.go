@@ -1,0 +1,287 @@
+package build
+
+import (
+	"math/bits"
+
+	"tilework/ptx"
+)
+
+// pair reads two operands of an operation and finds the type that it works in; both
+// are then of that type, or constants. NoType says that both are constants.
+func (k *Kernel) pair(what string, a, b Value) (x, y Reg, t ptx.Type) {
+	x, y = k.reg(a), k.reg(b)
+	if !x.ok() || !y.ok() {
+		return Reg{bad}, Reg{bad}, ptx.NoType
+	}
+	t, ok := k.common(what, x, y)
+	if !ok {
+		return Reg{bad}, Reg{bad}, ptx.NoType
+	}
+	return k.widen(x, t), k.widen(y, t), t
+}
+
+// common is the type that operands meet in: that of the registers among them, the
+// wider where both are signed or both unsigned.
+func (k *Kernel) common(what string, xs ...Reg) (t ptx.Type, ok bool) {
+	for _, x := range xs {
+		if !x.ok() {
+			return ptx.NoType, false
+		}
+		switch u := x.v.typ; {
+		case u == ptx.NoType || u == t:
+		case t == ptx.NoType:
+			t = u
+		case u.Class() == t.Class() && whole(u) && u.Class() != ptx.Bits:
+			if u.Bits() > t.Bits() {
+				t = u
+			}
+		default:
+			k.fail("%s of .%v and .%v: convert one of them with To", what, t, u)
+			return ptx.NoType, false
+		}
+	}
+	for _, x := range xs {
+		if t != ptx.NoType && x.v.constant && !fits(x, t) {
+			k.fail("%s: the constant %s is no value of type .%v", what, x, t)
+			return ptx.NoType, false
+		}
+	}
+	return t, true
+}
+
+// whole reports whether t is an integer, signed, unsigned or of untyped bits.
+func whole(t ptx.Type) bool {
+	return t.Class() == ptx.Unsigned || t.Class() == ptx.Signed || t.Class() == ptx.Bits
+}
+
+// fits reports whether a constant is a value of type t. A negative one fits an
+// unsigned type, as it does in C: adding -1 subtracts 1.
+func fits(x Reg, t ptx.Type) bool {
+	switch {
+	case t == ptx.Pred || x.v.typ == ptx.Pred:
+		return t == x.v.typ
+	case t.Class() == ptx.Float:
+		return true
+	case x.v.float:
+		return false
+	case t.Bits() == 64:
+		return true
+	}
+	return x.v.i >= -(1<<(t.Bits()-1)) && x.v.i < 1<<t.Bits()
+}
+
+// widen converts a register to a type that it fits in.
+func (k *Kernel) widen(x Reg, t ptx.Type) Reg {
+	if x.v.constant || x.v.typ == t {
+		return x
+	}
+	return k.To(t, x)
+}
+
+// same is x as the result of an operation that changes nothing: a variable's value
+// of now, a register itself.
+func (k *Kernel) same(x Reg) Reg {
+	if !x.v.mutable {
+		return x
+	}
+	return k.result(x.v.typ, "mov."+moveType(x.v.typ).String(), x.v.node)
+}
+
+// compute emits an arithmetic operation in type t.
+func (k *Kernel) compute(t ptx.Type, op string, args ...Reg) Reg {
+	if whole(t) || t == ptx.Pred {
+		return k.pureOp(t, op+"."+t.String(), t, args...)
+	}
+	operands := make([]ptx.Operand, len(args))
+	for n, a := range args {
+		operands[n] = k.operand(a, t)
+	}
+	return k.result(t, op+"."+t.String(), operands...)
+}
+
+// rounded is the name of an operation in type t: of floating point rounded to
+// nearest, which also keeps the compiler from fusing it with another.
+func rounded(op string, t ptx.Type) string {
+	if t.Class() == ptx.Float {
+		return op + ".rn"
+	}
+	return op
+}
+
+// fold computes with constants.
+func fold(x, y Reg, i func(a, b int64) int64, f func(a, b float64) float64) Reg {
+	if x.v.float || y.v.float {
+		return constFloat(f(x.number(), y.number()))
+	}
+	return constInt(i(x.v.i, y.v.i))
+}
+
+// Add is a + b.
+func (k *Kernel) Add(a, b Value) Reg {
+	x, y, t := k.pair("Add", a, b)
+	switch {
+	case !x.ok():
+		return x
+	case t == ptx.NoType:
+		return fold(x, y, func(a, b int64) int64 { return a + b }, func(a, b float64) float64 { return a + b })
+	case whole(t) && y.isInt(0):
+		return k.same(x)
+	case whole(t) && x.isInt(0):
+		return k.same(y)
+	case x.v.constant:
+		x, y = y, x
+	}
+	return k.compute(arithmetic(t), rounded("add", t), x, y)
+}
+
+// Sub is a - b.
+func (k *Kernel) Sub(a, b Value) Reg {
+	x, y, t := k.pair("Sub", a, b)
+	switch {
+	case !x.ok():
+		return x
+	case t == ptx.NoType:
+		return fold(x, y, func(a, b int64) int64 { return a - b }, func(a, b float64) float64 { return a - b })
+	case whole(t) && y.isInt(0):
+		return k.same(x)
+	}
+	return k.compute(arithmetic(t), rounded("sub", t), x, y)
+}
+
+// Mul is a·b, of whole numbers the low half of it.
+func (k *Kernel) Mul(a, b Value) Reg {
+	x, y, t := k.pair("Mul", a, b)
+	if !x.ok() {
+		return x
+	}
+	if t == ptx.NoType {
+		return fold(x, y, func(a, b int64) int64 { return a * b }, func(a, b float64) float64 { return a * b })
+	}
+	if !whole(t) {
+		return k.compute(t, "mul.rn", x, y)
+	}
+	if x.v.constant {
+		x, y = y, x
+	}
+	n, ok := y.Int()
+	switch {
+	case ok && n == 0:
+		return y
+	case ok && n == 1:
+		return k.same(x)
+	case ok && n > 0 && n&(n-1) == 0:
+		return k.Shl(x, bits.TrailingZeros64(uint64(n)))
+	}
+	return k.compute(arithmetic(t), "mul.lo", x, y)
+}
+
+// Mad is a·b + c: of floating point fused, that is rounded once; of whole numbers
+// the low half of it. Whole numbers are widened to the widest of the three before
+// they are multiplied.
+func (k *Kernel) Mad(a, b, c Value) Reg {
+	x, y, z := k.reg(a), k.reg(b), k.reg(c)
+	t, ok := k.common("Mad", x, y, z)
+	switch {
+	case !ok:
+		return Reg{bad}
+	case t == ptx.NoType || whole(t) && (x.v.constant && y.v.constant || z.isInt(0) || simple(x) || simple(y)):
+		return k.Add(k.Mul(k.widen(x, t), k.widen(y, t)), z)
+	case t.Class() == ptx.Float:
+		return k.compute(t, "fma.rn", x, y, z)
+	case t.Bits() == 64 && narrow(x) && narrow(y):
+		if x.v.constant {
+			x, y = y, x
+		}
+		from := x.v.typ
+		return k.pureOp(t, "mad.wide."+from.String(), from, x, y, k.widen(z, t))
+	}
+	return k.compute(arithmetic(t), "mad.lo", k.widen(x, t), k.widen(y, t), k.widen(z, t))
+}
+
+// simple reports whether a product with x is no product.
+func simple(x Reg) bool { return x.isInt(0) || x.isInt(1) }
+
+// narrow reports whether x is 32 bits wide.
+func narrow(x Reg) bool {
+	if n, ok := x.Int(); ok {
+		return n >= 0 && n < 1<<31
+	}
+	return x.v.typ.Bits() == 32
+}
+
+// arithmetic is the type in which untyped bits are added and multiplied.
+func arithmetic(t ptx.Type) ptx.Type {
+	switch t {
+	case ptx.B16:
+		return ptx.U16
+	case ptx.B32:
+		return ptx.U32
+	case ptx.B64:
+		return ptx.U64
+	}
+	return t
+}
+
+// FMA adds a·b to a variable: fused of floating point, the low half of whole numbers.
+func (k *Kernel) FMA(acc Reg, a, b Value) {
+	x, y, t := k.pair("FMA", a, b)
+	if !k.variable("FMA", acc) || !x.ok() {
+		return
+	}
+	if t != acc.v.typ && t != ptx.NoType {
+		k.fail("FMA of .%v into a variable of type .%v: convert with To", t, acc.v.typ)
+		return
+	}
+	t = acc.v.typ
+	op := "fma.rn"
+	if whole(t) {
+		op = "mad.lo"
+	}
+	k.emit(op+"."+t.String(), acc.v.node, k.operand(x, t), k.operand(y, t), acc.v.node)
+}
+
+// Div is a / b: of whole numbers towards zero, of floating point rounded to nearest.
+func (k *Kernel) Div(a, b Value) Reg {
+	x, y, t := k.pair("Div", a, b)
+	n, constant := y.Int()
+	switch {
+	case !x.ok():
+		return x
+	case constant && n == 0 && !x.v.float && t.Class() != ptx.Float:
+		return k.fail("Div by zero")
+	case t == ptx.NoType:
+		return fold(x, y, func(a, b int64) int64 { return a / b }, func(a, b float64) float64 { return a / b })
+	case whole(t) && n == 1:
+		return k.same(x)
+	case t.Class() == ptx.Unsigned && n > 0 && n&(n-1) == 0:
+		return k.Shr(x, bits.TrailingZeros64(uint64(n)))
+	}
+	return k.compute(t, rounded("div", t), x, y)
+}
+
+// Rem is the remainder of a / b, of whole numbers.
+func (k *Kernel) Rem(a, b Value) Reg {
+	x, y, t := k.pair("Rem", a, b)
+	n, constant := y.Int()
+	switch {
+	case !x.ok():
+		return x
+	case t.Class() == ptx.Float || x.v.float || y.v.float:
+		return k.fail("Rem of floating-point numbers")
+	case constant && n == 0:
+		return k.fail("Rem by zero")
+	case t == ptx.NoType:
+		return constInt(x.v.i % n)
+	case n == 1:
+		return constInt(0)
+	case t.Class() == ptx.Unsigned && n > 0 && n&(n-1) == 0:
+		return k.And(x, n-1)
+	}
+	return k.compute(t, "rem", x, y)
+}
+
+// CeilDiv is a / b rounded up, of whole numbers that are not negative. a + b must
+// fit their type.
+func (k *Kernel) CeilDiv(a, b Value) Reg {
+	return k.Div(k.Add(a, k.Sub(b, 1)), b)
+}

@@ -1,0 +1,380 @@
+package build_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// text is the kernel's PTX. What is built is read back, which takes the text for
+// what it is.
+func text(t *testing.T, k *build.Kernel) string {
+	t.Helper()
+	m, err := k.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := m.String()
+	again, err := ptx.Parse("kernel.ptx", s)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, s)
+	}
+	if err := ptx.Verify(again); err != nil {
+		t.Fatalf("%v\n%s", err, s)
+	}
+	if got := again.String(); got != s {
+		t.Fatalf("read back it is\n%s\nand was\n%s", got, s)
+	}
+	return s
+}
+
+// snapshot compares a kernel's text with a file, which TILEWORK_UPDATE=1 writes.
+func snapshot(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".ptx")
+	if os.Getenv("TILEWORK_UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s has changed (TILEWORK_UPDATE=1 writes it anew):\n%s", path, got)
+	}
+}
+
+// instructions are the kernel's instructions alone, without its parameters' loads.
+func instructions(t *testing.T, k *build.Kernel) []string {
+	t.Helper()
+	var list []string
+	text(t, k)
+	m, _ := k.Build()
+	m.Funcs()[0].Body.Walk(func(s ptx.Stmt) {
+		switch s := s.(type) {
+		case *ptx.Instr:
+			if s.Op != "ret" && !strings.HasPrefix(s.Mnemonic(), "ld.param") {
+				list = append(list, s.String())
+			}
+		case *ptx.Label:
+			list = append(list, s.Name+":")
+		}
+	})
+	return list
+}
+
+// snapshots are kernels that between them use every way of writing one.
+var snapshots = []struct {
+	name  string
+	write func() *build.Kernel
+}{
+	{"axpy", func() *build.Kernel {
+		k := build.New("axpy", "y = a*x + y")
+		k.Threads(256, 1, 1)
+		n, a := k.Param("n", ptx.U32), k.Param("a", ptx.F32)
+		x, y := k.Pointer("x", ptx.F32).ReadOnly(), k.Pointer("y", ptx.F32)
+		i := k.Named("i", k.Mad(k.BlockIdx(build.X), 256, k.ThreadIdx(build.X)))
+		k.If(k.Lt(i, n), func() {
+			y.At(i).Store(k.Mad(a, x.At(i).Load(), y.At(i).Load()))
+		})
+		return k
+	}},
+	{"flow", func() *build.Kernel {
+		k := build.New("flow")
+		k.Threads(128, 1, 1)
+		k.MinBlocks(2)
+		n, out := k.Param("n", ptx.S32), k.Pointer("out", ptx.S32)
+		sum := k.Var("sum", ptx.S32, 0)
+		k.For(0, n, func(i build.Reg) {
+			k.Comment("odd ones count twice")
+			k.If(k.Eq(k.And(i, 1), 1), func() {
+				k.Set(sum, k.Add(sum, k.Mul(i, 2)))
+			}).Else(func() {
+				k.Set(sum, k.Add(sum, i))
+			})
+			k.When(k.Gt(sum, 1000), func() { k.Set(sum, k.Sub(sum, 1000)) })
+		})
+		left := k.Var("left", ptx.S32, n)
+		k.While(func() build.Reg { return k.Gt(left, 0) }, func() {
+			k.Set(left, k.Shr(left, 1))
+			k.FMA(sum, left, 3)
+		})
+		k.ForStep(0, 10, 4, func(i build.Reg) { out.At(k.Add(i, 1)).Store(k.To(ptx.S32, i)) })
+		k.If(k.Lt(n, 0), func() { k.Return() })
+		out.Store(sum)
+		return k
+	}},
+	{"types", func() *build.Kernel {
+		k := build.New("types", "every conversion, both ways through float32")
+		in := k.Pointer("in", ptx.F16)
+		bf, s8, f64 := k.Pointer("bf", ptx.BF16), k.Pointer("s8", ptx.S8), k.Pointer("f64", ptx.F64)
+		s := k.Var("s", ptx.F32, 0)
+		k.Set(s, k.Add(k.To(ptx.F32, in.Load()), k.To(ptx.F32, bf.Load())))
+		k.Set(s, k.Add(s, k.To(ptx.F32, s8.Load())))
+		k.Set(s, k.Mul(s, k.To(ptx.F32, f64.Load())))
+		in.At(1).Store(k.To(ptx.F16, s))
+		bf.At(1).Store(k.To(ptx.BF16, s))
+		s8.At(1).Store(k.To(ptx.S32, s))
+		f64.At(1).Store(k.To(ptx.F64, s))
+		f64.At(2).Store(0.5)
+		in.At(2).Store(0)
+		s8.At(2).Store(k.To(ptx.S32, k.Bits(ptx.U32, k.Exp2(k.Neg(k.Abs(s))))))
+		f64.At(k.Param("far", ptx.S32)).StoreVec(1, 2.5)
+		return k
+	}},
+	{"tensor", func() *build.Kernel {
+		k := build.New("tensor", "one m16n8k16 product of shared tiles, copied there asynchronously")
+		k.Threads(32, 1, 1)
+		a, b, c := k.Pointer("A", ptx.F16), k.Pointer("B", ptx.F16), k.Pointer("C", ptx.F32)
+		as, bs := k.Shared("As", ptx.F16, 16, 24), k.SharedDynamic("Bs", ptx.F16, 16, 8)
+		lane := k.Named("lane", k.LaneID())
+		row, half := k.Rem(lane, 16), k.Div(lane, 16)
+		k.CopyAsync(as.At(row, k.Mul(half, 8)), a.At(k.Mad(row, 16, k.Mul(half, 8))), 16, 16)
+		k.When(k.Eq(half, 0), func() { k.CopyAsync(bs.At(row, 0), b.At(k.Mul(row, 8)), 16, k.Param("valid", ptx.U32)) })
+		k.CopyCommit()
+		k.CopyWait(0)
+		k.Barrier()
+		acc := k.Vars("acc", ptx.F32, 4, 0)
+		k.MMA("m16n8k16", ptx.F16, acc, k.LoadMatrices(as.At(row, k.Mul(half, 8)), 4, false), k.LoadMatrices(bs.At(row, 0), 2, true))
+		quad, pair := k.Div(lane, 4), k.Mul(k.Rem(lane, 4), 2)
+		c.At(k.Mad(quad, 8, pair)).StoreVec(acc[0], acc[1])
+		c.At(k.Mad(k.Add(quad, 8), 8, pair)).StoreVec(acc[2], acc[3])
+		return k
+	}},
+	{"lines", func() *build.Kernel {
+		k := build.New("lines")
+		k.Lines()
+		out := k.Pointer("out", ptx.U32)
+		out.Store(k.ThreadIdx(build.Z))
+		return k
+	}},
+}
+
+func TestSnapshots(t *testing.T) {
+	for _, s := range snapshots {
+		t.Run(s.name, func(t *testing.T) {
+			got := text(t, s.write())
+			if s.name == "lines" { // of which only the form is to stay
+				if !strings.Contains(got, `.file 1 "build_test.go"`) || strings.Count(got, ".loc 1 ") != 2 {
+					t.Errorf("want a .file and two .loc:\n%s", got)
+				}
+				return
+			}
+			snapshot(t, s.name, got)
+		})
+	}
+}
+
+// TestTidy: constants are computed in Go, and a value is computed once, outside of
+// the loops that do not change it, or not at all.
+func TestTidy(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		write func(k *build.Kernel, n build.Reg, out build.Ptr)
+		want  string
+	}{
+		{"constants", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			out.At(k.Mul(k.Add(1, 2), k.Sub(8, 4))).Store(k.Mad(n, k.Rem(9, 4), k.Div(7, 8)))
+		}, "st.global.u32 [%out_g+48], %n;"},
+		{"powers of two", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			out.Store(k.Rem(k.Div(k.Mul(n, 8), 4), 16))
+		}, "shl.b32 %r0, %n, 3; shr.u32 %r1, %r0, 2; and.b32 %r2, %r1, 15; st.global.u32 [%out_g], %r2;"},
+		{"zeros and ones", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			out.Store(k.Add(k.Mad(n, 0, 5), k.Mul(1, k.Sub(k.Shl(n, 0), 0))))
+		}, "add.u32 %r0, %n, 5; st.global.u32 [%out_g], %r0;"},
+		{"once", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			out.At(n).Store(k.Add(n, 3))
+			out.At(n).At(1).Store(k.Add(n, 3))
+		}, "mad.wide.u32 %rd0, %n, 4, %out_g; add.u32 %r0, %n, 3; st.global.u32 [%rd0], %r0; st.global.u32 [%rd0+4], %r0;"},
+		{"unused", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			k.Mul(k.Add(n, 1), n)
+			out.Store(7)
+		}, "mov.u32 %r0, 7; st.global.u32 [%out_g], %r0;"},
+		{"ahead of loops", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			k.For(0, 4, func(i build.Reg) {
+				k.For(0, 4, func(j build.Reg) {
+					out.At(k.Add(k.Mul(i, n), k.Mul(n, n))).Store(j)
+				})
+			})
+		}, "mul.lo.u32 %r0, %n, %n; mov.u32 %i, 0; L1_loop: mul.lo.u32 %r1, %i, %n; add.u32 %r2, %r1, %r0; mad.wide.u32 %rd0, %r2, 4, %out_g; " +
+			"mov.u32 %i_2, 0; L2_loop: st.global.u32 [%rd0], %i_2; add.u32 %i_2, %i_2, 1; setp.lt.u32 %p0, %i_2, 4; @%p0 bra L2_loop; " +
+			"add.u32 %i, %i, 1; setp.lt.u32 %p1, %i, 4; @%p1 bra L1_loop;"},
+		{"variables stay", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			v := k.Var("v", ptx.U32, n)
+			before := k.Add(v, 0)
+			k.For(0, 2, func(build.Reg) { k.Set(v, k.Mul(v, 3)) })
+			out.Store(k.Add(before, k.Mul(v, 3)))
+		}, "mov.u32 %v, %n; mov.u32 %r0, %v; mov.u32 %i, 0; L1_loop: mul.lo.u32 %r1, %v, 3; mov.u32 %v, %r1; add.u32 %i, %i, 1; " +
+			"setp.lt.u32 %p0, %i, 2; @%p0 bra L1_loop; mul.lo.u32 %r2, %v, 3; add.u32 %r3, %r0, %r2; st.global.u32 [%out_g], %r3;"},
+		{"known conditions", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			k.If(k.Lt(3, 4), func() { out.Store(1) }).Else(func() { out.Store(2) })
+			k.If(k.Not(k.Or(k.Lt(n, 2), true)), func() { out.Store(3) }).Else(func() { out.Store(4) })
+			k.When(k.And(k.Ne(1, 1), k.Lt(n, 2)), func() { out.Store(5) })
+			k.For(3, 3, func(build.Reg) { out.Store(6) })
+		}, "mov.u32 %r0, 1; st.global.u32 [%out_g], %r0; mov.u32 %r1, 4; st.global.u32 [%out_g], %r1;"},
+		{"under a predicate", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			k.When(k.Lt(n, 9), func() {
+				k.When(k.Ne(n, 4), func() { out.At(n).Store(out.At(k.Add(n, 1)).LoadVecOr0(k.Lt(n, 8), 1)[0]) })
+			})
+		}, "setp.lt.u32 %p0, %n, 9; setp.ne.u32 %p1, %n, 4; and.pred %p2, %p1, %p0; mad.wide.u32 %rd0, %n, 4, %out_g; add.u32 %r0, %n, 1; " +
+			"mad.wide.u32 %rd1, %r0, 4, %out_g; setp.lt.u32 %p3, %n, 8; and.pred %p4, %p3, %p2; @%p2 mov.u32 %r1, 0; " +
+			"@%p4 ld.global.u32 %r1, [%rd1]; @%p2 st.global.u32 [%rd0], %r1;"},
+		{"far", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			out.At(1 << 40).Store(n)
+			out.At(k.To(ptx.U64, n)).Store(n)
+		}, "add.u64 %rd0, %out_g, 4398046511104; st.global.u32 [%rd0], %n; cvt.u64.u32 %rd1, %n; mad.lo.u64 %rd2, %rd1, 4, %out_g; st.global.u32 [%rd2], %n;"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := build.New("k")
+			c.write(k, k.Param("n", ptx.U32), k.Pointer("out", ptx.U32))
+			got := strings.TrimPrefix(strings.Join(instructions(t, k), " "), "cvta.to.global.u64 %out_g, %out; ")
+			if got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", strings.ReplaceAll(got, "; ", ";\n"), strings.ReplaceAll(c.want, "; ", ";\n"))
+			}
+		})
+	}
+}
+
+// TestNeed: a kernel asks for no more than it uses.
+func TestNeed(t *testing.T) {
+	for _, c := range []struct {
+		use  func(k *build.Kernel)
+		want string
+	}{
+		{func(*build.Kernel) {}, "6.3 sm_75"},
+		{func(k *build.Kernel) { k.CopyCommit() }, "7.0 sm_80"},
+		{func(k *build.Kernel) { k.Do("fence.proxy.async") }, "8.0 sm_90"},
+		{func(k *build.Kernel) { k.Do("wgmma.fence.sync.aligned") }, "8.0 sm_90a"},
+	} {
+		k := build.New("k")
+		c.use(k)
+		m, err := k.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(m.Version, " ", m.Target); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// line is the number of the line it is called on.
+func line() int {
+	_, _, n, _ := runtime.Caller(1)
+	return n
+}
+
+// TestErrors: each mistake is one finding, at the line that makes it.
+func TestErrors(t *testing.T) {
+	k := build.New("k")
+	p, n, x := k.Pointer("out", ptx.F32), k.Param("n", ptx.U32), k.Param("x", ptx.F32)
+	var want []string
+	first := line()
+	mistake := func(text string, _ any) { want = append(want, text) }
+	mistake("a block of 33×33×1 = 1089 threads: a block has at most 1024", nothing(func() { k.Threads(33, 33, 1) }))
+	mistake("Threads(0, 1, 1): want at least 1 each way", nothing(func() { k.Threads(0, 1, 1) }))
+	mistake("Add of .u32 and .f32: convert one of them with To", k.Add(n, x))
+	mistake("Lt of .u32 and .s32: convert one of them with To", k.Lt(n, k.To(ptx.S32, n)))
+	mistake("Mul: the constant 0.5 is no value of type .u32", k.Mul(n, 0.5))
+	mistake("Add: the constant 4294967296 is no value of type .u32", k.Add(n, 1<<32))
+	mistake("Div by zero", k.Div(n, 0))
+	mistake("Rem by zero", k.Rem(n, 0))
+	mistake("Rem of floating-point numbers", k.Rem(x, 2))
+	mistake("And of a value of type .f32: take its Bits", k.And(x, x))
+	mistake("an operand is a string: want a Reg or a Go number", k.Add(n, "1"))
+	mistake("an operand is a Reg without a value", k.Add(build.Reg{}, n))
+	mistake("Set writes n, which is no variable: declare it with Var", nothing(func() { k.Set(n, 1) }))
+	mistake("FMA of .u32 into a variable of type .f32: convert with To", nothing(func() { k.FMA(k.Var("v", ptx.F32, 0), n, n) }))
+	mistake("If n, which is no predicate", k.If(n, func() {}))
+	mistake("If inside of When: use If instead of When", nothing(func() { k.When(k.Lt(n, 1), func() { k.If(k.Lt(n, 2), func() {}) }) }))
+	mistake("For by steps of 0: want a positive constant", nothing(func() { k.ForStep(0, n, 0, func(build.Reg) {}) }))
+	mistake("For counts in whole numbers, not in .f32", nothing(func() { k.For(0, x, func(build.Reg) {}) }))
+	mistake("While of a constant", nothing(func() { k.While(func() build.Reg { return k.Lt(1, 2) }, func() {}) }))
+	mistake("a store of n to memory of type .f32: convert it with To", nothing(func() { p.Store(n) }))
+	mistake("a vector of 3 elements of type .f32: want 1, 2 or 4, in 16 bytes", p.LoadVec(3))
+	mistake("an index of type .f32: want a whole number", p.At(x))
+	mistake("a shared array s of 0×4 .f32", k.Shared("s", ptx.F32, 0, 4))
+	mistake("add.u32: the operands fit no form (want add.type=int d, a, b)", nothing(func() { k.Do("add.u32", k.Fresh(ptx.U32), n) }))
+	mistake("mov.u32 writes n, which is no variable: declare it with Var", nothing(func() { k.Do("mov.u32", n, 1) }))
+	mistake("frobnicate.u32: instruction \"frobnicate\" is not supported", nothing(func() { k.Do("frobnicate.u32", n) }))
+	mistake("the comment \"a·b\": want one line of ASCII", nothing(func() { k.Comment("a·b") }))
+	mistake("the name \"a b\": want letters, digits, _ and $, no digit first", k.Named("a b", n))
+	mistake("a variable of type .none", k.Fresh(ptx.NoType))
+	var inner build.Reg
+	k.If(k.Lt(n, 1), func() { inner = k.Named("inner", k.Add(n, 9)) })
+	mistake("inner is used outside of the block that made it: declare it with Var before", k.Add(inner, 1))
+
+	_, err := k.Build()
+	var got ptx.Errors
+	if !errors.As(err, &got) {
+		t.Fatalf("Build: %v", err)
+	}
+	if !errors.Is(err, ptx.ErrInvalid) {
+		t.Errorf("%v does not wrap ErrInvalid", err)
+	}
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("no finding %q", want[i])
+		case i >= len(want):
+			t.Errorf("one more finding: %v", got[i])
+		case got[i].Msg != want[i]:
+			t.Errorf("finding %d is %q, want %q", i, got[i].Msg, want[i])
+		case filepath.Base(got[i].Pos.File) != "build_test.go":
+			t.Errorf("finding %q is in %s", want[i], got[i].Pos)
+		case i < len(want)-1 && got[i].Pos.Line != first+2+i:
+			t.Errorf("finding %q is at line %d, want %d", want[i], got[i].Pos.Line, first+2+i)
+		}
+	}
+}
+
+// nothing makes a value of a call without one.
+func nothing(f func()) any {
+	f()
+	return nil
+}
+
+// TestVerifierErrors: what only the verifier of package ptx sees has the Go line too.
+func TestVerifierErrors(t *testing.T) {
+	k := build.New("k")
+	k.Param("n", ptx.U32)
+	at := line() + 1
+	k.Param("n", ptx.U32)
+	_, err := k.Build()
+	var got ptx.Errors
+	if !errors.As(err, &got) || got[0].Pos.Line != at || !strings.Contains(got[0].Msg, "declared twice") {
+		t.Errorf("got %v, want a finding at line %d", err, at)
+	}
+}
+
+// TestElse: an Else belongs to the If right before it, once.
+func TestElse(t *testing.T) {
+	for name, write := range map[string]func(k *build.Kernel, n build.Reg){
+		"later": func(k *build.Kernel, n build.Reg) {
+			b := k.If(k.Lt(n, 1), func() {})
+			k.Barrier()
+			b.Else(func() {})
+		},
+		"twice": func(k *build.Kernel, n build.Reg) {
+			b := k.If(k.Lt(n, 1), func() {})
+			b.Else(func() {})
+			b.Else(func() {})
+		},
+	} {
+		k := build.New("k")
+		write(k, k.Param("n", ptx.U32))
+		if _, err := k.Build(); err == nil || !strings.Contains(err.Error(), "Else does not follow its If") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package build
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"tilework/ptx"
+)
+
+// Value is what an operand may be: a [Reg], or a Go integer, float or bool that is
+// the same in every thread. A Go number takes the type of the registers it meets.
+type Value = any
+
+// Reg is a value that a thread computes: a typed register, or a constant that
+// came out of operations on Go numbers. The zero Reg is none.
+type Reg struct{ v *value }
+
+type value struct {
+	typ  ptx.Type // NoType for a constant number
+	node *ptx.Name
+	name string // given by the kernel's author
+	// scope is the block that the value is made in.
+	scope   *scope
+	mutable bool // a variable
+
+	constant, float bool
+	i               int64
+	f               float64
+}
+
+// bad is the value of an operation that failed.
+var bad = &value{}
+
+// Type is the register's type; NoType for a constant number.
+func (r Reg) Type() ptx.Type {
+	if r.v == nil {
+		return ptx.NoType
+	}
+	return r.v.typ
+}
+
+// Int is the value of a constant whole number; ok is false for every other Reg.
+func (r Reg) Int() (n int64, ok bool) {
+	if r.v == nil || !r.v.constant || r.v.float || r.v.typ == ptx.Pred {
+		return 0, false
+	}
+	return r.v.i, true
+}
+
+func (r Reg) isInt(n int64) bool {
+	i, ok := r.Int()
+	return ok && i == n
+}
+
+func (r Reg) isBool(b bool) bool {
+	return r.v.constant && r.v.typ == ptx.Pred && (r.v.i != 0) == b
+}
+
+func (r Reg) ok() bool { return r.v != bad }
+
+func constInt(n int64) Reg     { return Reg{&value{constant: true, i: n}} }
+func constFloat(f float64) Reg { return Reg{&value{constant: true, float: true, f: f}} }
+func constBool(b bool) Reg {
+	v := &value{constant: true, typ: ptx.Pred}
+	if b {
+		v.i = 1
+	}
+	return Reg{v}
+}
+
+// number is a constant as a float64.
+func (r Reg) number() float64 {
+	if r.v.float {
+		return r.v.f
+	}
+	return float64(r.v.i)
+}
+
+// reg is x as a Reg. It checks that x may be used here.
+func (k *Kernel) reg(x Value) Reg {
+	switch x := x.(type) {
+	case Reg:
+		switch {
+		case x.v == nil:
+			return k.fail("an operand is a Reg without a value")
+		case x.v.scope != nil && !k.cur.within(x.v.scope):
+			return k.fail("%s is used outside of the block that made it: declare it with Var before", x)
+		}
+		return x
+	case int:
+		return constInt(int64(x))
+	case int64:
+		return constInt(x)
+	case int32:
+		return constInt(int64(x))
+	case uint32:
+		return constInt(int64(x))
+	case float64:
+		return constFloat(x)
+	case float32:
+		return constFloat(float64(x))
+	case bool:
+		return constBool(x)
+	}
+	return k.fail("an operand is a %T: want a Reg or a Go number", x)
+}
+
+// String is the register's name, or the constant's value.
+func (r Reg) String() string {
+	switch v := r.v; {
+	case v == nil || v == bad:
+		return "no value"
+	case v.constant && v.typ == ptx.Pred:
+		return fmt.Sprint(v.i != 0)
+	case v.float:
+		return fmt.Sprint(v.f)
+	case v.constant:
+		return fmt.Sprint(v.i)
+	case v.name != "":
+		return v.name
+	default:
+		return fmt.Sprintf("a register of type .%v", v.typ)
+	}
+}
+
+// operand is r where an instruction wants type t.
+func (k *Kernel) operand(r Reg, t ptx.Type) ptx.Operand {
+	v := r.v
+	if !v.constant {
+		return v.node
+	}
+	switch {
+	case t == ptx.F32:
+		return &ptx.Imm{Kind: ptx.F32Bits, Bits: uint64(math.Float32bits(float32(r.number())))}
+	case t == ptx.F64:
+		return &ptx.Imm{Kind: ptx.F64Bits, Bits: math.Float64bits(r.number())}
+	case v.float:
+		k.fail("the constant %v where a value of type .%v is wanted", v.f, t)
+	}
+	return &ptx.Imm{Kind: ptx.Int, Bits: uint64(v.i)}
+}
+
+// newValue makes a register.
+func (k *Kernel) newValue(t ptx.Type, s *scope) *value {
+	v := &value{typ: t, node: &ptx.Name{}, scope: s}
+	k.values[v.node] = v
+	return v
+}
+
+// Named gives a register a name in the text; a constant has none.
+func (k *Kernel) Named(name string, r Reg) Reg {
+	if k.identifier(name) && r.v != nil && r.v.node != nil {
+		r.v.name = name
+	}
+	return r
+}
+
+// identifier reports whether a name can stand in the text.
+func (k *Kernel) identifier(name string) bool {
+	ok := name != ""
+	for i, c := range name {
+		ok = ok && (c == '_' || c == '$' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9')
+	}
+	if !ok {
+		k.fail("the name %q: want letters, digits, _ and $, no digit first", name)
+	}
+	return ok
+}
+
+// Var declares a variable and gives it a value; Set and FMA write another one to it.
+// Without a name it gets a number.
+func (k *Kernel) Var(name string, t ptx.Type, init Value) Reg {
+	r := k.Fresh(t)
+	if name != "" {
+		k.Named(name, r)
+	}
+	k.Set(r, init)
+	return r
+}
+
+// Vars declares n variables, name0 to name(n-1).
+func (k *Kernel) Vars(name string, t ptx.Type, n int, init Value) []Reg {
+	vs := make([]Reg, n)
+	for i := range vs {
+		vs[i] = k.Var(fmt.Sprintf("%s%d", name, i), t, init)
+	}
+	return vs
+}
+
+// Fresh declares a variable that [Kernel.Do] is to write: it has no value before.
+func (k *Kernel) Fresh(t ptx.Type) Reg {
+	if !t.Info().Storage.Declarable() {
+		return k.fail("a variable of type .%v", t)
+	}
+	v := k.newValue(t, k.cur)
+	v.mutable = true
+	return Reg{v}
+}
+
+// Set writes x to a variable.
+func (k *Kernel) Set(v Reg, x Value) {
+	r := k.reg(x)
+	if !k.variable("Set", v) || !r.ok() {
+		return
+	}
+	if r.v.typ != v.v.typ {
+		r = k.To(v.v.typ, r)
+	}
+	if r.ok() {
+		k.emit("mov."+moveType(v.v.typ).String(), v.v.node, k.operand(r, v.v.typ))
+	}
+}
+
+func (k *Kernel) variable(what string, v Reg) bool {
+	switch {
+	case v.v == bad:
+		return false
+	case v.v == nil || !v.v.mutable:
+		k.fail("%s writes %s, which is no variable: declare it with Var", what, v)
+		return false
+	case !k.reg(v).ok():
+		return false
+	}
+	return true
+}
+
+// moveType is the type that mov takes for a register of type t.
+func moveType(t ptx.Type) ptx.Type {
+	if t.Class() == ptx.Float && t != ptx.F32 && t != ptx.F64 {
+		return bitsOf(t)
+	}
+	return t
+}
+
+// bitsOf is the untyped type of t's width.
+func bitsOf(t ptx.Type) ptx.Type {
+	switch t.Bits() {
+	case 8:
+		return ptx.B8
+	case 16:
+		return ptx.B16
+	case 32:
+		return ptx.B32
+	}
+	return ptx.B64
+}
+
+// prefixes are what the names of registers without a name of their own begin with.
+var prefixes = map[ptx.Type]string{
+	ptx.Pred: "p", ptx.U16: "h", ptx.S16: "hs", ptx.B16: "hb", ptx.F16: "hf",
+	ptx.U32: "r", ptx.S32: "s", ptx.B32: "b", ptx.F16x2: "hh", ptx.F32: "f",
+	ptx.U64: "rd", ptx.S64: "sd", ptx.B64: "bd", ptx.F64: "fd", ptx.B128: "q",
+}
+
+// declare names the registers that the body uses and returns their declarations:
+// numbered ones by type, then those that the author named.
+func (k *Kernel) declare(body []ptx.Stmt) []*ptx.Var {
+	var numbered, named []*ptx.Var
+	byType := map[ptx.Type]*ptx.Var{}
+	taken := map[string]bool{}
+	eachName(body, func(n *ptx.Name) {
+		v := k.values[n]
+		if v == nil || n.Name != "" {
+			return
+		}
+		t := v.typ.Info().Storage
+		if v.name != "" {
+			n.Name = "%" + unique(v.name, taken)
+			named = append(named, &ptx.Var{Space: ptx.RegSpace, Type: t, Name: n.Name})
+			return
+		}
+		d := byType[t]
+		if d == nil {
+			d = &ptx.Var{Space: ptx.RegSpace, Type: t, Name: "%" + prefixes[t]}
+			byType[t] = d
+			numbered = append(numbered, d)
+		}
+		n.Name = fmt.Sprintf("%s%d", d.Name, d.Count)
+		d.Count++
+	})
+	return append(numbered, grouped(named)...)
+}
+
+// grouped puts declarations of name0, name1, … that follow each other into one.
+func grouped(vars []*ptx.Var) []*ptx.Var {
+	var out []*ptx.Var
+	for _, v := range vars {
+		if n := len(out) - 1; n >= 0 && out[n].Type == v.Type && v.Name == out[n].Name+fmt.Sprint(out[n].Count) && out[n].Count > 0 {
+			out[n].Count++
+			continue
+		}
+		if stem, ok := strings.CutSuffix(v.Name, "0"); ok && strings.TrimRight(stem, "0123456789") == stem {
+			v.Name, v.Count = stem, 1
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// unique is a name that no other register has.
+func unique(name string, taken map[string]bool) string {
+	if stem := strings.TrimRight(name, "0123456789"); stem != name && slices.Contains(slices.Collect(maps.Values(prefixes)), stem) {
+		name += "_" // as it would stand for a numbered register
+	}
+	free := name
+	for n := 2; taken[free]; n++ {
+		free = fmt.Sprintf("%s_%d", name, n)
+	}
+	taken[free] = true
+	return free
+}

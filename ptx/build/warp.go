@@ -1,0 +1,141 @@
+package build
+
+import (
+	"math"
+	"strings"
+
+	"tilework/ptx"
+)
+
+// Axis is a dimension of a block or of the grid.
+type Axis byte
+
+// The axes.
+const (
+	X Axis = 'x'
+	Y Axis = 'y'
+	Z Axis = 'z'
+)
+
+// ThreadIdx is the thread's place in its block: CUDA's threadIdx, as u32.
+func (k *Kernel) ThreadIdx(a Axis) Reg { return k.special("tid", a) }
+
+// BlockIdx is the block's place in the grid.
+func (k *Kernel) BlockIdx(a Axis) Reg { return k.special("ctaid", a) }
+
+// BlockDim is the number of threads of a block.
+func (k *Kernel) BlockDim(a Axis) Reg { return k.special("ntid", a) }
+
+// GridDim is the number of blocks of the grid.
+func (k *Kernel) GridDim(a Axis) Reg { return k.special("nctaid", a) }
+
+// LaneID is the thread's place in its warp, 0 to 31.
+func (k *Kernel) LaneID() Reg {
+	return k.place(ptx.U32, "mov.u32", "%laneid", []ptx.Operand{&ptx.Name{Name: "%laneid"}}, nil)
+}
+
+func (k *Kernel) special(name string, a Axis) Reg {
+	n := &ptx.Name{Name: "%" + name, Member: string(a)}
+	return k.Named(name+"_"+n.Member, k.place(ptx.U32, "mov.u32", ptx.Format(n), []ptx.Operand{n}, nil))
+}
+
+// CopyAsync copies bytes, 4, 8 or 16 of them, from global to shared memory while the
+// thread goes on (sm_80). Of valid bytes alone is what src points to read; the rest
+// are zeros. Both addresses are multiples of bytes.
+func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
+	cache := "ca"
+	if bytes == 16 {
+		cache = "cg" // past L1, whose lines the copy would only pass through
+	}
+	args := []any{dst, src, bytes}
+	if n, ok := k.reg(valid).Int(); !ok || n != int64(bytes) {
+		args = append(args, valid)
+	}
+	k.Do("cp.async."+cache+".shared.global", args...)
+}
+
+// CopyCommit ends a group of the thread's copies.
+func (k *Kernel) CopyCommit() { k.Do("cp.async.commit_group") }
+
+// CopyWait waits until at most n groups of the thread's copies are under way. Other
+// threads see what it copied after a barrier.
+func (k *Kernel) CopyWait(n int) { k.Do("cp.async.wait_group", n) }
+
+// LoadMatrices reads n 8×8 matrices of 16-bit elements, 1, 2 or 4, whose rows' 32
+// addresses the lanes give (sm_75): each lane gets its fragment of each, or of its
+// transpose (manual: ldmatrix).
+func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
+	d := make([]Reg, n)
+	for i := range d {
+		d[i] = k.Fresh(ptx.B32)
+	}
+	op := "ldmatrix.sync.aligned.m8n8.x" + string(rune('0'+n))
+	if trans {
+		op += ".trans"
+	}
+	k.Do(op+".shared.b16", d, row)
+	return d
+}
+
+// MMA adds the product of two matrices that the warp holds to the variables acc:
+// mma.sync of that shape, "m16n8k16", with operands of type t. The lanes hold
+// fragments as the manual lays them out.
+func (k *Kernel) MMA(shape string, t ptx.Type, acc, a, b []Reg) {
+	if len(acc) == 0 {
+		k.fail("MMA without a variable to add to")
+		return
+	}
+	sum, in := acc[0].Type().String(), t.String()
+	k.Do(strings.Join([]string{"mma.sync.aligned", shape, "row.col", sum, in, in, sum}, "."), acc, a, b, acc)
+}
+
+// Do adds any instruction of the table of package ptx, by its text without operands:
+// "shfl.sync.idx.b32". An argument is a Reg, a []Reg for a vector, a Ptr for an
+// address, an int, a float32 or a float64 for an immediate of that width, or any
+// ptx.Operand. What it writes must be variables; see [Kernel.Fresh].
+func (k *Kernel) Do(mnemonic string, args ...any) {
+	operands := make([]ptx.Operand, len(args))
+	written := make([][]Reg, len(args))
+	for n, a := range args {
+		switch a := a.(type) {
+		case ptx.Operand:
+			operands[n] = a
+		case float32:
+			operands[n] = &ptx.Imm{Kind: ptx.F32Bits, Bits: uint64(math.Float32bits(a))}
+		case float64:
+			operands[n] = &ptx.Imm{Kind: ptx.F64Bits, Bits: math.Float64bits(a)}
+		case Ptr:
+			if !a.usable() {
+				return
+			}
+			operands[n] = a.addr()
+		case []Reg:
+			list := make([]ptx.Operand, len(a))
+			for i, r := range a {
+				if r = k.reg(r); !r.ok() {
+					return
+				}
+				list[i] = k.operand(r, r.v.typ)
+			}
+			operands[n], written[n] = &ptx.Vector{Elems: list}, a
+		default:
+			r := k.reg(a)
+			if !r.ok() {
+				return
+			}
+			operands[n], written[n] = k.operand(r, r.v.typ), []Reg{r}
+		}
+	}
+	i := k.emit(mnemonic, operands...)
+	if err := ptx.Bind(i); err != nil {
+		k.fail("%v", err.(*ptx.Error).Msg)
+		return
+	}
+	for n, rs := range written {
+		if i.Operand(n).Dst && i.Operand(n).Kind == ptx.ValueOperand {
+			for _, r := range rs {
+				k.variable(i.Mnemonic(), r)
+			}
+		}
+	}
+}
