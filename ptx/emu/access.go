@@ -165,7 +165,7 @@ func (w *warp) each(in *inst, ac *access, copy uint64, do func(t *target, mask u
 	for todo := w.active; todo != 0; {
 		first := bits.TrailingZeros32(todo) & (lanes - 1)
 		t := w.target(in, ac, w.addr[first])
-		span := t.size - min(t.size, size-1) // how many places there are to begin
+		span := t.span(uintptr(size))
 		if t.readOnly && ac.writes() {
 			span = 0
 		}
@@ -233,7 +233,7 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 	}
 	addr := f.Addr[first]
 	f.FirstAddr = addr
-	span := t.size - min(t.size, uint64(ac.size-1))
+	span := t.span(uintptr(ac.size))
 	switch {
 	case addr-t.base >= span:
 		f.Kind = OutOfBounds
