@@ -36,6 +36,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	"tilework/ptx"
@@ -77,9 +78,9 @@ func New(name string, comments ...string) *Kernel {
 	return k
 }
 
-// Floor is the least target that a kernel is built for, whatever it uses: the
+// floor is the least target that a kernel is built for, whatever it uses: the
 // compilers of current drivers know none that is older.
-var Floor = ptx.Target{SM: 75}
+var floor = ptx.Target{SM: 75}
 
 // widest is more than any kernel needs: it is verified for that and then given
 // what it needs.
@@ -127,7 +128,7 @@ func (k *Kernel) comment(text string) *ptx.Comment {
 func (k *Kernel) DynamicBytes() int { return k.dynamic }
 
 // Build returns the finished kernel as a module, verified, with the least .version
-// and .target that it needs and [Floor] allows. The error holds every finding, each
+// and .target that it needs, but at least sm_75. The error holds every finding, each
 // a *ptx.Error at the Go line that caused it.
 func (k *Kernel) Build() (*ptx.Module, error) {
 	if k.built == nil && k.failed == nil {
@@ -171,8 +172,8 @@ func (k *Kernel) build() (*ptx.Module, error) {
 	}
 	need := m.Need()
 	m.Version, m.Target = need.Version, need.Target
-	if m.Target.SM < Floor.SM {
-		m.Target = Floor
+	if m.Target.SM < floor.SM {
+		m.Target = floor
 	}
 	if least, ok := m.Target.MinVersion(); ok {
 		m.Version = max(m.Version, least)
@@ -183,9 +184,16 @@ func (k *Kernel) build() (*ptx.Module, error) {
 // fail gathers a finding about the caller's line. It returns the Reg that stands
 // for a result that there is not: what is computed from it adds no findings.
 func (k *Kernel) fail(format string, args ...any) Reg {
-	k.errs = append(k.errs, &ptx.Error{Pos: caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)})
+	e := ptx.Error{Pos: caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)}
+	again := slices.ContainsFunc(k.errs, func(old *ptx.Error) bool { return *old == e }) // in a Go loop
+	if !again && len(k.errs) < maxErrors {
+		k.errs = append(k.errs, &e)
+	}
 	return Reg{bad}
 }
+
+// maxErrors is how many findings are gathered: what follows is mostly their echo.
+const maxErrors = 50
 
 var inside = reflect.TypeFor[Kernel]().PkgPath() + "."
 
