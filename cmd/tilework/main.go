@@ -24,14 +24,20 @@ func main() {
 	// A second interruption ends the process at once.
 	context.AfterFunc(ctx, stop)
 	err := newCommand().ExecuteContext(ctx)
-	if err != nil {
+	code := exitCode(err)
+	switch {
+	case code == interrupted:
+		fmt.Fprintln(os.Stderr, "tilework: interrupted")
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "tilework:", err)
 	}
-	os.Exit(exitCode(err))
+	os.Exit(code)
 }
 
 // errCheck marks an error that says that a check failed.
 var errCheck = errors.New("check failed")
+
+const interrupted = 130 // 128 + SIGINT, as shells have it
 
 func exitCode(err error) int {
 	switch {
@@ -42,7 +48,7 @@ func exitCode(err error) int {
 	case errors.Is(err, gemm.ErrNoDevice):
 		return 3
 	case errors.Is(err, context.Canceled):
-		return 130
+		return interrupted
 	}
 	return 2
 }
@@ -61,7 +67,7 @@ what multiplies them.`,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(mulCommand(), benchCommand(), selftestCommand(), kernelsCommand(), devicesCommand(), versionCommand())
+	root.AddCommand(mulCommand(), benchCommand(), selftestCommand(), occupancyCommand(), kernelsCommand(), devicesCommand(), versionCommand())
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
