@@ -58,6 +58,8 @@ type Kernel struct {
 	pure   map[*ptx.Instr]*value
 	values map[*ptx.Name]*value
 	lines  bool
+	// callers is what is known of the places that calls come from, by their pc.
+	callers map[uintptr]ptx.Pos
 
 	errs   ptx.Errors
 	built  *ptx.Module
@@ -69,7 +71,7 @@ func New(name string, comments ...string) *Kernel {
 	top := &scope{known: map[string]Reg{}}
 	k := &Kernel{
 		name: name, top: top, cur: top,
-		pure: map[*ptx.Instr]*value{}, values: map[*ptx.Name]*value{},
+		pure: map[*ptx.Instr]*value{}, values: map[*ptx.Name]*value{}, callers: map[uintptr]ptx.Pos{},
 	}
 	k.identifier(name)
 	for _, text := range comments {
@@ -184,7 +186,7 @@ func (k *Kernel) build() (*ptx.Module, error) {
 // fail gathers a finding about the caller's line. It returns the Reg that stands
 // for a result that there is not: what is computed from it adds no findings.
 func (k *Kernel) fail(format string, args ...any) Reg {
-	e := ptx.Error{Pos: caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)}
+	e := ptx.Error{Pos: k.caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)}
 	again := slices.ContainsFunc(k.errs, func(old *ptx.Error) bool { return *old == e }) // in a Go loop
 	if !again && len(k.errs) < maxErrors {
 		k.errs = append(k.errs, &e)
@@ -198,9 +200,25 @@ const maxErrors = 50
 var inside = reflect.TypeFor[Kernel]().PkgPath() + "."
 
 // caller is the line that called into this package.
-func caller() ptx.Pos {
+func (k *Kernel) caller() ptx.Pos {
 	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
+		at, ok := k.callers[pc]
+		if !ok {
+			at = outside(pc)
+			k.callers[pc] = at
+		}
+		if at != (ptx.Pos{}) {
+			return at
+		}
+	}
+	return ptx.Pos{}
+}
+
+// outside is the line of pc that is not in this package; the zero Pos if there is
+// none. A pc stands for several lines where calls are inlined.
+func outside(pc uintptr) ptx.Pos {
+	frames := runtime.CallersFrames([]uintptr{pc})
 	for {
 		f, more := frames.Next()
 		if !strings.HasPrefix(f.Function, inside) {
