@@ -71,9 +71,9 @@ func (m *Model) Waves(grid, blocksPerSM int) (Waves, error) {
 	case m.Generic():
 		return Waves{}, m.errGeneric("number of SMs")
 	case grid < 1:
-		return Waves{}, fmt.Errorf("a grid has at least 1 block, got %s", commas(grid))
+		return Waves{}, fmt.Errorf("a grid has at least 1 block, got %s", Commas(grid))
 	case blocksPerSM < 1 || blocksPerSM > m.Arch.MaxBlocksPerSM:
-		return Waves{}, fmt.Errorf("%s on an SM of %v, want 1 to %d", count(blocksPerSM, "block"), m.Arch, m.Arch.MaxBlocksPerSM)
+		return Waves{}, fmt.Errorf("%s on an SM of %v, want 1 to %d", Count(blocksPerSM, "block"), m.Arch, m.Arch.MaxBlocksPerSM)
 	}
 	slots := m.SMs * blocksPerSM
 	full, last := grid/slots, grid%slots
