@@ -56,12 +56,12 @@ func Roofline(m *Model, r Rate, ops, bytes float64) (Roof, error) {
 // Waves is how a grid passes over a GPU: as many blocks at a time as it holds,
 // the last wave perhaps not full.
 type Waves struct {
-	Slots int // blocks that the GPU holds at once
-	Count int // waves, the last one included
-	Last  int // blocks in the last wave
+	Slots int `json:"slots"` // blocks that the GPU holds at once
+	Count int `json:"count"` // waves, the last one included
+	Last  int `json:"last"`  // blocks in the last wave
 	// Efficiency is the share of the waves' slots that have a block, 1 when the
 	// last wave is full: what a grid of equal blocks loses to its tail.
-	Efficiency float64
+	Efficiency float64 `json:"efficiency"`
 }
 
 // Waves is how a grid of so many blocks passes over m, when each SM holds so
