@@ -67,7 +67,7 @@ what multiplies them.`,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(mulCommand(), benchCommand(), selftestCommand(), occupancyCommand(), kernelsCommand(), devicesCommand(), versionCommand())
+	root.AddCommand(mulCommand(), benchCommand(), selftestCommand(), explainCommand(), occupancyCommand(), kernelsCommand(), devicesCommand(), versionCommand())
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
