@@ -82,8 +82,8 @@ func (x *Explanation) traffic(d *document) {
 	d.line("The roofline of %s: %sFLOP/s (%s), %sB/s; they meet at %.3g FLOP/byte.",
 		x.GPU, si(x.Roof.Peak), x.Roof.Rate, si(x.Roof.Bandwidth), x.Roof.Ridge)
 	for _, v := range x.Traffic {
-		d.row(v.What, "%.4g FLOP/byte: at least %ss, bound by %s, at most %sFLOP/s",
-			v.Intensity, si(v.Bound.Seconds), v.Bound.By, si(v.Bound.Attain))
+		d.row(v.What, "%.4g FLOP/byte: at least %s, bound by %s, at most %sFLOP/s",
+			v.Intensity, seconds(v.Bound.Seconds), v.Bound.By, si(v.Bound.Attain))
 	}
 	d.flush()
 }
@@ -171,6 +171,14 @@ func (x *Measured) totals(d *document) {
 		d.row("checkers", "%s", f)
 	}
 	d.flush()
+}
+
+// seconds is a time in words: "265 µs"; of seconds nobody makes kiloseconds.
+func seconds(s float64) string {
+	if s >= 1000 {
+		return model.Commas(int(s)) + " s"
+	}
+	return si(s) + "s"
 }
 
 func per(a, b int64) float64 { return float64(a) / float64(b) }
