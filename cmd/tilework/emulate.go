@@ -369,8 +369,36 @@ func (f *emulateFlags) print(w io.Writer, report *check.Report, stats emu.Stats,
 			Seconds      float64          `json:"seconds"`
 		}{findings, stats.Instructions, report.Counts.Flops, took.Seconds()})
 	}
-	fmt.Fprint(w, report)
+	printFindings(w, report.Findings)
 	_, err := fmt.Fprintf(w, "%d instructions of warps in %s: %d %s, %d of advice\n", stats.Instructions, seconds(took.Seconds()),
 		report.Errors(), plural("error", report.Errors()), len(report.Findings)-report.Errors())
 	return err
+}
+
+// printFindings prints each finding on a line, and those that say the same of other
+// instructions, as an unrolled loop has them, together.
+func printFindings(w io.Writer, findings []check.Finding) {
+	type saying struct {
+		checker check.Checker
+		opcode  string
+		message string
+	}
+	lines := map[saying][]string{}
+	of := func(x *check.Finding) saying { return saying{x.Checker, x.Site.Opcode, x.Message} }
+	for i := range findings {
+		x := &findings[i]
+		lines[of(x)] = append(lines[of(x)], strconv.Itoa(x.Site.Pos.Line))
+	}
+	for i := range findings {
+		x := &findings[i]
+		at := lines[of(x)]
+		if len(at) == 0 {
+			continue // said before
+		}
+		fmt.Fprintln(w, x)
+		if n := len(at) - 1; n > 0 {
+			fmt.Fprintf(w, "  and the same at %d more: %s %s\n", n, plural("line", n), strings.Join(at[1:], ", "))
+		}
+		delete(lines, of(x))
+	}
 }
