@@ -1,7 +1,6 @@
 package emu
 
 import (
-	"fmt"
 	"math"
 
 	"tilework/ptx"
@@ -417,9 +416,4 @@ func (in *inst) ends() (leaves, falls bool) {
 		return false, i.Guard != nil
 	}
 	return false, true
-}
-
-// siteError is an error at an instruction.
-func siteError(kind error, s *Site, format string, args ...any) error {
-	return fmt.Errorf("%v: %s: %w", s, fmt.Sprintf(format, args...), kind)
 }

@@ -222,10 +222,11 @@ func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float
 		if v.xorsign {
 			a, b = math.Abs(a), math.Abs(b)
 		}
-		y := format.round(op.odd(a, b, c), v.rnd)
-		if op.operands > 1 && y == 0 && v.rnd == down && cancels(op, a, b, c) {
+		y := op.odd(a, b, c)
+		if y == 0 && v.rnd == down && cancels(op, a, b, c) {
 			y = math.Copysign(0, -1)
 		}
+		y = format.round(y, v.rnd)
 		switch {
 		case v.nan && (a != a || b != b):
 			y = math.NaN()
@@ -248,8 +249,8 @@ func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float
 	}
 }
 
-// cancels reports whether a zero result is the sum of two numbers other than zeros of the
-// same sign: such a sum is -0 when rounding down.
+// cancels reports whether an operation whose result is 0 is the sum of numbers of different
+// signs: such a sum is -0 when rounding down.
 func cancels(op *floatOp, a, b, c float64) bool {
 	switch op {
 	case addFloat:

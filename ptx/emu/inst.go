@@ -22,7 +22,6 @@ type inst struct {
 	// leader says that other lanes may wait here: a place that branches lead to.
 	leader bool
 	index  int32   // in the program
-	imm    uint64  // an immediate that is no operand's value in a register
 	access *access // of an instruction with an address
 	x      any     // what only few instructions need
 	site   *Site

@@ -1,0 +1,214 @@
+package emu
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+
+	"tilework/ptx"
+)
+
+// convertNumber is the reference of cvt between number formats and integers.
+func convertNumber(to, from ptx.Type, mods string, bits uint64) uint64 {
+	has := func(m string) bool { return strings.Contains(mods+".", "."+m+".") }
+	r := nearest
+	for name, mode := range roundings {
+		if has(name) {
+			r = mode
+		}
+	}
+	whole := has("rni") || has("rzi") || has("rmi") || has("rpi")
+	var n number
+	if f, ok := floatFormats[from]; ok {
+		if n = f.decode(bits); has("ftz") && from == ptx.F32 {
+			n = f.flushed(n)
+		}
+	} else {
+		v := asInt(from, bits)
+		n = number{neg: v.Sign() < 0, value: new(big.Rat).SetInt(v)}
+	}
+	if whole && !n.nan && !n.inf {
+		v := roundInt(new(big.Rat).Abs(n.value), n.neg, r)
+		if n.neg {
+			v.Neg(v)
+		}
+		n.value = new(big.Rat).SetInt(v)
+	}
+	f, ok := floatFormats[to]
+	if !ok {
+		lo, hi := limits(to)
+		switch {
+		case n.nan && (from == ptx.F64 || to.Bits() == 64):
+			return extend(to, 1<<(to.Bits()-1))
+		case n.nan:
+			return 0
+		case n.inf && n.neg:
+			return uint64(lo)
+		case n.inf:
+			return hi
+		}
+		v := new(big.Int).Quo(n.value.Num(), n.value.Denom())
+		if floatFormats[from] == (floatFormat{}) && !has("sat") {
+			return extend(to, wrapped(to, v))
+		}
+		return extend(to, saturated(to, v))
+	}
+	n = f.decode(f.encode(n, r))
+	if has("ftz") && to == ptx.F32 {
+		n = f.flushed(n)
+	}
+	switch {
+	case has("sat") && (n.nan || n.neg), has("relu") && n.neg && !n.nan:
+		n = number{value: new(big.Rat)}
+	case has("sat") && (n.inf || n.value.Cmp(big.NewRat(1, 1)) > 0):
+		n = number{value: big.NewRat(1, 1)}
+	}
+	return f.encode(n, r)
+}
+
+func TestConversions(t *testing.T) {
+	rng := seeded(t)
+	ints := []ptx.Type{ptx.U8, ptx.S8, ptx.U16, ptx.S16, ptx.U32, ptx.S32, ptx.U64, ptx.S64}
+	floats := []ptx.Type{ptx.F64, ptx.F32, ptx.F16, ptx.BF16}
+	test := func(to, from ptx.Type, mods string) {
+		t.Helper()
+		check(t, rng, fmt.Sprintf("cvt%s.%v.%v %%d, %%a", mods, to, from), to, []ptx.Type{from}, func(v []uint64) uint64 {
+			return convertNumber(to, from, mods, v[0])
+		})
+	}
+	for _, to := range ints {
+		for _, from := range ints {
+			test(to, from, "")
+			if to != from && !fits(to, from) {
+				test(to, from, ".sat")
+			}
+		}
+		for _, from := range floats {
+			for _, mods := range []string{".rni", ".rzi", ".rmi", ".rpi", ".rzi.sat"} {
+				if from == ptx.BF16 && strings.HasSuffix(mods, ".sat") {
+					continue
+				}
+				test(to, from, mods)
+				if from == ptx.F32 {
+					test(to, from, mods[:4]+".ftz"+mods[4:])
+				}
+			}
+		}
+	}
+	for _, to := range floats {
+		for _, from := range ints {
+			for _, mods := range []string{".rn", ".rz", ".rm", ".rp"} {
+				test(to, from, mods)
+			}
+		}
+	}
+	for _, mods := range []string{".rn", ".rz", ".rm", ".rp"} {
+		for _, pair := range [][2]ptx.Type{{ptx.F32, ptx.F64}, {ptx.F16, ptx.F64}, {ptx.F16, ptx.F32}, {ptx.BF16, ptx.F64}, {ptx.BF16, ptx.F16}, {ptx.F16, ptx.BF16}} {
+			test(pair[0], pair[1], mods)
+		}
+		test(ptx.F32, ptx.F64, mods+".ftz.sat")
+		test(ptx.F32, ptx.F32, mods+"i")
+		test(ptx.F64, ptx.F64, mods+"i")
+		test(ptx.F16, ptx.F16, mods+"i")
+	}
+	test(ptx.BF16, ptx.F32, ".rn")
+	test(ptx.BF16, ptx.F32, ".rz.relu")
+	test(ptx.F16, ptx.F32, ".rn.relu")
+	for _, mods := range []string{"", ".ftz", ".sat", ".ftz.sat"} {
+		test(ptx.F64, ptx.F32, mods)
+		test(ptx.F32, ptx.F16, mods)
+	}
+	test(ptx.F64, ptx.F16, "")
+	test(ptx.F32, ptx.BF16, "")
+	test(ptx.F64, ptx.BF16, "")
+}
+
+// fits tells whether every value of an integer type is one of another.
+func fits(to, from ptx.Type) bool {
+	lo, hi := limits(to)
+	least, most := limits(from)
+	return lo <= least && most <= hi
+}
+
+// TestRegistersWiderThanTypes converts, loads and stores through registers that are wider
+// than what the instruction names.
+func TestRegistersWiderThanTypes(t *testing.T) {
+	rng := seeded(t)
+	check(t, rng, "cvt.s32.s8 %d, %a", ptx.S32, []ptx.Type{ptx.U32}, func(v []uint64) uint64 { return uint64(int64(int8(v[0]))) })
+	check(t, rng, "cvt.u8.u32 %d, %a", ptx.U64, []ptx.Type{ptx.U32}, func(v []uint64) uint64 { return v[0] & 0xff })
+	check(t, rng, "cvt.s16.u64 %d, %a", ptx.S64, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return uint64(int64(int16(v[0]))) })
+	check(t, rng, "cvt.rzi.s8.f32 %d, %a", ptx.S32, []ptx.Type{ptx.F32}, func(v []uint64) uint64 { return convertNumber(ptx.S8, ptx.F32, ".rzi", v[0]) })
+	memory := "{ .local .b64 m; st.local.u64 [m], %a; "
+	check(t, rng, memory+"ld.local.s8 %d, [m+1]; }", ptx.S32, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return uint64(int64(int8(v[0] >> 8))) })
+	check(t, rng, memory+"ld.local.u16 %d, [m+2]; }", ptx.U64, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return v[0] >> 16 & 0xffff })
+	check(t, rng, memory+"st.local.u8 [m+3], %b; ld.local.u64 %d, [m]; }", ptx.U64, []ptx.Type{ptx.U64, ptx.U32}, func(v []uint64) uint64 {
+		return v[0]&^(0xff<<24) | v[1]&0xff<<24
+	})
+}
+
+// TestPackedConversions checks the conversions of several values in a register.
+func TestPackedConversions(t *testing.T) {
+	rng := seeded(t)
+	f32 := []ptx.Type{ptx.F32, ptx.F32}
+	for pair, half := range map[ptx.Type]ptx.Type{ptx.F16x2: ptx.F16, ptx.BF16x2: ptx.BF16} {
+		for _, mods := range []string{".rn", ".rz", ".rn.relu"} {
+			check(t, rng, fmt.Sprintf("cvt%s.%v.f32 %%d, %%a, %%b", mods, pair), ptx.B32, f32, func(v []uint64) uint64 {
+				return convertNumber(half, ptx.F32, mods, v[0])<<16 | convertNumber(half, ptx.F32, mods, v[1])
+			})
+		}
+	}
+	for name, decode := range map[string]func(uint8) float64{"e4m3x2": decodeE4M3, "e5m2x2": decodeE5M2} {
+		var all [][]uint64
+		for b := range uint64(1 << 16) {
+			if b%7 == 0 {
+				all = append(all, []uint64{b})
+			}
+		}
+		up := fmt.Sprintf("cvt.rn.f16x2.%s %%d, %%a", name)
+		values := evaluate(t, up, ptx.B32, []ptx.Type{ptx.B16}, all)
+		for n, got := range values {
+			for h := range 2 {
+				x, y := decode(uint8(all[n][0]>>(8*h))), codecF16.decode(uint16(got>>(16*h)))
+				if x != y && (x == x || y == y) {
+					t.Fatalf("%s of %#x is %v in half %d, want %v", up, all[n][0], y, h, x)
+				}
+			}
+		}
+		// What is a value of the format comes back from f16 unchanged, infinities aside.
+		back := make([][]uint64, len(values))
+		for n := range values {
+			back[n] = []uint64{values[n]}
+		}
+		for n, got := range evaluate(t, fmt.Sprintf("cvt.rn.satfinite.%s.f16x2 %%d, %%a", name), ptx.B16, []ptx.Type{ptx.B32}, back) {
+			for h := range 2 {
+				b := uint8(all[n][0] >> (8 * h))
+				if x := decode(b); x == x && x*0 == 0 && uint8(got>>(8*h)) != b {
+					t.Fatalf("%s %#x came back as %#x", name, b, uint8(got>>(8*h)))
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		format string
+		x      float32
+		want   uint64
+	}{
+		{"e4m3x2", 448, 0x7e}, {"e4m3x2", 465, 0x7e}, {"e4m3x2", 1e9, 0x7e}, {"e4m3x2", -1e9, 0xfe}, {"e4m3x2", 0x1p-9, 1}, {"e4m3x2", 0x1p-10, 0},
+		{"e4m3x2", 0x1.8p-10, 1}, {"e4m3x2", 1.0625, 0x38}, {"e4m3x2", 1.1875, 0x3a}, {"e5m2x2", 57344, 0x7b}, {"e5m2x2", 1e9, 0x7b}, {"e5m2x2", 1.125, 0x3c}, {"e5m2x2", 1.375, 0x3e},
+	} {
+		text := fmt.Sprintf("cvt.rn.satfinite.%s.f32 %%d, %%a, %%b", c.format)
+		checkRows(t, text, ptx.B16, f32, [][]uint64{{floatFormats[ptx.F32].encodeFloat(c.x), 0}}, func([]uint64) uint64 { return c.want << 8 })
+	}
+	check(t, rng, "cvt.rna.tf32.f32 %d, %a", ptx.B32, f32[:1], func(v []uint64) uint64 {
+		n := floatFormats[ptx.F32].decode(v[0])
+		return floatFormat{8, 10}.encode(n, awayTies)<<choose(n.nan, 0, 13) | choose[uint64](n.nan, nan32, 0)
+	})
+	s2 := []ptx.Type{ptx.S32, ptx.S32, ptx.B32}
+	check(t, rng, "cvt.pack.sat.s16.s32 %d, %a, %b", ptx.B32, s2[:2], func(v []uint64) uint64 {
+		return saturated(ptx.S16, asInt(ptx.S32, v[0]))<<16 | saturated(ptx.S16, asInt(ptx.S32, v[1]))
+	})
+	check(t, rng, "cvt.pack.sat.u8.s32.b32 %d, %a, %b, %c", ptx.B32, s2, func(v []uint64) uint64 {
+		return v[2]<<16 | saturated(ptx.U8, asInt(ptx.S32, v[0]))<<8 | saturated(ptx.U8, asInt(ptx.S32, v[1]))
+	})
+}
