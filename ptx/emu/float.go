@@ -126,7 +126,7 @@ func execFmaF64(w *warp, in *inst) {
 }
 
 func execFmaF32(w *warp, in *inst) {
-	fmaLanes(dst[float32](w, in), reg[float32](w, in.a), reg[float32](w, in.b), reg[float32](w, in.c))
+	fmaF32(dst[float32](w, in), reg[float32](w, in.a), reg[float32](w, in.b), reg[float32](w, in.c))
 }
 
 func execFmaFlushF32(w *warp, in *inst) {
@@ -135,7 +135,7 @@ func execFmaFlushF32(w *warp, in *inst) {
 	map1(&b, reg[float32](w, in.b), flush32)
 	map1(&c, reg[float32](w, in.c), flush32)
 	d := dst[float32](w, in)
-	fmaLanes(d, &a, &b, &c)
+	fmaF32(d, &a, &b, &c)
 	map1(d, d, flush32)
 }
 
@@ -145,21 +145,6 @@ func flush32(a float32) float32 {
 		return math.Float32frombits(b & (1 << 31))
 	}
 	return a
-}
-
-// fmaLanesGo is d = a·b + c, rounded once, for each lane.
-func fmaLanesGo(d, a, b, c *[lanes]float32) {
-	for i := range d {
-		s := float64(a[i])*float64(b[i]) + float64(c[i]) // the product is exact
-		// The second rounding, to float32, is wrong only where the first one may have
-		// made a tie: where the dropped bits are 100…0, and in subnormal results, whose
-		// ties look otherwise. NaNs are found here too: their low bits are 0.
-		if t := math.Float64bits(s); t&(1<<28-1) == 0 && (t&(1<<28) != 0 || t>>52&0x7ff < 1023-126 || s != s) {
-			d[i] = canonical(float32(fmaOdd(float64(a[i]), float64(b[i]), float64(c[i]))))
-			continue
-		}
-		d[i] = float32(s)
-	}
 }
 
 // variant is how an instruction wants its result beyond the operation itself.

@@ -13,8 +13,12 @@ type signed interface {
 
 // The instructions of most programs have loops of their own.
 
-func execAdd[T integer](w *warp, in *inst) {
-	map2(dst[T](w, in), reg[T](w, in.a), reg[T](w, in.b), func(a, b T) T { return a + b })
+func execAddU32(w *warp, in *inst) {
+	addU32(dst[uint32](w, in), reg[uint32](w, in.a), reg[uint32](w, in.b))
+}
+
+func execAddU64(w *warp, in *inst) {
+	addU64(dst[uint64](w, in), reg[uint64](w, in.a), reg[uint64](w, in.b))
 }
 
 func execSub[T integer](w *warp, in *inst) {
@@ -43,7 +47,7 @@ func integers(u16, u32, u64, s16, s32, s64 execFunc) typed {
 }
 
 var (
-	addInt   = typed{ptx.U16: execAdd[uint16], ptx.U32: execAdd[uint32], ptx.U64: execAdd[uint64]}
+	addInt   = typed{ptx.U16: op2(func(a, b uint16) uint16 { return a + b }), ptx.U32: execAddU32, ptx.U64: execAddU64}
 	subInt   = typed{ptx.U16: execSub[uint16], ptx.U32: execSub[uint32], ptx.U64: execSub[uint64]}
 	mulLo    = typed{ptx.U16: execMulLo[uint16], ptx.U32: execMulLo[uint32], ptx.U64: execMulLo[uint64]}
 	madLo    = typed{ptx.U16: execMadLo[uint16], ptx.U32: execMadLo[uint32], ptx.U64: execMadLo[uint64]}

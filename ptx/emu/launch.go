@@ -64,6 +64,9 @@ type Launch struct {
 // Count is how often an instruction was executed by a warp, and for how many lanes.
 type Count struct{ Executed, Lanes uint64 }
 
+// tally is a Count under way: idle is how many lanes did not take part.
+type tally struct{ Executed, idle uint64 }
+
 // Stats is what a launch did.
 type Stats struct {
 	Instructions uint64  // executed by warps
@@ -132,7 +135,7 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 	for _, w := range all {
 		for k, c := range w.counts {
 			stats.Counts[k].Executed += c.Executed
-			stats.Counts[k].Lanes += c.Lanes
+			stats.Counts[k].Lanes += c.Executed*lanes - c.idle
 			stats.Instructions += c.Executed
 		}
 	}
@@ -248,14 +251,14 @@ func (r *run) link() error {
 type worker struct {
 	run    *run
 	block  *block
-	counts []Count  // by instruction of the program
+	counts []tally  // by instruction of the program
 	cache  []region // by instruction: the global memory that it last accessed
 	unsent int      // instructions not yet added to run.spent
 }
 
 func (r *run) newWorker() *worker {
 	sites := len(r.program.sites)
-	k := &worker{run: r, counts: make([]Count, sites), cache: make([]region, sites)}
+	k := &worker{run: r, counts: make([]tally, sites), cache: make([]region, sites)}
 	b := &block{run: r, words: make([]uint64, (r.sharedSize+7)/8+1)}
 	b.shared = region{mem: unsafe.Pointer(&b.words[0]), size: uint64(r.sharedSize)}
 	for n := range (r.launch.Block.count() + lanes - 1) / lanes {

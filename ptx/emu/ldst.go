@@ -18,9 +18,8 @@ type unsigned interface {
 type mover struct {
 	load, store func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer)
 	zero        func(mask uint32, r unsafe.Pointer)
-	// Of one element in all lanes, without observers; each reports whether all went
-	// well, and else has to be done again the long way.
-	fastLoad, fastStore func(w *warp, in *inst, r *region) bool
+	// ld and st of one element to and from device and shared memory.
+	loadGlobal, loadShared, storeGlobal, storeShared execFunc
 }
 
 // moverOf is the mover of type M in memory and R in registers: of the same width or
@@ -46,45 +45,64 @@ func moverOf[M integer, R unsigned]() *mover {
 		zero: func(mask uint32, r unsafe.Pointer) {
 			setLanes((*[lanes]R)(r), new([lanes]R), mask)
 		},
-		fastLoad:  fastLoad[M, R],
-		fastStore: fastStore[M, R],
+		loadGlobal: loadGlobal[M, R], loadShared: loadShared[M, R],
+		storeGlobal: storeGlobal[M, R], storeShared: storeShared[M, R],
 	}
 }
 
-// fastLoad is ld of one element by a full warp from one region.
+func loadGlobal[M integer, R unsigned](w *warp, in *inst) {
+	if !w.quick || w.active != full || !fastLoad[M, R](w, in, &w.worker.cache[in.index]) {
+		execLoad(w, in)
+	}
+}
+
+func loadShared[M integer, R unsigned](w *warp, in *inst) {
+	if !w.quick || w.active != full || !fastLoad[M, R](w, in, &w.block.shared) {
+		execLoad(w, in)
+	}
+}
+
+func storeGlobal[M integer, R unsigned](w *warp, in *inst) {
+	r := &w.worker.cache[in.index]
+	if !w.quick || w.active != full || r.alloc == nil || r.alloc.ReadOnly || !fastStore[M, R](w, in, r) {
+		execStore(w, in)
+	}
+}
+
+func storeShared[M integer, R unsigned](w *warp, in *inst) {
+	if !w.quick || w.active != full || !fastStore[M, R](w, in, &w.block.shared) {
+		execStore(w, in)
+	}
+}
+
+// fastLoad is ld of one element by a full warp from one region. It reports whether all
+// went well; else the access is to be done again the long way.
 func fastLoad[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	ac := in.access
-	size := uint64(unsafe.Sizeof(M(0)))
-	span := r.size - min(r.size, size-1)
-	d, mem, shift := reg[R](w, in.d), r.mem, ac.add-r.base
-	var all uint64
+	d, shift, span := reg[R](w, in.d), ac.add-r.base, r.span(unsafe.Sizeof(M(0)))
 	if ac.short {
-		for i, a := range reg[uint32](w, ac.place) {
-			o := uint64(a + uint32(shift))
-			if o >= span {
-				return false
-			}
-			all |= o
-			d[i] = R(*(*M)(unsafe.Add(mem, o)))
-		}
-	} else {
-		for i, a := range reg[uint64](w, ac.place) {
-			o := a + shift
-			if o >= span {
-				return false
-			}
-			all |= o
-			d[i] = R(*(*M)(unsafe.Add(mem, o)))
-		}
+		return gather[M](d, reg[uint32](w, ac.place), shift, span, r.mem)
 	}
-	return all&(size-1) == 0
+	return gather[M](d, reg[uint64](w, ac.place), shift, span, r.mem)
 }
 
-// fastStore is st of one element by a full warp to one region.
+// span is the number of places where size bytes of the region begin.
+func (r *region) span(size uintptr) uint64 { return r.size - min(r.size, uint64(size)-1) }
+
+// loadGlobalU32 is loadGlobal of what matrix products load most.
+func loadGlobalU32(w *warp, in *inst) {
+	r, ac := &w.worker.cache[in.index], in.access
+	if !w.quick || w.active != full || ac.short ||
+		!gatherU32(reg[uint32](w, in.d), reg[uint64](w, ac.place), ac.add-r.base, r.span(4), r.mem) {
+		execLoad(w, in)
+	}
+}
+
+// fastStore is st of one element by a full warp to one region, as fastLoad.
 func fastStore[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	ac := in.access
 	size := uint64(unsafe.Sizeof(M(0)))
-	span := r.size - min(r.size, size-1)
+	span := r.span(unsafe.Sizeof(M(0)))
 	s, mem, shift := reg[R](w, in.b), r.mem, ac.add-r.base
 	if ac.short {
 		for i, a := range reg[uint32](w, ac.place) {
@@ -117,6 +135,8 @@ var movers = map[ptx.Type]map[int]*mover{
 	ptx.U64: {64: moverOf[uint64, uint64]()},
 }
 
+func init() { movers[ptx.U32][32].loadGlobal = loadGlobalU32 }
+
 // moverFor is the mover of values of type t to and from registers of the given bits.
 func moverFor(t ptx.Type, bits int) *mover {
 	if t.Bits() == 128 {
@@ -144,9 +164,8 @@ var wideMover = &mover{
 			}
 		}
 	},
-	zero:      func(mask uint32, r unsafe.Pointer) { setLanes((*[lanes]wide)(r), new([lanes]wide), mask) },
-	fastLoad:  func(*warp, *inst, *region) bool { return false },
-	fastStore: func(*warp, *inst, *region) bool { return false },
+	zero:       func(mask uint32, r unsafe.Pointer) { setLanes((*[lanes]wide)(r), new([lanes]wide), mask) },
+	loadGlobal: execLoad, loadShared: execLoad, storeGlobal: execStore, storeShared: execStore,
 }
 
 // unsignedOf is the unsigned type of a width.
@@ -194,24 +213,15 @@ func decodeLoad(d *decoder) execFunc {
 	ac := d.accessOf(1, Read, int(tr.step)*len(tr.places))
 	d.in.access, d.in.x = ac, tr
 	d.in.d = tr.places[0]
-	slow := execLoad
 	switch {
-	case len(tr.places) > 1 || ac.sem != Weak || d.in.d == ac.place:
-		return slow
+	case len(tr.places) > 1 || ac.sem != Weak || ac.place == tr.places[0]:
+		return execLoad
 	case ac.space == ptx.Shared:
-		return func(w *warp, in *inst) {
-			if !w.quick || w.active != full || !tr.fastLoad(w, in, &w.block.shared) {
-				slow(w, in)
-			}
-		}
+		return tr.loadShared
 	case ac.space == ptx.Global || ac.space == ptx.Generic || ac.space == ptx.Const:
-		return func(w *warp, in *inst) {
-			if !w.quick || w.active != full || !tr.fastLoad(w, in, &w.worker.cache[in.index]) {
-				slow(w, in)
-			}
-		}
+		return tr.loadGlobal
 	}
-	return slow
+	return execLoad
 }
 
 func execLoad(w *warp, in *inst) {
@@ -239,25 +249,15 @@ func decodeStore(d *decoder) execFunc {
 	ac := d.accessOf(0, Write, int(tr.step)*len(tr.places))
 	d.in.access, d.in.x = ac, tr
 	d.in.b = tr.places[0]
-	slow := execStore
 	switch {
 	case len(tr.places) > 1 || ac.sem != Weak:
-		return slow
+		return execStore
 	case ac.space == ptx.Shared:
-		return func(w *warp, in *inst) {
-			if !w.quick || w.active != full || !tr.fastStore(w, in, &w.block.shared) {
-				slow(w, in)
-			}
-		}
+		return tr.storeShared
 	case ac.space == ptx.Global || ac.space == ptx.Generic:
-		return func(w *warp, in *inst) {
-			r := &w.worker.cache[in.index]
-			if !w.quick || w.active != full || r.alloc == nil || r.alloc.ReadOnly || !tr.fastStore(w, in, r) {
-				slow(w, in)
-			}
-		}
+		return tr.storeGlobal
 	}
-	return slow
+	return execStore
 }
 
 func execStore(w *warp, in *inst) {

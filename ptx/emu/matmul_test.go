@@ -177,5 +177,5 @@ func benchNaive(b *testing.B, n, workers int, observers ...Observer) {
 	b.ReportMetric(float64(done)/b.Elapsed().Seconds()/1e6, "Minst/s")
 }
 
-func BenchmarkNaive(b *testing.B)    { benchNaive(b, 128, 1) }
+func BenchmarkNaive(b *testing.B)    { benchNaive(b, 256, 1) }
 func BenchmarkNaive256(b *testing.B) { benchNaive(b, 256, 2) }

@@ -10,7 +10,7 @@ type warp struct {
 	// Of the group that runs.
 	base   unsafe.Pointer // its frame's register file
 	code   []inst
-	counts []Count
+	counts []tally
 	frame  *frame
 	pc     int32  // the instruction after the one under way
 	mask   uint32 // the group's lanes
@@ -105,16 +105,14 @@ func (w *warp) turn(n int) {
 		active := w.mask & (*pred(w, in.guard) ^ in.guardNot)
 		count := &w.counts[w.pc]
 		count.Executed++
-		count.Lanes += uint64(bits.OnesCount32(active))
 		w.pc++
-		if active != 0 {
-			w.active = active
-			if w.watch {
-				w.checkReads(in)
-			}
+		w.active = active
+		if active == full && !w.watch {
 			in.exec(w, in)
-			if active != full && in.blend != 0 {
-				w.blend(in.d, in.blend, active)
+		} else {
+			count.idle += uint64(bits.OnesCount32(^active))
+			if active != 0 {
+				w.partly(in)
 			}
 		}
 		if len(w.groups) > 1 && w.left > 0 && (w.yield || w.code[w.pc].leader) {
@@ -123,6 +121,18 @@ func (w *warp) turn(n int) {
 	}
 	if w.group != none {
 		w.save()
+	}
+}
+
+// partly executes an instruction for some lanes, or under observation.
+func (w *warp) partly(in *inst) {
+	if w.watch {
+		w.checkReads(in)
+	}
+	active := w.active
+	in.exec(w, in)
+	if active != full && in.blend != 0 {
+		w.blend(in.d, in.blend, active)
 	}
 }
 
@@ -226,7 +236,7 @@ func (w *warp) meet(in *inst, need uint32) bool {
 		if k != w.group && g.state == meeting && g.frame == w.frame && g.pc == in.pc && g.need&w.live == need {
 			w.active |= g.mask
 			w.mask |= g.mask
-			w.counts[in.pc].Lanes += uint64(bits.OnesCount32(g.mask))
+			w.counts[in.pc].idle -= uint64(bits.OnesCount32(g.mask))
 			w.group = w.remove(k, w.group)
 		}
 	}
@@ -257,7 +267,7 @@ func (w *warp) suspend(in *inst, state groupState) *group {
 func (w *warp) uncount(in *inst) {
 	count := &w.counts[in.pc]
 	count.Executed--
-	count.Lanes -= uint64(bits.OnesCount32(w.active))
+	count.idle -= uint64(bits.OnesCount32(^w.active))
 }
 
 // disperse lets groups go on that wait at a barrier for lanes of their warp which will

@@ -33,7 +33,7 @@ func (w *warp) members(in *inst, place uint32) (need uint32, ok bool) {
 		return 0, false
 	}
 	if others := w.active &^ same; others != 0 {
-		w.counts[in.pc].Lanes -= uint64(bits.OnesCount32(others))
+		w.counts[in.pc].idle += uint64(bits.OnesCount32(others))
 		w.split(others, in.pc)
 		w.active = same
 	}
@@ -76,7 +76,7 @@ func execWarpSync(w *warp, in *inst) {
 		if g := &w.groups[n]; n != w.group && g.state == meeting && g.mask&need != 0 {
 			g.state = ready
 			g.pc++
-			w.counts[in.pc].Lanes += uint64(bits.OnesCount32(g.mask))
+			w.counts[in.pc].idle -= uint64(bits.OnesCount32(g.mask))
 		}
 	}
 	w.active = there
