@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"os"
+	"strconv"
 	"testing"
 
 	"tilework/gemmtest"
@@ -14,9 +15,6 @@ import (
 
 // TestConformance: every kernel, in every shape of its list, multiplies as it should.
 func TestConformance(t *testing.T) {
-	if os.Getenv("TILEWORK_CASES") == "" {
-		t.Setenv("TILEWORK_CASES", "200") // of every shape: emulated products take their time
-	}
 	for _, k := range Kernels() {
 		for _, s := range k.Shapes() {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
@@ -24,7 +22,7 @@ func TestConformance(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				conform(t, d, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, 200/len(k.Shapes()), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
 				}
@@ -51,14 +49,11 @@ func checked(t *testing.T, o check.Options) *emu.Device {
 // no race, no divergent barrier, no access that leaves a matrix, no read of what nobody
 // wrote.
 func TestChecked(t *testing.T) {
-	if os.Getenv("TILEWORK_CASES") == "" {
-		t.Setenv("TILEWORK_CASES", "50")
-	}
 	for _, k := range Kernels() {
 		for _, s := range k.Shapes() {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				conform(t, d, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, 60/len(k.Shapes()), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
 			})
 		}
 	}
@@ -98,8 +93,12 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// conform runs the suite through the seam.
-func conform(t *testing.T, d device.Device, opt Options) {
+// conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
+// not say: emulated products take their time.
+func conform(t *testing.T, d device.Device, cases int, opt Options) {
+	if os.Getenv("TILEWORK_CASES") == "" {
+		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
+	}
 	b := New(d)
 	k, err := Find(opt.Kernel)
 	if err != nil {
