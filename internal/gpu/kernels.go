@@ -31,10 +31,11 @@ type Kernel struct {
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
 	vectors func(Shape, *Config, *gemm.Problem)
-	write   func(*build.Kernel, Config)
+	// limits declares what accesses to memory cost; nil is no bank conflicts and no
+	// more sectors than the bytes need.
 	limits  func(Config) Limits
-	// threads of a block, and the part of C that a block computes.
-	threads func(Shape) device.Dim3
+	threads func(Shape) device.Dim3 // of a block
+	write   func(*build.Kernel, Config)
 }
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
@@ -81,7 +82,12 @@ type Limits struct {
 }
 
 // Limits declares what the kernel's accesses to memory cost.
-func (k *Kernel) Limits(c Config) Limits { return k.limits(c) }
+func (k *Kernel) Limits(c Config) Limits {
+	if k.limits == nil {
+		return Limits{Scatter: 1}
+	}
+	return k.limits(c)
+}
 
 // rowScatter is the Scatter of reading rows of n elements of A or B and writing rows
 // of m of C: a sector is moved whole.
