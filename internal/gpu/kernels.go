@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
@@ -55,6 +56,17 @@ func Find(name string) (*Kernel, error) {
 		names[i] = k.Name
 	}
 	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
+}
+
+// Types lists the element types that k multiplies: every kernel is written for any.
+func (k *Kernel) Types() []dtype.Type {
+	var types []dtype.Type
+	for _, t := range dtype.All() {
+		if len(t.Info().Results) > 0 {
+			types = append(types, t)
+		}
+	}
+	return types
 }
 
 // Shapes lists the sizes of tiles that Configs chooses from, the best for large
