@@ -18,6 +18,7 @@ import (
 	"tilework/internal/model"
 	"tilework/ptx"
 	"tilework/ptx/emu"
+	"tilework/ptx/emu/check"
 )
 
 // Options configure the emulated GPU; the zero value is an H200 that nobody watches.
@@ -33,13 +34,32 @@ type Options struct {
 	Workers int
 	// MaxInstructions ends a launch that executes more; 0 sets no bound.
 	MaxInstructions int64
-	// Observers watch every launch.
-	Observers []emu.Observer
-	// TrackWrites keeps account of the bytes that were written, for an observer that
-	// asks which were not.
-	TrackWrites bool
+	// Watch, if set, is called before each launch, which it may give observers, and
+	// what it returns after it, with the launch's outcome: the error that this
+	// returns is the launch's. See [Checking].
+	Watch func(l *emu.Launch) Done
 	// Printf gets what kernels print; nil drops it.
 	Printf io.Writer
+}
+
+// Done takes the outcome of a launch.
+type Done func(p *emu.Program, s emu.Stats, err error) error
+
+// Checking is a Watch that runs all checkers over each launch, hands on what they
+// report and fails the launch if a finding is an error.
+func Checking(o check.Options, report func(*check.Report)) func(l *emu.Launch) Done {
+	return func(l *emu.Launch) Done {
+		checks := check.New(o)
+		l.Observers = append(l.Observers, checks)
+		return func(p *emu.Program, s emu.Stats, err error) error {
+			r := checks.Report(p, s, err)
+			report(r)
+			if n := r.Errors(); n > 0 && err == nil {
+				err = fmt.Errorf("the checkers found %d errors in %s", n, l.Entry)
+			}
+			return err
+		}
+	}
 }
 
 const (
@@ -85,7 +105,8 @@ func Open(opt Options) (*Device, error) {
 			MaxThreads: m.Arch.MaxThreadsPerBlock, MaxShared: m.Arch.SharedPerBlockOptIn,
 			MaxGrid: device.Dim3{X: 1<<31 - 1, Y: 1<<16 - 1, Z: 1<<16 - 1},
 		},
-		memory: emu.NewMemory(emu.MemoryOptions{Limit: opt.Memory, TrackWrites: opt.TrackWrites}),
+		// What was not written is only of interest to those who watch.
+		memory: emu.NewMemory(emu.MemoryOptions{Limit: opt.Memory, TrackWrites: opt.Watch != nil}),
 	}, nil
 }
 
@@ -192,11 +213,19 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 		return fmt.Errorf("%w: %s: %d bytes of static and %d of dynamic shared memory, and a block of %s has at most %d",
 			device.ErrLaunch, fn.Name(), fn.Resources().Shared, l.Shared, d.info.Name, d.info.MaxShared)
 	}
-	_, err := fn.program.Run(ctx, d.memory, emu.Launch{
+	launch := emu.Launch{
 		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Shared: l.Shared, Params: l.Params,
 		Seed: d.opt.Seed + d.launches.Add(1), MaxInstructions: d.opt.MaxInstructions,
-		Observers: d.opt.Observers, Workers: d.opt.Workers, Printf: d.opt.Printf,
-	})
+		Workers: d.opt.Workers, Printf: d.opt.Printf,
+	}
+	var done Done
+	if d.opt.Watch != nil {
+		done = d.opt.Watch(&launch)
+	}
+	stats, err := fn.program.Run(ctx, d.memory, launch)
+	if done != nil {
+		err = done(fn.program, stats, err)
+	}
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
