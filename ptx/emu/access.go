@@ -143,6 +143,11 @@ func (w *warp) target(in *inst, ac *access, addr uint64) target {
 	return t
 }
 
+// bytes is the n bytes at a place behind the start of the memory.
+func (t *target) bytes(off uint64, n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(t.mem, off)), n)
+}
+
 // addresses computes the active lanes' addresses to w.addr.
 func (w *warp) addresses(ac *access) {
 	if ac.short {
@@ -161,6 +166,11 @@ func (w *warp) addresses(ac *access) {
 // behind the start of t's memory. It returns the lanes whose access the memory refuses.
 func (w *warp) each(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
 	w.addresses(ac)
+	return w.eachAt(in, ac, copy, do)
+}
+
+// eachAt is each with the addresses that stand in w.addr.
+func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
 	size := uint64(ac.size)
 	for todo := w.active; todo != 0; {
 		first := bits.TrailingZeros32(todo) & (lanes - 1)

@@ -1,10 +1,6 @@
 package emu
 
-import (
-	"unsafe"
-
-	"tilework/ptx"
-)
+import "unsafe"
 
 // asyncCopy is a cp.async that some lanes have begun and not yet seen complete.
 type asyncCopy struct {
@@ -180,5 +176,3 @@ func (w *warp) waitCopies(in *inst, n int) {
 		}
 	}
 }
-
-var _ = ptx.Shared

@@ -39,6 +39,8 @@ func init() {
 		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeNothing,
 		"bar": decodeBarrier, "barrier": decodeBarrier, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
 		"redux": decodeRedux, "activemask": decodeActivemask, "elect": decodeElect,
+		// mma.go, matrixmem.go
+		"mma": decodeMma, "wmma": decodeWmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix, "movmatrix": decodeMovmatrix,
 	}
 }
 

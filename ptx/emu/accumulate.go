@@ -1,4 +1,0 @@
-package emu
-
-// Accumulate is how a matrix instruction sums the products of a row and a column.
-type Accumulate uint8

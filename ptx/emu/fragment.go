@@ -1,0 +1,168 @@
+package emu
+
+import (
+	"math"
+	"unsafe"
+
+	"tilework/ptx"
+)
+
+// fragment is how a warp holds a matrix: where each lane's elements stand in it. Element
+// n of a lane is in register n/each of those that an instruction names, each elements
+// a register, the first lowest.
+type fragment struct {
+	rows, cols int
+	at         [lanes][]coordinate
+}
+
+// coordinate is a place in a matrix.
+type coordinate struct{ row, col uint16 }
+
+// newFragment makes the fragment of n elements a lane whose places are given by at.
+func newFragment(rows, cols, n int, at func(lane, n int) (row, col int)) *fragment {
+	f := &fragment{rows: rows, cols: cols}
+	for lane := range f.at {
+		f.at[lane] = make([]coordinate, n)
+		for k := range f.at[lane] {
+			row, col := at(lane, k)
+			f.at[lane][k] = coordinate{uint16(row), uint16(col)}
+		}
+	}
+	return f
+}
+
+// The fragments of mma (manual: "warp-level-matrix-fragment-mma-…"). In each of them but
+// those of m8n8k4 in f16, lane 4·g+t holds elements of rows or columns g and g+8. A
+// register holds neighbours along k: of the first 4·each of them it has each at t·each,
+// the registers behind it go on 4·each further.
+
+// fragmentA is m by k.
+func fragmentA(m, k, each int) *fragment {
+	tall := m / 8
+	return newFragment(m, k, m*k/lanes, func(lane, n int) (int, int) {
+		r := n / each
+		return lane/4 + 8*(r%tall), lane%4*each + n%each + 4*each*(r/tall)
+	})
+}
+
+// fragmentB is k by n.
+func fragmentB(k, cols, each int) *fragment {
+	return newFragment(k, cols, k*cols/lanes, func(lane, n int) (int, int) {
+		return lane%4*each + n%each + 4*each*(n/each), lane / 4
+	})
+}
+
+// fragmentC is m by n: the accumulators and the result.
+func fragmentC(m, n int) *fragment {
+	return newFragment(m, n, m*n/lanes, func(lane, k int) (int, int) {
+		return lane/4 + 8*(k/2), lane%4*2 + k%2
+	})
+}
+
+// Of m8n8k4 in f16 four products run at once, each in a quadrant of the warp: lanes 4q to
+// 4q+3 and the same above 16. Here they stand below one another.
+
+func quadrant(lane int) int { return lane % 16 / 4 }
+
+// within is the place of a lane in its quadrant, 0 to 7.
+func within(lane int) int { return lane%4 + lane/16*4 }
+
+func quadrantA(rowMajor bool) *fragment {
+	return newFragment(32, 4, 4, func(lane, n int) (int, int) {
+		if rowMajor {
+			return 8*quadrant(lane) + within(lane), n
+		}
+		return 8*quadrant(lane) + n + lane/16*4, lane % 4
+	})
+}
+
+func quadrantB(rowMajor bool) *fragment {
+	return newFragment(16, 8, 4, func(lane, n int) (int, int) {
+		if rowMajor {
+			return 4*quadrant(lane) + lane%4, n + lane/16*4
+		}
+		return 4*quadrant(lane) + n, within(lane)
+	})
+}
+
+func quadrantC(t ptx.Type) *fragment {
+	return newFragment(32, 8, 8, func(lane, n int) (int, int) {
+		if t == ptx.F16 {
+			return 8*quadrant(lane) + within(lane), n
+		}
+		return 8*quadrant(lane) + lane&1 + n&2 + lane/16*4, n&4 + lane&2 + n&1
+	})
+}
+
+// plainFragment is what wmma uses here, where PTX leaves the places open: one element
+// after the other, in rows, over the lanes; registers to spare repeat them.
+func plainFragment(rows, cols, n int) *fragment {
+	return newFragment(rows, cols, n, func(lane, k int) (int, int) {
+		e := (k*lanes + lane) % (rows * cols)
+		return e / cols, e % cols
+	})
+}
+
+// element is how the elements of a matrix stand in registers.
+type elementType struct {
+	bits   int
+	decode func(bits uint64) float64 // integers too: they are small
+	encode func(v float64) uint64    // of results
+}
+
+var elementTypes = map[ptx.Type]*elementType{
+	ptx.F16: {16, func(b uint64) float64 { return codecF16.decode(uint16(b)) },
+		func(v float64) uint64 { return uint64(codecF16.encode(formatF16.round(v, nearest))) }},
+	ptx.BF16: {16, func(b uint64) float64 { return codecBF16.decode(uint16(b)) }, nil},
+	// What the low 13 bits of a tf32 hold is not looked at.
+	ptx.TF32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b) &^ (1<<13 - 1))) }, nil},
+	ptx.F32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b))) },
+		func(v float64) uint64 { return uint64(math.Float32bits(canonical(float32(v)))) }},
+	ptx.F64:  {64, math.Float64frombits, math.Float64bits},
+	ptx.E4M3: {8, func(b uint64) float64 { return decodeE4M3(uint8(b)) }, nil},
+	ptx.E5M2: {8, func(b uint64) float64 { return decodeE5M2(uint8(b)) }, nil},
+	ptx.U8:   {8, func(b uint64) float64 { return float64(uint8(b)) }, nil},
+	ptx.S8:   {8, func(b uint64) float64 { return float64(int8(b)) }, nil},
+	ptx.U4:   {4, func(b uint64) float64 { return float64(b & 15) }, nil},
+	ptx.S4:   {4, func(b uint64) float64 { return float64(int8(b<<4) >> 4) }, nil},
+	ptx.B1:   {1, func(b uint64) float64 { return float64(b & 1) }, nil},
+	ptx.S32: {32, func(b uint64) float64 { return float64(int32(b)) },
+		func(v float64) uint64 { return uint64(uint32(int64(v))) }},
+}
+
+// registerBytes is the bytes of the registers that hold elements.
+func (e *elementType) registerBytes() int { return max(e.bits/8, 4) }
+
+// each is how many elements a register holds.
+func (e *elementType) each() int { return e.registerBytes() * 8 / e.bits }
+
+// gatherMatrix reads a matrix, by rows, out of the registers.
+func (w *warp) gatherMatrix(m []float64, f *fragment, e *elementType, places []uint32) {
+	each, size := e.each(), e.registerBytes()
+	for lane := range f.at {
+		for n, at := range f.at[lane] {
+			b := bitsAt(w, places[n/each], lane, size) >> (n % each * e.bits)
+			m[int(at.row)*f.cols+int(at.col)] = e.decode(b)
+		}
+	}
+}
+
+// scatterMatrix writes a matrix to the registers.
+func (w *warp) scatterMatrix(m []float64, f *fragment, e *elementType, places []uint32) {
+	each, size := e.each(), e.registerBytes()
+	for lane := range f.at {
+		var word uint64
+		for n, at := range f.at[lane] {
+			word |= e.encode(m[int(at.row)*f.cols+int(at.col)]) << (n % each * e.bits)
+			if n%each == each-1 {
+				setBits(w, places[n/each], lane, size, word)
+				word = 0
+			}
+		}
+	}
+}
+
+// bytesOf is the bytes of a lane of a register.
+func bytesOf(w *warp, place uint32, lane, size int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(w.base, uintptr(place)+uintptr(lane*size))), size)
+}

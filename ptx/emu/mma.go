@@ -1,0 +1,221 @@
+package emu
+
+import (
+	"fmt"
+	"math"
+
+	"tilework/ptx"
+)
+
+// Accumulate is how the matrix instructions of f16, bf16, tf32 and 8-bit floats sum
+// products. Those of float64 fuse one multiplication and addition after the other, in
+// the order of k, and integers are exact.
+type Accumulate uint8
+
+const (
+	// Truncate does as tensor cores are known to do: the products of a chunk and the
+	// accumulator are aligned at the largest of them, cut off, added up and cut off
+	// again (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021). The
+	// chunks and the width are those of Hopper.
+	Truncate Accumulate = iota
+	// Nearest adds exact products up in float64 and rounds the sum to nearest once.
+	Nearest
+)
+
+const (
+	// chunk is how many products a tensor core adds at a time, and guardBits the bits
+	// below a float32's last that it keeps.
+	chunk     = 16
+	guardBits = 2
+)
+
+// product is a matrix instruction: d = a·b + c.
+type matrixProduct struct {
+	m, n, k    int
+	fa, fb, fc *fragment
+	fd         *fragment
+	a, b, c, d *elementType
+	pa, pb     []uint32
+	pc, pd     []uint32
+	kind       ptx.Type // of the accumulators
+	bit        string   // and, xor: of single bits
+	saturate   bool
+	rnd        rounding
+	copies     int // products at once
+}
+
+// shapeOf reads "m16n8k16".
+func shapeOf(i *ptx.Instr) (m, n, k int) {
+	for _, mod := range i.Mods {
+		if c, _ := fmt.Sscanf(mod, "m%dn%dk%d", &m, &n, &k); c == 3 {
+			return m, n, k
+		}
+	}
+	return 0, 0, 0
+}
+
+// elementsOf is the types of d, a, b and c that a matrix instruction names, in order.
+// wmma names those of d and c alone for f16.
+func elementsOf(i *ptx.Instr) (d, a, b, c ptx.Type) {
+	var ts []ptx.Type
+	for _, mod := range i.Mods {
+		if t, ok := ptx.ParseType(mod); ok {
+			ts = append(ts, t)
+		}
+	}
+	if len(ts) == 2 {
+		return ts[0], ptx.F16, ptx.F16, ts[1]
+	}
+	return ts[0], ts[1], ts[2], ts[3]
+}
+
+func decodeMma(d *decoder) execFunc {
+	i := d.i
+	td, ta, tb, tc := elementsOf(i)
+	p := &matrixProduct{
+		kind: td, bit: i.Mod("bool"), saturate: i.Has("satfinite"), copies: 1,
+		a: elementTypes[ta], b: elementTypes[tb], c: elementTypes[tc], d: elementTypes[td],
+	}
+	p.m, p.n, p.k = shapeOf(i)
+	p.pd, p.pa, p.pb, p.pc = d.vector(0), d.vector(1), d.vector(2), d.vector(3)
+	if r, ok := roundings[i.Mod("rnd")]; ok {
+		p.rnd = r
+	}
+	switch {
+	case p.a == nil || p.b == nil || p.c == nil || p.d == nil:
+		return nil
+	case i.Op == "wmma":
+		plain := func(rows, cols int, places []uint32, e *elementType) *fragment {
+			return plainFragment(rows, cols, len(places)*e.each())
+		}
+		p.fa, p.fb = plain(p.m, p.k, p.pa, p.a), plain(p.k, p.n, p.pb, p.b)
+		p.fc, p.fd = plain(p.m, p.n, p.pc, p.c), plain(p.m, p.n, p.pd, p.d)
+	case p.m == 8 && p.k == 4 && ta == ptx.F16:
+		p.fa, p.fb = quadrantA(i.Mod("alayout") == "row"), quadrantB(i.Mod("blayout") == "row")
+		p.fc, p.fd = quadrantC(tc), quadrantC(td)
+		p.copies = 4
+	default:
+		p.fa, p.fb = fragmentA(p.m, p.k, p.a.each()), fragmentB(p.k, p.n, p.b.each())
+		p.fc = fragmentC(p.m, p.n)
+		p.fd = p.fc
+	}
+	return aligned(p.exec)
+}
+
+// aligned is do for an instruction that all lanes of the warp must execute together.
+func aligned(do execFunc) execFunc {
+	return func(w *warp, in *inst) {
+		if !w.meet(in, full) {
+			return
+		}
+		if w.active != full {
+			w.misuse(in, "lanes %#08x of the warp are not there, and all must be", full&^w.active)
+			return
+		}
+		w.tellWarpSync(in, false)
+		do(w, in)
+	}
+}
+
+func (p *matrixProduct) exec(w *warp, _ *inst) {
+	a, b := make([]float64, p.fa.rows*p.fa.cols), make([]float64, p.fb.rows*p.fb.cols)
+	c := make([]float64, p.fc.rows*p.fc.cols)
+	w.gatherMatrix(a, p.fa, p.a, p.pa)
+	w.gatherMatrix(b, p.fb, p.b, p.pb)
+	w.gatherMatrix(c, p.fc, p.c, p.pc)
+	terms := make([]float64, p.k)
+	for q := range p.copies {
+		for i := range p.m {
+			row := a[(q*p.m+i)*p.k:][:p.k]
+			for j := range p.n {
+				for k := range terms {
+					terms[k] = b[(q*p.k+k)*p.n+j]
+				}
+				at := &c[(q*p.m+i)*p.n+j]
+				*at = p.element(w.block.run.launch.Accumulate, row, terms, *at)
+			}
+		}
+	}
+	w.scatterMatrix(c, p.fd, p.d, p.pd)
+}
+
+// element is the sum of a row times a column and c.
+func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) float64 {
+	switch {
+	case p.bit != "":
+		return wrap(c+popcount(p.bit, row, col), false)
+	case p.kind == ptx.S32: // sums of 256 products of 8 bits are exact
+		for k, x := range row {
+			c += x * col[k]
+		}
+		return wrap(c, p.saturate)
+	case p.kind == ptx.F64:
+		for k, x := range row {
+			c = fma64(x, col[k], c, p.rnd)
+		}
+		return c
+	case how == Nearest:
+		for k, x := range row {
+			c += x * col[k]
+		}
+		return float64(float32(c))
+	}
+	for len(row) > 0 {
+		n := min(chunk, len(row))
+		c = truncatedSum(row[:n], col[:n], c)
+		row, col = row[n:], col[n:]
+	}
+	return c
+}
+
+// wrap is a whole number as an int32: modulo 2^32, or the nearest one.
+func wrap(v float64, saturate bool) float64 {
+	if saturate {
+		return min(max(v, math.MinInt32), math.MaxInt32)
+	}
+	return float64(int32(int64(v)))
+}
+
+// popcount is the number of ones in the combination of two rows of bits.
+func popcount(op string, row, col []float64) float64 {
+	n := 0
+	for k, x := range row {
+		if op == "and" && x*col[k] == 1 || op == "xor" && x != col[k] {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+// truncatedSum is the sum of products and c as a tensor core forms it: all are cut off
+// below guardBits bits under the last one of the largest, as it would have as a float32,
+// and the sum is cut off to a float32.
+func truncatedSum(row, col []float64, c float64) float64 {
+	exp := exponent(c)
+	plain := c
+	for k, x := range row {
+		plain += x * col[k]
+		// A tensor core adds the factors' exponents: the product may reach one higher.
+		if x != 0 && col[k] != 0 {
+			exp = max(exp, exponent(x)+exponent(col[k]))
+		}
+	}
+	if math.IsInf(plain, 0) || plain != plain {
+		return plain
+	}
+	ulp := exp - (formatF32.digits - 1) - guardBits
+	sum := math.Trunc(math.Ldexp(c, -ulp))
+	for k, x := range row {
+		sum += math.Trunc(math.Ldexp(x*col[k], -ulp))
+	}
+	return formatF32.round(math.Ldexp(sum, ulp), toZero)
+}
+
+// exponent is e for |x| in [2^e, 2^(e+1)), and less than all others for 0.
+func exponent(x float64) int {
+	if x == 0 {
+		return formatF32.least - formatF32.digits
+	}
+	_, e := math.Frexp(x)
+	return e - 1
+}
