@@ -54,6 +54,9 @@ func (b blockEpoch) less(c blockEpoch) bool {
 // add enters an access. Of a block's accesses one is kept, so that a pair is always
 // two blocks'.
 func (p *pair) add(b blockEpoch) {
+	if p[1].block != 0 && p[1].less(b) {
+		return
+	}
 	for i := range p {
 		if p[i].block == b.block {
 			if b.less(p[i]) {
@@ -101,8 +104,9 @@ func (g *globalPage) add(block uint32, from *page[cell]) {
 	for i := range from.cells {
 		c := &from.cells[i]
 		if c.r[0] != 0 {
+			// The second one is of the same block, and is weak if the first is.
 			addTo(&g.reads, from.shift, i, block, c.r[0])
-			if c.r[1] != 0 {
+			if c.r[0]&strong != 0 && c.r[1] != 0 {
 				addTo(&g.reads, from.shift, i, block, c.r[1])
 			}
 		}
@@ -117,6 +121,10 @@ func (g *globalPage) add(block uint32, from *page[cell]) {
 
 // addTo enters an access to cell i of a page whose cells stand for 1 << shift bytes.
 func addTo(to **page[pair], shift uint8, i int, block uint32, e epoch) {
+	if p := *to; p != nil && p.shift == shift {
+		p.cells[i].add(blockEpoch{block, e})
+		return
+	}
 	if *to == nil {
 		*to = &page[pair]{shift: shift, cells: make([]pair, pageBytes>>shift)}
 	}

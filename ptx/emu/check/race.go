@@ -150,7 +150,7 @@ func (r *racer) run(a *emu.Access, cur *run, e epoch) {
 		// Of many readers two are kept, and the rest is like them.
 		r.lane(reg, off, a.Size, e)
 		if cur.lanes > 1 {
-			r.lane(reg, off, a.Size, e+epoch(cur.lanes-1)<<threadShift)
+			r.lane(reg, off, a.Size, e+1<<threadShift)
 		}
 	case a.Size&(a.Size-1) != 0 || a.Size > 1<<coarsest:
 		for range cur.lanes {

@@ -21,10 +21,40 @@ const (
 type uninit struct {
 	*worker
 	written []uint64 // a bit for each byte of shared memory
+	// whole are allocations that were found written from end to end, as most are; last
+	// is one of them.
+	whole map[*emu.Allocation]bool
+	last  *emu.Allocation
 }
 
 func (u *uninit) start(b *emu.BlockInfo) {
 	u.written = cleared(u.written, (b.SharedSize+63)/64)
+	// An allocation may have become whole since it was looked at.
+	for a, whole := range u.whole {
+		if !whole {
+			delete(u.whole, a)
+		}
+	}
+}
+
+// isWhole reports whether an allocation was written from end to end. It looks once in
+// a block.
+func (u *uninit) isWhole(a *emu.Allocation) bool {
+	if a == u.last {
+		return true
+	}
+	whole, known := u.whole[a]
+	if !known {
+		whole = a.Unwritten(a.Base, a.Size) < 0
+		if u.whole == nil {
+			u.whole = map[*emu.Allocation]bool{}
+		}
+		u.whole[a] = whole
+	}
+	if whole {
+		u.last = a
+	}
+	return whole
 }
 
 func (u *uninit) register(r *emu.UninitRead) {
@@ -35,6 +65,9 @@ func (u *uninit) register(r *emu.UninitRead) {
 }
 
 func (u *uninit) access(a *emu.Access, rs *runs) {
+	if a.Space == ptx.Global && (!isRead(a.Kind) || u.isWhole(a.Alloc)) {
+		return
+	}
 	for i := range rs.byLane[:rs.n] {
 		cur := &rs.byLane[i]
 		n := int(cur.bytes(a.Size))
