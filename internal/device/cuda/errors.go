@@ -12,11 +12,12 @@ type code int
 
 // The codes that this package acts on.
 const (
-	success     code = 0
-	outOfMemory code = 2
-	newerDriver code = 36 // which stands here too for a function that the driver lacks
-	oldDriver   code = 222
-	notReady    code = 600
+	success      code = 0
+	invalidValue code = 1
+	outOfMemory  code = 2
+	newerDriver  code = 36 // which stands here too for a function that the driver lacks
+	oldDriver    code = 222
+	notReady     code = 600
 )
 
 // kinds are the codes that mean the same whatever was called. Those with ErrLost

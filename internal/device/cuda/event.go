@@ -65,12 +65,18 @@ func (e *event) alive() bool {
 
 // Free gives the event back; a second time does nothing.
 func (e *event) Free() error {
-	e.gpu.mu.Lock()
-	_, alive := e.gpu.events[e]
-	delete(e.gpu.events, e)
-	e.gpu.mu.Unlock()
-	if !alive {
+	if !e.alive() {
 		return nil
 	}
-	return e.gpu.within(func() error { return e.gpu.call(cuEventDestroy, e.handle) })
+	g := e.gpu
+	return g.within(func() error {
+		g.mu.Lock()
+		_, alive := g.events[e]
+		delete(g.events, e)
+		g.mu.Unlock()
+		if !alive {
+			return nil
+		}
+		return g.call(cuEventDestroy, e.handle)
+	})
 }

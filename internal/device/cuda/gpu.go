@@ -156,8 +156,8 @@ func (g *GPU) Close() error {
 	if g.lost.Load() == nil {
 		errs = append(errs, g.giveBack()...)
 	}
-	err := g.call(cuPrimaryCtxRelease, g.info.handle)
-	if g.lost.Load() == nil {
+	lost := g.lost.Load() != nil
+	if err := g.call(cuPrimaryCtxRelease, g.info.handle); err != nil && !lost {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

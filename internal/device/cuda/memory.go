@@ -79,20 +79,22 @@ func (g *GPU) Free(p device.Ptr) error {
 	if p == 0 {
 		return nil
 	}
-	g.mu.Lock()
-	known := g.memory.remove(p)
-	g.mu.Unlock()
-	if !known {
-		return fmt.Errorf("freeing %#x on %s, which is no memory of Alloc or has been freed", uint64(p), g.info.Name)
-	}
 	return g.within(func() error {
-		if g.pool != 0 {
-			return g.call(cuMemFreeAsync, uintptr(p), g.stream)
+		if g.pool == 0 {
+			if err := g.call(cuStreamSynchronize, g.stream); err != nil {
+				return err
+			}
 		}
-		if err := g.call(cuStreamSynchronize, g.stream); err != nil {
-			return err
+		g.mu.Lock()
+		known := g.memory.remove(p)
+		g.mu.Unlock()
+		switch {
+		case !known:
+			return fmt.Errorf("freeing %#x on %s, which is no memory of Alloc or has been freed", uint64(p), g.info.Name)
+		case g.pool == 0:
+			return g.call(cuMemFree, uintptr(p))
 		}
-		return g.call(cuMemFree, uintptr(p))
+		return g.call(cuMemFreeAsync, uintptr(p), g.stream)
 	})
 }
 

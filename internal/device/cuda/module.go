@@ -135,21 +135,22 @@ func (m *module) Log() string { return m.log }
 // nothing.
 func (m *module) Unload() error {
 	g := m.gpu
-	g.mu.Lock()
-	last := false
-	if !m.unloaded {
-		m.unloaded = true
-		m.users--
-		last = m.users == 0
-	}
-	if last {
-		delete(g.modules, m.text)
-	}
-	g.mu.Unlock()
-	if !last {
-		return nil
-	}
-	return g.within(func() error { return g.call(cuModuleUnload, m.handle) })
+	return g.within(func() error {
+		g.mu.Lock()
+		last := !m.unloaded && m.users == 1
+		if !m.unloaded {
+			m.unloaded = true
+			m.users--
+		}
+		if last {
+			delete(g.modules, m.text)
+		}
+		g.mu.Unlock()
+		if !last {
+			return nil
+		}
+		return g.call(cuModuleUnload, m.handle)
+	})
 }
 
 // Attributes of a function: CUfunction_attribute of cuda.h.
@@ -226,22 +227,25 @@ func (k *kernel) find() error {
 		*a.to = int(v)
 	}
 	k.dynamic = max(0, usualShared-k.resources.Shared)
-	k.params = k.paramBytes()
-	return nil
+	return k.findParams()
 }
 
-// paramBytes is where the last of the parameters ends.
-func (k *kernel) paramBytes() int {
-	g, end := k.module.gpu, 0
+// findParams finds where the last of the parameters ends.
+func (k *kernel) findParams() error {
+	g := k.module.gpu
 	if !g.driver.has(cuFuncGetParamInfo) {
-		return -1
+		k.params = -1
+		return nil
 	}
 	for i := uintptr(0); ; i++ {
 		var offset, size uintptr
-		// That there are no more parameters is an error, and the only way to know.
-		if g.driver.result(cuFuncGetParamInfo, k.handle, i, uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&size))) != success {
-			return end
+		answer := g.driver.result(cuFuncGetParamInfo, k.handle, i, uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&size)))
+		if answer == invalidValue { // there are no more, which only this tells
+			return nil
 		}
-		end = int(offset + size)
+		if err := g.check(cuFuncGetParamInfo, answer); err != nil {
+			return err
+		}
+		k.params = int(offset + size)
 	}
 }
