@@ -87,7 +87,8 @@ func (g *GPU) compile(c *compiled, text string) error {
 	if strings.Contains(text, "\x00") {
 		return fmt.Errorf("%w: the text has a zero byte", device.ErrCompile)
 	}
-	image := append([]byte(text), 0)
+	// One zero ends the text; more, because the driver first looks for other formats.
+	image := append([]byte(text), make([]byte, 16)...)
 	// CU_JIT_INFO_LOG_BUFFER and its size, CU_JIT_ERROR_LOG_BUFFER and its size,
 	// CU_JIT_LOG_VERBOSE; the values are void*, be they pointers or not.
 	options := []int32{3, 4, 5, 6, 12}
