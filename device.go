@@ -3,7 +3,6 @@ package tilework
 import (
 	"runtime"
 
-	"tilework/internal/cpu"
 	"tilework/internal/host"
 )
 
@@ -22,10 +21,14 @@ func Devices() []DeviceInfo {
 	if free, ok := host.Available(); ok {
 		d.Memory = host.Bytes(free) + " free"
 	}
-	for _, k := range cpu.Kernels() {
-		if k.Available() {
+	emu := DeviceInfo{Name: "emu", Title: "emulated GPU: runs the GPU kernels' PTX, slowly", Cores: d.Cores}
+	for _, k := range Kernels() {
+		switch {
+		case k.Device == "cpu" && k.Available:
 			d.Features = append(d.Features, k.Name)
+		case k.Device == "gpu":
+			emu.Features = append(emu.Features, k.Name)
 		}
 	}
-	return []DeviceInfo{d}
+	return []DeviceInfo{d, emu}
 }

@@ -51,6 +51,11 @@ func (i *Instr) Space(k int) Space {
 	if s := i.args[k].Space; s != NoSpace {
 		return s
 	}
+	return i.space()
+}
+
+// space is the state space that i's modifiers name first, else Generic.
+func (i *Instr) space() Space {
 	for _, mod := range i.slots {
 		if s, ok := spaces[mod]; ok {
 			return s
@@ -114,7 +119,7 @@ func manualOrder(i *Instr) []string {
 }
 
 func isScope(mod string) bool {
-	return mod == "cta" || mod == "cluster" || mod == "gpu" || mod == "sys"
+	return slices.Contains(strings.Fields(modifierSets["scope"]), mod)
 }
 
 // combination checks what no single row can say: which modifiers go together.
@@ -122,12 +127,7 @@ func (i *Instr) combination() error {
 	bad := func(format string, args ...any) error {
 		return &Error{i.Pos, ErrInvalid, i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
 	}
-	space := NoSpace
-	for _, mod := range i.Mods {
-		if s, ok := spaces[mod]; ok && space == NoSpace {
-			space = s
-		}
-	}
+	space := i.space()
 	if i.Op == "cvt" && i.Has("sat") {
 		from, to := i.Type(1), i.Type(0)
 		same := from.Class() == to.Class() && from.Bits() <= to.Bits()
@@ -136,7 +136,7 @@ func (i *Instr) combination() error {
 		}
 	}
 	for k, mod := range i.slots {
-		if globalOnly(mod) && space != NoSpace && space != Global {
+		if globalOnly(mod) && space != Generic && space != Global {
 			return bad("modifier .%s is for global memory, not for .%v", mod, space)
 		}
 		if i.Form.Slots[k].Name != "vec" || mod == "" {
@@ -221,7 +221,7 @@ func (f *Form) matchArgs(i *Instr, b *binding) bool {
 func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	switch a := arg.(type) {
 	case *Name:
-		return o.Kind == ValueOperand && (o.Second == "" || o.Second2) || o.Kind == LabelOperand || o.Kind == FuncOperand
+		return o.Kind == ValueOperand && (o.Second == "" || o.SecondOptional) || o.Kind == LabelOperand || o.Kind == FuncOperand
 	case *Imm:
 		return o.Kind == ConstOperand || o.Kind == ValueOperand && !o.Dst && f.vectorLen(o, slots) == 0
 	case *Vector:
@@ -234,7 +234,8 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	case *Sum:
 		return o.Symbol
 	case *Pair:
-		return o.Second != ""
+		_, sink := a.First.(*Sink)
+		return o.Second != "" && (o.Sink || !sink)
 	case *Not:
 		return o.Negated
 	case *Args:
@@ -247,7 +248,7 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 
 // typeOf resolves what a row says of an operand's type.
 func (f *Form) typeOf(o *OperandForm, slots []string) Type {
-	if o.Kind != ValueOperand && o.Kind != ConstOperand {
+	if o.Kind != ValueOperand {
 		return NoType
 	}
 	switch o.Type {

@@ -1,9 +1,171 @@
 package ptx
-import ("testing";"os";"path/filepath";"fmt")
-func TestCorpus(t *testing.T){
- fs,_:=filepath.Glob("testdata/nvcc/*.ptx")
- for _,f:=range fs{ b,_:=os.ReadFile(f); m,err:=Parse(filepath.Base(f),string(b)); if err!=nil{fmt.Println(err);t.Fail();continue}
- if err:=Verify(m);err!=nil{fmt.Println(err);t.Fail()}
- fmt.Println(f, m.Version,m.Target,m.Need())
- }
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// corpus is what nvcc makes of the kernels in testdata/nvcc.
+func corpus(t testing.TB) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/nvcc/*.ptx")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no corpus: %v", err)
+	}
+	texts := map[string]string{}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(f)] = string(b)
+	}
+	return texts
+}
+
+func TestCorpusVerifies(t *testing.T) {
+	for name, text := range corpus(t) {
+		m, err := Parse(name, text)
+		if err == nil {
+			err = Verify(m)
+		}
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		if need := m.Need(); need.Version > m.Version || !m.Target.Has(need.Target) {
+			t.Errorf("%s: needs %v, %v, and says %v, %v", name, need.Version, need.Target, m.Version, m.Target)
+		}
+		for _, f := range m.Funcs() {
+			for k, r := range f.Registers {
+				if r.Index != k {
+					t.Errorf("%s: %s: register %s has index %d, want %d", name, f.Name, r.Name, r.Index, k)
+				}
+			}
+		}
+	}
+}
+
+func TestCorpusRoundTrip(t *testing.T) {
+	for name, text := range corpus(t) {
+		m, err := Parse(name, text)
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		checkRoundTrip(t, m)
+	}
+}
+
+// checkRoundTrip prints m and compares what is read back with m, places and
+// bindings aside.
+func checkRoundTrip(t testing.TB, m *Module) {
+	t.Helper()
+	text := m.String()
+	again, err := Parse("printed", text)
+	if err != nil {
+		t.Fatalf("what was printed cannot be read: %v\n%s", err, text)
+	}
+	strip(reflect.ValueOf(m))
+	strip(reflect.ValueOf(again))
+	if !reflect.DeepEqual(m, again) {
+		t.Fatalf("what was read back differs:\n%s\n---\n%s", text, again)
+	}
+}
+
+// strip zeroes places and bindings, and makes empty lists nil.
+func strip(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			strip(v.Elem())
+		}
+	case reflect.Slice:
+		if v.Len() == 0 && v.CanSet() {
+			v.SetZero()
+		}
+		for k := range v.Len() {
+			strip(v.Index(k))
+		}
+	case reflect.Struct:
+		for k := range v.NumField() {
+			switch f := v.Field(k); v.Type().Field(k).Name {
+			case "Pos", "Sym", "Form", "Registers":
+				f.SetZero()
+			case "binding":
+				v.Addr().Interface().(*Instr).binding = nil
+			default:
+				strip(f)
+			}
+		}
+	}
+}
+
+// The debug build says which line each instruction comes from.
+func TestSource(t *testing.T) {
+	m, err := Parse("k", corpus(t)["matmul.sm_90.lineinfo.ptx"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for _, f := range m.Funcs() {
+		f.Body.Walk(func(s Stmt) {
+			if l, ok := s.(*Loc); ok {
+				lines[filepath.Base(m.Source(l).File)]++
+			}
+		})
+	}
+	if lines["matmul.cu"] == 0 {
+		t.Errorf("no line of matmul.cu: %v", lines)
+	}
+}
+
+// Sixteen mebibytes are read in seconds, not in minutes.
+func TestLargeText(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 16 MiB; -short leaves it out")
+	}
+	line := "\tfma.rn.f32 %f1, %f2, 0f3F800000, %f3; // one of many\n"
+	var b strings.Builder
+	b.WriteString(header + ".visible .entry k()\n{\n\t.reg .f32 %f<4>;\n")
+	for b.Len() < 16<<20 {
+		b.WriteString(line)
+	}
+	b.WriteString("\tret;\n}\n")
+	m, err := Parse("large", b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const header = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+
+func BenchmarkParse(b *testing.B) {
+	text := corpus(b)["half.sm_90.G.ptx"]
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := Parse("k", text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	text := corpus(b)["half.sm_90.G.ptx"]
+	m, err := Parse("k", text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if err := Verify(m); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -18,10 +18,10 @@ import (
 //
 // A modifier slot is a literal (.f32), the name of a set (.rnd), alternatives of
 // both (.hi|lo), or a set under another name (.dtype=int); { } makes it optional,
-// or several slots together.
-// An operand is
+// or several slots together. An operand is
 //
 //	d          a register; what is named d is written, all else is read
+//	           (wgmma.mma_async alone reads its d too)
 //	a          a register or an immediate of the instruction's type
 //	a:u32      … of another type: a type's name, or the slot that holds it,
 //	           or wide (twice the instruction's type)
@@ -32,6 +32,7 @@ import (
 //	a:f32*4    a vector of 4; *vec: as many as the slot vec says, *N/2: half of
 //	           the n in the shape, *dim: as many as the tensor has dimensions
 //	a=0..7     an immediate, and its range; a=4|8|16: one of these; a=0..64/8: every eighth
+//	a:u32=0..7 a register, or an immediate in the range
 //	d|p, d{|p} two results, the second a predicate
 //	!a:pred    a predicate that ! may negate
 //	[a]        an address in the slot space's state space, generic if there is none
@@ -75,23 +76,23 @@ const (
 
 // OperandForm is one operand of a form.
 type OperandForm struct {
-	Name     string
-	Kind     OperandKind
-	Dst      bool   // written rather than read
-	Type     string // of a value: type, slot, "wide"; empty for the instruction's type
-	Space    Space  // of an address: NoSpace leaves it to the instruction
-	Len      string // of a vector: a number, "vec", "dim", "N/2"; empty for a scalar
-	Wider    bool
-	Symbol   bool
-	Special  bool
-	Sink     bool   // of the first result; the second of a pair may always be the sink
-	Negated  bool   // ! may stand before it
-	Second   string // name of the second result, behind |
-	Second2  bool   // the second result may be left out
-	Coords   bool   // of a tensor's address
-	Optional bool
-	If       string // the modifier that the operand comes and goes with
-	Ranges   []Range
+	Name           string
+	Kind           OperandKind
+	Dst            bool   // written rather than read
+	Type           string // of a value: type, slot, "wide"; empty for the instruction's type
+	Space          Space  // of an address: NoSpace leaves it to the instruction
+	Len            string // of a vector: a number, "vec", "dim", "N/2"; empty for a scalar
+	Wider          bool
+	Symbol         bool
+	Special        bool
+	Sink           bool   // of the first result; the second of a pair may always be the sink
+	Negated        bool   // ! may stand before it
+	Second         string // name of the second result, behind |
+	SecondOptional bool   // it may be left out
+	Coords         bool   // of a tensor's address
+	Optional       bool
+	If             string  // the modifier that the operand comes and goes with
+	Ranges         []Range // that an immediate is in; none leaves it to the type
 }
 
 // Range is the values that an immediate may have: every Step from Lo to Hi.
@@ -247,17 +248,22 @@ func (o *OperandForm) parse(s string) error {
 		}
 		return nil
 	}
-	if s, o.Second2 = strings.CutSuffix(s, "}"); o.Second2 {
+	if s, o.SecondOptional = strings.CutSuffix(s, "}"); o.SecondOptional {
 		s = strings.Replace(s, "{|", "|", 1)
 	}
 	s, o.Second, _ = strings.Cut(s, "|")
 	if before, values, ok := strings.Cut(s, "="); ok {
-		o.Kind, s = ConstOperand, before
 		// The alternatives of a constant stand behind | too.
 		if o.Second != "" {
 			values, o.Second = values+"|"+o.Second, ""
 		}
-		return o.parseRanges(s, values)
+		if err := o.parseRanges(values); err != nil {
+			return err
+		}
+		if s = before; !strings.Contains(s, ":") {
+			o.Name, o.Kind = s, ConstOperand
+			return nil
+		}
 	}
 	s, o.Negated = strings.CutPrefix(s, "!")
 	o.Name, o.Type, _ = strings.Cut(s, ":")
@@ -286,8 +292,7 @@ func (o *OperandForm) parse(s string) error {
 	return nil
 }
 
-func (o *OperandForm) parseRanges(name, values string) error {
-	o.Name = name
+func (o *OperandForm) parseRanges(values string) error {
 	for _, v := range strings.Split(values, "|") {
 		bounds, step, _ := strings.Cut(v, "/")
 		if step == "" {

@@ -18,10 +18,8 @@ func (m *Module) Print(w io.Writer) error {
 	}
 	p.line(0, ".address_size %d", m.AddressSize)
 	for i, d := range m.Decls {
-		if i == 0 || isFunc(d) || isFunc(m.Decls[i-1]) {
-			if c, ok := d.(*Comment); !ok || !c.Trailing {
-				p.printf("\n")
-			}
+		if m.setApart(i) {
+			p.printf("\n")
 		}
 		switch d := d.(type) {
 		case *Var:
@@ -45,6 +43,23 @@ func (m *Module) String() string {
 	var b strings.Builder
 	m.Print(&b) // a Builder does not fail
 	return b.String()
+}
+
+// setApart reports whether an empty line goes before a declaration: around
+// functions, which keep the comments above them.
+func (m *Module) setApart(i int) bool {
+	if c, ok := m.Decls[i].(*Comment); ok && c.Trailing {
+		return false
+	}
+	if i == 0 || isFunc(m.Decls[i-1]) {
+		return true
+	}
+	for _, d := range m.Decls[i:] {
+		if !isComment(d) {
+			return isFunc(d) && !isComment(m.Decls[i-1])
+		}
+	}
+	return false
 }
 
 func isFunc(d Decl) bool {

@@ -3,6 +3,7 @@ package ptx
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,8 +28,9 @@ func findPtxas(t *testing.T) string {
 }
 
 // ptxas assembles text, and text without the lines that it refuses until it
-// refuses none. It returns what it said about each line.
-func ptxas(t *testing.T, path string, target Target, text string) map[int]string {
+// refuses none. It returns what it said about each line. An error is a refusal of
+// no line in particular.
+func ptxas(t *testing.T, path string, target Target, text string) (map[int]string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.ptx"), filepath.Join(dir, "out")
@@ -40,7 +42,7 @@ func ptxas(t *testing.T, path string, target Target, text string) map[int]string
 		}
 		said, err := exec.Command(path, "-arch="+target.String(), "-O0", "-o", out, in).CombinedOutput()
 		if err == nil {
-			return refused
+			return refused, nil
 		}
 		before := len(refused)
 		for _, m := range lineError.FindAllSubmatch(said, -1) {
@@ -54,7 +56,7 @@ func ptxas(t *testing.T, path string, target Target, text string) map[int]string
 			lines[n-1] = ""
 		}
 		if len(refused) == before {
-			t.Fatalf("ptxas -arch=%v: %v\n%s", target, err, said)
+			return nil, fmt.Errorf("ptxas -arch=%v: %v\n%s", target, err, said)
 		}
 	}
 }
@@ -118,30 +120,49 @@ func samples(t *testing.T, perForm int) map[Need][]*Instr {
 	return byNeed
 }
 
-// resample gives an instruction registers again, for the module that it goes into.
-func (s *sampler) resample(i *Instr) *Instr { return s.instr(i.Form, i.slots) }
-
-// assembleSamples puts instructions into one module for the given need and returns
-// what the assembler says about each that it refuses, by its index, and about other
-// lines, by their number negated.
-func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[int]string {
+// assemble puts instructions into one module for the given need and returns what the
+// assembler says about each that it refuses, by its index, and about other lines,
+// by their number negated.
+func (s *sampler) assemble(t *testing.T, path string, need Need, instrs []*Instr) map[int]string {
 	t.Helper()
-	s := newSampler(1)
-	again := make([]*Instr, len(instrs))
-	for k, i := range instrs {
-		again[k] = s.resample(i)
-	}
-	text := s.module(need, again).String()
-	first := strings.Count(text[:strings.Index(text, "\n\t"+again[0].String())], "\n") + 2
+	text := s.module(need, instrs).String()
+	first := strings.Count(text[:strings.Index(text, "\n\t"+instrs[0].String())], "\n") + 2
+	lines, err := ptxas(t, path, archOf(t, path, need.Target), text)
 	refused := map[int]string{}
-	for line, said := range ptxas(t, path, archOf(t, path, need.Target), text) {
-		if k := line - first; k >= 0 && k < len(again) {
-			refused[k] = fmt.Sprintf("%v: %s", again[k], said)
+	switch {
+	case err != nil && len(instrs) == 1:
+		return map[int]string{0: err.Error()}
+	case err != nil:
+		// One of them spoils all: find it by halves.
+		half := len(instrs) / 2
+		refused = s.assemble(t, path, need, instrs[:half])
+		for k, said := range s.assemble(t, path, need, instrs[half:]) {
+			if k >= 0 {
+				k += half
+			}
+			refused[k] = said
+		}
+		return refused
+	}
+	for line, said := range lines {
+		if k := line - first; k >= 0 && k < len(instrs) {
+			refused[k] = fmt.Sprintf("%v: %s", instrs[k], said)
 		} else {
 			refused[-line] = said // a declaration
 		}
 	}
 	return refused
+}
+
+// assembleSamples is assemble on instructions whose registers some other module declares.
+func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[int]string {
+	t.Helper()
+	s := newSampler(1)
+	again := make([]*Instr, len(instrs))
+	for k, i := range instrs {
+		again[k] = s.instr(i.Form, i.slots)
+	}
+	return s.assemble(t, path, need, again)
 }
 
 // TestTableAgainstPtxas assembles samples of every form for the version and the
@@ -179,6 +200,32 @@ func TestNeedsAgainstPtxas(t *testing.T) {
 	}
 }
 
+// TestSpecialRegistersAgainstPtxas reads each special register with the least that
+// it needs, and one step below.
+func TestSpecialRegistersAgainstPtxas(t *testing.T) {
+	path := findPtxas(t)
+	for name, row := range specials {
+		s := newSampler(1)
+		read := &Name{Name: name}
+		if row.vec {
+			read.Member = "x"
+		}
+		i := &Instr{Op: "mov", Mods: []string{row.typ.String()}, Args: []Operand{s.reg(row.typ, 0), read}}
+		need := row.need
+		if v, ok := need.Target.MinVersion(); ok {
+			need.Version = max(need.Version, v)
+		}
+		for _, said := range s.assemble(t, path, need, []*Instr{i}) {
+			t.Errorf("%v with %v, %v: %s", i, need.Version, need.Target, said)
+		}
+		for _, low := range below(need) {
+			if len(s.assemble(t, path, low, []*Instr{i})) == 0 {
+				t.Errorf("%v assembles with %v, %v", i, low.Version, low.Target)
+			}
+		}
+	}
+}
+
 // below are the needs that lack one step of the version or of the target, as far
 // as there is such a PTX.
 func below(need Need) []Need {
@@ -202,4 +249,46 @@ func below(need Need) []Need {
 		lower = append(lower, Need{need.Version, previous.Target})
 	}
 	return lower
+}
+
+// TestOperandsAgainstPtxas puts registers of wrong types, immediates, sinks and
+// special registers in operands' places: what Verify lets through must assemble.
+// It may refuse more than the assembler does, which takes a predicate in a vector.
+func TestOperandsAgainstPtxas(t *testing.T) {
+	path := findPtxas(t)
+	const trials, chunk = 3000, 250
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	s := newSampler(seed)
+	need := Need{85, Target{90, "a"}}
+	var tried []*Instr
+	for len(tried) < trials {
+		i := s.perturbed()
+		if i != nil && Verify(s.module(need, []*Instr{i})) == nil {
+			tried = append(tried, i)
+		}
+	}
+	for at := 0; at < trials; at += chunk {
+		instrs := tried[at:min(at+chunk, trials)]
+		for k, said := range s.assemble(t, path, need, instrs) {
+			switch {
+			case k < 0:
+				t.Errorf("line %d: %s", -k, said)
+			case strings.Contains(said, "signal:"):
+				t.Logf("the assembler crashes on %v", instrs[k])
+			case !odd(instrs[k]):
+				t.Errorf("%s\n\tof %s", said, instrs[k].Form.Text)
+			}
+		}
+	}
+}
+
+// odd reports what the assembler refuses against its own rules: constants where
+// their register would do, in places that no compiler puts them.
+func odd(i *Instr) bool {
+	constant := slices.ContainsFunc(i.Args, func(o Operand) bool {
+		_, ok := o.(*Imm)
+		return ok
+	})
+	return constant && (i.Op == "cvt" && i.Has("tf32") || i.Op == "setp" || i.Op == "createpolicy")
 }

@@ -3,8 +3,6 @@ package ptx
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 )
 
 // sampler makes instructions out of forms, with registers to stand in them.
@@ -111,9 +109,6 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 		return &Sink{}
 	case AddressOperand:
 		a := &Addr{Base: s.reg(U64, 0)}
-		if slices.Contains(slots, "param::func") {
-			a.Base = &Name{Name: "outgoing"}
-		}
 		if o.Coords {
 			a.Coords = &Vector{s.vector(S32, length)}
 		}
@@ -124,13 +119,69 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 		return &Vector{s.vector(t, length)}
 	}
 	first := s.reg(t, 0)
-	if o.Second != "" && (!o.Second2 || s.rng.IntN(2) == 0) {
+	if o.Second != "" && (!o.SecondOptional || s.rng.IntN(2) == 0) {
 		return &Pair{first, s.reg(Pred, 1)}
 	}
 	if o.Negated && s.rng.IntN(2) == 0 {
 		return &Not{first}
 	}
 	return first
+}
+
+// perturbed is a random instruction with one value replaced by something else that
+// might stand there; nil if there is nothing to replace.
+func (s *sampler) perturbed() *Instr {
+	f := Forms()[s.rng.IntN(len(Forms()))]
+	slots := make([]string, len(f.Slots))
+	for k, slot := range f.Slots {
+		if slot.Tied && slots[k-1] == "" || slot.Optional && !slot.Tied && s.rng.IntN(2) == 0 {
+			continue
+		}
+		slots[k] = slot.Values[s.rng.IntN(len(slot.Values))]
+	}
+	i := s.instr(f, slots)
+	if f.Op == "call" || Bind(i) != nil || len(i.Args) == 0 {
+		return nil
+	}
+	k := s.rng.IntN(len(i.Args))
+	if i.args[k].Kind != ValueOperand {
+		return nil
+	}
+	other := s.other(i.types[k])
+	switch a := i.Args[k].(type) {
+	case *Vector:
+		a.Elems[s.rng.IntN(len(a.Elems))] = other
+	case *Pair:
+		a.First = other
+	default:
+		i.Args[k] = other
+	}
+	return i
+}
+
+// other is a random operand, near to what an operand of type t may be.
+func (s *sampler) other(t Type) Operand {
+	switch s.rng.IntN(10) {
+	case 0:
+		return &Sink{}
+	case 1:
+		return &Name{Name: "%tid", Member: "x"}
+	case 2:
+		return &Imm{Int, s.rng.Uint64() >> s.rng.IntN(64)}
+	case 3:
+		return &Imm{Int, -(s.rng.Uint64() >> (1 + s.rng.IntN(63)))}
+	case 4:
+		return &Imm{F32Bits, uint64(s.rng.Uint32())}
+	case 5:
+		return &Imm{F64Bits, s.rng.Uint64()}
+	}
+	for {
+		// A register .f16x2 is what the assembler itself is of two minds about.
+		other := Types()[s.rng.IntN(len(Types()))]
+		if other.Declarable() && other != F16x2 && (other.Bits() == t.Bits() || s.rng.IntN(4) == 0) {
+			return s.reg(other, 0)
+		}
+	}
 }
 
 func (s *sampler) vector(t Type, n int) []Operand {
@@ -149,7 +200,7 @@ func (s *sampler) reg(t Type, k int) *Name {
 
 // module wraps instructions, one a line, into a kernel that declares what they name.
 func (s *sampler) module(need Need, instrs []*Instr) *Module {
-	body := &Block{Stmts: []Stmt{&Var{Space: Param, Type: B8, Align: 16, Name: "outgoing", Dims: []int{16}}}}
+	body := &Block{}
 	byType := map[Type]int{}
 	for _, t := range s.regs {
 		byType[t]++
@@ -167,12 +218,4 @@ func (s *sampler) module(need Need, instrs []*Instr) *Module {
 		&Func{Name: "callee", Body: &Block{Stmts: []Stmt{&Instr{Op: "ret"}}}},
 		&Func{Name: "kernel", Linkage: "visible", Entry: true, Body: body},
 	}}
-}
-
-func texts(instrs []*Instr) string {
-	var b strings.Builder
-	for _, i := range instrs {
-		b.WriteString(i.String() + "\n")
-	}
-	return b.String()
 }

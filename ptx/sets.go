@@ -20,8 +20,8 @@ var modifierSets = map[string]string{
 	"cmpfloat": "eq ne lt le gt ge equ neu ltu leu gtu geu num nan",
 	"bool":     "and or xor",
 
-	"loadspace":     "const global local param param::entry param::func shared shared::cta shared::cluster",
-	"storespace":    "global local param param::func shared shared::cta shared::cluster",
+	"loadspace":     "const global local param param::entry shared shared::cta shared::cluster",
+	"storespace":    "global local param shared shared::cta shared::cluster",
 	"volatilespace": "global shared shared::cta shared::cluster",
 	"atomspace":     "global shared shared::cta shared::cluster",
 	"ldspace":       "global shared shared::cta",
@@ -75,7 +75,6 @@ var modifierNeeds = map[string]Need{
 	"shared::cta":         {78, Target{SM: 20}},
 	"shared::cluster":     {78, Target{SM: 90}},
 	"param::entry":        {83, Target{SM: 20}},
-	"param::func":         {83, Target{SM: 20}},
 	"cluster":             {78, Target{SM: 90}},
 	"weak":                {60, Target{SM: 70}},
 	"b128":                {83, Target{SM: 70}},
@@ -108,6 +107,19 @@ var modifierNeeds = map[string]Need{
 	"bar.cta":             {78, Target{SM: 20}},
 	"mbarrier.acquire":    {80, Target{SM: 80}},
 	"mbarrier.release":    {80, Target{SM: 80}},
+}
+
+// functionAttrs are the directives that may stand between a function's parameters
+// and its body: the most numbers that each takes, and what it needs.
+var functionAttrs = map[string]struct {
+	args int
+	need Need
+}{
+	"maxntid": {args: 3}, "reqntid": {args: 3}, "minnctapersm": {args: 1}, "maxnctapersm": {args: 1}, "maxnreg": {args: 1},
+	"noreturn":          {0, Need{64, Target{SM: 30}}},
+	"maxclusterrank":    {1, Need{78, Target{SM: 90}}},
+	"reqnctapercluster": {3, Need{78, Target{SM: 90}}},
+	"explicitcluster":   {0, Need{78, Target{SM: 90}}},
 }
 
 // globalOnly reports whether a modifier makes sense for global memory alone.

@@ -23,8 +23,7 @@ var specialTable = func() []special {
 	add(23, 20, U32, true, "%tid %ntid %ctaid %nctaid")
 	add(23, 20, U32, false, "%laneid %warpid %smid %clock %pm0 %pm1 %pm2 %pm3 WARP_SZ")
 	add(23, 20, U32, false, "%nwarpid %nsmid %lanemask_eq %lanemask_le %lanemask_lt %lanemask_ge %lanemask_gt")
-	add(30, 20, U64, false, "%gridid")
-	add(23, 20, U64, false, "%clock64")
+	add(23, 20, U64, false, "%gridid %clock64")
 	add(50, 20, U32, false, "%clock_hi")
 	add(30, 20, U32, false, "%pm4 %pm5 %pm6 %pm7")
 	add(31, 30, U64, false, "%globaltimer")
@@ -34,6 +33,8 @@ var specialTable = func() []special {
 	add(78, 90, Pred, false, "%is_explicit_cluster")
 	add(78, 90, U32, true, "%clusterid %nclusterid %cluster_ctaid %cluster_nctaid")
 	add(78, 90, U32, false, "%cluster_ctarank %cluster_nctarank")
+	add(76, 80, B32, false, "%reserved_smem_offset_begin %reserved_smem_offset_end %reserved_smem_offset_cap %reserved_smem_offset_0 %reserved_smem_offset_1")
+	add(80, 50, U64, false, "%current_graph_exec")
 	add(81, 90, U32, false, "%aggr_smem_size")
 	return rows
 }()

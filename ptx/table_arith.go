@@ -78,25 +78,25 @@ const integerForms = `
 # integer-arithmetic-instructions-bfind: d = the place of the first bit of a that is no sign bit
 2.3 sm_20 bfind{.shiftamt}.type=int32_64 d:u32, a
 # integer-arithmetic-instructions-fns: d = the place of the n-th one in a, from a base
-6.0 sm_30 fns.b32 d, a, base:b32, n:s32
+6.0 sm_30 fns.b32 d, a, base:b32, n:b32
 # integer-arithmetic-instructions-brev: d = the bits of a in reverse
 2.3 sm_20 brev.type=bit32_64 d, a
 # integer-arithmetic-instructions-bfe: d = the field of a at bit b, c bits long
-2.3 sm_20 bfe.type=int32_64 d, a, b:u32, c:u32
+2.3 sm_20 bfe.type=int32_64 d, a, b:u32=0..255, c:u32=0..255
 # integer-arithmetic-instructions-bfi: d = b with the low bits of a put at bit c, e bits long
-2.3 sm_20 bfi.type=bit32_64 d, a, b, c:u32, e:u32
+2.3 sm_20 bfi.type=bit32_64 d, a, b, c:u32=0..255, e:u32=0..255
 # integer-arithmetic-instructions-szext: d = the low b bits of a, extended by sign or by zeros
 7.6 sm_70 szext.mode=clamp|wrap.type=int32 d, a, b:u32
 # integer-arithmetic-instructions-bmsk: d = b ones from bit a on
-7.6 sm_70 bmsk.mode=clamp|wrap.b32 d, a, b
+7.6 sm_70 bmsk.mode=clamp|wrap.b32 d:u32, a:u32, b:u32
 # integer-arithmetic-instructions-dp4a: d = c + the dot product of four bytes
 5.0 sm_61 dp4a.u32.u32 d, a, b, c
-5.0 sm_61 dp4a.atype=u32.btype=s32 d:s32, a:b32, b:b32, c:s32
-5.0 sm_61 dp4a.atype=s32.btype=int32 d:s32, a:b32, b:b32, c:s32
+5.0 sm_61 dp4a.atype=u32.btype=s32 d:s32, a:atype, b:btype, c:s32
+5.0 sm_61 dp4a.atype=s32.btype=int32 d:s32, a:atype, b:btype, c:s32
 # integer-arithmetic-instructions-dp2a: d = c + the dot product of two halves and two bytes
 5.0 sm_61 dp2a.half=lo|hi.u32.u32 d, a, b, c
-5.0 sm_61 dp2a.half=lo|hi.atype=u32.btype=s32 d:s32, a:b32, b:b32, c:s32
-5.0 sm_61 dp2a.half=lo|hi.atype=s32.btype=int32 d:s32, a:b32, b:b32, c:s32
+5.0 sm_61 dp2a.half=lo|hi.atype=u32.btype=s32 d:s32, a:atype, b:btype, c:s32
+5.0 sm_61 dp2a.half=lo|hi.atype=s32.btype=int32 d:s32, a:atype, b:btype, c:s32
 `
 
 const floatForms = `
@@ -117,7 +117,7 @@ const floatForms = `
 2.3 sm_20 fma.rnd{.ftz}{.sat}.f32 d, a, b, c
 2.3 sm_20 fma.rnd.f64 d, a, b, c
 # floating-point-instructions-mad: d = a·b + c; the same as fma since sm_20
-2.3 sm_20 mad{.rnd}{.ftz}{.sat}.f32 d, a, b, c
+2.3 sm_20 mad.rnd{.ftz}{.sat}.f32 d, a, b, c
 2.3 sm_20 mad.rnd.f64 d, a, b, c
 # floating-point-instructions-div: d = a / b
 2.3 sm_20 div.approx=approx|full{.ftz}.f32 d, a, b
@@ -262,7 +262,7 @@ const logicForms = `
 2.3 sm_20 cnot.type=bit16_64 d, a
 # logic-and-shift-instructions-lop3: d = a function of a, b and c, bit by bit, given by its truth table; p = whether d ≠ 0, and or or q
 4.3 sm_50 lop3.b32 d, a, b, c, lut=0..255
-8.2 sm_70 lop3.bool=and|or.b32 d|p, a, b, c, lut=0..255, q:pred
+8.2 sm_70 lop3.bool=and|or.b32 d_|p, a, b, c, lut=0..255, q:pred
 # logic-and-shift-instructions-shf: d = half of the pair b:a, shifted by c
 3.1 sm_32 shf.dir=l|r.mode=clamp|wrap.b32 d, a, b, c:u32
 # logic-and-shift-instructions-shl: d = a shifted left by b

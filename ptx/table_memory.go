@@ -44,9 +44,9 @@ const moveForms = `
 const convertForms = `
 # data-movement-and-conversion-instructions-cvt: d = a in another type
 2.3 sm_20 cvt{.sat}.dtype=anyint.atype=anyint d:dtype+, a:atype+%
-2.3 sm_20 cvt.rnd{.ftz}{.sat}.dtype=f32.atype=anyint d:dtype, a:atype+%
-2.3 sm_20 cvt.rnd{.sat}.dtype=f64.atype=anyint d:dtype, a:atype+%
-2.3 sm_20 cvt.rnd{.sat}.dtype=f16.atype=anyint d:dtype, a:atype+%
+2.3 sm_20 cvt.rnd{.ftz}{.sat}.dtype=f32.atype=anyint d:dtype, a:atype+
+2.3 sm_20 cvt.rnd{.sat}.dtype=f64.atype=anyint d:dtype, a:atype+
+2.3 sm_20 cvt.rnd{.sat}.dtype=f16.atype=anyint d:dtype, a:atype+
 2.3 sm_20 cvt.irnd{.ftz}{.sat}.dtype=anyint.atype=f32 d:dtype+, a:atype
 2.3 sm_20 cvt.irnd{.sat}.dtype=anyint.atype=f64 d:dtype+, a:atype
 2.3 sm_20 cvt.irnd{.sat}.dtype=anyint.atype=f16 d:dtype+, a:atype
@@ -63,8 +63,8 @@ const convertForms = `
 7.0 sm_80 cvt.rnd=rn|rz{.relu}.dtype=bf16.atype=f32 d:dtype, a:atype
 7.0 sm_80 cvt.rnd=rn|rz{.relu}.dtype=f16x2|bf16x2.atype=f32 d:dtype, a:atype, b:atype
 7.1 sm_80 cvt.dtype=f32.atype=bf16 d:dtype, a:atype
-7.8 sm_90 cvt.rnd.dtype=bf16.atype=anyint d:dtype, a:atype+%
-7.8 sm_90 cvt.irnd.dtype=anyint.atype=bf16 d:dtype+, a:atype
+7.8 sm_90 cvt.rnd.dtype=bf16.atype=anyint d:dtype, a:atype
+7.8 sm_90 cvt.irnd.dtype=anyint.atype=bf16 d:dtype, a:atype
 7.8 sm_90 cvt.rnd.dtype=bf16.atype=f16|f64 d:dtype, a:atype
 7.8 sm_90 cvt.rnd.dtype=f16.atype=bf16 d:dtype, a:atype
 7.8 sm_90 cvt.dtype=f64.atype=bf16 d:dtype, a:atype
@@ -75,28 +75,28 @@ const convertForms = `
 8.1 sm_89 cvt.rnd=rn.satfinite{.relu}.dtype=fp8x2.atype=f16x2 d:dtype, a:atype
 8.1 sm_89 cvt.rnd=rn{.relu}.dtype=f16x2.atype=fp8x2 d:dtype, a:atype
 # data-movement-and-conversion-instructions-cvt-pack: d = a and b, saturated and packed
-6.5 sm_72 cvt.pack.sat.dtype=u16|s16.type=s32 d:b32, a, b
-6.5 sm_72 cvt.pack.sat.dtype=u8|s8.type=s32.b32 d:b32, a:s32, b:s32, c:b32
-6.5 sm_75 cvt.pack.sat.dtype=u4|s4|u2|s2.type=s32.b32 d:b32, a:s32, b:s32, c:b32
+6.5 sm_72 cvt.pack.sat.dtype=u16|s16.type=s32 d:u32, a, b
+6.5 sm_72 cvt.pack.sat.dtype=u8|s8.type=s32.b32 d:u32, a:s32, b:s32, c:u32
+6.5 sm_75 cvt.pack.sat.dtype=u4|s4|u2|s2.type=s32.b32 d:u32, a:s32, b:s32, c:u32
 `
 
 const memoryForms = `
 # data-movement-and-conversion-instructions-ld: d = what stands in memory at a
-2.3 sm_20 ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:b64?L2::cache_hint}
-7.4 sm_70 ld{.weak}{.space=loadspace}.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:b64?L2::cache_hint}
+2.3 sm_20 ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
+7.4 sm_70 ld{.weak}{.space=loadspace}.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 2.3 sm_20 ld.sem=volatile{.space=volatilespace}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]
-6.0 sm_70 ld.sem=relaxed|acquire.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]{, policy:b64?L2::cache_hint}
+6.0 sm_70 ld.sem=relaxed|acquire.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]{, policy:u64?L2::cache_hint}
 8.2 sm_70 ld.mmio.sem=relaxed.scope=sys{.space=global}.type=memory d:+, [a]
 # data-movement-and-conversion-instructions-ld-global-nc: d = what stands in global memory at a and does not change
-3.1 sm_32 ld.space=global{.cache=ca|cg|cs}.nc{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:b64?L2::cache_hint}
-7.4 sm_70 ld.space=global.nc.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:b64?L2::cache_hint}
+3.1 sm_32 ld.space=global{.cache=ca|cg|cs}.nc{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
+7.4 sm_70 ld.space=global.nc.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 # data-movement-and-conversion-instructions-ldu: d = what stands in global memory at a, the same for the whole warp
 2.3 sm_20 ldu{.space=global}{.vec}.type=memory d:+*vec, [a]
 # data-movement-and-conversion-instructions-st: writes b to memory at a
-2.3 sm_20 st{.weak}{.space=storespace}{.cache=cacheout}{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:b64?L2::cache_hint}
-7.4 sm_70 st{.weak}{.space=storespace}.l1{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:b64?L2::cache_hint}
+2.3 sm_20 st{.weak}{.space=storespace}{.cache=cacheout}{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:u64?L2::cache_hint}
+7.4 sm_70 st{.weak}{.space=storespace}.l1{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:u64?L2::cache_hint}
 2.3 sm_20 st.sem=volatile{.space=volatilespace}{.vec}.type=memory [a], b:+*vec
-6.0 sm_70 st.sem=relaxed|release.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.vec}.type=memory [a], b:+*vec{, policy:b64?L2::cache_hint}
+6.0 sm_70 st.sem=relaxed|release.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.vec}.type=memory [a], b:+*vec{, policy:u64?L2::cache_hint}
 8.2 sm_70 st.mmio.sem=relaxed.scope=sys{.space=global}.type=memory [a], b:+
 # data-movement-and-conversion-instructions-st-async: writes b to a block of the cluster and counts the bytes at an mbarrier
 8.1 sm_90 st.async{.weak}{.space=shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type=b32|b64|u32|u64|s32|s64|f32|f64 [a:shared::cluster], b*vec, [mbar:shared::cluster]
@@ -110,6 +110,6 @@ const memoryForms = `
 # data-movement-and-conversion-instructions-discard: drops the line at a from the cache without writing it back
 7.4 sm_80 discard{.space=global}.L2 [a], size=128
 # data-movement-and-conversion-instructions-createpolicy: d = a cache policy for L2::cache_hint
-7.4 sm_80 createpolicy.fractional.primary=L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged{.secondary=L2::evict_first|L2::evict_unchanged}.b64 d{, a:f32}
-7.4 sm_80 createpolicy.range{.space=global}.primary=L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged{.secondary=L2::evict_first|L2::evict_unchanged}.b64 d, [a:global], n:u32, total:u32
+7.4 sm_80 createpolicy.fractional.primary=L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged{.secondary=L2::evict_first|L2::evict_unchanged}.b64 d:u64{, a:f32}
+7.4 sm_80 createpolicy.range{.space=global}.primary=L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged{.secondary=L2::evict_first|L2::evict_unchanged}.b64 d:u64, [a:global], n:u32, total:u32
 `

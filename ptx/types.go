@@ -12,6 +12,7 @@ const (
 	B32
 	B64
 	B128
+	B8x4 // four fp8 numbers in a register of a matrix
 	U4
 	U8
 	U16
@@ -70,6 +71,7 @@ var types = [...]TypeInfo{
 	B32:    {Name: "b32", Bits: 32, Class: Bits, Storage: B32},
 	B64:    {Name: "b64", Bits: 64, Class: Bits, Storage: B64},
 	B128:   {Name: "b128", Bits: 128, Class: Bits, Storage: B128, Need: Need{83, Target{SM: 70}}},
+	B8x4:   {Name: "b8x4", Bits: 32, Class: Bits, Storage: B32},
 	U4:     {Name: "u4", Bits: 4, Class: Unsigned, Storage: B32},
 	U8:     {Name: "u8", Bits: 8, Class: Unsigned, Storage: U8},
 	U16:    {Name: "u16", Bits: 16, Class: Unsigned, Storage: U16},
@@ -161,16 +163,18 @@ func (t Type) wide() Type {
 // wants type want; wider also admits registers that are wider, as ld, st and cvt do (manual: "operand-type-checking-rules",
 // "relaxed-type-checking-rules").
 func agrees(reg, want Type, wider bool) bool {
-	want = want.Info().Storage
+	r, w := reg.Info(), want.Info()
 	if reg == want {
 		return true
 	}
-	r, w := reg.Info(), want.Info()
+	if w.Storage != want {
+		return reg == w.Storage // formats without registers of their own
+	}
 	switch {
 	case r.Class == Predicate || w.Class == Predicate:
 		return false
 	case r.Bits != w.Bits:
-		return wider && r.Bits > w.Bits && (r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float)
+		return wider && r.Bits > w.Bits && r.Bits <= 64 && (r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float)
 	}
 	return r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float
 }
@@ -202,7 +206,6 @@ var spaces = map[string]Space{
 	"local":           Local,
 	"param":           Param,
 	"param::entry":    Param,
-	"param::func":     Param,
 }
 
 var spaceNames = [...]string{

@@ -42,7 +42,7 @@ func (m *Module) Need() Need {
 func (f *Func) need() Need {
 	var need Need
 	for _, a := range f.Attrs {
-		need = need.and(attrNeeds[a.Name])
+		need = need.and(functionAttrs[a.Name].need)
 	}
 	if f.Body == nil {
 		return need
@@ -209,21 +209,13 @@ func (v *verifier) initialSymbol(d *Var, n *Name) {
 	}
 }
 
-// attrNeeds are the directives of functions that not every version and target has.
-var attrNeeds = map[string]Need{
-	"noreturn":          {64, Target{SM: 30}},
-	"maxclusterrank":    {78, Target{SM: 90}},
-	"reqnctapercluster": {78, Target{SM: 90}},
-	"explicitcluster":   {78, Target{SM: 90}},
-}
-
 func (v *verifier) function(f *Func) {
 	v.fn, f.Registers = f, nil
 	if err := v.globals.declare(&Symbol{Kind: FuncSymbol, Name: f.Name, Index: -1, Func: f}); err != nil {
 		v.fail(f.Pos, ErrInvalid, "%v", err)
 	}
 	for _, a := range f.Attrs {
-		v.require(f.Pos, "."+a.Name, attrNeeds[a.Name])
+		v.require(f.Pos, "."+a.Name, functionAttrs[a.Name].need)
 	}
 	switch {
 	case f.Entry && len(f.Results) > 0:

@@ -104,9 +104,7 @@ func (v *verifier) operand(s *scope, k int, arg Operand) {
 		case *Not:
 			v.value(s, o, a.X, want, 0)
 		case *Vector:
-			for _, e := range a.Elems {
-				v.value(s, o, e, want, 0)
-			}
+			v.vector(s, o, a, want)
 		default:
 			v.value(s, o, arg, want, i.Form.vectorLen(o, i.slots))
 		}
@@ -131,6 +129,32 @@ func rangeText(ranges []Range) string {
 	return s
 }
 
+// vector checks {a, b, c, d}: memory and moves alone take immediates and sinks for
+// elements, and elements that are wider are all equally so.
+func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
+	width := 0
+	for _, e := range a.Elems {
+		v.value(s, o, e, want, 0)
+		switch e := e.(type) {
+		case *Name:
+			if e.Sym == nil || e.Sym.Kind != RegisterSymbol {
+				continue
+			}
+			if bits := e.Sym.Type.Bits(); width != 0 && bits != width {
+				v.bad("operand %s: %s has %d bits where others of the vector have %d", o.Name, Format(e), bits, width)
+			} else {
+				width = bits
+			}
+		default:
+			switch v.instr.Op {
+			case "mov", "ld", "ldu", "st", "atom", "red":
+			default:
+				v.bad("operand %s: %s in a vector, want a register", o.Name, Format(e))
+			}
+		}
+	}
+}
+
 // value checks a register, an immediate or a symbol that stands for one value, or
 // for a vector of length vec.
 func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec int) {
@@ -140,6 +164,8 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 			v.bad("operand %s is %s, want a register to write", o.Name, a.text())
 		} else if msg := immediateFits(a, want); msg != "" {
 			v.bad("operand %s: %s", o.Name, msg)
+		} else if len(o.Ranges) > 0 && !o.admits(int64(a.Bits)) {
+			v.bad("operand %s is %s, want %s", o.Name, a.text(), rangeText(o.Ranges))
 		}
 	case *Sum:
 		if sym := v.resolve(s, a.Base); sym != nil && sym.Kind != VarSymbol {
@@ -176,6 +202,9 @@ func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec
 	case sym.Kind == VarSymbol && !o.Symbol:
 		v.bad("operand %s: %s is a variable in .%v, want a register", o.Name, n.Name, sym.Var.Space)
 	case sym.Kind == VarSymbol:
+		if space := v.instr.space(); space != Generic && !contains(space, sym.Var.Space) {
+			v.bad("operand %s: %s is in .%v, want one in .%v", o.Name, n.Name, sym.Var.Space, space)
+		}
 	case sym.Kind == SpecialSymbol && !o.Special:
 		v.bad("operand %s: %s is a special register: only mov and cvt read it", o.Name, n.Name)
 	case have != vec:
@@ -205,6 +234,10 @@ func memberIndex(member string) int {
 // are the same eight bits.
 func immediateFits(m *Imm, t Type) string {
 	switch class, bits := t.Class(), t.Bits(); {
+	case bits > 64:
+		return fmt.Sprintf("%s: no constant is that wide", m.text())
+	case t.Info().Storage != t:
+		return fmt.Sprintf("%s is no register of type .%v", m.text(), t.Info().Storage)
 	case m.Kind > Uint && (t == F32 || t == F64): // converted
 	case m.Kind == F32Bits && t == B32, m.Kind == F64Bits && t == B64:
 	case m.Kind > Uint || class == Float:
@@ -250,7 +283,7 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 			v.bad("operand %s: %s is in .%v, want one in .%v", o.Name, base.Name, have, space)
 		}
 	case RegisterSymbol:
-		if i.Has("param::func") {
+		if i.Op == "st" && space == Param {
 			v.bad("operand %s: %s is a register, want a parameter by its name", o.Name, base.Name)
 		} else if !addressRegister(sym, space) || base.Member != "" {
 			v.bad("operand %s: %s is a %s, want an integer of 64 bits", o.Name, base.Name, describe(sym))

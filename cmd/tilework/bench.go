@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework"
 	"tilework/dtype"
 	"tilework/internal/bench"
 	"tilework/internal/cpu"
@@ -77,7 +76,7 @@ Peers are opened where they are installed: ` + strings.Join(peerNames(), ", ") +
 	complete(c, "kernels", append(kernelNames(), "all")...)
 	complete(c, "peers", append(peerNames(), "all")...)
 	complete(c, "dtypes", typeNames()...)
-	complete(c, "device", "cpu")
+	complete(c, "device", "cpu", "emu")
 	return c
 }
 
@@ -213,6 +212,9 @@ func (f *benchFlags) kernelSubjects(problems []gemm.Problem) ([]bench.Subject, e
 	if f.threads < 0 {
 		return nil, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
 	}
+	if err := device.Check(); err != nil {
+		return nil, err
+	}
 	request := dispatch.Request{Device: device, Threads: f.threads}
 	if f.kernels == "" {
 		// The subject carries the name of what is chosen, if that is the same throughout.
@@ -232,7 +234,7 @@ func (f *benchFlags) kernelSubjects(problems []gemm.Problem) ([]bench.Subject, e
 		return []bench.Subject{&subject{name, request}}, nil
 	}
 	var subjects []bench.Subject
-	for _, k := range tilework.Kernels() {
+	for _, k := range dispatch.Kernels(device) {
 		if f.kernels == "all" && k.Available {
 			request.Kernel = k.Name
 			subjects = append(subjects, &subject{k.Name, request})

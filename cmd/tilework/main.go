@@ -24,14 +24,20 @@ func main() {
 	// A second interruption ends the process at once.
 	context.AfterFunc(ctx, stop)
 	err := newCommand().ExecuteContext(ctx)
-	if err != nil {
+	code := exitCode(err)
+	switch {
+	case code == interrupted:
+		fmt.Fprintln(os.Stderr, "tilework: interrupted")
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "tilework:", err)
 	}
-	os.Exit(exitCode(err))
+	os.Exit(code)
 }
 
 // errCheck marks an error that says that a check failed.
 var errCheck = errors.New("check failed")
+
+const interrupted = 130 // 128 + SIGINT, as shells have it
 
 func exitCode(err error) int {
 	switch {
@@ -42,7 +48,7 @@ func exitCode(err error) int {
 	case errors.Is(err, gemm.ErrNoDevice):
 		return 3
 	case errors.Is(err, context.Canceled):
-		return 130
+		return interrupted
 	}
 	return 2
 }
@@ -51,17 +57,24 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tilework",
 		Short: "Matrix multiplication, measured and checked",
-		Long: `tilework multiplies matrices in files, on the processor, and measures and checks
-what multiplies them.`,
+		Long: `tilework multiplies matrices in files, on the processor or on an emulated GPU; it
+measures and checks what multiplies them, and explains GPU kernels to whoever writes
+or studies them.`,
 		Example: `  tilework mul a.npy b.npy -o c.npy              multiply two files
   tilework bench --sizes 256,1024 --peers all    measure beside other libraries
-  tilework selftest                              check every kernel on this machine`,
+  tilework selftest                              check every kernel on this machine
+  tilework explain tiled --shape 1024x1024x1024  study a GPU kernel
+  tilework emulate k.ptx --grid 4 --block 256    run PTX with race checkers`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(mulCommand(), benchCommand(), selftestCommand(), kernelsCommand(), devicesCommand(), versionCommand())
+	root.AddCommand(
+		mulCommand(), benchCommand(), selftestCommand(),
+		explainCommand(), occupancyCommand(), emulateCommand(),
+		kernelsCommand(), devicesCommand(), versionCommand(),
+	)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())

@@ -13,7 +13,9 @@ import (
 	"tilework/dtype"
 	"tilework/internal/bench"
 	"tilework/internal/gemm"
+	"tilework/internal/host"
 	"tilework/internal/matio"
+	"tilework/internal/model"
 )
 
 // run is the command with these arguments: what it prints, and its exit code.
@@ -94,6 +96,10 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 		{"a.npy b.npy -o c.npy --alpha -2 --beta 3 --c c0.csv", func(i, j int) float64 { return -2*product(i, j) + 3*c0(i, j) }},
 		{"a.npy b.npy -o c.npy --bias col.npy", func(i, j int) float64 { return product(i, j) + col(0, j) }},
 		{"a.npy b.npy -o c.npy --bias row.csv --bias-along rows --activation relu --verify", func(i, j int) float64 { return max(product(i, j)+row(i, 0), 0) }},
+		{"a.npy b.npy -o c.npy --device emu", product},
+		{"a.npy b.npy -o c.npy --device emu:t4 --kernel naive --verify", product},
+		{"a.npy b.npy -o c.npy --device emu --kernel tiled:2 --bias col.npy", func(i, j int) float64 { return product(i, j) + col(0, j) }},
+		{"b.npy a.npy -o c.npy --device emu --kernel blocked --transpose-a --transpose-b", func(j, i int) float64 { return product(i, j) }},
 		{"a.npy b.npy -o c.safetensors --dtype bfloat16", product},
 		{"a.npy b.npy -o c.npy --dtype int8", product},
 		{"a.npy b.npy -o c.npy --dtype float16 --out-dtype float32", product},
@@ -169,7 +175,10 @@ func TestMistakes(t *testing.T) {
 		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
 		{mul + "--device gpu", 3, "no such device: gpu"},
 		{mul + "--device gpu:1", 3, "no such device: gpu:1"},
-		{mul + "--device emu:h200", 3, "no such device: emu:h200"},
+		{mul + "--device emu:h300", 3, `no such device: emu:h300: unknown GPU "h300"`},
+		{mul + "--device emu --kernel avx2", 2, `no GPU kernel "avx2" (there are naive, tiled, blocked)`},
+		{mul + "--device emu --kernel tiled:33", 2, "at most 1024 threads, not 1089"},
+		{mul + "--device emu --kernel tiled:x", 2, `"x" is no shape of kernel tiled`},
 		{mul + "--kernel fast", 2, `no CPU kernel "fast"`},
 		{mul + "--precision tf32", 2, `precision "tf32"`},
 		{mul + "--activation tanh", 2, `--activation: unknown activation "tanh"`},
@@ -196,7 +205,18 @@ func TestMistakes(t *testing.T) {
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
 		{"bench --threads -2", 2, "--threads -2"},
 		{"bench --format xml", 2, "--format xml"},
-		{"selftest --kernels warp", 2, `no kernel "warp"`},
+		{"occupancy", 2, "--threads 256"},
+		{"occupancy --threads 256", 2, "which SM?"},
+		{"occupancy --threads 0 --gpu h200", 2, "--threads 0"},
+		{"occupancy --threads 16xx --gpu h200", 2, "--threads 16xx"},
+		{"occupancy --threads 33x33 --gpu h200", 2, "at most 1,024 threads, got 1,089"},
+		{"occupancy --threads 256 --gpu h300", 2, `unknown GPU "h300"`},
+		{"occupancy --threads 256 --gpu h200 --sm-blocks 3", 2, "one or the other"},
+		{"occupancy --threads 256 --smem 2GB --gpu h200", 2, "--smem 2GB: want bytes"},
+		{"occupancy --threads 256 --smem 400KB --gpu h200", 2, "shared memory"},
+		{"occupancy --threads 256 --regs 300 --gpu h200", 2, "registers"},
+		{"selftest --kernels warp", 2, `no kernel "warp" on cpu`},
+		{"selftest --device emu --kernels avx2", 2, `no kernel "avx2" on emu`},
 		{"selftest --cases 0", 2, "--cases 0"},
 		{"selftest --device gpu", 3, "no such device"},
 	} {
@@ -275,5 +295,32 @@ func TestLists(t *testing.T) {
 		if code != 0 || stdout == "" {
 			t.Errorf("%v: exit code %d, %q", args, code, stdout)
 		}
+	}
+}
+
+func TestResultThatNoMemoryHolds(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1), "row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
+		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stderr, code := run(t.Context(), "mul", "col.npy", "row.npy", "-o", "c.npy")
+	if _, known := host.Available(); known && (code != 2 || !strings.Contains(stderr, "out of memory: the 2097152×2097152 result takes 32 TiB")) {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+// The question of the course: 16×16 threads, 2 KB, an SM of 48 KB, 2,048 threads
+// and 16 blocks.
+func TestOccupancyAnswersTheCourse(t *testing.T) {
+	stdout, stderr, code := run(t.Context(), strings.Fields("occupancy --threads 16x16 --smem 2KB --sm-threads 2048 --sm-smem 48KB --sm-blocks 16")...)
+	if code != 0 || !strings.Contains(stdout, "8 blocks per SM, bound by threads") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	stdout, _, code = run(t.Context(), strings.Fields("occupancy --threads 256 --regs 40 --gpu h200 --format json")...)
+	var o model.Occupancy
+	if err := json.Unmarshal([]byte(stdout), &o); err != nil || code != 0 || o.Blocks != 6 {
+		t.Errorf("exit code %d, %v, %q", code, err, stdout)
 	}
 }

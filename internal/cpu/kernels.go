@@ -8,7 +8,6 @@
 package cpu
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -26,11 +25,12 @@ type Kernel struct {
 	ISA  string // the instruction sets it needs; empty: none beyond Go's own
 
 	has func() bool // whether this processor has them
-	// whole, if set, is the algorithm; otherwise the micro-kernels are.
-	whole func(ctx context.Context, p *gemm.Problem, b gemm.Buffers) error
-	f32   *micro[float32]
-	f64   *micro[float64]
-	i32   *micro[int32]
+	// textbook says that the kernel is the triple loop, for any type; the others are
+	// their micro-kernels.
+	textbook bool
+	f32      *micro[float32]
+	f64      *micro[float64]
+	i32      *micro[int32]
 }
 
 // scalar is what products are summed in on the processor.
@@ -53,10 +53,10 @@ type micro[T scalar] struct {
 // Later rows are faster.
 var kernels = []*Kernel{
 	{
-		Name:  "loop",
-		Adds:  "the textbook: three loops, one thread, a sum for each element of C",
-		has:   func() bool { return true },
-		whole: loop,
+		Name:     "loop",
+		Adds:     "the textbook: three loops, one thread, a sum for each element of C",
+		has:      func() bool { return true },
+		textbook: true,
 	},
 	{
 		Name: "portable",
@@ -97,7 +97,7 @@ func (k *Kernel) Available() bool { return k.has() }
 // Sums reports whether k has arithmetic that sums in t.
 func (k *Kernel) Sums(t dtype.Type) bool {
 	switch {
-	case k.whole != nil:
+	case k.textbook:
 		return true
 	case t == dtype.F32:
 		return k.f32 != nil

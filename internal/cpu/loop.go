@@ -1,71 +1,76 @@
 package cpu
 
 import (
-	"context"
-
 	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
-// loop is the single-threaded triple loop of every textbook: for each element of
-// C, a sum along K. It reads B down its columns, which is what makes it slow: one
-// element of every cache line, M·N·K times.
-func loop(ctx context.Context, p *gemm.Problem, b gemm.Buffers) error {
-	switch p.Accum() {
-	case dtype.F32:
-		return loopOf[float32](ctx, p, b)
-	case dtype.F64:
-		return loopOf[float64](ctx, p, b)
-	default:
-		return loopOf[int32](ctx, p, b)
-	}
+// textbook is the single-threaded triple loop: for each element of C, a sum along
+// K. It reads B down its columns, which is what makes it slow: one element of every
+// cache line, M·N·K times.
+//
+// It is a task of one phase, whose items are the rows of C.
+type textbook[T scalar] struct {
+	m, n, k     int
+	a, b        operand[T]
+	c           []T // nil where C holds another type; finish converts then
+	ldc         int
+	alpha, beta T
+	finish      *finisher[T]
+	sums        []T // a row of C
 }
 
-func loopOf[T scalar](ctx context.Context, p *gemm.Problem, b gemm.Buffers) error {
-	opA, opB := operandA[T](p, b), operandB[T](p, b)
-	alpha, beta := T(p.Alpha), T(p.Beta)
-	finish := newFinisher[T](p, b)
-	inPlace := p.C.Type == dtype.Of[T]()
-	depth := p.K
+func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) *textbook[T] {
+	t := &textbook[T]{
+		m: p.M, n: p.N, k: p.K,
+		a: operandA[T](p, b), b: operandB[T](p, b),
+		alpha: T(p.Alpha), beta: T(p.Beta),
+		finish: newFinisher[T](p, b),
+		sums:   make([]T, p.N),
+	}
 	if !p.ReadsAB() {
-		depth, alpha = 0, 0
+		t.k, t.alpha = 0, 0
 	}
-	sums := make([]T, p.N)
-	for i := range p.M {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		for j := range sums {
-			sums[j] = T(alpha * dot(&opA, &opB, i, j, depth))
-		}
-		if inPlace && beta != 0 {
-			for j, old := range dtype.View[T](b.C)[p.C.Index(i, 0):][:p.N] {
-				sums[j] += T(beta * old)
-			}
-		}
-		if finish != nil {
-			finish.tile(sums, p.N, i, 0, 1, p.N)
-		}
-		if inPlace {
-			copy(dtype.View[T](b.C)[p.C.Index(i, 0):], sums)
-		}
+	if p.C.Type == dtype.Of[T]() {
+		t.c, t.ldc = dtype.View[T](b.C), p.C.LD
 	}
-	return nil
+	return t
 }
 
-// dot is the sum over p < depth of a's element (i, p) times b's element (j, p).
-func dot[T scalar](a, b *operand[T], i, j, depth int) T {
+func (t *textbook[T]) walk() walker  { return t }
+func (t *textbook[T]) items() int    { return t.m }
+func (t *textbook[T]) advance() bool { return false }
+
+func (t *textbook[T]) do(i int) {
+	for j := range t.sums {
+		t.sums[j] = T(t.alpha * t.dot(i, j))
+	}
+	if t.c != nil && t.beta != 0 {
+		for j, old := range t.c[i*t.ldc:][:t.n] {
+			t.sums[j] += T(t.beta * old)
+		}
+	}
+	if t.finish != nil {
+		t.finish.tile(t.sums, t.n, i, 0, 1, t.n)
+	}
+	if t.c != nil {
+		copy(t.c[i*t.ldc:], t.sums)
+	}
+}
+
+// dot is the sum over p of op(A)'s element (i, p) times op(B)'s element (p, j).
+func (t *textbook[T]) dot(i, j int) T {
 	var sum T
-	if a.widen != nil {
-		for p := range depth {
-			sum += T(a.at(i, p) * b.at(j, p))
+	if t.a.widen != nil {
+		for p := range t.k {
+			sum += T(t.a.at(i, p) * t.b.at(j, p))
 		}
 		return sum
 	}
-	x, y := a.index(i, 0), b.index(j, 0)
-	dx, dy := a.index(0, 1), b.index(0, 1)
-	for range depth {
-		sum += T(a.data[x] * b.data[y])
+	x, y := t.a.index(i, 0), t.b.index(j, 0)
+	dx, dy := t.a.index(0, 1), t.b.index(0, 1)
+	for range t.k {
+		sum += T(t.a.data[x] * t.b.data[y])
 		x += dx
 		y += dy
 	}

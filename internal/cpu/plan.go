@@ -27,7 +27,7 @@ type Plan struct {
 	Why     string // what decided for the kernel
 
 	progress func(done, total int64)
-	run      func(ctx context.Context, b gemm.Buffers, pl *Plan) error
+	task     func(b gemm.Buffers, w *workspace) task
 }
 
 // serialFlops is the work below which helpers cost more than they bring: about
@@ -54,16 +54,13 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, p.Accum())
 	}
 	pl := &Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), progress: o.Progress}
-	switch {
-	case k.whole != nil:
-		pl.Threads, pl.Detail = 1, "one thread, nothing blocked or packed"
-		pl.run = func(ctx context.Context, b gemm.Buffers, pl *Plan) error { return k.whole(ctx, &pl.Problem, b) }
-	case p.Accum() == dtype.F32:
-		blocked(pl, k.f32)
-	case p.Accum() == dtype.F64:
-		blocked(pl, k.f64)
+	switch p.Accum() {
+	case dtype.F32:
+		prepare(pl, k.f32)
+	case dtype.F64:
+		prepare(pl, k.f64)
 	default:
-		blocked(pl, k.i32)
+		prepare(pl, k.i32)
 	}
 	return pl, nil
 }
@@ -76,19 +73,20 @@ func threads(p *gemm.Problem, asked int) int {
 	return Workers(asked)
 }
 
-func blocked[T scalar](pl *Plan, mk *micro[T]) {
-	if mk.goesDirect(&pl.Problem) {
+// prepare decides between the three ways to multiply: the textbook's, without
+// packing, and with it. mk is nil for the textbook's.
+func prepare[T scalar](pl *Plan, mk *micro[T]) {
+	p := &pl.Problem
+	switch {
+	case pl.Kernel.textbook:
+		pl.Threads, pl.Detail = 1, "one thread, nothing blocked or packed"
+		pl.task = func(b gemm.Buffers, _ *workspace) task { return newTextbook[T](p, b) }
+	case mk.goesDirect(p):
 		pl.Detail = fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
-		pl.run = func(ctx context.Context, b gemm.Buffers, pl *Plan) error {
-			return execute(ctx, newDirect(mk, &pl.Problem, b, pl.Threads), pl.Threads, pl.progress)
-		}
-		return
-	}
-	pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, packed", mk.MR, mk.NR, mk.mc, mk.kc)
-	pl.run = func(ctx context.Context, b gemm.Buffers, pl *Plan) error {
-		w := borrow()
-		defer w.giveBack()
-		return execute(ctx, newProduct(mk, &pl.Problem, b, pl.Threads, w), pl.Threads, pl.progress)
+		pl.task = func(b gemm.Buffers, _ *workspace) task { return newDirect(mk, p, b, pl.Threads) }
+	default:
+		pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, packed", mk.MR, mk.NR, mk.mc, mk.kc)
+		pl.task = func(b gemm.Buffers, w *workspace) task { return newProduct(mk, p, b, pl.Threads, w) }
 	}
 }
 
@@ -99,5 +97,7 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
-	return pl.run(ctx, b, pl)
+	w := borrow()
+	defer w.giveBack()
+	return execute(ctx, pl.task(b, w), pl.Threads, pl.progress)
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tilework/internal/cpu/asm"
 )
 
 // A task is work cut into items, numbered from 0, that several goroutines do
@@ -37,9 +39,13 @@ type walker interface {
 // always ends.
 type crew struct {
 	task task
+	// What all write is kept on cache lines of its own.
+	_    [cacheLine]byte
 	next atomic.Int64 // the next ticket
+	_    [cacheLine]byte
 	done atomic.Int64 // how many items are done
-	stop atomic.Bool  // leave after the item in hand
+	_    [cacheLine]byte
+	stop atomic.Bool // leave after the item in hand
 
 	// doors counts the helpers inside; the lowest bit says that the doors are
 	// closed, after which nobody enters.
@@ -116,16 +122,24 @@ func (c *crew) work(after func()) {
 
 // await returns when n items are done, or false when the task is to stop.
 func (c *crew) await(n int64) bool {
-	for spins := 0; ; spins++ {
-		if c.stop.Load() {
-			return false
-		}
+	for w := (wait{}); !c.stop.Load(); w.pause() {
 		if c.done.Load() >= n {
 			return true
 		}
-		if spins > 200 {
-			runtime.Gosched()
-		}
+	}
+	return false
+}
+
+// wait is a wait for another goroutine, which is expected to take microseconds: it
+// spins, and now and then lets others have the processor. To do that at every turn
+// would be no better on idle cores, and would have all who wait contend for the
+// scheduler's lock.
+type wait struct{ turns int }
+
+func (w *wait) pause() {
+	asm.Pause(16) // about half a microsecond
+	if w.turns++; w.turns%16 == 0 {
+		runtime.Gosched()
 	}
 }
 
@@ -140,10 +154,7 @@ func (c *crew) help() {
 // close lets no more helpers in and returns when the last has left.
 func (c *crew) close() {
 	c.doors.Add(doorsClosed)
-	for spins := 0; c.doors.Load()&^doorsClosed != 0; spins++ {
-		if spins > 200 {
-			runtime.Gosched()
-		}
+	for w := (wait{}); c.doors.Load()&^doorsClosed != 0; w.pause() {
 	}
 }
 
@@ -230,13 +241,11 @@ func (h *helper) run() {
 
 // rest returns when there may be work.
 func (h *helper) rest() {
-	for start := time.Now(); time.Since(start) < spinTime; {
-		for range 50 {
-			if h.job.Load() != nil {
-				return
-			}
+	var w wait
+	for start := time.Now(); time.Since(start) < spinTime; w.pause() {
+		if h.job.Load() != nil {
+			return
 		}
-		runtime.Gosched()
 	}
 	<-h.wake
 }

@@ -9,18 +9,31 @@ import (
 
 // A workspace is the memory that a product packs into: at most ms·kc + kc·ns
 // elements and, where C holds a narrower type than the sums, 1024·ns sums. The
-// largest rows of the kernel list make that 8 and 16 MiB. Workspaces are used
-// again; the garbage collector takes those that lie idle.
+// largest rows of the kernel list make that 16 and 16 MiB.
 type workspace struct {
 	free, all []byte
 	need      int // what the product before took, growth included
 }
 
-var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+// idle holds workspaces to be used again, those last given back at the end: no
+// more than maxIdle, so that no more than 64 MiB lie unused. (A sync.Pool loses
+// what a goroutine gives back that has moved to another processor meanwhile, and
+// to fill megabytes with zeros again costs more than a small product.)
+var idle struct {
+	sync.Mutex
+	list []*workspace
+}
+
+const maxIdle = 2
 
 // borrow returns an empty workspace; give it back when nothing uses its memory.
 func borrow() *workspace {
-	w := workspaces.Get().(*workspace)
+	w := new(workspace)
+	idle.Lock()
+	if n := len(idle.list); n > 0 {
+		w, idle.list = idle.list[n-1], idle.list[:n-1]
+	}
+	idle.Unlock()
 	if w.need > len(w.all) {
 		w.all = aligned(w.need)
 	}
@@ -28,7 +41,13 @@ func borrow() *workspace {
 	return w
 }
 
-func (w *workspace) giveBack() { workspaces.Put(w) }
+func (w *workspace) giveBack() {
+	idle.Lock()
+	if len(idle.list) < maxIdle {
+		idle.list = append(idle.list, w)
+	}
+	idle.Unlock()
+}
 
 // take returns n elements of the workspace's memory, starting on a cache line.
 // What they hold is arbitrary.

@@ -2,9 +2,20 @@
 
 package asm
 
+import "sync/atomic"
+
 // There are no micro-kernels for this architecture: their instruction sets are
 // not supported.
 var (
 	F32AVX512, F32AVX2 Kernels[float32]
 	F64AVX512, F64AVX2 Kernels[float64]
 )
+
+// Pause lets some time pass, n ≥ 1 times a few nanoseconds.
+func Pause(n int) {
+	for i := range n {
+		spin.Store(int64(i))
+	}
+}
+
+var spin atomic.Int64

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/pass"
 	"github.com/mmcloughlin/avo/printer"
 )
@@ -47,6 +48,26 @@ func main() {
 			log.Fatalf("%s: %v", v.suffix(), err)
 		}
 	}
+	if err := writePause(".."); err != nil {
+		log.Fatalf("pause: %v", err)
+	}
+}
+
+// writePause writes the one function that is not for a variant.
+func writePause(dir string) error {
+	c := build.NewContext()
+	c.Function("Pause")
+	c.Attributes(attr.NOSPLIT)
+	c.Doc("Pause tells the core n ≥ 1 times that the thread waits for another one, and so",
+		"lasts n times some tens of nanoseconds.")
+	c.SignatureExpr("func(n int)")
+	n := c.Load(c.Param("n"), c.GP64())
+	c.Label("again")
+	c.PAUSE()
+	c.DECQ(n)
+	c.JNZ(operand.LabelRef("again"))
+	c.RET()
+	return write(dir, "zpause_amd64", c)
 }
 
 // suffix is what the names of v's functions end in.
@@ -60,7 +81,12 @@ func (v variant) write(dir string) error {
 	}
 	g.peak()
 
-	file, err := g.Result()
+	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
+}
+
+// write writes a context's functions and their stubs as dir/name.s and dir/name.go.
+func write(dir, name string, c *build.Context) error {
+	file, err := c.Result()
 	if err != nil {
 		return err
 	}
@@ -79,8 +105,7 @@ func (v variant) write(dir string) error {
 		if err != nil {
 			return err
 		}
-		name := "z" + strings.ToLower(v.suffix()) + "_amd64" + out.ext
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+out.ext), text, 0o644); err != nil {
 			return err
 		}
 	}

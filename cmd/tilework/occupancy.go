@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tilework/internal/model"
+)
+
+// occupancyFlags are the flags of `tilework occupancy`.
+type occupancyFlags struct {
+	threads, smem, gpu, format  string
+	regs                        int
+	smThreads, smBlocks, smRegs int
+	smSmem                      string
+}
+
+func occupancyCommand() *cobra.Command {
+	var f occupancyFlags
+	c := &cobra.Command{
+		Use:   "occupancy --threads T",
+		Short: "How many blocks an SM holds at once, and what limits them",
+		Long: `occupancy answers for a GPU by NVIDIA's own rules (--gpu), or for an SM made of the
+numbers of an exercise (--sm-threads and its like), for which nothing is rounded.`,
+		Example: `  tilework occupancy --threads 256 --smem 2KB --regs 32 --gpu h200
+  tilework occupancy --threads 16x16 --smem 2KB --sm-threads 2048 --sm-smem 48KB --sm-blocks 16`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, c.OutOrStdout()) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.threads, "threads", "", "threads of a block: 256, 16x16 or 8x8x4 (required)")
+	fl.StringVar(&f.smem, "smem", "0", "shared memory of a block, in bytes: 2048 or 2KB")
+	fl.IntVar(&f.regs, "regs", 0, "registers of a thread (0: not counted)")
+	fl.StringVar(&f.gpu, "gpu", "", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
+	fl.IntVar(&f.smThreads, "sm-threads", 0, "threads that the SM holds")
+	fl.StringVar(&f.smSmem, "sm-smem", "0", "shared memory that the SM has (0: no limit)")
+	fl.IntVar(&f.smBlocks, "sm-blocks", 0, "blocks that the SM holds (0: no limit)")
+	fl.IntVar(&f.smRegs, "sm-regs", 0, "registers that the SM has (0: no limit)")
+	formatFlag(c, &f.format, "table", "json")
+	complete(c, "gpu", gpuNames()...)
+	return c
+}
+
+// gpuNames lists what --gpu takes: the models, then the architectures.
+func gpuNames() []string {
+	var names []string
+	for _, m := range model.Models() {
+		names = append(names, m.Name)
+	}
+	for _, a := range model.Arches() {
+		names = append(names, a.String())
+	}
+	return names
+}
+
+func (f *occupancyFlags) run(c *cobra.Command, stdout io.Writer) error {
+	launch, err := f.launch()
+	if err != nil {
+		return err
+	}
+	arch, err := f.arch(c)
+	if err != nil {
+		return err
+	}
+	o, err := arch.Occupancy(launch)
+	if err != nil {
+		return err
+	}
+	if f.format == "json" {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(o)
+	}
+	_, err = fmt.Fprintln(stdout, strings.TrimRight(o.Text(), "\n"))
+	return err
+}
+
+func (f *occupancyFlags) launch() (l model.Launch, err error) {
+	if f.threads == "" {
+		return l, fmt.Errorf("how many threads has a block? give --threads 256 or --threads 16x16")
+	}
+	l.Threads = 1
+	for part := range strings.SplitSeq(f.threads, "x") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 || n > 1<<20 {
+			return l, fmt.Errorf("--threads %s: want a number of threads, or two or three joined by x, as in 16x16", f.threads)
+		}
+		l.Threads *= n
+	}
+	if l.SharedBytes, err = parseBytes(f.smem); err != nil {
+		return l, fmt.Errorf("--smem %w", err)
+	}
+	if f.regs < 0 {
+		return l, fmt.Errorf("--regs %d: want 0 or more", f.regs)
+	}
+	l.RegsPerThread = f.regs
+	return l, nil
+}
+
+func (f *occupancyFlags) arch(c *cobra.Command) (*model.Arch, error) {
+	byHand := false
+	for _, flag := range []string{"sm-threads", "sm-smem", "sm-blocks", "sm-regs"} {
+		byHand = byHand || c.Flags().Changed(flag)
+	}
+	switch {
+	case f.gpu != "" && byHand:
+		return nil, fmt.Errorf("--gpu %s and an SM by hand (--sm-…): give one or the other", f.gpu)
+	case f.gpu != "":
+		m, err := model.Lookup(f.gpu)
+		if err != nil {
+			return nil, fmt.Errorf("--gpu: %w", err)
+		}
+		return m.Arch, nil
+	case f.smThreads == 0:
+		return nil, fmt.Errorf("which SM? give --gpu, as in --gpu h200, or --sm-threads and its like")
+	}
+	smem, err := parseBytes(f.smSmem)
+	if err != nil {
+		return nil, fmt.Errorf("--sm-smem %w", err)
+	}
+	return model.Textbook(f.smThreads, smem, f.smBlocks, f.smRegs)
+}
+
+// parseBytes reads a number of bytes, "2048", "2KB", "2KiB" or "48K", a K being
+// 1,024 as everywhere where shared memory is meant.
+func parseBytes(text string) (int, error) {
+	digits := strings.TrimRight(text, "BbiIkKmM")
+	unit := 1
+	switch strings.ToUpper(strings.TrimPrefix(text, digits)) {
+	case "", "B":
+	case "K", "KB", "KIB":
+		unit = 1 << 10
+	case "M", "MB", "MIB":
+		unit = 1 << 20
+	default:
+		return 0, fmt.Errorf("%s: want bytes, as in 2048 or 2KB", text)
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n > 1<<40/unit {
+		return 0, fmt.Errorf("%s: want bytes, as in 2048 or 2KB", text)
+	}
+	return n * unit, nil
+}

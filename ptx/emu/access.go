@@ -1,0 +1,286 @@
+package emu
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"tilework/ptx"
+)
+
+// Where generic addresses point: the windows of the spaces that are a block's or a
+// thread's own. All others are device addresses.
+const (
+	localWindow  = 0x10_0000_0000
+	sharedWindow = 0x20_0000_0000
+	paramWindow  = 0x30_0000_0000
+	windowSize   = 1 << 32
+)
+
+// windows are the spaces that have one.
+var windows = map[ptx.Space]uint64{ptx.Local: localWindow, ptx.Shared: sharedWindow, ptx.Param: paramWindow}
+
+// access is what an instruction does at an address.
+type access struct {
+	space ptx.Space
+	kind  AccessKind
+	sem   Sem
+	scope Scope
+	size  int    // bytes that a lane accesses
+	place uint32 // of the register that holds the address
+	short bool   // it has 32 bits
+	add   uint64 // to the address
+}
+
+// accessOf decodes argument k, an address.
+func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
+	arg := d.i.Args[k].(*ptx.Addr)
+	ac := &access{
+		space: d.i.Space(k), kind: kind, size: size, add: uint64(arg.Offset),
+		sem: semOf(d.i), scope: scopeOf(d.i),
+	}
+	switch base := arg.Base.(type) {
+	case *ptx.Imm:
+		ac.place = d.constant(ptx.U64, base.Bits)
+	case *ptx.Name:
+		v := base.Sym.Var
+		if base.Sym.Kind == ptx.VarSymbol {
+			ac.place = d.address(v, 0, 8)
+			if ac.space == ptx.Generic {
+				ac.space = v.Space
+			}
+		} else {
+			ac.place = d.register(base, &d.in.reads)
+			ac.short = base.Sym.Type.Bits() == 32
+		}
+		// What a call passes and what a function gets stands in local memory.
+		if ac.space == ptx.Param && !(d.f.Entry && (base.Sym.Kind != ptx.VarSymbol || isParameter(d.f, v))) {
+			ac.space = ptx.Local
+		}
+	}
+	if ac.space == ptx.SharedCluster { // a cluster is one block
+		ac.space = ptx.Shared
+	}
+	return ac
+}
+
+// semOf is the memory ordering that an instruction asks for.
+func semOf(i *ptx.Instr) Sem {
+	sems := map[string]Sem{
+		"volatile": Volatile, "relaxed": Relaxed, "acquire": Acquire, "release": Release, "acq_rel": AcqRel, "sc": SeqCst,
+	}
+	for _, mod := range i.Mods {
+		if sem, ok := sems[mod]; ok {
+			return sem
+		}
+	}
+	return Weak
+}
+
+// scopeOf is the scope that an instruction names.
+func scopeOf(i *ptx.Instr) Scope {
+	scopes := map[string]Scope{"cta": CTA, "cluster": Cluster, "gpu": GPU, "gl": GPU, "sys": System}
+	for _, mod := range i.Mods {
+		if scope, ok := scopes[mod]; ok {
+			return scope
+		}
+	}
+	return NoScope
+}
+
+// writes reports whether the access changes memory.
+func (ac *access) writes() bool { return ac.kind != Read && ac.kind != AsyncRead }
+
+// communicates reports whether a block could learn by in what another one does.
+func (in *inst) communicates() bool {
+	ac := in.access
+	return ac != nil && (ac.space == ptx.Global || ac.space == ptx.Generic) &&
+		(ac.kind == Atomic || ac.kind == Read && ac.sem != Weak)
+}
+
+// target is memory that lanes of an access go to.
+type target struct {
+	region
+	space    ptx.Space
+	window   uint64 // what a generic address is more than one in the space
+	stride   uint64 // from one lane's bytes to the next's: in local memory
+	readOnly bool
+}
+
+// target finds the memory that an address points into. A region of no bytes holds
+// nothing.
+func (w *warp) target(in *inst, ac *access, addr uint64) target {
+	t := target{space: ac.space}
+	if t.space == ptx.Generic {
+		t.space = ptx.Global
+		for space, window := range windows {
+			if addr-window < windowSize {
+				t.space, t.window = space, window
+			}
+		}
+	}
+	switch t.space {
+	case ptx.Shared:
+		t.region = w.block.shared
+	case ptx.Local:
+		t.size = uint64(w.block.run.localSize)
+		t.stride = t.size
+		if t.size > 0 {
+			t.mem = unsafe.Pointer(&w.local[0])
+		}
+	case ptx.Param:
+		t.region, t.readOnly = w.block.run.params, true
+	default:
+		r := &w.worker.cache[in.index]
+		if r.alloc == nil || addr-r.base >= r.size {
+			*r = region{}
+			if a := w.block.run.mem.find(addr); a != nil {
+				*r = region{mem: unsafe.Pointer(&a.words[0]), base: a.Base, size: uint64(a.Size), alloc: a}
+			}
+		}
+		t.region = *r
+		t.readOnly = t.alloc != nil && t.alloc.ReadOnly
+	}
+	return t
+}
+
+// addresses computes the active lanes' addresses to w.addr.
+func (w *warp) addresses(ac *access) {
+	if ac.short {
+		for i, a := range reg[uint32](w, ac.place) {
+			w.addr[i] = uint64(a + uint32(ac.add))
+		}
+		return
+	}
+	for i, a := range reg[uint64](w, ac.place) {
+		w.addr[i] = a + ac.add
+	}
+}
+
+// each computes the addresses of an access, tells the observers and calls do, once for
+// all lanes that go to the same region: lane i of mask accesses the bytes w.off[i]
+// behind the start of t's memory. It returns the lanes whose access the memory refuses.
+func (w *warp) each(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
+	w.addresses(ac)
+	size := uint64(ac.size)
+	for todo := w.active; todo != 0; {
+		first := bits.TrailingZeros32(todo) & (lanes - 1)
+		t := w.target(in, ac, w.addr[first])
+		span := t.span(uintptr(size))
+		if t.readOnly && ac.writes() {
+			span = 0
+		}
+		var mask uint32
+		for m := todo; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros32(m) & (lanes - 1)
+			if a := w.addr[i] - t.window - t.base; a < span && a&(size-1) == 0 {
+				mask |= 1 << i
+				w.off[i] = a + uint64(i)*t.stride
+			}
+		}
+		if mask>>first&1 == 0 {
+			refused |= 1 << first
+			todo &^= 1 << first
+			continue
+		}
+		todo &^= mask
+		if len(w.block.access) > 0 {
+			w.tell(in, ac, &t, mask, copy)
+		}
+		do(&t, mask)
+		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
+			for m := mask; m != 0; m &= m - 1 {
+				t.alloc.mark(int(w.off[bits.TrailingZeros32(m)]), ac.size)
+			}
+		}
+	}
+	if refused != 0 {
+		w.refuse(in, ac, refused)
+	}
+	return refused
+}
+
+// spaceAddresses is the lanes' addresses as events give them.
+func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
+	if t.window == 0 {
+		return &w.addr
+	}
+	for i, a := range w.addr {
+		w.told[i] = a - t.window
+	}
+	return &w.told
+}
+
+func (w *warp) tell(in *inst, ac *access, t *target, mask uint32, copy uint64) {
+	e := &w.event
+	*e = Access{
+		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
+		Kind:   ac.kind, Sem: ac.sem, Scope: ac.scope, Space: t.space, Size: ac.size,
+		Addr: w.spaceAddresses(t), Alloc: t.alloc, Copy: copy,
+		warp: w, inst: in,
+	}
+	for _, f := range w.block.access {
+		f(e)
+	}
+}
+
+// Data is the bytes that an st is about to write for a lane; nil for other accesses.
+func (a *Access) Data(lane int) []byte {
+	if a.inst == nil || a.Kind != Write {
+		return nil
+	}
+	tr, ok := a.inst.x.(*transfer)
+	if !ok {
+		return nil
+	}
+	var off [lanes]uint64
+	data := new([lanes]wide)
+	for k, place := range tr.places {
+		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(a.warp.base, place))
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(data)), a.Size)
+}
+
+// refuse reports a faulty access of some lanes.
+func (w *warp) refuse(in *inst, ac *access, mask uint32) {
+	first := bits.TrailingZeros32(mask)
+	t := w.target(in, ac, w.addr[first])
+	f := &Fault{
+		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
+		Access: ac.kind, Space: t.space, Size: ac.size, Addr: w.spaceAddresses(&t),
+		Block: w.block.index, Thread: w.thread(first),
+	}
+	addr := f.Addr[first]
+	f.FirstAddr = addr
+	span := t.span(uintptr(ac.size))
+	switch {
+	case addr-t.base >= span:
+		f.Kind = OutOfBounds
+		f.Detail = w.outside(&t, addr, ac.size)
+	case addr&uint64(ac.size-1) != 0:
+		f.Kind = Misaligned
+		f.Detail = "the address must be a multiple of " + bytesText(uint64(ac.size))
+	default:
+		f.Kind = ReadOnly
+		f.Detail = "the memory is read-only"
+	}
+	goOn := false
+	for _, hook := range w.block.fault {
+		goOn = hook(f) || goOn
+	}
+	if !goOn {
+		kept := *f.Addr // the warp's own will change
+		f.Addr = &kept
+		w.fail(f)
+	}
+}
+
+// outside says where an address out of bounds lies.
+func (w *warp) outside(t *target, addr uint64, size int) string {
+	if t.space == ptx.Global || t.space == ptx.Const {
+		return w.block.run.mem.describe(addr, size)
+	}
+	what := map[ptx.Space]string{
+		ptx.Shared: "the block's shared memory", ptx.Local: "the thread's local memory", ptx.Param: "the kernel's parameters",
+	}[t.space]
+	return "not in the " + bytesText(t.size) + " of " + what
+}

@@ -1,0 +1,159 @@
+package emu
+
+import (
+	"math"
+
+	"tilework/ptx"
+)
+
+// The .approx instructions, calculated in float64 and rounded once.
+var (
+	rsqrtFloat = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return 1 / math.Sqrt(a) }}
+	sinFloat   = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Sin(a) }}
+	cosFloat   = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Cos(a) }}
+	lg2Float   = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Log2(a) }}
+	ex2Float   = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Exp2(a) }}
+	tanhFloat  = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Tanh(a) }}
+	// divApprox gives 0 for divisors above 2^126 (manual: div.approx).
+	divApprox = &floatOp{operands: 2, odd: func(a, b, _ float64) float64 {
+		if y := math.Abs(b); y > 0x1p126 && !math.IsInf(b, 0) {
+			if math.IsInf(a, 0) {
+				return math.NaN()
+			}
+			return math.Copysign(0, a) * math.Copysign(1, b)
+		}
+		return divOdd(a, b)
+	}}
+)
+
+// unary decodes an instruction of one floating-point operand.
+func unary(op *floatOp) decodeFunc {
+	return func(d *decoder) execFunc {
+		d.operands()
+		return d.float(op)
+	}
+}
+
+func decodeDiv(d *decoder) execFunc {
+	d.operands()
+	switch t := d.mainType(); {
+	case t.Class() != ptx.Float:
+		return divInt[t]
+	case d.i.Has("approx"):
+		return d.float(divApprox)
+	}
+	return d.float(divFloat)
+}
+
+func decodeRcp(d *decoder) execFunc {
+	d.operands()
+	if d.mainType() == ptx.F64 && d.i.Has("approx") {
+		return op1(coarse(func(a float64) float64 { return 1 / a }))
+	}
+	return d.float(rcpFloat)
+}
+
+func decodeSqrt(d *decoder) execFunc {
+	d.operands()
+	return d.float(sqrtFloat)
+}
+
+func decodeRsqrt(d *decoder) execFunc {
+	d.operands()
+	switch {
+	case d.mainType() == ptx.F32:
+		return d.float(rsqrtFloat)
+	case d.i.Has("ftz"):
+		return op1(coarse(func(a float64) float64 { return 1 / math.Sqrt(a) }))
+	}
+	return op1(func(a float64) float64 { return 1 / math.Sqrt(a) })
+}
+
+// formatF64 is float64, as far as flush needs to know it.
+var formatF64 = format{53, -1022, math.MaxFloat64}
+
+// coarse makes an .approx.ftz.f64 instruction: the low halves of operand and result are
+// not looked at and 0 (manual: rcp.approx.ftz.f64).
+func coarse(f func(a float64) float64) func(a float64) float64 {
+	high := func(v float64) float64 {
+		return formatF64.flush(math.Float64frombits(math.Float64bits(v) >> 32 << 32))
+	}
+	return func(a float64) float64 {
+		y := f(high(a))
+		if y != y {
+			return y
+		}
+		return high(y)
+	}
+}
+
+// The instructions that look at the bits of a number.
+
+func decodeAbs(d *decoder) execFunc {
+	return d.sign(absInt, func(b, sign uint64) uint64 { return b &^ sign })
+}
+
+func decodeNeg(d *decoder) execFunc {
+	return d.sign(negInt, func(b, sign uint64) uint64 { return b ^ sign })
+}
+
+// sign decodes abs and neg: f changes the sign bits of a pattern.
+func (d *decoder) sign(ints typed, f func(b, sign uint64) uint64) execFunc {
+	d.operands()
+	ftz := d.i.Has("ftz")
+	half := func(b uint16) uint16 {
+		if ftz && b&0x7c00 == 0 {
+			b &= 0x8000
+		}
+		return uint16(f(uint64(b), 1<<15))
+	}
+	switch t := d.mainType(); t {
+	case ptx.F32:
+		return op1(func(a float32) float32 {
+			if ftz {
+				a = flush32(a)
+			}
+			return math.Float32frombits(uint32(f(uint64(math.Float32bits(a)), 1<<31)))
+		})
+	case ptx.F64:
+		return op1(func(a uint64) uint64 { return f(a, 1<<63) })
+	case ptx.F16, ptx.BF16:
+		return op1(half)
+	case ptx.F16x2, ptx.BF16x2:
+		return op1(func(a uint32) uint32 { return uint32(half(uint16(a))) | uint32(half(uint16(a>>16)))<<16 })
+	default:
+		return ints[t]
+	}
+}
+
+func decodeCopysign(d *decoder) execFunc {
+	d.operands()
+	return typed{
+		ptx.F32: op2(func(a, b uint32) uint32 { return a&(1<<31) | b&^(1<<31) }),
+		ptx.F64: op2(func(a, b uint64) uint64 { return a&(1<<63) | b&^(1<<63) }),
+	}[d.mainType()]
+}
+
+func decodeTestp(d *decoder) execFunc {
+	d.operands()
+	if d.mainType() == ptx.F64 {
+		return testp[float64](testps[d.i.Mod("kind")], &formatF64)
+	}
+	return testp[float32](testps[d.i.Mod("kind")], &formatF32)
+}
+
+func testp[T float32 | float64](f func(v float64, k *format) bool, k *format) execFunc {
+	return func(w *warp, in *inst) {
+		a := reg[T](w, in.a)
+		setPred(w, in.d, test(a, a, func(a, _ T) bool { return f(float64(a), k) }))
+	}
+}
+
+var testps = map[string]func(v float64, k *format) bool{
+	"finite":     func(v float64, _ *format) bool { return !math.IsInf(v, 0) && v == v },
+	"infinite":   func(v float64, _ *format) bool { return math.IsInf(v, 0) },
+	"number":     func(v float64, _ *format) bool { return v == v },
+	"notanumber": func(v float64, _ *format) bool { return v != v },
+	"normal":     func(v float64, k *format) bool { return !math.IsInf(v, 0) && v == v && v != 0 && k.flush(v) != 0 },
+	"subnormal":  func(v float64, k *format) bool { return v != 0 && k.flush(v) == 0 },
+}

@@ -1,0 +1,184 @@
+package emu
+
+import (
+	"unsafe"
+
+	"tilework/ptx"
+)
+
+// asyncCopy is a cp.async that some lanes have begun and not yet seen complete.
+type asyncCopy struct {
+	id    uint64
+	mask  uint32 // lanes for which it is open
+	group [lanes]int
+	done  bool // the bytes have been moved
+	size  int
+	// to is where the bytes go, and what holds them: as of the time of the copy.
+	from, to [lanes]unsafe.Pointer
+	bytes    [lanes]int // to take from the source; the rest is zeros
+}
+
+// copyQueue is the copies of a warp, oldest first, and for each lane the number of the
+// group that it is filling.
+type copyQueue struct {
+	open   []*asyncCopy
+	spare  []*asyncCopy
+	groups [lanes]int
+}
+
+func (q *copyQueue) reset() {
+	q.spare = append(q.spare, q.open...)
+	q.open = q.open[:0]
+	clear(q.groups[:])
+}
+
+// cpAsync is the operands of cp.async.
+type cpAsync struct {
+	to, from *access
+	size     int
+	bytes    uint32 // place of the number of bytes to read; always without one
+}
+
+func decodeCpAsync(d *decoder) execFunc {
+	i := d.i
+	switch {
+	case i.Has("commit_group"):
+		return func(w *warp, in *inst) {
+			for m := w.active; m != 0; m &= m - 1 {
+				w.copies.groups[firstLane(m)]++
+			}
+		}
+	case i.Has("wait_all"):
+		return func(w *warp, in *inst) {
+			for m := w.active; m != 0; m &= m - 1 { // the group under way too
+				w.copies.groups[firstLane(m)]++
+			}
+			w.waitCopies(in, 0)
+		}
+	case i.Has("wait_group"):
+		n := int(d.constInt(0))
+		return func(w *warp, in *inst) { w.waitCopies(in, n) }
+	}
+	size := int(d.constInt(2))
+	c := &cpAsync{to: d.accessOf(0, AsyncWrite, size), from: d.accessOf(1, AsyncRead, size), size: size, bytes: always}
+	last := len(i.Args)
+	if i.Has("L2::cache_hint") {
+		last--
+	}
+	if last == 4 {
+		c.bytes = d.source(3)
+	}
+	d.in.x = c
+	return execCpAsync
+}
+
+// execCpAsync begins a copy. When its bytes move is left to chance: at once, or as late
+// as a wait allows, so that a program that does not wait is wrong here too.
+func execCpAsync(w *warp, in *inst) {
+	c := in.x.(*cpAsync)
+	b := w.block
+	b.copies++
+	q := &w.copies
+	var a *asyncCopy
+	if n := len(q.spare); n > 0 {
+		a, q.spare = q.spare[n-1], q.spare[:n-1]
+	} else {
+		a = &asyncCopy{}
+	}
+	a.id, a.done, a.size = b.copies, false, c.size
+	all := w.active
+	for i := range a.bytes {
+		a.bytes[i] = c.size
+	}
+	if c.bytes != always {
+		n := reg[uint32](w, c.bytes)
+		for m := all; m != 0; m &= m - 1 {
+			i := firstLane(m)
+			if n[i] > uint32(c.size) {
+				w.misuse(in, "%d bytes to read of %d", n[i], c.size)
+				return
+			}
+			a.bytes[i] = int(n[i])
+			if n[i] == 0 { // nothing is read, wherever the address points
+				w.active &^= 1 << i
+			}
+		}
+	}
+	var refused uint32
+	if w.active != 0 {
+		refused = w.each(in, c.from, a.id, func(t *target, mask uint32) {
+			for m := mask; m != 0; m &= m - 1 {
+				i := firstLane(m)
+				a.from[i] = unsafe.Add(t.mem, w.off[i])
+			}
+		})
+	}
+	if w.active = all &^ refused; w.active != 0 {
+		refused |= w.each(in, c.to, a.id, func(t *target, mask uint32) {
+			for m := mask; m != 0; m &= m - 1 {
+				i := firstLane(m)
+				a.to[i] = unsafe.Add(t.mem, w.off[i])
+			}
+		})
+	}
+	w.active = all
+	a.mask = all &^ refused
+	a.group = q.groups
+	q.open = append(q.open, a)
+	if b.rng.next()&1 == 0 {
+		a.move()
+	}
+}
+
+// move copies the bytes of the open lanes.
+func (a *asyncCopy) move() {
+	if a.done {
+		return
+	}
+	a.done = true
+	for m := a.mask; m != 0; m &= m - 1 {
+		i := firstLane(m)
+		to := unsafe.Slice((*byte)(a.to[i]), a.size)
+		n := a.bytes[i]
+		if n > 0 {
+			copy(to, unsafe.Slice((*byte)(a.from[i]), n))
+		}
+		clear(to[n:])
+	}
+}
+
+// waitCopies completes the active lanes' copies but for those of the last n groups.
+func (w *warp) waitCopies(in *inst, n int) {
+	q := &w.copies
+	var told []CopyLanes
+	kept := q.open[:0]
+	for _, a := range q.open {
+		var mask uint32
+		for m := a.mask & w.active; m != 0; m &= m - 1 {
+			if i := firstLane(m); a.group[i] < q.groups[i]-n {
+				mask |= 1 << i
+			}
+		}
+		if mask != 0 {
+			a.move() // for lanes that do not wait yet it may happen at any time too
+			a.mask &^= mask
+			if len(w.block.copyDone) > 0 {
+				told = append(told, CopyLanes{a.id, mask})
+			}
+		}
+		if a.mask != 0 {
+			kept = append(kept, a)
+		} else {
+			q.spare = append(q.spare, a)
+		}
+	}
+	q.open = kept
+	if told != nil {
+		e := CopyDone{Origin: w.origin(in), Copies: told}
+		for _, f := range w.block.copyDone {
+			f(&e)
+		}
+	}
+}
+
+var _ = ptx.Shared

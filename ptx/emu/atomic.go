@@ -1,0 +1,214 @@
+package emu
+
+import (
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"tilework/ptx"
+)
+
+// update is what an atomic operation makes of the old bits at an address and its operands.
+// flush says that subnormal float32 become zeros, as they do in global memory.
+type update func(old, b, c uint64, flush bool) uint64
+
+func decodeAtom(d *decoder) execFunc { return d.atomic(1) }
+
+func decodeRed(d *decoder) execFunc { return d.atomic(0) }
+
+// atomic decodes atom and red; argument k is the address.
+func (d *decoder) atomic(k int) execFunc {
+	t := d.i.Type(k + 1)
+	f := updateOf(d.i.Mod("op"), t)
+	if f == nil || t.Bits() == 128 {
+		return nil
+	}
+	operands := d.vector(k + 1)
+	size := t.Bytes()
+	var third uint32
+	if d.i.Mod("op") == "cas" {
+		third = d.source(k + 2)
+	}
+	ac := d.accessOf(k, Atomic, size*len(operands))
+	var results []uint32
+	if k == 1 {
+		results = d.vector(0)
+	}
+	d.in.access = ac
+	return func(w *warp, in *inst) {
+		for n, place := range operands {
+			old := [lanes]uint64{}
+			ac := ac
+			if len(operands) > 1 { // an element is atomic, a vector is not
+				part := *ac
+				part.size, part.add = size, ac.add+uint64(n*size)
+				ac = &part
+			}
+			w.each(in, ac, 0, func(t *target, mask uint32) {
+				flush := t.space == ptx.Global
+				for m := mask; m != 0; m &= m - 1 {
+					i := firstLane(m)
+					b := bitsAt(w, place, i, size)
+					var c uint64
+					if third != 0 {
+						c = bitsAt(w, third, i, size)
+					}
+					old[i] = exchange(t.mem, w.off[i], size, func(old uint64) uint64 { return f(old, b, c, flush) })
+				}
+			})
+			if results != nil {
+				for m := w.active; m != 0; m &= m - 1 {
+					setBits(w, results[n], firstLane(m), size, old[firstLane(m)])
+				}
+			}
+		}
+		w.order(ac.sem)
+		w.poll()
+	}
+}
+
+// bitsAt is a lane of a register whose elements have size bytes.
+func bitsAt(w *warp, place uint32, lane, size int) uint64 {
+	switch size {
+	case 2:
+		return uint64(reg[uint16](w, place)[lane])
+	case 4:
+		return uint64(reg[uint32](w, place)[lane])
+	}
+	return reg[uint64](w, place)[lane]
+}
+
+func setBits(w *warp, place uint32, lane, size int, bits uint64) {
+	switch size {
+	case 2:
+		reg[uint16](w, place)[lane] = uint16(bits)
+	case 4:
+		reg[uint32](w, place)[lane] = uint32(bits)
+	default:
+		reg[uint64](w, place)[lane] = bits
+	}
+}
+
+// exchange replaces size bytes by what f makes of them, in one step, and returns what
+// they were.
+func exchange(mem unsafe.Pointer, off uint64, size int, f func(old uint64) uint64) uint64 {
+	if size == 8 {
+		p := (*uint64)(unsafe.Add(mem, off))
+		for {
+			old := atomic.LoadUint64(p)
+			if atomic.CompareAndSwapUint64(p, old, f(old)) {
+				return old
+			}
+		}
+	}
+	shift := 0
+	keep := uint32(0)
+	if size == 2 { // half of a word
+		shift = int(off&2) * 8
+		off &^= 2
+		keep = full &^ (0xffff << shift)
+	}
+	p := (*uint32)(unsafe.Add(mem, off))
+	for {
+		word := atomic.LoadUint32(p)
+		old := uint64(word &^ keep >> shift)
+		if atomic.CompareAndSwapUint32(p, word, word&keep|uint32(f(old))<<shift) {
+			return old
+		}
+	}
+}
+
+// order makes what a worker did before visible to those that see what it does later, as
+// acquire and release ask.
+func (w *warp) order(sem Sem) {
+	if sem > Relaxed {
+		w.block.run.order.Add(1)
+	}
+}
+
+// updateOf is the operation of an atomic instruction on values of type t.
+func updateOf(op string, t ptx.Type) update {
+	signed := t.Class() == ptx.Signed
+	switch {
+	case op == "exch":
+		return func(_, b, _ uint64, _ bool) uint64 { return b }
+	case op == "cas":
+		return func(old, b, c uint64, _ bool) uint64 { return choose(old == b, c, old) }
+	case op == "and":
+		return func(old, b, _ uint64, _ bool) uint64 { return old & b }
+	case op == "or":
+		return func(old, b, _ uint64, _ bool) uint64 { return old | b }
+	case op == "xor":
+		return func(old, b, _ uint64, _ bool) uint64 { return old ^ b }
+	case op == "inc":
+		return func(old, b, _ uint64, _ bool) uint64 { return choose(old >= b, 0, old+1) }
+	case op == "dec":
+		return func(old, b, _ uint64, _ bool) uint64 { return choose(old == 0 || old > b, b, old-1) }
+	case t.Class() == ptx.Float:
+		return floatUpdate(op, t)
+	case op == "add":
+		return func(old, b, _ uint64, _ bool) uint64 { return old + b }
+	case op == "min" || op == "max":
+		least := op == "min"
+		return func(old, b, _ uint64, _ bool) uint64 {
+			less := old < b
+			if signed {
+				less = int64(extend(t, old)) < int64(extend(t, b))
+			}
+			return choose(less == least, old, b)
+		}
+	}
+	return nil
+}
+
+func floatUpdate(op string, t ptx.Type) update {
+	switch t {
+	case ptx.F32:
+		return func(old, b, _ uint64, flush bool) uint64 {
+			x, y := math.Float32frombits(uint32(old)), math.Float32frombits(uint32(b))
+			if flush {
+				return uint64(math.Float32bits(flush32(canonical(flush32(x) + flush32(y)))))
+			}
+			return uint64(math.Float32bits(canonical(x + y)))
+		}
+	case ptx.F64:
+		return func(old, b, _ uint64, _ bool) uint64 {
+			return math.Float64bits(math.Float64frombits(old) + math.Float64frombits(b))
+		}
+	}
+	operation := map[string]*floatOp{"add": addFloat, "min": minFloat, "max": maxFloat}[op]
+	f := variant{}.half(operation, choose(t == ptx.F16 || t == ptx.F16x2, codecF16, codecBF16))
+	if t.Bits() == 16 {
+		return func(old, b, _ uint64, _ bool) uint64 { return uint64(f(uint16(old), uint16(b), 0)) }
+	}
+	return func(old, b, _ uint64, _ bool) uint64 {
+		return uint64(f(uint16(old), uint16(b), 0)) | uint64(f(uint16(old>>16), uint16(b>>16), 0))<<16
+	}
+}
+
+func decodeFence(d *decoder) execFunc {
+	e := Fence{Sem: semOf(d.i), Scope: scopeOf(d.i)}
+	switch {
+	case d.i.Has("mbarrier_init"):
+		e.Proxy = "mbarrier_init"
+	case d.i.Has("proxy"):
+		e.Proxy = d.i.Mod("kind")
+		if space := d.i.Mod("space"); space != "" {
+			e.Proxy += "." + space
+		}
+	case d.i.Op == "membar":
+		e.Sem = SeqCst
+	case e.Sem == Weak:
+		e.Sem = AcqRel
+	}
+	return func(w *warp, in *inst) {
+		w.order(SeqCst)
+		if len(w.block.fence) > 0 {
+			told := e
+			told.Origin = w.origin(in)
+			for _, f := range w.block.fence {
+				f(&told)
+			}
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package emu
+
+import (
+	"fmt"
+	"math/bits"
+
+	"tilework/ptx"
+)
+
+// barrierCount is the number of barriers that a block has.
+const barrierCount = 16
+
+// barrier is the state of a barrier of a block, between two completions.
+type barrier struct {
+	arrived    int // threads; a warp whose lanes are all there counts as 32
+	expected   int // 0 for all threads of the block
+	generation int
+	// parts is, for each warp that has not arrived as a whole, the lanes that have;
+	// whole is the warps, by bit, that have.
+	parts [maxBlockThreads / lanes]uint32
+	whole uint32
+	// How many threads brought a predicate of each value to a reduction.
+	ones, zeros int
+	waits       []*warp // that are to be released
+	last        Origin  // the last arrival
+}
+
+// barrierInst is what a barrier instruction does.
+type barrierInst struct {
+	kind    BarrierKind // BarrierArrive or BarrierSync
+	aligned bool
+	id      uint32 // place of the barrier's number
+	count   uint32 // place of the number of threads
+	counted bool
+	reduce  string // popc, and, or; empty for no reduction
+	negated bool
+}
+
+func isBarrier(in *inst) bool {
+	_, ok := in.x.(*barrierInst)
+	return ok
+}
+
+func decodeBarrier(d *decoder) execFunc {
+	i := d.i
+	switch {
+	case i.Has("warp"):
+		d.in.a = d.source(0)
+		return execWarpSync
+	case i.Has("cluster"): // of one block, whose threads need not wait for others here
+		return nil
+	}
+	b := &barrierInst{kind: BarrierSync, aligned: i.Op == "bar" || i.Has("aligned"), reduce: i.Mod("op")}
+	if i.Has("arrive") {
+		b.kind = BarrierArrive
+	}
+	first := 0
+	if b.reduce != "" {
+		d.in.d = d.result(0)
+		d.in.blend = 0
+		first = 1
+		last := len(i.Args) - 1
+		d.in.c = d.source(last)
+		b.negated = d.negated(last)
+		b.counted = last == 3
+	} else {
+		b.counted = len(i.Args) == 2
+	}
+	b.id = d.value(i.Args[first], ptx.U32)
+	if b.counted {
+		b.count = d.value(i.Args[first+1], ptx.U32)
+	}
+	d.in.x = b
+	return execBarrier
+}
+
+func execBarrier(w *warp, in *inst) {
+	b := in.x.(*barrierInst)
+	divergent := w.groups[w.group].arrived
+	if b.aligned && !divergent && !w.meet(in, full) {
+		return
+	}
+	w.groups[w.group].arrived = false
+	s, expected, ok := w.barrier(in, b)
+	if !ok {
+		return
+	}
+	s.expected = expected
+	s.arrive(w, w.active)
+	s.last = w.origin(in)
+	if b.reduce != "" {
+		p := *pred(w, in.c)
+		if b.negated {
+			p = ^p
+		}
+		s.ones += bits.OnesCount32(p & w.active)
+		s.zeros += bits.OnesCount32(^p & w.active)
+	}
+	id := s.id(w.block)
+	w.block.tellBarrier(&Barrier{
+		Origin: s.last, Kind: b.kind, ID: id, Expected: w.block.expects(s), Arrived: s.arrived,
+		Generation: s.generation, Aligned: b.aligned, Divergent: divergent,
+	})
+	if b.kind == BarrierArrive {
+		w.block.complete(s)
+		return
+	}
+	s.waits = append(s.waits, w)
+	w.suspend(in, waiting).barrier = id
+	w.block.complete(s)
+	w.pick()
+}
+
+// barrier finds the barrier of an instruction and how many threads it is for.
+func (w *warp) barrier(in *inst, b *barrierInst) (s *barrier, expected int, ok bool) {
+	lane := firstLane(w.active)
+	id := reg[uint32](w, b.id)[lane]
+	if id >= barrierCount {
+		w.misuse(in, "barrier %d, want 0 to %d", id, barrierCount-1)
+		return nil, 0, false
+	}
+	s = &w.block.barriers[id]
+	if b.counted {
+		expected = int(reg[uint32](w, b.count)[lane])
+		if expected%lanes != 0 || expected == 0 || expected > maxBlockThreads {
+			w.misuse(in, "barrier %d for %d threads, want a multiple of %d", id, expected, lanes)
+			return nil, 0, false
+		}
+	}
+	if s.arrived > 0 && s.expected != expected {
+		w.misuse(in, "barrier %d for %s, but for %s where others arrived", id, threadsText(expected), threadsText(s.expected))
+		return nil, 0, false
+	}
+	return s, expected, true
+}
+
+// id is the barrier's number.
+func (s *barrier) id(b *block) int {
+	for id := range b.barriers {
+		if s == &b.barriers[id] {
+			return id
+		}
+	}
+	return none
+}
+
+// arrive adds lanes of a warp. A warp whose threads are all there counts as a whole,
+// with those that have exited or never were.
+func (s *barrier) arrive(w *warp, mask uint32) {
+	s.arrived += bits.OnesCount32(mask)
+	if all := s.parts[w.index] | mask; all&w.live == w.live {
+		s.arrived += lanes - bits.OnesCount32(all)
+		s.parts[w.index] = 0
+		s.whole |= 1 << w.index
+	} else {
+		s.parts[w.index] = all
+	}
+}
+
+// expects is how many threads a barrier waits for.
+func (b *block) expects(s *barrier) int {
+	if s.expected > 0 {
+		return s.expected
+	}
+	return len(b.warps) * lanes
+}
+
+// complete releases the threads that wait at a barrier if all have arrived. A barrier
+// for all threads does not wait for those that have exited.
+func (b *block) complete(s *barrier) {
+	arrived := s.arrived
+	if s.expected == 0 {
+		for n, w := range b.warps {
+			if part := s.parts[n]; s.whole>>n&1 == 0 && part&w.live == w.live {
+				arrived += lanes - bits.OnesCount32(part)
+			}
+		}
+	}
+	if s.arrived == 0 || arrived < b.expects(s) {
+		return
+	}
+	id := s.id(b)
+	b.tellBarrier(&Barrier{
+		Origin: s.last, Kind: BarrierComplete, ID: id, Expected: b.expects(s), Arrived: arrived, Generation: s.generation,
+	})
+	for _, w := range s.waits {
+		w.passBarrier(id, s)
+	}
+	*s = barrier{generation: s.generation + 1}
+}
+
+// passBarrier lets the warp's groups that wait at a barrier go on.
+func (w *warp) passBarrier(id int, s *barrier) {
+	for n := range w.groups {
+		g := &w.groups[n]
+		if g.state != waiting || g.barrier != id {
+			continue
+		}
+		in := &g.frame.fn.code[g.pc]
+		switch b := in.x.(*barrierInst); b.reduce {
+		case "popc":
+			d := (*[lanes]uint32)(g.frame.at(in.d))
+			for m := g.mask; m != 0; m &= m - 1 {
+				d[firstLane(m)] = uint32(s.ones)
+			}
+		case "and", "or":
+			p := (*uint32)(g.frame.at(in.d))
+			*p &^= g.mask
+			if b.reduce == "and" && s.zeros == 0 || b.reduce == "or" && s.ones > 0 {
+				*p |= g.mask
+			}
+		}
+		g.state = ready
+		g.pc++
+		w.enqueue()
+	}
+}
+
+// exited looks whether the exit of threads completes a barrier.
+func (b *block) exited() {
+	for id := range b.barriers {
+		b.complete(&b.barriers[id])
+	}
+}
+
+func (b *block) tellBarrier(e *Barrier) {
+	for _, f := range b.barrier {
+		f(e)
+	}
+}
+
+func threadsText(expected int) string {
+	if expected == 0 {
+		return "all threads of the block"
+	}
+	return fmt.Sprintf("%d threads", expected)
+}
+
+// barrierText says what a group at a barrier waits for.
+func (w *warp) barrierText(g *group) string {
+	s := &w.block.barriers[g.barrier]
+	return fmt.Sprintf("at barrier %d, where %d of %d threads have arrived", g.barrier, s.arrived, w.block.expects(s))
+}

@@ -1,0 +1,299 @@
+package emu
+
+import (
+	"math"
+	"math/big"
+	"unsafe"
+
+	"tilework/ptx"
+)
+
+func execConvert[A, D integer](w *warp, in *inst) {
+	map1(dst[D](w, in), reg[A](w, in.a), func(a A) D { return D(a) })
+}
+
+// convertInt is the conversions from A to integers.
+func convertInt[A integer]() typed {
+	return typed{ptx.U16: execConvert[A, uint16], ptx.U32: execConvert[A, uint32], ptx.U64: execConvert[A, uint64]}
+}
+
+// plainConversions have loops of their own: from one integer to another of which both
+// fill their registers, and the usual ones of floats. By source, then destination.
+var plainConversions = map[ptx.Type]typed{
+	ptx.U16: convertInt[uint16](), ptx.U32: convertInt[uint32](), ptx.U64: convertInt[uint64](),
+	ptx.S16: convertInt[int16](), ptx.S32: convertInt[int32](), ptx.S64: convertInt[int64](),
+}
+
+func decodeCvt(d *decoder) execFunc {
+	switch {
+	case d.i.Has("pack"):
+		return d.cvtPack()
+	case len(d.i.Args) == 3 || d.i.Type(0).Bits() == 8*2 && d.i.Type(1).Bits() == 32 && packed8(d.i.Type(0)) || packed8(d.i.Type(1)):
+		return d.cvtPair()
+	}
+	if n, ok := d.i.Args[1].(*ptx.Name); ok && clocks[ptx.Format(n)] > 0 {
+		return nil
+	}
+	to, from := d.i.Type(0), d.i.Type(1)
+	v := d.variant()
+	d.in.d, d.in.a = d.result(0), d.source(1)
+	toBits, fromBits := d.registerBits(0), d.registerBits(1)
+	d.in.blend = uint8(toBits / 8)
+	if to.Class() != ptx.Float && from.Class() != ptx.Float && toBits == to.Bits() && fromBits == from.Bits() && !v.sat {
+		if f := plainConversions[from].of(to); f != nil {
+			return f
+		}
+	}
+	if f := hotConversion(to, from, v); f != nil {
+		return f
+	}
+	f := converter(to, from, v)
+	read, write := moverFor(from, 64), moverFor(unsignedOf(toBits), 64)
+	if from.Class() == ptx.Float {
+		read = moverFor(unsignedOf(from.Bits()), 64)
+	}
+	return func(w *warp, in *inst) {
+		var values [lanes]uint64
+		read.load(unsafe.Add(w.base, in.a), &strides[fromBits/8], full, 0, unsafe.Pointer(&values))
+		map1(&values, &values, f)
+		write.store(unsafe.Pointer(dst[uint8](w, in)), &strides[toBits/8], full, 0, unsafe.Pointer(&values))
+	}
+}
+
+// strides are the places of the lanes in a register, by the bytes of its elements.
+var strides = func() (s [9][lanes]uint64) {
+	for size := range s {
+		for i := range s[size] {
+			s[size][i] = uint64(size * i)
+		}
+	}
+	return s
+}()
+
+// registerBits is the width of the register of argument k, which may be wider than the
+// type that the instruction reads or writes.
+func (d *decoder) registerBits(k int) int {
+	if n, ok := d.i.Args[k].(*ptx.Name); ok {
+		return n.Sym.Type.Bits()
+	}
+	return d.i.Type(k).Info().Storage.Bits()
+}
+
+// hotConversion is a loop for a conversion that is common in programs.
+func hotConversion(to, from ptx.Type, v variant) execFunc {
+	if v != (variant{}) {
+		return nil
+	}
+	switch {
+	case to == ptx.F64 && from == ptx.F32:
+		return func(w *warp, in *inst) {
+			map1(dst[float64](w, in), reg[float32](w, in.a), func(a float32) float64 { return float64(a) })
+		}
+	case to == ptx.F32 && from == ptx.F64:
+		return func(w *warp, in *inst) {
+			map1(dst[float32](w, in), reg[float64](w, in.a), func(a float64) float32 { return canonical(float32(a)) })
+		}
+	case to == ptx.F32 && from == ptx.S32:
+		return func(w *warp, in *inst) {
+			map1(dst[float32](w, in), reg[int32](w, in.a), func(a int32) float32 { return float32(a) })
+		}
+	case to == ptx.F32 && from == ptx.F16:
+		return op1(func(a uint16) float32 { return canonical(float32(codecF16.decode(a))) })
+	}
+	return nil
+}
+
+// converter is the conversion of a value, as the bits of the types; an integer that is
+// read has been extended to 64 bits, and one that is returned is.
+func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
+	switch {
+	case to.Class() != ptx.Float && from.Class() != ptx.Float:
+		return func(b uint64) uint64 { return intToInt(to, from, v.sat, b) }
+	case to.Class() != ptx.Float:
+		decode := decoderOf(from, v.ftz)
+		nan := uint64(0) // what a NaN becomes (manual: cvt, notes)
+		if from == ptx.F64 || to.Bits() == 64 {
+			nan = uint64(1) << (to.Bits() - 1)
+		}
+		lo, hi := limits(to)
+		return func(b uint64) uint64 {
+			x := v.rnd.integral(decode(b))
+			switch {
+			case x != x:
+				return extend(to, nan)
+			case x < float64(lo):
+				return uint64(lo)
+			case x >= float64(hi): // hi may be rounded up here: nothing between is a float64
+				return hi
+			case x < 0:
+				return uint64(int64(x))
+			}
+			return uint64(x)
+		}
+	case from.Class() != ptx.Float:
+		encode := encoderOf(to, v)
+		return func(b uint64) uint64 { return encode(fromInt(to, from.Class() == ptx.Signed, b, v.rnd)) }
+	}
+	decode, encode := decoderOf(from, v.ftz), encoderOf(to, v)
+	return func(b uint64) uint64 {
+		x := decode(b)
+		if v.whole {
+			x = v.rnd.integral(x)
+		}
+		return encode(x)
+	}
+}
+
+// limits are the least and the greatest value of an integer type.
+func limits(t ptx.Type) (lo int64, hi uint64) {
+	if t.Class() == ptx.Signed {
+		return -1 << (t.Bits() - 1), 1<<(t.Bits()-1) - 1
+	}
+	return 0, ^uint64(0) >> (64 - t.Bits())
+}
+
+// extend is the low bits of v as a value of type t.
+func extend(t ptx.Type, v uint64) uint64 {
+	n := 64 - t.Bits()
+	if t.Class() == ptx.Signed {
+		return uint64(int64(v<<n) >> n)
+	}
+	return v << n >> n
+}
+
+func intToInt(to, from ptx.Type, sat bool, b uint64) uint64 {
+	if sat {
+		lo, hi := limits(to)
+		switch negative := from.Class() == ptx.Signed && int64(b) < 0; {
+		case negative && int64(b) < lo:
+			return uint64(lo)
+		case !negative && b > hi:
+			return hi
+		}
+	}
+	return extend(to, b)
+}
+
+// fromInt is an integer as a float64: rounded as wanted if that is the type, else rounded
+// to odd.
+func fromInt(to ptx.Type, signed bool, b uint64, r rounding) float64 {
+	v := new(big.Float).SetPrec(64)
+	var rn float64
+	if signed {
+		v.SetInt64(int64(b))
+		rn = float64(int64(b))
+	} else {
+		v.SetUint64(b)
+		rn = float64(b)
+	}
+	err := compare(v, rn)
+	if to == ptx.F64 {
+		return direct64(rn, r, func() int { return err })
+	}
+	return odd(rn, float64(err))
+}
+
+// decoderOf is how the bits of a float are read.
+func decoderOf(t ptx.Type, ftz bool) func(bits uint64) float64 {
+	switch t {
+	case ptx.F64:
+		return math.Float64frombits
+	case ptx.F16:
+		return func(b uint64) float64 { return codecF16.decode(uint16(b)) }
+	case ptx.BF16:
+		return func(b uint64) float64 { return codecBF16.decode(uint16(b)) }
+	}
+	return func(b uint64) float64 {
+		f := math.Float32frombits(uint32(b))
+		if ftz {
+			f = flush32(f)
+		}
+		return float64(f)
+	}
+}
+
+// encoderOf is how a number, exact or rounded to odd, becomes a float of type t.
+func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
+	format := map[ptx.Type]*format{
+		ptx.F64: nil, ptx.F32: &formatF32, ptx.F16: &formatF16, ptx.BF16: &formatBF16, ptx.TF32: &formatTF32,
+	}[t]
+	return func(x float64) uint64 {
+		if format != nil {
+			x = format.round(x, v.rnd)
+		}
+		switch {
+		case v.ftz && t == ptx.F32:
+			x = formatF32.flush(x)
+		case v.relu && x <= 0:
+			x = 0
+		}
+		if v.sat {
+			x = min(max(x, 0), 1)
+			if x != x || x == 0 {
+				x = 0
+			}
+		}
+		switch t {
+		case ptx.F64:
+			return math.Float64bits(x)
+		case ptx.F16:
+			return uint64(codecF16.encode(x))
+		case ptx.BF16:
+			return uint64(codecBF16.encode(x))
+		}
+		return uint64(math.Float32bits(canonical(float32(x))))
+	}
+}
+
+// packed8 tells the types of two 8-bit floats.
+func packed8(t ptx.Type) bool { return t == ptx.E4M3x2 || t == ptx.E5M2x2 }
+
+// cvtPair converts to two values in one register: a to the upper and b to the lower one,
+// or each half of a.
+func (d *decoder) cvtPair() execFunc {
+	d.operands()
+	to, from, v := d.i.Type(0), d.i.Type(1), d.variant()
+	switch {
+	case packed8(from):
+		decode := choose(from == ptx.E4M3x2, decodeE4M3, decodeE5M2)
+		encode := encoderOf(ptx.F16, v)
+		return op1(func(a uint16) uint32 {
+			return uint32(encode(decode(uint8(a)))) | uint32(encode(decode(uint8(a>>8))))<<16
+		})
+	case packed8(to):
+		encode8 := choose(to == ptx.E4M3x2, encodeE4M3, encodeE5M2)
+		encode := func(x float64) uint16 {
+			if v.relu && x <= 0 {
+				x = 0
+			}
+			return uint16(encode8(x))
+		}
+		if from == ptx.F32 {
+			return op2(func(a, b float32) uint16 { return encode(float64(a))<<8 | encode(float64(b)) })
+		}
+		return op1(func(a uint32) uint16 {
+			return encode(codecF16.decode(uint16(a>>16)))<<8 | encode(codecF16.decode(uint16(a)))
+		})
+	}
+	encode := encoderOf(choose(to == ptx.F16x2, ptx.F16, ptx.BF16), v)
+	return op2(func(a, b float32) uint32 { return uint32(encode(float64(a)))<<16 | uint32(encode(float64(b))) })
+}
+
+// cvtPack saturates a and b and puts them above one another, with c above them.
+func (d *decoder) cvtPack() execFunc {
+	d.operands()
+	name := d.i.Mod("dtype")
+	width := map[string]int{"u16": 16, "s16": 16, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "u2": 2, "s2": 2}[name]
+	lo, hi := int32(0), int32(1)<<width-1
+	if name[0] == 's' {
+		lo, hi = -1<<(width-1), 1<<(width-1)-1
+	}
+	pair := func(a, b int32) uint32 {
+		part := func(v int32) uint32 { return uint32(min(max(v, lo), hi)) & (1<<width - 1) }
+		return part(a)<<width | part(b)
+	}
+	if len(d.i.Args) == 3 {
+		return op2(pair)
+	}
+	return op3(func(a, b int32, c uint32) uint32 { return c<<(2*width) | pair(a, b) })
+}

@@ -1,0 +1,47 @@
+package emu
+
+import (
+	"math"
+	"unsafe"
+)
+
+// The loops that matrix products spend most of their time in, as Go. Processors that do
+// many lanes at once have others that do the same.
+
+// fmaF32Go is d = a·b + c, rounded once.
+func fmaF32Go(d, a, b, c *[lanes]float32) {
+	for i := range d {
+		s := float64(a[i])*float64(b[i]) + float64(c[i]) // the product is exact
+		// The second rounding, to float32, is wrong only where the first one may have
+		// made a tie: where the dropped bits are 100…0, and in subnormal results, whose
+		// ties look otherwise. NaNs are found here too: their low bits are 0.
+		if t := math.Float64bits(s); t&(1<<28-1) == 0 && (t&(1<<28) != 0 || t>>52&0x7ff < 1023-126 || s != s) {
+			d[i] = canonical(float32(fmaOdd(float64(a[i]), float64(b[i]), float64(c[i]))))
+			continue
+		}
+		d[i] = float32(s)
+	}
+}
+
+// addGo is d = a + b.
+func addGo[T integer](d, a, b *[lanes]T) {
+	for i := range d {
+		d[i] = a[i] + b[i]
+	}
+}
+
+// gather sets each lane of d to the value of type M at the place a + shift behind mem. It
+// reports whether all places are less than span and multiples of M's size, and stops
+// at the first that is too large.
+func gather[M integer, R, A unsigned](d *[lanes]R, a *[lanes]A, shift, span uint64, mem unsafe.Pointer) bool {
+	var all uint64
+	for i := range d {
+		o := uint64(a[i] + A(shift))
+		if o >= span {
+			return false
+		}
+		all |= o
+		d[i] = R(*(*M)(unsafe.Add(mem, o)))
+	}
+	return all&(uint64(unsafe.Sizeof(M(0)))-1) == 0
+}

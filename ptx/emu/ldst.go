@@ -1,0 +1,270 @@
+package emu
+
+import (
+	"unsafe"
+
+	"tilework/ptx"
+)
+
+type integer interface {
+	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64
+}
+
+type unsigned interface {
+	uint8 | uint16 | uint32 | uint64
+}
+
+// mover is how values of one type move between memory and registers of one width.
+type mover struct {
+	load, store func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer)
+	zero        func(mask uint32, r unsafe.Pointer)
+	// ld and st of one element to and from device and shared memory.
+	loadGlobal, loadShared, storeGlobal, storeShared execFunc
+}
+
+// moverOf is the mover of type M in memory and R in registers: of the same width or
+// wider, filled up by the sign or by zeros as M has it.
+func moverOf[M integer, R unsigned]() *mover {
+	return &mover{
+		load: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+			d := (*[lanes]R)(r)
+			for i := range d {
+				if mask>>i&1 != 0 {
+					d[i] = R(*(*M)(unsafe.Add(mem, off[i]+at)))
+				}
+			}
+		},
+		store: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+			s := (*[lanes]R)(r)
+			for i := range s {
+				if mask>>i&1 != 0 {
+					*(*M)(unsafe.Add(mem, off[i]+at)) = M(s[i])
+				}
+			}
+		},
+		zero: func(mask uint32, r unsafe.Pointer) {
+			setLanes((*[lanes]R)(r), new([lanes]R), mask)
+		},
+		loadGlobal: loadGlobal[M, R], loadShared: loadShared[M, R],
+		storeGlobal: storeGlobal[M, R], storeShared: storeShared[M, R],
+	}
+}
+
+func loadGlobal[M integer, R unsigned](w *warp, in *inst) {
+	if !w.quick || w.active != full || !fastLoad[M, R](w, in, &w.worker.cache[in.index]) {
+		execLoad(w, in)
+	}
+}
+
+func loadShared[M integer, R unsigned](w *warp, in *inst) {
+	if !w.quick || w.active != full || !fastLoad[M, R](w, in, &w.block.shared) {
+		execLoad(w, in)
+	}
+}
+
+func storeGlobal[M integer, R unsigned](w *warp, in *inst) {
+	r := &w.worker.cache[in.index]
+	if !w.quick || w.active != full || r.alloc == nil || r.alloc.ReadOnly || !fastStore[M, R](w, in, r) {
+		execStore(w, in)
+	}
+}
+
+func storeShared[M integer, R unsigned](w *warp, in *inst) {
+	if !w.quick || w.active != full || !fastStore[M, R](w, in, &w.block.shared) {
+		execStore(w, in)
+	}
+}
+
+// fastLoad is ld of one element by a full warp from one region. It reports whether all
+// went well; else the access is to be done again the long way.
+func fastLoad[M integer, R unsigned](w *warp, in *inst, r *region) bool {
+	ac := in.access
+	d, shift, span := reg[R](w, in.d), ac.add-r.base, r.span(unsafe.Sizeof(M(0)))
+	if ac.short {
+		return gather[M](d, reg[uint32](w, ac.place), shift, span, r.mem)
+	}
+	return gather[M](d, reg[uint64](w, ac.place), shift, span, r.mem)
+}
+
+// span is the number of places where size bytes of the region begin.
+func (r *region) span(size uintptr) uint64 { return r.size - min(r.size, uint64(size)-1) }
+
+// loadGlobalU32 is loadGlobal of what matrix products load most.
+func loadGlobalU32(w *warp, in *inst) {
+	r, ac := &w.worker.cache[in.index], in.access
+	if !w.quick || w.active != full || ac.short ||
+		!gatherU32(reg[uint32](w, in.d), reg[uint64](w, ac.place), ac.add-r.base, r.span(4), r.mem) {
+		execLoad(w, in)
+	}
+}
+
+// fastStore is st of one element by a full warp to one region, as fastLoad.
+func fastStore[M integer, R unsigned](w *warp, in *inst, r *region) bool {
+	ac := in.access
+	size := uint64(unsafe.Sizeof(M(0)))
+	span := r.span(unsafe.Sizeof(M(0)))
+	s, mem, shift := reg[R](w, in.b), r.mem, ac.add-r.base
+	if ac.short {
+		for i, a := range reg[uint32](w, ac.place) {
+			o := uint64(a + uint32(shift))
+			if o >= span || o&(size-1) != 0 {
+				return false
+			}
+			*(*M)(unsafe.Add(mem, o)) = M(s[i])
+		}
+		return true
+	}
+	for i, a := range reg[uint64](w, ac.place) {
+		o := a + shift
+		if o >= span || o&(size-1) != 0 {
+			return false
+		}
+		*(*M)(unsafe.Add(mem, o)) = M(s[i])
+	}
+	return true
+}
+
+// movers are all movers, by the type in memory and the width of the registers.
+var movers = map[ptx.Type]map[int]*mover{
+	ptx.U8:  {8: moverOf[uint8, uint8](), 16: moverOf[uint8, uint16](), 32: moverOf[uint8, uint32](), 64: moverOf[uint8, uint64]()},
+	ptx.S8:  {8: moverOf[int8, uint8](), 16: moverOf[int8, uint16](), 32: moverOf[int8, uint32](), 64: moverOf[int8, uint64]()},
+	ptx.U16: {16: moverOf[uint16, uint16](), 32: moverOf[uint16, uint32](), 64: moverOf[uint16, uint64]()},
+	ptx.S16: {16: moverOf[int16, uint16](), 32: moverOf[int16, uint32](), 64: moverOf[int16, uint64]()},
+	ptx.U32: {32: moverOf[uint32, uint32](), 64: moverOf[uint32, uint64]()},
+	ptx.S32: {32: moverOf[int32, uint32](), 64: moverOf[int32, uint64]()},
+	ptx.U64: {64: moverOf[uint64, uint64]()},
+}
+
+func init() { movers[ptx.U32][32].loadGlobal = loadGlobalU32 }
+
+// moverFor is the mover of values of type t to and from registers of the given bits.
+func moverFor(t ptx.Type, bits int) *mover {
+	if t.Bits() == 128 {
+		return wideMover
+	}
+	if t.Class() != ptx.Signed || t.Bits() == bits {
+		t = unsignedOf(t.Bits())
+	}
+	return movers[t][bits]
+}
+
+// wideMover moves 128 bits.
+var wideMover = &mover{
+	load: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+		for i := range lanes {
+			if mask>>i&1 != 0 {
+				(*[lanes]wide)(r)[i] = *(*wide)(unsafe.Add(mem, off[i]+at))
+			}
+		}
+	},
+	store: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+		for i := range lanes {
+			if mask>>i&1 != 0 {
+				*(*wide)(unsafe.Add(mem, off[i]+at)) = (*[lanes]wide)(r)[i]
+			}
+		}
+	},
+	zero:       func(mask uint32, r unsafe.Pointer) { setLanes((*[lanes]wide)(r), new([lanes]wide), mask) },
+	loadGlobal: execLoad, loadShared: execLoad, storeGlobal: execStore, storeShared: execStore,
+}
+
+// unsignedOf is the unsigned type of a width.
+func unsignedOf(bits int) ptx.Type {
+	return map[int]ptx.Type{8: ptx.U8, 16: ptx.U16, 32: ptx.U32, 64: ptx.U64}[bits]
+}
+
+// transfer is the registers that ld and st move: one mover for all of them.
+type transfer struct {
+	*mover
+	places []uint32
+	step   uint64 // bytes from one element to the next
+}
+
+// transferOf decodes argument k of ld and st, the registers.
+func (d *decoder) transferOf(k int) *transfer {
+	t := d.i.Type(k)
+	places := d.vector(k)
+	width := t.Bits()
+	for _, arg := range operandsOf(d.i.Args[k]) {
+		if n, ok := arg.(*ptx.Name); ok && n.Sym.Kind == ptx.RegisterSymbol {
+			width = n.Sym.Type.Bits()
+		}
+	}
+	tr := &transfer{mover: moverFor(t, width), places: places, step: uint64(t.Bytes())}
+	if tr.mover == nil {
+		d.fail(unsupported(d.i.Pos, "%s with a register of %d bits", d.i.Mnemonic(), width))
+	}
+	return tr
+}
+
+// operandsOf is the elements of a vector, or the one operand.
+func operandsOf(arg ptx.Operand) []ptx.Operand {
+	if v, ok := arg.(*ptx.Vector); ok {
+		return v.Elems
+	}
+	return []ptx.Operand{arg}
+}
+
+func decodeLoad(d *decoder) execFunc {
+	tr := d.transferOf(0)
+	if d.err != nil {
+		return nil
+	}
+	ac := d.accessOf(1, Read, int(tr.step)*len(tr.places))
+	d.in.access, d.in.x = ac, tr
+	d.in.d = tr.places[0]
+	switch {
+	case len(tr.places) > 1 || ac.sem != Weak || ac.place == tr.places[0]:
+		return execLoad
+	case ac.space == ptx.Shared:
+		return tr.loadShared
+	case ac.space == ptx.Global || ac.space == ptx.Generic || ac.space == ptx.Const:
+		return tr.loadGlobal
+	}
+	return execLoad
+}
+
+func execLoad(w *warp, in *inst) {
+	tr := in.x.(*transfer)
+	refused := w.each(in, in.access, 0, func(t *target, mask uint32) {
+		for k, place := range tr.places {
+			tr.load(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
+		}
+	})
+	if refused != 0 {
+		for _, place := range tr.places {
+			tr.zero(refused, unsafe.Add(w.base, place))
+		}
+	}
+	if in.access.sem != Weak {
+		w.poll()
+	}
+}
+
+func decodeStore(d *decoder) execFunc {
+	tr := d.transferOf(1)
+	if d.err != nil {
+		return nil
+	}
+	ac := d.accessOf(0, Write, int(tr.step)*len(tr.places))
+	d.in.access, d.in.x = ac, tr
+	d.in.b = tr.places[0]
+	switch {
+	case len(tr.places) > 1 || ac.sem != Weak:
+		return execStore
+	case ac.space == ptx.Shared:
+		return tr.storeShared
+	case ac.space == ptx.Global || ac.space == ptx.Generic:
+		return tr.storeGlobal
+	}
+	return execStore
+}
+
+func execStore(w *warp, in *inst) {
+	tr := in.x.(*transfer)
+	w.each(in, in.access, 0, func(t *target, mask uint32) {
+		for k, place := range tr.places {
+			tr.store(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
+		}
+	})
+}

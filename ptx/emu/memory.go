@@ -1,0 +1,302 @@
+package emu
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Errors of a [Memory].
+var (
+	ErrOutOfMemory = errors.New("out of device memory")
+	ErrAddress     = errors.New("bad device address")
+)
+
+const (
+	// allocAlign is what addresses of allocations are multiples of, as with
+	// cuMemAlloc.
+	allocAlign = 256
+	// guardGap lies between allocations, so that an index that is somewhat too
+	// large hits nothing instead of the neighbour.
+	guardGap = 1 << 16
+
+	firstAddress = 0x7f_0000_0000
+	lastAddress  = 1 << 47
+	// keptFreed is how many freed allocations are remembered to name them.
+	keptFreed = 1024
+)
+
+// Memory is the global memory of an emulated GPU: allocations in one 64-bit address
+// space. Addresses are never used twice, so that what uses freed memory is found.
+// All methods may be called from several goroutines.
+type Memory struct {
+	limit int64
+	track bool
+
+	mu   sync.Mutex
+	used int64
+	next uint64
+	// live and freed are sorted by base and replaced, never changed, so that
+	// running warps look addresses up without a lock.
+	live, freed atomic.Pointer[[]*Allocation]
+	modules     map[*Program]*moduleData
+}
+
+// MemoryOptions configure a Memory; the zero value is a memory without a limit.
+type MemoryOptions struct {
+	// Limit is the most bytes that may be allocated at a time; 0 sets no limit.
+	Limit int64
+	// TrackWrites keeps account of the bytes that the host or a kernel has written,
+	// for [Allocation.Unwritten]. It takes as much memory again.
+	TrackWrites bool
+}
+
+// NewMemory makes an empty memory.
+func NewMemory(o MemoryOptions) *Memory {
+	m := &Memory{limit: o.Limit, track: o.TrackWrites, next: firstAddress, modules: map[*Program]*moduleData{}}
+	m.live.Store(new([]*Allocation))
+	m.freed.Store(new([]*Allocation))
+	return m
+}
+
+// Allocation is a piece of device memory.
+type Allocation struct {
+	Base uint64
+	Size int
+	// Name is the variable that the allocation holds; empty for one of [Memory.Alloc].
+	Name string
+	// ReadOnly says that kernels cannot write it, as the variables in .const.
+	ReadOnly bool
+
+	words   []uint64 // the data; words for their alignment
+	written []byte   // for each byte, 1 once it was written; nil if that is not tracked
+}
+
+// Alloc allocates n bytes and returns their address, a multiple of 256 and never 0.
+// What they hold is undefined for a kernel; here all bits are ones. An allocation of 0 bytes
+// has an address of its own too.
+//
+// The error wraps ErrOutOfMemory.
+func (m *Memory) Alloc(n int) (uint64, error) {
+	a, err := m.alloc(n, "")
+	if err != nil {
+		return 0, err
+	}
+	return a.Base, nil
+}
+
+func (m *Memory) alloc(n int, name string) (*Allocation, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("allocation of %d bytes: %w", n, ErrOutOfMemory)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.limit > 0 && int64(n) > m.limit-m.used || uint64(n) > lastAddress-guardGap-allocAlign-m.next {
+		return nil, fmt.Errorf("allocation of %d bytes: %d of %d bytes are in use: %w", n, m.used, m.limit, ErrOutOfMemory)
+	}
+	a := &Allocation{Base: m.next, Size: n, Name: name, words: make([]uint64, max((n+7)/8, 1))}
+	poison(a.words)
+	if m.track {
+		a.written = make([]byte, max(n, 1))
+	}
+	m.next = (m.next + uint64(n) + guardGap + allocAlign - 1) &^ (allocAlign - 1)
+	m.used += int64(n)
+	live := append(slices.Clone(*m.live.Load()), a) // addresses only grow
+	m.live.Store(&live)
+	return a, nil
+}
+
+// Free gives an allocation back. The error wraps ErrAddress unless addr is what Alloc
+// returned. Address 0 is no allocation, and freeing it does nothing.
+func (m *Memory) Free(addr uint64) error {
+	if addr == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := *m.live.Load()
+	i, ok := slices.BinarySearchFunc(old, addr, compareBase)
+	if !ok || old[i].Name != "" {
+		return fmt.Errorf("free of %#x: %s: %w", addr, m.describe(addr, 1), ErrAddress)
+	}
+	m.used -= int64(old[i].Size)
+	freed := append(slices.Clone(*m.freed.Load()), &Allocation{Base: addr, Size: old[i].Size})
+	slices.SortFunc(freed, func(a, b *Allocation) int { return compareBase(a, b.Base) })
+	if len(freed) > keptFreed {
+		freed = freed[len(freed)-keptFreed:]
+	}
+	live := slices.Delete(slices.Clone(old), i, i+1)
+	m.freed.Store(&freed)
+	m.live.Store(&live)
+	return nil
+}
+
+// Used is the number of bytes that are allocated.
+func (m *Memory) Used() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// Write copies b to the memory at addr. The error wraps ErrAddress unless all of it
+// lies in one allocation.
+func (m *Memory) Write(addr uint64, b []byte) error {
+	a, off, err := m.span("write", addr, len(b))
+	if err != nil {
+		return err
+	}
+	copy(a.bytes()[off:], b)
+	a.mark(off, len(b))
+	return nil
+}
+
+// Fill sets n bytes from addr on to v. The error is as that of Write.
+func (m *Memory) Fill(addr uint64, v byte, n int) error {
+	a, off, err := m.span("fill", addr, n)
+	if err != nil {
+		return err
+	}
+	b := a.bytes()[off : off+n]
+	for i := range b {
+		b[i] = v
+	}
+	a.mark(off, n)
+	return nil
+}
+
+// Read copies the memory at addr to b. The error is as that of Write.
+func (m *Memory) Read(addr uint64, b []byte) error {
+	a, off, err := m.span("read", addr, len(b))
+	if err != nil {
+		return err
+	}
+	copy(b, a.bytes()[off:])
+	return nil
+}
+
+func (m *Memory) span(what string, addr uint64, n int) (*Allocation, int, error) {
+	if n == 0 {
+		return &Allocation{}, 0, nil
+	}
+	if a := m.find(addr); n > 0 && a != nil && uint64(n) <= uint64(a.Size)-(addr-a.Base) {
+		return a, int(addr - a.Base), nil
+	}
+	return nil, 0, fmt.Errorf("%s of %d bytes at %#x: %s: %w", what, n, addr, m.describe(addr, n), ErrAddress)
+}
+
+// find returns the allocation that holds the byte at addr.
+func (m *Memory) find(addr uint64) *Allocation {
+	return findIn(*m.live.Load(), addr)
+}
+
+func findIn(sorted []*Allocation, addr uint64) *Allocation {
+	i, ok := slices.BinarySearchFunc(sorted, addr, compareBase)
+	if !ok {
+		i--
+	}
+	if i >= 0 && addr-sorted[i].Base < uint64(sorted[i].Size) {
+		return sorted[i]
+	}
+	return nil
+}
+
+func compareBase(a *Allocation, addr uint64) int {
+	switch {
+	case a.Base < addr:
+		return -1
+	case a.Base > addr:
+		return 1
+	}
+	return 0
+}
+
+// describe says where n bytes at addr lie with regard to the nearest allocation.
+func (m *Memory) describe(addr uint64, n int) string {
+	if a := findIn(*m.freed.Load(), addr); a != nil {
+		return fmt.Sprintf("in %v, which was freed", a)
+	}
+	var near *Allocation
+	best := ^uint64(0)
+	for _, a := range *m.live.Load() {
+		if d := a.distance(addr); d < best {
+			near, best = a, d
+		}
+	}
+	switch {
+	case near == nil:
+		return "nothing is allocated"
+	case best == 0:
+		over := addr - near.Base + uint64(n) - uint64(near.Size)
+		return fmt.Sprintf("it reaches %s past the end of %v", bytesText(over), near)
+	case best > guardGap:
+		return "near no allocation"
+	case addr < near.Base:
+		return fmt.Sprintf("%s before %v", bytesText(best), near)
+	}
+	return fmt.Sprintf("%s past the end of %v", bytesText(best-1), near)
+}
+
+// distance is 0 for an address in a, and else how far it lies before a's first byte
+// or behind its last.
+func (a *Allocation) distance(addr uint64) uint64 {
+	switch {
+	case addr < a.Base:
+		return a.Base - addr
+	case addr-a.Base < uint64(a.Size):
+		return 0
+	}
+	return addr - a.Base - uint64(a.Size) + 1
+}
+
+// String names a: "the allocation of 1,024 bytes at 0x7f00000000".
+func (a *Allocation) String() string {
+	what := "the allocation"
+	if a.Name != "" {
+		what = a.Name
+	}
+	return fmt.Sprintf("%s of %s at %#x", what, bytesText(uint64(a.Size)), a.Base)
+}
+
+// bytesText writes a number of bytes: "1 byte", "1,024 bytes".
+func bytesText(n uint64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	if n == 1 {
+		return s + " byte"
+	}
+	return s + " bytes"
+}
+
+// Unwritten is the offset from addr of the first of n bytes that neither the host nor
+// a kernel has written, or -1 if all have been. The bytes must lie in a. In a memory
+// that does not track writes it is -1.
+func (a *Allocation) Unwritten(addr uint64, n int) int {
+	if a.written == nil {
+		return -1
+	}
+	off := int(addr - a.Base)
+	return slices.Index(a.written[off:off+n], 0)
+}
+
+// mark notes that n bytes were written.
+func (a *Allocation) mark(off, n int) {
+	if a.written == nil {
+		return
+	}
+	w := a.written[off : off+n]
+	for i := range w {
+		w[i] = 1
+	}
+}
+
+func (a *Allocation) bytes() []byte {
+	if a.words == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&a.words[0])), a.Size)
+}

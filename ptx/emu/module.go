@@ -1,0 +1,188 @@
+package emu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+
+	"tilework/ptx"
+)
+
+// moduleData is a program's variables in a memory, as a loaded module has them.
+type moduleData struct {
+	allocs []*Allocation // by the variable's index; nil for those in shared memory
+}
+
+// module allocates and initialises p's variables the first time that p meets m.
+func (m *Memory) module(p *Program) (*moduleData, error) {
+	m.mu.Lock()
+	data := m.modules[p]
+	m.mu.Unlock()
+	if data != nil {
+		return data, nil
+	}
+	data = &moduleData{allocs: make([]*Allocation, len(p.variables))}
+	for n, v := range p.variables {
+		if v.Space == ptx.Shared {
+			continue
+		}
+		if v.Linkage == "extern" {
+			return nil, &ptx.Error{Pos: v.Pos, Kind: ptx.ErrUnsupported, Msg: fmt.Sprintf("%s is defined in another module", v.Name)}
+		}
+		a, err := m.alloc(v.Size(), v.Name)
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+		clear(a.bytes())
+		a.mark(0, a.Size)
+		data.allocs[n] = a
+	}
+	for n, v := range p.variables {
+		if v.Init != nil {
+			data.initial(p, v, v.Init, data.allocs[n].bytes(), 0)
+		}
+	}
+	for n, v := range p.variables {
+		if v.Space == ptx.Const {
+			data.allocs[n].ReadOnly = true
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if first := m.modules[p]; first != nil { // another goroutine was faster
+		return first, nil
+	}
+	m.modules[p] = data
+	return data, nil
+}
+
+// Global is the address and the size of a variable in .global or .const of p, as
+// launches with this memory see it. The errors wrap ErrAddress if there is none of
+// that name, or ErrOutOfMemory.
+func (m *Memory) Global(p *Program, name string) (addr uint64, size int, err error) {
+	v := p.byName[name]
+	if v == nil || v.Space == ptx.Shared {
+		return 0, 0, fmt.Errorf("no variable %s in .global or .const: %w", name, ErrAddress)
+	}
+	data, err := m.module(p)
+	if err != nil {
+		return 0, 0, err
+	}
+	a := data.allocs[v.index]
+	return a.Base, a.Size, nil
+}
+
+// initial writes an initial value, dims dimensions deep in the array, to the start of b.
+func (data *moduleData) initial(p *Program, v *variable, n *ptx.Init, b []byte, dims int) {
+	size := v.Type.Bytes()
+	if n.Value == nil {
+		stride := size
+		for _, d := range v.Dims[min(dims+1, len(v.Dims)):] {
+			stride *= d
+		}
+		if v.Vec > 0 && dims < len(v.Dims) {
+			stride *= v.Vec
+		}
+		for k, e := range n.List {
+			data.initial(p, v, e, b[k*stride:], dims+1)
+		}
+		return
+	}
+	var bits uint64
+	switch value := n.Value.(type) {
+	case *ptx.Imm:
+		bits = immediate(value, v.Type)
+	case *ptx.Name:
+		bits = data.symbol(p, value, 0)
+	case *ptx.Sum:
+		bits = data.symbol(p, value.Base, value.Offset)
+	}
+	if n.Mask != 0 { // 0xFF00 picks bits 8 to 15
+		shift := 0
+		for n.Mask>>shift&1 == 0 {
+			shift++
+		}
+		bits = bits & n.Mask >> shift
+	}
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], bits)
+	copy(b[:size], word[:])
+}
+
+// symbol is the address of a variable; that of a function is 0, as nothing can be
+// done with it.
+func (data *moduleData) symbol(p *Program, n *ptx.Name, offset int64) uint64 {
+	if v := p.byName[n.Name]; v != nil && data.allocs[v.index] != nil {
+		return data.allocs[v.index].Base + uint64(offset)
+	}
+	return 0
+}
+
+// ErrParams is what errors of [Program.Pack] wrap.
+var ErrParams = errors.New("wrong kernel parameters")
+
+// Pack lays out the arguments of a kernel as [Launch].Params takes them. A parameter of
+// an integer or untyped kind takes a Go integer of its size (a device address is a
+// uint64), one of a floating kind a float32, a float64 or the uint16 of an f16, and an
+// untyped one a float of its size too; a parameter that is an array takes a []byte of
+// its length.
+//
+// The errors wrap ErrParams, or ErrLaunch if there is no such kernel.
+func (p *Program) Pack(entry string, args ...any) ([]byte, error) {
+	f := p.functions[entry]
+	if f == nil || !f.Entry {
+		return nil, fmt.Errorf("%w: %s: no such kernel (want one of %q)", ErrLaunch, entry, p.Entries())
+	}
+	if len(args) != len(f.Params) {
+		return nil, fmt.Errorf("%s: %d arguments, want %d: %w", entry, len(args), len(f.Params), ErrParams)
+	}
+	buf := make([]byte, f.paramSize)
+	for k, v := range f.Params {
+		b := buf[f.layout[v]:][:v.Size()]
+		if !packArgument(b, v, args[k]) {
+			return nil, fmt.Errorf("%s: argument %d is a %T, want %s for %s: %w", entry, k, args[k], paramText(v), v.Name, ErrParams)
+		}
+	}
+	return buf, nil
+}
+
+func paramText(v *ptx.Var) string {
+	if len(v.Dims) > 0 || v.Vec > 0 {
+		return bytesText(uint64(v.Size()))
+	}
+	return fmt.Sprintf("a .%v", v.Type)
+}
+
+func packArgument(b []byte, v *ptx.Var, arg any) bool {
+	if len(v.Dims) > 0 || v.Vec > 0 {
+		bytes, ok := arg.([]byte)
+		return ok && copy(b, bytes) == len(bytes) && len(bytes) == len(b)
+	}
+	x := reflect.ValueOf(arg)
+	class := v.Type.Class()
+	var bits uint64
+	switch {
+	case !x.IsValid():
+		return false
+	case x.CanInt():
+		bits = uint64(x.Int())
+	case x.CanUint():
+		bits = x.Uint()
+	case x.Kind() == reflect.Float32:
+		bits = uint64(math.Float32bits(float32(x.Float())))
+	case x.Kind() == reflect.Float64:
+		bits = math.Float64bits(x.Float())
+	default:
+		return false
+	}
+	floating := x.CanFloat() || x.Kind() == reflect.Uint16 && class == ptx.Float
+	if int(x.Type().Size()) != len(b) || class != ptx.Bits && floating != (class == ptx.Float) {
+		return false
+	}
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], bits)
+	copy(b, word[:])
+	return true
+}

@@ -1,0 +1,81 @@
+package emu
+
+import (
+	"math"
+	"slices"
+)
+
+// reconvergence puts the basic blocks of a function in the order in which groups of
+// diverged lanes run: the group in the block of the lowest number goes first. succs
+// gives for each block where it may go on; the first one is the function's start.
+//
+// The order is topological but for the edges back to the heads of loops, and what a
+// loop holds stands together in it. Lanes that wait for the group that runs are
+// thus never on a path that this group must take before it meets them. Loops are
+// found as in Bourdoncle, "Efficient chaotic iteration strategies with widenings"
+// (1993), figure 4.
+func reconvergence(succs [][]int32) []int32 {
+	o := &orderer{succs: succs, depth: make([]int, len(succs))}
+	var reversed []int32
+	for b := range succs { // what cannot be reached gets a place too
+		if o.depth[b] == 0 {
+			var part []int32
+			o.visit(int32(b), &part)
+			reversed = append(part, reversed...)
+		}
+	}
+	slices.Reverse(reversed)
+	rank := make([]int32, len(succs))
+	for n, b := range reversed {
+		rank[b] = int32(n)
+	}
+	return rank
+}
+
+type orderer struct {
+	succs [][]int32
+	depth []int // number of the visit; 0 before it, done after it
+	count int
+	stack []int32
+}
+
+const done = math.MaxInt
+
+// visit appends what it orders to part, last first, and returns the least number of
+// a visit under way that v leads back to.
+func (o *orderer) visit(v int32, part *[]int32) int {
+	o.stack = append(o.stack, v)
+	o.count++
+	o.depth[v] = o.count
+	head, loop := o.count, false
+	for _, s := range o.succs[v] {
+		least := o.depth[s]
+		if least == 0 {
+			least = o.visit(s, part)
+		}
+		if least <= head {
+			head, loop = least, true
+		}
+	}
+	if head != o.depth[v] {
+		return head
+	}
+	o.depth[v] = done
+	for {
+		top := o.stack[len(o.stack)-1]
+		o.stack = o.stack[:len(o.stack)-1]
+		if top == v {
+			break
+		}
+		o.depth[top] = 0 // of v's loop: ordered again below, without its head
+	}
+	if loop {
+		for _, s := range o.succs[v] {
+			if o.depth[s] == 0 {
+				o.visit(s, part)
+			}
+		}
+	}
+	*part = append(*part, v)
+	return head
+}

@@ -1,0 +1,73 @@
+package emu
+
+import (
+	"strings"
+
+	"tilework/ptx"
+)
+
+// registry is what the emulator executes, by opcode. What neither it nor refusals names
+// is a hole: a test ranges over the instruction table.
+var registry map[string]decodeFunc
+
+func init() {
+	registry = map[string]decodeFunc{
+		// integer.go, bits.go
+		"add": decodeAdd, "sub": decodeSub, "mul": decodeMul, "mad": decodeMad,
+		"addc": decodeAddc, "subc": decodeSubc, "madc": decodeMadc, "mul24": decodeMul24, "mad24": decodeMad24,
+		"sad": byType(sadInt), "rem": byType(remInt), "min": decodeMin, "max": decodeMax,
+		"popc": byType(popcBits), "clz": byType(clzBits), "brev": byType(brevBits), "bfe": byType(bfeBits), "bfi": byType(bfiBits),
+		"bfind": decodeBfind, "fns": decodeFns, "szext": decodeSzext, "bmsk": decodeBmsk,
+		"dp4a": decodeDp4a, "dp2a": decodeDp2a, "prmt": decodePrmt,
+		// float.go, approx.go
+		"fma": unary(fmaFloat), "div": decodeDiv, "rcp": decodeRcp, "sqrt": decodeSqrt, "rsqrt": decodeRsqrt,
+		"sin": unary(sinFloat), "cos": unary(cosFloat), "lg2": unary(lg2Float), "ex2": unary(ex2Float), "tanh": unary(tanhFloat),
+		"abs": decodeAbs, "neg": decodeNeg, "copysign": decodeCopysign, "testp": decodeTestp,
+		// compare.go
+		"set": decodeSet, "setp": decodeSetp, "selp": decodeSelp, "slct": decodeSlct,
+		// logic.go
+		"and": byType(andBits), "or": byType(orBits), "xor": byType(xorBits), "not": byType(notBits), "cnot": byType(cnotBits),
+		"shl": byType(shlBits), "shr": byType(shrBits), "shf": decodeShf, "lop3": decodeLop3,
+		// move.go, convert.go
+		"mov": decodeMov, "cvta": decodeCvta, "isspacep": decodeIsspacep, "cvt": decodeCvt,
+		// ldst.go, atomic.go, async.go
+		"ld": decodeLoad, "ldu": decodeLoad, "st": decodeStore, "atom": decodeAtom, "red": decodeRed,
+		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
+		"prefetch": decodeNothing, "prefetchu": decodeNothing, "applypriority": decodeNothing, "createpolicy": decodePolicy,
+		// control.go, call.go, barrier.go, warpops.go
+		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap, "brkpt": decodeTrap,
+		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeNothing,
+		"bar": decodeBarrier, "barrier": decodeBarrier, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
+		"redux": decodeRedux, "activemask": decodeActivemask, "elect": decodeElect,
+	}
+}
+
+// refusals are what the emulator knows not to execute, by the start of the mnemonic, and
+// why.
+var refusals = []struct{ prefix, reason string }{
+	{"wgmma.", "asynchronous warpgroup matrices"},
+	{"mbarrier.", "mbarriers"},
+	{"cp.async.mbarrier.", "mbarriers"},
+	{"cp.async.bulk.", "bulk copies"},
+	{"cp.reduce.async.", "bulk copies"},
+	{"st.async.", "copies within a cluster"},
+	{"mapa.", "clusters of several blocks"},
+	{"getctarank.", "clusters of several blocks"},
+	{"barrier.cluster.", "clusters of several blocks"},
+	{"discard.", "a cache line without its contents"},
+	{"tensormap.", "tensor maps"},
+}
+
+// refused is why an instruction is not executed; empty for others.
+func refused(i *ptx.Instr) string {
+	name := i.Mnemonic() + "."
+	for _, r := range refusals {
+		if strings.HasPrefix(name, r.prefix) {
+			return r.reason
+		}
+	}
+	if (i.Op == "atom" || i.Op == "red") && i.Has("b128") {
+		return "atomic operations on 128 bits"
+	}
+	return ""
+}

@@ -1,0 +1,99 @@
+package emu
+
+import (
+	"tilework/ptx"
+)
+
+// fillKind is what a place in the frame is filled with when a call begins.
+type fillKind uint8
+
+const (
+	fillVariable fillKind = iota // the address of variable index, plus add
+	fillLocal                    // the frame's local memory, plus add
+	fillSpecial                  // the special register index
+)
+
+// fill is a value that is the same during a call of a function.
+type fill struct {
+	offset uint32
+	size   uint8 // bytes a lane; 0 for a predicate
+	kind   fillKind
+	index  int32
+	add    uint64
+}
+
+// specialRegister is a special register whose value a call does not change.
+type specialRegister struct {
+	name  string
+	size  uint8
+	value func(w *warp, lane int) uint64
+}
+
+// specialRegisters is all of them. Those that count time are read by execClock; what
+// is not in either list is not supported.
+var specialRegisters = []specialRegister{
+	{"%tid.x", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).X) }},
+	{"%tid.y", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Y) }},
+	{"%tid.z", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Z) }},
+	{"%ntid.x", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Block.X) }},
+	{"%ntid.y", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Block.Y) }},
+	{"%ntid.z", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Block.Z) }},
+	{"%ctaid.x", 4, func(w *warp, _ int) uint64 { return uint64(w.block.index.X) }},
+	{"%ctaid.y", 4, func(w *warp, _ int) uint64 { return uint64(w.block.index.Y) }},
+	{"%ctaid.z", 4, func(w *warp, _ int) uint64 { return uint64(w.block.index.Z) }},
+	{"%nctaid.x", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Grid.X) }},
+	{"%nctaid.y", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Grid.Y) }},
+	{"%nctaid.z", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Grid.Z) }},
+	{"%tid.w", 4, zero}, {"%ntid.w", 4, one}, {"%ctaid.w", 4, zero}, {"%nctaid.w", 4, one},
+	{"%laneid", 4, func(_ *warp, lane int) uint64 { return uint64(lane) }},
+	{"%warpid", 4, func(w *warp, _ int) uint64 { return uint64(w.index) }},
+	{"%nwarpid", 4, func(w *warp, _ int) uint64 { return uint64(len(w.block.warps)) }},
+	{"WARP_SZ", 4, func(*warp, int) uint64 { return lanes }},
+	{"%smid", 4, zero}, {"%nsmid", 4, one}, {"%gridid", 8, zero},
+	{"%lanemask_eq", 4, func(_ *warp, lane int) uint64 { return 1 << lane }},
+	{"%lanemask_lt", 4, func(_ *warp, lane int) uint64 { return 1<<lane - 1 }},
+	{"%lanemask_le", 4, func(_ *warp, lane int) uint64 { return 2<<lane - 1 }},
+	{"%lanemask_gt", 4, func(_ *warp, lane int) uint64 { return full &^ (2<<lane - 1) }},
+	{"%lanemask_ge", 4, func(_ *warp, lane int) uint64 { return full &^ (1<<lane - 1) }},
+	{"%total_smem_size", 4, func(w *warp, _ int) uint64 { return uint64(w.block.shared.size) }},
+	{"%aggr_smem_size", 4, func(w *warp, _ int) uint64 { return uint64(w.block.shared.size) }},
+	{"%dynamic_smem_size", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Shared) }},
+	// A launch without clusters has clusters of one block.
+	{"%is_explicit_cluster", 0, zero},
+	{"%clusterid.x", 4, func(w *warp, _ int) uint64 { return uint64(w.block.index.X) }},
+	{"%clusterid.y", 4, func(w *warp, _ int) uint64 { return uint64(w.block.index.Y) }},
+	{"%clusterid.z", 4, func(w *warp, _ int) uint64 { return uint64(w.block.index.Z) }},
+	{"%nclusterid.x", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Grid.X) }},
+	{"%nclusterid.y", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Grid.Y) }},
+	{"%nclusterid.z", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Grid.Z) }},
+	{"%cluster_ctaid.x", 4, zero}, {"%cluster_ctaid.y", 4, zero}, {"%cluster_ctaid.z", 4, zero},
+	{"%cluster_nctaid.x", 4, one}, {"%cluster_nctaid.y", 4, one}, {"%cluster_nctaid.z", 4, one},
+	{"%cluster_ctarank", 4, zero}, {"%cluster_nctarank", 4, one},
+}
+
+func zero(*warp, int) uint64 { return 0 }
+func one(*warp, int) uint64  { return 1 }
+
+// clocks are the special registers that count time, and the bytes of each.
+var clocks = map[string]int{
+	"%clock": 4, "%clock64": 8, "%clock_hi": 4,
+	"%globaltimer": 8, "%globaltimer_lo": 4, "%globaltimer_hi": 4,
+}
+
+// special is the place of a special register.
+func (d *decoder) special(n *ptx.Name) uint32 {
+	name := ptx.Format(n)
+	for k := range specialRegisters {
+		if s := &specialRegisters[k]; s.name == name {
+			return d.fill(fill{kind: fillSpecial, size: s.size, index: int32(k)})
+		}
+	}
+	d.fail(unsupported(d.i.Pos, "special register %s here", name))
+	return always
+}
+
+func broadcast[T any](d *[lanes]T, v T) {
+	for i := range d {
+		d[i] = v
+	}
+}

@@ -1,0 +1,180 @@
+package emu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"unsafe"
+
+	"tilework/ptx"
+)
+
+// systemFuncs are the functions that every CUDA program finds on the device: it only
+// declares them. Each gets a lane and its arguments.
+var systemFuncs = map[string]func(w *warp, in *inst, lane int, args []uint64) (result uint64){
+	"vprintf":      systemPrintf,
+	"__assertfail": systemAssert,
+}
+
+// systemCall decodes a call of a function that is declared and not defined.
+func (d *decoder) systemCall(callee *function, results, args []ptx.Operand) execFunc {
+	exec := systemFuncs[callee.Name]
+	if exec == nil {
+		d.fail(unsupported(d.i.Pos, "function %s, which is declared and not defined,", callee.Name))
+		return nil
+	}
+	c := &call{fn: callee}
+	for k, arg := range args {
+		c.args = append(c.args, d.passed(arg, callee.Params[k], false))
+	}
+	if len(results) > 0 {
+		if _, sink := results[0].(*ptx.Sink); !sink {
+			c.result, c.returns = d.passed(results[0], callee.Results[0], true), true
+		}
+	}
+	return func(w *warp, in *inst) {
+		for m := w.active; m != 0; m &= m - 1 {
+			lane := firstLane(m)
+			values := make([]uint64, len(c.args))
+			for k, from := range c.args {
+				var word [8]byte
+				copy(word[:], from.bytes(w, w.frame, lane))
+				values[k] = binary.LittleEndian.Uint64(word[:])
+			}
+			result := binary.LittleEndian.AppendUint64(nil, exec(w, in, lane, values))
+			if c.returns {
+				copy(c.result.bytes(w, w.frame, lane), result)
+			}
+		}
+	}
+}
+
+// systemAssert is __assertfail(message, file, line, function, charsize).
+func systemAssert(w *warp, in *inst, lane int, args []uint64) uint64 {
+	if len(args) < 4 {
+		w.misuse(in, "__assertfail has %d arguments, want 5", len(args))
+		return 0
+	}
+	w.fail(fmt.Errorf("%v: thread %v of block %v: %s:%d: %s: assertion %q failed: %w", in.site, w.thread(lane), w.block.index,
+		w.text(in, lane, args[1]), uint32(args[2]), w.text(in, lane, args[3]), w.text(in, lane, args[0]), ErrAssert))
+	return 0
+}
+
+// peek reads n bytes at a generic address, as a lane sees them; nil if they are not
+// all there.
+func (w *warp) peek(in *inst, lane int, addr uint64, n int) []byte {
+	t := w.target(in, &access{space: ptx.Generic}, addr)
+	off := addr - t.window - t.base
+	if off >= t.size || uint64(n) > t.size-off {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(t.mem, off+uint64(lane)*t.stride)), n)
+}
+
+// text reads a string that ends in a zero.
+func (w *warp) text(in *inst, lane int, addr uint64) string {
+	var b strings.Builder
+	for {
+		c := w.peek(in, lane, addr, 1)
+		if c == nil || c[0] == 0 {
+			return b.String()
+		}
+		b.WriteByte(c[0])
+		addr++
+	}
+}
+
+// systemPrintf is vprintf(format, arguments): the arguments stand one behind the other,
+// each at a multiple of its size. The result is their number, or -1.
+func systemPrintf(w *warp, in *inst, lane int, args []uint64) uint64 {
+	if len(args) != 2 {
+		w.misuse(in, "vprintf has %d arguments, want 2", len(args))
+		return 0
+	}
+	at, count := args[1], 0
+	missing := false
+	next := func(size int) uint64 {
+		at = alignUp(at, size)
+		var word [8]byte
+		b := w.peek(in, lane, at, size)
+		missing = missing || b == nil
+		copy(word[:], b)
+		at += uint64(size)
+		count++
+		return binary.LittleEndian.Uint64(word[:])
+	}
+	format := w.text(in, lane, args[0])
+	for {
+		plain, rest, found := strings.Cut(format, "%")
+		w.block.printed = append(w.block.printed, plain...)
+		if !found {
+			break
+		}
+		var s string
+		s, format = w.convert(in, lane, rest, next)
+		w.block.printed = append(w.block.printed, s...)
+	}
+	if missing {
+		return math.MaxUint64
+	}
+	return uint64(count)
+}
+
+// convert formats what the conversion at the start of format, behind its %, asks for, as
+// C's printf does, and returns what follows it.
+func (w *warp) convert(in *inst, lane int, format string, next func(size int) uint64) (text, rest string) {
+	spec, size := "%", 4
+	precise := false
+	for n := 0; n < len(format); n++ {
+		switch c := format[n]; c {
+		case '-', '+', ' ', '#', '.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			precise = precise || c == '.'
+			spec += string(c)
+		case '*':
+			spec += fmt.Sprint(int32(next(4)))
+		case 'l', 'j', 'z', 't':
+			size = 8
+		case 'h', 'L':
+		default:
+			return w.conversion(in, lane, c, spec, size, precise, next), format[n+1:]
+		}
+	}
+	return spec, "" // the format ends within a conversion
+}
+
+func (w *warp) conversion(in *inst, lane int, verb byte, spec string, size int, precise bool, next func(size int) uint64) string {
+	signed := func() int64 {
+		if v := next(size); size == 8 {
+			return int64(v)
+		} else {
+			return int64(int32(v))
+		}
+	}
+	switch verb {
+	case '%':
+		return "%"
+	case 'd', 'i':
+		return fmt.Sprintf(spec+"d", signed())
+	case 'u':
+		return fmt.Sprintf(spec+"d", next(size))
+	case 'x', 'X', 'o':
+		return fmt.Sprintf(spec+string(verb), next(size))
+	case 'c':
+		return fmt.Sprintf(spec+"s", string([]byte{byte(next(4))}))
+	case 's':
+		return fmt.Sprintf(spec+"s", w.text(in, lane, next(8)))
+	case 'p':
+		return fmt.Sprintf(spec+"s", fmt.Sprintf("0x%x", next(8)))
+	case 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A':
+		f := math.Float64frombits(next(8))
+		switch {
+		case verb == 'a' || verb == 'A':
+			verb += 'x' - 'a'
+		case !precise && (verb == 'g' || verb == 'G'):
+			spec += ".6"
+		}
+		return strings.Replace(strings.ToLower(fmt.Sprintf(spec+string(verb), f)), "+inf", "inf", 1)
+	}
+	return spec + string(verb)
+}

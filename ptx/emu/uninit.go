@@ -1,0 +1,20 @@
+package emu
+
+// checkReads tells the observers of the registers that the instruction under way reads
+// and its threads have not written, and notes those that it writes.
+func (w *warp) checkReads(in *inst) {
+	known := w.frame.known
+	for _, r := range in.reads {
+		unknown := w.active &^ known[r.index]
+		if unknown == 0 {
+			continue
+		}
+		e := UninitRead{Origin: Origin{Site: in.site, Warp: w.index, Mask: unknown}, Register: r.sym.Name}
+		for _, f := range w.block.uninit {
+			f(&e)
+		}
+	}
+	for _, r := range in.writes {
+		known[r.index] |= w.active
+	}
+}

@@ -1,0 +1,274 @@
+package emu
+
+import (
+	"math/bits"
+
+	"tilework/ptx"
+)
+
+// together runs do when the lanes that the mask operand names have met. It gets them
+// as the active lanes.
+func together(do execFunc) execFunc {
+	return func(w *warp, in *inst) {
+		if need, ok := w.members(in, in.e); ok && w.meet(in, need) {
+			w.tellWarpSync(in, false)
+			do(w, in)
+		}
+	}
+}
+
+// members is the member mask of the first active lane. Lanes that have another mask
+// execute the instruction after it, in a group of their own.
+func (w *warp) members(in *inst, place uint32) (need uint32, ok bool) {
+	masks := reg[uint32](w, place)
+	need = masks[firstLane(w.active)]
+	var same uint32
+	for m := w.active; m != 0; m &= m - 1 {
+		if lane := firstLane(m); masks[lane] == need {
+			same |= 1 << lane
+		}
+	}
+	if need&same != same {
+		w.misuse(in, "lane %d is not in its own member mask %#08x", firstLane(same&^need), need)
+		return 0, false
+	}
+	if others := w.active &^ same; others != 0 {
+		w.counts[in.pc].idle += uint64(bits.OnesCount32(others))
+		w.split(others, in.pc)
+		w.active = same
+	}
+	return need, true
+}
+
+func (w *warp) tellWarpSync(in *inst, orders bool) {
+	if len(w.block.warpSync) > 0 {
+		e := WarpSync{Origin: w.origin(in), Orders: orders}
+		for _, f := range w.block.warpSync {
+			f(&e)
+		}
+	}
+}
+
+// alone marks an instruction as one that writes its results by itself.
+func (d *decoder) alone() { d.in.blend = 0 }
+
+// execWarpSync is bar.warp.sync: lanes may meet that stand at different ones.
+func execWarpSync(w *warp, in *inst) {
+	need, ok := w.members(in, in.a)
+	if !ok {
+		return
+	}
+	need &= w.live
+	there := w.active
+	for n := range w.groups {
+		g := &w.groups[n]
+		if n != w.group && g.state == meeting && g.need&w.live == need && g.frame.fn.code[g.pc].site.Instr.Has("warp") {
+			there |= g.mask
+		}
+	}
+	if need&^there != 0 {
+		w.uncount(in)
+		w.suspend(in, meeting).need = need
+		w.pick()
+		return
+	}
+	for n := range w.groups {
+		if g := &w.groups[n]; n != w.group && g.state == meeting && g.mask&need != 0 {
+			g.state = ready
+			g.pc++
+			w.counts[in.pc].idle -= uint64(bits.OnesCount32(g.mask))
+		}
+	}
+	w.active = there
+	w.tellWarpSync(in, true)
+}
+
+func decodeShuffle(d *decoder) execFunc {
+	d.in.d = d.result(0)
+	d.alone()
+	d.in.a, d.in.b, d.in.c, d.in.e = d.source(1), d.source(2), d.source(3), d.source(4)
+	valid, wanted := d.second(0)
+	if wanted {
+		d.in.x = valid
+	}
+	mode := d.i.Mod("mode")
+	return together(func(w *warp, in *inst) {
+		a, b, c := *reg[uint32](w, in.a), reg[uint32](w, in.b), reg[uint32](w, in.c)
+		var out [lanes]uint32
+		var inRange uint32
+		for m := w.active; m != 0; m &= m - 1 {
+			lane := firstLane(m)
+			from, ok := shuffleSource(mode, lane, int(b[lane]&31), c[lane])
+			if ok {
+				inRange |= 1 << lane
+			}
+			out[lane] = a[from]
+		}
+		setLanes(reg[uint32](w, in.d), &out, w.active)
+		if wanted {
+			setPred(w, valid, inRange)
+		}
+	})
+}
+
+// shuffleSource is the lane that a lane reads, and whether that is one in its segment;
+// else it reads itself.
+func shuffleSource(mode string, lane, b int, c uint32) (from int, ok bool) {
+	clamp, segment := int(c&31), int(c>>8&31)
+	last := lane&segment | clamp&^segment
+	switch mode {
+	case "up":
+		from = lane - b
+		ok = from >= last
+	case "down":
+		from = lane + b
+		ok = from <= last
+	case "bfly":
+		from = lane ^ b
+		ok = from <= last
+	default: // idx
+		from = lane&segment | b&^segment
+		ok = from <= last
+	}
+	if !ok {
+		from = lane
+	}
+	return from, ok
+}
+
+func decodeVote(d *decoder) execFunc {
+	mode := d.i.Mod("mode")
+	d.in.d = d.result(0)
+	d.alone()
+	d.in.a, d.in.e = d.source(1), d.source(2)
+	negated := d.negated(1)
+	return together(func(w *warp, in *inst) {
+		p := *pred(w, in.a)
+		if negated {
+			p = ^p
+		}
+		p &= w.active
+		switch mode {
+		case "ballot":
+			var out [lanes]uint32
+			broadcast(&out, p)
+			setLanes(reg[uint32](w, in.d), &out, w.active)
+		case "all":
+			setPred(w, in.d, mask(p == w.active))
+		case "any":
+			setPred(w, in.d, mask(p != 0))
+		case "uni":
+			setPred(w, in.d, mask(p == 0 || p == w.active))
+		}
+	})
+}
+
+// mask is all lanes or none.
+func mask(all bool) uint32 {
+	if all {
+		return full
+	}
+	return 0
+}
+
+func decodeMatch(d *decoder) execFunc {
+	d.in.d = d.result(0)
+	d.alone()
+	d.in.a, d.in.e = d.source(1), d.source(2)
+	valid, wanted := d.second(0)
+	all := d.i.Mod("mode") == "all"
+	if d.i.Type(1).Bits() == 64 {
+		return together(match[uint64](all, valid, wanted))
+	}
+	return together(match[uint32](all, valid, wanted))
+}
+
+func match[T uint32 | uint64](all bool, valid uint32, wanted bool) execFunc {
+	return func(w *warp, in *inst) {
+		a := *reg[T](w, in.a)
+		var out [lanes]uint32
+		same := true
+		for m := w.active; m != 0; m &= m - 1 {
+			lane := firstLane(m)
+			for k := w.active; k != 0; k &= k - 1 {
+				if a[firstLane(k)] == a[lane] {
+					out[lane] |= k & -k
+				}
+			}
+			same = same && out[lane] == w.active
+		}
+		if all && !same {
+			clear(out[:])
+		}
+		setLanes(reg[uint32](w, in.d), &out, w.active)
+		if wanted {
+			setPred(w, valid, mask(same))
+		}
+	}
+}
+
+func decodeRedux(d *decoder) execFunc {
+	d.in.d = d.result(0)
+	d.alone()
+	d.in.a, d.in.e = d.source(1), d.source(2)
+	f := reduction(d.i.Mod("op"), d.i.Type(1))
+	if f == nil {
+		return nil
+	}
+	return together(func(w *warp, in *inst) {
+		a := reg[uint32](w, in.a)
+		m := w.active
+		sum := a[firstLane(m)]
+		for m &= m - 1; m != 0; m &= m - 1 {
+			sum = f(sum, a[firstLane(m)])
+		}
+		var out [lanes]uint32
+		broadcast(&out, sum)
+		setLanes(reg[uint32](w, in.d), &out, w.active)
+	})
+}
+
+// reduction is an operation on two values of a 32-bit integer type.
+func reduction(op string, t ptx.Type) func(a, b uint32) uint32 {
+	signed := t.Class() == ptx.Signed
+	switch {
+	case op == "add":
+		return func(a, b uint32) uint32 { return a + b }
+	case op == "and":
+		return func(a, b uint32) uint32 { return a & b }
+	case op == "or":
+		return func(a, b uint32) uint32 { return a | b }
+	case op == "xor":
+		return func(a, b uint32) uint32 { return a ^ b }
+	case op == "min" && signed:
+		return func(a, b uint32) uint32 { return uint32(min(int32(a), int32(b))) }
+	case op == "max" && signed:
+		return func(a, b uint32) uint32 { return uint32(max(int32(a), int32(b))) }
+	case op == "min":
+		return func(a, b uint32) uint32 { return min(a, b) }
+	case op == "max":
+		return func(a, b uint32) uint32 { return max(a, b) }
+	}
+	return nil
+}
+
+func decodeActivemask(d *decoder) execFunc {
+	d.operands()
+	return func(w *warp, in *inst) { broadcast(dst[uint32](w, in), w.active) }
+}
+
+func decodeElect(d *decoder) execFunc {
+	d.in.d = d.result(0)
+	d.alone()
+	d.in.e = d.source(1)
+	chosen, wanted := d.second(0)
+	return together(func(w *warp, in *inst) {
+		lane := firstLane(w.active)
+		var out [lanes]uint32
+		broadcast(&out, uint32(lane))
+		setLanes(reg[uint32](w, in.d), &out, w.active)
+		if wanted {
+			setPred(w, chosen, 1<<lane)
+		}
+	})
+}

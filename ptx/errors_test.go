@@ -1,0 +1,207 @@
+package ptx
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// body wraps statements into a kernel with some registers.
+func body(stmts string) string {
+	return header + `.global .align 16 .b8 memory[64]; .shared .b32 shared[4]; .const .f32 fixed = 1.0;
+.func (.param .b32 out) callee(.param .b32 in) { ret; }
+.visible .entry kernel(.param .u64 p) {
+.reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .f64 %d<4>; .reg .u32 %u<4>; .reg .v2 .f32 pair;
+` + stmts + `
+ret; }`
+}
+
+func TestParseErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", `k:1:1: found the end of the text, want ".version"`},
+		{".version 8", `k:1:10: found version "8", want one such as 8.0`},
+		{".version 8.0 .target gfx90", `k:1:22: found target "gfx90", want one such as sm_80`},
+		{".version 8.0\n.target sm_80\n.address_size 16", `k:3:15: found address size 16, want 32 or 64`},
+		{header + "foo", `k:4:1: found "foo", want a declaration such as .entry`},
+		{header + ".global .q32 x;", `k:4:9: found ".q32", want a type that a variable can have`},
+		{header + ".global .u32 ;", `k:4:14: found ";", want a name`},
+		{header + ".global .texref t;", `k:4:9: variables of type .texref are not supported`},
+		{header + ".global .align 3 .u32 x;", `k:4:16: found alignment 3, want a power of two`},
+		{header + ".global .u32 x[2;", `k:4:17: found ";", want "]"`},
+		{header + ".reg .b32 %r<0>;", `k:4:14: found %r<0>, want a count of at least 1`},
+		{header + ".entry k() { add.u32 a b; }", `k:4:24: found "b", want "," or ";"`},
+		{header + ".entry k() { add.u32 a, ; }", `k:4:25: found ";", want an operand`},
+		{header + ".entry k() { ld.u32 a, [b; }", `k:4:26: found ";", want "]"`},
+		{header + ".entry k() { mov.u32 a, 12abc; }", `k:4:25: found "12abc", want a number that 64 bits hold`},
+		{header + ".entry k() { mov.u32 a, 99999999999999999999; }", `k:4:25: found "99999999999999999999", want a number that 64 bits hold`},
+		{header + ".entry k() { mov.f32 a, 0f12; }", `k:4:25: found "0f12", want a number that 64 bits hold`},
+		{header + ".entry k() { ret;", `k:4:18: found the end of the text, want "}"`},
+		{header + "/* no end", `k:4:10: found the comment of line 4 without its end, want a declaration such as .entry`},
+		{header + ".pragma \"no end\n;", `k:4:9: found a string without its closing quote, want a string`},
+		{header + ".entry k() { \x01 }", `k:4:14: found a byte 0x01, want a statement`},
+		{header + ".entry k() { ts: .branchtargets a, b; }", `k:4:18: indirect branches (.branchtargets) are not supported`},
+		{header + ".entry k() { pr: .callprototype _ (.param .b32 _); }", `k:4:18: indirect calls (.callprototype) are not supported`},
+		{header + ".entry k() { ld.u32 a, [b+0f00000000]; }", `k:4:27: found offset 0f00000000, want a whole number below 1<<63`},
+		{header + ".global .u32 x = " + strings.Repeat("{", 70), `k:4:83: initialisers nest more than 64 deep`},
+		{header + ".entry k() " + strings.Repeat("{", 70), `k:4:76: blocks nest more than 64 deep`},
+	} {
+		_, err := Parse("k", c.text)
+		if err == nil {
+			t.Errorf("%q: parsed, want %s", c.text, c.want)
+		} else if first, _, _ := strings.Cut(err.Error(), "\n"); first != c.want {
+			t.Errorf("%q:\n got %s\nwant %s", c.text, first, c.want)
+		} else if !errors.Is(err, ErrSyntax) && !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%q: %v wraps no sentinel", c.text, err)
+		}
+	}
+}
+
+func TestParseGathersErrors(t *testing.T) {
+	_, err := Parse("k", header+".entry k() {\nadd.u32 a b;\nret;\nmov.u32 ,;\n}\n.global .u33 x;\n.global .u32 y;")
+	var all Errors
+	if !errors.As(err, &all) || len(all) != 3 || all[0].Pos.Line != 5 || all[1].Pos.Line != 7 || all[2].Pos.Line != 9 {
+		t.Errorf("got %v, want errors in lines 5, 7 and 9", err)
+	}
+	_, err = Parse("k", header+".entry k() {\n"+strings.Repeat("add.u32 a b;\n", 100)+"}")
+	if !errors.As(err, &all) || len(all) != maxErrors {
+		t.Errorf("got %d errors, want %d", len(all), maxErrors)
+	}
+}
+
+func TestVerifyErrors(t *testing.T) {
+	for _, c := range []struct {
+		stmts, want string
+		kind        error
+	}{
+		{"add.u32 %r1, %r2, %x;", "add.u32: %x is not declared", ErrInvalid},
+		{"add.u32 %r1, %r2, %r9;", "add.u32: %r9 is not declared", ErrInvalid},
+		{"add.u32 %r1, %r2, %r01;", "add.u32: %r01 is not declared", ErrInvalid},
+		{"frob.u32 %r1;", `frob.u32: instruction "frob" is not supported`, ErrUnsupported},
+		{"tex.2d.v4.f32.s32 {%f1, %f1, %f1, %f1}, [%r1];", `tex.2d.v4.f32.s32: instruction "tex" is not supported`, ErrUnsupported},
+		{"brx.idx %r1, ts;", "brx.idx: indirect branches are not supported", ErrUnsupported},
+		{"call (%r1), %rd1, (%r2), proto;", "call: indirect calls (through %rd1) are not supported", ErrUnsupported},
+		{"add.q32 %r1, %r2, %r3;", "add.q32: modifier .q32 does not fit here", ErrInvalid},
+		{"add.rn.u32 %r1, %r2, %r3;", "add.rn.u32: modifier .u32 does not fit here", ErrInvalid},
+		{"add %r1, %r2, %r3;", "add: a modifier is missing (forms: add.type=int d, a, b; add.sat.s32 d, a, b; add.type=u16x2|s16x2 d, a, b; and 6 more)", ErrInvalid},
+		{"add.u32 %r1, %r2;", "add.u32: the operands fit no form (want add.type=int d, a, b)", ErrInvalid},
+		{"add.u32 5, %r2, %r3;", "add.u32: the operands fit no form (want add.type=int d, a, b)", ErrInvalid},
+		{"add.u32 _, %r2, %r3;", "add.u32: the operands fit no form (want add.type=int d, a, b)", ErrInvalid},
+		{"add.u32 %r1, [%rd1], %r3;", "add.u32: the operands fit no form (want add.type=int d, a, b)", ErrInvalid},
+		{"add.u32 %r1, %f2, %r3;", "add.u32: operand a: %f2 is of type .f32, want .u32", ErrInvalid},
+		{"add.f32 %f1, %f2, %u1;", "add.f32: operand b: %u1 is of type .u32, want .f32", ErrInvalid},
+		{"add.u32 %r1, %rd2, %r3;", "add.u32: operand a: %rd2 is of type .b64, want .u32", ErrInvalid},
+		{"add.u32 %r1, %p2, %r3;", "add.u32: operand a: %p2 is of type .pred, want .u32", ErrInvalid},
+		{"mul.wide.s32 %r1, %r2, %r3;", "mul.wide.s32: operand d: %r1 is of type .b32, want .s64", ErrInvalid},
+		{"shl.b64 %rd1, %rd2, %rd3;", "shl.b64: operand b: %rd3 is of type .b64, want .u32", ErrInvalid},
+		{"add.u32 %r1, %tid.x, %r3;", "add.u32: operand a: %tid is a special register: only mov and cvt read it", ErrInvalid},
+		{"mov.u32 %tid.x, %r3;", "mov.u32: operand d: %tid is a special register: only mov and cvt read it", ErrInvalid},
+		{"mov.u32 %r1, %tid.q;", "mov.u32: operand a: %tid has no member .q", ErrInvalid},
+		{"mov.u32 %r1, %tid;", "mov.u32: operand a: %tid has 4 elements, want 1", ErrInvalid},
+		{"add.f32 %f1, pair, %f2;", "add.f32: operand a: pair has 2 elements, want 1", ErrInvalid},
+		{"add.u16 %h1, %h2, 65536;", "add.u16: operand b: 65536 does not fit in 16 bits", ErrInvalid},
+		{"add.u32 %r1, %r2, -2147483649;", "add.u32: operand b: -2147483649 does not fit in 32 bits", ErrInvalid},
+		{"add.u32 %r1, %r2, 0f3F800000;", "add.u32: operand b: 0f3F800000 is no value of type .u32", ErrInvalid},
+		{"add.f32 %f1, %f2, 1;", "add.f32: operand b: 1 is no value of type .f32", ErrInvalid},
+		{"lop3.b32 %r1, %r2, %r3, %r4, 256;", "lop3.b32: operand lut is 256, want 0 to 255", ErrInvalid},
+		{"lop3.b32 %r1, %r2, %r3, %r4, %r5;", "lop3.b32: the operands fit no form (want lop3.b32 d, a, b, c, lut=0..255)", ErrInvalid},
+		{"setmaxnreg.inc.sync.aligned.u32 28;", "setmaxnreg.inc.sync.aligned.u32: operand n is 28, want a multiple of 8 from 24 to 256", ErrInvalid},
+		{"cp.async.ca.shared.global [%r1], [%rd1], 5;", "cp.async.ca.shared.global: operand size is 5, want 4 or 8 or 16", ErrInvalid},
+		{"bar.sync 16;", "bar.sync: operand a is 16, want 0 to 15", ErrInvalid},
+		{"@%r1 ret;", "ret: the guard %r1 is a register of type .b32, want a predicate", ErrInvalid},
+		{"bra nowhere;", "bra: nowhere is not declared", ErrInvalid},
+		{"bra %r1;", "bra: %r1 is a register of type .b32, want a label", ErrInvalid},
+		{"{ inside: } bra inside;", "bra: inside is not declared", ErrInvalid},
+		{"L: L: ret;", "L is declared twice (before as a label)", ErrInvalid},
+		{".reg .u32 %r3;", "%r3 is declared twice (before as a register)", ErrInvalid},
+		{".reg .u32 %r<3>;", "%r<3> is declared twice", ErrInvalid},
+		{".reg .u32 %tid;", "%tid is the name of a special register", ErrInvalid},
+		{"ld.global.u32 %r1, [%r2];", "ld.global.u32: operand a: %r2 is a register of type .b32, want an integer of 64 bits", ErrInvalid},
+		{"ld.global.u32 %r1, [shared];", "ld.global.u32: operand a: shared is in .shared, want one in .global", ErrInvalid},
+		{"st.shared.u32 [memory], %r1;", "st.shared.u32: operand a: memory is in .global, want one in .shared", ErrInvalid},
+		{"ld.u32 %r1, [p];", "ld.u32: operand a: p is in .param, want one in .generic", ErrInvalid},
+		{"ld.global.u32 %r1, [16];", "ld.global.u32: operand a: an address that is a number is one in .local, not in .global", ErrInvalid},
+		{"ld.global.u32 %r1, [%rd1+4294967296];", "ld.global.u32: operand a: offset 4294967296 does not fit in 32 bits", ErrInvalid},
+		{"ld.shared.L2::128B.u32 %r1, [%r2];", "ld.shared.L2::128B.u32: modifier .L2::128B is for global memory, not for .shared", ErrInvalid},
+		{"ld.v4.f64 {%d1, %d2, %d3, %d1}, [%rd1];", "ld.v4.f64: a vector of 4 f64 is more than 128 bits", ErrInvalid},
+		{"ld.v4.f32 {%f1, %f2}, [%rd1];", "ld.v4.f32: the operands fit no form (want ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint})", ErrInvalid},
+		{"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1};",
+			"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32: the operands fit no form (want mma.sync.aligned.shape=m16n8k8.row.col.f32.tf32.tf32.f32 d:f32*4, a:tf32*4, b:tf32*2, c:f32*4)", ErrInvalid},
+		{"call callee, (%r1);", "call: 0 results for callee, want 1", ErrInvalid},
+		{"call (%r1), callee, (%r1, %r2);", "call: 2 arguments for callee, want 1", ErrInvalid},
+		{"call (%r1), callee, (%rd1);", "call: operand arguments: %rd1 is of type .b64, want .b32", ErrInvalid},
+		{"call kernel, (%rd1);", "call: kernel is an .entry: a kernel is launched, not called", ErrInvalid},
+		{".shared .pred x;", "x: a predicate lives in a register, not in .shared", ErrInvalid},
+		{".local .b32 x<3>;", "x: only registers are declared by <3>", ErrInvalid},
+		{".shared .b32 x = 5;", "x: only variables in .global and .const are initialised, not those in .shared", ErrInvalid},
+		{".local .v4 .f64 x;", "x: a vector of 4 f64 is more than 128 bits", ErrInvalid},
+		{".local .b32 x[];", "x: an array without a length is .extern or initialised", ErrInvalid},
+		{".const .b32 x;", "x: a constant is declared outside of functions", ErrInvalid},
+	} {
+		m, err := Parse("k", body(c.stmts))
+		if err != nil {
+			t.Errorf("%s: %v", c.stmts, err)
+			continue
+		}
+		err = Verify(m)
+		if err == nil {
+			t.Errorf("%s: verified, want %s", c.stmts, c.want)
+			continue
+		}
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		_, msg, _ := strings.Cut(first, ": ")
+		if msg != c.want || !strings.HasPrefix(first, "k:8:") && !strings.HasPrefix(first, "k:7:") || !errors.Is(err, c.kind) {
+			t.Errorf("%s:\n got %s\nwant k:7:…: %s", c.stmts, first, c.want)
+		}
+	}
+}
+
+func TestVerifyTarget(t *testing.T) {
+	for _, c := range []struct{ version, target, stmt, want string }{
+		{"7.0", "sm_90a", "ret;", "target sm_90a needs .version 8.0, the module has 7.0"},
+		{"8.0", "sm_33", "ret;", "target sm_33 is not supported"},
+		{"8.0", "sm_90", "wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned: needs .target sm_90a, the module has sm_90"},
+		{"8.6", "sm_100a", "wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned: needs .target sm_90a, the module has sm_100a"},
+		{"7.8", "sm_75", "cp.async.commit_group;", "cp.async.commit_group: needs .target sm_80, the module has sm_75"},
+		{"7.8", "sm_90", "elect.sync %r|%p, -1;", "elect.sync: needs .version 8.0, the module has 7.8"},
+		{"7.3", "sm_80", "ld.global.L2::128B.u32 %r, [%rd];", "ld.global.L2::128B.u32: needs .version 7.4, the module has 7.3"},
+		{"7.8", "sm_80", "mov.u32 %r, %cluster_ctarank;", "mov.u32: needs .target sm_90, the module has sm_80"},
+		{"8.0", "sm_80", ".reg .b128 %q;", "type .b128: needs .version 8.3, the module has 8.0"},
+	} {
+		text := ".version " + c.version + " .target " + c.target + " .address_size 64\n.entry k() { .reg .b32 %r; .reg .b64 %rd; .reg .pred %p;\n" + c.stmt + "\nret; }"
+		m, err := Parse("k", text)
+		if err != nil {
+			t.Errorf("%s: %v", c.stmt, err)
+			continue
+		}
+		err = Verify(m)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s:\n got %v\nwant %s", c.stmt, err, c.want)
+		}
+	}
+}
+
+func TestNeed(t *testing.T) {
+	for _, c := range []struct {
+		stmts string
+		want  Need
+	}{
+		{"ret;", Need{23, Target{SM: 20}}},
+		{"bar.sync 0;", Need{23, Target{SM: 20}}},
+		{"cp.async.commit_group;", Need{70, Target{SM: 80}}},
+		{"cp.async.commit_group; fence.acq_rel.cluster;", Need{78, Target{SM: 90}}},
+		{"mov.u32 %r, %cluster_ctarank;", Need{78, Target{SM: 90}}},
+		{"wgmma.fence.sync.aligned; barrier.cluster.wait;", Need{80, Target{90, "a"}}},
+	} {
+		m, err := Parse("k", header+".entry k() { .reg .b32 %r; "+c.stmts+" }")
+		if err == nil {
+			err = Verify(m)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.stmts, err)
+			continue
+		}
+		if got := m.Need(); got != c.want {
+			t.Errorf("%s: needs %v, want %v", c.stmts, got, c.want)
+		}
+	}
+}
