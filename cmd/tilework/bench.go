@@ -56,7 +56,7 @@ Peers are opened where they are installed: ` + strings.Join(peerNames(), ", ") +
 	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "element types of A and B")
-	fl.StringVar(&f.device, "device", "cpu", "where to measure")
+	fl.StringVar(&f.device, "device", "cpu", "where to measure; on a GPU with the copies there and back")
 	fl.StringVar(&f.peers, "peers", "", "libraries to compare with, or all that are installed")
 	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: open that peer from this file")
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
@@ -76,7 +76,7 @@ Peers are opened where they are installed: ` + strings.Join(peerNames(), ", ") +
 	complete(c, "kernels", append(kernelNames(), "all")...)
 	complete(c, "peers", append(peerNames(), "all")...)
 	complete(c, "dtypes", typeNames()...)
-	complete(c, "device", "cpu", "emu")
+	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
 
@@ -127,7 +127,7 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	var all []bench.Record
 	var failed error
 	for i, p := range problems {
-		records, err := bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads}, kernels, others, options)
+		records, err := bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: f.device != "cpu"}, kernels, others, options)
 		all = append(all, records...)
 		if err := write(records); err != nil {
 			return err

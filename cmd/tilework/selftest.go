@@ -45,7 +45,7 @@ is needed to run it again, and the exit code is 1.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
 	formatFlag(c, &f.format, listFormats...)
 	complete(c, "kernels", append(kernelNames(), "all")...)
-	complete(c, "device", "cpu", "emu")
+	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tilework/internal/device"
+	"tilework/internal/device/cuda"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -19,6 +20,10 @@ var gpus struct {
 	sync.Mutex
 	open map[Device]*gpu.Backend
 }
+
+// GPUs lists the GPUs that the driver shows. The error is ErrNoDevice, with what was
+// looked for.
+func GPUs() ([]cuda.Info, error) { return cuda.List() }
 
 // backend is the backend of d, which is no CPU. The error is ErrNoDevice.
 func backend(d Device) (*gpu.Backend, error) {
@@ -40,22 +45,26 @@ func backend(d Device) (*gpu.Backend, error) {
 }
 
 func open(d Device) (device.Device, error) {
-	if d.Kind != "emu" {
-		return nil, fmt.Errorf("%w: %v: this version of tilework comes without the CUDA driver binding (use cpu or emu)", gemm.ErrNoDevice, d)
+	dev, err := openDevice(d)
+	if err != nil && !errors.Is(err, gemm.ErrNoDevice) {
+		return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
+	}
+	return dev, err
+}
+
+func openDevice(d Device) (device.Device, error) {
+	if d.Kind == "gpu" {
+		return cuda.Open(d.Index)
 	}
 	var o emu.Options
 	if d.Model != "" {
 		m, err := model.Lookup(d.Model)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
+			return nil, err
 		}
 		o.Model = m
 	}
-	dev, err := emu.Open(o)
-	if errors.Is(err, device.ErrNoDevice) {
-		return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
-	}
-	return dev, err
+	return emu.Open(o)
 }
 
 // newGPU plans a product on a GPU. A kernel may be named with the shape of its
