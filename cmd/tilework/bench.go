@@ -119,9 +119,9 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		write = func(r []bench.Record) error { return jsonl.Write(file, r) }
 	}
 
-	peak := newPeaks()
-	options := bench.Options{
-		MinTime: f.minTime, MaxTime: f.maxTime, Seed: f.seed, Cold: f.cold, Peak: peak.rate,
+	options := bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Seed: f.seed, Cold: f.cold}
+	if f.device == "cpu" {
+		options.Peak = newPeaks().rate
 	}
 	bar := newProgress(stderr)
 	var all []bench.Record

@@ -46,11 +46,27 @@ func backend(d Device) (*gpu.Backend, error) {
 
 func open(d Device) (device.Device, error) {
 	dev, err := openDevice(d)
-	if err != nil && !errors.Is(err, gemm.ErrNoDevice) {
-		return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
+	if err != nil {
+		return nil, &noDevice{d, err}
 	}
-	return dev, err
+	return dev, nil
 }
+
+// noDevice is why a device cannot be used. It is gemm's ErrNoDevice, and whatever
+// else it was.
+type noDevice struct {
+	device Device
+	why    error
+}
+
+func (e *noDevice) Error() string {
+	if errors.Is(e.why, device.ErrNoDevice) {
+		return e.why.Error()
+	}
+	return fmt.Sprintf("%v: %v: %v", gemm.ErrNoDevice, e.device, e.why)
+}
+
+func (e *noDevice) Unwrap() []error { return []error{gemm.ErrNoDevice, e.why} }
 
 func openDevice(d Device) (device.Device, error) {
 	if d.Kind == "gpu" {
