@@ -226,10 +226,28 @@ func (w *warp) tell(in *inst, ac *access, t *target, mask uint32, copy uint64) {
 		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
 		Kind:   ac.kind, Sem: ac.sem, Scope: ac.scope, Space: t.space, Size: ac.size,
 		Addr: w.spaceAddresses(t), Alloc: t.alloc, Copy: copy,
+		warp: w, inst: in,
 	}
 	for _, f := range w.block.access {
 		f(e)
 	}
+}
+
+// Data is the bytes that an st is about to write for a lane; nil for other accesses.
+func (a *Access) Data(lane int) []byte {
+	if a.inst == nil || a.Kind != Write {
+		return nil
+	}
+	tr, ok := a.inst.x.(*transfer)
+	if !ok {
+		return nil
+	}
+	var off [lanes]uint64
+	data := new([lanes]wide)
+	for k, place := range tr.places {
+		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(a.warp.base, place))
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(data)), a.Size)
 }
 
 // refuse reports a faulty access of some lanes.
