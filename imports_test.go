@@ -13,8 +13,8 @@ import (
 // its place on purpose.
 var layers = [][]string{
 	{"dtype", "ptx"},
-	{"internal/gemm", "ptx/build", "internal/device"},
-	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model"},
+	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
+	{"ptx/emu/check", "internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model"},
 	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers"},
 	{"internal/dispatch"},
 	{""}, // package tilework itself
