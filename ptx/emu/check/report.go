@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -255,6 +256,7 @@ func line(s *emu.Site) string {
 	if at.File == "" {
 		return fmt.Sprintf("line %d", at.Line)
 	}
+	at.File = path.Base(at.File)
 	return at.String()
 }
 
