@@ -174,19 +174,13 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 	size := uint64(ac.size)
 	for todo := w.active; todo != 0; {
 		first := bits.TrailingZeros32(todo) & (lanes - 1)
-		t := w.target(in, ac, w.addr[first])
+		t := &w.dest
+		*t = w.target(in, ac, w.addr[first])
 		span := t.span(uintptr(size))
 		if t.readOnly && ac.writes() {
 			span = 0
 		}
-		var mask uint32
-		for m := todo; m != 0; m &= m - 1 {
-			i := bits.TrailingZeros32(m) & (lanes - 1)
-			if a := w.addr[i] - t.window - t.base; a < span && a&(size-1) == 0 {
-				mask |= 1 << i
-				w.off[i] = a + uint64(i)*t.stride
-			}
-		}
+		mask := w.reach(t.window+t.base, span, size, t.stride, todo)
 		if mask>>first&1 == 0 {
 			refused |= 1 << first
 			todo &^= 1 << first
@@ -194,9 +188,9 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		}
 		todo &^= mask
 		if len(w.block.access) > 0 {
-			w.tell(in, ac, &t, mask, copy)
+			w.tell(in, ac, t, mask, copy)
 		}
-		do(&t, mask)
+		do(t, mask)
 		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
 			for m := mask; m != 0; m &= m - 1 {
 				t.alloc.mark(int(w.off[bits.TrailingZeros32(m)]), ac.size)
@@ -207,6 +201,31 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		w.refuse(in, ac, refused)
 	}
 	return refused
+}
+
+// reach puts the places of the lanes' bytes behind base in w.off, for those of todo
+// that are in the span and aligned, and returns these lanes.
+func (w *warp) reach(base, span, size, stride uint64, todo uint32) (mask uint32) {
+	if todo == full && stride == 0 {
+		var all, most uint64
+		for i, a := range w.addr {
+			a -= base
+			w.off[i] = a
+			all |= a
+			most = max(most, a)
+		}
+		if most < span && all&(size-1) == 0 {
+			return full
+		}
+	}
+	for m := todo; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & (lanes - 1)
+		if a := w.addr[i] - base; a < span && a&(size-1) == 0 {
+			mask |= 1 << i
+			w.off[i] = a + uint64(i)*stride
+		}
+	}
+	return mask
 }
 
 // spaceAddresses is the lanes' addresses as events give them.

@@ -29,17 +29,25 @@ type decoder struct {
 // it; nil for what the emulator does not execute.
 type decodeFunc func(d *decoder) execFunc
 
-func (p *Program) decode(f *function) error {
-	f.first = len(p.sites)
+// layOut places a function's parameters and registers, which calls of it need to know
+// wherever they stand.
+func (p *Program) layOut(f *function) {
 	f.uses = map[*variable]bool{}
 	f.layout = map[*ptx.Var]uint64{}
 	if f.Body == nil {
 		f.external = true
+		return
+	}
+	f.placeParams()
+	f.placeRegisters()
+}
+
+func (p *Program) decode(f *function) error {
+	f.first = len(p.sites)
+	if f.external {
 		return nil
 	}
 	d := &decoder{p: p, f: f, labels: map[*ptx.Label]int32{}, consts: map[constant]uint32{}, filled: map[fill]uint32{}}
-	d.placeParams()
-	d.placeRegisters()
 	d.collect()
 	for k := range f.code {
 		in := &f.code[k]
@@ -59,7 +67,7 @@ func (p *Program) decode(f *function) error {
 
 // placeParams lays the parameters out, one behind the other: those of an entry in the
 // parameter buffer, those of a function in its local memory.
-func (d *decoder) placeParams() {
+func (f *function) placeParams() {
 	var size uint64
 	place := func(vs []*ptx.Var) {
 		for _, v := range vs {
@@ -67,16 +75,16 @@ func (d *decoder) placeParams() {
 				continue
 			}
 			size = alignUp(size, v.Alignment())
-			d.f.layout[v] = size
+			f.layout[v] = size
 			size += uint64(v.Size())
 		}
 	}
-	place(d.f.Results)
-	place(d.f.Params)
-	if d.f.Entry {
-		d.f.paramSize = int(size)
+	place(f.Results)
+	place(f.Params)
+	if f.Entry {
+		f.paramSize = int(size)
 	} else {
-		d.f.localSize = size
+		f.localSize = size
 	}
 }
 
@@ -85,8 +93,7 @@ func alignUp(n uint64, align int) uint64 {
 }
 
 // placeRegisters gives each register its place.
-func (d *decoder) placeRegisters() {
-	f := d.f
+func (f *function) placeRegisters() {
 	f.registers = f.Func.Registers
 	f.slots = make([]uint32, len(f.registers))
 	at := uint32(slotAlign) // the first holds always

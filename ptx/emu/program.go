@@ -113,6 +113,9 @@ func Load(m *ptx.Module) (*Program, error) {
 		}
 	}
 	for _, f := range p.ordered() {
+		p.layOut(f)
+	}
+	for _, f := range p.ordered() {
 		if err := p.decode(f); err != nil {
 			return nil, err
 		}

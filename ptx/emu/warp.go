@@ -35,6 +35,7 @@ type warp struct {
 	// memory, and what observers get.
 	addr, off, told [lanes]uint64
 	event           Access
+	dest            target
 }
 
 // group is lanes of a warp at the same place in the program. Of the group that runs,

@@ -81,11 +81,36 @@ func (s *SharedStats) access(a *emu.Access, rs *runs) {
 	}
 	s.Requests++
 	actual, ideal := 1, 1
-	if rs.n > 1 || a.Size > 4 {
+	if !rs.oneWavefront(a.Size) {
 		actual, ideal = ModernBanks.Wavefronts(a.Addr, a.Mask, a.Size)
 	}
 	s.Wavefronts += int64(actual)
 	s.Ideal += int64(ideal)
+}
+
+// oneWavefront reports whether an access plainly takes one wavefront, as that of a
+// tidy kernel does: whether the words of its runs are in different banks. A false says
+// nothing.
+func (r *runs) oneWavefront(size int) bool {
+	if size > 4 {
+		return false
+	}
+	var used uint32
+	end := uint64(0) // of the words that were looked at
+	for i := range r.byAddr[:r.n] {
+		cur := &r.byAddr[i]
+		first, last := max(cur.addr/4, end), (cur.addr+cur.bytes(size)-1)/4
+		if first > last {
+			continue
+		}
+		end = last + 1
+		banks := bits.RotateLeft32(uint32(1<<(last-first+1)-1), int(first%32))
+		if used&banks != 0 {
+			return false
+		}
+		used |= banks
+	}
+	return true
 }
 
 // conflicts reports what exceeds the limit, in wavefronts a request.

@@ -80,3 +80,39 @@ func benchmarkKernel(b *testing.B, entry string, n int) {
 
 func BenchmarkNaive(b *testing.B) { benchmarkKernel(b, "_Z5naivePKfS0_Pfiii", 256) }
 func BenchmarkTiled(b *testing.B) { benchmarkKernel(b, "_Z5tiledIfLi16EEvPKT_S2_PS0_iii", 256) }
+
+// BenchmarkAccess is what the checkers take for an access of a warp: of rows of 16
+// words, and of one word for each 16 lanes, as the naive kernel makes them.
+func BenchmarkAccess(b *testing.B) {
+	for _, p := range []struct {
+		name string
+		at   func(lane, k int) uint64
+	}{
+		{"rows", func(lane, k int) uint64 { return uint64(1024*k + 4*(lane%16)) }},
+		{"words", func(lane, k int) uint64 { return uint64(1024*(lane/16) + 4*k) }},
+		{"side by side", func(lane, k int) uint64 { return uint64(1024*k + 4*lane) }},
+		{"column", func(lane, k int) uint64 { return uint64(1024*lane + 4*k) }},
+	} {
+		b.Run(p.name, func(b *testing.B) {
+			f := newFake(b, Options{}, 1, 256)
+			base := f.alloc(1 << 20)
+			blk := f.block(0)
+			var addrs [256][32]uint64
+			for k := range addrs {
+				for lane := range 32 {
+					addrs[k][lane] = base + p.at(lane, k)
+				}
+			}
+			a := &emu.Access{
+				Origin: emu.Origin{Site: f.site("ld"), Mask: ^uint32(0)}, Kind: emu.Read, Space: ptx.Global, Size: 4, Alloc: f.memory,
+			}
+			n := 0
+			for b.Loop() {
+				a.Addr = &addrs[n&255]
+				a.Warp = n >> 8 & 7
+				n++
+				blk.hooks.Access(a)
+			}
+		})
+	}
+}

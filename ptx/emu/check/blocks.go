@@ -26,6 +26,9 @@ type globalPage struct {
 	mu sync.Mutex
 	// Reads and writes are apart because most memory is either read or written.
 	reads, writes *page[pair]
+	// enough is a block such that reads of later blocks change nothing; 0 if there is
+	// none.
+	enough uint32
 }
 
 // pair is one access each of two blocks: those of the lowest blocks, weak ones before
@@ -98,9 +101,12 @@ func (g *globals) add(block int, alloc *emu.Allocation, reg *region) {
 	}
 }
 
-func (g *globalPage) add(block uint32, from *page[cell]) {
+func (g *globalPage) add(block uint32, from *shadow) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if from.wrote == 0 && g.enough != 0 && block > g.enough {
+		return
+	}
 	for i := range from.cells {
 		c := &from.cells[i]
 		if c.r[0] != 0 {
@@ -117,6 +123,22 @@ func (g *globalPage) add(block uint32, from *page[cell]) {
 			}
 		}
 	}
+	g.enough = 0
+	if g.reads != nil {
+		g.enough = enough(g.reads)
+	}
+}
+
+func enough(p *page[pair]) uint32 {
+	last := uint32(0)
+	for i := range p.cells {
+		second := &p.cells[i][1]
+		if second.block == 0 || second.strong() {
+			return 0
+		}
+		last = max(last, second.block)
+	}
+	return last
 }
 
 // addTo enters an access to cell i of a page whose cells stand for 1 << shift bytes.
@@ -137,7 +159,7 @@ func addTo(to **page[pair], shift uint8, i int, block uint32, e epoch) {
 }
 
 // betweenBlocks adds the races between blocks. c.mu is held.
-func (c *Checks) betweenBlocks(known sites, all findings) {
+func (c *Checks) betweenBlocks(known []*emu.Site, all findings) {
 	allocs := make([]*emu.Allocation, 0, len(c.global.allocs))
 	for a := range c.global.allocs {
 		allocs = append(allocs, a)
@@ -200,8 +222,8 @@ func (c *Checks) knew(a, b blockEpoch) bool {
 }
 
 // blocksClash adds the race of w, a write, with x.
-func (c *Checks) blocksClash(known sites, all findings, alloc *emu.Allocation, at uint64, size int, w, x blockEpoch, xWrites bool) {
-	site, other := known.at(x.epoch.site()), known.at(w.epoch.site())
+func (c *Checks) blocksClash(known []*emu.Site, all findings, alloc *emu.Allocation, at uint64, size int, w, x blockEpoch, xWrites bool) {
+	site, other := known[x.epoch.site()], known[w.epoch.site()]
 	info := *c.launch
 	info.Linear = int(x.block) - 1
 	info.Index = blockIndex(info.Grid, info.Linear)

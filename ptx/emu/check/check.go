@@ -126,15 +126,15 @@ type worker struct {
 	hooks  emu.Hooks
 	block  *emu.BlockInfo
 	found  findings
-	sites  sites // those that accessed memory
 	runs   runs
+
+	instructions []instruction // by Index
+	touched      touched
 
 	race     *racer
 	barriers *barriers
 	uninit   *uninit
 	count    *Counts
-	accesses []AccessStats // by the instruction's Index
-	touched  touched
 }
 
 func newWorker(c *Checks) *worker {
@@ -184,31 +184,58 @@ func (w *worker) access(a *emu.Access) {
 	if a.Space != ptx.Shared && a.Space != ptx.Global {
 		return
 	}
+	in := w.instruction(a)
 	w.runs.split(a.Addr, a.Mask, a.Size)
 	if w.race != nil {
-		w.race.access(a, &w.runs)
+		w.race.access(a, &w.runs, in)
 	}
 	if w.uninit != nil {
-		w.uninit.access(a, &w.runs)
+		w.uninit.access(a, &w.runs, in)
 	}
 	runs := &w.checks.runs
 	switch {
 	case a.Space == ptx.Shared && runs[Banks]:
-		w.stats(a.Site).Shared.access(a, &w.runs)
+		in.Shared.access(a, &w.runs)
 	case a.Space == ptx.Global && runs[Coalesce]:
-		w.stats(a.Site).Global.access(a, &w.runs, w.checks.opts.MaxScatter)
-		w.touched.add(a, &w.runs)
+		in.Global.access(a, &w.runs, w.checks.opts.MaxScatter)
+		in.sectors.add(a, &w.runs)
 	}
 }
 
-// stats is the measurements at an instruction.
-func (w *worker) stats(s *emu.Site) *AccessStats {
-	if s.Index >= len(w.accesses) {
-		w.accesses = append(w.accesses, make([]AccessStats, s.Index+1-len(w.accesses))...)
+// instruction is what a worker knows of one: its measurements, and what belongs to
+// the allocation that its last global access went to, as the next mostly goes there too.
+type instruction struct {
+	AccessStats
+	alloc   *emu.Allocation
+	region  *region  // what the race checker remembers of it
+	sectors *sectors // that were touched
+	whole   bool     // whether it is known to be written from end to end
+}
+
+func (w *worker) instruction(a *emu.Access) *instruction {
+	i := a.Site.Index
+	if i >= len(w.instructions) {
+		w.instructions = append(w.instructions, make([]instruction, i+1-len(w.instructions))...)
 	}
-	st := &w.accesses[s.Index]
-	st.Site = s
-	return st
+	in := &w.instructions[i]
+	if in.Site == nil || a.Alloc != in.alloc {
+		in.Site, in.alloc, in.whole = a.Site, a.Alloc, false
+		if a.Alloc != nil {
+			in.sectors = w.touched.of(a.Alloc)
+		}
+		if w.race != nil {
+			in.region = w.race.regionOf(a.Alloc)
+		}
+	}
+	return in
+}
+
+// site is the instruction of an index that has accessed memory.
+func (w *worker) site(index int) *emu.Site {
+	if index >= len(w.instructions) {
+		return nil
+	}
+	return w.instructions[index].Site
 }
 
 func (w *worker) barrier(b *emu.Barrier) {

@@ -44,7 +44,7 @@ func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
 	if p&async != 0 {
 		kind, first, second = copyClash, access{p, pWrites}, access{e, r.cur.write}
 	}
-	k := key{checker: Race, kind: kind, site: r.sites.at(second.site()), other: r.sites.at(first.site())}
+	k := key{checker: Race, kind: kind, site: r.site(second.site()), other: r.site(first.site())}
 	size, where := r.cur.size, r.where(off)
 	r.found.add(r.block, k, func(f *Finding) {
 		f.Thread, f.OtherThread = thread(r.block, second.thread()), thread(r.block, first.thread())
@@ -80,8 +80,7 @@ func (r *racer) advice(f *Finding, known, warp bool) string {
 
 // clashWithin reports lanes i and j of one store, which write different bytes at addr.
 func (r *racer) clashWithin(a *emu.Access, i, j int, addr uint64) {
-	_, off := r.find(a, addr)
-	where := r.where(off)
+	where := r.where(addr - r.cur.base)
 	r.found.add(r.block, key{checker: Race, kind: lanesClash, site: a.Site, other: a.Site}, func(f *Finding) {
 		f.Thread, f.OtherThread = thread(r.block, a.Warp*32+i), thread(r.block, a.Warp*32+j)
 		f.Message = fmt.Sprintf("threads %v and %v write different values to %s in the same instruction, and either may win: do two threads work on one element, by a wrong index or a missing bound?",
@@ -91,8 +90,5 @@ func (r *racer) clashWithin(a *emu.Access, i, j int, addr uint64) {
 
 // where names the bytes at off of what the access under way goes to.
 func (r *racer) where(off uint64) string {
-	if r.cur.alloc != nil {
-		off += r.cur.alloc.Base
-	}
-	return place(r.cur.space, off, r.cur.alloc)
+	return place(r.cur.space, off+r.cur.base, r.cur.alloc)
 }

@@ -58,13 +58,13 @@ func (r *Report) advice(o *Options) findings {
 	return fs
 }
 
-// mergeAccesses adds from to to; both are by the instructions' Index.
-func mergeAccesses(to, from []AccessStats) []AccessStats {
-	if len(from) > len(to) {
-		to = append(to, make([]AccessStats, len(from)-len(to))...)
+// mergeAccesses adds what a worker measured to the sum; both are by Index.
+func mergeAccesses(sum []AccessStats, of []instruction) []AccessStats {
+	if len(of) > len(sum) {
+		sum = append(sum, make([]AccessStats, len(of)-len(sum))...)
 	}
-	for i := range from {
-		f, t := &from[i], &to[i]
+	for i := range of {
+		f, t := &of[i], &sum[i]
 		if f.Site == nil {
 			continue
 		}
@@ -76,7 +76,7 @@ func mergeAccesses(to, from []AccessStats) []AccessStats {
 		t.Shared.Wavefronts += f.Shared.Wavefronts
 		t.Shared.Ideal += f.Shared.Ideal
 	}
-	return to
+	return sum
 }
 
 // ratio writes a/b with as much precision as helps.
@@ -87,67 +87,64 @@ func ratio(a, b int64) string {
 	return fmt.Sprintf("%.1f", float64(a)/float64(b))
 }
 
-// touched is the sectors of global memory that were read and those that were written.
-type touched struct {
-	allocs map[*emu.Allocation]*[2]sectorSet
-	last   *emu.Allocation
-	sets   *[2]sectorSet // of last
+// touched is the sectors of each allocation of global memory that were accessed.
+type touched map[*emu.Allocation]*sectors
+
+// sectors is those of an allocation that were read and those that were written, each
+// a set of bits.
+type sectors struct {
+	read, written []uint64
 }
 
-// sectorSet is a set of an allocation's sectors.
-type sectorSet []uint64
-
-func (t *touched) of(a *emu.Allocation) *[2]sectorSet {
-	if a == t.last {
-		return t.sets
-	}
-	s := t.allocs[a]
+func (t *touched) of(a *emu.Allocation) *sectors {
+	s := (*t)[a]
 	if s == nil {
-		if t.allocs == nil {
-			t.allocs = map[*emu.Allocation]*[2]sectorSet{}
+		if *t == nil {
+			*t = touched{}
 		}
-		n := (a.Size/sectorBytes + 64) / 64
-		s = &[2]sectorSet{make(sectorSet, n), make(sectorSet, n)}
-		t.allocs[a] = s
+		n := a.Size/(64*sectorBytes) + 1
+		s = &sectors{make([]uint64, n), make([]uint64, n)}
+		(*t)[a] = s
 	}
-	t.last, t.sets = a, s
 	return s
 }
 
-func (t *touched) add(a *emu.Access, rs *runs) {
-	sets := t.of(a.Alloc)
-	for i := range rs.byLane[:rs.n] {
-		cur := &rs.byLane[i]
-		first := (cur.addr - a.Alloc.Base) / sectorBytes
-		last := (cur.addr - a.Alloc.Base + cur.bytes(a.Size) - 1) / sectorBytes
-		for s := first; s <= last; s++ {
-			if isRead(a.Kind) {
-				sets[0][s/64] |= 1 << (s % 64)
-			}
-			if isWrite(a.Kind) {
-				sets[1][s/64] |= 1 << (s % 64)
-			}
+func (s *sectors) add(a *emu.Access, rs *runs) {
+	for i := range rs.byAddr[:rs.n] {
+		cur := &rs.byAddr[i]
+		off := cur.addr - a.Alloc.Base
+		first, last := off/sectorBytes, (off+cur.bytes(a.Size)-1)/sectorBytes
+		if isRead(a.Kind) {
+			setBits(s.read, first, last)
+		}
+		if isWrite(a.Kind) {
+			setBits(s.written, first, last)
 		}
 	}
 }
 
-func (t *touched) merge(u *touched) {
-	for alloc, from := range u.allocs {
+func setBits(set []uint64, first, last uint64) {
+	for i := first; i <= last; i++ {
+		set[i/64] |= 1 << (i % 64)
+	}
+}
+
+func (t *touched) merge(u touched) {
+	for alloc, from := range u {
 		to := t.of(alloc)
-		for k := range from {
-			for i, word := range from[k] {
-				to[k][i] |= word
-			}
+		for i := range from.read {
+			to.read[i] |= from.read[i]
+			to.written[i] |= from.written[i]
 		}
 	}
 }
 
 // sectors counts the sets' elements.
-func (t *touched) sectors() (read, written int64) {
-	for _, sets := range t.allocs {
-		for i := range sets[0] {
-			read += int64(bits.OnesCount64(sets[0][i]))
-			written += int64(bits.OnesCount64(sets[1][i]))
+func (t touched) sectors() (read, written int64) {
+	for _, s := range t {
+		for i := range s.read {
+			read += int64(bits.OnesCount64(s.read[i]))
+			written += int64(bits.OnesCount64(s.written[i]))
 		}
 	}
 	return read, written

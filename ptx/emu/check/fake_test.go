@@ -16,7 +16,7 @@ type fake struct {
 	grid   emu.Dim3
 	dim    emu.Dim3
 	sites  map[string]*emu.Site
-	list   sites // by Index
+	list   []*emu.Site // by Index
 }
 
 func newFake(t testing.TB, o Options, grid, dim int) *fake {

@@ -103,6 +103,11 @@ func TestBanksAgainstSets(t *testing.T) {
 					ideal++
 				}
 			}
+			var rs runs
+			rs.split(&addr, mask, size)
+			if m == ModernBanks && rs.oneWavefront(size) && actual != 1 {
+				t.Fatalf("lanes %#x, %d bytes at %v: one wavefront, want %d", mask, size, addr, actual)
+			}
 			if a, i := m.Wavefronts(&addr, mask, size); a != actual || i != ideal {
 				t.Fatalf("%+v, lanes %#x, %d bytes at %v: %d of %d wavefronts, want %d of %d", m, mask, size, addr, a, i, actual, ideal)
 			}

@@ -1,10 +1,12 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,9 +21,11 @@ type out int
 // program is PTX to run with all checkers.
 type program struct {
 	text         string
-	entry        string // of the program's only kernel: empty
+	file         string // that errors and findings name
+	entry        string // part of the kernel's name; empty for the first one
 	grid, block  emu.Dim3
-	args         []any // []float32 and out are pointers to them
+	args         []any // a slice, or out, is a pointer to it
+	shared       int
 	options      Options
 	workers      int
 	seed         uint64
@@ -31,7 +35,7 @@ type program struct {
 // run returns the report, and the bytes of each pointer argument.
 func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 	t.Helper()
-	m, err := ptx.Parse("test.ptx", p.text)
+	m, err := ptx.Parse(cmp.Or(p.file, "test.ptx"), p.text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +43,11 @@ func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.entry == "" {
-		p.entry = prog.Entries()[0]
+	i := slices.IndexFunc(prog.Entries(), func(name string) bool { return strings.Contains(name, p.entry) })
+	if i < 0 {
+		t.Fatalf("no kernel %q", p.entry)
 	}
+	entry := prog.Entries()[i]
 	mem := emu.NewMemory(emu.MemoryOptions{TrackWrites: true})
 	var args []any
 	var addrs []uint64
@@ -52,7 +58,11 @@ func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 		switch v := a.(type) {
 		case []float32:
 			data = dtype.Bytes(v)
+		case []float64:
+			data = dtype.Bytes(v)
 		case []int32:
+			data = dtype.Bytes(v)
+		case []dtype.Float16:
 			data = dtype.Bytes(v)
 		case out:
 			data, host = make([]byte, v), false
@@ -69,13 +79,13 @@ func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 		}
 		args, addrs, outs = append(args, addr), append(addrs, addr), append(outs, make([]byte, len(data)))
 	}
-	params, err := prog.Pack(p.entry, args...)
+	params, err := prog.Pack(entry, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checks := New(p.options)
 	stats, runErr := prog.Run(context.Background(), mem, emu.Launch{
-		Entry: p.entry, Grid: p.grid, Block: p.block, Params: params, Seed: p.seed, Workers: p.workers,
+		Entry: entry, Grid: p.grid, Block: p.block, Shared: p.shared, Params: params, Seed: p.seed, Workers: p.workers,
 		Observers: []emu.Observer{checks}, MaxInstructions: p.instructions,
 	})
 	for i, addr := range addrs {

@@ -18,11 +18,9 @@ import (
 type racer struct {
 	*worker
 	order
-	pool    pool
-	shared  region
-	allocs  map[*emu.Allocation]*region
-	last    *emu.Allocation // whose region is lastRegion
-	lastReg *region
+	pool   pool
+	shared region
+	allocs map[*emu.Allocation]*region
 	// ran is for each warp and instruction which access of the block its last
 	// execution was; those up to opened came before the last barrier of the whole
 	// block.
@@ -34,11 +32,13 @@ type racer struct {
 
 // current is the access under way.
 type current struct {
-	space ptx.Space
-	alloc *emu.Allocation // of global memory
-	size  int
-	write bool
-	stale epoch
+	space  ptx.Space
+	alloc  *emu.Allocation // of global memory
+	size   int
+	write  bool
+	stale  epoch // as for order
+	region *region
+	base   uint64 // address that the region's offsets count from
 }
 
 // copyKey names one half of an asynchronous copy.
@@ -53,7 +53,8 @@ type copyHalf struct {
 	addr   [32]uint64
 	size   int
 	epoch  epoch // of lane 0
-	region [32]*region
+	region *region
+	base   uint64 // that the region's offsets count from
 }
 
 func newRacer(w *worker) *racer {
@@ -83,10 +84,13 @@ func (r *racer) end() {
 	r.shared.reset(&r.pool)
 }
 
-func (r *racer) access(a *emu.Access, rs *runs) {
+func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	r.settle()
 	flags := flagsOf(a)
-	r.cur = current{space: a.Space, alloc: a.Alloc, size: a.Size, write: isWrite(a.Kind), stale: r.stale()}
+	r.cur = current{space: a.Space, alloc: a.Alloc, region: in.region, size: a.Size, write: isWrite(a.Kind), stale: r.stale()}
+	if a.Alloc != nil {
+		r.cur.base = a.Alloc.Base
+	}
 	time := r.now
 	if a.Kind == emu.AsyncRead || a.Kind == emu.AsyncWrite {
 		flags, time = async, maxTime
@@ -100,13 +104,10 @@ func (r *racer) access(a *emu.Access, rs *runs) {
 		if flags == 0 && a.Kind == emu.Write {
 			mask = r.withinOne(a)
 		}
-		lanesOf(mask, func(lane int) {
-			reg, off := r.find(a, a.Addr[lane])
-			r.lane(reg, off, a.Size, e+epoch(lane)<<threadShift)
-		})
+		lanesOf(mask, func(lane int) { r.span(a.Addr[lane]-r.cur.base, a.Size, e+epoch(lane)<<threadShift, oneLane, false) })
 	default:
 		for i := range rs.byLane[:rs.n] {
-			r.run(a, &rs.byLane[i], e)
+			r.run(&rs.byLane[i], e)
 		}
 	}
 	if flags&strong != 0 {
@@ -122,89 +123,116 @@ func (r *racer) executed(a *emu.Access) {
 	}
 	r.serial++
 	sites[a.Site.Index] = r.serial
-	r.sites.put(a.Site)
 }
 
-// find is the region that addr lies in, and its offset there.
-func (r *racer) find(a *emu.Access, addr uint64) (*region, uint64) {
-	if a.Space == ptx.Shared {
-		return &r.shared, addr
+// regionOf is what is remembered of an allocation, or, without one, of shared memory.
+func (r *racer) regionOf(a *emu.Allocation) *region {
+	if a == nil {
+		return &r.shared
 	}
-	if a.Alloc != r.last {
-		reg := r.allocs[a.Alloc]
-		if reg == nil {
-			reg = &region{}
-			r.allocs[a.Alloc] = reg
-		}
-		r.last, r.lastReg = a.Alloc, reg
+	reg := r.allocs[a]
+	if reg == nil {
+		reg = &region{}
+		r.allocs[a] = reg
 	}
-	return r.lastReg, addr - a.Alloc.Base
+	return reg
 }
 
-// run enters the accesses of a run of lanes.
-func (r *racer) run(a *emu.Access, cur *run, e epoch) {
+// run enters the accesses of a run of lanes; e is lane 0's.
+func (r *racer) run(cur *run, e epoch) {
 	e += epoch(cur.lane) << threadShift
-	reg, off := r.find(a, cur.addr)
+	off, size := cur.addr-r.cur.base, r.cur.size
 	switch {
 	case cur.step == 0:
-		// Of many readers two are kept, and the rest is like them.
-		r.lane(reg, off, a.Size, e)
-		if cur.lanes > 1 {
-			r.lane(reg, off, a.Size, e+1<<threadShift)
-		}
-	case a.Size&(a.Size-1) != 0 || a.Size > 1<<coarsest:
+		r.span(off, size, e, oneLane, cur.lanes > 1)
+	case size&(size-1) != 0 || size > 1<<coarsest:
 		for range cur.lanes {
-			r.lane(reg, off, a.Size, e)
+			r.span(off, size, e, oneLane, false)
 			e += 1 << threadShift
-			off += uint64(a.Size)
+			off += uint64(size)
 		}
 	default:
-		shift := grain(off, a.Size)
-		for left := cur.lanes * a.Size; left > 0; {
-			n := min(left, pageBytes-int(off%pageBytes))
-			p := reg.page(int(off>>pageShift), shift, &r.pool)
-			r.cells(p, off, n, e, a.Size>>p.shift)
-			e += epoch(n/a.Size) << threadShift
-			off += uint64(n)
-			left -= n
+		r.span(off, cur.lanes*size, e, size, false)
+	}
+}
+
+// oneLane is more than any lane accesses.
+const oneLane = 1 << 30
+
+// span enters an access of n bytes at off, of which each lane has perLane. If several
+// lanes share them, which then read, two are entered, and the others are like them.
+func (r *racer) span(off uint64, n int, e epoch, perLane int, shared bool) {
+	shift := grain(off, min(n, perLane))
+	for {
+		p := r.cur.region.page(int(off>>pageShift), shift, &r.pool)
+		m := min(n, pageBytes-int(off%pageBytes))
+		k, cells := int(off%pageBytes)>>p.shift, m>>p.shift
+		switch {
+		case r.cur.write:
+			r.write(p, k, cells, e, perLane>>p.shift, off)
+		case !p.skips(k, cells, r.cur.stale):
+			r.read(p, k, cells, e, perLane>>p.shift, off)
+			if shared {
+				r.read(p, k, cells, e+1<<threadShift, perLane>>p.shift, off)
+			}
+		}
+		if n -= m; n == 0 {
+			return
+		}
+		e += epoch(m/perLane) << threadShift
+		off += uint64(m)
+	}
+}
+
+// read enters reads of n cells of a page from cell k on. After each perLane of them
+// the next lane's begin. This is where the checker spends its time.
+func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
+	stale := r.cur.stale
+	if p.since != stale {
+		p.since, p.settled = stale, 0
+	}
+	written := p.wrote >= stale
+	left := perLane
+	cells := p.cells[k : k+n]
+	for i := range cells {
+		c := &cells[i]
+		if written && (c.w[0] >= stale || c.w[1] >= stale) {
+			r.compare(&c.w, true, e, off+uint64(i)<<p.shift)
+		}
+		switch {
+		case c.r[0] < stale && c.r[1] < stale:
+			c.r[0], c.r[1] = e, 0
+		case c.r[0] < stale || c.r[1] < stale || sameWarp(c.r[0], c.r[1]):
+			note(&c.r, e, stale)
+		default:
+			p.settled |= p.bits(k+i, 1)
+		}
+		if left--; left == 0 {
+			left = perLane
+			e += 1 << threadShift
 		}
 	}
 }
 
-// lane enters the access of one lane.
-func (r *racer) lane(reg *region, off uint64, size int, e epoch) {
-	shift := grain(off, size)
-	for size > 0 {
-		n := min(size, pageBytes-int(off%pageBytes))
-		p := reg.page(int(off>>pageShift), shift, &r.pool)
-		r.cells(p, off, n, e, pageBytes)
-		off += uint64(n)
-		size -= n
+// write is the same for writes.
+func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
+	stale := r.cur.stale
+	p.wrote = max(p.wrote, e)
+	p.settled &^= p.bits(k, n)
+	if e&async != 0 {
+		p.pending += n
 	}
-}
-
-// cells enters an access of n bytes at off, which lie in p. After each perLane cells
-// the next lane's begin. This is where the checker spends its time.
-func (r *racer) cells(p *page[cell], off uint64, n int, e epoch, perLane int) {
-	k := int(off%pageBytes) >> p.shift
-	cells := p.cells[k : k+n>>p.shift]
-	stale, left := r.cur.stale, perLane
+	left := perLane
+	cells := p.cells[k : k+n]
 	for i := range cells {
 		c := &cells[i]
 		if c.w[0] >= stale || c.w[1] >= stale {
 			r.compare(&c.w, true, e, off+uint64(i)<<p.shift)
 		}
-		switch {
-		case r.cur.write:
-			if c.r[0] >= stale || c.r[1] >= stale {
-				r.compare(&c.r, false, e, off+uint64(i)<<p.shift)
-			}
-			c.noteWrite(e, stale)
-		case c.r[0] < stale && c.r[1] < stale:
-			c.r[0], c.r[1] = e, 0
-		case c.r[0] < stale || c.r[1] < stale || sameWarp(c.r[0], c.r[1]):
-			note(&c.r, e, stale)
+		if c.r[0] >= stale || c.r[1] >= stale {
+			r.compare(&c.r, false, e, off+uint64(i)<<p.shift)
 		}
+		c.noteWrite(e, stale)
 		if left--; left == 0 {
 			left = perLane
 			e += 1 << threadShift
@@ -250,13 +278,10 @@ func (r *racer) withinOne(a *emu.Access) uint32 {
 
 // began notes an asynchronous copy that is under way from now on.
 func (r *racer) began(a *emu.Access) {
-	h := &copyHalf{mask: a.Mask, addr: *a.Addr, size: a.Size, epoch: makeEpoch(maxTime, a.Warp*32, a.Site.Index, async)}
-	lanesOf(a.Mask, func(lane int) {
-		var off uint64
-		h.region[lane], off = r.find(a, a.Addr[lane])
-		h.addr[lane] = off
-	})
-	r.copies[copyKey{a.Copy, r.cur.write}] = h
+	r.copies[copyKey{a.Copy, r.cur.write}] = &copyHalf{
+		mask: a.Mask, addr: *a.Addr, size: a.Size, region: r.cur.region, base: r.cur.base,
+		epoch: makeEpoch(maxTime, a.Warp*32, a.Site.Index, async),
+	}
 }
 
 // copyDone makes accesses of the threads that waited out of those of their copies.
@@ -278,16 +303,23 @@ func (r *racer) copyDone(d *emu.CopyDone) {
 	}
 }
 
+// landed completes a lane's part of a half.
 func (r *racer) landed(h *copyHalf, lane int) {
 	under := h.epoch + epoch(lane)<<threadShift
 	landed := makeEpoch(r.now, under.thread(), under.site(), 0)
-	off, reg := h.addr[lane], h.region[lane]
+	off := h.addr[lane] - h.base
 	for end := off + uint64(h.size); off < end; {
-		p := reg.page(int(off>>pageShift), coarsest, &r.pool)
+		p := h.region.page(int(off>>pageShift), coarsest, &r.pool)
 		c := &p.cells[int(off%pageBytes)>>p.shift]
-		for _, s := range []*epoch{&c.w[0], &c.w[1], &c.r[0], &c.r[1]} {
-			if *s == under {
-				*s = landed
+		for i := range c.w {
+			if c.w[i] == under {
+				c.w[i] = landed
+				if p.pending--; p.pending == 0 {
+					p.wrote = landed
+				}
+			}
+			if c.r[i] == under {
+				c.r[i] = landed
 			}
 		}
 		off = off&^(1<<p.shift-1) + 1<<p.shift

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -196,7 +197,7 @@ func (c *Checks) Report(p *emu.Program, stats emu.Stats, runErr error) *Report {
 	return c.report(p.Sites(), stats.Counts, runErr)
 }
 
-func (c *Checks) report(sites sites, counts []emu.Count, runErr error) *Report {
+func (c *Checks) report(sites []*emu.Site, counts []emu.Count, runErr error) *Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := findings{}
@@ -209,8 +210,8 @@ func (c *Checks) report(sites sites, counts []emu.Count, runErr error) *Report {
 				all.merge(k, f)
 			}
 		}
-		r.Accesses = mergeAccesses(r.Accesses, w.accesses)
-		unique.merge(&w.touched)
+		r.Accesses = mergeAccesses(r.Accesses, w.instructions)
+		unique.merge(w.touched)
 		if w.count != nil {
 			r.Counts.merge(w.count)
 		}
@@ -241,23 +242,6 @@ func index(s *emu.Site) int {
 	return s.Index
 }
 
-// sites are instructions by their Index.
-type sites []*emu.Site
-
-func (s *sites) put(site *emu.Site) {
-	if site.Index >= len(*s) {
-		*s = append(*s, make(sites, site.Index+1-len(*s))...)
-	}
-	(*s)[site.Index] = site
-}
-
-func (s sites) at(i int) *emu.Site {
-	if i >= len(s) {
-		return nil
-	}
-	return s[i]
-}
-
 // line names an instruction's line in prose: in the source it was compiled from, if
 // that is known.
 func line(s *emu.Site) string {
@@ -272,6 +256,7 @@ func line(s *emu.Site) string {
 	if at.File == "" {
 		return fmt.Sprintf("line %d", at.Line)
 	}
+	at.File = path.Base(at.File)
 	return at.String()
 }
 

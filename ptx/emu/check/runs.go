@@ -29,6 +29,9 @@ type runs struct {
 // split cuts the access of the lanes in mask up.
 func (r *runs) split(addr *[32]uint64, mask uint32, size int) {
 	r.n = 0
+	if mask == ^uint32(0) && r.halves(addr, uint64(size)) {
+		return
+	}
 	for lane := 0; lane < 32; {
 		if mask>>lane&1 == 0 {
 			lane += bits.TrailingZeros32(mask >> lane)
@@ -57,6 +60,38 @@ func (r *runs) split(addr *[32]uint64, mask uint32, size int) {
 		}
 	}
 	r.sort()
+}
+
+// halves does the work where each half of the lanes is a run, as in blocks of 16 and
+// more threads a row.
+func (r *runs) halves(addr *[32]uint64, size uint64) bool {
+	low, high := (*[16]uint64)(addr[:16]), (*[16]uint64)(addr[16:])
+	d, e := low[1]-low[0], high[1]-high[0]
+	if d != 0 && d != size || e != 0 && e != size || !even(low, d) || !even(high, e) {
+		return false
+	}
+	r.byLane[0] = run{addr: low[0], lanes: 16, step: d}
+	if d == e && high[0]-low[15] == d {
+		r.byLane[0].lanes = 32
+		r.byAddr[0], r.n = r.byLane[0], 1
+		return true
+	}
+	r.byLane[1] = run{addr: high[0], lane: 16, lanes: 16, step: e}
+	first := 0
+	if high[0] < low[0] {
+		first = 1
+	}
+	r.byAddr[0], r.byAddr[1], r.n = r.byLane[first], r.byLane[1-first], 2
+	return true
+}
+
+// even reports whether each address is d more than the one before it.
+func even(addr *[16]uint64, d uint64) bool {
+	var odd uint64
+	for i := 1; i < len(addr); i++ {
+		odd |= addr[i] - addr[i-1] ^ d
+	}
+	return odd == 0
 }
 
 // sort orders byAddr. Insertion is quick here: there are few runs, or they ascend.

@@ -21,40 +21,29 @@ const (
 type uninit struct {
 	*worker
 	written []uint64 // a bit for each byte of shared memory
-	// whole are allocations that were found written from end to end, as most are; last
-	// is one of them.
-	whole map[*emu.Allocation]bool
-	last  *emu.Allocation
+	// partial are allocations that were looked at in this block and found not to be
+	// written from end to end.
+	partial map[*emu.Allocation]bool
 }
 
 func (u *uninit) start(b *emu.BlockInfo) {
 	u.written = cleared(u.written, (b.SharedSize+63)/64)
-	// An allocation may have become whole since it was looked at.
-	for a, whole := range u.whole {
-		if !whole {
-			delete(u.whole, a)
-		}
-	}
+	clear(u.partial)
 }
 
-// isWhole reports whether an allocation was written from end to end. It looks once in
-// a block.
-func (u *uninit) isWhole(a *emu.Allocation) bool {
-	if a == u.last {
-		return true
-	}
-	whole, known := u.whole[a]
-	if !known {
-		whole = a.Unwritten(a.Base, a.Size) < 0
-		if u.whole == nil {
-			u.whole = map[*emu.Allocation]bool{}
+// isWhole reports whether the allocation that an access goes to is written from end to
+// end, as most are: then single accesses need not be looked at.
+func (u *uninit) isWhole(in *instruction) bool {
+	if !in.whole && !u.partial[in.alloc] {
+		in.whole = in.alloc.Unwritten(in.alloc.Base, in.alloc.Size) < 0
+		if !in.whole {
+			if u.partial == nil {
+				u.partial = map[*emu.Allocation]bool{}
+			}
+			u.partial[in.alloc] = true
 		}
-		u.whole[a] = whole
 	}
-	if whole {
-		u.last = a
-	}
-	return whole
+	return in.whole
 }
 
 func (u *uninit) register(r *emu.UninitRead) {
@@ -64,8 +53,8 @@ func (u *uninit) register(r *emu.UninitRead) {
 	})
 }
 
-func (u *uninit) access(a *emu.Access, rs *runs) {
-	if a.Space == ptx.Global && (!isRead(a.Kind) || u.isWhole(a.Alloc)) {
+func (u *uninit) access(a *emu.Access, rs *runs, in *instruction) {
+	if a.Space == ptx.Global && (!isRead(a.Kind) || u.isWhole(in)) {
 		return
 	}
 	for i := range rs.byLane[:rs.n] {
