@@ -85,7 +85,7 @@ func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 	}
 	checks := New(p.options)
 	stats, runErr := prog.Run(context.Background(), mem, emu.Launch{
-		Entry: entry, Grid: p.grid, Block: p.block, Shared: p.shared, Params: params, Seed: p.seed, Workers: p.workers,
+		Entry: entry, Grid: p.grid, Block: p.block, Shared: p.shared, Params: params, Seed: p.seed, Workers: cmp.Or(p.workers, 1),
 		Observers: []emu.Observer{checks}, MaxInstructions: p.instructions,
 	})
 	for i, addr := range addrs {
@@ -364,7 +364,7 @@ func TestTiledProductCounts(t *testing.T) {
 func TestReportIsDeterministic(t *testing.T) {
 	var first string
 	for workers := 1; workers <= 4; workers++ {
-		p := product(tiled(map[string]string{"BARRIER 1": "", "COL BOUND": "setp.lt.u32 %p3, %col, 0xffffffff;"}), 64, 65, 64)
+		p := product(tiled(map[string]string{"BARRIER 1": "", "A ROW": "4", "A COL": "64"}), 64, 65, 64)
 		p.workers = workers
 		r, _, err := p.run(t)
 		if err != nil {
@@ -377,7 +377,7 @@ func TestReportIsDeterministic(t *testing.T) {
 			t.Errorf("with %d workers\n%s\nand with one\n%s", workers, got, first)
 		}
 	}
-	if !strings.Contains(first, "race") {
+	if !strings.Contains(first, "race") || !strings.Contains(first, "banks") {
 		t.Errorf("found only\n%s", first)
 	}
 }
@@ -485,5 +485,51 @@ func TestSmallPrograms(t *testing.T) {
 				t.Errorf("%q is not said in\n%v", c.says, r)
 			}
 		})
+	}
+}
+
+// TestMessageOnTwoWorkers lets blocks that speak to one another run at the same time.
+func TestMessageOnTwoWorkers(t *testing.T) {
+	body := "setp.ne.u32 %q0, %c, 0; @%q0 bra reader;" +
+		"st.global.u32 [%d1], %t; bar.sync 0; setp.ne.u32 %q1, %t, 0; @%q1 bra on; fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%p+512], 1; bra on;" +
+		"reader: setp.ne.u32 %q1, %t, 0; @%q1 bra wait; poll: ld.acquire.gpu.global.u32 %r3, [%p+512]; setp.eq.u32 %q2, %r3, 0; @%q2 bra poll;" +
+		"wait: bar.sync 0; ld.global.u32 %r4, [%d1]; on: mov.u32 %r5, 0;"
+	for seed := range uint64(40) {
+		p := &program{
+			text: small(body), grid: emu.Dim3{X: 2, Y: 1, Z: 1}, block: emu.Dim3{X: 96, Y: 1, Z: 1},
+			args: []any{make([]int32, 256)}, workers: 2, seed: seed, instructions: 1 << 30,
+		}
+		r, _, err := p.run(t)
+		if err != nil || len(r.Findings) > 0 {
+			t.Fatalf("seed %d: error %v, found\n%v", seed, err, r)
+		}
+	}
+}
+
+func TestOnlySomeCheckers(t *testing.T) {
+	for _, k := range Checkers() {
+		if got, err := ParseChecker(k.String()); got != k || err != nil {
+			t.Errorf("%v is read as %v, %v", k, got, err)
+		}
+		// A race, a register that was not set, and nothing else.
+		p := &program{
+			text: small("st.shared.u32 [s], %t; add.u32 %r3, %r4, 1;"), grid: emu.Dim3{X: 1, Y: 1, Z: 1}, block: emu.Dim3{X: 64, Y: 1, Z: 1},
+			args: []any{make([]int32, 64)}, options: Options{Only: []Checker{k}},
+		}
+		r, _, err := p.run(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.Findings {
+			if f.Checker != k {
+				t.Errorf("only %v, but found %v", k, &f)
+			}
+		}
+		if want := k == Race || k == Uninit; len(r.Findings) > 0 != want {
+			t.Errorf("%v found %v, want something: %v", k, r, want)
+		}
+	}
+	if _, err := ParseChecker("rces"); err == nil || !strings.Contains(err.Error(), "want one of race, barrier") {
+		t.Errorf("error %v", err)
 	}
 }
