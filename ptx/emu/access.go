@@ -188,7 +188,7 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		}
 		todo &^= mask
 		if len(w.block.access) > 0 {
-			w.tell(in, ac, t, mask, copy)
+			w.tell(in, ac, t.space, t.alloc, w.spaceAddresses(t), mask, copy)
 		}
 		do(t, mask)
 		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
@@ -239,12 +239,12 @@ func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
 	return &w.told
 }
 
-func (w *warp) tell(in *inst, ac *access, t *target, mask uint32, copy uint64) {
+func (w *warp) tell(in *inst, ac *access, space ptx.Space, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
 	e := &w.event
 	*e = Access{
 		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
-		Kind:   ac.kind, Sem: ac.sem, Scope: ac.scope, Space: t.space, Size: ac.size,
-		Addr: w.spaceAddresses(t), Alloc: t.alloc, Copy: copy,
+		Kind:   ac.kind, Sem: ac.sem, Scope: ac.scope, Space: space, Size: ac.size,
+		Addr: addr, Alloc: alloc, Copy: copy,
 		warp: w, inst: in,
 	}
 	for _, f := range w.block.access {

@@ -79,11 +79,10 @@ func coarse(f func(a float64) float64) func(a float64) float64 {
 		return formatF64.flush(math.Float64frombits(math.Float64bits(v) >> 32 << 32))
 	}
 	return func(a float64) float64 {
-		y := f(high(a))
-		if y != y {
-			return y
+		if y := f(high(a)); y == y {
+			return high(y)
 		}
-		return high(y)
+		return math.Float64frombits(nan32 << 32)
 	}
 }
 
@@ -97,15 +96,25 @@ func decodeNeg(d *decoder) execFunc {
 	return d.sign(negInt, func(b, sign uint64) uint64 { return b ^ sign })
 }
 
-// sign decodes abs and neg: f changes the sign bits of a pattern.
+// sign decodes abs and neg: f changes the sign bits of a pattern. A NaN becomes the
+// canonical one; that of a float64 stays but for being quiet.
 func (d *decoder) sign(ints typed, f func(b, sign uint64) uint64) execFunc {
 	d.operands()
 	ftz := d.i.Has("ftz")
-	half := func(b uint16) uint16 {
-		if ftz && b&0x7c00 == 0 {
-			b &= 0x8000
+	half := func(k *codec) func(b uint16) uint16 {
+		return func(b uint16) uint16 {
+			v := k.decode(b)
+			if v != v {
+				return nan16
+			}
+			if ftz {
+				b = k.encode(k.flush(v))
+			}
+			return uint16(f(uint64(b), 1<<15))
 		}
-		return uint16(f(uint64(b), 1<<15))
+	}
+	pair := func(half func(b uint16) uint16) execFunc {
+		return op1(func(a uint32) uint32 { return uint32(half(uint16(a))) | uint32(half(uint16(a>>16)))<<16 })
 	}
 	switch t := d.mainType(); t {
 	case ptx.F32:
@@ -113,14 +122,23 @@ func (d *decoder) sign(ints typed, f func(b, sign uint64) uint64) execFunc {
 			if ftz {
 				a = flush32(a)
 			}
-			return math.Float32frombits(uint32(f(uint64(math.Float32bits(a)), 1<<31)))
+			return canonical(math.Float32frombits(uint32(f(uint64(math.Float32bits(a)), 1<<31))))
 		})
 	case ptx.F64:
-		return op1(func(a uint64) uint64 { return f(a, 1<<63) })
-	case ptx.F16, ptx.BF16:
-		return op1(half)
-	case ptx.F16x2, ptx.BF16x2:
-		return op1(func(a uint32) uint32 { return uint32(half(uint16(a))) | uint32(half(uint16(a>>16)))<<16 })
+		return op1(func(a float64) float64 {
+			if a != a {
+				return nan64(a)
+			}
+			return math.Float64frombits(f(math.Float64bits(a), 1<<63))
+		})
+	case ptx.F16:
+		return op1(half(codecF16))
+	case ptx.BF16:
+		return op1(half(codecBF16))
+	case ptx.F16x2:
+		return pair(half(codecF16))
+	case ptx.BF16x2:
+		return pair(half(codecBF16))
 	default:
 		return ints[t]
 	}
@@ -154,6 +172,7 @@ var testps = map[string]func(v float64, k *format) bool{
 	"infinite":   func(v float64, _ *format) bool { return math.IsInf(v, 0) },
 	"number":     func(v float64, _ *format) bool { return v == v },
 	"notanumber": func(v float64, _ *format) bool { return v != v },
-	"normal":     func(v float64, k *format) bool { return !math.IsInf(v, 0) && v == v && v != 0 && k.flush(v) != 0 },
-	"subnormal":  func(v float64, k *format) bool { return v != 0 && k.flush(v) == 0 },
+	// A zero is normal to GPUs.
+	"normal":    func(v float64, k *format) bool { return !math.IsInf(v, 0) && v == k.flush(v) },
+	"subnormal": func(v float64, k *format) bool { return v != 0 && k.flush(v) == 0 },
 }

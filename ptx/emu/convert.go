@@ -28,7 +28,7 @@ func decodeCvt(d *decoder) execFunc {
 	switch {
 	case d.i.Has("pack"):
 		return d.cvtPack()
-	case len(d.i.Args) == 3 || d.i.Type(0).Bits() == 8*2 && d.i.Type(1).Bits() == 32 && packed8(d.i.Type(0)) || packed8(d.i.Type(1)):
+	case len(d.i.Args) == 3 || packed8(d.i.Type(0)) || packed8(d.i.Type(1)):
 		return d.cvtPair()
 	}
 	if n, ok := d.i.Args[1].(*ptx.Name); ok && clocks[ptx.Format(n)] > 0 {
@@ -43,6 +43,9 @@ func decodeCvt(d *decoder) execFunc {
 		if f := plainConversions[from].of(to); f != nil {
 			return f
 		}
+	}
+	if to == ptx.TF32 && v.rnd == awayTies { // GPUs add half a unit, to infinities and NaNs too
+		return op1(func(a uint32) uint32 { return (a + 1<<12) &^ (1<<13 - 1) })
 	}
 	if f := hotConversion(to, from, v); f != nil {
 		return f
@@ -91,7 +94,7 @@ func hotConversion(to, from ptx.Type, v variant) execFunc {
 		}
 	case to == ptx.F32 && from == ptx.F64:
 		return func(w *warp, in *inst) {
-			map1(dst[float32](w, in), reg[float64](w, in.a), func(a float64) float32 { return canonical(float32(a)) })
+			map1(dst[float32](w, in), reg[float64](w, in.a), func(a float64) float32 { return float32(a) })
 		}
 	case to == ptx.F32 && from == ptx.S32:
 		return func(w *warp, in *inst) {
@@ -137,11 +140,36 @@ func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 	decode, encode := decoderOf(from, v.ftz), encoderOf(to, v)
 	return func(b uint64) uint64 {
 		x := decode(b)
+		if x != x && !v.sat {
+			if nan := convertNaN(to, from, v.ftz, b); nan != 0 {
+				return nan
+			}
+		}
 		if v.whole {
 			x = v.rnd.integral(x)
 		}
 		return encode(x)
 	}
+}
+
+// convertNaN is what a GPU makes of a NaN where that is not the canonical one, for which
+// it is 0: the upper bits that fit, where a float64 or a bf16 is the source.
+func convertNaN(to, from ptx.Type, ftz bool, b uint64) uint64 {
+	const quiet64 = 1 << 51
+	sign16 := b >> 63 << 15
+	switch {
+	case from == ptx.F64 && to == ptx.F32:
+		return b>>63<<31 | 0x7f800000 | (b|quiet64)>>29&0x7fffff
+	case from == ptx.F64 && to == ptx.F16:
+		return sign16 | 0x7c00 | (b|quiet64)>>42&0x3ff
+	case from == ptx.F64 && to == ptx.BF16:
+		return sign16 | 0x7f80 | (b|quiet64)>>45&0x7f
+	case from == ptx.BF16 && to == ptx.F32:
+		return b << 16
+	case from == ptx.F32 && to == ptx.F64 && ftz:
+		return math.Float64bits(float64(math.Float32frombits(nan32)))
+	}
+	return 0
 }
 
 // limits are the least and the greatest value of an integer type.
@@ -240,6 +268,9 @@ func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
 			return uint64(codecF16.encode(x))
 		case ptx.BF16:
 			return uint64(codecBF16.encode(x))
+		}
+		if x != x && t == ptx.TF32 {
+			return nan32 &^ (1<<13 - 1)
 		}
 		return uint64(math.Float32bits(canonical(float32(x))))
 	}

@@ -35,6 +35,7 @@ func evaluate(t testing.TB, text string, result ptx.Type, types []ptx.Type, args
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
+
 	download(t, mem, addr, buf)
 	out := make([]uint64, len(args))
 	for n := range out {
@@ -117,7 +118,7 @@ func interesting(rng *rand.Rand, t ptx.Type) []uint64 {
 		for _, f := range []float64{0, 1, 1.5, 0.1, 3, math.MaxFloat64, math.SmallestNonzeroFloat64, 0x1p-1022, 0x0.fffffffffffffp-1022, 0x1p53, 0x1.0000000000001p0, 1e300, 1e-300} {
 			add(math.Float64bits(f), math.Float64bits(-f))
 		}
-		add(0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000)
+		add(0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 0xfffdeadbeef12345, 0x7ff4123456789abc)
 		random = func() uint64 {
 			if rng.IntN(4) == 0 {
 				return rng.Uint64()

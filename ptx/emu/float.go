@@ -110,20 +110,50 @@ func execMulF32(w *warp, in *inst) {
 }
 
 func execAddF64(w *warp, in *inst) {
-	map2(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), func(a, b float64) float64 { return a + b })
+	map2(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), func(a, b float64) float64 {
+		return known64(a+b, a, a, b)
+	})
 }
 
 func execSubF64(w *warp, in *inst) {
-	map2(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), func(a, b float64) float64 { return a - b })
+	map2(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), func(a, b float64) float64 {
+		return known64(a-b, a, a, b)
+	})
 }
 
 func execMulF64(w *warp, in *inst) {
-	map2(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), func(a, b float64) float64 { return a * b })
+	map2(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), func(a, b float64) float64 {
+		return known64(a*b, a, a, b)
+	})
 }
 
 func execFmaF64(w *warp, in *inst) {
-	map3(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), reg[float64](w, in.c), math.FMA)
+	map3(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), reg[float64](w, in.c), func(a, b, c float64) float64 {
+		return known64(math.FMA(a, b, c), a, b, c)
+	})
 }
+
+// known64 is y, but if that is NaN, the NaN that a GPU gives.
+func known64(y, a, b, c float64) float64 {
+	if y != y {
+		return nan64(a, b, c)
+	}
+	return y
+}
+
+// nan64 is the NaN of a float64 operation on the given operands: the last of those that are
+// NaN, made quiet, and else the one that x86 processors give too.
+func nan64(operands ...float64) float64 {
+	for n := len(operands) - 1; n >= 0; n-- {
+		if v := operands[n]; v != v {
+			return math.Float64frombits(math.Float64bits(v) | 1<<51)
+		}
+	}
+	return math.Float64frombits(invalid64)
+}
+
+// invalid64 is the NaN of operations without a result.
+const invalid64 = 0xfff8000000000000
 
 func execFmaF32(w *warp, in *inst) {
 	fmaF32(dst[float32](w, in), reg[float32](w, in.a), reg[float32](w, in.b), reg[float32](w, in.c))
@@ -192,7 +222,7 @@ func (d *decoder) float(op *floatOp) execFunc {
 		if v.rnd == nearest && op.fast64 != nil {
 			return op.fast64
 		}
-		return lanesOp(op, func(a, b, c float64) float64 { return op.f64(a, b, c, v.rnd) })
+		return lanesOp(op, func(a, b, c float64) float64 { return known64(op.f64(a, b, c, v.rnd), a, b, c) })
 	case ptx.F16, ptx.F16x2:
 		return halves(op, v.half(op, codecF16), t == ptx.F16x2)
 	case ptx.BF16, ptx.BF16x2:
@@ -267,7 +297,7 @@ func cancels(op *floatOp, a, b, c float64) bool {
 func (v variant) half(op *floatOp, k *codec) func(a, b, c uint16) uint16 {
 	f := v.narrow(op, k.format)
 	return func(a, b, c uint16) uint16 {
-		if v.oob && (a == oobNaN || b == oobNaN) {
+		if v.oob && (a&0x7fff == oobNaN || b&0x7fff == oobNaN) {
 			return 0
 		}
 		y := f(k.decode(a), k.decode(b), k.decode(c))
@@ -275,8 +305,9 @@ func (v variant) half(op *floatOp, k *codec) func(a, b, c uint16) uint16 {
 	}
 }
 
-// oobNaN is the NaN that stands for an element out of bounds in fma.oob.
-const oobNaN = 0xffff
+// oobNaN is the NaN, of either sign, that stands for an element out of bounds in fma.oob: an
+// H200 knows no other.
+const oobNaN = 0x7ff7
 
 // halves applies f to the 16-bit values in each lane.
 func halves(op *floatOp, f func(a, b, c uint16) uint16, packed bool) execFunc {

@@ -118,7 +118,7 @@ var elementTypes = map[ptx.Type]*elementType{
 	ptx.TF32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b) &^ (1<<13 - 1))) }, nil},
 	ptx.F32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b))) },
 		func(v float64) uint64 { return uint64(math.Float32bits(canonical(float32(v)))) }},
-	ptx.F64:  {64, math.Float64frombits, math.Float64bits},
+	ptx.F64:  {64, math.Float64frombits, func(v float64) uint64 { return choose(v == v, math.Float64bits(v), invalid64) }},
 	ptx.E4M3: {8, func(b uint64) float64 { return decodeE4M3(uint8(b)) }, nil},
 	ptx.E5M2: {8, func(b uint64) float64 { return decodeE5M2(uint8(b)) }, nil},
 	ptx.U8:   {8, func(b uint64) float64 { return float64(uint8(b)) }, nil},

@@ -82,8 +82,8 @@ func madHi[T integer](mul func(a, b T) T) execFunc {
 	return op3(func(a, b, c T) T { return mul(a, b) + c })
 }
 
-// quotient and remainder of a division by zero are what GPUs give: all ones, and the
-// dividend. The manual leaves them undefined.
+// quotient and remainder of a division by zero are all ones, as on a GPU. The manual leaves
+// them undefined.
 func quotient[T integer](a, b T) T {
 	if b == 0 {
 		return ^T(0)
@@ -93,7 +93,7 @@ func quotient[T integer](a, b T) T {
 
 func remainder[T integer](a, b T) T {
 	if b == 0 {
-		return a
+		return ^T(0)
 	}
 	return a % b
 }

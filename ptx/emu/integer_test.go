@@ -91,7 +91,7 @@ func TestIntegerArithmetic(t *testing.T) {
 		}},
 		{"rem", 2, func(_ ptx.Type, v []*big.Int) *big.Int {
 			if v[1].Sign() == 0 {
-				return v[0]
+				return big.NewInt(-1)
 			}
 			return new(big.Int).Rem(v[0], v[1])
 		}},

@@ -74,12 +74,16 @@ func (w *warp) tellLoad(in *inst, r *region) {
 		return
 	}
 	ac := in.access
-	w.addresses(ac)
-	w.dest = target{region: *r, space: ac.space}
-	if ac.space == ptx.Generic {
-		w.dest.space = ptx.Global
+	space, addr := ac.space, &w.addr
+	if space == ptx.Generic {
+		space = ptx.Global
 	}
-	w.tell(in, ac, &w.dest, full, 0)
+	if ac.add == 0 && !ac.short {
+		addr = reg[uint64](w, ac.place)
+	} else {
+		w.addresses(ac)
+	}
+	w.tell(in, ac, space, r.alloc, addr, full, 0)
 }
 
 func storeGlobal[M integer, R unsigned](w *warp, in *inst) {

@@ -13,12 +13,13 @@ import (
 type Accumulate uint8
 
 const (
-	// Truncate does as tensor cores are known to do: the products of a chunk and the
-	// accumulator are aligned at the largest of them, cut off, added up and cut off
-	// again (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021). The
-	// chunks and the width are those of Hopper.
-	Truncate Accumulate = iota
-	// Nearest adds exact products up in float64 and rounds the sum to nearest once.
+	// Hopper does as an H200 was seen to do, to the last bit. Up to 16 products and the
+	// accumulator are aligned at the largest of them, cut off, added up and, to a
+	// float32, cut off again. What the tensor cores have no instruction for is put
+	// together from others: 8-bit floats from two products in f16, whose sum is then
+	// added to the accumulator, and m8n8k4 in f16 from fused float32 instructions.
+	Hopper Accumulate = iota
+	// Nearest adds products up in float64 and rounds the sum to nearest once.
 	Nearest
 )
 
@@ -29,7 +30,7 @@ const (
 	guardBits = 2
 )
 
-// product is a matrix instruction: d = a·b + c.
+// matrixProduct is a matrix instruction: d = a·b + c.
 type matrixProduct struct {
 	m, n, k    int
 	fa, fb, fc *fragment
@@ -158,14 +159,60 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 		for k, x := range row {
 			c += x * col[k]
 		}
-		return float64(float32(c))
+		return p.rounded(c)
+	case p.copies > 1:
+		var sum float32
+		for k, x := range row {
+			sum = float32(fmaOdd(x, col[k], float64(sum)))
+		}
+		return p.rounded(float64(sum + float32(c)))
+	case p.a.bits == 8:
+		return p.bytes(row, col, c)
 	}
 	for len(row) > 0 {
 		n := min(chunk, len(row))
-		c = truncatedSum(row[:n], col[:n], c)
+		c = p.truncated(row[:n], col[:n], c)
 		row, col = row[n:], col[n:]
 	}
 	return c
+}
+
+// truncated is the sum of products and c that a tensor core gives: rounded to nearest if
+// it is an f16, cut off if it is a float32.
+func (p *matrixProduct) truncated(row, col []float64, c float64) float64 {
+	sum := truncatedSum(row, col, c)
+	if p.kind == ptx.F16 {
+		return formatF16.round(sum, nearest)
+	}
+	if math.Abs(sum) >= 0x1p128 {
+		return math.Inf(int(math.Copysign(1, sum)))
+	}
+	return formatF32.round(sum, toZero)
+}
+
+// rounded is a sum as the type of the accumulators, to nearest.
+func (p *matrixProduct) rounded(v float64) float64 {
+	if p.kind == ptx.F16 {
+		return formatF16.round(v, nearest)
+	}
+	return float64(float32(v))
+}
+
+// bytes is element for 8-bit floats. A first product takes the lower two of the four in
+// each register, a second one the upper two.
+func (p *matrixProduct) bytes(row, col []float64, c float64) float64 {
+	var sum float64
+	for half := range 2 {
+		var x, y [chunk]float64
+		n := 0
+		for k := 2 * half; k < len(row); k += 4 {
+			copy(x[n:], row[k:k+2])
+			copy(y[n:], col[k:k+2])
+			n += 2
+		}
+		sum = p.truncated(x[:n], y[:n], sum)
+	}
+	return p.rounded(addOdd(sum, c))
 }
 
 // wrap is a whole number as an int32: modulo 2^32, or the nearest one.
@@ -187,9 +234,10 @@ func popcount(op string, row, col []float64) float64 {
 	return float64(n)
 }
 
-// truncatedSum is the sum of products and c as a tensor core forms it: all are cut off
-// below guardBits bits under the last one of the largest, as it would have as a float32,
-// and the sum is cut off to a float32.
+// truncatedSum is the sum of products and c as a tensor core forms it, before it is rounded
+// to the type of the accumulators: all terms are cut off guardBits bits below the last one
+// that the largest would have as a float32. (Fasi et al., "Numerical behavior of NVIDIA
+// tensor cores", 2021, found the same of older ones, with fewer bits and terms.)
 func truncatedSum(row, col []float64, c float64) float64 {
 	exp := exponent(c)
 	plain := c
@@ -208,7 +256,7 @@ func truncatedSum(row, col []float64, c float64) float64 {
 	for k, x := range row {
 		sum += math.Trunc(math.Ldexp(x*col[k], -ulp))
 	}
-	return formatF32.round(math.Ldexp(sum, ulp), toZero)
+	return math.Ldexp(sum, ulp)
 }
 
 // exponent is e for |x| in [2^e, 2^(e+1)), and less than all others for 0.

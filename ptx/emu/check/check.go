@@ -159,7 +159,9 @@ func newWorker(c *Checks) *worker {
 	if c.runs[Count] {
 		w.count = &Counts{}
 	}
-	w.hooks.Access = w.access
+	if c.runs[Race] || c.runs[Uninit] || c.runs[Banks] || c.runs[Coalesce] || c.runs[Count] {
+		w.hooks.Access = w.access
+	}
 	w.hooks.End = w.end
 	return w
 }

@@ -7,6 +7,8 @@ import "tilework/ptx/emu"
 type epoch uint64
 
 // The fields, from the low end: three flags, 21 bits of site, 10 of thread, 30 of time.
+// Whatever a program has beyond two million instructions, or a block beyond a billion
+// synchronisations, counts as the last of them.
 const (
 	// strong: an atomic or one with a memory ordering; two such are no race.
 	strong epoch = 1 << iota

@@ -36,7 +36,7 @@ type current struct {
 	alloc  *emu.Allocation // of global memory
 	size   int
 	write  bool
-	stale  epoch // as for order
+	stale  epoch // what lies below is ordered before it
 	region *region
 	base   uint64 // address that the region's offsets count from
 }

@@ -359,3 +359,43 @@ func TestRacesBetweenBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderOfBlocks lets blocks that race come in any order: the report is the same.
+func TestOrderOfBlocks(t *testing.T) {
+	r := seeded(t)
+	var first string
+	for range 50 {
+		f := newFake(t, Options{}, 8, 64)
+		base := f.alloc(4096)
+		for _, site := range []string{"store", "load", "flag", "shared"} {
+			f.site(site)
+		}
+		running := []*block{}
+		for _, n := range r.Perm(8) {
+			b := f.block(n)
+			b.do(op{site: "store", kind: emu.Write, space: ptx.Global}, b.all(), func(t int) uint64 { return base + uint64(4*(t+32*n)) })
+			b.do(op{site: "load", space: ptx.Global, size: 2}, b.all(), func(t int) uint64 { return base + uint64(2*t+512*(n/3)) })
+			b.do(op{site: "flag", kind: emu.Atomic, sem: emu.Relaxed, scope: emu.GPU, space: ptx.Global}, []int{n}, func(int) uint64 { return base + 2048 })
+			b.do(op{site: "shared", kind: emu.Write}, []int{n, n + 32}, same)
+			if running = append(running, b); r.IntN(2) == 0 {
+				for _, b := range running {
+					b.hooks.End()
+				}
+				running = nil
+			}
+		}
+		for _, b := range running {
+			b.hooks.End()
+		}
+		report, short := f.report(nil)
+		if first == "" {
+			first = report.String()
+			if s := strings.Join(short, ", "); s != "race store store, race load store, race load store, race shared shared" {
+				t.Fatalf("found %s\n%s", s, first)
+			}
+		}
+		if got := report.String(); got != first {
+			t.Fatalf("one order gives\n%s\nand another\n%s", got, first)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package emu
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tilework/ptx"
+)
+
+// matrixCase is a matrix instruction on the registers of one warp.
+type matrixCase struct {
+	form    *ptx.Form
+	text    string // the instruction's mnemonic
+	program string
+	d, a, b ptx.Type // as the instruction names them
+	c       ptx.Type
+	counts  [4]int // registers of d, a, b and c
+	types   [4]ptx.Type
+}
+
+// matrixCases makes one for each combination of types and layouts of the forms of mma.
+func matrixCases(t *testing.T) []*matrixCase {
+	t.Helper()
+	var cases []*matrixCase
+	for _, f := range ptx.FormsOf("mma") {
+		mods := [][]string{nil}
+		for k := range f.Slots {
+			var next [][]string
+			values := f.Slots[k].Values
+			if f.Slots[k].Optional {
+				values = append([]string{""}, values...)
+			}
+			for _, m := range mods {
+				for _, v := range values {
+					next = append(next, append(m[:len(m):len(m)], v))
+				}
+			}
+			mods = next
+		}
+		for _, m := range mods {
+			cases = append(cases, newMatrixCase(t, f, m))
+		}
+	}
+	return cases
+}
+
+func newMatrixCase(t *testing.T, f *ptx.Form, mods []string) *matrixCase {
+	i := &ptx.Instr{Op: f.Op}
+	for _, m := range mods {
+		if m != "" {
+			i.Mods = append(i.Mods, m)
+		}
+	}
+	for k := range f.Operands {
+		i.Args = append(i.Args, sampleOperand(&f.Operands[k], func(string) string { return "" }, k))
+	}
+	if err := ptx.Bind(i); err != nil {
+		t.Fatal(err)
+	}
+	c := &matrixCase{form: f, text: i.Mnemonic()}
+	c.d, c.a, c.b, c.c = elementsOf(i)
+	var decls, loads, lists [4]string
+	offset := 0
+	for k, arg := range i.Args {
+		ty := i.Type(k).Info().Storage
+		c.types[k], c.counts[k] = ty, len(arg.(*ptx.Vector).Elems)
+		name := "%" + "dabc"[k:k+1] + "_"
+		decls[k] = fmt.Sprintf("\t.reg .%v %s<%d>;\n", ty, name, c.counts[k])
+		var list []string
+		for n := range c.counts[k] {
+			list = append(list, fmt.Sprintf("%s%d", name, n))
+			move := "ld.global.b%d %s%d, [%%p+%d];\n"
+			if k == 0 {
+				move = "st.global.b%[1]d [%%p+%[4]d], %[2]s%[3]d;\n"
+			}
+			loads[k] += fmt.Sprintf("\t"+move, ty.Bits(), name, n, 8*offset)
+			offset++
+		}
+		lists[k] = "{" + strings.Join(list, ", ") + "}"
+	}
+	c.program = fmt.Sprintf(`.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k (.param .u64 buf, .param .u32 n)
+{
+	.reg .b64 %%p;
+	.reg .b32 %%i;
+%s	ld.param.u64 %%p, [buf];
+	mov.u32 %%i, %%tid.x;
+	mad.wide.u32 %%p, %%i, %d, %%p;
+%s%s%s	%s %s;
+%s	ret;
+}
+`, strings.Join(decls[:], ""), 8*offset, loads[1], loads[2], loads[3], c.text, strings.Join(lists[:], ", "), loads[0])
+	return c
+}
+
+// stride is the bytes of a lane's part of the buffer: eight for each register, those of d
+// first.
+func (c *matrixCase) stride() int { return 8 * (c.counts[0] + c.counts[1] + c.counts[2] + c.counts[3]) }
+
+// fill makes the operands of a warp: elements are what element gives for a type.
+func (c *matrixCase) fill(element func(t ptx.Type) uint64) []byte {
+	buf := make([]byte, lanes*c.stride())
+	for lane := range lanes {
+		at := lane*c.stride() + 8*c.counts[0]
+		for k, t := range []ptx.Type{c.a, c.b, c.c} {
+			e := elementTypes[t]
+			for range c.counts[k+1] {
+				var word uint64
+				for n := range e.each() {
+					word |= element(t) & (1<<(e.bits-1)<<1 - 1) << (n * e.bits)
+				}
+				binary.LittleEndian.PutUint64(buf[at:], word)
+				at += 8
+			}
+		}
+	}
+	return buf
+}
+
+func (c *matrixCase) run(t *testing.T, buf []byte, how Accumulate) []byte {
+	t.Helper()
+	p := loadText(t, c.text, c.program)
+	mem := NewMemory(MemoryOptions{})
+	addr := upload(t, mem, buf)
+	_, err := p.Run(context.Background(), mem, Launch{
+		Entry: "k", Block: Dim3{lanes, 1, 1}, Grid: Dim3{1, 1, 1}, Params: pack(t, p, "k", addr, uint32(lanes)), Accumulate: how,
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", c.text, err)
+	}
+	out := make([]byte, len(buf))
+	download(t, mem, addr, out)
+	return out
+}
+
+// inputs of the captured vectors: small whole numbers, or numbers of many sizes.
+var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
+	"whole": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
+		return encodeElement(rng, t, float64(rng.IntN(7)-3))
+	},
+	"sizes": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
+		return encodeElement(rng, t, rng.NormFloat64()*math.Ldexp(1, rng.IntN(17)-8))
+	},
+}
+
+// encodeElement is v as an element of type t; of the small integers some bits at random.
+func encodeElement(rng *rand.Rand, t ptx.Type, v float64) uint64 {
+	switch t {
+	case ptx.BF16:
+		return uint64(codecBF16.encode(v))
+	case ptx.TF32:
+		return elementTypes[ptx.F32].encode(v)
+	case ptx.E4M3:
+		return uint64(encodeE4M3(v))
+	case ptx.E5M2:
+		return uint64(encodeE5M2(v))
+	case ptx.F16, ptx.F32, ptx.F64:
+		return elementTypes[t].encode(v)
+	case ptx.S32:
+		return uint64(uint32(int32(v)))
+	}
+	return rng.Uint64()
+}
+
+// input is the operands of a captured vector.
+func (c *matrixCase) input(kind string, seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	return c.fill(func(t ptx.Type) uint64 { return inputs[kind](rng, c, t) })
+}
+
+// results is the registers of d, lane by lane.
+func (c *matrixCase) results(buf []byte) []byte {
+	var out []byte
+	for lane := range lanes {
+		for n := range c.counts[0] {
+			at := lane*c.stride() + 8*n
+			out = append(out, buf[at:at+c.types[0].Bytes()]...)
+		}
+	}
+	return out
+}
+
+// TestMatrixVectors compares the matrix instructions with what an H200 gave: the places of
+// the elements, and every bit of the sums.
+func TestMatrixVectors(t *testing.T) {
+	byText := map[string]*matrixCase{}
+	for _, c := range matrixCases(t) {
+		byText[c.text] = c
+	}
+	text, err := os.ReadFile("testdata/mma-h200.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Fields(line)
+		c, kind := byText[f[0]], f[1]
+		seed, err := strconv.ParseUint(f[2], 10, 64)
+		if c == nil || err != nil || inputs[kind] == nil {
+			t.Fatalf("cannot read %.100s", line)
+		}
+		seen[c.text] = true
+		if got := hex.EncodeToString(c.results(c.run(t, c.input(kind, seed), Hopper))); got != f[3] {
+			t.Errorf("%s, %s:\ngot  %s\nwant %s", c.text, kind, got, f[3])
+		}
+	}
+	for text := range byText {
+		if !seen[text] {
+			t.Errorf("no vector of %s was captured", text)
+		}
+	}
+}
+
+// TestNearest checks that the other way to sum is no further from the exact sum than one
+// rounding.
+func TestNearest(t *testing.T) {
+	rng := seeded(t)
+	for _, c := range matrixCases(t) {
+		if c.d != ptx.F32 {
+			continue
+		}
+		in := c.fill(func(ty ptx.Type) uint64 { return inputs["sizes"](rng, c, ty) })
+		hopper, near := c.results(c.run(t, in, Hopper)), c.results(c.run(t, in, Nearest))
+		far := 0
+		for k := 0; k < len(near); k += 4 {
+			x := math.Float32frombits(binary.LittleEndian.Uint32(hopper[k:]))
+			y := math.Float32frombits(binary.LittleEndian.Uint32(near[k:]))
+			if math.Abs(float64(x-y)) > 1e-4*(1+math.Abs(float64(y))) {
+				far++
+			}
+		}
+		if far > 0 {
+			t.Errorf("%s: %d of %d elements are far apart", c.text, far, len(near)/4)
+		}
+	}
+}
