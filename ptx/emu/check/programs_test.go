@@ -83,8 +83,12 @@ func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 		t.Fatal(err)
 	}
 	checks := New(p.options)
+	workers := cmp.Or(p.workers, 1)
+	if underRaceDetector {
+		workers = 1
+	}
 	stats, runErr := prog.Run(context.Background(), mem, emu.Launch{
-		Entry: entry, Grid: p.grid, Block: p.block, Shared: p.shared, Params: params, Seed: p.seed, Workers: cmp.Or(p.workers, 1),
+		Entry: entry, Grid: p.grid, Block: p.block, Shared: p.shared, Params: params, Seed: p.seed, Workers: workers,
 		Observers: []emu.Observer{checks}, MaxInstructions: p.instructions,
 	})
 	for i, addr := range addrs {
