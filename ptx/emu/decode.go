@@ -2,6 +2,7 @@ package emu
 
 import (
 	"math"
+	"slices"
 
 	"tilework/ptx"
 )
@@ -29,24 +30,8 @@ type decoder struct {
 // it; nil for what the emulator does not execute.
 type decodeFunc func(d *decoder) execFunc
 
-// layOut places a function's parameters and registers, which calls of it need to know
-// wherever they stand.
-func (p *Program) layOut(f *function) {
-	f.uses = map[*variable]bool{}
-	f.layout = map[*ptx.Var]uint64{}
-	if f.Body == nil {
-		f.external = true
-		return
-	}
-	f.placeParams()
-	f.placeRegisters()
-}
-
 func (p *Program) decode(f *function) error {
 	f.first = len(p.sites)
-	if f.external {
-		return nil
-	}
 	d := &decoder{p: p, f: f, labels: map[*ptx.Label]int32{}, consts: map[constant]uint32{}, filled: map[fill]uint32{}}
 	d.collect()
 	for k := range f.code {
@@ -65,35 +50,25 @@ func (p *Program) decode(f *function) error {
 	return nil
 }
 
-// placeParams lays the parameters out, one behind the other: those of an entry in the
-// parameter buffer, those of a function in its local memory.
-func (f *function) placeParams() {
+// place lays the function's parameters and registers out. Calls need to know where they are
+// before the function itself is decoded.
+func (f *function) place() {
+	f.uses = map[*variable]bool{}
+	f.layout = map[*ptx.Var]uint64{}
 	var size uint64
-	place := func(vs []*ptx.Var) {
-		for _, v := range vs {
-			if v.Space == ptx.RegSpace {
-				continue
-			}
-			size = alignUp(size, v.Alignment())
-			f.layout[v] = size
-			size += uint64(v.Size())
+	for _, v := range slices.Concat(f.Results, f.Params) {
+		if v.Space == ptx.RegSpace {
+			continue
 		}
+		size = alignUp(size, v.Alignment())
+		f.layout[v] = size
+		size += uint64(v.Size())
 	}
-	place(f.Results)
-	place(f.Params)
 	if f.Entry {
 		f.paramSize = int(size)
 	} else {
 		f.localSize = size
 	}
-}
-
-func alignUp(n uint64, align int) uint64 {
-	return (n + uint64(align) - 1) &^ (uint64(align) - 1)
-}
-
-// placeRegisters gives each register its place.
-func (f *function) placeRegisters() {
 	f.registers = f.Func.Registers
 	f.slots = make([]uint32, len(f.registers))
 	at := uint32(slotAlign) // the first holds always
@@ -102,6 +77,10 @@ func (f *function) placeRegisters() {
 		at += slotSize(sym.Type) * uint32(max(sym.Vec, 1))
 	}
 	f.clear, f.frameSize = at, at
+}
+
+func alignUp(n uint64, align int) uint64 {
+	return (n + uint64(align) - 1) &^ (uint64(align) - 1)
 }
 
 // slotSize is the bytes that a register of 32 lanes takes.

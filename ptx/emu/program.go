@@ -95,9 +95,6 @@ func Load(m *ptx.Module) (*Program, error) {
 	if err := ptx.Verify(m); err != nil {
 		return nil, err
 	}
-	if m.AddressSize != 64 {
-		return nil, unsupported(ptx.Pos{}, "an .address_size of %d, want 64", m.AddressSize)
-	}
 	p := &Program{
 		module: m, functions: map[string]*function{},
 		byVar: map[*ptx.Var]*variable{}, byName: map[string]*variable{},
@@ -112,10 +109,13 @@ func Load(m *ptx.Module) (*Program, error) {
 			}
 		}
 	}
-	for _, f := range p.ordered() {
-		p.layOut(f)
+	for _, f := range p.functions {
+		f.place()
 	}
 	for _, f := range p.ordered() {
+		if f.Body == nil {
+			continue
+		}
 		if err := p.decode(f); err != nil {
 			return nil, err
 		}

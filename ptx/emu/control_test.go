@@ -1,0 +1,347 @@
+package emu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/ptx"
+)
+
+// kernelText is a kernel with a parameter buf, whose address it has in %buf.
+func kernelText(body string) string {
+	return fmt.Sprintf(`.version 8.8
+.target sm_90
+.address_size 64
+.visible .entry k (.param .u64 buf)
+{
+	.reg .b64 %%buf, %%p;
+	.reg .b32 %%t0, %%n0;
+	ld.param.u64 %%buf, [buf];
+	mov.u32 %%t0, %%tid.x;
+	mov.u32 %%n0, %%ntid.x;
+%s
+	ret;
+}
+`, body)
+}
+
+// runText runs kernelText's kernel on words of memory and returns what they become.
+func runText(t *testing.T, body string, words []uint32, l Launch) ([]uint32, Stats, error) {
+	t.Helper()
+	p := loadText(t, "k.ptx", kernelText(body))
+	mem := NewMemory(MemoryOptions{})
+	addr := upload(t, mem, words)
+	l.Entry, l.Params = "k", pack(t, p, "k", addr)
+	if l.Grid == (Dim3{}) {
+		l.Grid = Dim3{1, 1, 1}
+	}
+	stats, err := p.Run(context.Background(), mem, l)
+	out := make([]uint32, len(words))
+	download(t, mem, addr, out)
+	return out, stats, err
+}
+
+// randomFlow is a program of n blocks in random order, each of which changes a number and
+// goes on to one of two blocks by a bit of it, until the fuel is used up.
+type randomFlow struct {
+	factor, term, bit []uint32
+	next              [][2]int
+}
+
+func newRandomFlow(rng *rand.Rand, n int) *randomFlow {
+	f := &randomFlow{}
+	for range n {
+		f.factor = append(f.factor, rng.Uint32()|1)
+		f.term = append(f.term, rng.Uint32())
+		f.bit = append(f.bit, 8+rng.Uint32N(20))
+		f.next = append(f.next, [2]int{rng.IntN(n), rng.IntN(n)})
+	}
+	return f
+}
+
+func (f *randomFlow) text(rng *rand.Rand) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\t.reg .b32 %%x, %%fuel, %%t; .reg .pred %%q, %%out;\n\tmad.wide.u32 %%p, %%t0, 4, %%buf;\n\tld.global.u32 %%x, [%%p];\n\tmov.u32 %%fuel, 40;\n\tbra B0;\n")
+	for _, n := range rng.Perm(len(f.next)) {
+		fmt.Fprintf(&b, "B%d:\n\tmad.lo.u32 %%x, %%x, %d, %d;\n\tsub.u32 %%fuel, %%fuel, 1;\n", n, int32(f.factor[n]), int32(f.term[n]))
+		fmt.Fprintf(&b, "\tsetp.eq.u32 %%out, %%fuel, 0;\n\t@%%out bra DONE;\n\tshr.u32 %%t, %%x, %d;\n\tand.b32 %%t, %%t, 1;\n\tsetp.eq.u32 %%q, %%t, 1;\n", f.bit[n])
+		fmt.Fprintf(&b, "\t@%%q bra B%d;\n\tbra.uni B%d;\n", f.next[n][1], f.next[n][0])
+	}
+	b.WriteString("DONE:\n\tbar.sync 0;\n\tst.global.u32 [%p], %x;")
+	return b.String()
+}
+
+func (f *randomFlow) result(x uint32) uint32 {
+	n := 0
+	for range 40 {
+		x = x*f.factor[n] + f.term[n]
+		n = f.next[n][x>>f.bit[n]&1]
+	}
+	return x
+}
+
+// TestRandomControlFlow compares diverging programs with their threads run one by one. The
+// barrier at the end is one that all lanes reach together.
+func TestRandomControlFlow(t *testing.T) {
+	rng := seeded(t)
+	for range 60 {
+		f := newRandomFlow(rng, 1+rng.IntN(12))
+		words := make([]uint32, 96)
+		for i := range words {
+			words[i] = rng.Uint32()
+		}
+		divergent := 0
+		watch := observer(func() *Hooks {
+			return &Hooks{Barrier: func(b *Barrier) {
+				if b.Divergent {
+					divergent++
+				}
+			}}
+		})
+		text := f.text(rng)
+		got, _, err := runText(t, text, words, Launch{Block: Dim3{96, 1, 1}, Seed: rng.Uint64(), Observers: []Observer{watch}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range words {
+			if want := f.result(x); got[i] != want {
+				t.Fatalf("thread %d got %#x, want %#x of\n%s", i, got[i], want, text)
+			}
+		}
+		if divergent > 0 {
+			t.Fatalf("%d arrivals at the barrier diverged in\n%s", divergent, text)
+		}
+	}
+}
+
+// observer makes an Observer of what gives each block its hooks.
+type observer func() *Hooks
+
+func (o observer) Block(*BlockInfo) *Hooks { return o() }
+
+// TestReconvergence counts how often instructions are executed: behind a branch, and in and
+// behind a loop that lanes leave at different times, all lanes must be together again.
+func TestReconvergence(t *testing.T) {
+	body := `	.reg .b32 %x, %n; .reg .pred %q;
+	and.b32 %n, %t0, 7;
+	mov.u32 %x, 0;
+	bra LOOP;
+FAR:	add.u32 %x, %x, 100;
+	bra JOIN;
+LOOP:	add.u32 %x, %x, 1;
+	setp.lt.u32 %q, %x, %n;
+	@%q bra LOOP;
+	setp.gt.u32 %q, %n, 4;
+	@%q bra FAR;
+	add.u32 %x, %x, 10;
+JOIN:	xor.b32 %x, %x, 1;
+	mad.wide.u32 %p, %t0, 4, %buf;
+	st.global.u32 [%p], %x;`
+	p := loadText(t, "k.ptx", kernelText(body))
+	_, stats, err := runText(t, body, make([]uint32, 32), Launch{Block: Dim3{32, 1, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Count{"xor.b32": {1, 32}, "st.global.u32": {1, 32}, "setp.gt.u32": {1, 32}, "setp.lt.u32": {7, 4 * (1 + 1 + 2 + 3 + 4 + 5 + 6 + 7)}}
+	for n, c := range stats.Counts {
+		if w, ok := want[p.Sites()[n].Opcode]; ok && c != w {
+			t.Errorf("%s: %+v, want %+v", p.Sites()[n].Opcode, c, w)
+		}
+	}
+}
+
+// TestOrder checks orders by their property: what a branch can reach without going through
+// where all paths meet stands before that.
+func TestOrder(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		succs [][]int32
+		want  [][2]int // the first must stand before the second
+	}{
+		{"if", [][]int32{{1, 2}, {2}, {}}, [][2]int{{0, 1}, {1, 2}}},
+		{"if, the other way round in the text", [][]int32{{2, 3}, {}, {1}, {1}}, [][2]int{{2, 1}, {3, 1}}},
+		{"loop whose exit stands first", [][]int32{{2}, {}, {3, 1}, {2}}, [][2]int{{2, 3}, {3, 1}}},
+		{"loop in a loop", [][]int32{{1}, {2, 5}, {3, 4}, {2}, {1}, {}}, [][2]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}}},
+		{"loop with two heads", [][]int32{{1, 2}, {2}, {1, 3}, {}}, [][2]int{{1, 3}, {2, 3}}},
+	} {
+		rank := reconvergence(c.succs)
+		for _, w := range c.want {
+			if rank[w[0]] >= rank[w[1]] {
+				t.Errorf("%s: ranks %v: %d does not stand before %d", c.name, rank, w[0], w[1])
+			}
+		}
+	}
+}
+
+// TestSpinLock has lanes of one warp fight for a lock: the lane that holds it must go on
+// while the others spin.
+func TestSpinLock(t *testing.T) {
+	got, _, err := runText(t, `	.reg .b32 %old, %v; .reg .pred %q;
+SPIN:	atom.global.cas.b32 %old, [%buf], 0, 1;
+	setp.ne.u32 %q, %old, 0;
+	@%q bra SPIN;
+	ld.volatile.global.u32 %v, [%buf+4];
+	add.u32 %v, %v, 1;
+	st.volatile.global.u32 [%buf+4], %v;
+	membar.gl;
+	atom.global.exch.b32 %old, [%buf], 0;`, make([]uint32, 2), Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{2, 1, 1}, MaxInstructions: 1e6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[1] != 128 {
+		t.Errorf("%d threads had the lock, want 128", got[1])
+	}
+}
+
+func TestLimitsOfTime(t *testing.T) {
+	forever := "LOOP: bra LOOP;"
+	_, _, err := runText(t, forever, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, MaxInstructions: 50_000})
+	if !errors.Is(err, ErrBudget) || !strings.Contains(err.Error(), "more than 50000 instructions") {
+		t.Errorf("got %v, want that the budget is used up", err)
+	}
+	// A launch that ends within it does not fail, one instruction less does.
+	for budget, want := range map[int64]error{6: nil, 5: ErrBudget} {
+		_, stats, err := runText(t, "membar.cta; membar.cta;", make([]uint32, 1), Launch{Block: Dim3{32, 1, 1}, MaxInstructions: budget})
+		if !errors.Is(err, want) || stats.Instructions != 6 {
+			t.Errorf("budget %d: %d instructions, %v, want %v", budget, stats.Instructions, err, want)
+		}
+	}
+	p := loadText(t, "k.ptx", kernelText(forever))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = p.Run(ctx, NewMemory(MemoryOptions{}), Launch{Entry: "k", Grid: Dim3{100, 1, 1}, Block: Dim3{1024, 1, 1}, Params: make([]byte, 8)})
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		t.Errorf("got %v after %v, want the context's error at once", err, time.Since(start))
+	}
+}
+
+func TestRecursionHasAnEnd(t *testing.T) {
+	text := `.version 8.0
+.target sm_90
+.address_size 64
+.func f (.param .b32 x) {
+	.reg .b32 %x; .local .b8 m[64]; .param .b32 out;
+	ld.param.b32 %x, [x];
+	add.u32 %x, %x, 1;
+	st.param.b32 [out], %x;
+	call f, (out);
+	ret;
+}
+.entry k () { call f, (5); ret; }
+`
+	p := loadText(t, "k.ptx", text)
+	_, err := p.Run(context.Background(), NewMemory(MemoryOptions{}), Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}})
+	if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "calls nest so deep") {
+		t.Errorf("got %v, want that calls nest too deep", err)
+	}
+}
+
+func TestTrap(t *testing.T) {
+	_, _, err := runText(t, ".reg .pred %q; setp.eq.u32 %q, %t0, 37; @%q trap;", make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{4, 1, 1}, Workers: 2})
+	if !errors.Is(err, ErrTrap) || !strings.Contains(err.Error(), "block (0,0,0): thread (37,0,0)") {
+		t.Errorf("got %v, want a trap of thread 37 of the first block", err)
+	}
+}
+
+// TestLaunchArguments gives launches that cannot be.
+func TestLaunchArguments(t *testing.T) {
+	text := strings.Replace(kernelText(".shared .b8 s[1024]; mov.u64 %p, s;"), "(.param .u64 buf)", "(.param .u64 buf)\n.maxntid 64, 2, 1", 1)
+	p := loadText(t, "k.ptx", text)
+	good := Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}, Params: make([]byte, 8)}
+	for _, c := range []struct {
+		change func(l *Launch)
+		want   string
+	}{
+		{func(*Launch) {}, ""},
+		{func(l *Launch) { l.Entry = "kk" }, `no such kernel (want one of ["k"])`},
+		{func(l *Launch) { l.Grid.Y = 0 }, "grid (1,0,1), want sides from 1"},
+		{func(l *Launch) { l.Grid.Z = 65536 }, "grid (1,1,65536), want sides"},
+		{func(l *Launch) { l.Block.Z = 65 }, "block (32,1,65), want sides"},
+		{func(l *Launch) { l.Block = Dim3{1024, 2, 1} }, "2048 threads, want at most 1024"},
+		{func(l *Launch) { l.Block = Dim3{64, 4, 1} }, "256 threads, want at most 128 (.maxntid)"},
+		{func(l *Launch) { l.Params = make([]byte, 12) }, "12 bytes of parameters, want 8"},
+		{func(l *Launch) { l.Shared = 227 << 10 }, "1024 bytes of static and 232448 of dynamic shared memory, want at most 232448"},
+		{func(l *Launch) { l.Shared = -1 }, "-1 bytes of dynamic shared memory"},
+		{func(l *Launch) { l.Workers = -1 }, "-1 workers"},
+	} {
+		l := good
+		c.change(&l)
+		_, err := p.Run(context.Background(), NewMemory(MemoryOptions{}), l)
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestPack(t *testing.T) {
+	p := loadText(t, "k.ptx", `.version 8.0
+.target sm_90
+.address_size 64
+.entry k (.param .u64 a, .param .f32 b, .param .u8 c, .param .b32 d, .param .align 16 .b8 e[6]) { ret; }
+`)
+	b, err := p.Pack("k", uint64(1), float32(1), int8(-1), float32(2), []byte("abcdef"))
+	if want := "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x3f\xff\x00\x00\x00\x00\x00\x00\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00abcdef"; err != nil || string(b) != want {
+		t.Errorf("got %q, %v, want %q", b, err, want)
+	}
+	for _, c := range []struct {
+		args []any
+		want string
+	}{
+		{[]any{uint64(1)}, "1 arguments, want 5"},
+		{[]any{1.0, float32(1), int8(1), uint32(1), make([]byte, 6)}, "argument 0 is a float64, want a .u64 for a"},
+		{[]any{uint64(1), uint32(1), int8(1), uint32(1), make([]byte, 6)}, "argument 1 is a uint32, want a .f32 for b"},
+		{[]any{uint64(1), float32(1), int32(1), uint32(1), make([]byte, 6)}, "argument 2 is a int32, want a .u8 for c"},
+		{[]any{uint64(1), float32(1), int8(1), nil, make([]byte, 6)}, "argument 3 is a <nil>, want a .b32 for d"},
+		{[]any{uint64(1), float32(1), int8(1), uint32(1), make([]byte, 5)}, "argument 4 is a []uint8, want 6 bytes for e"},
+	} {
+		if _, err := p.Pack("k", c.args...); !errors.Is(err, ErrParams) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+	if _, err := p.Pack("q"); !errors.Is(err, ErrLaunch) {
+		t.Errorf("got %v, want no such kernel", err)
+	}
+}
+
+// TestEverySpecialRegister reads each special register that can be read, in each member.
+func TestEverySpecialRegister(t *testing.T) {
+	for _, name := range ptx.SpecialRegisters() {
+		supported := clocks[name] > 0
+		var members []string
+		for k := range specialRegisters {
+			if base, member, ok := strings.Cut(specialRegisters[k].name, "."); base == name {
+				supported = true
+				members = append(members, choose(ok, "."+member, ""))
+			}
+		}
+		if clocks[name] > 0 {
+			members = []string{""}
+		}
+		for _, m := range members {
+			size := 4
+			for k := range specialRegisters {
+				if specialRegisters[k].name == name+m {
+					size = int(specialRegisters[k].size)
+				}
+			}
+			size = max(size, clocks[name])
+			reg, move := fmt.Sprintf(".reg .b%d %%x;", 8*size), fmt.Sprintf("mov.u%d %%x, %s%s;", 8*size, name, m)
+			if size == 0 {
+				reg, move = ".reg .pred %x;", fmt.Sprintf("mov.pred %%x, %s;", name)
+			}
+			if _, _, err := runText(t, reg+move, make([]uint32, 1), Launch{Block: Dim3{33, 2, 1}}); err != nil {
+				t.Error(err)
+			}
+		}
+		unsupported := map[string]bool{"%pm0": true, "%envreg0": true, "%current_graph_exec": true}
+		if !supported && !unsupported[name] && !strings.HasPrefix(name, "%pm") && !strings.HasPrefix(name, "%reserved_smem") {
+			t.Errorf("%s can neither be read nor is it known to be refused", name)
+		}
+	}
+}
