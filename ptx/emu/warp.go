@@ -31,9 +31,10 @@ type warp struct {
 	local   []uint64               // local memory, one lane after the other
 	copies  copyQueue
 	scratch [lanes]wide
-	// Of the access under way: the addresses, the places behind the start of the
-	// memory, and what observers get.
+	// Of the access under way: the addresses, where they lead, the places behind the
+	// start of the memory, and what observers get.
 	addr, off, told [lanes]uint64
+	at              target
 	event           Access
 }
 
