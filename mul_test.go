@@ -110,7 +110,7 @@ func TestErrors(t *testing.T) {
 		{"bias of another type", MulInto(ctx, c, a, b, WithRowBias(make([]float32, 3))), ErrUnsupported, "bias of float32"},
 		{"kernel", MulInto(ctx, c, a, b, WithKernel("fast")), ErrUnsupported, `no CPU kernel "fast" (there are loop, `},
 		{"device", MulInto(ctx, c, a, b, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
-		{"GPU", MulInto(ctx, c, a, b, WithDevice("gpu")), ErrNoDevice, "gpu"},
+		{"GPU", MulInto(ctx, c, a, b, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
 		{"precision", MulInto(ctx, c, a, b, WithPrecision("tf32")), ErrUnsupported, "tf32"},
 		{"activation", MulInto(ctx, c, a, b, WithActivation("softmax")), ErrUnsupported, `"softmax"`},
 		{"result type", MulInto(ctx, New[float32](3, 5), a, b), ErrUnsupported, "a product of float64 matrices as float32"},

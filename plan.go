@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"tilework/dtype"
-	"tilework/internal/cpu"
+	"tilework/internal/dispatch"
 )
 
 // Plan says what a product would run on, and why.
@@ -13,15 +13,18 @@ type Plan struct {
 	In, Out string // the element types of A and B, and of C
 	Device  string // "cpu"
 	Kernel  string // a name of [Kernels]
-	Threads int    // at most so many goroutines
+	Threads int    // at most so many goroutines; 0 on a GPU
 	Detail  string // the kernel's parameters for this shape, in words
 	Why     string // what decided
 }
 
 // String is the plan in one line.
 func (p Plan) String() string {
-	return fmt.Sprintf("%d×%d·%d×%d %s → %s on %s, kernel %s, %d threads: %s (%s)",
-		p.M, p.K, p.K, p.N, p.In, p.Out, p.Device, p.Kernel, p.Threads, p.Detail, p.Why)
+	s := fmt.Sprintf("%d×%d·%d×%d %s → %s on %s, kernel %s", p.M, p.K, p.K, p.N, p.In, p.Out, p.Device, p.Kernel)
+	if p.Threads > 0 {
+		s += fmt.Sprintf(", %d threads", p.Threads)
+	}
+	return fmt.Sprintf("%s: %s (%s)", s, p.Detail, p.Why)
 }
 
 // PlanGemm is what [Gemm] would run for these matrices and options. Nothing is
@@ -41,7 +44,7 @@ func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, 
 // KernelInfo describes a kernel that [WithKernel] can name.
 type KernelInfo struct {
 	Name      string
-	Device    string   // the kind of device that it runs on
+	Device    string   // what it runs on: "cpu", or "gpu" for a GPU and the emulator
 	Adds      string   // what it adds to the one before it in the list
 	Needs     string   // instruction sets beyond the platform's own
 	Available bool     // whether this machine can run it
@@ -51,10 +54,10 @@ type KernelInfo struct {
 // Kernels lists the kernels, for each device the slowest first.
 func Kernels() []KernelInfo {
 	var all []KernelInfo
-	for _, k := range cpu.Kernels() {
+	for _, k := range dispatch.Kernels(dispatch.Device{}) {
 		all = append(all, KernelInfo{
-			Name: k.Name, Device: "cpu", Adds: k.Adds, Needs: k.ISA,
-			Available: k.Available(), Types: typeNames(k.Types()),
+			Name: k.Name, Device: k.Kind, Adds: k.Adds, Needs: k.Needs,
+			Available: k.Available, Types: typeNames(k.Types),
 		})
 	}
 	return all

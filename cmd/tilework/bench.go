@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework"
 	"tilework/dtype"
 	"tilework/internal/bench"
 	"tilework/internal/cpu"
@@ -57,7 +56,7 @@ Peers are opened where they are installed: ` + strings.Join(peerNames(), ", ") +
 	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "element types of A and B")
-	fl.StringVar(&f.device, "device", "cpu", "where to measure")
+	fl.StringVar(&f.device, "device", "cpu", "where to measure; on a GPU with the copies there and back")
 	fl.StringVar(&f.peers, "peers", "", "libraries to compare with, or all that are installed")
 	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: open that peer from this file")
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
@@ -77,7 +76,7 @@ Peers are opened where they are installed: ` + strings.Join(peerNames(), ", ") +
 	complete(c, "kernels", append(kernelNames(), "all")...)
 	complete(c, "peers", append(peerNames(), "all")...)
 	complete(c, "dtypes", typeNames()...)
-	complete(c, "device", "cpu")
+	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
 
@@ -120,15 +119,15 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		write = func(r []bench.Record) error { return jsonl.Write(file, r) }
 	}
 
-	peak := newPeaks()
-	options := bench.Options{
-		MinTime: f.minTime, MaxTime: f.maxTime, Seed: f.seed, Cold: f.cold, Peak: peak.rate,
+	options := bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Seed: f.seed, Cold: f.cold}
+	if f.device == "cpu" {
+		options.Peak = newPeaks().rate
 	}
 	bar := newProgress(stderr)
 	var all []bench.Record
 	var failed error
 	for i, p := range problems {
-		records, err := bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads}, kernels, others, options)
+		records, err := bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: f.device != "cpu"}, kernels, others, options)
 		all = append(all, records...)
 		if err := write(records); err != nil {
 			return err
@@ -213,6 +212,9 @@ func (f *benchFlags) kernelSubjects(problems []gemm.Problem) ([]bench.Subject, e
 	if f.threads < 0 {
 		return nil, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
 	}
+	if err := device.Check(); err != nil {
+		return nil, err
+	}
 	request := dispatch.Request{Device: device, Threads: f.threads}
 	if f.kernels == "" {
 		// The subject carries the name of what is chosen, if that is the same throughout.
@@ -232,7 +234,7 @@ func (f *benchFlags) kernelSubjects(problems []gemm.Problem) ([]bench.Subject, e
 		return []bench.Subject{&subject{name, request}}, nil
 	}
 	var subjects []bench.Subject
-	for _, k := range tilework.Kernels() {
+	for _, k := range dispatch.Kernels(device) {
 		if f.kernels == "all" && k.Available {
 			request.Kernel = k.Name
 			subjects = append(subjects, &subject{k.Name, request})

@@ -43,13 +43,18 @@ func devicesCommand() *cobra.Command {
 		Args:    noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		devices, err := tilework.Devices()
+		if err != nil {
+			fmt.Fprintf(c.ErrOrStderr(), "no GPU: %v\n", err)
+		}
 		return writeList(c.OutOrStdout(), format, []column[tilework.DeviceInfo]{
 			{"DEVICE", func(d tilework.DeviceInfo) any { return d.Name }},
 			{"WHAT", func(d tilework.DeviceInfo) any { return d.Title }},
-			{"CORES", func(d tilework.DeviceInfo) any { return d.Cores }},
+			{"CORES/SMS", func(d tilework.DeviceInfo) any { return d.Cores }},
 			{"MEMORY", func(d tilework.DeviceInfo) any { return orDash(d.Memory) }},
+			{"DETAILS", func(d tilework.DeviceInfo) any { return orDash(d.Details) }},
 			{"CAN USE", func(d tilework.DeviceInfo) any { return strings.Join(d.Features, ", ") }},
-		}, tilework.Devices())
+		}, devices)
 	}
 	formatFlag(c, &format, listFormats...)
 	return c

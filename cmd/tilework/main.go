@@ -57,17 +57,24 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tilework",
 		Short: "Matrix multiplication, measured and checked",
-		Long: `tilework multiplies matrices in files, on the processor, and measures and checks
-what multiplies them.`,
+		Long: `tilework multiplies matrices in files, on the processor or on an emulated GPU; it
+measures and checks what multiplies them, and explains GPU kernels to whoever writes
+or studies them.`,
 		Example: `  tilework mul a.npy b.npy -o c.npy              multiply two files
   tilework bench --sizes 256,1024 --peers all    measure beside other libraries
-  tilework selftest                              check every kernel on this machine`,
+  tilework selftest                              check every kernel on this machine
+  tilework explain tiled --shape 1024x1024x1024  study a GPU kernel
+  tilework emulate k.ptx --grid 4 --block 256    run PTX with race checkers`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(mulCommand(), benchCommand(), selftestCommand(), occupancyCommand(), kernelsCommand(), devicesCommand(), versionCommand())
+	root.AddCommand(
+		mulCommand(), benchCommand(), selftestCommand(),
+		explainCommand(), occupancyCommand(), emulateCommand(),
+		kernelsCommand(), devicesCommand(), versionCommand(),
+	)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())

@@ -60,7 +60,7 @@ float16 and bfloat16 are summed in float32; those of int8 are int32.`,
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
 	fl.StringVar(&f.device, "device", "auto", "where to compute: auto, cpu, gpu, gpu:N, emu, emu:MODEL")
-	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use; see `tilework kernels` (default: the fastest)")
+	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see `tilework kernels`\n(default: the fastest)")
 	fl.StringVar(&f.precision, "precision", string(tilework.Native), "the arithmetic")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
@@ -179,7 +179,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	read := time.Since(start)
 	if f.verbose {
-		fmt.Fprintf(stderr, "%v on %v, kernel %s, %d threads: %s (%s)\n", &problem, plan.Device, plan.Kernel, plan.Threads, plan.Detail, plan.Why)
+		fmt.Fprintf(stderr, "%v on %v, kernel %s: %s (%s)\n", &problem, plan.Device, plan.Kernel, plan.Detail, plan.Why)
 	}
 
 	if err := plan.Run(ctx, buffers); err != nil {
@@ -337,8 +337,12 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 	if r.Out != r.In {
 		types += " → " + r.Out
 	}
-	line := fmt.Sprintf("%d×%d · %d×%d %s in %s, %.4g GFLOP/s (%s, %s, %d %s) → %s",
-		r.M, r.K, r.K, r.N, types, seconds(r.Compute), r.GFLOPS, r.Device, r.Kernel, r.Threads, plural("thread", r.Threads), r.File)
+	where := r.Device + ", " + r.Kernel
+	if r.Threads > 0 {
+		where += fmt.Sprintf(", %d %s", r.Threads, plural("thread", r.Threads))
+	}
+	line := fmt.Sprintf("%d×%d · %d×%d %s in %s, %.4g GFLOP/s (%s) → %s",
+		r.M, r.K, r.K, r.N, types, seconds(r.Compute), r.GFLOPS, where, r.File)
 	if r.Verified != nil {
 		line += "\nverified: " + r.Verified.String()
 	}

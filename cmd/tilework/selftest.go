@@ -10,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework"
 	"tilework/gemmtest"
-	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
 )
 
@@ -33,7 +31,8 @@ products of whole numbers, error bounds, NaN and infinities, untouched padding,
 determinism, epilogues, concurrency, cancellation. A failure is printed with what
 is needed to run it again, and the exit code is 1.`,
 		Example: `  tilework selftest
-  tilework selftest --kernels avx2 --cases 20000 --seed 7`,
+  tilework selftest --kernels avx2 --cases 20000 --seed 7
+  tilework selftest --device emu --cases 200`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
@@ -46,7 +45,7 @@ is needed to run it again, and the exit code is 1.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
 	formatFlag(c, &f.format, listFormats...)
 	complete(c, "kernels", append(kernelNames(), "all")...)
-	complete(c, "device", "cpu")
+	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
 
@@ -114,18 +113,14 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	return nil
 }
 
-// implementations are the kernels asked for, as the suite sees them.
+// implementations are the device's kernels that were asked for, as the suite sees
+// them.
 func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Implementation, error) {
-	wanted := strings.Split(f.kernels, ",")
 	var impls []gemmtest.Implementation
-	for _, k := range cpu.Kernels() {
-		named := slices.Contains(wanted, k.Name)
-		if named || f.kernels == "all" && k.Available() {
-			impls = append(impls, gemmtest.Implementation{
-				Name:       k.Name,
-				Types:      pairsOf(k),
-				Tiles:      k.Tiles(),
-				Concurrent: true, Cancels: true,
+	for _, k := range dispatch.Kernels(device) {
+		if f.kernels == "all" && k.Available || slices.Contains(strings.Split(f.kernels, ","), k.Name) {
+			impl := gemmtest.Implementation{
+				Name: k.Name, Types: pairsOf(k), Tiles: k.Tiles, Concurrent: true, Cancels: true,
 				Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
 					plan, err := dispatch.New(dispatch.Request{Problem: p, Device: device, Kernel: k.Name})
 					if err != nil {
@@ -133,21 +128,28 @@ func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Impl
 					}
 					return plan.Run(ctx, b)
 				},
-			})
+			}
+			if device.Kind == "emu" {
+				impl.Volume = 1 << 15 // it is slow
+			}
+			impls = append(impls, impl)
 		}
 	}
-	for _, name := range wanted {
-		if f.kernels != "all" && !slices.ContainsFunc(tilework.Kernels(), func(k tilework.KernelInfo) bool { return k.Name == name }) {
-			return nil, fmt.Errorf("--kernels: no kernel %q (there are %s)", name, strings.Join(kernelNames(), ", "))
+	if f.kernels == "all" {
+		return impls, nil
+	}
+	for name := range strings.SplitSeq(f.kernels, ",") {
+		if !slices.ContainsFunc(impls, func(i gemmtest.Implementation) bool { return i.Name == name }) {
+			return nil, fmt.Errorf("--kernels: no kernel %q on %v", name, device)
 		}
 	}
 	return impls, nil
 }
 
-func pairsOf(k *cpu.Kernel) []gemmtest.Pair {
+func pairsOf(k dispatch.Kernel) []gemmtest.Pair {
 	var pairs []gemmtest.Pair
 	for _, p := range gemmtest.Pairs() {
-		if slices.Contains(k.Types(), p.In) {
+		if slices.Contains(k.Types, p.In) {
 			pairs = append(pairs, p)
 		}
 	}

@@ -264,10 +264,10 @@ func (m *measurement) rounds(ctx context.Context) {
 	}
 }
 
-// turn lets a subject run for the lead and then times it. A subject that takes
-// longer than the lead needs none: the start of its own product is one.
+// turn lets a subject run for the lead, once at least, and then times it. A subject
+// that takes much longer needs no lead: the start of its own product is one.
 func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
-	for start := m.o.now(); r.last < m.o.Lead && m.o.now()-start < m.o.Lead && ctx.Err() == nil; {
+	for start := m.o.now(); r.last < 10*m.o.Lead && m.o.now()-start < m.o.Lead && ctx.Err() == nil; {
 		if _, err := m.timeBatch(r); err != nil {
 			return err
 		}

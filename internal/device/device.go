@@ -115,6 +115,12 @@ func (d Dim3) Count() int { return d.X * d.Y * d.Z }
 type Launch struct {
 	Grid, Block Dim3
 	Shared      int // bytes of dynamic shared memory of a block
+	// Cluster is how many blocks form a cluster, dividing the grid (sm_90 and later);
+	// zero for none.
+	Cluster Dim3
+	// Cooperative asks that all blocks run at once, so that they may wait for each
+	// other.
+	Cooperative bool
 	// Params are the arguments, laid out as the kernel declares its parameters.
 	Params []byte
 }

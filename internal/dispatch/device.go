@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"tilework/internal/gemm"
 )
 
 // Device names where a product is computed: "auto", "cpu", "gpu", "gpu:N",
@@ -48,14 +46,13 @@ func (d Device) String() string {
 
 // Check reports whether the device is there to be used. The error is ErrNoDevice.
 func (d Device) Check() error {
-	var lacking string
-	switch d.Kind {
-	case "", "auto", "cpu":
+	if d.onCPU() {
 		return nil
-	case "gpu":
-		lacking = "the CUDA driver binding"
-	case "emu":
-		lacking = "the PTX emulator"
 	}
-	return fmt.Errorf("%w: %v: this version of tilework comes without %s (use cpu)", gemm.ErrNoDevice, d, lacking)
+	_, err := backend(d)
+	return err
 }
+
+// onCPU says that the processor itself computes what is asked of d. No other device
+// is chosen unasked yet.
+func (d Device) onCPU() bool { return d.Kind == "" || d.Kind == "auto" || d.Kind == "cpu" }

@@ -40,7 +40,7 @@ type Plan struct {
 	Request
 	Device  Device // resolved: never "auto"
 	Kernel  string
-	Threads int
+	Threads int    // goroutines that compute; 0 on a GPU
 	Detail  string // the kernel's parameters, in words
 	Why     string // what decided
 
@@ -57,12 +57,12 @@ func New(r Request) (*Plan, error) {
 	if r.Precision != "" && r.Precision != Native {
 		return nil, fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, r.Precision, r.Device, Native)
 	}
-	if err := r.Device.Check(); err != nil {
-		return nil, err
+	if !r.Device.onCPU() {
+		return newGPU(r)
 	}
 	pl := &Plan{Request: r, Device: Device{Kind: "cpu"}}
 	if r.Device.Kind != "cpu" {
-		pl.Why = "no other device in this version; "
+		pl.Why = "the processor unless another device is asked for; "
 	}
 	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
 	if err != nil {

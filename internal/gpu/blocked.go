@@ -26,6 +26,7 @@ var blocked = &Kernel{
 	check:   checkBlocked,
 	vectors: blockedVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: blockedThreads(s), Y: 1, Z: 1} },
+	limits:  func(c Config) Limits { return Limits{Scatter: rowScatter(c, c.Shape.K, c.Shape.N)} },
 	write:   writeBlocked,
 }
 

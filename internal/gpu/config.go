@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,17 +88,21 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 }
 
 // preferred orders the shapes: a large tile reads less, but where there are fewer
-// of them than the device has SMs, some of those do nothing.
+// of them than the device has SMs, some of those do nothing. Blocks of less than two
+// warps, which leave most of a scheduler's slots empty, come last.
 func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
-	var busy, idle []Shape
+	var busy, idle, small []Shape
 	for _, s := range k.shapes {
-		if p.M > 0 && p.N > 0 && ceilDiv(p.M, s.M)*ceilDiv(p.N, s.N) >= d.SMs {
+		switch {
+		case k.threads(s).Count() < 64:
+			small = append(small, s)
+		case p.M > 0 && p.N > 0 && ceilDiv(p.M, s.M)*ceilDiv(p.N, s.N) >= d.SMs:
 			busy = append(busy, s)
-		} else {
+		default:
 			idle = append([]Shape{s}, idle...)
 		}
 	}
-	return append(busy, idle...)
+	return slices.Concat(busy, idle, small)
 }
 
 // Config is the way to compute p with tiles of that shape.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
@@ -31,9 +32,11 @@ type Kernel struct {
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
 	vectors func(Shape, *Config, *gemm.Problem)
+	// limits declares what accesses to memory cost; nil is no bank conflicts and no
+	// more sectors than the bytes need.
+	limits  func(Config) Limits
+	threads func(Shape) device.Dim3 // of a block
 	write   func(*build.Kernel, Config)
-	// threads of a block, and the part of C that a block computes.
-	threads func(Shape) device.Dim3
 }
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
@@ -55,6 +58,17 @@ func Find(name string) (*Kernel, error) {
 	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
 }
 
+// Types lists the element types that k multiplies: every kernel is written for any.
+func (k *Kernel) Types() []dtype.Type {
+	var types []dtype.Type
+	for _, t := range dtype.All() {
+		if len(t.Info().Results) > 0 {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
 // Shapes lists the sizes of tiles that Configs chooses from, the best for large
 // products first.
 func (k *Kernel) Shapes() []Shape { return k.shapes }
@@ -67,6 +81,34 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 	}
 	return nil
 }
+
+// Limits are what a kernel's accesses to memory cost at the most, on matrices whose
+// rows begin at multiples of 32 bytes and whose tiles are full.
+type Limits struct {
+	// Conflicts is how many times more than without bank conflicts an access to
+	// shared memory takes, on average.
+	Conflicts float64
+	// Scatter is how many times the sectors of 32 bytes that its bytes need an access
+	// to global memory fetches, on average.
+	Scatter float64
+}
+
+// Limits declares what the kernel's accesses to memory cost.
+func (k *Kernel) Limits(c Config) Limits {
+	if k.limits == nil {
+		return Limits{Scatter: 1}
+	}
+	return k.limits(c)
+}
+
+// rowScatter is the Scatter of reading rows of n elements of A or B and writing rows
+// of m of C: a sector is moved whole.
+func rowScatter(c Config, n, m int) float64 {
+	return sectorBytes / float64(min(n*c.In.Size(), m*c.Out.Size(), sectorBytes))
+}
+
+// sectorBytes is the smallest piece of global memory that is moved.
+const sectorBytes = 32
 
 // Emit writes the kernel's text for c: a module with one entry, called Entry().
 func (k *Kernel) Emit(c Config) (*ptx.Module, error) {

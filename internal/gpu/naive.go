@@ -22,7 +22,13 @@ var naive = &Kernel{
 		return checkSquare("naive", s, 0)
 	},
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
-	write:   writeNaive,
+	limits: func(c Config) Limits {
+		if c.TransB {
+			return Limits{Scatter: rowScatter(c, 1, c.Shape.N)} // neighbours read down a column
+		}
+		return Limits{Scatter: rowScatter(c, c.Shape.N, c.Shape.N)}
+	},
+	write: writeNaive,
 }
 
 func writeNaive(k *build.Kernel, c Config) {

@@ -21,6 +21,7 @@ var tiled = &Kernel{
 		return checkSquare("tiled", s, s.M)
 	},
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
+	limits:  func(c Config) Limits { return Limits{Scatter: rowScatter(c, c.Shape.M, c.Shape.M)} },
 	write:   writeTiled,
 }
 
@@ -28,8 +29,8 @@ func writeTiled(k *build.Kernel, c Config) {
 	g := declare(k, c)
 	tile := c.Shape.M
 	k.Threads(tile, tile, 1)
-	as := k.Shared("As", g.acc, tile, tile+padding(c.TransA))
-	bs := k.Shared("Bs", g.acc, tile, tile+padding(c.TransB))
+	as := k.Shared("As", g.acc, tile, tile+g.padding(c.TransA))
+	bs := k.Shared("Bs", g.acc, tile, tile+g.padding(c.TransB))
 	tx, ty := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
 	row0, col0 := g.origin()
 	row, col := k.Named("row", k.Add(row0, ty)), k.Named("col", k.Add(col0, tx))
@@ -57,11 +58,17 @@ func writeTiled(k *build.Kernel, c Config) {
 	k.If(g.c.Inside(row, col), func() { g.store(row, col, acc) })
 }
 
-// padding is a column that nobody uses in tiles that are stored down their columns:
-// it puts the elements of a column into different banks.
-func padding(trans bool) int {
-	if trans {
-		return 1
+// padding is the columns that nobody uses in a tile that is stored down its columns.
+// Threads that are served together store as many columns side by side as there are
+// sides of a tile in a row of banks: with rows that many elements longer than the
+// tile, each element has a bank of its own.
+func (g *product) padding(trans bool) int {
+	if !trans {
+		return 0
 	}
-	return 0
+	return max(1, bankBytes/g.acc.Bytes()/g.config.Shape.M)
 }
+
+// bankBytes is what shared memory delivers at a time: a word of 4 bytes from each of
+// 32 banks.
+const bankBytes = 32 * 4

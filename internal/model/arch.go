@@ -82,14 +82,14 @@ func cuda(a Arch) *Arch {
 // the threads need, since occupancy is a share of them.
 func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 	if threads < 1 || threads > math.MaxInt32 {
-		return nil, fmt.Errorf("an SM with %s: want 1 to %s", count(threads, "thread"), commas(math.MaxInt32))
+		return nil, fmt.Errorf("an SM with %s: want 1 to %s", Count(threads, "thread"), Commas(math.MaxInt32))
 	}
 	for _, limit := range []struct {
 		what  string
 		value int
 	}{{"bytes of shared memory", sharedBytes}, {"blocks", blocks}, {"registers", registers}} {
 		if limit.value < 0 || limit.value > math.MaxInt32 {
-			return nil, fmt.Errorf("an SM with %s %s: want 0, which is no limit, to %s", commas(limit.value), limit.what, commas(math.MaxInt32))
+			return nil, fmt.Errorf("an SM with %s %s: want 0, which is no limit, to %s", Commas(limit.value), limit.what, Commas(math.MaxInt32))
 		}
 	}
 	return &Arch{

@@ -114,17 +114,17 @@ func (a *Arch) Largest(l Launch, r Resource, blocks int) (int, bool) {
 func (a *Arch) check(l Launch) error {
 	switch {
 	case l.Threads < 1:
-		return fmt.Errorf("a block has at least 1 thread, got %s", commas(l.Threads))
+		return fmt.Errorf("a block has at least 1 thread, got %s", Commas(l.Threads))
 	case l.Threads > a.MaxThreadsPerBlock:
-		return fmt.Errorf("a block has at most %s threads, got %s", commas(a.MaxThreadsPerBlock), square(l.Threads))
+		return fmt.Errorf("a block has at most %s threads, got %s", Commas(a.MaxThreadsPerBlock), square(l.Threads))
 	case l.RegsPerThread < 0:
-		return fmt.Errorf("a thread with %s registers (0 is not known)", commas(l.RegsPerThread))
+		return fmt.Errorf("a thread with %s registers (0 is not known)", Commas(l.RegsPerThread))
 	case a.MaxRegsPerThread > 0 && l.RegsPerThread > a.MaxRegsPerThread:
-		return fmt.Errorf("a thread has at most %s registers on %v, got %s", commas(a.MaxRegsPerThread), a, commas(l.RegsPerThread))
+		return fmt.Errorf("a thread has at most %s registers on %v, got %s", Commas(a.MaxRegsPerThread), a, Commas(l.RegsPerThread))
 	case l.SharedBytes < 0:
-		return fmt.Errorf("a block with %s bytes of shared memory", commas(l.SharedBytes))
+		return fmt.Errorf("a block with %s bytes of shared memory", Commas(l.SharedBytes))
 	case a.SharedPerBlockOptIn > 0 && l.SharedBytes > a.SharedPerBlockOptIn:
-		return fmt.Errorf("a block has at most %s bytes of shared memory on %v, got %s", commas(a.SharedPerBlockOptIn), a, commas(l.SharedBytes))
+		return fmt.Errorf("a block has at most %s bytes of shared memory on %v, got %s", Commas(a.SharedPerBlockOptIn), a, Commas(l.SharedBytes))
 	}
 	return nil
 }
@@ -134,11 +134,11 @@ func (a *Arch) warps(l Launch) int { return ceilDiv(l.Threads, a.WarpSize) }
 
 func (a *Arch) threadLimit(l Launch) Limit {
 	slots := a.warps(l) * a.WarpSize
-	each := fmt.Sprintf("each block needs %s", count(l.Threads, "thread"))
+	each := fmt.Sprintf("each block needs %s", Count(l.Threads, "thread"))
 	if slots != l.Threads {
-		each = fmt.Sprintf("each block of %s takes the slots of %s, whole warps of %d", count(l.Threads, "thread"), commas(slots), a.WarpSize)
+		each = fmt.Sprintf("each block of %s takes the slots of %s, whole warps of %d", Count(l.Threads, "thread"), Commas(slots), a.WarpSize)
 	}
-	return Limit{Threads, a.MaxThreadsPerSM / slots, fmt.Sprintf("%s; the SM holds %s", each, commas(a.MaxThreadsPerSM))}
+	return Limit{Threads, a.MaxThreadsPerSM / slots, fmt.Sprintf("%s; the SM holds %s", each, Commas(a.MaxThreadsPerSM))}
 }
 
 // registerLimit counts warps for each partition of the SM first: a warp's
@@ -147,38 +147,38 @@ func (a *Arch) registerLimit(l Launch) Limit {
 	if a.WarpSize == 1 {
 		each := l.Threads * l.RegsPerThread
 		return Limit{Registers, a.RegistersPerSM / each, fmt.Sprintf("each block needs %s × %d = %s registers; the SM has %s",
-			commas(l.Threads), l.RegsPerThread, commas(each), commas(a.RegistersPerSM))}
+			Commas(l.Threads), l.RegsPerThread, Commas(each), Commas(a.RegistersPerSM))}
 	}
 	perWarp := roundUp(a.WarpSize*l.RegsPerThread, a.RegAllocUnit)
 	perPartition := a.RegistersPerSM / a.Partitions
 	warps := perPartition / perWarp * a.Partitions
-	why := fmt.Sprintf("each warp needs %d × %d = %s registers", a.WarpSize, l.RegsPerThread, commas(a.WarpSize*l.RegsPerThread))
+	why := fmt.Sprintf("each warp needs %d × %d = %s registers", a.WarpSize, l.RegsPerThread, Commas(a.WarpSize*l.RegsPerThread))
 	if perWarp != a.WarpSize*l.RegsPerThread {
-		why += fmt.Sprintf(", %s in units of %d", commas(perWarp), a.RegAllocUnit)
+		why += fmt.Sprintf(", %s in units of %d", Commas(perWarp), a.RegAllocUnit)
 	}
 	return Limit{Registers, warps / a.warps(l), fmt.Sprintf("%s; each of the SM's %d partitions has %s, so the SM holds %s; a block has %d",
-		why, a.Partitions, commas(perPartition), count(warps, "warp"), a.warps(l))}
+		why, a.Partitions, Commas(perPartition), Count(warps, "warp"), a.warps(l))}
 }
 
 func (a *Arch) sharedLimit(l Launch) Limit {
 	needs := l.SharedBytes + a.SharedReserved
 	each := roundUp(needs, a.SharedAllocUnit)
-	why := fmt.Sprintf("each block needs %s", count(l.SharedBytes, "byte"))
+	why := fmt.Sprintf("each block needs %s", Count(l.SharedBytes, "byte"))
 	if a.SharedReserved > 0 {
-		why += fmt.Sprintf(" and %s for the system", commas(a.SharedReserved))
+		why += fmt.Sprintf(" and %s for the system", Commas(a.SharedReserved))
 	}
 	if each != needs {
-		why += fmt.Sprintf(", %s in units of %d", commas(each), a.SharedAllocUnit)
+		why += fmt.Sprintf(", %s in units of %d", Commas(each), a.SharedAllocUnit)
 	}
-	why += fmt.Sprintf("; the SM has %s", commas(a.SharedPerSM))
+	why += fmt.Sprintf("; the SM has %s", Commas(a.SharedPerSM))
 	if l.SharedBytes > a.SharedPerBlock {
-		why += fmt.Sprintf(" (above %s the kernel has to ask for it)", commas(a.SharedPerBlock))
+		why += fmt.Sprintf(" (above %s the kernel has to ask for it)", Commas(a.SharedPerBlock))
 	}
 	return Limit{Shared, a.SharedPerSM / each, why}
 }
 
 func (a *Arch) blockLimit() Limit {
-	return Limit{Blocks, a.MaxBlocksPerSM, fmt.Sprintf("the SM holds at most %s, however small", count(a.MaxBlocksPerSM, "block"))}
+	return Limit{Blocks, a.MaxBlocksPerSM, fmt.Sprintf("the SM holds at most %s, however small", Count(a.MaxBlocksPerSM, "block"))}
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -56,12 +56,12 @@ func Roofline(m *Model, r Rate, ops, bytes float64) (Roof, error) {
 // Waves is how a grid passes over a GPU: as many blocks at a time as it holds,
 // the last wave perhaps not full.
 type Waves struct {
-	Slots int // blocks that the GPU holds at once
-	Count int // waves, the last one included
-	Last  int // blocks in the last wave
+	Slots int `json:"slots"` // blocks that the GPU holds at once
+	Count int `json:"count"` // waves, the last one included
+	Last  int `json:"last"`  // blocks in the last wave
 	// Efficiency is the share of the waves' slots that have a block, 1 when the
 	// last wave is full: what a grid of equal blocks loses to its tail.
-	Efficiency float64
+	Efficiency float64 `json:"efficiency"`
 }
 
 // Waves is how a grid of so many blocks passes over m, when each SM holds so
@@ -71,9 +71,9 @@ func (m *Model) Waves(grid, blocksPerSM int) (Waves, error) {
 	case m.Generic():
 		return Waves{}, m.errGeneric("number of SMs")
 	case grid < 1:
-		return Waves{}, fmt.Errorf("a grid has at least 1 block, got %s", commas(grid))
+		return Waves{}, fmt.Errorf("a grid has at least 1 block, got %s", Commas(grid))
 	case blocksPerSM < 1 || blocksPerSM > m.Arch.MaxBlocksPerSM:
-		return Waves{}, fmt.Errorf("%s on an SM of %v, want 1 to %d", count(blocksPerSM, "block"), m.Arch, m.Arch.MaxBlocksPerSM)
+		return Waves{}, fmt.Errorf("%s on an SM of %v, want 1 to %d", Count(blocksPerSM, "block"), m.Arch, m.Arch.MaxBlocksPerSM)
 	}
 	slots := m.SMs * blocksPerSM
 	full, last := grid/slots, grid%slots

@@ -21,7 +21,7 @@ func (o *Occupancy) Text() string {
 		if limit.Blocks == o.Blocks {
 			mark = "← binds"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", limit.Resource, count(limit.Blocks, "block"), mark, limit.Why)
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", limit.Resource, Count(limit.Blocks, "block"), mark, limit.Why)
 	}
 	w.Flush() // a strings.Builder does not fail
 
@@ -30,8 +30,8 @@ func (o *Occupancy) Text() string {
 		binding[i] = string(r)
 	}
 	fmt.Fprintf(&b, "\n%s per SM, bound by %s: %s of %s, occupancy %.4g %%.\n",
-		count(o.Blocks, "block"), strings.Join(binding, " and "),
-		count(o.Threads, "thread"), commas(o.Arch.MaxThreadsPerSM), 100*o.Fraction)
+		Count(o.Blocks, "block"), strings.Join(binding, " and "),
+		Count(o.Threads, "thread"), Commas(o.Arch.MaxThreadsPerSM), 100*o.Fraction)
 	b.WriteString(o.advice())
 	return b.String()
 }
@@ -49,11 +49,11 @@ func (o *Occupancy) advice() string {
 		}
 		switch limit.Resource {
 		case Threads:
-			changes = append(changes, fmt.Sprintf("at most %s a block", count(most, "thread")))
+			changes = append(changes, fmt.Sprintf("at most %s a block", Count(most, "thread")))
 		case Registers:
-			changes = append(changes, fmt.Sprintf("at most %s a thread", count(most, "register")))
+			changes = append(changes, fmt.Sprintf("at most %s a thread", Count(most, "register")))
 		case Shared:
-			changes = append(changes, fmt.Sprintf("at most %s of shared memory a block", count(most, "byte")))
+			changes = append(changes, fmt.Sprintf("at most %s of shared memory a block", Count(most, "byte")))
 		}
 	}
 	text := "Only one block fits: while its threads wait at a barrier, the SM has nothing else to do.\n"
@@ -65,12 +65,12 @@ func (o *Occupancy) advice() string {
 
 // String is what a block takes, in words.
 func (l Launch) String() string {
-	s := count(l.Threads, "thread")
+	s := Count(l.Threads, "thread")
 	if l.SharedBytes > 0 {
-		s += ", " + count(l.SharedBytes, "byte") + " of shared memory"
+		s += ", " + Count(l.SharedBytes, "byte") + " of shared memory"
 	}
 	if l.RegsPerThread > 0 {
-		s += ", " + count(l.RegsPerThread, "register") + " a thread"
+		s += ", " + Count(l.RegsPerThread, "register") + " a thread"
 	}
 	return s
 }
@@ -81,29 +81,29 @@ func (a *Arch) describe() string {
 	if a.SM != 0 {
 		name = fmt.Sprintf("an SM of %v (%s)", a, a.Title)
 	}
-	has := []string{count(a.MaxThreadsPerSM, "thread")}
+	has := []string{Count(a.MaxThreadsPerSM, "thread")}
 	if a.RegistersPerSM > 0 {
-		has = append(has, count(a.RegistersPerSM, "register"))
+		has = append(has, Count(a.RegistersPerSM, "register"))
 	}
 	if a.SharedPerSM > 0 {
-		has = append(has, count(a.SharedPerSM, "byte")+" of shared memory")
+		has = append(has, Count(a.SharedPerSM, "byte")+" of shared memory")
 	}
 	if a.MaxBlocksPerSM > 0 {
-		has = append(has, count(a.MaxBlocksPerSM, "block"))
+		has = append(has, Count(a.MaxBlocksPerSM, "block"))
 	}
 	return name + " with " + strings.Join(has, ", ")
 }
 
-// count is a number of things: "1 block", "2,048 threads".
-func count(n int, thing string) string {
+// Count is a number of things: "1 block", "2,048 threads".
+func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
-	return commas(n) + " " + thing
+	return Commas(n) + " " + thing
 }
 
-// commas is n with its digits in groups of three.
-func commas(n int) string {
+// Commas is n with its digits in groups of three.
+func Commas(n int) string {
 	s := strconv.Itoa(n)
 	sign := ""
 	if n < 0 {
@@ -119,7 +119,7 @@ func commas(n int) string {
 // asks for 1,089 threads has asked for a tile of 33.
 func square(n int) string {
 	if r := int(math.Sqrt(float64(n))); r*r == n {
-		return fmt.Sprintf("%s (%d×%d)", commas(n), r, r)
+		return fmt.Sprintf("%s (%d×%d)", Commas(n), r, r)
 	}
-	return commas(n)
+	return Commas(n)
 }

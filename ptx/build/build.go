@@ -36,6 +36,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	"tilework/ptx"
@@ -57,6 +58,8 @@ type Kernel struct {
 	pure   map[*ptx.Instr]*value
 	values map[*ptx.Name]*value
 	lines  bool
+	// callers is what is known of the places that calls come from, by their pc.
+	callers map[uintptr]ptx.Pos
 
 	errs   ptx.Errors
 	built  *ptx.Module
@@ -68,7 +71,7 @@ func New(name string, comments ...string) *Kernel {
 	top := &scope{known: map[string]Reg{}}
 	k := &Kernel{
 		name: name, top: top, cur: top,
-		pure: map[*ptx.Instr]*value{}, values: map[*ptx.Name]*value{},
+		pure: map[*ptx.Instr]*value{}, values: map[*ptx.Name]*value{}, callers: map[uintptr]ptx.Pos{},
 	}
 	k.identifier(name)
 	for _, text := range comments {
@@ -77,9 +80,9 @@ func New(name string, comments ...string) *Kernel {
 	return k
 }
 
-// Floor is the least target that a kernel is built for, whatever it uses: the
+// floor is the least target that a kernel is built for, whatever it uses: the
 // compilers of current drivers know none that is older.
-var Floor = ptx.Target{SM: 75}
+var floor = ptx.Target{SM: 75}
 
 // widest is more than any kernel needs: it is verified for that and then given
 // what it needs.
@@ -127,7 +130,7 @@ func (k *Kernel) comment(text string) *ptx.Comment {
 func (k *Kernel) DynamicBytes() int { return k.dynamic }
 
 // Build returns the finished kernel as a module, verified, with the least .version
-// and .target that it needs and [Floor] allows. The error holds every finding, each
+// and .target that it needs, but at least sm_75. The error holds every finding, each
 // a *ptx.Error at the Go line that caused it.
 func (k *Kernel) Build() (*ptx.Module, error) {
 	if k.built == nil && k.failed == nil {
@@ -171,8 +174,8 @@ func (k *Kernel) build() (*ptx.Module, error) {
 	}
 	need := m.Need()
 	m.Version, m.Target = need.Version, need.Target
-	if m.Target.SM < Floor.SM {
-		m.Target = Floor
+	if m.Target.SM < floor.SM {
+		m.Target = floor
 	}
 	if least, ok := m.Target.MinVersion(); ok {
 		m.Version = max(m.Version, least)
@@ -183,16 +186,39 @@ func (k *Kernel) build() (*ptx.Module, error) {
 // fail gathers a finding about the caller's line. It returns the Reg that stands
 // for a result that there is not: what is computed from it adds no findings.
 func (k *Kernel) fail(format string, args ...any) Reg {
-	k.errs = append(k.errs, &ptx.Error{Pos: caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)})
+	e := ptx.Error{Pos: k.caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)}
+	again := slices.ContainsFunc(k.errs, func(old *ptx.Error) bool { return *old == e }) // in a Go loop
+	if !again && len(k.errs) < maxErrors {
+		k.errs = append(k.errs, &e)
+	}
 	return Reg{bad}
 }
+
+// maxErrors is how many findings are gathered: what follows is mostly their echo.
+const maxErrors = 50
 
 var inside = reflect.TypeFor[Kernel]().PkgPath() + "."
 
 // caller is the line that called into this package.
-func caller() ptx.Pos {
+func (k *Kernel) caller() ptx.Pos {
 	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
+		at, ok := k.callers[pc]
+		if !ok {
+			at = outside(pc)
+			k.callers[pc] = at
+		}
+		if at != (ptx.Pos{}) {
+			return at
+		}
+	}
+	return ptx.Pos{}
+}
+
+// outside is the line of pc that is not in this package; the zero Pos if there is
+// none. A pc stands for several lines where calls are inlined.
+func outside(pc uintptr) ptx.Pos {
+	frames := runtime.CallersFrames([]uintptr{pc})
 	for {
 		f, more := frames.Next()
 		if !strings.HasPrefix(f.Function, inside) {

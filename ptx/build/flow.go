@@ -202,5 +202,5 @@ func (k *Kernel) number() int {
 }
 
 func (k *Kernel) label(number int, what string) *ptx.Label {
-	return &ptx.Label{Pos: caller(), Name: fmt.Sprintf("L%d_%s", number, what)}
+	return &ptx.Label{Pos: k.caller(), Name: fmt.Sprintf("L%d_%s", number, what)}
 }

@@ -25,7 +25,7 @@ func (k *Kernel) Param(name string, t ptx.Type) Reg {
 	if !k.identifier(name) {
 		return Reg{bad}
 	}
-	k.params = append(k.params, &ptx.Var{Pos: caller(), Space: ptx.Param, Type: t, Name: name})
+	k.params = append(k.params, &ptx.Var{Pos: k.caller(), Space: ptx.Param, Type: t, Name: name})
 	addr := &ptx.Addr{Base: &ptx.Name{Name: name}}
 	return k.Named(name, k.place(t, "ld.param."+memoryType(t), "param "+name, []ptx.Operand{addr}, nil))
 }
@@ -276,9 +276,8 @@ type Array struct {
 // Shared declares a matrix in shared memory. More columns than are used keep the
 // rows out of each other's banks.
 func (k *Kernel) Shared(name string, elem ptx.Type, rows, cols int) Array {
-	bytes, ok := k.sharedBytes(name, elem, rows, cols)
-	if ok {
-		k.shared = append(k.shared, &ptx.Var{Pos: caller(), Space: ptx.Shared, Align: sharedAlign, Type: bitsOf(elem), Name: name, Dims: []int{bytes / elem.Bytes()}})
+	if _, ok := k.sharedBytes(name, elem, rows, cols); ok {
+		k.shared = append(k.shared, &ptx.Var{Pos: k.caller(), Space: ptx.Shared, Align: sharedAlign, Type: bitsOf(elem), Name: name, Dims: []int{rows, cols}})
 	}
 	return k.array(&ptx.Name{Name: name}, elem, rows, cols, 0)
 }

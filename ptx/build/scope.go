@@ -46,7 +46,7 @@ func (k *Kernel) emit(mnemonic string, args ...ptx.Operand) *ptx.Instr {
 
 func (k *Kernel) emitIn(s *scope, mnemonic string, args ...ptx.Operand) *ptx.Instr {
 	parts := strings.Split(mnemonic, ".")
-	i := &ptx.Instr{Pos: caller(), Op: parts[0], Mods: parts[1:], Args: args}
+	i := &ptx.Instr{Pos: k.caller(), Op: parts[0], Mods: parts[1:], Args: args}
 	if s.guard.v != nil {
 		i.Guard = &ptx.Guard{Pred: s.guard.v.node}
 	}

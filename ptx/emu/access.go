@@ -181,7 +181,7 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		}
 		todo &^= mask
 		if len(w.block.access) > 0 {
-			w.tell(in, ac, t, mask, copy)
+			w.tell(in, ac, t.space, t.alloc, w.spaceAddresses(t), mask, copy)
 		}
 		do(t, mask)
 		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
@@ -229,14 +229,32 @@ func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
 	return &w.told
 }
 
-func (w *warp) tell(in *inst, ac *access, t *target, mask uint32, copy uint64) {
+func (w *warp) tell(in *inst, ac *access, space ptx.Space, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
 	e := &w.event
 	e.Site, e.Warp, e.Mask = in.site, w.index, mask
-	e.Kind, e.Sem, e.Scope, e.Space, e.Size = ac.kind, ac.sem, ac.scope, t.space, ac.size
-	e.Addr, e.Alloc, e.Copy = w.spaceAddresses(t), t.alloc, copy
+	e.Kind, e.Sem, e.Scope, e.Space, e.Size = ac.kind, ac.sem, ac.scope, space, ac.size
+	e.Addr, e.Alloc, e.Copy = addr, alloc, copy
+	e.warp, e.inst = w, in
 	for _, f := range w.block.access {
 		f(e)
 	}
+}
+
+// Data is the bytes that an st is about to write for a lane; nil for other accesses.
+func (a *Access) Data(lane int) []byte {
+	if a.inst == nil || a.Kind != Write {
+		return nil
+	}
+	tr, ok := a.inst.x.(*transfer)
+	if !ok {
+		return nil
+	}
+	var off [lanes]uint64
+	data := new([lanes]wide)
+	for k, place := range tr.places {
+		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(a.warp.base, place))
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(data)), a.Size)
 }
 
 // refuse reports a faulty access of some lanes.

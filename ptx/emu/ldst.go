@@ -55,15 +55,39 @@ func moverOf[M integer, R unsigned]() *mover {
 }
 
 func loadGlobal[M integer, R unsigned](w *warp, in *inst) {
-	if !w.quick || w.active != full || !fastLoad[M, R](w, in, &w.worker.cache[in.index]) {
+	r := &w.worker.cache[in.index]
+	if w.active != full || !fastLoad[M, R](w, in, r) {
 		execLoad(w, in)
+		return
 	}
+	w.tellLoad(in, r)
 }
 
 func loadShared[M integer, R unsigned](w *warp, in *inst) {
-	if !w.quick || w.active != full || !fastLoad[M, R](w, in, &w.block.shared) {
+	if w.active != full || !fastLoad[M, R](w, in, &w.block.shared) {
 		execLoad(w, in)
+		return
 	}
+	w.tellLoad(in, &w.block.shared)
+}
+
+// tellLoad tells observers of a load by a full warp from one region. It is one that
+// orders nothing, so that they may learn of it after it was done.
+func (w *warp) tellLoad(in *inst, r *region) {
+	if len(w.block.access) == 0 {
+		return
+	}
+	ac := in.access
+	space, addr := ac.space, &w.addr
+	if space == ptx.Generic {
+		space = ptx.Global
+	}
+	if ac.add == 0 && !ac.short {
+		addr = reg[uint64](w, ac.place)
+	} else {
+		w.addresses(ac)
+	}
+	w.tell(in, ac, space, r.alloc, addr, full, 0)
 }
 
 func storeGlobal[M integer, R unsigned](w *warp, in *inst) {
@@ -96,10 +120,12 @@ func (r *region) span(size uintptr) uint64 { return r.size - min(r.size, uint64(
 // loadGlobalU32 is loadGlobal of what matrix products load most.
 func loadGlobalU32(w *warp, in *inst) {
 	r, ac := &w.worker.cache[in.index], in.access
-	if !w.quick || w.active != full || ac.short ||
+	if w.active != full || ac.short ||
 		!gatherU32(reg[uint32](w, in.d), reg[uint64](w, ac.place), ac.add-r.base, r.span(4), r.mem) {
 		execLoad(w, in)
+		return
 	}
+	w.tellLoad(in, r)
 }
 
 // fastStore is st of one element by a full warp to one region, as fastLoad.

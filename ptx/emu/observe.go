@@ -125,12 +125,15 @@ type Access struct {
 	// address, in shared memory the offset from the start of the block's window,
 	// in local memory and in parameters an offset that is the thread's own.
 	Addr *[32]uint64
-	// Alloc is the allocation of a global access whose lanes all go to the same
-	// one, as nearly every access does; else nil.
+	// Alloc is the allocation that a global access goes to. One whose lanes go to
+	// several is reported once for each.
 	Alloc *Allocation
 	// Copy identifies an asynchronous copy among those of the block; its two
 	// halves have the same number, from 1. It is 0 for other accesses.
 	Copy uint64
+
+	warp *warp
+	inst *inst
 }
 
 // BarrierKind is what happened at a barrier of the block.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/matio"
+)
+
+// tiledEntry is the textbook's kernel as nvcc compiles it, with tiles of 16.
+const tiledEntry = "_Z5tiledIfLi16EEvPKT_S2_PS0_iii"
+
+// nvccFolder is a temporary folder with a.npy and b.npy, 48×48 in float32, and
+// matmul.ptx, what nvcc made of the textbook's kernels.
+func nvccFolder(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "ptx", "testdata", "nvcc", "matmul.sm_80.O3.ptx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("matmul.ptx", text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for k, name := range []string{"a.npy", "b.npy"} {
+		l := gemm.Dense(dtype.F32, 48, 48)
+		data := make([]byte, l.Bytes())
+		for i := range l.Len() {
+			l.Type.Set(data, i, float64(i*(k+3)%7-3))
+		}
+		if err := matio.Write(t.Context(), name, l, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(text)
+}
+
+// emulateTiled runs the tiled kernel of a PTX file on a.npy and b.npy.
+func emulateTiled(t *testing.T, file string, more ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return run(t.Context(), append([]string{
+		"emulate", file, "--entry", tiledEntry, "--grid", "3,3", "--block", "16,16", "--arg", "a.npy", "--arg", "b.npy",
+		"--arg", "out:f32:48x48:c.npy", "--arg", "s32:48", "--arg", "s32:48", "--arg", "s32:48",
+	}, more...)...)
+}
+
+func TestEmulateRunsWhatNvccWrote(t *testing.T) {
+	nvccFolder(t)
+	stdout, stderr, code := emulateTiled(t, "matmul.ptx")
+	if code != 0 || !strings.Contains(stdout, "0 errors, 0 of advice") {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	if _, _, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "want.npy"); code != 0 {
+		t.Fatal("mul failed")
+	}
+	got, want := element(t, "c.npy"), element(t, "want.npy")
+	for i := range 48 {
+		for j := range 48 {
+			if got(i, j) != want(i, j) {
+				t.Fatalf("element (%d, %d) is %v, want %v", i, j, got(i, j), want(i, j))
+			}
+		}
+	}
+}
+
+// Each of a student's mistakes gets a finding that says what it is.
+func TestEmulateFindsPlantedFaults(t *testing.T) {
+	text := nvccFolder(t)
+	start := strings.Index(text, ".entry "+tiledEntry)
+	end := start + strings.Index(text[start:], "\n}")
+	kernel := text[start:end]
+	barriers := strings.Split(kernel, "bar.sync \t0;")
+	if len(barriers) != 3 {
+		t.Fatalf("the kernel has %d barriers, want 2", len(barriers)-1)
+	}
+	// The bound that guards the store of C: its branch is the last one.
+	bound := kernel[:strings.LastIndex(kernel, "@%p")] + kernel[strings.LastIndex(kernel, "@%p")+len("@%p11 bra \t$L__BB1_9;"):]
+	swapped := strings.NewReplacer("%tid.x", "%tid.y", "%tid.y", "%tid.x").Replace(kernel)
+	for _, test := range []struct {
+		name, kernel string
+		code         int
+		text         string
+		more         []string
+	}{
+		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "__syncthreads() missing between", nil},
+		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "__syncthreads() missing after", nil},
+		{"no bound", bound, 1, "is a bound check missing", []string{"--grid", "4,3"}},
+		{"swapped indexes", swapped, 0, "are threadIdx.x and threadIdx.y swapped?", nil},
+		{"a conflicting layout", swapped, 0, "pad each row by one element", nil},
+	} {
+		if err := os.WriteFile("fault.ptx", []byte(text[:start]+test.kernel+text[end:]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, code := emulateTiled(t, "fault.ptx", test.more...)
+		if code != test.code || !strings.Contains(stdout, test.text) {
+			t.Errorf("%s: exit code %d, want %d and %q in\n%s%s", test.name, code, test.code, test.text, stdout, stderr)
+		}
+		if !strings.Contains(stdout, "fault.ptx:") {
+			t.Errorf("%s: no place in the file is named in\n%s", test.name, stdout)
+		}
+	}
+}
+
+func TestEmulateMistakes(t *testing.T) {
+	nvccFolder(t)
+	if err := os.WriteFile("empty.ptx", []byte(".version 8.0\n.target sm_80\n.address_size 64\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("loop.ptx", []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry loop()\n{\nagain:\n\tbra again;\n}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tiled := "emulate matmul.ptx --entry " + tiledEntry + " "
+	for _, test := range []struct {
+		args string
+		text string
+	}{
+		{"emulate", "one PTX file"},
+		{"emulate missing.ptx", "missing.ptx: no such file"},
+		{"emulate a.npy", "a.npy:1:1"},
+		{"emulate empty.ptx", "no kernel"},
+		{"emulate matmul.ptx", "has 5 kernels: give --entry, one of"},
+		{"emulate matmul.ptx --entry foo", "foo: no such kernel"},
+		{tiled, "0 arguments, want 6"},
+		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48", "argument 3 is a uint64, want a .u32"},
+		{tiled + "--arg s32:x", `"x" is no s32`},
+		{tiled + "--arg u8:256", `"256" is no u8`},
+		{tiled + "--arg out:f32:4:c.npy", `"4" is no shape`},
+		{tiled + "--arg out:f32:4x4", "want out:TYPE:MxN:FILE"},
+		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},
+		{tiled + "--arg out:f32:4x4:c.txt", `extension ".txt"`},
+		{tiled + "--arg none.npy", "none.npy: no such file"},
+		{tiled + "--grid 0", `--grid 0: "0" is no size`},
+		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: want X"},
+		{tiled + "--block 16,,16", "--block 16,,16: want X"},
+		{tiled + "--smem lots", "--smem lots: want bytes"},
+		{tiled + "--checkers races", `unknown checker "races"`},
+		{tiled + "--max-instructions -1", "--max-instructions -1"},
+		{"emulate loop.ptx --max-instructions 1000", "instruction budget used up"},
+	} {
+		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)
+		if code != 2 || !strings.Contains(stderr, test.text) {
+			t.Errorf("%s: exit code %d, %q; want 2 and %q", test.args, code, stderr, test.text)
+		}
+	}
+	for _, args := range []string{"--grid 99999,99999", "--block 33,33", "--smem 1MB"} {
+		_, stderr, code := emulateTiled(t, "matmul.ptx", strings.Fields(args)...)
+		if code != 2 || !strings.Contains(stderr, "bad launch") {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+	}
+	if _, err := os.Stat("c.npy"); err == nil {
+		t.Error("a refused launch wrote its output")
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tilework/dtype"
+	"tilework/internal/bench"
+	"tilework/internal/explain"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/model"
+)
+
+// explainFlags are the flags of `tilework explain`.
+type explainFlags struct {
+	shape, gpu, tile, dtype, format string
+	transA, transB, trace, ptx      bool
+	regs                            int
+}
+
+func explainCommand() *cobra.Command {
+	var f explainFlags
+	var kernels []string
+	for _, k := range gpu.Kernels() {
+		kernels = append(kernels, k.Name)
+	}
+	c := &cobra.Command{
+		Use:   "explain KERNEL",
+		Short: "What a GPU kernel does, in numbers: work, traffic, occupancy, conflicts",
+		Long: `explain studies one of the GPU kernels (` + strings.Join(kernels, ", ") + `): its operations, loads and
+bytes with their arithmetic, its arithmetic intensity and the roofline, how many blocks
+fit an SM, what padding would cost, and what the emulator counts while it runs the
+kernel on a small product. No GPU is needed.
+
+--trace follows every element of a tiny product instead: who loads what, and what each
+partial sum is made of. --ptx prints the kernel's text.`,
+		Example: `  tilework explain tiled --tile 16 --shape 1024x1024x1024 --gpu h200
+  tilework explain naive --shape 1000x1000x1000 --gpu t4 --format json
+  tilework explain tiled --tile 2 --shape 4x4x4 --trace
+  tilework explain tiled --tile 8 --ptx`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("explain takes a kernel, one of %s (see tilework explain --help)", strings.Join(kernels, ", "))
+			}
+			return nil
+		},
+		ValidArgs: kernels,
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.run(c.Context(), args[0], c.OutOrStdout())
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.shape, "shape", "", "the product's sizes MxNxK (default 1024x1024x1024, for --trace 4x4x4)")
+	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
+	fl.StringVar(&f.tile, "tile", "", "the kernel's tile, as in 16 or 128x128x8/8x8 (default: its largest, for --trace its smallest)")
+	fl.StringVar(&f.dtype, "dtype", dtype.F32.String(), "the element type of A and B: "+strings.Join(typeNames(), ", "))
+	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
+	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
+	fl.IntVar(&f.regs, "regs", 0, "registers of a thread, as an assembler tells them (0: not counted)")
+	fl.BoolVar(&f.trace, "trace", false, fmt.Sprintf("follow each element of a product of at most %d×%d×%d", explain.MaxTrace, explain.MaxTrace, explain.MaxTrace))
+	fl.BoolVar(&f.ptx, "ptx", false, "print the kernel's text")
+	c.MarkFlagsMutuallyExclusive("trace", "ptx")
+	formatFlag(c, &f.format, "table", "json")
+	complete(c, "gpu", gpuNames()...)
+	complete(c, "dtype", typeNames()...)
+	return c
+}
+
+func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) error {
+	k, err := gpu.Find(name)
+	if err != nil {
+		return err
+	}
+	p, err := f.problem()
+	if err != nil {
+		return err
+	}
+	tile, err := f.parseTile(k)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.ptx:
+		return f.text(stdout, k, tile, p)
+	case f.trace:
+		t, err := explain.NewTrace(ctx, k, tile, p)
+		if err != nil {
+			return err
+		}
+		return f.print(stdout, t)
+	case f.regs < 0:
+		return fmt.Errorf("--regs %d: want 0 or more", f.regs)
+	}
+	m, err := model.Lookup(f.gpu)
+	if err != nil {
+		return fmt.Errorf("--gpu: %w", err)
+	}
+	x, err := explain.New(ctx, k, tile, p, m, explain.Options{Registers: f.regs})
+	if err != nil {
+		return err
+	}
+	return f.print(stdout, x)
+}
+
+// print writes what was found, in words or as JSON.
+func (f *explainFlags) print(w io.Writer, found interface{ Text() string }) error {
+	if f.format == "json" {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(found)
+	}
+	_, err := io.WriteString(w, found.Text())
+	return err
+}
+
+func (f *explainFlags) text(w io.Writer, k *gpu.Kernel, tile gpu.Shape, p *gemm.Problem) error {
+	if f.format != "table" {
+		return fmt.Errorf("--format %s with --ptx: a kernel's text has one form", f.format)
+	}
+	if err := k.Supports(p); err != nil {
+		return err
+	}
+	m, err := k.Emit(k.Config(p, tile))
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, m.String())
+	return err
+}
+
+// problem is the product that the flags describe, of matrices without padding.
+func (f *explainFlags) problem() (*gemm.Problem, error) {
+	shape := f.shape
+	switch {
+	case shape == "" && f.trace:
+		shape = "4x4x4"
+	case shape == "":
+		shape = "1024x1024x1024"
+	}
+	shapes, err := bench.ParseShapes(shape)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--shape: %w", err)
+	case len(shapes) != 1:
+		return nil, fmt.Errorf("--shape %s: want one shape, as in 1024x1024x1024", shape)
+	}
+	in, err := dtype.Parse(f.dtype)
+	if err != nil {
+		return nil, fmt.Errorf("--dtype: %w", err)
+	}
+	out := in
+	if r := in.Info().Results; len(r) > 0 {
+		out = r[0]
+	}
+	p, err := shapes[0].Problem(in, out, f.transA, f.transB)
+	return &p, err
+}
+
+func (f *explainFlags) parseTile(k *gpu.Kernel) (gpu.Shape, error) {
+	shapes := k.Shapes()
+	switch {
+	case f.tile == "" && f.trace:
+		return shapes[len(shapes)-1], nil
+	case f.tile == "":
+		return shapes[0], nil
+	}
+	s, err := k.ParseShape(f.tile)
+	if err != nil {
+		return s, fmt.Errorf("--tile: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"tilework/internal/explain"
+	"tilework/internal/gpu"
+)
+
+// TestExplain: the words for a reader and the JSON tell the same.
+func TestExplain(t *testing.T) {
+	for _, k := range gpu.Kernels() {
+		args := []string{"explain", k.Name, "--shape", "100x200x300", "--gpu", "a10", "--transpose-b", "--dtype", "float16"}
+		stdout, stderr, code := run(t.Context(), args...)
+		if code != 0 || stderr != "" || !strings.Contains(stdout, "Do at least two blocks fit?") {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, stderr, stdout)
+		}
+		stdout, _, _ = run(t.Context(), append(args, "--format", "json")...)
+		var x explain.Explanation
+		if err := json.Unmarshal([]byte(stdout), &x); err != nil {
+			t.Errorf("%v: %v in %q", args, err, stdout)
+		}
+		p := x.Product
+		if x.Kernel != k.Name || x.GPU != "a10" || p.M != 100 || p.N != 200 || p.K != 300 || p.In != "float16" || p.TransA || !p.TransB {
+			t.Errorf("%v: %+v", args, x)
+		}
+	}
+}
+
+func TestExplainSays(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"tiled --tile 16", "2 × 16² = 512 elements from global memory"},
+		{"tiled --tile 16", "16 × 16 × 16 = 4,096 FMAs, counted 2 each: 8,192 operations"},
+		{"tiled --tile 32", "65,536 operations / 2,048 loads = 32"},
+		{"tiled --tile 32", "= 8 FLOP/byte"},
+		{"naive", "= 0.25 FLOP/byte"},
+		{"tiled --tile 16 --gpu t4 --regs 40", "4 blocks per SM, bound by threads"},
+		{"tiled --dtype int8", "No roofline"},
+		{"tiled --gpu sm_90", "No roofline: sm_90 is an architecture"},
+		{"tiled --tile 16 --shape 100x100x100", "Together 30.5 kB more, 25.4 %"},
+		{"tiled --trace", "C[3][3] += A[3][2]·B[2][3] + A[3][3]·B[3][3]"},
+		{"naive --trace --shape 2x3x1", "thread (1,2)  C[1][2] += A[1][0]·B[0][2] = 2·7 = 14, now 14"},
+		{"tiled --tile 4 --ptx", "// compute phase: a row of one tile times a column of the other"},
+		{"tiled --tile 4 --ptx", ".b32 As[4][4];"},
+	} {
+		stdout, stderr, code := run(t.Context(), append([]string{"explain"}, strings.Fields(c.args)...)...)
+		if code != 0 || !strings.Contains(stdout, c.want) {
+			t.Errorf("explain %s: exit code %d, %s, want %q in:\n%s", c.args, code, stderr, c.want, stdout)
+		}
+	}
+}
+
+func TestExplainRefuses(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "one of naive, tiled"},
+		{"naive tiled", "explain takes a kernel"},
+		{"fastest", `no GPU kernel "fastest"`},
+		{"tiled --gpu h300", `--gpu: unknown GPU "h300"`},
+		{"tiled --tile 33", "a block has at most 1024 threads, not 1089"},
+		{"tiled --tile big", `--tile: not supported: "big" is no shape`},
+		{"tiled --shape 4x4", `--shape: shape "4x4": want MxNxK`},
+		{"tiled --shape 0", "--shape"},
+		{"tiled --shape 1,2", "want one shape"},
+		{"tiled --dtype float128", "--dtype"},
+		{"tiled --dtype int32", "matrices of int32 cannot be multiplied"},
+		{"tiled --regs -1", "--regs -1"},
+		{"tiled --regs 300", "at most 255 registers"},
+		{"tiled --trace --shape 64x64x64", "a trace of 64×64×64: want at most 16"},
+		{"tiled --trace --ptx", "none of the others can be"},
+		{"tiled --ptx --format json", "one form"},
+		{"tiled --format csv", "--format csv"},
+	} {
+		stdout, stderr, code := run(t.Context(), append([]string{"explain"}, strings.Fields(c.args)...)...)
+		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "\n") {
+			t.Errorf("explain %s: exit code %d, %q, %q, want 2 and %q in one line", c.args, code, stdout, stderr, c.want)
+		}
+	}
+}

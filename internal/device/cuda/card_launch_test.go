@@ -1,0 +1,237 @@
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/internal/device"
+)
+
+// texts are kernels that write a number where their first argument points.
+const texts = `.version 6.3
+.target sm_75
+.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry poke(.param .u64 at, .param .u32 value)
+{
+	.reg .u64 %a;
+	.reg .u32 %v;
+	ld.param.u64 %a, [at];
+	ld.param.u32 %v, [value];
+	st.global.u32 [%a], %v;
+	ret;
+}
+.visible .entry shared(.param .u64 at)
+{
+	.reg .u64 %a;
+	.reg .u32 %v, %s;
+	ld.param.u64 %a, [at];
+	mov.u32 %v, %dynamic_smem_size;
+	mov.u32 %s, dynamic;
+	add.u32 %s, %s, %v;
+	st.shared.u32 [%s+-4], %v;
+	ld.shared.u32 %v, [%s+-4];
+	st.global.u32 [%a], %v;
+	ret;
+}
+.visible .entry spin(.param .u64 at, .param .u64 nanoseconds)
+{
+	.reg .u64 %a, %until, %now;
+	.reg .pred %p;
+	ld.param.u64 %a, [at];
+	ld.param.u64 %until, [nanoseconds];
+	mov.u64 %now, %globaltimer;
+	add.u64 %until, %until, %now;
+again:
+	mov.u64 %now, %globaltimer;
+	setp.lt.u64 %p, %now, %until;
+	@%p bra again;
+	st.global.u32 [%a], 7;
+	ret;
+}
+`
+
+// clusterText writes how many blocks a cluster has along x.
+const clusterText = `.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry cluster(.param .u64 at)
+{
+	.reg .u64 %a;
+	.reg .u32 %v;
+	ld.param.u64 %a, [at];
+	mov.u32 %v, %cluster_nctaid.x;
+	st.global.u32 [%a], %v;
+	ret;
+}
+`
+
+var one = device.Dim3{X: 1, Y: 1, Z: 1}
+
+// find loads a text for the length of the test.
+func find(t *testing.T, g *GPU, text, name string) device.Function {
+	t.Helper()
+	m, err := g.Load(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Unload() }) // a lost device says so elsewhere
+	k, err := m.Function(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// word is a word of the device's memory, and how to read it.
+func word(t *testing.T, g *GPU) (p device.Ptr, read func() uint32) {
+	t.Helper()
+	p, err := g.Alloc(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, func() uint32 {
+		t.Helper()
+		var b [4]byte
+		if err := g.CopyOut(t.Context(), b[:], p, device.Whole(4)); err != nil {
+			t.Fatal(err)
+		}
+		return binary.LittleEndian.Uint32(b[:])
+	}
+}
+
+func TestCardLaunch(t *testing.T) {
+	g := card(t)
+	p, read := word(t, g)
+	launch := func(text, name string, l device.Launch, args func(*device.Params)) error {
+		var params device.Params
+		params.Ptr(p)
+		if args != nil {
+			args(&params)
+		}
+		l.Block, l.Params = one, params.Bytes()
+		if l.Grid == (device.Dim3{}) {
+			l.Grid = one
+		}
+		return g.Launch(t.Context(), find(t, g, text, name), l)
+	}
+	check := func(what string, want uint32, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		} else if got := read(); got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	check("arguments", 12345, launch(texts, "poke", device.Launch{}, func(a *device.Params) { a.U32(12345) }))
+	check("no shared memory beyond the usual", 40<<10, launch(texts, "shared", device.Launch{Shared: 40 << 10}, nil))
+	most := g.Info().MaxShared
+	check("all shared memory", uint32(most), launch(texts, "shared", device.Launch{Shared: most}, nil))
+	if err := launch(texts, "shared", device.Launch{Shared: most + 1}, nil); !errors.Is(err, device.ErrLaunch) {
+		t.Errorf("more shared memory than there is: %v", err)
+	}
+	check("cooperative", 9, launch(texts, "poke", device.Launch{Cooperative: true}, func(a *device.Params) { a.U32(9) }))
+	if err := launch(texts, "poke", device.Launch{Cooperative: true, Grid: device.Dim3{X: 1 << 20, Y: 1, Z: 1}}, func(a *device.Params) { a.U32(9) }); !errors.Is(err, device.ErrLaunch) {
+		t.Errorf("cooperative and too large: %v", err)
+	}
+	if err := launch(texts, "poke", device.Launch{}, nil); !errors.Is(err, device.ErrLaunch) {
+		t.Errorf("too few arguments: %v", err)
+	}
+	if g.Info().Target.SM >= 90 {
+		check("cluster", 2, launch(clusterText, "cluster", device.Launch{Grid: device.Dim3{X: 4, Y: 1, Z: 1}, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}, nil))
+		m, err := g.Encode(TensorMap{Element: TensorBF16, Base: p, Dims: []int{64, 128}, Strides: []int{128}, Box: []int{64, 64}, Swizzle: Swizzle128})
+		if err != nil || m == [128]byte{} {
+			t.Errorf("tensor map % x, %v", m, err)
+		}
+		if _, err := g.Encode(TensorMap{Element: TensorBF16, Base: p, Dims: []int{64, 128}, Strides: []int{130}, Box: []int{64, 64}}); !errors.Is(err, device.ErrLaunch) {
+			t.Errorf("a stride of 130 bytes: %v", err)
+		}
+	}
+	if err := g.Sync(t.Context()); err != nil {
+		t.Errorf("after refused launches: %v", err)
+	}
+}
+
+func TestCardCompile(t *testing.T) {
+	g := card(t)
+	for name, text := range map[string]string{
+		"syntax":      strings.Replace(texts, "ret;", "retire;", 1),
+		"new PTX":     strings.Replace(texts, ".version 6.3", ".version 29.0", 1),
+		"another GPU": strings.Replace(strings.Replace(texts, "sm_75", "sm_100a", 1), "6.3", "8.6", 1),
+		"no PTX":      "hello",
+		"empty":       "",
+	} {
+		_, err := g.Load(t.Context(), text)
+		if !errors.Is(err, device.ErrCompile) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want a line that wraps ErrCompile", name, err)
+		}
+		t.Logf("%s: %v", name, err)
+	}
+	start := time.Now()
+	first := find(t, g, texts, "poke")
+	cold := time.Since(start)
+	start = time.Now()
+	if again := find(t, g, texts, "poke"); again != first {
+		t.Error("the same text was compiled twice")
+	}
+	t.Logf("loaded in %v, and again in %v; %+v", cold, time.Since(start), first.Resources())
+	m, err := g.Load(t.Context(), texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("log:\n%s", m.Log())
+	if _, err := m.Function("nobody"); err == nil {
+		t.Error("found a kernel that is not there")
+	} else {
+		t.Log(err)
+	}
+}
+
+// TestCardContextEnds: a copy behind a kernel that runs for long can be left, and
+// what is left does not write to the caller's memory.
+func TestCardContextEnds(t *testing.T) {
+	g := card(t)
+	p, read := word(t, g)
+	const runs = 400 * time.Millisecond
+	var args device.Params
+	args.Ptr(p)
+	args.U64(uint64(runs))
+	spin := find(t, g, texts, "spin")
+	start := time.Now()
+	from, err := g.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Launch(t.Context(), spin, device.Launch{Grid: one, Block: one, Params: args.Bytes()}); err != nil {
+		t.Fatal(err)
+	}
+	to, err := g.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var left [4]byte
+	if err := g.CopyOut(ctx, left[:], p, device.Whole(4)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("CopyOut: %v", err)
+	}
+	if err := g.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Sync: %v", err)
+	}
+	if took := time.Since(start); took > runs {
+		t.Errorf("returned after %v", took)
+	}
+	if got := read(); got != 7 {
+		t.Errorf("the kernel wrote %d", got)
+	}
+	if left != [4]byte{} {
+		t.Errorf("a copy that was left wrote % x", left)
+	}
+	if took, err := to.Since(t.Context(), from); err != nil || took < runs || took > 2*runs {
+		t.Errorf("events: %v, %v", took, err)
+	}
+}

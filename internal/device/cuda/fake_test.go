@@ -1,0 +1,272 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// fake stands in for the driver's library. Its stream is lazy: what is asked for is
+// done when somebody asks a second time whether it is, so that memory which is given
+// back or used again too early shows in the results. It decodes structures by the
+// offsets of cuda.h, not by this package's types.
+type fake struct {
+	mu sync.Mutex
+
+	devices int
+	version int32
+	pools   bool
+	lacks   map[*symbol]bool
+
+	failAt   int // the number of the call that fails, from 1
+	failWith code
+	stuck    bool // nothing is ever done
+
+	calls    int
+	failed   *symbol
+	lost     code
+	next     uintptr
+	retained map[uintptr]int      // users of each device's context
+	current  map[int]uintptr      // contexts by thread
+	objects  map[uintptr]*object  // what was come by and not given back
+	words    map[string]uintptr   // strings of C
+	keep     [][]byte             // their memory
+	queues   map[uintptr][]queued // by stream
+	leaks    []string             // what a context still had when it was released
+	launches []launched
+}
+
+// object is what a handle or an address stands for.
+type object struct {
+	kind    string
+	context uintptr
+	data    []byte // of memory, or the text of a module
+	name    string // of a function
+	dynamic int32
+	pending bool // an event that has not come
+	asked   bool
+}
+
+type queued struct {
+	do    func()
+	event *object
+}
+
+type launched struct {
+	name           string
+	shared         uint32
+	cluster        [3]uint32
+	cooperative    bool
+	bufferedParams int
+}
+
+func newFake() *fake {
+	return &fake{
+		devices: 2, version: 13000, pools: true, lacks: map[*symbol]bool{}, next: 0x7000_0000_0000,
+		retained: map[uintptr]int{}, current: map[int]uintptr{}, objects: map[uintptr]*object{},
+		words: map[string]uintptr{}, queues: map[uintptr][]queued{},
+	}
+}
+
+func (f *fake) has(s *symbol) bool { return !f.lacks[s] }
+
+// at is what an argument points to.
+func at[T any](address uintptr) *T { return (*T)(pointer(address)) }
+
+const (
+	fakeContext  code = 201
+	fakeBadPTX   code = 218
+	fakeHandle   code = 400
+	fakeNotFound code = 500
+)
+
+// thorough are the functions that do their work even where they report a failure.
+var thorough = []*symbol{cuStreamSynchronize, cuStreamDestroy, cuEventDestroy, cuMemFree, cuMemFreeHost, cuMemFreeAsync, cuMemPoolDestroy, cuModuleUnload, cuPrimaryCtxRelease}
+
+func (f *fake) invoke(s *symbol, a []uintptr) uintptr {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch s {
+	case cuGetErrorName:
+		*at[uintptr](a[1]) = f.cString(fmt.Sprintf("CUDA_ERROR_%d", a[0]))
+		return 0
+	case cuGetErrorString:
+		*at[uintptr](a[1]) = f.cString(fmt.Sprintf("error %d of the fake", a[0]))
+		return 0
+	}
+	f.calls++
+	if f.calls == f.failAt {
+		f.failed = s
+		if kinds[f.failWith] != nil && (&Error{Code: int(f.failWith)}).sticky() {
+			f.lost = f.failWith
+		}
+		if slices.Contains(thorough, s) {
+			f.do(s, a)
+		}
+		return uintptr(f.failWith)
+	}
+	if f.lost != 0 && s.index >= cuCtxSetCurrent.index && !slices.Contains(thorough, s) {
+		return uintptr(f.lost)
+	}
+	return uintptr(f.do(s, a))
+}
+
+func (f *fake) cString(text string) uintptr {
+	if f.words[text] == 0 {
+		b := append([]byte(text), 0)
+		f.keep = append(f.keep, b)
+		f.words[text] = uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	}
+	return f.words[text]
+}
+
+// make makes an object of the present context.
+func (f *fake) make(kind string, to uintptr) *object {
+	f.next += 1 << 20
+	return f.makeAt(kind, f.next, to)
+}
+
+func (f *fake) makeAt(kind string, handle, to uintptr) *object {
+	o := &object{kind: kind, context: f.current[thread()]}
+	f.objects[handle] = o
+	*at[uintptr](to) = handle
+	return o
+}
+
+// find is the object of a handle, in the present context.
+func (f *fake) find(kind string, handle uintptr) *object {
+	o := f.objects[handle]
+	if o == nil || o.kind != kind || o.context != f.current[thread()] {
+		return nil
+	}
+	return o
+}
+
+// bytes are n bytes of the device's memory.
+func (f *fake) bytes(address, n uintptr) []byte {
+	for start, o := range f.objects {
+		if o.kind == "memory" && start <= address && address+n <= start+uintptr(len(o.data)) {
+			return o.data[address-start:][:n]
+		}
+	}
+	panic(fmt.Sprintf("the fake device has no %d bytes at %#x", n, address))
+}
+
+// run does what is queued, up to an event or all of it.
+func (f *fake) run(stream uintptr, until *object) {
+	for len(f.queues[stream]) > 0 {
+		q := f.queues[stream][0]
+		f.queues[stream] = f.queues[stream][1:]
+		if q.do != nil {
+			q.do()
+		}
+		if q.event != nil {
+			q.event.pending = false
+			if q.event == until {
+				return
+			}
+		}
+	}
+}
+
+func (f *fake) enqueue(stream uintptr, q queued) {
+	f.queues[stream] = append(f.queues[stream], q)
+}
+
+// release ends a device's context with its last user.
+func (f *fake) release(device uintptr) code {
+	if f.retained[device] == 0 {
+		return fakeContext
+	}
+	if f.retained[device]--; f.retained[device] > 0 {
+		return success
+	}
+	for handle, o := range f.objects {
+		if o.context == contextOf(device) {
+			if f.lost == 0 && o.kind != "function" {
+				f.leaks = append(f.leaks, o.kind)
+			}
+			delete(f.objects, handle)
+		}
+	}
+	f.lost = 0
+	return success
+}
+
+func contextOf(device uintptr) uintptr { return 0xc0 + device }
+
+// launch queues a kernel. "increment" adds 1 to each of n bytes; others do nothing.
+func (f *fake) launch(stream, function uintptr, l launched, extra uintptr) code {
+	o := f.objects[function]
+	if o == nil || o.kind != "function" {
+		return fakeHandle
+	}
+	if int32(l.shared) > max(o.dynamic, 48<<10) {
+		return invalidValue
+	}
+	// 1, the arguments, 2, where their number is, 0
+	args := at[[5]uintptr](extra)
+	if args[0] != 1 || args[2] != 2 || args[4] != 0 {
+		return invalidValue
+	}
+	l.name, l.bufferedParams = o.name, int(*at[uintptr](args[3]))
+	f.launches = append(f.launches, l)
+	params := slices.Clone(unsafe.Slice(at[byte](args[1]), l.bufferedParams))
+	if o.name == "increment" {
+		p, n := binary.LittleEndian.Uint64(params), binary.LittleEndian.Uint32(params[8:])
+		f.enqueue(stream, queued{do: func() {
+			memory := f.bytes(uintptr(p), uintptr(n))
+			for i := range memory {
+				memory[i]++
+			}
+		}})
+	}
+	return success
+}
+
+// load compiles a text: one with the word "wrong" not at all, one with "setmaxnreg"
+// otherwise than it says.
+func (f *fake) load(a []uintptr) code {
+	text := goString(a[1])
+	if a[2] != 5 || *at[[5]int32](a[3]) != [5]int32{3, 4, 5, 6, 12} {
+		return invalidValue
+	}
+	values := at[[5]uintptr](a[4])
+	say := func(buffer, size uintptr, text string) {
+		copy(unsafe.Slice(at[byte](buffer), size), text+"\x00")
+	}
+	if strings.Contains(text, "wrong") {
+		say(values[2], values[3], "ptxas line 1; error : wrong\nptxas fatal : aborted\n")
+		return fakeBadPTX
+	}
+	if strings.Contains(text, "setmaxnreg") {
+		say(values[0], values[1], "ptxas info : (C7508) 'setmaxnreg' ignored\n")
+	}
+	f.make("module", a[0]).data = []byte(text)
+	return success
+}
+
+// copy2D queues a copy of rows.
+func (f *fake) copy2D(c, stream uintptr) {
+	word := func(offset uintptr) uintptr { return *at[uintptr](c + offset) }
+	kind := func(offset uintptr) uint32 { return *at[uint32](c + offset) }
+	width, height := word(112), word(120)
+	if kind(16) == 1 && kind(72) == 2 {
+		host, hostPitch, dev, devPitch := word(24), word(48), word(88), word(104)
+		f.enqueue(stream, queued{do: func() {
+			for i := range height {
+				copy(f.bytes(dev+i*devPitch, width), unsafe.Slice(at[byte](host+i*hostPitch), width))
+			}
+		}})
+		return
+	}
+	dev, devPitch, host, hostPitch := word(32), word(48), word(80), word(104)
+	f.enqueue(stream, queued{do: func() {
+		for i := range height {
+			copy(unsafe.Slice(at[byte](host+i*hostPitch), width), f.bytes(dev+i*devPitch, width))
+		}
+	}})
+}

@@ -1,0 +1,194 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"tilework/internal/device"
+)
+
+// GPU is a [device.Device].
+type GPU struct {
+	driver  *driver
+	info    Info
+	context uintptr // the device's primary one
+	stream  uintptr // all work goes through it, so all is in order
+	pool    uintptr // where memory comes from; 0: where the driver has none
+	staging staging
+
+	// lost is the error after which the driver answers nothing else.
+	lost atomic.Pointer[Error]
+
+	// closing is held, shared, by every method while it uses the driver.
+	closing sync.RWMutex
+	closed  bool
+
+	mu      sync.Mutex // guards what follows
+	memory  regions
+	events  map[*event]struct{}
+	modules map[digest]*compiled
+}
+
+var _ device.Device = (*GPU)(nil)
+
+func (d *driver) open(index int) (*GPU, error) {
+	info, err := d.info(index)
+	if err != nil {
+		return nil, err
+	}
+	g := &GPU{driver: d, info: info, staging: newStaging(), events: map[*event]struct{}{}, modules: map[digest]*compiled{}}
+	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
+		return nil, as(device.ErrNoDevice, err)
+	}
+	err = g.within(func() error {
+		const nonBlocking = 1 // CU_STREAM_NON_BLOCKING: no waiting for others' work in the process
+		if err := g.call(cuStreamCreate, uintptr(unsafe.Pointer(&g.stream)), nonBlocking); err != nil {
+			return err
+		}
+		return g.openPool()
+	})
+	if err != nil {
+		return nil, errors.Join(as(device.ErrNoDevice, err), g.Close())
+	}
+	return g, nil
+}
+
+// Info describes the GPU.
+func (g *GPU) Info() *device.Info { return &g.info.Info }
+
+// Details is all that is known of the GPU.
+func (g *GPU) Details() Info { return g.info }
+
+// within runs f on a thread on which the GPU's context is current. Only f may call
+// the driver with anything of that context.
+func (g *GPU) within(f func() error) error {
+	g.closing.RLock()
+	defer g.closing.RUnlock()
+	if g.closed {
+		return fmt.Errorf("%w: %s has been closed", device.ErrNoDevice, g.info.Name)
+	}
+	if e := g.lost.Load(); e != nil {
+		return fmt.Errorf("%w: %s, since %w", device.ErrLost, g.info.Name, e)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := g.call(cuCtxSetCurrent, g.context); err != nil {
+		return err
+	}
+	return f()
+}
+
+// call calls the driver and remembers when that says that the device is lost.
+//
+//go:uintptrescapes
+func (g *GPU) call(s *symbol, args ...uintptr) error {
+	return g.check(s, g.driver.result(s, args...))
+}
+
+func (g *GPU) check(s *symbol, c code) error {
+	if c == success {
+		return nil
+	}
+	e := g.driver.newError(s, c)
+	if e.sticky() {
+		g.lost.CompareAndSwap(nil, e)
+	}
+	return e
+}
+
+// Sync waits until all that was asked for is done.
+func (g *GPU) Sync(ctx context.Context) error { return g.wait(ctx, cuStreamQuery, g.stream) }
+
+// wait waits until a query, of an event or of the stream, says that it is done. It
+// asks again and again, rather than leave a thread in the driver that nothing can
+// call back: at first without pause, then with pauses that are short beside the time
+// that has passed.
+func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
+	const (
+		eager = 50 * time.Microsecond
+		most  = time.Millisecond
+	)
+	start := time.Now()
+	for {
+		done := false
+		err := g.within(func() error {
+			answer := g.driver.result(query, of)
+			if answer == notReady {
+				return nil
+			}
+			done = true
+			return g.check(query, answer)
+		})
+		if err != nil || done {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if waited := time.Since(start); waited < eager {
+			runtime.Gosched()
+		} else {
+			time.Sleep(min(waited/16, most))
+		}
+	}
+}
+
+// Close waits for what is in flight and gives everything back, the context last. Of
+// a device that is lost, only that is left to give.
+func (g *GPU) Close() error {
+	g.staging.mine <- struct{}{} // no copy is under way
+	defer func() { <-g.staging.mine }()
+	g.closing.Lock()
+	defer g.closing.Unlock()
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var errs []error
+	if g.lost.Load() == nil {
+		errs = append(errs, g.giveBack()...)
+	}
+	lost := g.lost.Load() != nil
+	if err := g.call(cuPrimaryCtxRelease, g.info.handle); err != nil && !lost {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// giveBack returns everything but the context, as far as it was come by.
+func (g *GPU) giveBack() (errs []error) {
+	try := func(s *symbol, handle uintptr) {
+		if handle != 0 && g.lost.Load() == nil {
+			if err := g.call(s, handle); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	try(cuCtxSetCurrent, g.context)
+	try(cuStreamSynchronize, g.stream)
+	for e := range g.events {
+		try(cuEventDestroy, e.handle)
+	}
+	for _, c := range g.modules {
+		try(cuModuleUnload, c.handle)
+	}
+	for _, r := range g.memory {
+		try(cuMemFree, uintptr(r.start))
+	}
+	for i := range g.staging.slots {
+		s := &g.staging.slots[i]
+		try(cuEventDestroy, s.event)
+		try(cuMemFreeHost, s.address)
+	}
+	try(cuMemPoolDestroy, g.pool)
+	try(cuStreamDestroy, g.stream)
+	return errs
+}

@@ -1,0 +1,47 @@
+//go:build !nogpu && (linux || windows) && (amd64 || arm64)
+
+package cuda
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ebitengine/purego"
+
+	"tilework/internal/device"
+)
+
+// loaded is the library in this process.
+type loaded struct {
+	addresses []uintptr // of the symbols, 0 for those that it lacks
+}
+
+// openLibrary loads the driver. The error is ErrNoDevice.
+func openLibrary() (library, error) {
+	var handle uintptr
+	var reasons []string
+	for _, file := range libraryFiles {
+		var err error
+		if handle, err = dlopen(file); err == nil {
+			break
+		}
+		reasons = append(reasons, err.Error())
+	}
+	if handle == 0 {
+		return nil, fmt.Errorf("%w: no NVIDIA driver: looked for %s (%s)", device.ErrNoDevice, strings.Join(libraryFiles, ", "), strings.Join(reasons, "; "))
+	}
+	l := &loaded{addresses: make([]uintptr, len(symbols))}
+	for _, s := range symbols {
+		if address, err := dlsym(handle, s.name); err == nil {
+			l.addresses[s.index] = address
+		}
+	}
+	return l, nil
+}
+
+func (l *loaded) has(s *symbol) bool { return l.addresses[s.index] != 0 }
+
+func (l *loaded) invoke(s *symbol, args []uintptr) uintptr {
+	r, _, _ := purego.SyscallN(l.addresses[s.index], args...)
+	return r
+}

@@ -1,0 +1,15 @@
+//go:build !nogpu && (amd64 || arm64)
+
+package cuda
+
+import "github.com/ebitengine/purego"
+
+// libraryFiles are where the driver is, the usual place first: the second is the
+// one that Windows gives a Linux that runs in it.
+var libraryFiles = []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}
+
+func dlopen(file string) (uintptr, error) {
+	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
+}
+
+func dlsym(handle uintptr, name string) (uintptr, error) { return purego.Dlsym(handle, name) }

@@ -1,0 +1,232 @@
+package emu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/internal/device"
+	"tilework/internal/model"
+	"tilework/ptx"
+	"tilework/ptx/build"
+	"tilework/ptx/emu"
+)
+
+func open(t *testing.T, opt Options) *Device {
+	t.Helper()
+	d, err := Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// load compiles a kernel of one thread that the function writes.
+func load(t *testing.T, d *Device, write func(k *build.Kernel, out build.Ptr)) device.Function {
+	t.Helper()
+	k := build.New("k")
+	k.Threads(1, 1, 1)
+	write(k, k.Pointer("out", ptx.U32))
+	text, err := k.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := d.Load(t.Context(), text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := m.Function("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// on is a launch of one thread with a pointer.
+func on(p device.Ptr) device.Launch {
+	var args device.Params
+	args.Ptr(p)
+	one := device.Dim3{X: 1, Y: 1, Z: 1}
+	return device.Launch{Grid: one, Block: one, Params: args.Bytes()}
+}
+
+func TestCopies(t *testing.T) {
+	d := open(t, Options{})
+	p, err := d.Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := []byte("abc.def.ghi")
+	rows := device.Rows{Count: 3, Width: 3, Host: 4, Device: 5}
+	if err := d.CopyIn(t.Context(), p, make([]byte, 64), device.Whole(64)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.CopyIn(t.Context(), p, host, rows); err != nil {
+		t.Fatal(err)
+	}
+	whole := make([]byte, 13)
+	if err := d.CopyOut(t.Context(), whole, p, device.Whole(13)); err != nil {
+		t.Fatal(err)
+	}
+	if want := []byte("abc\x00\x00def\x00\x00ghi"); !bytes.Equal(whole, want) {
+		t.Errorf("on the device stands %q, want %q", whole, want)
+	}
+	back := []byte("-----------")
+	if err := d.CopyOut(t.Context(), back, p, rows); err != nil {
+		t.Fatal(err)
+	}
+	if want := "abc-def-ghi"; string(back) != want {
+		t.Errorf("came back %q, want %q", back, want)
+	}
+	if err := d.CopyIn(t.Context(), p, host, device.Whole(12)); err == nil {
+		t.Error("a copy of more than the host's memory is accepted")
+	}
+	if err := d.CopyOut(t.Context(), make([]byte, 65), p, device.Whole(65)); !errors.Is(err, emu.ErrAddress) {
+		t.Errorf("a copy of more than the device's memory: %v", err)
+	}
+	if err := d.Free(p); err != nil || d.Used() != 0 {
+		t.Errorf("free: %v, %d bytes in use", err, d.Used())
+	}
+	if err := d.Free(0); err != nil {
+		t.Errorf("free of nothing: %v", err)
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	d := open(t, Options{Memory: 1000})
+	p, err := d.Alloc(900)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Alloc(200); !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("got %v, want %v", err, device.ErrOutOfMemory)
+	}
+	if err := d.Free(p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Alloc(200); err != nil {
+		t.Errorf("after a free: %v", err)
+	}
+}
+
+func TestInfo(t *testing.T) {
+	for _, c := range []struct {
+		model, target string
+		sms           int
+	}{{"h200", "sm_90a", 132}, {"t4", "sm_75", 40}, {"sm_80", "sm_80", 1}} {
+		m, err := model.Lookup(c.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := open(t, Options{Model: m}).Info()
+		if in.Target.String() != c.target || in.SMs != c.sms || !in.Emulated || in.MaxThreads != 1024 || in.Name != c.model {
+			t.Errorf("%s: %+v", c.model, *in)
+		}
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	turing, err := model.Lookup("t4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"no PTX", "int main() {}", "kernel.ptx:1:1"},
+		{"wrong", ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { mov.u32 %r1, 0; ret; }", "%r1 is not declared"},
+		{"newer", ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }", "written for sm_80, and t4 is sm_75"},
+	} {
+		_, err := open(t, Options{Model: turing}).Load(t.Context(), c.text)
+		if !errors.Is(err, device.ErrCompile) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	m, err := open(t, Options{}).Load(t.Context(), ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Function("l"); err == nil || !strings.Contains(err.Error(), `no kernel "l" (there are ["k"])`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLaunch(t *testing.T) {
+	d := open(t, Options{MaxInstructions: 1e6})
+	p, err := d.Alloc(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.CopyIn(t.Context(), p, make([]byte, 4), device.Whole(4)); err != nil {
+		t.Fatal(err)
+	}
+	good := load(t, d, func(k *build.Kernel, out build.Ptr) {
+		k.Shared("s", ptx.F64, 2, 2)
+		out.Store(7)
+	})
+	if got := good.Resources().Shared; got != 32 {
+		t.Errorf("%d bytes of shared memory, want 32", got)
+	}
+	bad := load(t, d, func(k *build.Kernel, out build.Ptr) { out.At(1).Store(7) })
+	endless := load(t, d, func(k *build.Kernel, out build.Ptr) {
+		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() {})
+	})
+	wide, large := on(p), on(p)
+	wide.Block.X = 2
+	large.Shared = 227<<10 - 31
+	for _, c := range []struct {
+		name string
+		f    device.Function
+		l    device.Launch
+		want string
+	}{
+		{"block", good, wide, "block"},
+		{"shared memory", good, large, "32 bytes of static and 232417 of dynamic shared memory, and a block of h200 has at most 232448"},
+		{"no parameters", good, device.Launch{Grid: on(p).Grid, Block: on(p).Block}, "parameters"},
+		{"out of bounds", bad, on(p), "past the end"},
+		{"endless", endless, on(p), "instructions"},
+		{"foreign", nil, on(p), "a function of another device"},
+	} {
+		if err := d.Launch(t.Context(), c.f, c.l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	// The device goes on.
+	before, _ := d.Record()
+	if err := d.Launch(t.Context(), good, on(p)); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := d.Record()
+	if took, err := after.Since(t.Context(), before); err != nil || took <= 0 {
+		t.Errorf("the launch took %v, %v", took, err)
+	}
+	got := make([]byte, 4)
+	if err := d.CopyOut(t.Context(), got, p, device.Whole(4)); err != nil || got[0] != 7 {
+		t.Errorf("got %v, %v, want 7", got, err)
+	}
+}
+
+// TestCancel: an emulated kernel that would never end ends with its context.
+func TestCancel(t *testing.T) {
+	d := open(t, Options{})
+	p, err := d.Alloc(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.CopyIn(t.Context(), p, make([]byte, 4), device.Whole(4)); err != nil {
+		t.Fatal(err)
+	}
+	endless := load(t, d, func(k *build.Kernel, out build.Ptr) {
+		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() {})
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := d.Launch(ctx, endless, on(p)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,44 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/cpu"
+	"tilework/internal/gpu"
+)
+
+// Kernel describes a kernel of any backend.
+type Kernel struct {
+	Name      string
+	Kind      string // of the devices that it runs on: "cpu", or "gpu" for the emulator too
+	Adds      string
+	Needs     string // instruction sets, or the least GPU
+	Available bool   // whether this machine, or its emulator, can run it
+	Types     []dtype.Type
+	Tiles     []int // sizes at which its blocks begin anew
+}
+
+// Kernels lists the kernels of a device, slowest first; of all devices, if its kind
+// is empty.
+func Kernels(d Device) []Kernel {
+	var all []Kernel
+	if d.Kind == "" || d.onCPU() {
+		for _, k := range cpu.Kernels() {
+			all = append(all, Kernel{
+				Name: k.Name, Kind: "cpu", Adds: k.Adds, Needs: k.ISA,
+				Available: k.Available(), Types: k.Types(), Tiles: k.Tiles(),
+			})
+		}
+	}
+	if d.Kind == "" || !d.onCPU() {
+		for _, k := range gpu.Kernels() {
+			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: fmt.Sprintf("sm_%d", k.SM), Available: true, Types: k.Types()}
+			for _, s := range k.Shapes() {
+				row.Tiles = append(row.Tiles, s.M, s.N)
+			}
+			all = append(all, row)
+		}
+	}
+	return all
+}

@@ -1,0 +1,132 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// machine is a job in an emulated GPU's memory, ready to run.
+type machine struct {
+	*job
+	program *emu.Program
+	memory  *emu.Memory
+	places  map[ptx.Space][]array // where the matrices and the shared arrays are
+	c       uint64                // address of C
+}
+
+// on is the same text, launched for another product.
+func (j *job) on(p *gemm.Problem) (*job, error) {
+	other := *j
+	other.problem = *p
+	var err error
+	other.launch, err = j.kernel.Launch(j.config, p, gpu.Memory{})
+	return &other, err
+}
+
+// load puts the operands into a memory of their own: element(i, j) of op(A) is
+// a(i, j) and of op(B) b(i, j). C and the bias are zeros.
+func (j *job) load(a, b func(i, j int) float64) (*machine, error) {
+	own := *j
+	m := &machine{job: &own, memory: emu.NewMemory(emu.MemoryOptions{TrackWrites: true})}
+	var err error
+	if m.program, err = emu.Load(j.module); err != nil {
+		return nil, err
+	}
+	p := &j.problem
+	var at [4]uint64
+	zero := func(int, int) float64 { return 0 }
+	global := make([]array, 0, len(at))
+	for i, x := range []struct {
+		name    string
+		l       gemm.Layout
+		element func(i, j int) float64
+	}{{"A", p.A, a}, {"B", p.B, b}, {"C", p.C, zero}, {"bias", gemm.Dense(p.C.Type, 1, p.BiasLen()), zero}} {
+		data := make([]byte, x.l.Bytes())
+		for r := range x.l.OpRows() {
+			for c := range x.l.OpCols() {
+				x.l.Type.Set(data, x.l.Index(r, c), x.element(r, c))
+			}
+		}
+		if at[i], err = m.memory.Alloc(len(data)); err == nil {
+			err = m.memory.Write(at[i], data)
+		}
+		if err != nil {
+			return nil, err
+		}
+		global = append(global, array{x.name, int(at[i]), len(data)})
+	}
+	shared, _ := j.shared()
+	m.places = map[ptx.Space][]array{ptx.Global: global, ptx.Shared: shared}
+	m.c = at[2]
+	ptr := func(i int) device.Ptr { return device.Ptr(at[i]) }
+	m.launch, err = j.kernel.Launch(j.config, p, gpu.Memory{A: ptr(0), B: ptr(1), C: ptr(2), Bias: ptr(3)})
+	return m, err
+}
+
+// run runs the kernel, block by block, with the observers watching.
+func (m *machine) run(ctx context.Context, observers ...emu.Observer) (emu.Stats, error) {
+	dim := func(d device.Dim3) emu.Dim3 { return emu.Dim3{X: d.X, Y: d.Y, Z: d.Z} }
+	stats, err := m.program.Run(ctx, m.memory, emu.Launch{
+		Entry: m.kernel.Entry(), Grid: dim(m.launch.Grid), Block: dim(m.launch.Block),
+		Shared: m.launch.Shared, Params: m.launch.Params, Observers: observers, Workers: 1,
+	})
+	if err != nil {
+		return stats, fmt.Errorf("kernel %s on the emulator: %w", m.kernel.Name, err)
+	}
+	return stats, nil
+}
+
+// result is C after a run.
+func (m *machine) result() (func(i, j int) float64, error) {
+	l := m.problem.C
+	data := make([]byte, l.Bytes())
+	if err := m.memory.Read(m.c, data); err != nil {
+		return nil, err
+	}
+	return func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) }, nil
+}
+
+// place is what lies at an address: the matrix or the array, and the byte in it.
+func (m *machine) place(space ptx.Space, addr uint64) (name string, offset int) {
+	for _, a := range m.places[space] {
+		if at := int(addr) - a.start; at >= 0 && at < a.size {
+			return a.name, at
+		}
+	}
+	return "", 0
+}
+
+// operand is the layout of a matrix by its name.
+func (m *machine) operand(name string) gemm.Layout {
+	return map[string]gemm.Layout{"A": m.problem.A, "B": m.problem.B, "C": m.problem.C}[name]
+}
+
+// element is the row and column of op(matrix) that lies at an offset in bytes.
+func element(l gemm.Layout, offset int) (row, col int) {
+	row, col = offset/l.Type.Size()/l.LD, offset/l.Type.Size()%l.LD
+	if l.Trans {
+		row, col = col, row
+	}
+	return row, col
+}
+
+// digits are the whole numbers from 1 to 9 along the rows of a matrix with so many
+// columns, exact in every element type, as are sums of 16 of their products.
+func digits(cols int) func(i, j int) float64 {
+	if cols%9 == 0 {
+		cols++ // or all rows would be the same
+	}
+	return func(i, j int) float64 { return float64((i*cols+j)%9 + 1) }
+}
+
+// backwards are those from 9 to 1, so that B is told from A.
+func backwards(cols int) func(i, j int) float64 {
+	forwards := digits(cols)
+	return func(i, j int) float64 { return 10 - forwards(i, j) }
+}

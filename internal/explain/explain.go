@@ -1,0 +1,194 @@
+// Package explain is the study of a kernel: what it does for one product on one GPU,
+// in numbers with their arithmetic.
+//
+// [New] makes an [Explanation]. Its analytic part (operations, loads, bytes, roofline,
+// occupancy, padding) follows from the shape of the kernel's tiles by one formula; its
+// measured part ([Measured]) is what the emulator counts while it runs the same text on
+// a small product. [NewTrace] follows a tiny product element by element: who loads
+// what, and what each partial sum is made of. Both are plain data with names for JSON,
+// and their Text is for a reader who knows what a thread and a block are.
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/model"
+	"tilework/ptx"
+)
+
+// Explanation is what there is to say of a kernel that computes one product on one GPU.
+type Explanation struct {
+	Kernel string `json:"kernel"`
+	Adds   string `json:"adds"`   // what this rung adds to the one before it
+	Config string `json:"config"` // as [gpu.Config] prints it
+	Tile   string `json:"tile"`   // as [gpu.Kernel.ParseShape] reads it
+	GPU    string `json:"gpu"`
+
+	Product  Product  `json:"product"`
+	Launch   Launch   `json:"launch"`
+	Phase    Phase    `json:"phase"`
+	Roof     *Roof    `json:"roof,omitempty"`
+	NoRoof   string   `json:"no_roof,omitempty"` // why there is none
+	Traffic  []Volume `json:"traffic"`
+	Fit      Fit      `json:"fit"`
+	Padding  Padding  `json:"padding"`
+	Measured Measured `json:"measured"`
+}
+
+// Product is the product that is computed.
+type Product struct {
+	M      int     `json:"m"`
+	N      int     `json:"n"`
+	K      int     `json:"k"`
+	In     string  `json:"in"`
+	Accum  string  `json:"accum"` // the type that it is summed in
+	Out    string  `json:"out"`
+	TransA bool    `json:"transpose_a"`
+	TransB bool    `json:"transpose_b"`
+	Flops  float64 `json:"flops"` // 2·M·N·K
+	Unit   string  `json:"unit"`  // of one of them: "FLOP", or "OP" of whole numbers
+}
+
+// Launch is the grid that computes it.
+type Launch struct {
+	Grid    [3]int `json:"grid"`  // blocks along x, y and z
+	Block   [3]int `json:"block"` // threads along x, y and z
+	Blocks  int    `json:"blocks"`
+	Threads int    `json:"threads"` // of a block
+}
+
+// Fit is how many blocks an SM holds at once, and how the grid passes over the GPU.
+type Fit struct {
+	Occupancy model.Occupancy `json:"occupancy"`
+	// TwoBlocks says that while one block waits at a barrier, another can work.
+	TwoBlocks bool `json:"two_blocks"`
+	// RegistersCounted is false where nobody said how many registers a thread takes:
+	// the assembler decides that, and there may be fewer blocks than Occupancy says.
+	RegistersCounted bool         `json:"registers_counted"`
+	Waves            *model.Waves `json:"waves,omitempty"` // nil where the GPU is an architecture
+}
+
+// Options of an explanation; the zero value is fine.
+type Options struct {
+	// Registers of a thread, as an assembler tells them; 0 is not known.
+	Registers int
+}
+
+// New explains how the kernel computes p with tiles of shape s on m. It runs the kernel
+// on the emulator, on a product of at most some million operations, until ctx ends.
+//
+// The errors are ErrShape for an empty product, ErrUnsupported for a kernel that cannot
+// compute p or run on m, the occupancy's for a block that no SM holds, and the context's.
+func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
+	j, err := newJob(k, s, p)
+	if err != nil {
+		return nil, err
+	}
+	if m.Arch.SM < k.SM {
+		return nil, fmt.Errorf("%w: kernel %s needs sm_%d, and %s is %v", gemm.ErrUnsupported, k.Name, k.SM, m.Name, m.Arch)
+	}
+	x := &Explanation{
+		Kernel: k.Name, Adds: k.Adds, Config: j.config.String(), Tile: s.String(), GPU: m.Name,
+		Product: Product{
+			M: p.M, N: p.N, K: p.K, In: p.A.Type.String(), Accum: p.Accum().String(), Out: p.C.Type.String(),
+			TransA: p.A.Trans, TransB: p.B.Trans, Flops: p.Flops(), Unit: "FLOP",
+		},
+		Launch:  launchOf(j.launch),
+		Phase:   phaseOf(s, j.launch.Block.Count(), p),
+		Padding: paddingOf(s, p),
+	}
+	if p.Accum().Info().Integer {
+		x.Product.Unit = "OP"
+	}
+	if x.Fit, err = fitOf(m, j, opt); err != nil {
+		return nil, err
+	}
+	if x.Measured, err = measure(ctx, j); err != nil {
+		return nil, err
+	}
+	if x.Roof, err = roofOf(m, p); err != nil {
+		x.NoRoof = err.Error()
+	}
+	x.Traffic, err = x.volumes(m, p)
+	return x, err
+}
+
+// job is a kernel's text and its launch for a product.
+type job struct {
+	problem gemm.Problem
+	kernel  *gpu.Kernel
+	config  gpu.Config
+	module  *ptx.Module
+	launch  device.Launch // without the addresses of the matrices
+}
+
+// newJob checks and writes the kernel for p. The errors are ErrShape and ErrUnsupported.
+func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) (*job, error) {
+	if p.M < 1 || p.N < 1 || p.K < 1 {
+		return nil, fmt.Errorf("%w: a product of %d×%d×%d has no elements or no terms to study", gemm.ErrShape, p.M, p.N, p.K)
+	}
+	if err := k.Supports(p); err != nil {
+		return nil, err
+	}
+	j := &job{problem: *p, kernel: k, config: k.Config(p, s)}
+	var err error
+	if j.module, err = k.Emit(j.config); err != nil {
+		return nil, err
+	}
+	j.launch, err = k.Launch(j.config, p, gpu.Memory{})
+	return j, err
+}
+
+func launchOf(l device.Launch) Launch {
+	g, b := l.Grid, l.Block
+	return Launch{Grid: [3]int{g.X, g.Y, g.Z}, Block: [3]int{b.X, b.Y, b.Z}, Blocks: g.Count(), Threads: b.Count()}
+}
+
+// array is a variable of a kernel in shared memory.
+type array struct {
+	name        string
+	start, size int // bytes from the start of the block's shared memory
+}
+
+// shared lays out the kernel's variables in shared memory: in the order of the text,
+// each at a multiple of its alignment. The second result is the size of all.
+func (j *job) shared() (list []array, size int) {
+	for _, f := range j.module.Funcs() {
+		f.Body.Walk(func(s ptx.Stmt) {
+			if v, ok := s.(*ptx.Var); ok && v.Space == ptx.Shared {
+				size = ceilDiv(size, v.Alignment()) * v.Alignment()
+				list = append(list, array{v.Name, size, v.Size()})
+				size += v.Size()
+			}
+		})
+	}
+	return list, size
+}
+
+func fitOf(m *model.Model, j *job, opt Options) (f Fit, err error) {
+	_, shared := j.shared()
+	o, err := m.Arch.Occupancy(model.Launch{
+		Threads: j.launch.Block.Count(), SharedBytes: shared + j.launch.Shared, RegsPerThread: opt.Registers,
+	})
+	if err != nil {
+		return f, fmt.Errorf("%w: kernel %s with tile %v: %w", gemm.ErrUnsupported, j.kernel.Name, j.config.Shape, err)
+	}
+	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, RegistersCounted: opt.Registers > 0}
+	if !m.Generic() {
+		w, err := m.Waves(j.launch.Grid.Count(), o.Blocks)
+		if err != nil {
+			return f, err
+		}
+		f.Waves = &w
+	}
+	return f, nil
+}
+
+// rates are the units that the kernels compute on, by the type that products are summed
+// in. The table of GPUs has no rate of the ordinary integer units.
+var rates = map[dtype.Type]model.Rate{dtype.F32: model.FP32, dtype.F64: model.FP64}

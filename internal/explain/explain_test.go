@@ -1,0 +1,315 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/model"
+)
+
+// problem is the plain product of dense matrices.
+func problem(t *testing.T, in dtype.Type, m, n, k int, transA, transB bool) *gemm.Problem {
+	t.Helper()
+	a, b := gemm.Dense(in, m, k), gemm.Dense(in, k, n)
+	if transA {
+		a = gemm.Dense(in, k, m).T()
+	}
+	if transB {
+		b = gemm.Dense(in, n, k).T()
+	}
+	p, _, err := gemm.New(1, a, b, 0, gemm.Dense(in.Info().Results[0], m, n), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+// kernel finds a kernel and a shape of its tiles; the empty tile is its largest.
+func kernel(t *testing.T, name, tile string) (*gpu.Kernel, gpu.Shape) {
+	t.Helper()
+	k, err := gpu.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tile == "" {
+		return k, k.Shapes()[0]
+	}
+	s, err := k.ParseShape(tile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, s
+}
+
+func gpuModel(t *testing.T, name string) *model.Model {
+	t.Helper()
+	m, err := model.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func explain(t *testing.T, name, tile, on string, p *gemm.Problem) *Explanation {
+	t.Helper()
+	k, s := kernel(t, name, tile)
+	x, err := New(t.Context(), k, s, p, gpuModel(t, on), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// TestPhase: the textbook's numbers, and the blocked kernel's by the same formula.
+func TestPhase(t *testing.T) {
+	for _, c := range []struct {
+		kernel, tile string
+		in           dtype.Type
+		want         Phase
+	}{
+		{"naive", "16", dtype.F32, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.25}},
+		{"naive", "32", dtype.F64, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.125}},
+		{"tiled", "16", dtype.F32, Phase{Sharer: "block", M: 16, N: 16, K: 16, Count: 63, Loads: 512, FMAs: 4096, Operations: 8192, PerLoad: 16, Intensity: 4, SharedLoads: 8192}},
+		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Count: 32, Loads: 2048, FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
+		{"blocked", "128x128x8/8x8", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Count: 125, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768}},
+	} {
+		x := explain(t, c.kernel, c.tile, "h200", problem(t, c.in, 1000, 1000, 1000, false, false))
+		if x.Phase != c.want {
+			t.Errorf("%s %s %v: %+v, want %+v", c.kernel, c.tile, c.in, x.Phase, c.want)
+		}
+	}
+}
+
+// TestFit: how many blocks an SM holds, and the roofline.
+func TestFit(t *testing.T) {
+	p := problem(t, dtype.F32, 1024, 1024, 1024, false, false)
+	x := explain(t, "tiled", "32", "rtx3090", p)
+	if x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 1 || !strings.Contains(x.Text(), "Do at least two blocks fit? No: 1.") {
+		t.Errorf("two blocks of 1,024 threads on an SM of 1,536: %+v", x.Fit)
+	}
+	x = explain(t, "tiled", "16", "t4", p)
+	if !x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 4 || x.Fit.Occupancy.Launch.SharedBytes != 2048 || x.Fit.Waves.Count != 26 {
+		t.Errorf("tile 16 on a T4: %+v", x.Fit)
+	}
+	// 8.1 TFLOP/s and 320 GB/s: A and B go through memory 64 times each, C once.
+	v := x.Traffic[len(x.Traffic)-1]
+	want := (2*64 + 1) * 1024 * 1024 * 4.0
+	if v.Bytes != want || v.Bound.By != model.Memory || math.Abs(v.Bound.Seconds/(want/320e9)-1) > 1e-9 {
+		t.Errorf("asked: %+v, want %v bytes, bound by memory", v, want)
+	}
+	if v := x.Traffic[0]; v.Bytes != 3*1024*1024*4 || v.Bound.By != model.Compute || math.Abs(v.Bound.Seconds/(p.Flops()/8.1e12)-1) > 1e-9 {
+		t.Errorf("once: %+v", v)
+	}
+	if x.Roof.Ridge != 8.1e12/320e9 {
+		t.Errorf("ridge %v", x.Roof.Ridge)
+	}
+	k, s := kernel(t, "blocked", "")
+	x, err := New(t.Context(), k, s, p, gpuModel(t, "h200"), Options{Registers: 128})
+	if err != nil || x.Fit.Occupancy.Binding[0] != model.Registers || !x.Fit.RegistersCounted {
+		t.Errorf("128 registers: %+v, %v", x.Fit, err)
+	}
+}
+
+func TestPadding(t *testing.T) {
+	x := explain(t, "tiled", "16", "h200", problem(t, dtype.F32, 100, 50, 33, true, false)).Padding
+	want := [3]float64{(112*48 - 100*33) * 4, (48*64 - 33*50) * 4, (112*64 - 100*50) * 4}
+	for i, o := range x.Matrices {
+		if o.ExtraBytes != want[i] {
+			t.Errorf("%+v, want %v bytes more", o, want[i])
+		}
+	}
+	total := (100*33 + 33*50 + 100*50) * 4.0
+	if x.M != 112 || x.N != 64 || x.K != 48 || math.Abs(x.Extra-(want[0]+want[1]+want[2])/total) > 1e-12 {
+		t.Errorf("%+v", x)
+	}
+	if x := explain(t, "naive", "16", "h200", problem(t, dtype.F32, 32, 16, 7, false, false)).Padding; x.ExtraBytes != 0 {
+		t.Errorf("naive pads nothing along K: %+v", x)
+	}
+}
+
+// TestMeasuredIsAsked: what the emulator counts on products with ragged edges is what
+// the formulas say, and no checker finds a fault.
+func TestMeasuredIsAsked(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8}
+	for _, k := range gpu.Kernels() {
+		for i := range 12 {
+			in := types[i%len(types)]
+			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
+			p := problem(t, in, 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60), rng.IntN(2) == 0, rng.IntN(2) == 0)
+			x, err := New(t.Context(), k, s, p, gpuModel(t, "a100-sxm-80gb"), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, what := 0.0, fmt.Sprintf("%s %v, %v (%v %v)", k.Name, s, p, p.A.Trans, p.B.Trans)
+			for _, a := range x.Measured.Global {
+				asked += float64(a.Asked)
+				if a.Sectors < a.Ideal || a.Transactions < a.HalfWarps {
+					t.Errorf("%s: fewer than can be: %+v", what, a)
+				}
+			}
+			if want := x.Traffic[len(x.Traffic)-1].Bytes; x.Measured.M == p.M && x.Measured.N == p.N && x.Measured.K == p.K && asked != want {
+				t.Errorf("%s: %v bytes asked, by the formula %v", what, asked, want)
+			}
+			if len(x.Measured.Findings) > 0 {
+				t.Errorf("%s: %s", what, strings.Join(x.Measured.Findings, "\n"))
+			}
+			if !p.Accum().Info().Integer && x.Measured.Flops < int64(p.Flops()) {
+				t.Errorf("%s: %d FLOP, want at least %v", what, x.Measured.Flops, p.Flops())
+			}
+		}
+	}
+}
+
+// TestThenAndNow: what a warp's accesses take, in kernels where it can be told by hand.
+func TestThenAndNow(t *testing.T) {
+	p := problem(t, dtype.F32, 64, 64, 64, false, false)
+	global := func(x *Explanation, what string) (now, then float64) {
+		for _, a := range x.Measured.Global {
+			if a.What == what {
+				return per(a.Sectors, a.Requests), per(a.Transactions, a.HalfWarps)
+			}
+		}
+		t.Errorf("nothing is known of %s", what)
+		return 0, 0
+	}
+	for _, c := range []struct {
+		kernel, what string
+		now, then    float64
+	}{
+		{"tiled", "load A", 4, 1}, {"tiled", "load B", 4, 1}, {"tiled", "store C", 4, 1},
+		// The threads of a half-warp want the same word of A, which once was no sequence.
+		{"naive", "load A", 2, 16}, {"naive", "load B", 2, 1},
+	} {
+		if now, then := global(explain(t, c.kernel, "16", "h200", p), c.what); now != c.now || then != c.then {
+			t.Errorf("%s, %s: %v sectors and %v transactions, want %v and %v", c.kernel, c.what, now, then, c.now, c.then)
+		}
+	}
+	// Matrices that are transposed are stored down the columns of tiles, which are a
+	// column wider for that.
+	for _, a := range explain(t, "tiled", "32", "h200", problem(t, dtype.F32, 64, 64, 64, true, true)).Measured.Shared {
+		if a.Wavefronts != a.Ideal {
+			t.Errorf("%+v: bank conflicts", a)
+		}
+	}
+}
+
+func TestCoalescedThen(t *testing.T) {
+	lanes := func(f func(i int) uint64) (a [32]uint64) {
+		for i := range a {
+			a[i] = f(i)
+		}
+		return a
+	}
+	for _, c := range []struct {
+		name                string
+		addr                [32]uint64
+		mask                uint32
+		size                int
+		halves, transaction int64
+	}{
+		{"side by side", lanes(func(i int) uint64 { return uint64(4 * i) }), ^uint32(0), 4, 2, 2},
+		{"every other thread", lanes(func(i int) uint64 { return uint64(4 * i) }), 0xaaaaaaaa, 4, 2, 2},
+		{"not aligned", lanes(func(i int) uint64 { return uint64(4*i + 4) }), ^uint32(0), 4, 2, 32},
+		{"swapped", lanes(func(i int) uint64 { return uint64(4 * (i ^ 1)) }), 0xffff, 4, 1, 16},
+		{"the same word", lanes(func(i int) uint64 { return 64 }), 0xffff0000, 4, 1, 16},
+		{"doubles", lanes(func(i int) uint64 { return uint64(8 * i) }), ^uint32(0), 8, 2, 2},
+		{"16 bytes", lanes(func(i int) uint64 { return uint64(16 * i) }), ^uint32(0), 16, 2, 4},
+		{"bytes", lanes(func(i int) uint64 { return uint64(i) }), ^uint32(0), 1, 2, 32},
+		{"one thread", lanes(func(i int) uint64 { return uint64(4 * i) }), 1 << 20, 4, 1, 1},
+	} {
+		if h, n := coalescedThen(&c.addr, c.mask, c.size); h != c.halves || n != c.transaction {
+			t.Errorf("%s: %d transactions of %d half-warps, want %d of %d", c.name, n, h, c.transaction, c.halves)
+		}
+	}
+}
+
+// TestText: one explanation for a person to read, and the width of all of them.
+func TestText(t *testing.T) {
+	got := explain(t, "tiled", "16", "t4", problem(t, dtype.F32, 1000, 1000, 1000, false, false)).Text()
+	path := filepath.Join("testdata", "tiled16.txt")
+	if os.Getenv("TILEWORK_UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s has changed (TILEWORK_UPDATE=1 writes it anew):\n%s", path, got)
+	}
+	for _, k := range gpu.Kernels() {
+		for _, in := range []dtype.Type{dtype.F64, dtype.BF16, dtype.I8} {
+			for _, on := range []string{"h200", "sm_120"} {
+				x := explain(t, k.Name, "", on, problem(t, in, 4099, 1<<20, 77, true, true))
+				for line := range strings.Lines(x.Text()) {
+					if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width || strings.Contains(line, "%!") {
+						t.Errorf("%s %v: a line of %d columns: %s", k.Name, in, n, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	x := explain(t, "blocked", "", "h100-sxm", problem(t, dtype.F16, 200, 300, 400, false, true))
+	first, err := json.Marshal(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var y Explanation
+	if err := json.Unmarshal(first, &y); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(&y)
+	if err != nil || string(again) != string(first) {
+		t.Errorf("read back, %v:\n%s\nwant\n%s", err, again, first)
+	}
+	if y.Phase != x.Phase || y.Padding != x.Padding || len(y.Measured.Global) != len(x.Measured.Global) || *y.Roof != *x.Roof {
+		t.Errorf("%+v", y)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	m := gpuModel(t, "h200")
+	fine := problem(t, dtype.F32, 32, 32, 32, false, false)
+	k, s := kernel(t, "tiled", "16")
+	old := *m
+	old.Arch = &model.Arch{SM: 70}
+	for _, c := range []struct {
+		name string
+		p    *gemm.Problem
+		m    *model.Model
+		opt  Options
+		s    gpu.Shape
+		want error
+		text string
+	}{
+		{"empty", problem(t, dtype.F32, 0, 4, 4, false, false), m, Options{}, s, gemm.ErrShape, "0×4×4"},
+		{"no terms", problem(t, dtype.F32, 4, 4, 0, false, false), m, Options{}, s, gemm.ErrShape, "4×4×0"},
+		{"old GPU", fine, &old, Options{}, s, gemm.ErrUnsupported, "needs sm_75"},
+		{"registers", fine, m, Options{Registers: 256}, s, gemm.ErrUnsupported, "at most 255 registers"},
+		{"tile", fine, m, Options{}, gpu.Shape{M: 33, N: 33, K: 33, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "not 1089"},
+		{"grid", problem(t, dtype.F32, 1<<37, 1, 1, false, false), m, Options{}, gpu.Shape{M: 2, N: 2, K: 2, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "more blocks than a grid has"},
+	} {
+		if _, err := New(t.Context(), k, c.s, c.p, c.m, c.opt); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.text)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package explain
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"tilework/internal/model"
+)
+
+// Text is the explanation for a reader, in lines of at most 100 columns.
+func (x *Explanation) Text() string {
+	var d document
+	p := &x.Product
+	d.line("%s, %s: %d×%d · %d×%d on %s", x.Kernel, x.Config, p.M, p.K, p.K, p.N, x.GPU)
+	d.line("What it adds: %s.", x.Adds)
+	x.work(&d)
+	x.Phase.text(&d, p, x.Launch.Threads)
+	x.traffic(&d)
+	x.Fit.text(&d, x.Launch.Blocks)
+	x.Padding.text(&d)
+	x.Measured.text(&d, p)
+	return d.String()
+}
+
+func (x *Explanation) work(d *document) {
+	p, l := &x.Product, &x.Launch
+	d.heading("The work")
+	d.row("operations", "2·M·N·K = 2 × %s × %s × %s = %s%s, a multiply-add counting as 2",
+		model.Commas(p.M), model.Commas(p.N), model.Commas(p.K), si(p.Flops), p.Unit)
+	d.row("grid", "%s × %s tiles of C = %s of %d × %d = %s", model.Commas(l.Grid[0]), model.Commas(l.Grid[1]*l.Grid[2]),
+		model.Count(l.Grid[0]*l.Grid[1]*l.Grid[2], "block"), l.Block[0], l.Block[1], model.Count(l.Threads, "thread"))
+	d.row("types", "elements of %s, summed in %s, C in %s", p.In, p.Accum, p.Out)
+	d.flush()
+}
+
+func (x *Phase) text(d *document, p *Product, threads int) {
+	sides := fmt.Sprintf("(%d + %d) × %d", x.M, x.N, x.K)
+	if x.M == x.N && x.N == x.K {
+		sides = fmt.Sprintf("2 × %d²", x.M)
+	}
+	switch x.Sharer {
+	case "thread":
+		d.heading("One step along K, each thread for itself")
+		d.row("loads", "%d of A and %d of B = %s from global memory", x.M*x.K, x.N*x.K, model.Count(x.Loads, "element"))
+		d.row("operations", "%s, counted 2 each: %s operations", model.Count(x.FMAs, "FMA"), model.Commas(x.Operations))
+	default:
+		d.heading("One phase of a block")
+		d.row("loads", "%s = %s from global memory: %d×%d of A, %d×%d of B",
+			sides, model.Count(x.Loads, "element"), x.M, x.K, x.K, x.N)
+		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs), model.Commas(x.Operations))
+		d.row("shared memory", "%s loads of its %s: %.3g for each FMA",
+			model.Commas(x.SharedLoads), model.Count(threads, "thread"), float64(x.SharedLoads)/float64(x.FMAs))
+	}
+	d.row("per load", "%s operations / %s loads = %.4g", model.Commas(x.Operations), model.Commas(x.Loads), x.PerLoad)
+	d.row("intensity", "%.4g operations a load / %s = %.4g %s/byte", x.PerLoad, model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
+	rounded := ""
+	if p.K%x.K != 0 {
+		rounded = ", rounded up"
+	}
+	d.row("count", "%s / %d%s = %s", model.Commas(p.K), x.K, rounded, model.Count(x.Count, map[string]string{"block": "phase", "thread": "step"}[x.Sharer]))
+	d.flush()
+}
+
+func (x *Explanation) traffic(d *document) {
+	d.heading("Global memory, the whole product")
+	for _, v := range x.Traffic {
+		d.row(v.What, "%s (%s)", bytesText(v.Bytes), v.Why)
+	}
+	d.flush()
+	d.line("")
+	if x.Roof == nil {
+		for _, v := range x.Traffic {
+			d.row(v.What, "%.4g %s/byte", v.Intensity, x.Product.Unit)
+		}
+		d.flush()
+		d.line("No roofline: %s.", x.NoRoof)
+		return
+	}
+	d.line("The roofline of %s: %sFLOP/s (%s), %sB/s; they meet at %.3g FLOP/byte.",
+		x.GPU, si(x.Roof.Peak), x.Roof.Rate, si(x.Roof.Bandwidth), x.Roof.Ridge)
+	for _, v := range x.Traffic {
+		d.row(v.What, "%.4g FLOP/byte: at least %s, bound by %s, at most %sFLOP/s",
+			v.Intensity, seconds(v.Bound.Seconds), v.Bound.By, si(v.Bound.Attain))
+	}
+	d.flush()
+}
+
+func (x *Fit) text(d *document, blocks int) {
+	d.heading("Occupancy")
+	for line := range strings.Lines(x.Occupancy.Text()) {
+		d.line("%s", strings.TrimRight(line, "\n"))
+	}
+	answer := "No"
+	if x.TwoBlocks {
+		answer = "Yes"
+	}
+	d.line("Do at least two blocks fit? %s: %d.", answer, x.Occupancy.Blocks)
+	if !x.RegistersCounted {
+		d.line("Registers are not counted: the assembler gives them out, and they may allow fewer blocks.")
+	}
+	if w := x.Waves; w != nil {
+		d.line("%s over %s at a time: %s, the last with %s; %.3g %% of all places have a block.",
+			model.Count(blocks, "block"), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last), 100*w.Efficiency)
+	}
+}
+
+func (x *Padding) text(d *document) {
+	d.heading("If the matrices were padded to whole tiles instead")
+	if x.ExtraBytes == 0 {
+		d.line("It would cost nothing: the sizes are multiples of the tile's already.")
+		return
+	}
+	for _, o := range x.Matrices {
+		d.row(o.Name, "%d×%d → %d×%d\t+%s", o.Rows, o.Cols, o.Padded[0], o.Padded[1], bytesText(o.ExtraBytes))
+	}
+	d.flush()
+	d.line("Together %s more, %.3g %%: of memory on the GPU, and of the time to copy there and back.", bytesText(x.ExtraBytes), 100*x.Extra)
+}
+
+func (x *Measured) text(d *document, p *Product) {
+	d.heading("Counted by the emulator")
+	if x.M == p.M && x.N == p.N && x.K == p.K {
+		d.line("The whole product, run with the checkers on.")
+	} else {
+		d.line("The same text on %d×%d · %d×%d (rows as far apart as asked, modulo %d elements), with the checkers on.",
+			x.M, x.K, x.K, x.N, ldPeriod)
+	}
+	d.line("")
+	d.line("Global memory. Now a request of a warp moves each sector of %d bytes that it touches, once. Then (compute capability 1.0) "+
+		"a half-warp took 1 transaction if its thread k accessed word k of an aligned segment, else 1 for each thread.", sectorBytes)
+	d.row("access", "requests\tbytes asked\tsectors\ta request\tat best\tthen: transactions a half-warp")
+	for _, a := range x.Global {
+		d.row(a.What, "%s\t%s\t%s\t%.3g\t%.3g\t%.3g", commas(a.Requests), commas(a.Asked), commas(a.Sectors),
+			per(a.Sectors, a.Requests), per(a.Ideal, a.Requests), per(a.Transactions, a.HalfWarps))
+	}
+	d.flush()
+	if len(x.Shared) > 0 {
+		d.line("")
+		d.line("Shared memory. Now 32 banks serve a warp in one wavefront, unless threads want different words of the same bank. Then " +
+			"16 banks served a half-warp.")
+		d.row("access", "requests\twavefronts\ta request\tat best\tthen: times what is best")
+		for _, a := range x.Shared {
+			d.row(a.What, "%s\t%s\t%.3g\t%.3g\t%.3g", commas(a.Requests), commas(a.Wavefronts),
+				per(a.Wavefronts, a.Requests), per(a.Ideal, a.Requests), per(a.Then, a.ThenIdeal))
+		}
+		d.flush()
+	}
+	d.line("")
+	x.totals(d)
+}
+
+// totals are the counters of the whole run.
+func (x *Measured) totals(d *document) {
+	const most = 6
+	var frequent []string
+	for _, o := range x.Opcodes[:min(most, len(x.Opcodes))] {
+		frequent = append(frequent, fmt.Sprintf("%s %s", o.Opcode, commas(o.Warps)))
+	}
+	d.row("instructions", "%s by warps; most often %s", commas(int64(x.Instructions)), strings.Join(frequent, ", "))
+	if x.Flops > 0 {
+		d.row("operations", "%s FLOP; 2·M·N·K = %s, the rest fills tiles and finishes C", commas(x.Flops), commas(2*int64(x.M)*int64(x.N)*int64(x.K)))
+	}
+	d.row("touched", "%s sectors read, %s written: what moves if the cache forgets nothing", commas(x.SectorsRead), commas(x.SectorsWritten))
+	if len(x.Findings) == 0 {
+		d.row("checkers", "no race, no misused barrier, no bad access, no read of what nobody wrote")
+	}
+	for _, f := range x.Findings {
+		d.row("checkers", "%s", f)
+	}
+	d.flush()
+}
+
+// seconds is a time in words: "265 µs"; of seconds nobody makes kiloseconds.
+func seconds(s float64) string {
+	if s >= 1000 {
+		return model.Commas(int(s)) + " s"
+	}
+	return si(s) + "s"
+}
+
+func per(a, b int64) float64 { return float64(a) / float64(b) }
+
+func commas(n int64) string { return model.Commas(int(n)) }
+
+// document is a text under headings, with aligned rows.
+type document struct {
+	strings.Builder
+	rows [][]string // not yet written: label and cells
+}
+
+// width is the columns that lines of prose keep to.
+const width = 100
+
+func (d *document) heading(text string) { d.line("\n%s\n", strings.ToUpper(text)) }
+
+// line writes a line, broken where it is too long.
+func (d *document) line(format string, args ...any) {
+	d.WriteString(wrap(fmt.Sprintf(format, args...)) + "\n")
+}
+
+// row adds a row to the table that flush writes; tabs part its cells.
+func (d *document) row(label, format string, args ...any) {
+	d.rows = append(d.rows, append([]string{label}, strings.Split(fmt.Sprintf(format, args...), "\t")...))
+}
+
+// flush writes the rows. What is too long goes on below its cell.
+func (d *document) flush() {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, r := range d.rows {
+		fmt.Fprintln(w, "  "+strings.Join(r, "\t"))
+	}
+	w.Flush() // a strings.Builder does not fail
+	for line := range strings.Lines(table.String()) {
+		d.WriteString(wrap(strings.TrimRight(line, " \n")) + "\n")
+	}
+	d.rows = nil
+}
+
+// columns parts a table's cells.
+var columns = regexp.MustCompile(` {2,}`)
+
+// wrap breaks a line at spaces. What follows a break goes on below the line's last cell.
+func wrap(line string) string {
+	runes := []rune(line)
+	if len(runes) <= width {
+		return line
+	}
+	indent := 0
+	if gaps := columns.FindAllStringIndex(line, -1); gaps != nil {
+		indent = utf8.RuneCountInString(line[:gaps[len(gaps)-1][1]])
+	}
+	at := width
+	for at > indent && runes[at] != ' ' {
+		at--
+	}
+	if at <= indent {
+		return line // one long word
+	}
+	return string(runes[:at]) + "\n" + wrap(strings.Repeat(" ", indent)+string(runes[at+1:]))
+}

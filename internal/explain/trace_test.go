@@ -1,0 +1,168 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+func trace(t *testing.T, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) *Trace {
+	t.Helper()
+	x, err := NewTrace(t.Context(), k, s, p)
+	if err != nil {
+		t.Fatalf("%s %v, %v: %v", k.Name, s, p, err)
+	}
+	return x
+}
+
+// TestTraceTextbook: the exercise with 4×4 matrices and a tile of 2, whose first block
+// is written out in every textbook.
+func TestTraceTextbook(t *testing.T) {
+	k, s := kernel(t, "tiled", "2")
+	x := trace(t, k, s, problem(t, dtype.F32, 4, 4, 4, false, false))
+	if len(x.Blocks) != 4 {
+		t.Fatalf("%d blocks, want 4", len(x.Blocks))
+	}
+	b := x.Blocks[0]
+	if b.Index != [3]int{} || len(b.Phases) != 2 {
+		t.Fatalf("block %v with %d phases, want (0,0,0) with 2", b.Index, len(b.Phases))
+	}
+	for phase, ph := range b.Phases {
+		if len(ph.Loads) != 8 || len(ph.Sums) != 4 || ph.Before != 1 || ph.After != 1 || ph.Ahead != nil {
+			t.Fatalf("phase %d: %+v", phase, ph)
+		}
+		for i, l := range ph.Loads {
+			ty, tx := i/2/2, i/2%2
+			want := TraceLoad{Thread: [3]int{tx, ty}, Matrix: "A", Row: ty, Col: 2*phase + tx, Shared: fmt.Sprintf("As[%d][%d]", ty, tx)}
+			if i%2 == 1 {
+				want = TraceLoad{Thread: [3]int{tx, ty}, Matrix: "B", Row: 2*phase + ty, Col: tx, Shared: fmt.Sprintf("Bs[%d][%d]", ty, tx)}
+			}
+			want.Value = map[string][][]float64{"A": x.A, "B": x.B}[want.Matrix][want.Row][want.Col]
+			if l != want {
+				t.Errorf("phase %d: %+v, want %+v", phase, l, want)
+			}
+		}
+	}
+	// A's first row is 1 2 3 4, B's first column 9 5 1 6.
+	want := TraceSum{Thread: [3]int{}, Terms: []TraceTerm{{0, 1, 9}, {1, 2, 5}}, Added: 19, Sum: 19}
+	if got := b.Phases[0].Sums[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	want = TraceSum{Thread: [3]int{}, Terms: []TraceTerm{{2, 3, 1}, {3, 4, 6}}, Added: 27, Sum: 46}
+	if got := b.Phases[1].Sums[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	text := x.Text()
+	for _, want := range []string{
+		"thread (1,0)  loads A[1][0] = 5 → As[1][0], B[1][0] = 5 → Bs[1][0]\n",
+		"thread (0,0)  C[0][0] += A[0][2]·B[2][0] + A[0][3]·B[3][0] = 3·1 + 4·6 = 27, now 46\n",
+		"BLOCK (1,0)", "barrier: all that was loaded is there",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// TestTraceIsTheProduct: of every kernel and type, whole and ragged: each element of C
+// is the sum of all of its terms, each once and in order, and only the elements that
+// are there are loaded.
+func TestTraceIsTheProduct(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8}
+	for _, k := range gpu.Kernels() {
+		for i := range 40 {
+			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
+			p := problem(t, types[i%len(types)], 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), rng.IntN(2) == 0, rng.IntN(2) == 0)
+			checkTrace(t, trace(t, k, s, p), p)
+		}
+	}
+}
+
+func checkTrace(t *testing.T, x *Trace, p *gemm.Problem) {
+	t.Helper()
+	what := fmt.Sprintf("%s, %s, %v", x.Kernel, x.Config, p)
+	sums := map[[2]int]float64{}
+	terms := map[[2]int]int{}
+	for _, b := range x.Blocks {
+		for _, ph := range b.Phases {
+			for _, l := range append(ph.Loads, ph.Ahead...) {
+				m := map[string][][]float64{"A": x.A, "B": x.B}[l.Matrix]
+				if l.Row >= len(m) || l.Col >= len(m[0]) || m[l.Row][l.Col] != l.Value {
+					t.Errorf("%s: %+v", what, l)
+				}
+			}
+			for _, s := range ph.Sums {
+				c := [2]int{s.Row, s.Col}
+				for _, term := range s.Terms {
+					if term.K != terms[c] {
+						t.Errorf("%s: C%v has term %d where %d is next", what, c, term.K, terms[c])
+					}
+					terms[c]++
+					sums[c] += x.A[s.Row][term.K] * x.B[term.K][s.Col]
+				}
+				if s.Sum != sums[c] {
+					t.Errorf("%s: C%v is %v, by its terms %v", what, c, s.Sum, sums[c])
+				}
+			}
+		}
+	}
+	for i := range p.M {
+		for j := range p.N {
+			if terms[[2]int{i, j}] != p.K {
+				t.Errorf("%s: C[%d][%d] has %d terms", what, i, j, terms[[2]int{i, j}])
+			}
+		}
+	}
+}
+
+// TestTraceCheck: a C that the loads do not explain is an error.
+func TestTraceCheck(t *testing.T) {
+	k, s := kernel(t, "tiled", "2")
+	p := problem(t, dtype.F32, 4, 4, 4, false, false)
+	x := trace(t, k, s, p)
+	x.C[3][2]++
+	if err := x.check(p); err == nil || !strings.Contains(err.Error(), "C[3][2]") {
+		t.Errorf("a wrong C: %v", err)
+	}
+}
+
+func TestTraceJSON(t *testing.T) {
+	k, s := kernel(t, "blocked", "64x64x8/8x4")
+	x := trace(t, k, s, problem(t, dtype.I8, 3, 5, 16, true, false))
+	text, err := json.Marshal(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var y Trace
+	if err := json.Unmarshal(text, &y); err != nil || !reflect.DeepEqual(&y, x) {
+		t.Errorf("read back, %v:\n%+v\nwant\n%+v", err, y, x)
+	}
+}
+
+func TestTraceRefuses(t *testing.T) {
+	k, s := kernel(t, "tiled", "2")
+	scaled := problem(t, dtype.F32, 4, 4, 4, false, false)
+	scaled.Alpha = 2
+	for _, c := range []struct {
+		p    *gemm.Problem
+		want string
+	}{
+		{problem(t, dtype.F32, MaxTrace+1, 4, 4, false, false), "at most 16"},
+		{scaled, "alpha"},
+	} {
+		if _, err := NewTrace(t.Context(), k, s, c.p); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Text is the trace for a reader, in lines of at most 100 columns.
+func (t *Trace) Text() string {
+	var d document
+	d.line("%s, %s: %d×%d · %d×%d, step by step", t.Kernel, t.Config, len(t.A), len(t.B), len(t.B), len(t.B[0]))
+	d.line("Threads are written as blocks are, (y,x); M[i][j] is row i, column j.")
+	d.matrix("A", t.A)
+	d.matrix("B", t.B)
+	for _, b := range t.Blocks {
+		d.heading("Block " + place(b.Index))
+		for i, ph := range b.Phases {
+			d.line("Phase %d", i)
+			ph.text(&d)
+		}
+	}
+	d.matrix("C", t.C)
+	return d.String()
+}
+
+func (d *document) matrix(name string, rows [][]float64) {
+	d.line("")
+	for i, r := range rows {
+		label := ""
+		if i == 0 {
+			label = name + " ="
+		}
+		d.row(label, "%s", strings.ReplaceAll(strings.Trim(fmt.Sprint(r), "[]"), " ", "\t"))
+	}
+	d.flush()
+}
+
+func (ph *TracePhase) text(d *document) {
+	loadLines(d, "loads", ph.Loads)
+	if ph.Before > 0 {
+		d.line("  barrier: all that was loaded is there")
+	}
+	for _, s := range ph.Sums {
+		var symbols, values []string
+		for _, term := range s.Terms {
+			symbols = append(symbols, fmt.Sprintf("A[%d][%d]·B[%d][%d]", s.Row, term.K, term.K, s.Col))
+			values = append(values, fmt.Sprintf("%v·%v", term.A, term.B))
+		}
+		d.row("thread "+place(s.Thread), "C[%d][%d] += %s = %s = %v, now %v",
+			s.Row, s.Col, strings.Join(symbols, " + "), strings.Join(values, " + "), s.Added, s.Sum)
+	}
+	d.flush()
+	loadLines(d, "loads ahead", ph.Ahead)
+	if ph.After > 0 {
+		d.line("  barrier: all that was there has been multiplied")
+	}
+}
+
+// loadLines has a line for all that a thread loads.
+func loadLines(d *document, verb string, list []TraceLoad) {
+	var order [][3]int
+	loads := map[[3]int][]string{}
+	for _, l := range list {
+		if loads[l.Thread] == nil {
+			order = append(order, l.Thread)
+		}
+		text := fmt.Sprintf("%s[%d][%d] = %v", l.Matrix, l.Row, l.Col, l.Value)
+		if l.Shared != "" {
+			text += " → " + l.Shared
+		}
+		loads[l.Thread] = append(loads[l.Thread], text)
+	}
+	for _, thread := range order {
+		d.row("thread "+place(thread), "%s %s", verb, strings.Join(loads[thread], ", "))
+	}
+	d.flush()
+}
+
+// place is an index as matrices have them, rows first; z is left out where it is 0.
+func place(at [3]int) string {
+	if at[2] == 0 {
+		return fmt.Sprintf("(%d,%d)", at[1], at[0])
+	}
+	return fmt.Sprintf("(%d,%d,%d)", at[2], at[1], at[0])
+}

@@ -1,0 +1,188 @@
+package explain
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// watcher is an observer that follows the elements of A and B from global memory
+// through registers and shared memory to the threads that multiply them.
+type watcher struct {
+	machine *machine
+	trace   *Trace
+	aliases map[string]string
+}
+
+// aliases says of each register that another one's value is moved or converted to,
+// which one that is. A bfloat16 is converted by a shift.
+func aliases(m *ptx.Module) map[string]string {
+	of := map[string]string{}
+	for _, f := range m.Funcs() {
+		f.Body.Walk(func(s ptx.Stmt) {
+			i, ok := s.(*ptx.Instr)
+			if !ok || !slices.Contains([]string{"mov", "cvt", "shl"}, i.Op) {
+				return
+			}
+			to, from := registers(i.Args[0]), registers(i.Args[1])
+			if len(to) == 1 && len(from) == 1 {
+				of[to[0]] = from[0]
+			}
+		})
+	}
+	return of
+}
+
+// registers are the names of an operand's registers, in order.
+func registers(o ptx.Operand) []string {
+	switch o := o.(type) {
+	case *ptx.Name:
+		return []string{o.Name}
+	case *ptx.Vector:
+		var all []string
+		for _, e := range o.Elems {
+			all = append(all, registers(e)...)
+		}
+		return all
+	}
+	return nil
+}
+
+// origin is the register that a value was loaded to.
+func (w *watcher) origin(register string) string {
+	for range len(w.aliases) { // an alias of itself ends too
+		from, ok := w.aliases[register]
+		if !ok {
+			break
+		}
+		register = from
+	}
+	return register
+}
+
+// held is a register of a thread.
+type held struct {
+	thread   int
+	register string
+}
+
+// walk is one block's.
+type walk struct {
+	*watcher
+	info     *emu.BlockInfo
+	sections []*section
+	loaded   map[held]int // index of the load in its section, for what waits in a register
+	from     map[held]*section
+	shared   map[int]cell // by offset: what lies there; nothing for a zero beyond the edge
+	owner    map[cell]int // by element of C: the thread that stores it
+}
+
+// Block implements [emu.Observer].
+func (w *watcher) Block(b *emu.BlockInfo) *emu.Hooks {
+	x := &walk{watcher: w, info: b, sections: []*section{newSection()}, loaded: map[held]int{}, from: map[held]*section{}, shared: map[int]cell{}, owner: map[cell]int{}}
+	return &emu.Hooks{Access: x.access, Barrier: x.barrier, End: x.end}
+}
+
+func (x *walk) now() *section { return x.sections[len(x.sections)-1] }
+
+func (x *walk) barrier(b *emu.Barrier) {
+	if b.Kind == emu.BarrierComplete {
+		x.sections = append(x.sections, newSection())
+	}
+}
+
+func (x *walk) access(a *emu.Access) {
+	for mask := a.Mask; mask != 0; mask &= mask - 1 {
+		lane := bits.TrailingZeros32(mask)
+		thread := 32*a.Warp + lane
+		name, offset := x.machine.place(a.Space, a.Addr[lane])
+		switch {
+		case a.Space == ptx.Global && a.Kind == emu.Read && (name == "A" || name == "B"):
+			x.load(thread, name, offset, registers(a.Site.Instr.Args[0]))
+		case a.Space == ptx.Global && a.Kind == emu.Write && name == "C":
+			l := x.machine.problem.C
+			for at := offset; at < offset+a.Size; at += l.Type.Size() {
+				row, col := element(l, at)
+				x.owner[cell{"C", row, col}] = thread
+			}
+		case a.Space == ptx.Shared && a.Kind == emu.Write:
+			x.put(thread, name, int(a.Addr[lane]), offset, a.Size, registers(a.Site.Instr.Args[1]))
+		case a.Space == ptx.Shared && a.Kind == emu.Read:
+			size := a.Size / max(len(registers(a.Site.Instr.Args[0])), 1)
+			for at := int(a.Addr[lane]); at < int(a.Addr[lane])+a.Size; at += size {
+				if c, ok := x.shared[at]; ok {
+					x.now().read(thread, c)
+				}
+			}
+		}
+	}
+}
+
+// load notes that a thread has loaded an element to each of the registers.
+func (x *walk) load(thread int, matrix string, offset int, to []string) {
+	l := x.machine.operand(matrix)
+	s := x.now()
+	for i, r := range to {
+		row, col := element(l, offset+i*l.Type.Size())
+		at := held{thread, r}
+		x.loaded[at], x.from[at] = len(s.loads), s
+		value := x.trace.A
+		if matrix == "B" {
+			value = x.trace.B
+		}
+		s.loads = append(s.loads, TraceLoad{Thread: x.thread(thread), Matrix: matrix, Row: row, Col: col, Value: value[row][col]})
+		// Unless it goes to shared memory, the thread multiplies it itself.
+		s.read(thread, cell{matrix, row, col})
+	}
+}
+
+// put notes that a thread has stored its registers in an array in shared memory.
+func (x *walk) put(thread int, name string, addr, offset, bytes int, from []string) {
+	size := bytes / max(len(from), 1)
+	for i, r := range from {
+		delete(x.shared, addr+i*size)
+		at := held{thread, x.origin(r)}
+		s := x.from[at]
+		if s == nil {
+			continue
+		}
+		l := &s.loads[x.loaded[at]]
+		c := cell{l.Matrix, l.Row, l.Col}
+		l.Shared = x.machine.index(name, (offset+i*size)/size)
+		x.shared[addr+i*size] = c
+		delete(s.reads[thread], c)
+		delete(x.from, at)
+		delete(x.loaded, at)
+	}
+}
+
+// index writes element n of an array of the kernel's as the kernel's text declares it.
+func (m *machine) index(name string, n int) string {
+	for _, f := range m.module.Funcs() {
+		f.Body.Walk(func(s ptx.Stmt) {
+			if v, ok := s.(*ptx.Var); ok && v.Name == name && len(v.Dims) == 2 {
+				name = fmt.Sprintf("%s[%d][%d]", name, n/v.Dims[1], n%v.Dims[1])
+			}
+		})
+	}
+	return name
+}
+
+// thread is a thread's place in the block by its number.
+func (x *walk) thread(n int) [3]int {
+	d := x.info.BlockDim
+	return [3]int{n % d.X, n / d.X % d.Y, n / d.X / d.Y}
+}
+
+func (x *walk) end() {
+	sections := x.sections
+	barriers := len(sections) > 1
+	if !barriers {
+		sections = sections[0].byStep(x.machine.problem.K)
+	}
+	i := x.info.Index
+	x.trace.Blocks = append(x.trace.Blocks, TraceBlock{Index: [3]int{i.X, i.Y, i.Z}, Phases: x.trace.phases(sections, barriers, x.owner, x.thread)})
+}

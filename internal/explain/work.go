@@ -1,0 +1,181 @@
+package explain
+
+import (
+	"fmt"
+
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/model"
+)
+
+// Phase is one step along K of those who share what they load: a block that keeps tiles
+// in shared memory, or a thread of a kernel that has none. For M×N elements of C they
+// load M×K elements of A and K×N of B from global memory.
+type Phase struct {
+	Sharer     string  `json:"sharer"` // "block" or "thread"
+	M          int     `json:"m"`
+	N          int     `json:"n"`
+	K          int     `json:"k"`
+	Count      int     `json:"count"`      // phases
+	Loads      int     `json:"loads"`      // elements: (M + N)·K
+	FMAs       int     `json:"fmas"`       // M·N·K
+	Operations int     `json:"operations"` // 2·M·N·K
+	PerLoad    float64 `json:"operations_per_load"`
+	Intensity  float64 `json:"intensity"` // operations a byte loaded
+	// SharedLoads is the elements that the block's threads load from shared memory.
+	SharedLoads int `json:"shared_loads"`
+}
+
+// phaseOf is a phase by the shape of the tiles: one without steps along K shares
+// nothing, so that each thread goes along K by one and loads for its own elements.
+func phaseOf(s gpu.Shape, threads int, p *gemm.Problem) Phase {
+	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, SharedLoads: threads * s.K * (s.RowsPerThread + s.ColsPerThread)}
+	if s.K == 0 {
+		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1}
+	}
+	x.Count = ceilDiv(p.K, x.K)
+	x.Loads = (x.M + x.N) * x.K
+	x.FMAs = x.M * x.N * x.K
+	x.Operations = 2 * x.FMAs
+	x.PerLoad = float64(x.Operations) / float64(x.Loads)
+	x.Intensity = x.PerLoad / float64(p.A.Type.Size())
+	return x
+}
+
+// Roof is what bounds any kernel on the GPU.
+type Roof struct {
+	Rate      string  `json:"rate"`
+	Peak      float64 `json:"peak"`      // operations a second
+	Bandwidth float64 `json:"bandwidth"` // bytes a second
+	Ridge     float64 `json:"ridge"`     // operations a byte at which the two meet
+}
+
+func roofOf(m *model.Model, p *gemm.Problem) (*Roof, error) {
+	rate, ok := rates[p.Accum()]
+	if !ok {
+		return nil, fmt.Errorf("no rate of %v arithmetic on the ordinary units is known", p.Accum())
+	}
+	peak, err := m.PeakRate(rate)
+	if err != nil {
+		return nil, err
+	}
+	return &Roof{Rate: rate.String(), Peak: peak, Bandwidth: m.MemBandwidth, Ridge: peak / m.MemBandwidth}, nil
+}
+
+// Volume is a number of bytes that global memory might move for the whole product, and
+// what the roofline model makes of it.
+type Volume struct {
+	What      string  `json:"what"`
+	Why       string  `json:"why"` // the arithmetic, in words
+	Bytes     float64 `json:"bytes"`
+	Intensity float64 `json:"intensity"` // operations a byte
+	// Bound is the roofline's, nil where the GPU has no roof.
+	Bound *Bound `json:"bound,omitempty"`
+}
+
+// Bound is the least time that so many operations and bytes take.
+type Bound struct {
+	Seconds float64     `json:"seconds"`
+	By      model.Bound `json:"by"`
+	Attain  float64     `json:"attain"` // operations a second
+}
+
+// volumes are the least bytes that any kernel moves, those that the threads ask for
+// and those that the warps move for that, by what the emulator measured.
+func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error) {
+	in, out := float64(p.A.Type.Size()), float64(p.C.Type.Size())
+	rows, cols, depth := float64(p.M), float64(p.N), float64(p.K)
+	a, b, c := rows*depth*in, depth*cols*in, rows*cols*out
+	if p.Beta != 0 {
+		c *= 2 // read and written
+	}
+	// A is loaded once for each sharer's columns of C, B once for each one's rows.
+	timesA, timesB := ceilDiv(p.N, x.Phase.N), ceilDiv(p.M, x.Phase.M)
+	loads := a*float64(timesA) + b*float64(timesB)
+	moved := x.Measured.moved("load A")*a*float64(timesA) + x.Measured.moved("load B")*b*float64(timesB) + x.Measured.moved("store C")*c
+	list := []Volume{
+		{What: "once", Bytes: a + b + c, Why: fmt.Sprintf("A %s + B %s + C %s: the least that any kernel moves", bytesText(a), bytesText(b), bytesText(c))},
+		{What: "moved", Bytes: moved, Why: fmt.Sprintf("in sectors of %d bytes, each once for a warp's threads, as measured below: what memory moves if no cache helps", sectorBytes)},
+		{What: "asked", Bytes: loads + c, Why: fmt.Sprintf("by the threads: A %s times, B %s times, C once", model.Commas(timesA), model.Commas(timesB))},
+	}
+	for i := range list {
+		v := &list[i]
+		v.Intensity = p.Flops() / v.Bytes
+		if x.Roof == nil {
+			continue
+		}
+		roof, err := model.Roofline(m, rates[p.Accum()], p.Flops(), v.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		v.Bound = &Bound{Seconds: roof.Seconds, By: roof.Bound, Attain: roof.Attain}
+	}
+	return list, nil
+}
+
+// Padding is what it would cost to make the matrices as large as whole tiles, instead
+// of having the kernel look where they end.
+type Padding struct {
+	M          int              `json:"m"` // the padded sizes
+	N          int              `json:"n"`
+	K          int              `json:"k"`
+	Matrices   [3]PaddedOperand `json:"matrices"` // A, B and C
+	ExtraBytes float64          `json:"extra_bytes"`
+	// Extra is the share of bytes that would be added, in memory and in the transfers
+	// of A and B to the GPU and of C back.
+	Extra float64 `json:"extra"`
+}
+
+// PaddedOperand is a matrix before and after.
+type PaddedOperand struct {
+	Name   string `json:"name"`
+	Rows   int    `json:"rows"`
+	Cols   int    `json:"cols"`
+	Padded [2]int `json:"padded"`
+
+	Bytes      float64 `json:"bytes"`
+	ExtraBytes float64 `json:"extra_bytes"`
+}
+
+func paddingOf(s gpu.Shape, p *gemm.Problem) Padding {
+	pad := func(n, unit int) int { return ceilDiv(n, unit) * unit }
+	x := Padding{M: pad(p.M, s.M), N: pad(p.N, s.N), K: pad(p.K, max(s.K, 1))}
+	operand := func(name string, l gemm.Layout, rows, cols int) PaddedOperand {
+		size := float64(l.Type.Size())
+		o := PaddedOperand{Name: name, Rows: l.OpRows(), Cols: l.OpCols(), Padded: [2]int{rows, cols}}
+		o.Bytes = float64(o.Rows) * float64(o.Cols) * size
+		o.ExtraBytes = float64(rows)*float64(cols)*size - o.Bytes
+		return o
+	}
+	x.Matrices = [3]PaddedOperand{operand("A", p.A, x.M, x.K), operand("B", p.B, x.K, x.N), operand("C", p.C, x.M, x.N)}
+	total := 0.0
+	for _, o := range x.Matrices {
+		total += o.Bytes
+		x.ExtraBytes += o.ExtraBytes
+	}
+	x.Extra = x.ExtraBytes / total
+	return x
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// bytesText is a number of bytes in words: "512 bytes", "4.19 MB" (of 1000).
+func bytesText(n float64) string {
+	if n < 1e4 {
+		return fmt.Sprintf("%.0f bytes", n)
+	}
+	return si(n) + "B"
+}
+
+// si is a number with three figures and the prefix of its size: "4.19 M".
+func si(x float64) string {
+	prefixes := []string{"n", "µ", "m", "", "k", "M", "G", "T", "P", "E", "Z"}
+	i := 3
+	for ; i < len(prefixes)-1 && x >= 999.5; i++ {
+		x /= 1000
+	}
+	for ; i > 0 && x < 0.9995 && x > 0; i-- {
+		x *= 1000
+	}
+	return fmt.Sprintf("%.3g %s", x, prefixes[i])
+}

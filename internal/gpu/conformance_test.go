@@ -1,0 +1,129 @@
+package gpu
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"testing"
+
+	"tilework/gemmtest"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+	"tilework/ptx/emu/check"
+)
+
+// TestConformance: every kernel, in every shape of its list, multiplies as it should.
+func TestConformance(t *testing.T) {
+	for _, k := range Kernels() {
+		for _, s := range k.Shapes() {
+			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				d, err := emu.Open(emu.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				conform(t, d, 200/len(k.Shapes()), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				if n := d.Used(); n != 0 {
+					t.Errorf("%d bytes are still allocated", n)
+				}
+			})
+		}
+	}
+}
+
+// checked is an emulated GPU on which a finding is an error of the test.
+func checked(t *testing.T, o check.Options) *emu.Device {
+	t.Helper()
+	d, err := emu.Open(emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
+		for _, f := range r.Findings {
+			t.Error(f.String())
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestChecked: every kernel passes under the checkers, and none of them finds anything:
+// no race, no divergent barrier, no access that leaves a matrix, no read of what nobody
+// wrote.
+func TestChecked(t *testing.T) {
+	for _, k := range Kernels() {
+		for _, s := range k.Shapes() {
+			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+				conform(t, d, 60/len(k.Shapes()), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+			})
+		}
+	}
+}
+
+// TestLimits: on full tiles no access to memory costs more than the kernel declares.
+func TestLimits(t *testing.T) {
+	for _, k := range Kernels() {
+		for _, s := range k.Shapes() {
+			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				for _, pair := range gemmtest.Pairs() {
+					for trans := range 4 {
+						side := max(s.M, s.N, 2*s.K, 32)
+						a, b := gemm.Dense(pair.In, side, side), gemm.Dense(pair.In, side, side)
+						a.Trans, b.Trans = trans&1 != 0, trans&2 != 0
+						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, side, side), gemm.Epilogue{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						l := k.Limits(k.Config(&p, s))
+						d := checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
+						plan, err := New(d).Plan(&p, Options{Kernel: k.Name, Shape: s.String()})
+						if err != nil {
+							t.Fatal(err)
+						}
+						err = plan.Run(t.Context(), gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, p.C.Bytes())})
+						if err != nil {
+							t.Error(err)
+						}
+						if t.Failed() {
+							t.Fatalf("%v", plan.Config)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
+// not say: emulated products take their time.
+func conform(t *testing.T, d device.Device, cases int, opt Options) {
+	if os.Getenv("TILEWORK_CASES") == "" {
+		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
+	}
+	b := New(d)
+	k, err := Find(opt.Kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := k.ParseShape(opt.Shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gemmtest.Run(t, gemmtest.Implementation{
+		Name: opt.Kernel + ":" + opt.Shape,
+		Gemm: func(ctx context.Context, p *gemmtest.Problem, m gemmtest.Buffers) error {
+			plan, err := b.Plan(p, opt)
+			if err != nil {
+				return err
+			}
+			return plan.Run(ctx, m)
+		},
+		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
+		Tiles:      []int{s.M, s.N, max(s.K, 1)},
+		Volume:     1 << 17,
+		Concurrent: true,
+		Cancels:    true,
+	})
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}

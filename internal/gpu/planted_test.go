@@ -1,0 +1,115 @@
+package gpu
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+	"tilework/ptx/emu/check"
+)
+
+// planted are faults in the kernels' texts and the checker that must find each. Every
+// place that the pattern matches is a fault of its own.
+var planted = []struct {
+	kernel, name  string
+	pattern, with string
+	finds         check.Checker
+}{
+	{"tiled", "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
+	{"blocked", "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
+	{"tiled", "only some threads wait", `\tbar\.sync 0;`, "\tsetp.lt.u32 %p0, %tid_x, 3;\n\t@%p0 bar.sync 0;", check.Barrier},
+	{"naive", "no bound on rows", `(setp\.lt\.u32 %p\d+, )%row, %M;`, "${1}0, 1;", check.Bounds},
+	{"tiled", "no bound on columns", `(setp\.lt\.u32 %p\d+, )%col, %N;`, "${1}0, 1;", check.Bounds},
+	{"tiled", "no zeros at the edge", `\tmov\.f32 %f\d+, 0f00000000;\n`, "", check.Uninit},
+	{"naive", "no first value", `\tmov\.f32 %sum, 0f00000000;\n`, "", check.Uninit},
+	{"blocked", "the other half of a tile", `xor\.b32 (%r\d+), %stage, 8;`, "mov.u32 $1, %stage;", check.Race},
+}
+
+func TestPlantedFaults(t *testing.T) {
+	// Tiles that are not full, two of them in each direction and along K.
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, 70, 19), gemm.Dense(dtype.F32, 19, 71), 0, gemm.Dense(dtype.F32, 70, 71), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shapes := map[string]Shape{"naive": square(16, 0), "tiled": square(16, 16), "blocked": {64, 64, 8, 8, 4}}
+	for _, f := range planted {
+		k, err := Find(f.kernel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := k.Config(&p, shapes[k.Name])
+		m, err := k.Emit(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := m.String()
+		if found := run(t, k, c, &p, text); len(found) > 0 {
+			t.Fatalf("%s: without a fault the checkers find %v", k.Name, found)
+		}
+		re := regexp.MustCompile(f.pattern)
+		places := re.FindAllStringIndex(text, -1)
+		if len(places) == 0 {
+			t.Errorf("%s, %s: the text has no %s", f.kernel, f.name, f.pattern)
+		}
+		for _, at := range places {
+			broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
+			found := run(t, k, c, &p, broken)
+			if found[f.finds] == 0 {
+				t.Errorf("%s, %s (%s): the checkers find %v, want %v", f.kernel, f.name, strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
+			}
+		}
+	}
+}
+
+// run runs a kernel's text under the checkers and counts the errors of each.
+func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string) map[check.Checker]int {
+	t.Helper()
+	found := map[check.Checker]int{}
+	d, err := emu.Open(emu.Options{Watch: emu.Checking(check.Options{}, func(r *check.Report) {
+		for _, f := range r.Findings {
+			if f.Severity == check.Error {
+				found[f.Checker]++
+			}
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := d.Load(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := module.Function(k.Entry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Memory
+	for _, x := range []struct {
+		at   *device.Ptr
+		l    gemm.Layout
+		read bool
+	}{{&m.A, p.A, true}, {&m.B, p.B, true}, {&m.C, p.C, false}} {
+		n := x.l.Bytes()
+		if *x.at, err = d.Alloc(n); err != nil {
+			t.Fatal(err)
+		}
+		if !x.read {
+			continue
+		}
+		if err := d.CopyIn(t.Context(), *x.at, make([]byte, n), device.Whole(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := k.Launch(c, p, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Launch(t.Context(), f, l); err != nil && len(found) == 0 {
+		t.Logf("%s: %v", k.Name, err)
+	}
+	return found
+}

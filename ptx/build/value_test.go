@@ -1,0 +1,218 @@
+package build_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"tilework/ptx"
+	"tilework/ptx/build"
+	"tilework/ptx/emu"
+)
+
+// seed is that of TILEWORK_SEED, or a random one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n := rand.Uint64()
+	if s := os.Getenv("TILEWORK_SEED"); s != "" {
+		var err error
+		if n, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("TILEWORK_SEED=%q: want a whole number from 0", s)
+		}
+	}
+	t.Logf("TILEWORK_SEED=%d", n)
+	return n
+}
+
+// execute runs a kernel of one thread and returns the words that it wrote.
+func execute(t *testing.T, k *build.Kernel, words int, params ...uint64) []uint64 {
+	t.Helper()
+	m, err := ptx.Parse("kernel.ptx", text(t, k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := emu.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := emu.NewMemory(emu.MemoryOptions{})
+	out, err := mem.Alloc(8 * words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := binary.LittleEndian.AppendUint64(nil, out)
+	for _, v := range params {
+		args = binary.LittleEndian.AppendUint64(args, v)
+	}
+	one := emu.Dim3{X: 1, Y: 1, Z: 1}
+	if _, err := p.Run(t.Context(), mem, emu.Launch{Entry: m.Funcs()[0].Name, Grid: one, Block: one, Params: args}); err != nil {
+		t.Fatal(err)
+	}
+	bytes := make([]byte, 8*words)
+	if err := mem.Read(out, bytes); err != nil {
+		t.Fatal(err)
+	}
+	result := make([]uint64, words)
+	for i := range result {
+		result[i] = binary.LittleEndian.Uint64(bytes[8*i:])
+	}
+	return result
+}
+
+// expression is a random expression of the builder's beside the same in Go, on a
+// type of 64 or 32 bits, signed or not.
+type expression struct {
+	k   *build.Kernel
+	rng *rand.Rand
+	t   ptx.Type
+	// what it is made of: values that only the kernel knows, in a variable or not, …
+	regs  []build.Reg
+	known []uint64 // … and what they will be
+}
+
+func (e *expression) wrap(v uint64) uint64 {
+	switch e.t {
+	case ptx.U32:
+		return uint64(uint32(v))
+	case ptx.S32:
+		return uint64(int64(int32(v)))
+	}
+	return v
+}
+
+func (e *expression) signed() bool { return e.t.Class() == ptx.Signed }
+
+func (e *expression) less(a, b uint64) bool {
+	if e.signed() {
+		return int64(a) < int64(b)
+	}
+	return a < b
+}
+
+// constant is a Go number as operand: mostly one that is treated apart.
+func (e *expression) constant() (build.Value, uint64) {
+	n := []int{0, 1, 2, 3, 4, 8, 12, 1 << 20, 1<<31 - 1, e.rng.IntN(1000)}[e.rng.IntN(10)]
+	if e.signed() && e.rng.IntN(3) == 0 {
+		n = -n
+	}
+	return n, uint64(n)
+}
+
+// register is an expression that is no constant. An operation on constants alone is
+// one of Go's int, and its result may be no value of the type any more.
+func (e *expression) register(depth int) (build.Value, uint64) {
+	if x, v := e.make(depth); isRegister(x) {
+		return x, v
+	}
+	return e.regs[0], e.known[0]
+}
+
+func isRegister(x build.Value) bool {
+	r, ok := x.(build.Reg)
+	return ok && r.Type() != ptx.NoType
+}
+
+func (e *expression) make(depth int) (build.Value, uint64) {
+	k, t := e.k, e.t
+	if depth == 0 {
+		if e.rng.IntN(3) == 0 {
+			return e.constant()
+		}
+		n := e.rng.IntN(len(e.regs))
+		return e.regs[n], e.known[n]
+	}
+	x, xv := e.register(depth - 1)
+	y, yv := e.make(e.rng.IntN(depth))
+	shift := e.rng.IntN(t.Bits())
+	c := e.rng.IntN(9) + 1
+	switch e.rng.IntN(14) {
+	case 0:
+		return k.Add(x, y), e.wrap(xv + yv)
+	case 1:
+		return k.Add(y, x), e.wrap(xv + yv)
+	case 2:
+		return k.Sub(x, y), e.wrap(xv - yv)
+	case 3:
+		return k.Mul(x, y), e.wrap(xv * yv)
+	case 4:
+		z, zv := e.make(e.rng.IntN(depth))
+		return k.Mad(x, y, z), e.wrap(xv*yv + zv)
+	case 5:
+		z, zv := e.register(e.rng.IntN(depth))
+		return k.Mad(y, z, x), e.wrap(yv*zv + xv)
+	case 6:
+		if e.signed() {
+			return k.Div(x, c), e.wrap(uint64(int64(xv) / int64(c)))
+		}
+		return k.Div(x, c), e.wrap(xv / uint64(c))
+	case 7:
+		if e.signed() {
+			return k.Rem(x, c), e.wrap(uint64(int64(xv) % int64(c)))
+		}
+		return k.Rem(x, c), e.wrap(xv % uint64(c))
+	case 8:
+		return k.Shl(x, shift), e.wrap(xv << shift)
+	case 9:
+		if e.signed() {
+			return k.Shr(x, shift), e.wrap(uint64(int64(xv) >> shift))
+		}
+		return k.Shr(x, shift), e.wrap(xv >> shift)
+	case 10:
+		return k.Xor(k.And(x, y), k.Or(k.Not(x), y)), e.wrap((xv & yv) ^ (^xv | yv))
+	case 11:
+		if e.less(xv, yv) {
+			return k.Select(k.Lt(x, y), k.Add(x, 5), y), e.wrap(xv + 5)
+		}
+		return k.Select(k.Lt(x, y), k.Add(x, 5), y), yv
+	case 12:
+		if e.less(xv, yv) {
+			return k.Min(x, y), xv
+		}
+		return k.Min(x, y), yv
+	default:
+		if e.less(xv, yv) {
+			return k.Max(x, y), yv
+		}
+		return k.Max(x, y), xv
+	}
+}
+
+// TestExpressions: whatever is folded, reduced, shared and moved, the value is that
+// of the expression in Go.
+func TestExpressions(t *testing.T) {
+	rng := rand.New(rand.NewPCG(seed(t), 1))
+	for n := range 300 {
+		for _, typ := range []ptx.Type{ptx.U32, ptx.S32, ptx.U64, ptx.S64} {
+			k := build.New("expression")
+			out := k.Pointer("out", typ)
+			e := &expression{k: k, rng: rng, t: typ}
+			for i := range 3 {
+				v := []uint64{0, 1, 7, 1 << 31, 1<<32 - 1, 1<<63 + 3, rng.Uint64()}[rng.IntN(7)]
+				e.regs = append(e.regs, k.To(typ, k.Param([]string{"a", "b", "c"}[i], ptx.U64)))
+				e.known = append(e.known, e.wrap(v))
+			}
+			params := append([]uint64(nil), e.known...)
+			e.regs, e.known = append(e.regs, k.Var("v", typ, e.regs[0])), append(e.known, e.known[0])
+			const results = 4
+			want := make([]uint64, results)
+			write := func(i int) {
+				x, v := e.make(1 + rng.IntN(4))
+				want[i] = v
+				out.At(i * 8 / typ.Bytes()).Store(x)
+			}
+			write(0)
+			k.For(0, 2, func(build.Reg) { write(1) })
+			k.If(k.Lt(k.ThreadIdx(build.X), 1), func() { write(2) })
+			k.Set(e.regs[3], k.Add(e.regs[3], 1))
+			e.known[3] = e.wrap(e.known[3] + 1)
+			write(3)
+			for i, got := range execute(t, k, results, params...) {
+				if got, want := e.wrap(got), e.wrap(want[i]); got != want {
+					t.Fatalf("case %d of .%v: result %d is %#x, want %#x of %#x\n%s", n, typ, i, got, want, params, text(t, k))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,266 @@
+// Package check finds what is wrong with a kernel while the emulator runs it: races,
+// misused barriers, bad accesses, reads of what nobody wrote, bank conflicts and
+// scattered accesses to global memory; and it counts what the kernel does.
+//
+// [New] makes the checkers for one launch; they go into the launch's observers, and
+// [Checks.Report] has all findings when it is over, those of one instruction merged.
+// A Finding of severity Error is a fault of the program; one of severity Advice is a
+// measurement above the limits of [Options].
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// Checker names one of the checkers.
+type Checker uint8
+
+const (
+	Race     Checker = iota // two threads, the same bytes, a write, and no order
+	Barrier                 // barriers that not all threads reach alike, and deadlock
+	Bounds                  // accesses that memory refuses
+	Uninit                  // reads of registers and of memory that nobody wrote
+	Banks                   // conflicts in shared memory
+	Coalesce                // scattered accesses to global memory
+	Count                   // instructions, operations and bytes; it finds nothing
+	numCheckers
+)
+
+var checkerNames = [numCheckers]string{"race", "barrier", "bounds", "uninit", "banks", "coalesce", "count"}
+
+// String is the checker's name, as ParseChecker reads it.
+func (c Checker) String() string {
+	if c >= numCheckers {
+		return fmt.Sprintf("Checker(%d)", uint8(c))
+	}
+	return checkerNames[c]
+}
+
+// Checkers lists the checkers.
+func Checkers() []Checker {
+	all := make([]Checker, numCheckers)
+	for i := range all {
+		all[i] = Checker(i)
+	}
+	return all
+}
+
+// ParseChecker reads a checker's name.
+func ParseChecker(name string) (Checker, error) {
+	if i := slices.Index(checkerNames[:], name); i >= 0 {
+		return Checker(i), nil
+	}
+	return 0, fmt.Errorf("unknown checker %q (want one of %s)", name, strings.Join(checkerNames[:], ", "))
+}
+
+// Unlimited as a limit of [Options] leaves a measurement without findings.
+const Unlimited = -1
+
+// Options configure the checkers. The zero value runs all of them, with the limits
+// that a tidy kernel keeps.
+type Options struct {
+	// Only lists the checkers to run; empty means all.
+	Only []Checker
+	// MaxConflicts is how many wavefronts more than without bank conflicts an
+	// instruction's access to shared memory may take on average.
+	MaxConflicts float64
+	// MaxScatter is how many times the sectors that its bytes need an
+	// instruction's access to global memory may fetch on average; 0 means 2.
+	// Accesses of 4 sectors, which 32 words side by side need, are always fine.
+	MaxScatter float64
+}
+
+// Checks are the checkers of one launch. It is an [emu.Observer].
+type Checks struct {
+	opts Options
+	runs [numCheckers]bool
+
+	vars   variables // what is released between blocks
+	global globals   // what blocks did to global memory
+
+	mu      sync.Mutex
+	workers []*worker // all there are
+	idle    []*worker // those without a block
+	logs    map[int][]acquired
+	launch  *emu.BlockInfo // of any block
+}
+
+// New makes checkers for one launch.
+func New(o Options) *Checks {
+	c := &Checks{opts: o, logs: map[int][]acquired{}}
+	if c.opts.MaxScatter == 0 {
+		c.opts.MaxScatter = 2
+	}
+	for _, k := range Checkers() {
+		c.runs[k] = len(o.Only) == 0 || slices.Contains(o.Only, k)
+	}
+	c.vars.released = map[variable]*clock{}
+	return c
+}
+
+// Block implements [emu.Observer].
+func (c *Checks) Block(b *emu.BlockInfo) *emu.Hooks {
+	c.mu.Lock()
+	c.launch = b
+	var w *worker
+	if n := len(c.idle); n > 0 {
+		w, c.idle = c.idle[n-1], c.idle[:n-1]
+	} else {
+		w = newWorker(c)
+		c.workers = append(c.workers, w)
+	}
+	c.mu.Unlock()
+	w.start(b)
+	return &w.hooks
+}
+
+// worker watches one block after another. What it measures adds up over its blocks.
+type worker struct {
+	checks *Checks
+	hooks  emu.Hooks
+	block  *emu.BlockInfo
+	found  findings
+	runs   runs
+
+	instructions []instruction // by Index
+	touched      touched
+
+	race     *racer
+	barriers *barriers
+	uninit   *uninit
+	count    *Counts
+}
+
+func newWorker(c *Checks) *worker {
+	w := &worker{checks: c, found: findings{}}
+	if c.runs[Race] {
+		w.race = newRacer(w)
+		w.hooks.WarpSync, w.hooks.Fence, w.hooks.CopyDone = w.race.warpSync, w.race.fence, w.race.copyDone
+	}
+	if c.runs[Barrier] {
+		w.barriers = &barriers{worker: w}
+	}
+	if c.runs[Race] || c.runs[Barrier] {
+		w.hooks.Barrier = w.barrier
+	}
+	if c.runs[Bounds] {
+		w.hooks.Fault = w.fault
+	}
+	if c.runs[Uninit] {
+		w.uninit = &uninit{worker: w}
+		w.hooks.UninitRead = w.uninit.register
+	}
+	if c.runs[Count] {
+		w.count = &Counts{}
+	}
+	if c.runs[Race] || c.runs[Uninit] || c.runs[Banks] || c.runs[Coalesce] || c.runs[Count] {
+		w.hooks.Access = w.access
+	}
+	w.hooks.End = w.end
+	return w
+}
+
+func (w *worker) start(b *emu.BlockInfo) {
+	w.block = b
+	if w.race != nil {
+		w.race.start(b)
+	}
+	if w.barriers != nil {
+		w.barriers.start()
+	}
+	if w.uninit != nil {
+		w.uninit.start(b)
+	}
+}
+
+func (w *worker) access(a *emu.Access) {
+	if w.count != nil {
+		w.count.access(a)
+	}
+	if a.Space != ptx.Shared && a.Space != ptx.Global {
+		return
+	}
+	in := w.instruction(a)
+	w.runs.split(a.Addr, a.Mask, a.Size)
+	if w.race != nil {
+		w.race.access(a, &w.runs, in)
+	}
+	if w.uninit != nil {
+		w.uninit.access(a, &w.runs, in)
+	}
+	runs := &w.checks.runs
+	switch {
+	case a.Space == ptx.Shared && runs[Banks]:
+		in.Shared.access(a, &w.runs)
+	case a.Space == ptx.Global && runs[Coalesce]:
+		in.Global.access(a, &w.runs, w.checks.opts.MaxScatter)
+		in.sectors.add(a, &w.runs)
+	}
+}
+
+// instruction is what a worker knows of one: its measurements, and what belongs to
+// the allocation that its last global access went to, as the next mostly goes there too.
+type instruction struct {
+	AccessStats
+	alloc   *emu.Allocation
+	region  *region  // what the race checker remembers of it
+	sectors *sectors // that were touched
+	whole   bool     // whether it is known to be written from end to end
+}
+
+func (w *worker) instruction(a *emu.Access) *instruction {
+	i := a.Site.Index
+	if i >= len(w.instructions) {
+		w.instructions = append(w.instructions, make([]instruction, i+1-len(w.instructions))...)
+	}
+	in := &w.instructions[i]
+	if in.Site == nil || a.Alloc != in.alloc {
+		in.Site, in.alloc, in.whole = a.Site, a.Alloc, false
+		if a.Alloc != nil {
+			in.sectors = w.touched.of(a.Alloc)
+		}
+		if w.race != nil {
+			in.region = w.race.regionOf(a.Alloc)
+		}
+	}
+	return in
+}
+
+// site is the instruction of an index that has accessed memory.
+func (w *worker) site(index int) *emu.Site {
+	if index >= len(w.instructions) {
+		return nil
+	}
+	return w.instructions[index].Site
+}
+
+func (w *worker) barrier(b *emu.Barrier) {
+	if w.race != nil {
+		w.race.barrier(b)
+	}
+	if w.barriers != nil {
+		w.barriers.event(b)
+	}
+}
+
+func (w *worker) end() {
+	c := w.checks
+	if w.barriers != nil {
+		w.barriers.end()
+	}
+	if w.race != nil {
+		w.race.end()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.race != nil && len(w.race.order.log) > 0 {
+		c.logs[w.block.Linear] = w.race.order.log
+	}
+	c.idle = append(c.idle, w)
+}

@@ -1,0 +1,151 @@
+package check
+
+import (
+	"fmt"
+	"math/bits"
+
+	"tilework/ptx/emu"
+)
+
+// AccessStats is what an instruction's accesses to global and to shared memory took;
+// an asynchronous copy has both.
+type AccessStats struct {
+	Site   *emu.Site
+	Global GlobalStats
+	Shared SharedStats
+}
+
+// GlobalStats measures an instruction's accesses to global memory.
+type GlobalStats struct {
+	Requests int64 // accesses of a warp
+	Traffic
+	allowed float64 // sectors that would be fine
+}
+
+// freeSectors is what an access of 32 words side by side takes.
+const freeSectors = 4
+
+func (g *GlobalStats) access(a *emu.Access, rs *runs, maxScatter float64) {
+	t := rs.traffic(a.Size)
+	g.Requests++
+	g.Traffic.add(t)
+	g.allowed += max(freeSectors, maxScatter*float64(t.Ideal))
+}
+
+// scattered reports what exceeds the allowance.
+func (g *GlobalStats) scattered(site *emu.Site, limit float64) *Finding {
+	if limit < 0 || float64(g.Sectors) <= g.allowed {
+		return nil
+	}
+	return &Finding{
+		Checker: Coalesce, Severity: Advice, Site: site, Count: int(g.Requests),
+		Message: fmt.Sprintf("scattered access: a warp's access touches %s sectors of 32 bytes on average and uses %s bytes of them, which %s would hold: neighbouring threads should access neighbouring elements; are threadIdx.x and threadIdx.y swapped?",
+			ratio(g.Sectors, g.Requests), ratio(g.Bytes, g.Requests), ratio(g.Ideal, g.Requests)),
+	}
+}
+
+// advice is the findings about what was measured.
+func (r *Report) advice(o *Options) findings {
+	fs := findings{}
+	for i := range r.Accesses {
+		s := &r.Accesses[i]
+		for _, f := range []*Finding{s.Global.scattered(s.Site, o.MaxScatter), s.Shared.conflicts(s.Site, o.MaxConflicts)} {
+			if f != nil {
+				fs[key{checker: f.Checker, site: f.Site}] = &ranked{Finding: *f}
+			}
+		}
+	}
+	return fs
+}
+
+// mergeAccesses adds what a worker measured to the sum; both are by Index.
+func mergeAccesses(sum []AccessStats, of []instruction) []AccessStats {
+	if len(of) > len(sum) {
+		sum = append(sum, make([]AccessStats, len(of)-len(sum))...)
+	}
+	for i := range of {
+		f, t := &of[i], &sum[i]
+		if f.Site == nil {
+			continue
+		}
+		t.Site = f.Site
+		t.Global.Requests += f.Global.Requests
+		t.Global.Traffic.add(f.Global.Traffic)
+		t.Global.allowed += f.Global.allowed
+		t.Shared.Requests += f.Shared.Requests
+		t.Shared.Wavefronts += f.Shared.Wavefronts
+		t.Shared.Ideal += f.Shared.Ideal
+	}
+	return sum
+}
+
+// ratio writes a/b with as much precision as helps.
+func ratio(a, b int64) string {
+	if a%b == 0 {
+		return grouped(a / b)
+	}
+	return fmt.Sprintf("%.1f", float64(a)/float64(b))
+}
+
+// touched is the sectors of each allocation of global memory that were accessed.
+type touched map[*emu.Allocation]*sectors
+
+// sectors is those of an allocation that were read and those that were written, each
+// a set of bits.
+type sectors struct {
+	read, written []uint64
+}
+
+func (t *touched) of(a *emu.Allocation) *sectors {
+	s := (*t)[a]
+	if s == nil {
+		if *t == nil {
+			*t = touched{}
+		}
+		n := a.Size/(64*sectorBytes) + 1
+		s = &sectors{make([]uint64, n), make([]uint64, n)}
+		(*t)[a] = s
+	}
+	return s
+}
+
+func (s *sectors) add(a *emu.Access, rs *runs) {
+	for i := range rs.byAddr[:rs.n] {
+		cur := &rs.byAddr[i]
+		off := cur.addr - a.Alloc.Base
+		first, last := off/sectorBytes, (off+cur.bytes(a.Size)-1)/sectorBytes
+		if isRead(a.Kind) {
+			setBits(s.read, first, last)
+		}
+		if isWrite(a.Kind) {
+			setBits(s.written, first, last)
+		}
+	}
+}
+
+func setBits(set []uint64, first, last uint64) {
+	for i := first; i <= last; i++ {
+		set[i/64] |= 1 << (i % 64)
+	}
+}
+
+func (t *touched) merge(u touched) {
+	for alloc, from := range u {
+		to := t.of(alloc)
+		for i := range from.read {
+			to.read[i] |= from.read[i]
+			to.written[i] |= from.written[i]
+		}
+	}
+}
+
+// sectors counts the sets' elements.
+func (t touched) sectors() (read, written int64) {
+	for _, s := range t {
+		for i := range s.read {
+			read += int64(bits.OnesCount64(s.read[i]))
+			written += int64(bits.OnesCount64(s.written[i]))
+		}
+	}
+	return read, written
+}

@@ -1,0 +1,156 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+func TestBarriers(t *testing.T) {
+	arrive := func(b *block, site string, id, warp int, mask uint32, expected int, divergent bool) {
+		b.hooks.Barrier(&emu.Barrier{
+			Origin: emu.Origin{Site: b.site(site), Warp: warp, Mask: mask}, ID: id, Expected: expected,
+			Arrived: 32 * (warp + 1), Aligned: true, Divergent: divergent,
+		})
+	}
+	deadlock := fmt.Errorf("block (0,0,0): %w", emu.ErrDeadlock)
+	for _, c := range []struct {
+		name string
+		run  func(b *block)
+		err  error
+		want string
+		says string
+	}{
+		{"all come", func(b *block) { b.sync("bar", 0, b.all(), 0) }, nil, "", ""},
+		{"a part of a warp", func(b *block) {
+			arrive(b, "bar", 0, 0, 0xfffe, 64, true)
+		}, nil, "barrier bar", "thread (1,0,0) among them"},
+		{"at two places", func(b *block) {
+			arrive(b, "bar", 0, 0, ^uint32(0), 64, false)
+			arrive(b, "other", 0, 1, ^uint32(0), 64, false)
+		}, nil, "barrier other bar", "same __syncthreads()"},
+		{"one after the other", func(b *block) {
+			b.sync("bar", 0, b.all(), 0)
+			b.sync("other", 0, b.all(), 0)
+		}, nil, "", ""},
+		{"that nobody completes", func(b *block) {
+			arrive(b, "bar", 1, 0, ^uint32(0), 96, false)
+			arrive(b, "bar", 1, 1, ^uint32(0), 96, false)
+		}, deadlock, "barrier bar", "deadlock: 64 threads, thread (0,0,0) of block (0,0,0) among them, wait at barrier 1 for 96"},
+		{"that nobody completed as the launch failed", func(b *block) {
+			arrive(b, "bar", 1, 0, ^uint32(0), 96, false)
+		}, emu.ErrBudget, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t, Options{Only: []Checker{Barrier}}, 1, 64)
+			b := f.block(0)
+			c.run(b)
+			b.hooks.End()
+			r, got := f.report(c.err)
+			if s := strings.Join(got, ", "); s != c.want || !strings.Contains(r.String(), c.says) {
+				t.Errorf("found %q, want %q that says %q\n%v", s, c.want, c.says, r)
+			}
+		})
+	}
+}
+
+func TestBounds(t *testing.T) {
+	f := newFake(t, Options{Only: []Checker{Bounds}}, 2, 64)
+	for n := range 2 {
+		b := f.block(1 - n) // the lower block's words count
+		for range 3 {
+			goOn := b.hooks.Fault(&emu.Fault{
+				Origin: emu.Origin{Site: b.site("ld"), Mask: 2}, Kind: emu.OutOfBounds, Access: emu.Read, Space: ptx.Global,
+				Size: 4, Block: b.info.Index, Thread: emu.Dim3{X: 1}, FirstAddr: 0x7f00000404, Detail: "4 bytes past the end of it",
+			})
+			if !goOn {
+				t.Error("the launch ends at the first fault")
+			}
+		}
+		b.hooks.Fault(&emu.Fault{
+			Origin: emu.Origin{Site: b.site("ld"), Mask: 2}, Kind: emu.Misaligned, Access: emu.Write, Space: ptx.Shared,
+			Size: 16, Block: b.info.Index, FirstAddr: 0x8,
+		})
+		b.hooks.End()
+	}
+	r, got := f.report(nil)
+	if s := strings.Join(got, ", "); s != "bounds ld, bounds ld" || r.Errors() != 2 {
+		t.Fatalf("found %q", s)
+	}
+	for _, want := range []string{
+		"thread (1,0,0) of block (0,0,0) reads 4 bytes at global address 0x7f00000404, 4 bytes past the end of it: is a bound check missing",
+		"(6 times)", "writes 16 bytes at shared address 0x8, which is no multiple of 16", "(2 times)",
+	} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("%q does not say %q", r.String(), want)
+		}
+	}
+}
+
+func TestUninit(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  func(f *fake, b *block)
+		want string
+		says string
+	}{
+		{"written words", func(_ *fake, b *block) {
+			b.do(st, b.all(), own)
+			b.do(ld, b.all(), next)
+		}, "", ""},
+		{"a word that nobody wrote", func(_ *fake, b *block) {
+			b.do(st, span(0, 63), own)
+			b.do(ld, b.all(), own)
+		}, "uninit ld", "thread (63,0,0) of block (0,0,0) reads offset 0xfc of shared memory"},
+		{"a byte that nobody wrote", func(_ *fake, b *block) {
+			o := st
+			o.size = 1
+			b.do(o, span(0, 3), func(t int) uint64 { return 61 + uint64(t) })
+			o = ld
+			o.size = 2
+			b.do(o, []int{7}, func(int) uint64 { return 62 })
+			b.do(o, []int{7}, func(int) uint64 { return 60 })
+		}, "uninit ld", "thread (7,0,0) of block (0,0,0) reads offset 0x3c"},
+		{"a vector of which a part was written", func(_ *fake, b *block) {
+			b.do(st, span(0, 3), own)
+			o := ld
+			o.size = 16
+			b.do(o, []int{0}, same)
+		}, "uninit ld", "offset 0xc"},
+		{"an asynchronous copy writes", func(_ *fake, b *block) {
+			b.do(op{site: "cp", kind: emu.AsyncWrite, copy: 1}, []int{0}, same)
+			b.do(ld, []int{0}, same)
+		}, "", ""},
+		{"an atomic reads", func(_ *fake, b *block) {
+			b.do(op{site: "atom", kind: emu.Atomic}, []int{0}, same)
+		}, "uninit atom", ""},
+		{"what the block before wrote", func(f *fake, b *block) {
+			b.do(st, b.all(), own)
+			b.hooks.End()
+			after := f.block(1)
+			after.do(ld, []int{0}, same)
+			after.hooks.End()
+			f.block(0)
+		}, "uninit ld", "of block (1,0,0)"},
+		{"a register", func(_ *fake, b *block) {
+			for range 2 {
+				b.hooks.UninitRead(&emu.UninitRead{Origin: emu.Origin{Site: b.site("add"), Warp: 1, Mask: 0b100}, Register: "%f1"})
+				b.hooks.UninitRead(&emu.UninitRead{Origin: emu.Origin{Site: b.site("add"), Warp: 1, Mask: 0b100}, Register: "%f2"})
+			}
+		}, "uninit add, uninit add", "thread (34,0,0) reads register %f1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t, Options{Only: []Checker{Uninit}}, 2, 64)
+			b := f.block(0)
+			c.run(f, b)
+			b.hooks.End()
+			r, got := f.report(nil)
+			if s := strings.Join(got, ", "); s != c.want || !strings.Contains(r.String(), c.says) {
+				t.Errorf("found %q, want %q that says %q\n%v", s, c.want, c.says, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,272 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// out is an argument: a pointer to so many bytes that nobody has written.
+type out int
+
+// program is PTX to run with all checkers.
+type program struct {
+	text         string
+	file         string // that errors and findings name
+	entry        string // part of the kernel's name; empty for the first one
+	grid, block  emu.Dim3
+	args         []any // a slice, or out, is a pointer to it
+	shared       int
+	options      Options
+	workers      int
+	seed         uint64
+	instructions int64
+}
+
+// run returns the report, and the bytes of each pointer argument.
+func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
+	t.Helper()
+	m, err := ptx.Parse(cmp.Or(p.file, "test.ptx"), p.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := emu.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(prog.Entries(), func(name string) bool { return strings.Contains(name, p.entry) })
+	if i < 0 {
+		t.Fatalf("no kernel %q", p.entry)
+	}
+	entry := prog.Entries()[i]
+	mem := emu.NewMemory(emu.MemoryOptions{TrackWrites: true})
+	var args []any
+	var addrs []uint64
+	var outs [][]byte
+	for _, a := range p.args {
+		var data []byte
+		host := true
+		switch v := a.(type) {
+		case []float32:
+			data = dtype.Bytes(v)
+		case []float64:
+			data = dtype.Bytes(v)
+		case []int32:
+			data = dtype.Bytes(v)
+		case []dtype.Float16:
+			data = dtype.Bytes(v)
+		case out:
+			data, host = make([]byte, v), false
+		default:
+			args = append(args, a)
+			continue
+		}
+		addr, err := mem.Alloc(len(data))
+		if err == nil && host {
+			err = mem.Write(addr, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, addrs, outs = append(args, addr), append(addrs, addr), append(outs, make([]byte, len(data)))
+	}
+	params, err := prog.Pack(entry, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := New(p.options)
+	workers := cmp.Or(p.workers, 1)
+	if underRaceDetector {
+		workers = 1
+	}
+	stats, runErr := prog.Run(context.Background(), mem, emu.Launch{
+		Entry: entry, Grid: p.grid, Block: p.block, Shared: p.shared, Params: params, Seed: p.seed, Workers: workers,
+		Observers: []emu.Observer{checks}, MaxInstructions: p.instructions,
+	})
+	for i, addr := range addrs {
+		if err := mem.Read(addr, outs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return checks.Report(prog, stats, runErr), outs, runErr
+}
+
+// summary is each finding in short: checker and source line, and the other line.
+func summary(r *Report) string {
+	var lines []string
+	for _, f := range r.Findings {
+		s := fmt.Sprint(f.Checker, " ", lineNumber(f.Site))
+		if f.Other != nil {
+			s += fmt.Sprint(" ", lineNumber(f.Other))
+		}
+		lines = append(lines, s)
+	}
+	return strings.Join(lines, ", ")
+}
+
+func lineNumber(s *emu.Site) int {
+	if s.Source.Line > 0 {
+		return s.Source.Line
+	}
+	return s.Pos.Line
+}
+
+// small is a kernel with a pointer p, in %p, and the thread's and the block's number.
+func small(body string) string {
+	return `
+.version 8.0
+.target sm_80
+.address_size 64
+.entry k(.param .u64 pp)
+{
+	.reg .pred %q<4>;
+	.reg .b32 %r<8>, %t, %c;
+	.reg .b64 %d<8>, %p;
+	.shared .align 16 .b8 s[4096];
+	ld.param.u64 %p, [pp];
+	mov.u32 %t, %tid.x;
+	mov.u32 %c, %ctaid.x;
+	mul.wide.u32 %d1, %t, 4;
+	add.s64 %d1, %d1, %p;
+	mov.u32 %r1, s;
+	mad.lo.u32 %r1, %t, 4, %r1;
+` + body + "\n\tret;\n}\n"
+}
+
+func TestSmallPrograms(t *testing.T) {
+	const (
+		writeOwn = "st.shared.u32 [%r1], %t;\n"
+		wait     = "poll: ld.relaxed.gpu.global.u32 %r3, [%p+512]; setp.eq.u32 %q1, %r3, 0; @%q1 bra poll;\n"
+		role     = "setp.ne.u32 %q0, %c, 0; @%q0 bra reader;\n"
+		load     = "ld.global.u32 %r4, [%p];\n"
+		store    = "st.global.u32 [%p], 7;\n"
+		raise    = "st.relaxed.gpu.global.u32 [%p+512], 1;\n"
+		fence    = "fence.acq_rel.gpu;\n"
+	)
+	for _, c := range []struct {
+		name   string
+		body   string
+		blocks int
+		dim    int
+		want   string // checkers that find something
+		says   string
+		err    error
+	}{
+		{"reversed with a barrier", writeOwn + "bar.sync 0; sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "", "", nil},
+		{"reversed without", writeOwn + "sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "race", "", nil},
+		{"neighbours in a warp", writeOwn + "xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "__syncwarp()", nil},
+		{"neighbours after bar.warp.sync", writeOwn + "bar.warp.sync 0xffffffff; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "", "", nil},
+		{"neighbours after shfl", writeOwn + "shfl.sync.bfly.b32 %r5, %t, 1, 31, -1; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "", nil},
+		{"all lanes write one value", "st.shared.u32 [s], 5;", 1, 32, "", "", nil},
+		{"all lanes write their own", "st.shared.u32 [s], %t;", 1, 32, "race", "different values", nil},
+		{"all warps write one value", "st.shared.u32 [s], 5;", 1, 64, "race", "", nil},
+		{"half the warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier", "only some threads", nil},
+		{"warps at different barriers", "setp.lt.u32 %q0, %t, 32; @!%q0 bra other; bar.sync 0; bra on; other: bar.sync 0; on: mov.u32 %r2, 0;", 1, 64, "barrier", "same __syncthreads()", nil},
+		{"a barrier for too many", "bar.sync 1, 96;", 1, 64, "barrier", "deadlock: 64 threads", emu.ErrDeadlock},
+		{"a barrier for a part", writeOwn + "setp.lt.u32 %q0, %t, 64; @!%q0 bra on; bar.sync 1, 64; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 96, "", "", nil},
+		{"producer and consumer", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; " + writeOwn + "bar.arrive 1, 64; bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 64, "", "", nil},
+		{"a producer that is late", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; bar.arrive 1, 64;" + writeOwn + "bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 64, "race", "", nil},
+		{"shared memory that nobody wrote", "ld.shared.u32 %r3, [%r1];", 1, 32, "uninit", "no thread of the block has written", nil},
+		{"global memory that nobody wrote", "ld.global.u32 %r3, [%d1+1024];", 1, 32, "uninit", "neither the host nor a kernel", nil},
+		{"a register that nobody wrote", "add.u32 %r3, %r4, 1;", 1, 32, "uninit", "register %r4", nil},
+		{"behind the end", "ld.global.u32 %r3, [%d1+4096];", 1, 32, "bounds", "past the end", nil},
+		{"behind the end of shared memory", "st.shared.u32 [%r1+4092], 1;", 1, 32, "bounds", "", nil},
+		{"not aligned", "ld.global.u32 %r3, [%d1+2];", 1, 32, "bounds", "no multiple of 4", nil},
+		{"two blocks write one word", "st.global.u32 [%d1], 1;", 2, 32, "race", "nothing orders blocks", nil},
+		{"two blocks count", "red.global.add.u32 [%p], 1;", 2, 32, "", "", nil},
+		{"a message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "", "", nil},
+		{"a message without the writer's fence", role + store + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"a message without the reader's fence", role + store + fence + raise + "bra on; reader: " + wait + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"a copy, its wait and a barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "", "", nil},
+		{"a copy without a wait", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
+		{"a copy with a wait for others", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
+		{"a copy without a barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data := make([]int32, 256) // 1,024 bytes that the host wrote
+			p := &program{
+				text: small(c.body), grid: emu.Dim3{X: c.blocks, Y: 1, Z: 1}, block: emu.Dim3{X: c.dim, Y: 1, Z: 1},
+				args: []any{data}, instructions: 1 << 20,
+			}
+			if strings.Contains(c.body, "+1024") {
+				p.args = []any{out(4096)}
+			}
+			r, _, err := p.run(t)
+			if !errors.Is(err, c.err) {
+				t.Fatalf("error %v, want %v", err, c.err)
+			}
+			found := map[Checker]bool{}
+			for _, f := range r.Findings {
+				found[f.Checker] = true
+			}
+			want := strings.Fields(c.want)
+			for _, k := range Checkers() {
+				sure, maybe := false, false
+				for _, w := range want {
+					sure = sure || w == k.String()
+					maybe = maybe || w == k.String()+"?"
+				}
+				if found[k] != sure && !maybe {
+					t.Errorf("checker %v found something: %v, want %v\n%v", k, found[k], sure, r)
+				}
+			}
+			if !strings.Contains(r.String(), c.says) {
+				t.Errorf("%q is not said in\n%v", c.says, r)
+			}
+		})
+	}
+}
+
+// TestMessageOnTwoWorkers lets blocks that speak to one another run at the same time.
+func TestMessageOnTwoWorkers(t *testing.T) {
+	body := "setp.ne.u32 %q0, %c, 0; @%q0 bra reader;" +
+		"st.global.u32 [%d1], %t; bar.sync 0; setp.ne.u32 %q1, %t, 0; @%q1 bra on; fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%p+512], 1; bra on;" +
+		"reader: setp.ne.u32 %q1, %t, 0; @%q1 bra wait; poll: ld.acquire.gpu.global.u32 %r3, [%p+512]; setp.eq.u32 %q2, %r3, 0; @%q2 bra poll;" +
+		"wait: bar.sync 0; ld.global.u32 %r4, [%d1]; on: mov.u32 %r5, 0;"
+	for seed := range uint64(40) {
+		p := &program{
+			text: small(body), grid: emu.Dim3{X: 2, Y: 1, Z: 1}, block: emu.Dim3{X: 96, Y: 1, Z: 1},
+			args: []any{make([]int32, 256)}, workers: 2, seed: seed, instructions: 1 << 30,
+		}
+		r, _, err := p.run(t)
+		if err != nil || len(r.Findings) > 0 {
+			t.Fatalf("seed %d: error %v, found\n%v", seed, err, r)
+		}
+	}
+}
+
+func TestOnlySomeCheckers(t *testing.T) {
+	for _, k := range Checkers() {
+		if got, err := ParseChecker(k.String()); got != k || err != nil {
+			t.Errorf("%v is read as %v, %v", k, got, err)
+		}
+		// A race, a register that was not set, and nothing else.
+		p := &program{
+			text: small("st.shared.u32 [s], %t; add.u32 %r3, %r4, 1;"), grid: emu.Dim3{X: 1, Y: 1, Z: 1}, block: emu.Dim3{X: 64, Y: 1, Z: 1},
+			args: []any{make([]int32, 64)}, options: Options{Only: []Checker{k}},
+		}
+		r, _, err := p.run(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.Findings {
+			if f.Checker != k {
+				t.Errorf("only %v, but found %v", k, &f)
+			}
+		}
+		if want := k == Race || k == Uninit; len(r.Findings) > 0 != want {
+			t.Errorf("%v found %v, want something: %v", k, r, want)
+		}
+	}
+	if _, err := ParseChecker("rces"); err == nil || !strings.Contains(err.Error(), "want one of race, barrier") {
+		t.Errorf("error %v", err)
+	}
+}

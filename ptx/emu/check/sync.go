@@ -1,0 +1,258 @@
+package check
+
+import (
+	"sync"
+
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// syncs is what a block's fences and strong accesses say about order, after the
+// manual's memory consistency model (section "memory-consistency-model"): a
+// release is a strong write with .release, or any strong write behind a fence, an
+// acquire a strong read with .acquire, or any strong read before a fence. If the read
+// sees the write, what the releasing thread knew is known to the acquiring one.
+//
+// Where programs rely on more than the model promises and get it, the checker is
+// lenient rather than loud: a barrier of the block does what a fence would for reads
+// before it, and passes on which writes have been fenced, as the "last block"
+// reduction does; a value that was overwritten still counts as seen.
+type syncs struct {
+	fences  [2][]fenced   // by reach, for each thread: its last fence
+	seen    [2][]*clock   // by reach, for each thread: what strong reads saw and no fence has acquired
+	pending []pendingRead // strong reads whose value was not yet read when they were reported
+	passed  *clock        // what was fenced before the last barrier of the block
+	fenced  bool          // whether there was a fence since
+	own     map[variable]*clock
+	log     []acquired
+	vars    *variables
+}
+
+// A reach says to whom a fence or a strong access speaks.
+const (
+	toBlock = iota
+	toAll
+)
+
+// fenced is a fence of a thread: what the thread knew there may be released behind it.
+type fenced struct {
+	time, base uint32
+	clock      *clock
+}
+
+// variable is what threads synchronise through.
+type variable struct {
+	space ptx.Space
+	addr  uint64
+}
+
+// variables is what has been released in global memory to threads of all blocks.
+type variables struct {
+	mu       sync.Mutex
+	released map[variable]*clock
+}
+
+// pendingRead is a strong read. The emulator reports accesses before they happen, so
+// what it sees is looked up at the block's next event: a release that it does see was
+// reported by then.
+type pendingRead struct {
+	v       variable
+	thread  int
+	reach   int
+	acquire bool
+}
+
+// acquired is knowledge about other blocks that a thread, or everyone in the block,
+// has from some time on.
+type acquired struct {
+	time   uint32
+	thread int
+	clock  *clock
+}
+
+const everyone = -1
+
+func (s *syncs) reset(threads int) {
+	for reach := range s.fences {
+		s.fences[reach] = cleared(s.fences[reach], threads)
+		s.seen[reach] = cleared(s.seen[reach], threads)
+	}
+	s.pending = s.pending[:0]
+	s.passed, s.fenced = nil, false
+	clear(s.own)
+	s.log = nil
+}
+
+// record notes what is known of other blocks, for the comparison of blocks at the end.
+func (o *order) record(t int, c *clock) {
+	for _, p := range c.parts {
+		if p.block != o.self {
+			o.log = append(o.log, acquired{o.now, t, c})
+			return
+		}
+	}
+}
+
+// fence orders what each lane did before against what it does after.
+func (o *order) fence(f *emu.Fence) {
+	if f.Proxy != "" {
+		return // between ways to memory, not between threads
+	}
+	now := o.step()
+	o.fenced = true
+	lanesOf(f.Mask, func(lane int) {
+		t := f.Warp*32 + lane
+		o.fences[toBlock][t] = fenced{now, o.base, o.clocks[t]}
+		o.acquireSeen(t, toBlock)
+		if f.Scope != emu.CTA {
+			o.fences[toAll][t] = o.fences[toBlock][t]
+			o.acquireSeen(t, toAll)
+		}
+	})
+}
+
+func (o *order) acquireSeen(t, reach int) {
+	if c := o.seen[reach][t]; c != nil {
+		o.seen[reach][t] = nil
+		o.step()
+		o.learn(t, c)
+	}
+}
+
+// strongAccess is what an access with flag strong means for the order.
+func (o *order) strongAccess(a *emu.Access) {
+	reach := toAll
+	if a.Space != ptx.Global || a.Scope == emu.CTA {
+		reach = toBlock
+	}
+	if a.Kind == emu.Write || a.Kind == emu.Atomic {
+		releases := a.Sem == emu.Release || a.Sem == emu.AcqRel || a.Sem == emu.SeqCst
+		if releases {
+			o.step()
+		}
+		lanesOf(a.Mask, func(lane int) {
+			v, t := variable{a.Space, a.Addr[lane]}, a.Warp*32+lane
+			for r := toBlock; r <= reach; r++ {
+				c := o.fencedBy(t, r)
+				if releases && r == reach {
+					c = o.knows(t, o.now)
+				}
+				o.release(v, r, c)
+			}
+		})
+	}
+	if a.Kind == emu.Read || a.Kind == emu.Atomic {
+		acquires := a.Sem == emu.Acquire || a.Sem == emu.AcqRel || a.Sem == emu.SeqCst
+		lanesOf(a.Mask, func(lane int) {
+			o.pending = append(o.pending, pendingRead{variable{a.Space, a.Addr[lane]}, a.Warp*32 + lane, reach, acquires})
+		})
+	}
+}
+
+// fencedBy is what a strong write of thread t releases without being a release itself.
+func (o *order) fencedBy(t, reach int) *clock {
+	f := &o.fences[reach][t]
+	if f.time == 0 {
+		return o.passed
+	}
+	p := part{block: o.self, base: f.base, upTo: make([]uint32, o.threads)}
+	o.addWarp(p.upTo, t)
+	p.upTo[t] = f.time
+	return join(o.passed, join(f.clock, &clock{parts: []part{p}}))
+}
+
+// release lets whoever sees the variable's value know c.
+func (o *order) release(v variable, reach int, c *clock) {
+	switch {
+	case c == nil:
+	case reach == toBlock:
+		if o.own == nil {
+			o.own = map[variable]*clock{}
+		}
+		o.own[v] = join(o.own[v], c)
+	default:
+		o.vars.mu.Lock()
+		o.vars.released[v] = join(o.vars.released[v], c)
+		o.vars.mu.Unlock()
+	}
+}
+
+// settle looks up what the strong reads before now have seen.
+func (o *order) settle() {
+	for _, r := range o.pending {
+		for reach := toBlock; reach <= r.reach; reach++ {
+			var c *clock
+			if reach == toBlock {
+				c = o.own[r.v]
+			} else {
+				o.vars.mu.Lock()
+				c = o.vars.released[r.v]
+				o.vars.mu.Unlock()
+			}
+			switch {
+			case c == nil || o.seen[reach][r.thread] == c || o.clocks[r.thread].includes(c):
+			case r.acquire:
+				o.step()
+				o.learn(r.thread, c)
+			default:
+				o.seen[reach][r.thread] = join(o.seen[reach][r.thread], c)
+			}
+		}
+	}
+	o.pending = o.pending[:0]
+}
+
+// includes reports whether all that d says is known to c.
+func (c *clock) includes(d *clock) bool {
+	if c == nil {
+		return false
+	}
+	k := 0
+	for i := range d.parts {
+		for k < len(c.parts) && c.parts[k].block < d.parts[i].block {
+			k++
+		}
+		if k == len(c.parts) || c.parts[k].block != d.parts[i].block || !c.parts[k].includes(&d.parts[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *part) includes(q *part) bool {
+	if q.base > p.base {
+		return false
+	}
+	for t, upTo := range q.upTo {
+		if upTo > p.base && (p.upTo == nil || upTo > p.upTo[t]) {
+			return false
+		}
+	}
+	return true
+}
+
+// passOn does at a barrier of the block what syncs promises. It runs before the
+// barrier's own effect.
+func (o *order) passOn() {
+	for reach := range o.seen {
+		for t, c := range o.seen[reach] {
+			if c != nil {
+				o.acquireSeen(t, reach)
+			}
+		}
+	}
+	if !o.fenced {
+		return
+	}
+	o.fenced = false
+	p := part{block: o.self, upTo: make([]uint32, o.threads)}
+	var all *clock
+	for t := range o.fences[toAll] {
+		if f := &o.fences[toAll][t]; f.time > 0 {
+			p.upTo[t] = f.time
+			p.base = max(p.base, f.base)
+			all = join(all, f.clock)
+		}
+	}
+	o.passed = join(o.passed, join(all, &clock{parts: []part{p}}))
+}

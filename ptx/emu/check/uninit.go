@@ -1,0 +1,122 @@
+package check
+
+import (
+	"fmt"
+	"math/bits"
+
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// The kinds of findings about what nobody wrote.
+const (
+	unsetRegister uint8 = iota
+	unsetShared
+	unsetGlobal
+)
+
+// uninit finds reads of registers, of shared and of global memory that nothing has
+// written. For global memory the emulated memory must track writes
+// ([emu.MemoryOptions]).
+type uninit struct {
+	*worker
+	written []uint64 // a bit for each byte of shared memory
+	// partial are allocations that were looked at in this block and found not to be
+	// written from end to end.
+	partial map[*emu.Allocation]bool
+}
+
+func (u *uninit) start(b *emu.BlockInfo) {
+	u.written = cleared(u.written, (b.SharedSize+63)/64)
+	clear(u.partial)
+}
+
+// isWhole reports whether the allocation that an access goes to is written from end to
+// end, as most are: then single accesses need not be looked at.
+func (u *uninit) isWhole(in *instruction) bool {
+	if !in.whole && !u.partial[in.alloc] {
+		in.whole = in.alloc.Unwritten(in.alloc.Base, in.alloc.Size) < 0
+		if !in.whole {
+			if u.partial == nil {
+				u.partial = map[*emu.Allocation]bool{}
+			}
+			u.partial[in.alloc] = true
+		}
+	}
+	return in.whole
+}
+
+func (u *uninit) register(r *emu.UninitRead) {
+	u.found.add(u.block, key{checker: Uninit, kind: unsetRegister, site: r.Site, name: r.Register}, func(f *Finding) {
+		f.Thread = thread(u.block, r.Warp*32+bits.TrailingZeros32(r.Mask))
+		f.Message = fmt.Sprintf("thread %v reads register %s, which it has not written: is a variable used before it is set, or set in one branch only?", f.Thread, r.Register)
+	})
+}
+
+func (u *uninit) access(a *emu.Access, rs *runs, in *instruction) {
+	if a.Space == ptx.Global && (!isRead(a.Kind) || u.isWhole(in)) {
+		return
+	}
+	for i := range rs.byLane[:rs.n] {
+		cur := &rs.byLane[i]
+		n := int(cur.bytes(a.Size))
+		if isRead(a.Kind) {
+			if at := u.unwritten(a, cur.addr, n); at >= 0 {
+				lane := cur.lane
+				if cur.step > 0 {
+					lane += at / a.Size
+				}
+				u.report(a, lane, cur.addr+uint64(at))
+			}
+		}
+		if isWrite(a.Kind) && a.Space == ptx.Shared {
+			u.write(cur.addr, n)
+		}
+	}
+}
+
+// unwritten is the offset of the first of n bytes at addr that nothing has written,
+// or -1.
+func (u *uninit) unwritten(a *emu.Access, addr uint64, n int) int {
+	if a.Space == ptx.Global {
+		return a.Alloc.Unwritten(addr, n)
+	}
+	for off := 0; off < n; {
+		word, bit := (addr+uint64(off))/64, int((addr+uint64(off))%64)
+		if missing := ^u.written[word] >> bit; missing != 0 {
+			if at := off + bits.TrailingZeros64(missing); at < n {
+				return at
+			}
+			return -1
+		}
+		off += 64 - bit
+	}
+	return -1
+}
+
+func (u *uninit) write(addr uint64, n int) {
+	for n > 0 {
+		word, bit := addr/64, int(addr%64)
+		m := min(n, 64-bit)
+		u.written[word] |= ^uint64(0) >> (64 - m) << bit
+		addr += uint64(m)
+		n -= m
+	}
+}
+
+func (u *uninit) report(a *emu.Access, lane int, addr uint64) {
+	kind := unsetShared
+	if a.Space == ptx.Global {
+		kind = unsetGlobal
+	}
+	u.found.add(u.block, key{checker: Uninit, kind: kind, site: a.Site}, func(f *Finding) {
+		f.Thread = thread(u.block, a.Warp*32+lane)
+		if kind == unsetShared {
+			f.Message = fmt.Sprintf("thread %v of block %v reads %s, which no thread of the block has written: does the loop read more of a tile than was loaded, or before it was loaded?",
+				f.Thread, f.Block, place(a.Space, addr, nil))
+			return
+		}
+		f.Message = fmt.Sprintf("thread %v of block %v reads %s, which neither the host nor a kernel has written: was it never copied to the device, or is the index wrong?",
+			f.Thread, f.Block, place(a.Space, addr, a.Alloc))
+	})
+}
