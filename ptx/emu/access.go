@@ -1,7 +1,6 @@
 package emu
 
 import (
-	"math/bits"
 	"unsafe"
 
 	"tilework/ptx"
@@ -17,7 +16,10 @@ const (
 )
 
 // windows are the spaces that have one.
-var windows = map[ptx.Space]uint64{ptx.Local: localWindow, ptx.Shared: sharedWindow, ptx.Param: paramWindow}
+var windows = [...]struct {
+	space ptx.Space
+	start uint64
+}{{ptx.Local, localWindow}, {ptx.Shared, sharedWindow}, {ptx.Param, paramWindow}}
 
 // access is what an instruction does at an address.
 type access struct {
@@ -106,15 +108,14 @@ type target struct {
 	readOnly bool
 }
 
-// target finds the memory that an address points into. A region of no bytes holds
-// nothing.
-func (w *warp) target(in *inst, ac *access, addr uint64) target {
-	t := target{space: ac.space}
+// aim finds the memory that an address points into. A region of no bytes holds nothing.
+func (w *warp) aim(t *target, in *inst, ac *access, addr uint64) {
+	t.space, t.window, t.stride, t.readOnly = ac.space, 0, 0, false
 	if t.space == ptx.Generic {
 		t.space = ptx.Global
-		for space, window := range windows {
-			if addr-window < windowSize {
-				t.space, t.window = space, window
+		for _, v := range windows {
+			if addr-v.start < windowSize {
+				t.space, t.window = v.space, v.start
 			}
 		}
 	}
@@ -122,7 +123,7 @@ func (w *warp) target(in *inst, ac *access, addr uint64) target {
 	case ptx.Shared:
 		t.region = w.block.shared
 	case ptx.Local:
-		t.size = uint64(w.block.run.localSize)
+		t.region = region{size: uint64(w.block.run.localSize)}
 		t.stride = t.size
 		if t.size > 0 {
 			t.mem = unsafe.Pointer(&w.local[0])
@@ -140,7 +141,6 @@ func (w *warp) target(in *inst, ac *access, addr uint64) target {
 		t.region = *r
 		t.readOnly = t.alloc != nil && t.alloc.ReadOnly
 	}
-	return t
 }
 
 // bytes is the n bytes at a place behind the start of the memory.
@@ -156,9 +156,7 @@ func (w *warp) addresses(ac *access) {
 		}
 		return
 	}
-	for i, a := range reg[uint64](w, ac.place) {
-		w.addr[i] = a + ac.add
-	}
+	places(&w.addr, reg[uint64](w, ac.place), ac.add, 0, 0)
 }
 
 // each computes the addresses of an access, tells the observers and calls do, once for
@@ -171,16 +169,11 @@ func (w *warp) each(in *inst, ac *access, copy uint64, do func(t *target, mask u
 
 // eachAt is each with the addresses that stand in w.addr.
 func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
-	size := uint64(ac.size)
+	t := &w.at
 	for todo := w.active; todo != 0; {
-		first := bits.TrailingZeros32(todo) & (lanes - 1)
-		t := &w.dest
-		*t = w.target(in, ac, w.addr[first])
-		span := t.span(uintptr(size))
-		if t.readOnly && ac.writes() {
-			span = 0
-		}
-		mask := w.reach(t.window+t.base, span, size, t.stride, todo)
+		first := firstLane(todo)
+		w.aim(t, in, ac, w.addr[first])
+		mask := w.inside(t, ac, todo)
 		if mask>>first&1 == 0 {
 			refused |= 1 << first
 			todo &^= 1 << first
@@ -193,7 +186,7 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		do(t, mask)
 		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
 			for m := mask; m != 0; m &= m - 1 {
-				t.alloc.mark(int(w.off[bits.TrailingZeros32(m)]), ac.size)
+				t.alloc.mark(int(w.off[firstLane(m)]), ac.size)
 			}
 		}
 	}
@@ -203,26 +196,23 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 	return refused
 }
 
-// reach puts the places of the lanes' bytes behind base in w.off, for those of todo
-// that are in the span and aligned, and returns these lanes.
-func (w *warp) reach(base, span, size, stride uint64, todo uint32) (mask uint32) {
-	if todo == full && stride == 0 {
-		var all, most uint64
-		for i, a := range w.addr {
-			a -= base
-			w.off[i] = a
-			all |= a
-			most = max(most, a)
-		}
-		if most < span && all&(size-1) == 0 {
-			return full
-		}
+// inside is the lanes of todo whose access lies in t's memory; their places in it become
+// w.off.
+func (w *warp) inside(t *target, ac *access, todo uint32) (mask uint32) {
+	size := uint64(ac.size)
+	span := t.span(uintptr(size))
+	if t.readOnly && ac.writes() {
+		span = 0
 	}
-	for m := todo; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & (lanes - 1)
-		if a := w.addr[i] - base; a < span && a&(size-1) == 0 {
+	shift := t.window + t.base
+	if todo == full && t.stride == 0 && places(&w.off, &w.addr, -shift, span, size-1) {
+		return full
+	}
+	for ; todo != 0; todo &= todo - 1 {
+		i := firstLane(todo)
+		if a := w.addr[i] - shift; a < span && a&(size-1) == 0 {
 			mask |= 1 << i
-			w.off[i] = a + uint64(i)*stride
+			w.off[i] = a + uint64(i)*t.stride
 		}
 	}
 	return mask
@@ -241,12 +231,10 @@ func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
 
 func (w *warp) tell(in *inst, ac *access, space ptx.Space, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
 	e := &w.event
-	*e = Access{
-		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
-		Kind:   ac.kind, Sem: ac.sem, Scope: ac.scope, Space: space, Size: ac.size,
-		Addr: addr, Alloc: alloc, Copy: copy,
-		warp: w, inst: in,
-	}
+	e.Site, e.Warp, e.Mask = in.site, w.index, mask
+	e.Kind, e.Sem, e.Scope, e.Space, e.Size = ac.kind, ac.sem, ac.scope, space, ac.size
+	e.Addr, e.Alloc, e.Copy = addr, alloc, copy
+	e.warp, e.inst = w, in
 	for _, f := range w.block.access {
 		f(e)
 	}
@@ -271,11 +259,12 @@ func (a *Access) Data(lane int) []byte {
 
 // refuse reports a faulty access of some lanes.
 func (w *warp) refuse(in *inst, ac *access, mask uint32) {
-	first := bits.TrailingZeros32(mask)
-	t := w.target(in, ac, w.addr[first])
+	first := firstLane(mask)
+	t := &w.at
+	w.aim(t, in, ac, w.addr[first])
 	f := &Fault{
 		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
-		Access: ac.kind, Space: t.space, Size: ac.size, Addr: w.spaceAddresses(&t),
+		Access: ac.kind, Space: t.space, Size: ac.size, Addr: w.spaceAddresses(t),
 		Block: w.block.index, Thread: w.thread(first),
 	}
 	addr := f.Addr[first]
@@ -284,7 +273,7 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 	switch {
 	case addr-t.base >= span:
 		f.Kind = OutOfBounds
-		f.Detail = w.outside(&t, addr, ac.size)
+		f.Detail = w.outside(t, addr, ac.size)
 	case addr&uint64(ac.size-1) != 0:
 		f.Kind = Misaligned
 		f.Detail = "the address must be a multiple of " + bytesText(uint64(ac.size))

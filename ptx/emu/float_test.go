@@ -297,6 +297,10 @@ func TestGather(t *testing.T) {
 		if got := gatherU32(&d, &a, shift, 253, ptr(words)); got != want {
 			t.Fatalf("%v, want %v of %#x + %#x", got, want, a, shift)
 		}
+		var off, offGo [lanes]uint64
+		if got := places(&off, &a, shift, 253, 3); got != want || placesGo(&offGo, &a, shift, 253, 3) != want || off != offGo {
+			t.Fatalf("%v %#x, want %v of %#x + %#x", got, off, want, a, shift)
+		}
 		if gather[uint32](&plain, &a, shift, 253, ptr(words)) && plain != d {
 			t.Fatalf("%v, want %v", d, plain)
 		}

@@ -45,3 +45,17 @@ func gather[M integer, R, A unsigned](d *[lanes]R, a *[lanes]A, shift, span uint
 	}
 	return all&(uint64(unsafe.Sizeof(M(0)))-1) == 0
 }
+
+// placesGo is d = a + shift. It reports whether all of them are less than span, which is less
+// than 1<<63, and have none of the given bits.
+func placesGo(d, a *[lanes]uint64, shift, span, bits uint64) bool {
+	var all uint64
+	less := true
+	for i := range d {
+		o := a[i] + shift
+		d[i] = o
+		all |= o
+		less = less && o < span
+	}
+	return less && all&bits == 0
+}

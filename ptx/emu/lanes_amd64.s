@@ -88,6 +88,73 @@ TEXT ·addU64AVX2(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
+// PLACES adds Y8 to the numbers at SI, into Y0 to Y7.
+#define PLACES \
+	VPADDQ 0(SI), Y8, Y0   \
+	VPADDQ 32(SI), Y8, Y1  \
+	VPADDQ 64(SI), Y8, Y2  \
+	VPADDQ 96(SI), Y8, Y3  \
+	VPADDQ 128(SI), Y8, Y4 \
+	VPADDQ 160(SI), Y8, Y5 \
+	VPADDQ 192(SI), Y8, Y6 \
+	VPADDQ 224(SI), Y8, Y7
+
+// LESS sets AX to 15 if all of Y0 to Y7 are less than Y9 as signed numbers.
+#define LESS \
+	VPCMPGTQ  Y0, Y9, Y10   \
+	VPCMPGTQ  Y1, Y9, Y11   \
+	VPCMPGTQ  Y2, Y9, Y12   \
+	VPCMPGTQ  Y3, Y9, Y13   \
+	VPAND     Y10, Y11, Y10 \
+	VPAND     Y12, Y13, Y12 \
+	VPCMPGTQ  Y4, Y9, Y11   \
+	VPCMPGTQ  Y5, Y9, Y13   \
+	VPAND     Y10, Y12, Y10 \
+	VPAND     Y11, Y13, Y11 \
+	VPCMPGTQ  Y6, Y9, Y12   \
+	VPCMPGTQ  Y7, Y9, Y13   \
+	VPAND     Y10, Y11, Y10 \
+	VPAND     Y12, Y13, Y12 \
+	VPAND     Y10, Y12, Y10 \
+	VMOVMSKPD Y10, AX
+
+// ANY sets Y10 to the or of Y0 to Y7.
+#define ANY \
+	VPOR Y0, Y1, Y10   \
+	VPOR Y2, Y3, Y11   \
+	VPOR Y4, Y5, Y12   \
+	VPOR Y6, Y7, Y13   \
+	VPOR Y10, Y11, Y10 \
+	VPOR Y12, Y13, Y12 \
+	VPOR Y10, Y12, Y10
+
+// func placesAVX2(d, a *[32]uint64, shift, span, bits uint64) bool
+TEXT ·placesAVX2(SB), NOSPLIT, $0-41
+	MOVQ d+0(FP), DI
+	MOVQ a+8(FP), SI
+	VPBROADCASTQ shift+16(FP), Y8
+	VPBROADCASTQ span+24(FP), Y9
+	VPBROADCASTQ bits+32(FP), Y14
+	PLACES
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VMOVDQU Y2, 64(DI)
+	VMOVDQU Y3, 96(DI)
+	VMOVDQU Y4, 128(DI)
+	VMOVDQU Y5, 160(DI)
+	VMOVDQU Y6, 192(DI)
+	VMOVDQU Y7, 224(DI)
+	LESS
+	ANY
+	VPTEST Y14, Y10 // zero if no bit is set
+	SETEQ  BX
+	CMPL   AX, $15
+	SETEQ  AX
+	ANDL   BX, AX
+	MOVB   AX, ret+40(FP)
+	VZEROUPPER
+	RET
+
 // WORD loads the word of a lane.
 #define WORD(lane) \
 	MOVQ (lane*8)(SI), AX \
@@ -107,44 +174,12 @@ TEXT ·gatherU32AVX2(SB), NOSPLIT, $0-41
 	MOVQ mem+32(FP), CX
 	VPBROADCASTQ shift+16(FP), Y8
 	VPBROADCASTQ span+24(FP), Y9
-	VPADDQ 0(SI), Y8, Y0
-	VPADDQ 32(SI), Y8, Y1
-	VPADDQ 64(SI), Y8, Y2
-	VPADDQ 96(SI), Y8, Y3
-	VPADDQ 128(SI), Y8, Y4
-	VPADDQ 160(SI), Y8, Y5
-	VPADDQ 192(SI), Y8, Y6
-	VPADDQ 224(SI), Y8, Y7
-
-	// All must be less than span as signed numbers …
-	VPCMPGTQ Y0, Y9, Y10
-	VPCMPGTQ Y1, Y9, Y11
-	VPCMPGTQ Y2, Y9, Y12
-	VPCMPGTQ Y3, Y9, Y13
-	VPAND Y10, Y11, Y10
-	VPAND Y12, Y13, Y12
-	VPCMPGTQ Y4, Y9, Y11
-	VPCMPGTQ Y5, Y9, Y13
-	VPAND Y10, Y12, Y10
-	VPAND Y11, Y13, Y11
-	VPCMPGTQ Y6, Y9, Y12
-	VPCMPGTQ Y7, Y9, Y13
-	VPAND Y10, Y11, Y10
-	VPAND Y12, Y13, Y12
-	VPAND Y10, Y12, Y10
-	VMOVMSKPD Y10, AX
+	PLACES
+	LESS
 	CMPL AX, $15
 	JNE  no
-
-	// … and neither negative nor misaligned.
-	VPOR Y0, Y1, Y10
-	VPOR Y2, Y3, Y11
-	VPOR Y4, Y5, Y12
-	VPOR Y6, Y7, Y13
-	VPOR Y10, Y11, Y10
-	VPOR Y12, Y13, Y12
-	VPOR Y10, Y12, Y10
-	MOVQ $0x8000000000000003, AX
+	ANY
+	MOVQ $0x8000000000000003, AX // neither negative nor misaligned
 	MOVQ AX, X11
 	VPBROADCASTQ X11, Y11
 	VPTEST Y11, Y10

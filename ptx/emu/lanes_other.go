@@ -11,3 +11,7 @@ func addU64(d, a, b *[lanes]uint64)     { addGo(d, a, b) }
 func gatherU32(d *[lanes]uint32, a *[lanes]uint64, shift, span uint64, mem unsafe.Pointer) bool {
 	return gather[uint32](d, a, shift, span, mem)
 }
+
+func places(d, a *[lanes]uint64, shift, span, bits uint64) bool {
+	return placesGo(d, a, shift, span, bits)
+}

@@ -28,18 +28,22 @@ func moverOf[M integer, R unsigned]() *mover {
 	return &mover{
 		load: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
 			d := (*[lanes]R)(r)
-			for i := range d {
-				if mask>>i&1 != 0 {
+			if mask == full {
+				for i := range d {
 					d[i] = R(*(*M)(unsafe.Add(mem, off[i]+at)))
 				}
+				return
+			}
+			for ; mask != 0; mask &= mask - 1 {
+				i := firstLane(mask)
+				d[i] = R(*(*M)(unsafe.Add(mem, off[i]+at)))
 			}
 		},
 		store: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
 			s := (*[lanes]R)(r)
-			for i := range s {
-				if mask>>i&1 != 0 {
-					*(*M)(unsafe.Add(mem, off[i]+at)) = M(s[i])
-				}
+			for ; mask != 0; mask &= mask - 1 {
+				i := firstLane(mask)
+				*(*M)(unsafe.Add(mem, off[i]+at)) = M(s[i])
 			}
 		},
 		zero: func(mask uint32, r unsafe.Pointer) {

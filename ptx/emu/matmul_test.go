@@ -179,3 +179,19 @@ func benchNaive(b *testing.B, n, workers int, observers ...Observer) {
 
 func BenchmarkNaive(b *testing.B)    { benchNaive(b, 256, 1) }
 func BenchmarkNaive256(b *testing.B) { benchNaive(b, 256, 2) }
+
+// BenchmarkNaiveObserved has an observer for every event, which only counts.
+func BenchmarkNaiveObserved(b *testing.B) {
+	benchNaive(b, 256, 1, observer(func() *Hooks {
+		events := 0
+		return &Hooks{
+			Access:     func(*Access) { events++ },
+			Barrier:    func(*Barrier) { events++ },
+			WarpSync:   func(*WarpSync) { events++ },
+			Fence:      func(*Fence) { events++ },
+			CopyDone:   func(*CopyDone) { events++ },
+			UninitRead: func(*UninitRead) { events++ },
+			Fault:      func(*Fault) bool { return true },
+		}
+	}))
+}

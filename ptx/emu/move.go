@@ -130,7 +130,7 @@ func decodeIsspacep(d *decoder) execFunc {
 				return a-start < windowSize
 			}
 			for _, other := range windows {
-				if a-other < windowSize {
+				if a-other.start < windowSize {
 					return false
 				}
 			}

@@ -64,7 +64,8 @@ func systemAssert(w *warp, in *inst, lane int, args []uint64) uint64 {
 // peek reads n bytes at a generic address, as a lane sees them; nil if they are not
 // all there.
 func (w *warp) peek(in *inst, lane int, addr uint64, n int) []byte {
-	t := w.target(in, &access{space: ptx.Generic}, addr)
+	t := &w.at
+	w.aim(t, in, &access{space: ptx.Generic}, addr)
 	off := addr - t.window - t.base
 	if off >= t.size || uint64(n) > t.size-off {
 		return nil

@@ -31,11 +31,11 @@ type warp struct {
 	local   []uint64               // local memory, one lane after the other
 	copies  copyQueue
 	scratch [lanes]wide
-	// Of the access under way: the addresses, the places behind the start of the
-	// memory, and what observers get.
+	// Of the access under way: the addresses, where they lead, the places behind the
+	// start of the memory, and what observers get.
 	addr, off, told [lanes]uint64
+	at              target
 	event           Access
-	dest            target
 }
 
 // group is lanes of a warp at the same place in the program. Of the group that runs,
