@@ -3,6 +3,7 @@ package emu
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,7 @@ type MemoryOptions struct {
 	// Limit is the most bytes that may be allocated at a time; 0 sets no limit.
 	Limit int64
 	// TrackWrites keeps account of the bytes that the host or a kernel has written,
-	// for [Allocation.Unwritten]. It takes as much memory again.
+	// for [Allocation.Unwritten]. It takes an eighth of the memory more.
 	TrackWrites bool
 }
 
@@ -71,8 +72,10 @@ type Allocation struct {
 	// ReadOnly says that kernels cannot write it, as the variables in .const.
 	ReadOnly bool
 
-	words   []uint64 // the data; words for their alignment
-	written []byte   // for each byte, 1 once it was written; nil if that is not tracked
+	words []uint64 // the data; words for their alignment
+	// written has a bit for each byte, set once it was written; nil if that is not
+	// tracked.
+	written []atomic.Uint64
 }
 
 // Alloc allocates n bytes and returns their address, a multiple of 256 and never 0.
@@ -100,7 +103,7 @@ func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 	a := &Allocation{Base: m.next, Size: n, Name: name, words: make([]uint64, max((n+7)/8, 1))}
 	poison(a.words)
 	if m.track {
-		a.written = make([]byte, max(n, 1))
+		a.written = make([]atomic.Uint64, n/64+1)
 	}
 	m.next = (m.next + uint64(n) + guardGap + allocAlign - 1) &^ (allocAlign - 1)
 	m.used += int64(n)
@@ -280,18 +283,36 @@ func (a *Allocation) Unwritten(addr uint64, n int) int {
 		return -1
 	}
 	off := int(addr - a.Base)
-	return slices.Index(a.written[off:off+n], 0)
+	for at := off; at < off+n; {
+		word, from, mask := bitsOf(at, off+n-at)
+		if missing := mask &^ a.written[word].Load(); missing != 0 {
+			return at + bits.TrailingZeros64(missing) - from - off
+		}
+		at += 64 - from
+	}
+	return -1
 }
 
-// mark notes that n bytes were written.
+// mark notes that n bytes were written. Blocks that run at once may note bytes of one
+// word.
 func (a *Allocation) mark(off, n int) {
 	if a.written == nil {
 		return
 	}
-	w := a.written[off : off+n]
-	for i := range w {
-		w[i] = 1
+	for at := off; at < off+n; {
+		word, from, mask := bitsOf(at, off+n-at)
+		if w := &a.written[word]; w.Load()&mask != mask {
+			w.Or(mask)
+		}
+		at += 64 - from
 	}
+}
+
+// bitsOf is the word of Allocation.written with byte at's bit, that bit's number, and
+// a mask of it and of those of the bytes behind, n in all, that are in the same word.
+func bitsOf(at, n int) (word, from int, mask uint64) {
+	from = at % 64
+	return at / 64, from, ^uint64(0) >> (64 - min(n, 64-from)) << from
 }
 
 func (a *Allocation) bytes() []byte {
