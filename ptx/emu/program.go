@@ -75,9 +75,8 @@ type function struct {
 	localSize uint64
 	first     int // index of the first instruction in the program
 	// What the function needs of others.
-	calls    []*function
-	uses     map[*variable]bool
-	external bool // a declaration: what the emulator itself provides
+	calls []*function
+	uses  map[*variable]bool
 }
 
 // constant is an immediate, broadcast to the lanes of a slot.
