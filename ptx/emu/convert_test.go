@@ -155,7 +155,7 @@ func TestNaNs(t *testing.T) {
 		{"neg.bf16 %d, %a", ptx.BF16, ptx.BF16, 0x7f89, 0x7fff},
 		{"neg.f64 %d, %a", ptx.B64, ptx.F64, 0x7ff4123456789abc, 0x7ffc123456789abc},
 		{"abs.f64 %d, %a", ptx.B64, ptx.F64, 0xfffdeadbeef12345, 0xfffdeadbeef12345},
-		{"add.rn.f64 %d, 0d7FF4123456789ABC, %a", ptx.B64, ptx.F64, 0xfffdeadbeef12345, 0xfffdeadbeef12345},
+		{"add.rn.f64 %d, %a, 0d7FF4123456789ABC", ptx.B64, ptx.F64, 0xfffdeadbeef12345, 0x7ffc123456789abc},
 		{"mul.rz.f64 %d, %a, 0d7FF4123456789ABC", ptx.B64, ptx.F64, 0x7ff8000000000000, 0x7ffc123456789abc},
 		{"fma.rn.f64 %d, 0d7FF0000000000000, 0d0000000000000000, %a", ptx.B64, ptx.F64, 0xfffdeadbeef12345, 0xfffdeadbeef12345},
 		{"sub.rn.f64 %d, %a, 0d7FF0000000000000", ptx.B64, ptx.F64, 0x7ff0000000000000, 0xfff8000000000000},

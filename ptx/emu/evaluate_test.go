@@ -35,7 +35,6 @@ func evaluate(t testing.TB, text string, result ptx.Type, types []ptx.Type, args
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-
 	download(t, mem, addr, buf)
 	out := make([]uint64, len(args))
 	for n := range out {

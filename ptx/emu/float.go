@@ -129,7 +129,7 @@ func execMulF64(w *warp, in *inst) {
 
 func execFmaF64(w *warp, in *inst) {
 	map3(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), reg[float64](w, in.c), func(a, b, c float64) float64 {
-		return known64(math.FMA(a, b, c), a, b, c)
+		return known64(math.FMA(a, b, c), a, c, b)
 	})
 }
 
@@ -141,8 +141,8 @@ func known64(y, a, b, c float64) float64 {
 	return y
 }
 
-// nan64 is the NaN of a float64 operation on the given operands: the last of those that are
-// NaN, made quiet, and else the one that x86 processors give too.
+// nan64 is the NaN of a float64 operation on the given operands, as an H200 gives it: the last
+// of those that are NaN, made quiet, and else the one that x86 processors give too.
 func nan64(operands ...float64) float64 {
 	for n := len(operands) - 1; n >= 0; n-- {
 		if v := operands[n]; v != v {
@@ -222,7 +222,16 @@ func (d *decoder) float(op *floatOp) execFunc {
 		if v.rnd == nearest && op.fast64 != nil {
 			return op.fast64
 		}
-		return lanesOp(op, func(a, b, c float64) float64 { return known64(op.f64(a, b, c, v.rnd), a, b, c) })
+		return lanesOp(op, func(a, b, c float64) float64 {
+			y := op.f64(a, b, c, v.rnd)
+			switch op {
+			case fmaFloat:
+				return known64(y, a, c, b)
+			case divFloat:
+				return known64(y, c, b, a)
+			}
+			return known64(y, a, b, c)
+		})
 	case ptx.F16, ptx.F16x2:
 		return halves(op, v.half(op, codecF16), t == ptx.F16x2)
 	case ptx.BF16, ptx.BF16x2:

@@ -26,6 +26,7 @@ const (
 
 	firstAddress = 0x7f_0000_0000
 	lastAddress  = 1 << 47
+	defaultLimit = 16 << 30
 	// keptFreed is how many freed allocations are remembered to name them.
 	keptFreed = 1024
 )
@@ -46,9 +47,9 @@ type Memory struct {
 	modules     map[*Program]*moduleData
 }
 
-// MemoryOptions configure a Memory; the zero value is a memory without a limit.
+// MemoryOptions configure a Memory.
 type MemoryOptions struct {
-	// Limit is the most bytes that may be allocated at a time; 0 sets no limit.
+	// Limit is the most bytes that may be allocated at a time; 0 is 16 GiB.
 	Limit int64
 	// TrackWrites keeps account of the bytes that the host or a kernel has written,
 	// for [Allocation.Unwritten]. It takes an eighth of the memory more.
@@ -57,6 +58,9 @@ type MemoryOptions struct {
 
 // NewMemory makes an empty memory.
 func NewMemory(o MemoryOptions) *Memory {
+	if o.Limit <= 0 {
+		o.Limit = defaultLimit
+	}
 	m := &Memory{limit: o.Limit, track: o.TrackWrites, next: firstAddress, modules: map[*Program]*moduleData{}}
 	m.live.Store(new([]*Allocation))
 	m.freed.Store(new([]*Allocation))
@@ -97,7 +101,7 @@ func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.limit > 0 && int64(n) > m.limit-m.used || uint64(n) > lastAddress-guardGap-allocAlign-m.next {
+	if int64(n) > m.limit-m.used || uint64(n) > lastAddress-guardGap-allocAlign-m.next {
 		return nil, fmt.Errorf("allocation of %d bytes: %d of %d bytes are in use: %w", n, m.used, m.limit, ErrOutOfMemory)
 	}
 	a := &Allocation{Base: m.next, Size: n, Name: name, words: make([]uint64, max((n+7)/8, 1))}

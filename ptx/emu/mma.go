@@ -13,7 +13,8 @@ import (
 type Accumulate uint8
 
 const (
-	// Hopper does as an H200 was seen to do, to the last bit. Up to 16 products and the
+	// Hopper does as an H200 was seen to do, to the last bit but for about one in 10,000
+	// sums of m8n8k4 with f16 accumulators. Up to 16 products and the
 	// accumulator are aligned at the largest of them, cut off, added up and, to a
 	// float32, cut off again. What the tensor cores have no instruction for is put
 	// together from others: 8-bit floats from two products in f16, whose sum is then

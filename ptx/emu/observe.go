@@ -17,7 +17,7 @@ type Observer interface {
 // the emulator nothing.
 type Hooks struct {
 	// Access is called for each memory access of a warp, after its addresses were
-	// checked and before memory changes. Accesses that fault are not reported here.
+	// checked and before it changes memory. Accesses that fault are not reported here.
 	Access func(*Access)
 	// Barrier is called when threads arrive at a barrier of the block, and when
 	// all have.

@@ -5,6 +5,63 @@ import (
 	"slices"
 )
 
+// order finds the basic blocks and puts them in the reconvergence order.
+func (d *decoder) order() {
+	code := d.f.code
+	code[0].leader = true
+	for k := range code {
+		in := &code[k]
+		if last, _ := in.ends(); last || in.site.Instr.Op == "bra" {
+			if k+1 < len(code) {
+				code[k+1].leader = true
+			}
+		}
+		if in.site.Instr.Op == "bra" {
+			code[in.target].leader = true
+		}
+	}
+	block := make([]int32, len(code))
+	n := int32(-1)
+	for k := range code {
+		if code[k].leader {
+			n++
+		}
+		block[k] = n
+	}
+	succs := make([][]int32, n+1)
+	for k := range code {
+		if k+1 < len(code) && !code[k+1].leader {
+			continue
+		}
+		from := block[k]
+		_, falls := code[k].ends()
+		if code[k].site.Instr.Op == "bra" {
+			succs[from] = append(succs[from], block[code[k].target])
+		}
+		if falls && k+1 < len(code) {
+			succs[from] = append(succs[from], block[k+1])
+		}
+	}
+	ranks := reconvergence(succs)
+	d.f.rank = make([]int32, len(code))
+	for k := range code {
+		d.f.rank[k] = ranks[block[k]]
+	}
+}
+
+// ends tells whether in ends a basic block by leaving the function, and whether some
+// lanes may go on behind it.
+func (in *inst) ends() (leaves, falls bool) {
+	i := in.site.Instr
+	switch i.Op {
+	case "ret", "exit", "trap":
+		return true, i.Guard != nil
+	case "bra":
+		return false, i.Guard != nil
+	}
+	return false, true
+}
+
 // reconvergence puts the basic blocks of a function in the order in which groups of
 // diverged lanes run: the group in the block of the lowest number goes first. succs
 // gives for each block where it may go on; the first one is the function's start.
