@@ -1,5 +1,5 @@
-// Package tilework multiplies matrices: on the processor, with hand-scheduled
-// kernels and nothing to install.
+// Package tilework multiplies matrices: on the processor, on an NVIDIA GPU where
+// the driver is installed, or on an emulated one; there is nothing else to install.
 //
 //	a := tilework.FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})
 //	b := tilework.FromSlice(3, 2, []float32{1, 0, 0, 1, 1, 1})

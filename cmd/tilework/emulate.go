@@ -142,7 +142,7 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 		return err
 	}
 	switch {
-	case errors.Is(runErr, emu.ErrAccess), errors.Is(runErr, emu.ErrDeadlock), errors.Is(runErr, emu.ErrAssert):
+	case errors.Is(runErr, emu.ErrAccess), errors.Is(runErr, emu.ErrDeadlock), errors.Is(runErr, emu.ErrAssert), errors.Is(runErr, emu.ErrMisuse):
 		return fmt.Errorf("%w: %w", errCheck, runErr)
 	case runErr != nil:
 		return runErr
