@@ -144,6 +144,7 @@ var badFiles = []struct {
 	{"header too long", ".safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", ReadOptions{}, ErrFormat, "header of 18446744073709551615 bytes, want at most 100000000"},
 	{"header longer than the file", ".safetensors", "\xff\x00\x00\x00\x00\x00\x00\x00{}", ReadOptions{}, ErrFormat, "header of 255 bytes, the file holds 2"},
 	{"header that is no object", ".safetensors", safe(`[]`, 0), ReadOptions{}, ErrFormat, "[ where { is wanted"},
+	{"header that is a string with lines", ".safetensors", safe(`"\f\n\r"`, 0), ReadOptions{}, ErrFormat, `"\f\n\r" where { is wanted`},
 	{"header cut off", ".safetensors", safe(`{"a":{"dtype":"F32"`, 0), ReadOptions{}, ErrFormat, "JSON ends too early"},
 	{"header with broken JSON", ".safetensors", safe(`{"a" 5}`, 0), ReadOptions{}, ErrFormat, "invalid character"},
 	{"header with something after it", ".safetensors", safe(`{} {}`, 0), ReadOptions{}, ErrFormat, "something follows"},

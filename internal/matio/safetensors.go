@@ -159,7 +159,7 @@ func (h *headerReader) tensor(name string) tensor {
 	seen := map[string]bool{}
 	h.object(func(key string) {
 		if seen[key] {
-			h.fail("tensor %.60q has %q twice", name, key)
+			h.fail("tensor %.60q has %.60q twice", name, key)
 		}
 		seen[key] = true
 		switch key {
@@ -212,15 +212,23 @@ func (h *headerReader) str() string {
 	token := h.token()
 	text, ok := token.(string)
 	if !ok {
-		h.fail("%v where a string is wanted", token)
+		h.fail("%s where a string is wanted", shown(token))
 	}
 	return text
 }
 
 func (h *headerReader) delim(want json.Delim) {
 	if token := h.token(); token != want {
-		h.fail("%v where %v is wanted", token, want)
+		h.fail("%s where %v is wanted", shown(token), want)
 	}
+}
+
+// shown is a token in a message: a string quoted and cut, for it may hold anything.
+func shown(token json.Token) string {
+	if text, ok := token.(string); ok {
+		return shorten([]byte(text))
+	}
+	return fmt.Sprintf("%.40v", token)
 }
 
 // token is the next token, or nil after an error.
