@@ -186,8 +186,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	if p.M == 0 || p.N == 0 {
 		return nil
 	}
-	f, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
-	if err != nil {
+	if err := pl.Compile(ctx); err != nil {
 		return err
 	}
 	var m Memory
@@ -206,14 +205,34 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 			return err
 		}
 	}
-	l, err := pl.Kernel.Launch(pl.Config, p, m)
-	if err != nil {
-		return err
-	}
-	if err := d.Launch(ctx, f, l); err != nil {
+	if err := pl.Enqueue(ctx, m); err != nil {
 		return err
 	}
 	return d.CopyOut(ctx, b.C, m.C, rows(pl.host.C, p.C))
+}
+
+// Compile compiles what the plan launches, unless that was done before.
+func (pl *Plan) Compile(ctx context.Context) error {
+	_, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
+	return err
+}
+
+// Problem is the product with the layouts that its matrices have on the device.
+func (pl *Plan) Problem() *gemm.Problem { return &pl.device }
+
+// Enqueue starts the product on matrices that are on the device already, in the
+// layouts of [Plan.Problem], and does not wait for its end. The errors are those of
+// the device.
+func (pl *Plan) Enqueue(ctx context.Context, m Memory) error {
+	f, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
+	if err != nil {
+		return err
+	}
+	l, err := pl.Kernel.Launch(pl.Config, &pl.device, m)
+	if err != nil {
+		return err
+	}
+	return pl.backend.Device.Launch(ctx, f, l)
 }
 
 // operand is a matrix and where it stands, on the host and on the device.
