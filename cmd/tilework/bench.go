@@ -296,7 +296,7 @@ func newPeaks() peaks { return peaks{} }
 
 // rate is the peak of that many threads, 0 standing for all, as the same multiple
 // of one core's.
-func (p peaks) rate(in dtype.Type, threads int) float64 {
+func (p peaks) rate(in dtype.Type, _ string, threads int) float64 {
 	one, known := p[in]
 	if !known {
 		one = cpu.Peak(in.Info().Accum)

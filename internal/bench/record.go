@@ -34,6 +34,9 @@ type Record struct {
 	Peer    bool   `json:"peer,omitempty"`   // it is what others are compared with
 	Device  string `json:"device"`           // where it ran: "cpu", "gpu:0"
 
+	// Precision is that of a subject that rounds A and B before it multiplies: "tf32".
+	Precision string `json:"precision,omitempty"`
+
 	In         string  `json:"in"` // the types of A and B, and of C
 	Out        string  `json:"out"`
 	M          int     `json:"m"`
@@ -55,6 +58,8 @@ type Record struct {
 	Buffers   int    `json:"buffers"`   // the sets of operands that were rotated
 	Seed      uint64 `json:"seed"`      // of the operands' values
 
+	// Setup is what a caller pays once: compiling, or trying algorithms, in seconds.
+	Setup   float64   `json:"setup_seconds,omitempty"`
 	Reps    int       `json:"reps"`    // how often it was timed
 	Batch   int       `json:"batch"`   // products in each timing
 	Seconds Timing    `json:"seconds"` // of one product
@@ -67,6 +72,7 @@ type Record struct {
 	Versus     []Ratio `json:"versus,omitempty"`
 	Error      string  `json:"error,omitempty"`
 
+	Load        *Load       `json:"load,omitempty"` // the device's
 	Environment Environment `json:"environment"`
 }
 

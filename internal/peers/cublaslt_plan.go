@@ -30,7 +30,7 @@ type heuristicResult struct {
 	algo      [8]uint64
 	workspace uintptr
 	status    int32
-	waves     float32
+	_         float32 // wavesCount
 	_         [4]int32
 }
 

@@ -8,6 +8,9 @@ import "github.com/ebitengine/purego"
 // one that Windows gives a Linux that runs in it.
 var libraryFiles = []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}
 
+// managementFiles are where the driver's management library is.
+var managementFiles = []string{"libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}
+
 func dlopen(file string) (uintptr, error) {
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+)
+
+// DeviceSubject is something that multiplies matrices that are on a device.
+type DeviceSubject interface {
+	Name() string
+	// Prepare does once what a caller who multiplies many times would do once. The
+	// function that it returns asks the device for p on the matrices that it is given
+	// and does not wait. ErrUnsupported means that the subject does not do such
+	// products, which is no failure. A subject may be a fmt.Stringer, as a [Subject].
+	//
+	// One that has a choice can try: try says how many seconds a product takes in the
+	// way of the measurement.
+	Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue, error)
+}
+
+// Enqueue asks a device for a product.
+type Enqueue func(ctx context.Context, m Matrices) error
+
+// Try times a product, in seconds.
+type Try func(run Enqueue) (seconds float64, err error)
+
+// Matrices are where a problem's matrices are on a device.
+type Matrices struct{ A, B, C, Bias device.Ptr }
+
+// MeasureOn is [Measure] on a device: the matrices stay there, with the problem's
+// layouts, and the device's own events tell the time. Cold is from a memory twice as
+// large as o.Environment.GPUCache. An emulated device's events are this machine's
+// clock.
+func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, o Options) ([]Record, error) {
+	o = o.withDefaults()
+	runs, err := newRuns(c, kernels, peers)
+	if err != nil {
+		return nil, err
+	}
+	if o.Lead == 0 && len(runs) > 1 {
+		o.Lead = 200 * time.Microsecond // brings the kernel back into the caches for instructions
+	}
+	if s, ok := d.(device.Sensing); ok {
+		o.sense = s.Sensors
+	}
+	return measureAt(ctx, c, runs, o, func(data *operands) (site, error) {
+		return newDeviceSite(ctx, d, &c.Problem, data, slices.Concat(kernels, peers), o)
+	})
+}
+
+// deviceSite is a device's memory and its clock.
+type deviceSite struct {
+	device   device.Device
+	subjects []DeviceSubject
+	problem  *gemm.Problem
+	memory   device.Ptr
+	copies   []Matrices
+	data     *operands
+	order    *rotation
+	holder   *holder
+	// asking is the most that it took to ask the device for a product.
+	asking time.Duration
+}
+
+// deviceAlign is where matrices begin: at multiples of what [device.Device.Alloc]
+// promises, so that each copy of them is as good as the first.
+const deviceAlign = 256
+
+func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *operands, subjects []DeviceSubject, o Options) (_ site, err error) {
+	s := &deviceSite{device: d, subjects: subjects, problem: p, data: data}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	n := data.copies(o.Cold, o.Environment.GPUCache)
+	if err := data.fit(p, n, d.Info().Memory); err != nil {
+		return nil, err
+	}
+	host := [...][]byte{data.A, data.B, data.C, data.Bias}
+	size := 0 // of a set
+	var offsets [len(host)]int
+	for i, b := range host {
+		offsets[i] = size
+		size += (len(b) + deviceAlign - 1) / deviceAlign * deviceAlign
+	}
+	if s.memory, err = d.Alloc(n * size); err != nil {
+		return nil, err
+	}
+	for set := range n {
+		var at [len(host)]device.Ptr
+		for i, b := range host {
+			at[i] = s.memory + device.Ptr(set*size+offsets[i])
+			if err := d.CopyIn(ctx, at[i], b, device.Whole(len(b))); err != nil {
+				return nil, err
+			}
+		}
+		s.copies = append(s.copies, Matrices{A: at[0], B: at[1], C: at[2], Bias: at[3]})
+	}
+	s.order = data.rotation(n)
+	s.holder, err = newHolder(ctx, d)
+	return s, err
+}
+
+func (s *deviceSite) prepare(ctx context.Context, i int) (product, error) {
+	bind := func(run Enqueue) product {
+		return func(ctx context.Context, set int) error { return run(ctx, s.copies[set]) }
+	}
+	run, err := s.subjects[i].Prepare(ctx, s.problem, func(run Enqueue) (float64, error) { return s.try(ctx, bind(run)) })
+	if err != nil {
+		return nil, err
+	}
+	return bind(run), nil
+}
+
+// try is the median of a few timings, each of as many products as are worth timing.
+func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
+	const timings, most = 5, 64
+	if _, err := s.time(ctx, run, 1); err != nil {
+		return 0, err
+	}
+	once, err := s.time(ctx, run, 1)
+	if err != nil {
+		return 0, err
+	}
+	n := min(int(s.least()/max(once, 1))+1, most)
+	var times []float64
+	for range timings {
+		took, err := s.time(ctx, run, n)
+		if err != nil {
+			return 0, err
+		}
+		times = append(times, took.Seconds()/float64(n))
+	}
+	return summarize(times).Median, nil
+}
+
+func (s *deviceSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
+	at := s.copies[0].C
+	if err := s.device.CopyIn(ctx, at, s.data.C, device.Whole(len(s.data.C))); err != nil {
+		return nil, 0, err
+	}
+	took, err := s.between(ctx, func() error { return run(ctx, 0) })
+	if err != nil {
+		return nil, 0, err
+	}
+	c := make([]byte, len(s.data.C))
+	return c, took, s.device.CopyOut(ctx, c, at, device.Whole(len(c)))
+}
+
+// time holds the device until all products are asked for, so that it never waits for
+// the host between two of them.
+func (s *deviceSite) time(ctx context.Context, run product, n int) (time.Duration, error) {
+	if err := s.holder.hold(ctx, time.Duration(n)*s.asking); err != nil {
+		return 0, err
+	}
+	return s.between(ctx, func() error {
+		start := time.Now()
+		for range n {
+			if err := run(ctx, s.order.next()); err != nil {
+				return err
+			}
+		}
+		s.asking = max(s.asking, time.Since(start)/time.Duration(n))
+		return nil
+	})
+}
+
+// between is the device's time for what f asks of it.
+func (s *deviceSite) between(ctx context.Context, f func() error) (took time.Duration, err error) {
+	from, err := s.device.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, from.Free()) }()
+	if err := f(); err != nil {
+		return 0, err
+	}
+	to, err := s.device.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, to.Free()) }()
+	return to.Since(ctx, from)
+}
+
+// least is some 200 steps of the clock.
+func (s *deviceSite) least() time.Duration { return 100 * time.Microsecond }
+func (s *deviceSite) sets() int            { return len(s.copies) }
+
+func (s *deviceSite) close() error {
+	err := errors.Join(s.device.Free(s.memory), s.holder.close())
+	if err != nil {
+		return fmt.Errorf("giving the measurement's memory back: %w", err)
+	}
+	return nil
+}

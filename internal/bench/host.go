@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tilework/internal/gemm"
+)
+
+// hostSite is the host's memory, and a clock of its own.
+type hostSite struct {
+	subjects []Subject
+	problem  *gemm.Problem
+	copies   []gemm.Buffers
+	oldC     []byte
+	order    *rotation
+	now      func() time.Duration
+}
+
+func newHostSite(p *gemm.Problem, data *operands, subjects []Subject, o Options) (site, error) {
+	n := data.copies(o.Cold, o.Environment.Cache)
+	if err := data.fit(p, n, o.Environment.Memory); err != nil {
+		return nil, err
+	}
+	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.C), order: data.rotation(n), now: o.now}
+	h.copies = append(h.copies, data.Buffers)
+	for range n - 1 {
+		h.copies = append(h.copies, gemm.Buffers{A: clone(data.A), B: clone(data.B), C: clone(data.C), Bias: clone(data.Bias)})
+	}
+	return h, nil
+}
+
+func clone(b []byte) []byte {
+	c := aligned(len(b))
+	copy(c, b)
+	return c
+}
+
+func (h *hostSite) prepare(_ context.Context, i int) (product, error) {
+	multiply, err := h.subjects[i].Prepare(h.problem)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, set int) error { return multiply(h.copies[set]) }, nil
+}
+
+func (h *hostSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
+	copy(h.copies[0].C, h.oldC)
+	start := h.now()
+	err := run(ctx, 0)
+	return h.copies[0].C, h.now() - start, err
+}
+
+func (h *hostSite) time(ctx context.Context, run product, n int) (time.Duration, error) {
+	start := h.now()
+	for range n {
+		if err := run(ctx, h.order.next()); err != nil {
+			return 0, err
+		}
+	}
+	return h.now() - start, nil
+}
+
+func (h *hostSite) least() time.Duration { return 20 * time.Microsecond }
+func (h *hostSite) sets() int            { return len(h.copies) }
+func (h *hostSite) close() error         { return nil }
