@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Case is a shape of a suite and why it is there, in a word or two.
-type Case struct {
+// Sample is a shape of a suite and why it is there, in a word or two.
+type Sample struct {
 	Shape
 	Why string
 }
@@ -15,10 +15,10 @@ type Case struct {
 // before anything is tuned for it and does not change after: a claim on a list that
 // followed the measurements would be worth nothing.
 var suites = []struct {
-	name  string
-	cases []Case
+	name   string
+	shapes []Sample
 }{
-	{"fp32", []Case{
+	{"fp32", []Sample{
 		{Cube(64), "square"},
 		{Cube(128), "square"},
 		{Cube(256), "square"},
@@ -85,10 +85,10 @@ func Suites() []string {
 }
 
 // Suite is the list of shapes of that name.
-func Suite(name string) ([]Case, error) {
+func Suite(name string) ([]Sample, error) {
 	for _, s := range suites {
 		if s.name == name {
-			return s.cases, nil
+			return s.shapes, nil
 		}
 	}
 	return nil, fmt.Errorf("no suite %q (there are %s)", name, strings.Join(Suites(), ", "))
