@@ -274,6 +274,9 @@ func (pl *Plan) Problem() *gemm.Problem { return &pl.device }
 func (pl *Plan) Enqueue(ctx context.Context, m Memory) error { return Sentinel(pl.enqueue(ctx, m)) }
 
 func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
+	if pl.device.M == 0 || pl.device.N == 0 {
+		return nil
+	}
 	f, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
 	if err != nil {
 		return err
