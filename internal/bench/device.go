@@ -194,6 +194,8 @@ func (s *deviceSite) between(ctx context.Context, f func() error) (took time.Dur
 func (s *deviceSite) least() time.Duration { return 100 * time.Microsecond }
 func (s *deviceSite) sets() int            { return len(s.copies) }
 
+func (s *deviceSite) steps(int) (*Steps, error) { return nil, nil }
+
 func (s *deviceSite) close() error {
 	err := errors.Join(s.device.Free(s.memory), s.holder.close())
 	if err != nil {

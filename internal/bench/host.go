@@ -62,6 +62,42 @@ func (h *hostSite) time(ctx context.Context, run product, n int) (time.Duration,
 	return h.now() - start, nil
 }
 
+// Stepwise is a [Subject] whose products go to a device and back.
+type Stepwise interface {
+	// Steps computes the product that was prepared last one step after the other, and
+	// says how long each took.
+	Steps(b gemm.Buffers) (Steps, error)
+}
+
+// Steps are the times of a product's steps, in seconds, each begun when the one before
+// had ended. A product may overlap them, and so take less than their sum.
+type Steps struct {
+	Allocate float64 `json:"allocate"`
+	Upload   float64 `json:"upload"`
+	Compute  float64 `json:"compute"`
+	Download float64 `json:"download"`
+}
+
+func (h *hostSite) steps(i int) (*Steps, error) {
+	s, ok := h.subjects[i].(Stepwise)
+	if !ok {
+		return nil, nil
+	}
+	const times = 5
+	var all [4][]float64
+	for range times {
+		t, err := s.Steps(h.copies[h.order.next()])
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range [...]float64{t.Allocate, t.Upload, t.Compute, t.Download} {
+			all[i] = append(all[i], v)
+		}
+	}
+	median := func(i int) float64 { return summarize(all[i]).Median }
+	return &Steps{Allocate: median(0), Upload: median(1), Compute: median(2), Download: median(3)}, nil
+}
+
 func (h *hostSite) least() time.Duration { return 20 * time.Microsecond }
 func (h *hostSite) sets() int            { return len(h.copies) }
 func (h *hostSite) close() error         { return nil }

@@ -179,6 +179,8 @@ type site interface {
 	// least is the shortest time that is measured: shorter products are repeated
 	// within one timing, so that the clock's own cost and steps do not show.
 	least() time.Duration
+	// steps times the steps of what subject i was prepared for; nil where it has none.
+	steps(i int) (*Steps, error)
 	sets() int
 	close() error
 }
@@ -250,6 +252,9 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 		return fmt.Errorf("%w: the largest error is %.3g times what is allowed", gemm.ErrVerify, ratio)
 	}
 	r.record.Verified, r.record.ErrorRatio = true, ratio
+	if r.record.Steps, err = m.site.steps(i); err != nil {
+		return err
+	}
 	if took >= m.o.MaxTime {
 		return nil // nothing that takes so long needs to be warm
 	}

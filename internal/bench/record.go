@@ -60,11 +60,12 @@ type Record struct {
 
 	// Setup is what a caller pays once: compiling, or trying algorithms, in seconds.
 	Setup   float64   `json:"setup_seconds,omitempty"`
-	Reps    int       `json:"reps"`    // how often it was timed
-	Batch   int       `json:"batch"`   // products in each timing
-	Seconds Timing    `json:"seconds"` // of one product
-	Samples []float64 `json:"samples"` // see maxSamples
-	GFLOPS  float64   `json:"gflops"`  // at the median time
+	Steps   *Steps    `json:"steps,omitempty"` // of a product with transfers
+	Reps    int       `json:"reps"`            // how often it was timed
+	Batch   int       `json:"batch"`           // products in each timing
+	Seconds Timing    `json:"seconds"`         // of one product
+	Samples []float64 `json:"samples"`         // see maxSamples
+	GFLOPS  float64   `json:"gflops"`          // at the median time
 	Peak    float64   `json:"peak_gflops,omitempty"`
 
 	Verified   bool    `json:"verified"`    // its result was checked before it was timed
