@@ -38,6 +38,9 @@ type Matrices struct{ A, B, C, Bias device.Ptr }
 // large as o.Environment.GPUCache. An emulated device's events are this machine's
 // clock.
 func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, o Options) ([]Record, error) {
+	if o.Warmup == 0 {
+		o.Warmup = 200 * time.Millisecond // a GPU's clock follows its power, and that its work
+	}
 	o = o.withDefaults()
 	runs, err := newRuns(c, kernels, peers)
 	if err != nil {

@@ -52,13 +52,14 @@ func newHolder(ctx context.Context, d device.Device) (*holder, error) {
 // for that this is not enough takes much longer to compute.
 const mostHeld = 5 * time.Millisecond
 
-// hold has the device do nothing for some time, and for a little more than that.
-func (h *holder) hold(ctx context.Context, d time.Duration) error {
+// hold has the device do nothing for as long as the host takes to ask for something,
+// and then some: twice that, and 50 µs for the events around it.
+func (h *holder) hold(ctx context.Context, asking time.Duration) error {
 	if h.function == nil {
 		return nil
 	}
 	var args device.Params
-	args.U64(uint64(min(d+10*time.Microsecond, mostHeld)))
+	args.U64(uint64(min(2*asking+50*time.Microsecond, mostHeld)))
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
 	return h.device.Launch(ctx, h.function, device.Launch{Grid: one, Block: one, Params: args.Bytes()})
 }
