@@ -124,7 +124,6 @@ func (s *deviceSite) prepare(ctx context.Context, i int) (product, error) {
 
 // try is the median of a few timings, each of as many products as are worth timing.
 func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
-	const timings, most = 5, 64
 	if _, err := s.time(ctx, run, 1); err != nil {
 		return 0, err
 	}
@@ -132,7 +131,11 @@ func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := min(int(s.least()/max(once, 1))+1, most)
+	const most, slow = 64, 20 * time.Millisecond
+	n, timings := min(int(s.least()/max(once, 1))+1, most), 5
+	if once > slow {
+		timings = 1 // which hardly differ
+	}
 	var times []float64
 	for range timings {
 		took, err := s.time(ctx, run, n)
