@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -84,6 +86,25 @@ func TestBenchOnGPU(t *testing.T) {
 		if err := os.Remove("r.jsonl"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestBenchBesideCUDA runs the ladder in CUDA C on the emulator, in turns with ours:
+// the results of both are verified.
+func TestBenchBesideCUDA(t *testing.T) {
+	nvcc := os.Getenv("TILEWORK_NVCC")
+	if nvcc == "" {
+		t.Skip("set TILEWORK_NVCC to the path of nvcc to compile docs/results/reference")
+	}
+	ladder := filepath.Join(t.TempDir(), "ladder.ptx")
+	if out, err := exec.Command(nvcc, "-ptx", "-O3", "-arch=sm_90", "-o", ladder, "../../docs/results/reference/ladder.cu").CombinedOutput(); err != nil {
+		t.Fatalf("nvcc: %v\n%s", err, out)
+	}
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shapes", "36x44x20,132x136x24", "--min-time", "1ms", "--format", "csv",
+		"--kernels", "naive,tiled:16,tiled:32,blocked", "--peer-path", "cuda="+ladder,
+		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,cuda:blocked:128x128/256x1")
+	if code != 0 || strings.Count(stdout, ",true,") < 16 || !strings.Contains(stdout, "speed_over_cuda:tiled16") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 }
 
