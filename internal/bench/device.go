@@ -67,7 +67,7 @@ type deviceSite struct {
 	data     *operands
 	order    *rotation
 	holder   *holder
-	// asking is the most that it took to ask the device for a product.
+	// asking is the most that it took lately to ask the device for a product.
 	asking time.Duration
 }
 
@@ -161,21 +161,35 @@ func (s *deviceSite) result(ctx context.Context, run product) ([]byte, time.Dura
 }
 
 // time holds the device until all products are asked for, so that it never waits for
-// the host between two of them.
-func (s *deviceSite) time(ctx context.Context, run product, n int) (time.Duration, error) {
-	if err := s.holder.hold(ctx, time.Duration(n)*s.asking); err != nil {
-		return 0, err
-	}
-	return s.between(ctx, func() error {
-		start := time.Now()
-		for range n {
-			if err := run(ctx, s.order.next()); err != nil {
-				return err
-			}
+// the host between two of them. Where the asking took longer than the holding, as when
+// the driver loads a kernel just then, the time is not the device's, and is taken again.
+func (s *deviceSite) time(ctx context.Context, run product, n int) (took time.Duration, err error) {
+	const tries = 4
+	for range tries {
+		held, err := s.holder.hold(ctx, time.Duration(n)*s.asking)
+		if err != nil {
+			return 0, err
 		}
-		s.asking = max(s.asking, time.Since(start)/time.Duration(n))
-		return nil
-	})
+		start := time.Now()
+		asked := time.Duration(0)
+		took, err = s.between(ctx, func() error {
+			for range n {
+				if err := run(ctx, s.order.next()); err != nil {
+					return err
+				}
+			}
+			asked = time.Since(start)
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		s.asking = max(asked/time.Duration(n), s.asking/2)
+		if asked <= held {
+			break
+		}
+	}
+	return took, nil
 }
 
 // between is the device's time for what f asks of it.
