@@ -77,7 +77,7 @@ func TestResidentErrors(t *testing.T) {
 		{"cancelled upload", second(Upload(cancelled, d, New[float64](3, 4))), context.Canceled, ""},
 		{"cancelled download", second(a.Download(cancelled)), context.Canceled, ""},
 		{"cancelled sync", d.Sync(cancelled), context.Canceled, ""},
-		{"too large", second(NewOn[float32](d, 1024, 1024)), ErrOutOfMemory, "a matrix of 1024×1024 float32: out of memory"},
+		{"too large", second(NewOn[float32](d, 1024, 1024)), ErrOutOfMemory, "a matrix of 1024×1024 float32: allocation of 4194304 bytes:"},
 		{"too large a copy", second(Upload(ctx, d, New[float32](512, 1024))), ErrOutOfMemory, "512×1024"},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {

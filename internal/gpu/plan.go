@@ -318,9 +318,9 @@ func Rows(host, dev gemm.Layout) device.Rows {
 func Sentinel(err error) error {
 	switch {
 	case errors.Is(err, device.ErrOutOfMemory):
-		return fmt.Errorf("%w: %w", gemm.ErrOutOfMemory, err)
+		return device.Also(gemm.ErrOutOfMemory, err)
 	case errors.Is(err, device.ErrNoDevice), errors.Is(err, device.ErrLost):
-		return fmt.Errorf("%w: %w", gemm.ErrNoDevice, err)
+		return device.Also(gemm.ErrNoDevice, err)
 	}
 	return err
 }
