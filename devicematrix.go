@@ -2,10 +2,10 @@ package tilework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"tilework/dtype"
+	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/resident"
 )
@@ -52,7 +52,7 @@ func Upload[T Element](ctx context.Context, d *Device, a Matrix[T]) (DeviceMatri
 		return DeviceMatrix[T]{}, err
 	}
 	if err := m.UploadFrom(ctx, stored); err != nil {
-		return DeviceMatrix[T]{}, errors.Join(err, m.Close())
+		return DeviceMatrix[T]{}, device.Join(err, m.Close())
 	}
 	if a.trans {
 		m = m.T()

@@ -2,9 +2,9 @@ package tilework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/resident"
 )
@@ -79,7 +79,7 @@ func MulOn[T Float](ctx context.Context, a, b DeviceMatrix[T], opts ...Option) (
 		return c, err
 	}
 	if err := GemmOn(ctx, 1, a, b, 0, c, opts...); err != nil {
-		return DeviceMatrix[T]{}, errors.Join(err, c.Close())
+		return DeviceMatrix[T]{}, device.Join(err, c.Close())
 	}
 	return c, nil
 }

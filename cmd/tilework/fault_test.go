@@ -52,6 +52,9 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 				case failed != "" && (code != kind.code || !strings.Contains(stderr, failed)):
 					t.Errorf("%s: %s failed (%v): exit code %d, want %d, %q", verb.args, failed, kind.err, code, kind.code, stderr)
 				}
+				if strings.HasPrefix(verb.args, "mul") && strings.Contains(strings.TrimSpace(stderr), "\n") {
+					t.Errorf("%s: %s failed: more than one line: %q", verb.args, failed, stderr)
+				}
 				if _, err := os.Stat("c.npy"); (err == nil) != (code == 0 && strings.HasPrefix(verb.args, "mul")) {
 					t.Errorf("%s: %s failed: exit code %d, and c.npy is there: %v", verb.args, failed, code, err == nil)
 				}

@@ -28,7 +28,9 @@ func main() {
 }
 
 // network is the weights and biases of two layers, on a device.
-type network struct{ w1, w2, b2 tilework.DeviceMatrix[float32] }
+type network struct {
+	w1, w2, b2 tilework.DeviceMatrix[float32]
+}
 
 // Hidden are max(x, 0), max(-x, 0), max(y, 0) and max(-y, 0); each quadrant adds up two
 // of them, and takes something off for the other two.
