@@ -14,9 +14,10 @@ import (
 // goroutines at once.
 //
 // A Device does one thing after the other, in the order in which it is asked. [MulOn]
-// and [GemmOn] only ask; an upload or a download also waits for what was asked for
-// before it. Goroutines that use one matrix, one of them writing, must agree on who
-// asks first, as with Go's memory.
+// and [GemmOn] only ask. An upload returns once the host's memory has been read, a
+// download once it has been written, which is after all that was asked for before.
+// Goroutines that use one matrix, one of them writing, must agree on who asks first, as
+// with Go's memory.
 type Device struct{ d *resident.Device }
 
 // Open begins to use a device: "gpu", "gpu:N", "emu" or "emu:MODEL". The errors are

@@ -227,4 +227,9 @@ func TestCompileTime(t *testing.T) {
 	if err != nil || after.Compile <= 0 || !strings.Contains(after.String(), ", compiled in ") {
 		t.Errorf("after: %v, %v", after, err)
 	}
+	m := New[float32](2, 2)
+	again, err := PlanGemm(m, m, m, WithDevice("emu")) // runs the same text
+	if err != nil || again.Compile != after.Compile {
+		t.Errorf("a product on the host: %v, %v, want a kernel that is compiled", again, err)
+	}
 }
