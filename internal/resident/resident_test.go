@@ -3,6 +3,7 @@ package resident
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -98,22 +99,47 @@ func (r room) intact(ctx context.Context) error {
 func TestConformance(t *testing.T) {
 	for _, k := range gpu.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
-			if os.Getenv("TILEWORK_CASES") == "" {
-				t.Setenv("TILEWORK_CASES", strconv.Itoa(100))
-			}
 			d, _ := open(t)
-			var turn atomic.Uint32
-			tiles := k.Shapes()[len(k.Shapes())-1]
-			gemmtest.Run(t, gemmtest.Implementation{
-				Name: k.Name,
-				Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-					return multiply(ctx, d, k.Name, p, b, int(turn.Add(1)))
-				},
-				Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
-				Tiles:    []int{tiles.M, tiles.N}, Volume: 1 << 15, Concurrent: true, Cancels: true,
-			})
+			conform(t, d, k, 100, 1<<15)
 		})
 	}
+}
+
+// TestCardConformance is TestConformance on the first GPU of this machine. Without one
+// it is skipped, or fails where TILEWORK_REQUIRE_GPU is set.
+func TestCardConformance(t *testing.T) {
+	d, err := Open(dispatch.Device{Kind: "gpu"})
+	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, k := range gpu.Kernels() {
+		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 1000, 0) })
+	}
+}
+
+// conform runs the suite, with so many cases if TILEWORK_CASES does not say.
+func conform(t *testing.T, d *Device, k *gpu.Kernel, cases, volume int) {
+	if os.Getenv("TILEWORK_CASES") == "" {
+		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
+	}
+	var turn atomic.Uint32
+	tiles := k.Shapes()[len(k.Shapes())-1]
+	gemmtest.Run(t, gemmtest.Implementation{
+		Name: k.Name,
+		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
+			return multiply(ctx, d, k.Name, p, b, int(turn.Add(1)))
+		},
+		Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
+		Tiles:    []int{tiles.M, tiles.N}, Volume: volume, Concurrent: true, Cancels: true,
+	})
 }
 
 // multiply computes a product in rooms, of which each turn puts the matrices elsewhere.
