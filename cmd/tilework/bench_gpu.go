@@ -46,15 +46,14 @@ func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []g
 		return bencher{}, err
 	}
 	options := f.options()
-	options.Cold = !f.cold.set || f.cold.value // a product's operands are rarely in the L2 cache
+	if !f.cold.set { // a product's operands are rarely in the L2 cache, which an emulated GPU has none of
+		options.Cold = !g.backend.Device.Info().Emulated
+	}
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
 		measure: func(ctx context.Context, p gemm.Problem) ([]bench.Record, error) {
 			records, err := bench.MeasureOn(ctx, g.backend.Device, bench.Case{Problem: p, Device: f.device}, kernels, others, options)
-			if !errors.Is(err, gemm.ErrNoDevice) {
-				err = gpu.Sentinel(err)
-			}
-			return records, err
+			return records, sentinel(err)
 		},
 		close: g.close,
 	}, nil
@@ -98,7 +97,15 @@ func (g *benchGPU) close() error {
 	for i := len(g.closers) - 1; i >= 0; i-- {
 		err = errors.Join(err, g.closers[i]())
 	}
-	return err
+	return sentinel(err)
+}
+
+// sentinel makes a device's error one of package gemm's, unless it is already.
+func sentinel(err error) error {
+	if errors.Is(err, gemm.ErrNoDevice) {
+		return err
+	}
+	return gpu.Sentinel(err)
 }
 
 func (g *benchGPU) environment() *bench.Environment {

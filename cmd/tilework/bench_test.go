@@ -58,14 +58,14 @@ func TestBenchOnGPU(t *testing.T) {
 		subjects string
 		check    func(r bench.Record) bool
 	}{
-		{"--kernels all", "naive tiled blocked", func(r bench.Record) bool { return r.Cold && r.Buffers > 2 && !r.Transfers && r.Steps == nil }},
-		{"--kernels tiled:2,naive --cold=false --dtypes float16 --transpose-b", "tiled:2 naive", func(r bench.Record) bool { return !r.Cold && r.Buffers == 1 && r.TransB }},
+		{"--kernels all --cold", "naive tiled blocked", func(r bench.Record) bool { return r.Cold && r.Buffers > 100 && !r.Transfers && r.Steps == nil }},
+		{"--kernels tiled:2,naive --dtypes float16 --transpose-b", "tiled:2 naive", func(r bench.Record) bool { return !r.Cold && r.Buffers == 1 && r.TransB }},
 		{"--transfers --peers all", "blocked", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
 		}},
 		{"--peers all", "blocked", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "blocked f32 NN") }},
 	} {
-		args := append([]string{"bench", "--device", "emu", "--shapes", "9x10x11", "--min-time", "1ms", "-o", "r.jsonl"}, strings.Fields(test.args)...)
+		args := append([]string{"bench", "--device", "emu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms", "-o", "r.jsonl"}, strings.Fields(test.args)...)
 		stdout, stderr, code := run(t.Context(), args...)
 		if code != 0 || !strings.Contains(stderr, "the times are this machine's, not a GPU's") {
 			t.Errorf("%s: exit code %d, %q, %q", test.args, code, stdout, stderr)

@@ -82,10 +82,6 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 			err = errors.Join(err, s.close())
 		}
 	}()
-	n := data.copies(o.Cold, o.Environment.GPUCache)
-	if err := data.fit(p, n, d.Info().Memory); err != nil {
-		return nil, err
-	}
 	host := [...][]byte{data.A, data.B, data.C, data.Bias}
 	size := 0 // of a set
 	var offsets [len(host)]int
@@ -93,22 +89,54 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 		offsets[i] = size
 		size += (len(b) + deviceAlign - 1) / deviceAlign * deviceAlign
 	}
+	n := copies(float64(size), o.Cold, o.Environment.GPUCache)
+	if err := fit(p, float64(n)*float64(size), d.Info().Memory); err != nil {
+		return nil, err
+	}
 	if s.memory, err = d.Alloc(n * size); err != nil {
 		return nil, err
 	}
 	for set := range n {
-		var at [len(host)]device.Ptr
-		for i, b := range host {
-			at[i] = s.memory + device.Ptr(set*size+offsets[i])
-			if err := d.CopyIn(ctx, at[i], b, device.Whole(len(b))); err != nil {
-				return nil, err
-			}
-		}
-		s.copies = append(s.copies, Matrices{A: at[0], B: at[1], C: at[2], Bias: at[3]})
+		at := s.memory + device.Ptr(set*size)
+		s.copies = append(s.copies, Matrices{
+			A: at + device.Ptr(offsets[0]), B: at + device.Ptr(offsets[1]), C: at + device.Ptr(offsets[2]), Bias: at + device.Ptr(offsets[3]),
+		})
+	}
+	if err := s.upload(ctx, host[:], offsets[:], size); err != nil {
+		return nil, err
 	}
 	s.order = data.rotation(n)
 	s.holder, err = newHolder(ctx, d)
 	return s, err
+}
+
+// upload fills the sets of matrices, many small ones with one copy.
+func (s *deviceSite) upload(ctx context.Context, host [][]byte, offsets []int, size int) error {
+	const enough = 4 << 20
+	if size > enough {
+		for _, m := range s.copies {
+			for i, b := range host {
+				if err := s.device.CopyIn(ctx, m.A+device.Ptr(offsets[i]), b, device.Whole(len(b))); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	together := min(len(s.copies), enough/size)
+	block := make([]byte, together*size)
+	for i, b := range host {
+		for set := range together {
+			copy(block[set*size+offsets[i]:], b)
+		}
+	}
+	for set := 0; set < len(s.copies); set += together {
+		n := min(together, len(s.copies)-set) * size
+		if err := s.device.CopyIn(ctx, s.copies[set].A, block[:n], device.Whole(n)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *deviceSite) prepare(ctx context.Context, i int) (product, error) {

@@ -19,8 +19,8 @@ type hostSite struct {
 }
 
 func newHostSite(p *gemm.Problem, data *operands, subjects []Subject, o Options) (site, error) {
-	n := data.copies(o.Cold, o.Environment.Cache)
-	if err := data.fit(p, n, o.Environment.Memory); err != nil {
+	n := copies(data.bytes, o.Cold, o.Environment.Cache)
+	if err := fit(p, float64(n)*data.bytes, o.Environment.Memory); err != nil {
 		return nil, err
 	}
 	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.C), order: data.rotation(n), now: o.now}

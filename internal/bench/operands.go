@@ -31,7 +31,7 @@ func newOperands(p *gemm.Problem, seed uint64, memory int64) (*operands, error) 
 	for _, n := range sizes {
 		o.bytes += float64(n) + align
 	}
-	if err := o.fit(p, 1, memory); err != nil {
+	if err := fit(p, o.bytes, memory); err != nil {
 		return nil, err
 	}
 	for i, to := range []*[]byte{&o.A, &o.B, &o.C, &o.Bias} {
@@ -48,25 +48,25 @@ func newOperands(p *gemm.Problem, seed uint64, memory int64) (*operands, error) 
 	return o, nil
 }
 
-// fit refuses n sets of operands that are more than a memory, unless that is 0.
-func (o *operands) fit(p *gemm.Problem, n int, memory int64) error {
-	need := float64(n) * o.bytes
-	if limit := float64(memory); memory > 0 && need > limit {
-		return fmt.Errorf("%w: the matrices of %v take %.1f GiB, of %.1f", gemm.ErrOutOfMemory, p, need/(1<<30), limit/(1<<30))
+// fit refuses so many bytes of p's matrices where a memory has less, and is not 0.
+func fit(p *gemm.Problem, bytes float64, memory int64) error {
+	if limit := float64(memory); memory > 0 && bytes > limit {
+		return fmt.Errorf("%w: the matrices of %v take %.1f GiB, of %.1f", gemm.ErrOutOfMemory, p, bytes/(1<<30), limit/(1<<30))
 	}
 	return nil
 }
 
-// copies is how many sets of operands a measurement hands out in turns: one for times
-// from warm caches, and for cold ones as many as outgrow a cache twice, and one more.
-func (o *operands) copies(cold bool, cache int64) int {
+// copies is how many sets of operands, of so many bytes each, a measurement hands out
+// in turns: one for times from warm caches, and for cold ones as many as outgrow a
+// cache twice, and one more.
+func copies(bytes float64, cold bool, cache int64) int {
 	if !cold {
 		return 1
 	}
 	if cache == 0 {
 		cache = unknownCache
 	}
-	return int(max(2, math.Ceil(2*float64(cache)/o.bytes)+1))
+	return int(max(2, math.Ceil(2*float64(cache)/bytes)+1))
 }
 
 // rotation hands out the numbers below n, in an order that no prefetcher guesses.

@@ -1,7 +1,7 @@
 // Times cuBLASLt by itself, in plain CUDA C, to hold the figures of `tilework bench`
 // against: the best of 8 heuristics with a workspace of 256 MiB, random data in [-1, 1]
 // (or ±127), buffers rotated over twice the L2 cache, events, the median of many after
-// half a second of the same.
+// two seconds of the same.
 //
 //	cublaslt TYPE:MxNxK…    TYPE: f64 f32 tf32 f16 bf16 i8 (A plain and B transposed)
 //
@@ -71,7 +71,7 @@ __global__ void hold(long long nanoseconds) {
 }
 
 static const size_t workspaceBytes = 256 << 20;
-static const double warmUp = 0.5; // seconds: the clock follows the power
+static const double warmUp = 2; // seconds: the clock follows the power, and that the warmth
 static cublasLtHandle_t handle;
 static void *workspace;
 static cudaEvent_t from, to;
@@ -141,20 +141,21 @@ static void measure(const Type &t, long m, long n, long k) {
 	int count = 0;
 	cublasLtMatmulAlgoGetHeuristic(handle, p.desc, p.b, p.a, p.c, p.c, preference, 8, found, &count);
 
-	int best = -1, batch = 1;
+	// As many products in a timing as take so long, of those that queue up.
+	auto batch = [](double seconds, double took) { return std::clamp((int)(seconds / took) + 1, 1, 64); };
+	int best = -1;
 	double least = 0;
 	for (int i = 0; i < count; i++) {
 		if (found[i].state != CUBLAS_STATUS_SUCCESS || p.time(&found[i].algo, 1) < 0) continue;
-		int n = std::clamp((int)(1e-4 / p.time(&found[i].algo, 1)) + 1, 1, 64);
-		double took = p.median(&found[i].algo, n, 5);
-		if (best < 0 || took < least) best = i, least = took, batch = n;
+		double took = p.median(&found[i].algo, batch(1e-3, p.time(&found[i].algo, 1)), 5);
+		if (best < 0 || took < least) best = i, least = took;
 	}
 	if (best < 0) {
 		printf("%s %ld %ld %ld refused\n", t.name, m, n, k);
 	} else {
-		p.median(&found[best].algo, batch, (int)(warmUp / (least * batch)) + 1);
-		int reps = std::clamp((int)(0.2 / (least * batch)), 7, 1000);
-		double took = p.median(&found[best].algo, batch, reps);
+		int n = batch(1e-2, least);
+		p.median(&found[best].algo, n, (int)(warmUp / (least * n)) + 1);
+		double took = p.median(&found[best].algo, n, std::clamp((int)(0.2 / (least * n)), 7, 1000));
 		printf("%s %ld %ld %ld %.3f %.3f %d\n", t.name, m, n, k, took * 1e6, 2e-12 * m * n * k / took, best + 1);
 	}
 	fflush(stdout);
