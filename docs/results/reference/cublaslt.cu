@@ -82,13 +82,17 @@ struct Product {
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, c;
 	std::vector<char *> A, B, C;
-	double one[2], zero[2]; // in any type
+	union {
+		double f64;
+		float f32;
+		int i32;
+	} one = {}, zero = {}; // in the type of the sums
 	size_t at = 0;
 
 	int run(const cublasLtMatmulAlgo_t *algo) {
 		at = (at + 1) % A.size();
 		// Row-major matrices are the transposes of column-major ones: B comes first.
-		return cublasLtMatmul(handle, desc, one, B[at], b, A[at], a, zero, C[at], c, C[at], c, algo, workspace, workspaceBytes, 0);
+		return cublasLtMatmul(handle, desc, &one, B[at], b, A[at], a, &zero, C[at], c, C[at], c, algo, workspace, workspaceBytes, 0);
 	}
 	// time is the seconds of one of n products, negative where it is refused.
 	double time(const cublasLtMatmulAlgo_t *algo, int n) {
@@ -123,10 +127,9 @@ static void measure(const Type &t, long m, long n, long k) {
 		fill<<<264, 256>>>(b, t.in, k * n, 2);
 		p.A.push_back(a), p.B.push_back(b), p.C.push_back(c);
 	}
-	memset(p.one, 0, sizeof p.one), memset(p.zero, 0, sizeof p.zero);
-	if (t.scale == CUDA_R_64F) *(double *)p.one = 1;
-	else if (t.scale == CUDA_R_32F) *(float *)p.one = 1;
-	else *(int *)p.one = 1;
+	if (t.scale == CUDA_R_64F) p.one.f64 = 1;
+	else if (t.scale == CUDA_R_32F) p.one.f32 = 1;
+	else p.one.i32 = 1;
 
 	CHECK(cublasLtMatmulDescCreate(&p.desc, t.compute, t.scale));
 	cublasOperation_t transB = t.transB ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -153,9 +156,9 @@ static void measure(const Type &t, long m, long n, long k) {
 	if (best < 0) {
 		printf("%s %ld %ld %ld refused\n", t.name, m, n, k);
 	} else {
-		int n = batch(1e-2, least);
-		p.median(&found[best].algo, n, (int)(warmUp / (least * n)) + 1);
-		double took = p.median(&found[best].algo, n, std::clamp((int)(0.2 / (least * n)), 7, 1000));
+		int each = batch(1e-2, least);
+		p.median(&found[best].algo, each, (int)(warmUp / (least * each)) + 1);
+		double took = p.median(&found[best].algo, each, std::clamp((int)(0.2 / (least * each)), 7, 1000));
 		printf("%s %ld %ld %ld %.3f %.3f %d\n", t.name, m, n, k, took * 1e6, 2e-12 * m * n * k / took, best + 1);
 	}
 	fflush(stdout);
