@@ -79,7 +79,6 @@ var (
 	cuModuleUnload      = lookup("cuModuleUnload", oldest)
 	cuFuncGetAttribute  = lookup("cuFuncGetAttribute", oldest)
 	cuFuncSetAttribute  = lookup("cuFuncSetAttribute", oldest)
-	cuFuncGetParamInfo  = lookup("cuFuncGetParamInfo", 12040)
 	cuLaunchKernel      = lookup("cuLaunchKernel", oldest)
 	cuLaunchKernelEx    = lookup("cuLaunchKernelEx", 11080)
 
