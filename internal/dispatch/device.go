@@ -56,6 +56,5 @@ func (d Device) Check() error {
 	return err
 }
 
-// onCPU says that the processor itself computes what is asked of d. No other device
-// is chosen unasked yet.
+// onCPU says that no GPU is asked for.
 func (d Device) onCPU() bool { return d.Kind == "" || d.Kind == "auto" || d.Kind == "cpu" }

@@ -71,6 +71,13 @@ func OpenGPU(d Device) (b *gpu.Backend, close func() error, err error) {
 	}), nil
 }
 
+// isOpen says that d is in use.
+func isOpen(d Device) bool {
+	gpus.Lock()
+	defer gpus.Unlock()
+	return gpus.open[d] != nil
+}
+
 // use finds or opens a GPU; gpus is locked.
 func use(d Device) (*opened, error) {
 	if o := gpus.open[d]; o != nil {

@@ -42,13 +42,22 @@ type Info struct {
 	pools    bool    // whether memory can be reserved in the stream's order
 }
 
+var theLibrary = sync.OnceValues(openLibrary)
+
 var theDriver = sync.OnceValues(func() (*driver, error) {
-	lib, err := openLibrary()
+	lib, err := theLibrary()
 	if err != nil {
 		return nil, err
 	}
 	return newDriver(lib)
 })
+
+// Present finds out whether there is a driver, which takes no time, without beginning
+// with it, which does. The error is ErrNoDevice, with what was looked for.
+func Present() error {
+	_, err := theLibrary()
+	return err
+}
 
 // List lists the GPUs that the driver shows. The error is ErrNoDevice, with what was
 // looked for; without an error there is at least one.

@@ -1,0 +1,209 @@
+package dispatch
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/cache"
+	"tilework/internal/cpu"
+	"tilework/internal/device/cuda"
+	"tilework/internal/gpu"
+	"tilework/internal/host"
+)
+
+// chooser decides between the processor and one GPU: for the one that takes less time
+// from the caller's memory back to it, by what both were measured to take.
+//
+// It measures when it first has to know, for a fraction of a second, and keeps what it
+// has measured in the cache. What it decides depends on the product and on what was
+// measured, not on what the process did before.
+type chooser struct {
+	gpu   Device
+	cache *cache.Cache
+	// present tells whether there may be a GPU, without beginning with it; identify
+	// begins with it, as far as to tell what it is.
+	present  func() error
+	identify func() (identity, error)
+	trials   func(d Device, types pair, threads int) trial
+
+	mu     sync.Mutex // guards what follows, and is held while measuring
+	curves map[kind]curve
+	shots  map[kind]shot
+	// start is the seconds that it takes to begin with the GPU, and begun what is known
+	// once this process has; nil is not known yet.
+	start *float64
+	begun *begun
+}
+
+// kind is what the speed of a product depends on besides its size.
+type kind struct {
+	types   pair
+	threads int // of the processor
+}
+
+// shot is how fast the GPU is, and what follows from that.
+type shot struct {
+	oneShot
+	crossover string
+}
+
+// identity is what the measurements of a GPU depend on, and what it holds.
+type identity struct {
+	key    string
+	memory int64 // bytes
+}
+
+// begun is what came of beginning with the GPU.
+type begun struct {
+	identity
+	err error
+}
+
+// pair is the element types of a product, of A and B and of C.
+type pair struct{ In, Out dtype.Type }
+
+func (p pair) String() string {
+	if p.In == p.Out {
+		return p.In.String()
+	}
+	return p.In.String() + " → " + p.Out.String()
+}
+
+// shared is the process's one chooser.
+var shared struct {
+	once sync.Once
+	*chooser
+}
+
+func theChooser() *chooser {
+	shared.once.Do(func() {
+		shared.chooser = newChooser(Device{Kind: "gpu"}, cache.Open(), cuda.Present, func() (identity, error) {
+			cards, err := cuda.List()
+			if err != nil {
+				return identity{}, err
+			}
+			c := cards[0]
+			return identity{fmt.Sprint(c.UUID, c.Name, c.PCI, c.Driver), c.Memory}, nil
+		})
+	})
+	return shared.chooser
+}
+
+func newChooser(d Device, c *cache.Cache, present func() error, identify func() (identity, error)) *chooser {
+	return &chooser{
+		gpu: d, cache: c, present: present, identify: identify, trials: tryOn,
+		curves: map[kind]curve{}, shots: map[kind]shot{},
+	}
+}
+
+const (
+	// tooSmall is the work that no GPU is faster with: it takes some 20 µs to ask for
+	// a product and to hear of its end, in which one core does as much.
+	tooSmall = 2e6
+	// often is how many products of the same size a process is taken to compute, where
+	// nobody says that it is one: what it takes to begin with a GPU is shared among them.
+	often = 1000
+)
+
+// choose is the processor or the GPU, and why.
+func (c *chooser) choose(r Request) (Device, string) {
+	processor, p := Device{Kind: "cpu"}, r.Problem
+	if p.Flops() < tooSmall {
+		return processor, "too small for a GPU to pay"
+	}
+	if err := c.present(); err != nil {
+		return processor, fmt.Sprintf("there is no GPU: %v", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := kind{pair{p.A.Type, p.C.Type}, cpu.Workers(r.Threads)}
+	speed, err := c.curve(u)
+	if err != nil {
+		return processor, fmt.Sprintf("the processor could not be measured: %v", err)
+	}
+	here, share := speed.seconds(p.Flops()), 1.0/often
+	if r.Once {
+		share = 1
+	}
+	if start, known := c.knownStart(); known && here <= start*share {
+		return processor, fmt.Sprintf("about %s here, and it takes %s to begin with %v", words(here), words(start), c.gpu)
+	}
+	gpu, start := c.begin()
+	if gpu.err != nil {
+		return processor, fmt.Sprintf("there is no GPU: %v", gpu.err)
+	}
+	bytes := traffic(p)
+	if most := 0.9 * float64(gpu.memory); bytes > most {
+		return processor, fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(bytes)), c.gpu)
+	}
+	shot, err := c.shot(u, gpu.identity, speed)
+	if err != nil {
+		return processor, fmt.Sprintf("%v could not be measured: %v", c.gpu, err)
+	}
+	there := shot.seconds(bytes, p.Flops())
+	why := fmt.Sprintf("about %s here against %s on %v", words(here), words(there), c.gpu)
+	if r.Once {
+		why += fmt.Sprintf(" and %s to begin with it", words(start))
+	}
+	why += shot.crossover
+	if there+share*start < here {
+		return c.gpu, why
+	}
+	return processor, why
+}
+
+// words is a time to two digits.
+func words(s float64) string {
+	d, unit := seconds(s), time.Duration(1)
+	for d/unit >= 100 {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
+
+// automatic plans a product on the device that it is best computed on.
+func automatic(r Request) (*Plan, error) {
+	if r.Kernel != "" {
+		return byKernel(r)
+	}
+	d, why := theChooser().choose(r)
+	return r.planOn(d, why)
+}
+
+// planOn plans a product on a device that was chosen unasked: where a GPU cannot
+// compute it after all, the processor does.
+func (r Request) planOn(d Device, why string) (*Plan, error) {
+	chosen := r
+	if d.IsGPU() {
+		chosen.Device = d
+		pl, err := newGPU(chosen)
+		if err == nil {
+			pl.Why = why + "; " + pl.Why
+			return pl, nil
+		}
+		why = fmt.Sprintf("%s, which cannot compute it: %v", why, err)
+	}
+	chosen.Device = Device{Kind: "cpu"}
+	pl, err := newCPU(chosen)
+	if err != nil {
+		return nil, err
+	}
+	pl.Why = why + "; " + pl.Why
+	return pl, nil
+}
+
+// byKernel plans a product on the device that has the kernel that was asked for.
+func byKernel(r Request) (*Plan, error) {
+	if _, err := gpu.Find(GPUOptions(r.Kernel).Kernel); err != nil {
+		r.Device = Device{Kind: "cpu"}
+		return newCPU(r)
+	}
+	r.Device = Device{Kind: "gpu"}
+	pl, err := newGPU(r)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s runs on GPUs, real or emulated (device emu): %w", r.Kernel, err)
+	}
+	return pl, nil
+}

@@ -1,0 +1,142 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"tilework/internal/cache"
+	"tilework/internal/gemm"
+	"tilework/internal/host"
+)
+
+// machine is what every measurement depends on: the processor, our kernels, and what
+// the entries of the cache mean.
+var machine = sync.OnceValue(func() string {
+	const format = 1
+	var kernels strings.Builder
+	for _, k := range Kernels(Device{}) {
+		fmt.Fprintln(&kernels, k)
+	}
+	return fmt.Sprintf("%d, %s/%s, %s, kernels %x", format, runtime.GOOS, runtime.GOARCH, host.Processor(), sha256.Sum256([]byte(kernels.String())))
+})
+
+// curve is the processor's speed.
+func (c *chooser) curve(u kind) (curve, error) {
+	if known, ok := c.curves[u]; ok {
+		return known, nil
+	}
+	key := fmt.Sprintf("processor, %s, %v, %d threads", machine(), u.types, u.threads)
+	speed, err := recall(c.cache, key, curve.valid, func() (curve, error) {
+		return measureProcessor(c.trials(Device{Kind: "cpu"}, u.types, u.threads))
+	})
+	if err == nil {
+		c.curves[u] = speed
+	}
+	return speed, err
+}
+
+// shot is the GPU's speed, and where it overtakes a processor of that speed.
+func (c *chooser) shot(u kind, id identity, here curve) (shot, error) {
+	if known, ok := c.shots[u]; ok {
+		return known, nil
+	}
+	key := fmt.Sprintf("gpu, %s, %v, %s, %d threads", machine(), u.types, id.key, runtime.GOMAXPROCS(0))
+	speed, err := recall(c.cache, key, oneShot.valid, func() (oneShot, error) {
+		return measureGPU(c.trials(c.gpu, u.types, 0), u.types)
+	})
+	s := shot{oneShot: speed}
+	if err == nil {
+		if n, ok := crossover(here, speed, u.types); ok {
+			s.crossover = fmt.Sprintf("; for squares of %v the measured crossover is near %d", u.types, n)
+		}
+		c.shots[u] = s
+	}
+	return s, err
+}
+
+// recall finds a measurement in the cache, or makes it and leaves it there: what cannot
+// be kept will be measured again.
+func recall[T any](c *cache.Cache, key string, valid func(T) bool, measure func() (T, error)) (v T, err error) {
+	if c.Get(key, &v) && valid(v) {
+		return v, nil
+	}
+	c.Alone(func() {
+		if c.Get(key, &v) && valid(v) { // another process has measured meanwhile
+			return
+		}
+		if v, err = measure(); err == nil {
+			_ = c.Put(key, v)
+		}
+	})
+	return v, err
+}
+
+func startKey() string { return "start, " + machine() }
+
+// knownStart is what it takes to begin with the GPU, if that has been measured.
+func (c *chooser) knownStart() (seconds float64, known bool) {
+	if c.start == nil {
+		var s float64
+		if !c.cache.Get(startKey(), &s) || !(s >= 0) {
+			return 0, false
+		}
+		c.start = &s
+	}
+	return *c.start, true
+}
+
+// begin begins with the GPU, once, and measures what that takes where it can: in a
+// process that has not done so already.
+func (c *chooser) begin() (*begun, float64) {
+	if c.begun == nil {
+		fresh := !isOpen(c.gpu)
+		from := time.Now()
+		c.begun = &begun{}
+		if c.begun.identity, c.begun.err = c.identify(); c.begun.err == nil {
+			_, c.begun.err = backend(c.gpu)
+		}
+		took := time.Since(from).Seconds()
+		if _, known := c.knownStart(); !known && fresh && c.begun.err == nil {
+			c.start = &took
+			_ = c.cache.Put(startKey(), took) // if not, it is measured again
+		}
+	}
+	start, _ := c.knownStart()
+	return c.begun, start
+}
+
+// tryOn computes products of zeros on a device, as anybody's products are computed: from
+// memory that was touched before into memory that was.
+func tryOn(d Device, types pair, threads int) trial {
+	var pl *Plan
+	var b gemm.Buffers
+	return func(m, n, k int) (time.Duration, error) {
+		if pl == nil || pl.Problem.M != m || pl.Problem.N != n || pl.Problem.K != k {
+			p, _, err := gemm.New(1, gemm.Dense(types.In, m, k), gemm.Dense(types.In, k, n), 0, gemm.Dense(types.Out, m, n), gemm.Epilogue{})
+			if err != nil {
+				return 0, err
+			}
+			if pl, err = New(Request{Problem: &p, Device: d, Threads: threads}); err != nil {
+				return 0, err
+			}
+			b = gemm.Buffers{A: touched(p.A), B: touched(p.B), C: touched(p.C)}
+		}
+		err := pl.Run(context.Background(), b)
+		return pl.Took(), err
+	}
+}
+
+// touched is memory for a matrix that the system has given a place.
+func touched(l gemm.Layout) []byte {
+	b := make([]byte, l.Bytes())
+	const page = 4096
+	for i := 0; i < len(b); i += page {
+		b[i] = 0
+	}
+	return b
+}
