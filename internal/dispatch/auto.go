@@ -2,12 +2,14 @@ package dispatch
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"tilework/dtype"
 	"tilework/internal/cache"
 	"tilework/internal/cpu"
+	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/gpu"
 	"tilework/internal/host"
@@ -114,7 +116,7 @@ func (c *chooser) choose(r Request) (Device, string) {
 		return processor, "too small for a GPU to pay"
 	}
 	if err := c.present(); err != nil {
-		return processor, fmt.Sprintf("there is no GPU: %v", err)
+		return processor, noGPU(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +134,7 @@ func (c *chooser) choose(r Request) (Device, string) {
 	}
 	gpu, start := c.begin()
 	if gpu.err != nil {
-		return processor, fmt.Sprintf("there is no GPU: %v", gpu.err)
+		return processor, noGPU(gpu.err)
 	}
 	bytes := traffic(p)
 	if most := 0.9 * float64(gpu.memory); bytes > most {
@@ -152,6 +154,10 @@ func (c *chooser) choose(r Request) (Device, string) {
 		return c.gpu, why
 	}
 	return processor, why
+}
+
+func noGPU(err error) string {
+	return "no GPU: " + strings.TrimPrefix(err.Error(), device.ErrNoDevice.Error()+": ")
 }
 
 // words is a time to two digits.

@@ -27,6 +27,7 @@ func (f *fake) do(s *symbol, a []uintptr) code {
 		for i := range at[[16]byte](a[0]) {
 			at[[16]byte](a[0])[i] = byte(i)
 		}
+		at[[16]byte](a[0])[0] = byte(a[1])
 	case cuPrimaryCtxRetain:
 		f.retained[a[1]]++
 		*at[uintptr](a[0]) = contextOf(a[1])

@@ -63,7 +63,10 @@ func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), m.Unload())
+		if m.release() { // it has come at the same time
+			return nil, errors.Join(ctx.Err(), g.within(c.unload))
+		}
+		return nil, ctx.Err() // without asking the driver, which is busy
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -160,11 +163,15 @@ func (m *module) Log() string { return m.log }
 // Unload gives the compiled text back when nobody else uses it; a second time does
 // nothing.
 func (m *module) Unload() error {
-	if !m.release() {
+	return m.gpu.within(func() error {
+		if m.release() {
+			return m.unload()
+		}
 		return nil
-	}
-	return m.gpu.within(func() error { return m.gpu.call(cuModuleUnload, m.handle) })
+	})
 }
+
+func (c *compiled) unload() error { return c.gpu.call(cuModuleUnload, c.handle) }
 
 // release ends m's use of the compiled text and says whether that is to be unloaded.
 func (m *module) release() bool {
