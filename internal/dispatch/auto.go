@@ -33,10 +33,8 @@ type chooser struct {
 	mu     sync.Mutex // guards what follows, and is held while measuring
 	curves map[kind]curve
 	shots  map[kind]shot
-	// start is the seconds that it takes to begin with the GPU, and begun what is known
-	// once this process has; nil is not known yet.
-	start *float64
-	begun *begun
+	start  float64 // seconds that it takes to begin with the GPU; 0 before anybody asked
+	begun  *begun  // nil before this process has
 }
 
 // kind is what the speed of a product depends on besides its size.
@@ -104,9 +102,12 @@ const (
 	// tooSmall is the work that no GPU is faster with: it takes some 20 µs to ask for
 	// a product and to hear of its end, in which one core does as much.
 	tooSmall = 2e6
-	// often is how many products of the same size a process is taken to compute, where
-	// nobody says that it is one: what it takes to begin with a GPU is shared among them.
+	// often is how many products of a size a process is taken to compute where nobody
+	// says that it is one: if all of them take less than to begin with a GPU, none is.
 	often = 1000
+	// leastStart is less than it takes anywhere to begin with a GPU, in seconds: nobody
+	// begins with one to find that out for a product that is done before.
+	leastStart = 0.05
 )
 
 // choose is the processor or the GPU, and why.
@@ -125,14 +126,18 @@ func (c *chooser) choose(r Request) (Device, string) {
 	if err != nil {
 		return processor, fmt.Sprintf("the processor could not be measured: %v", err)
 	}
-	here, share := speed.seconds(p.Flops()), 1.0/often
+	here, start, all := speed.seconds(p.Flops()), c.knownStart(), float64(often)
 	if r.Once {
-		share = 1
+		all = 1
 	}
-	if start, known := c.knownStart(); known && here <= start*share {
-		return processor, fmt.Sprintf("about %s here, and it takes %s to begin with %v", words(here), words(start), c.gpu)
+	if here*all <= start {
+		least := ""
+		if start == leastStart {
+			least = "at least "
+		}
+		return processor, fmt.Sprintf("about %s here, not worth beginning with %v, which takes %s%s", words(here), c.gpu, least, words(start))
 	}
-	gpu, start := c.begin()
+	gpu := c.begin()
 	if gpu.err != nil {
 		return processor, noGPU(gpu.err)
 	}
@@ -147,10 +152,11 @@ func (c *chooser) choose(r Request) (Device, string) {
 	there := shot.seconds(bytes, p.Flops())
 	why := fmt.Sprintf("about %s here against %s on %v", words(here), words(there), c.gpu)
 	if r.Once {
-		why += fmt.Sprintf(" and %s to begin with it", words(start))
+		there += c.start
+		why += fmt.Sprintf(" and %s to begin with it", words(c.start))
 	}
 	why += shot.crossover
-	if there+share*start < here {
+	if there < here {
 		return c.gpu, why
 	}
 	return processor, why

@@ -41,7 +41,7 @@ func (w *world) chooser(c *cache.Cache) *chooser {
 		w.begun.Add(1)
 		return identity{"a card", w.memory}, w.identify
 	})
-	ch.start = &w.start
+	ch.start = w.start
 	ch.trials = func(d Device, types pair, _ int) trial {
 		return func(m, n, k int) (time.Duration, error) {
 			w.trials.Add(1)
@@ -79,13 +79,14 @@ func TestChoose(t *testing.T) {
 	}{
 		{name: "tiny", m: 64, n: 64, k: 64, want: "cpu", why: "too small for a GPU to pay"},
 		{name: "empty", m: 0, n: 64, k: 64, want: "cpu", why: "too small"},
-		{name: "below", m: crossing - 15, n: crossing - 15, k: crossing - 15, want: "cpu", why: "here, and it takes 300ms to begin with emu"},
+		{name: "below", m: crossing - 15, n: crossing - 15, k: crossing - 15, want: "cpu", why: "here, not worth beginning with emu, which takes 300ms"},
 		{name: "below, begun at once", m: crossing - 15, n: crossing - 15, k: crossing - 15, begins: true,
 			change: func(w *world) { w.start = 0 }, want: "cpu", why: "about 120µs here against 150µs on emu; for squares of float32 the measured crossover is near 19"},
 		{name: "above, begun at once", m: crossing + 15, n: crossing + 15, k: crossing + 15, begins: true,
 			change: func(w *world) { w.start = 0 }, want: "emu", why: "the measured crossover is near 19"},
 		{name: "large", m: 1000, n: 1000, k: 1000, want: "emu", why: "about 20ms here against 1.5ms on emu", begins: true},
-		{name: "large, once", m: 1000, n: 1000, k: 1000, once: true, want: "cpu", why: "about 20ms here, and it takes 300ms to begin with emu"},
+		{name: "large, once", m: 1000, n: 1000, k: 1000, once: true, want: "cpu", why: "about 20ms here, not worth beginning with emu, which takes 300ms"},
+		{name: "once, as if for the first time", m: 1000, n: 1000, k: 1000, once: true, change: func(w *world) { w.start = 0 }, want: "cpu", why: "about 20ms here, not worth beginning with emu, which takes at least 50ms"},
 		{name: "huge, once", m: 4000, n: 4000, k: 4000, once: true, want: "emu", why: "on emu and 300ms to begin with it", begins: true},
 		{name: "more bytes than operations", m: 8000, n: 1, k: 8000, want: "cpu", why: "against 26ms on emu", begins: true},
 		{name: "no driver", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.present = errors.New("looked everywhere") }, want: "cpu", why: "no GPU: looked everywhere"},
@@ -227,20 +228,20 @@ func TestStartIsMeasured(t *testing.T) {
 	}()
 	w, store := ordinary(), cache.At(t.TempDir())
 	c := w.chooser(store)
-	c.start = nil
+	c.start = 0
 	identify := c.identify
 	c.identify = func() (identity, error) {
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		return identify()
 	}
-	once := Request{Problem: product(t, dtype.F32, dtype.F32, 1000, 1000, 1000), Once: true}
+	once := Request{Problem: product(t, dtype.F32, dtype.F32, 1500, 1500, 1500), Once: true} // 68 ms
 	if d, why := c.choose(once); d.Kind != "cpu" || !strings.Contains(why, "to begin with it") {
 		t.Errorf("the first process: %v, %s", d, why)
 	}
 	next := w.chooser(store)
-	next.start = nil
+	next.start = 0
 	before := w.begun.Load()
-	if d, why := next.choose(once); d.Kind != "cpu" || !strings.Contains(why, "here, and it takes") || w.begun.Load() != before {
+	if d, why := next.choose(once); d.Kind != "cpu" || !strings.Contains(why, "not worth beginning") || w.begun.Load() != before {
 		t.Errorf("the next process: %v, %s, begun %d times", d, why, w.begun.Load()-before)
 	}
 }

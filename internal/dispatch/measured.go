@@ -78,36 +78,31 @@ func recall[T any](c *cache.Cache, key string, valid func(T) bool, measure func(
 
 func startKey() string { return "start, " + machine() }
 
-// knownStart is what it takes to begin with the GPU, if that has been measured.
-func (c *chooser) knownStart() (seconds float64, known bool) {
-	if c.start == nil {
-		var s float64
-		if !c.cache.Get(startKey(), &s) || !(s >= 0) {
-			return 0, false
-		}
-		c.start = &s
+// knownStart is the seconds that it takes to begin with the GPU, as far as that is known.
+func (c *chooser) knownStart() float64 {
+	if c.start == 0 && !(c.cache.Get(startKey(), &c.start) && c.start >= leastStart) {
+		c.start = leastStart
 	}
-	return *c.start, true
+	return c.start
 }
 
 // begin begins with the GPU, once, and measures what that takes where it can: in a
-// process that has not done so already.
-func (c *chooser) begin() (*begun, float64) {
-	if c.begun == nil {
-		fresh := !isOpen(c.gpu)
-		from := time.Now()
-		c.begun = &begun{}
-		if c.begun.identity, c.begun.err = c.identify(); c.begun.err == nil {
-			_, c.begun.err = backend(c.gpu)
-		}
-		took := time.Since(from).Seconds()
-		if _, known := c.knownStart(); !known && fresh && c.begun.err == nil {
-			c.start = &took
-			_ = c.cache.Put(startKey(), took) // if not, it is measured again
-		}
+// process that has not done so already, on a machine where none has.
+func (c *chooser) begin() *begun {
+	if c.begun != nil {
+		return c.begun
 	}
-	start, _ := c.knownStart()
-	return c.begun, start
+	fresh := c.knownStart() == leastStart && !isOpen(c.gpu)
+	from := time.Now()
+	c.begun = &begun{}
+	if c.begun.identity, c.begun.err = c.identify(); c.begun.err == nil {
+		_, c.begun.err = backend(c.gpu)
+	}
+	if fresh && c.begun.err == nil {
+		c.start = max(time.Since(from).Seconds(), leastStart)
+		_ = c.cache.Put(startKey(), c.start) // if not, it is measured again
+	}
+	return c.begun
 }
 
 // tryOn computes products of zeros on a device, as anybody's products are computed: from

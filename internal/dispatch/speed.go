@@ -13,9 +13,9 @@ type trial func(m, n, k int) (time.Duration, error)
 // The sizes that are measured, and how long that may take: what is too slow for it is
 // not measured, but extrapolated.
 const (
-	smallest, largest = 64, 1024
-	processorBudget   = 100 * time.Millisecond
-	gpuBudget         = 100 * time.Millisecond
+	smallest, large, largest = 64, 1024, 2048
+	processorBudget          = 100 * time.Millisecond
+	gpuBudget                = 100 * time.Millisecond
 )
 
 // curve is how fast the processor is: the seconds that squares took, the smallest
@@ -107,9 +107,8 @@ type oneShot struct {
 // measureGPU measures a product of next to nothing, one of many bytes and few
 // operations, and one of many operations.
 func measureGPU(try trial, pair pair) (oneShot, error) {
-	const flat = 2 * largest
 	var took [3]float64
-	for i, size := range [3][3]int{{smallest, smallest, smallest}, {flat, flat, 16}, {largest, largest, largest}} {
+	for i, size := range [3][3]int{{smallest, smallest, smallest}, {largest, largest, 16}, {large, large, large}} {
 		d, _, err := best(try, size[0], size[1], size[2], gpuBudget/3)
 		if err != nil {
 			return oneShot{}, err
@@ -120,8 +119,8 @@ func measureGPU(try trial, pair pair) (oneShot, error) {
 		return float64((m*k+k*n)*pair.In.Size() + m*n*pair.Out.Size())
 	}
 	s := oneShot{Fixed: took[0]}
-	s.PerByte = max(0, took[1]-s.Fixed) / (bytes(flat, flat, 16) - bytes(smallest, smallest, smallest))
-	s.PerFlop = max(0, took[2]-s.Fixed-s.PerByte*bytes(largest, largest, largest)) / (2 * largest * largest * largest)
+	s.PerByte = max(0, took[1]-s.Fixed) / (bytes(largest, largest, 16) - bytes(smallest, smallest, smallest))
+	s.PerFlop = max(0, took[2]-s.Fixed-s.PerByte*bytes(large, large, large)) / (2 * large * large * large)
 	return s, nil
 }
 

@@ -118,7 +118,7 @@ func newDriver(lib library) (*driver, error) {
 	}
 	d.version = version(v)
 	if err := d.call(cuInit, 0); err != nil {
-		return nil, noDevice(err)
+		return nil, fmt.Errorf("%w%s", noDevice(err), visible())
 	}
 	return d, nil
 }
