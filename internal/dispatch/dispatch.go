@@ -75,7 +75,8 @@ func (pl *Plan) CompileTime() time.Duration {
 	return pl.gpu.CompileTime()
 }
 
-// New plans a product. The errors are ErrUnsupported and ErrNoDevice.
+// New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
+// is left to it, the first plan that this matters for measures, for up to a second.
 func New(r Request) (*Plan, error) {
 	if err := r.Precision.Check(r.Device); err != nil {
 		return nil, err

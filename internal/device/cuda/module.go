@@ -50,7 +50,7 @@ func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 	g.mu.Lock()
 	c, known := g.modules[key]
 	if !known {
-		c = &compiled{gpu: g, text: key, ready: make(chan struct{}), kernels: map[string]*kernel{}, params: newSignatures(text)}
+		c = &compiled{gpu: g, text: key, ready: make(chan struct{}), kernels: map[string]*kernel{}}
 		g.modules[key] = c
 	}
 	c.users++
@@ -79,6 +79,7 @@ func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 func (c *compiled) compile(text string) {
 	defer close(c.ready)
 	g := c.gpu
+	c.params = newSignatures(text)
 	c.err = g.within(func() error {
 		err := g.compile(c, text)
 		g.mu.Lock()
