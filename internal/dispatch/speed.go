@@ -13,9 +13,9 @@ type trial func(m, n, k int) (time.Duration, error)
 // The sizes that are measured, and how long that may take: what is too slow for it is
 // not measured, but extrapolated.
 const (
-	smallest, large, largest = 64, 1024, 2048
-	processorBudget          = 100 * time.Millisecond
-	gpuBudget                = 100 * time.Millisecond
+	smallest, large = 64, 1024
+	processorBudget = 100 * time.Millisecond
+	gpuBudget       = 100 * time.Millisecond
 )
 
 // curve is how fast the processor is: the seconds that squares took, the smallest
@@ -31,7 +31,7 @@ type point struct {
 func measureProcessor(try trial) (curve, error) {
 	var c curve
 	var spent time.Duration
-	for n := smallest; n <= largest; n *= 2 {
+	for n := smallest; n <= 2*large; n *= 2 {
 		if last := len(c) - 1; last >= 0 {
 			const twice, larger = 2, 8 // to get warm and to measure, of eight times the work
 			if next := seconds(twice * larger * c[last].Seconds); spent+next > processorBudget {
@@ -104,25 +104,33 @@ type oneShot struct {
 	PerFlop float64 `json:"seconds_per_flop"`
 }
 
-// measureGPU measures a product of next to nothing, one of many bytes and few
-// operations, and one of many operations.
-func measureGPU(try trial, pair pair) (oneShot, error) {
+// measureGPU measures a product of next to nothing and two whose bytes and operations
+// grow by different factors, 4 and 8.
+func measureGPU(try trial, types pair) (oneShot, error) {
 	var took [3]float64
-	for i, size := range [3][3]int{{smallest, smallest, smallest}, {largest, largest, 16}, {large, large, large}} {
-		d, _, err := best(try, size[0], size[1], size[2], gpuBudget/3)
+	for i, n := range []int{smallest, large, 2 * large} {
+		if last := 8 * took[1]; seconds(last) > gpuBudget { // so slow that operations are all
+			took[i] = last
+			break
+		}
+		d, _, err := best(try, n, n, n, gpuBudget/3)
 		if err != nil {
 			return oneShot{}, err
 		}
 		took[i] = d.Seconds()
 	}
-	bytes := func(m, n, k int) float64 {
-		return float64((m*k+k*n)*pair.In.Size() + m*n*pair.Out.Size())
-	}
 	s := oneShot{Fixed: took[0]}
-	s.PerByte = max(0, took[1]-s.Fixed) / (bytes(largest, largest, 16) - bytes(smallest, smallest, smallest))
-	s.PerFlop = max(0, took[2]-s.Fixed-s.PerByte*bytes(large, large, large)) / (2 * large * large * large)
+	one, two := max(0, took[1]-s.Fixed), max(0, took[2]-s.Fixed)
+	bytes, flops := types.squares(large), 2.0*large*large*large
+	s.PerFlop = max(0, two-4*one) / (4 * flops)
+	s.PerByte = max(0, two-8*flops*s.PerFlop) / (4 * bytes)
+	// The small one has bytes and operations too.
+	s.Fixed -= min(s.Fixed/2, s.PerByte*types.squares(smallest)+s.PerFlop*2*smallest*smallest*smallest)
 	return s, nil
 }
+
+// squares is the bytes of A, B and C that are n×n.
+func (p pair) squares(n float64) float64 { return n * n * float64(2*p.In.Size()+p.Out.Size()) }
 
 func (s oneShot) valid() bool {
 	for _, v := range []float64{s.Fixed, s.PerByte, s.PerFlop} {
@@ -152,10 +160,9 @@ func traffic(p *gemm.Problem) float64 {
 
 // crossover is the size from which squares are faster on a GPU, to a percent; false if
 // none is, up to what fits in no memory.
-func crossover(here curve, there oneShot, pair pair) (n int, ok bool) {
+func crossover(here curve, there oneShot, types pair) (n int, ok bool) {
 	faster := func(n float64) bool {
-		bytes := n * n * float64(2*pair.In.Size()+pair.Out.Size())
-		return there.seconds(bytes, 2*n*n*n) < here.seconds(2*n*n*n)
+		return there.seconds(types.squares(n), 2*n*n*n) < here.seconds(2*n*n*n)
 	}
 	const most = 1 << 20
 	low, high := 1.0, float64(most)

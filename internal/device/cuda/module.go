@@ -17,11 +17,11 @@ type digest [sha256.Size]byte
 
 // compiled is a text that the driver compiled, or is compiling, for all who load it.
 type compiled struct {
-	gpu    *GPU
-	text   digest
-	params signatures
-	ready  chan struct{} // closed once the fields of the next group are set
+	gpu   *GPU
+	text  digest
+	ready chan struct{} // closed once the fields of the next group are set
 
+	params signatures
 	handle uintptr
 	log    string
 	err    error
