@@ -31,7 +31,7 @@ type chooser struct {
 	trials   func(d Device, types pair, threads int) trial
 
 	mu     sync.Mutex // guards what follows, and is held while measuring
-	curves map[kind]curve
+	speeds map[kind]processor
 	shots  map[kind]shot
 	start  float64 // seconds that it takes to begin with the GPU; 0 before anybody asked
 	begun  *begun  // nil before this process has
@@ -94,7 +94,7 @@ func theChooser() *chooser {
 func newChooser(d Device, c *cache.Cache, present func() error, identify func() (identity, error)) *chooser {
 	return &chooser{
 		gpu: d, cache: c, present: present, identify: identify, trials: tryOn,
-		curves: map[kind]curve{}, shots: map[kind]shot{},
+		speeds: map[kind]processor{}, shots: map[kind]shot{},
 	}
 }
 
@@ -112,19 +112,19 @@ const (
 
 // choose is the processor or the GPU, and why.
 func (c *chooser) choose(r Request) (Device, string) {
-	processor, p := Device{Kind: "cpu"}, r.Problem
+	cpus, p := Device{Kind: "cpu"}, r.Problem
 	if p.Flops() < tooSmall {
-		return processor, "too small for a GPU to pay"
+		return cpus, "too small for a GPU to pay"
 	}
 	if err := c.present(); err != nil {
-		return processor, noGPU(err)
+		return cpus, noGPU(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := kind{pair{p.A.Type, p.C.Type}, cpu.Workers(r.Threads)}
-	speed, err := c.curve(u)
+	speed, err := c.processor(u)
 	if err != nil {
-		return processor, fmt.Sprintf("the processor could not be measured: %v", err)
+		return cpus, fmt.Sprintf("the processor could not be measured: %v", err)
 	}
 	here, start, all := speed.seconds(p.Flops()), c.knownStart(), float64(often)
 	if r.Once {
@@ -135,21 +135,21 @@ func (c *chooser) choose(r Request) (Device, string) {
 		if start == leastStart {
 			least = "at least "
 		}
-		return processor, fmt.Sprintf("about %s here, not worth beginning with %v, which takes %s%s", words(here), c.gpu, least, words(start))
+		return cpus, fmt.Sprintf("about %s here, not worth beginning with %v, which takes %s%s", words(here), c.gpu, least, words(start))
 	}
 	gpu := c.begin()
 	if gpu.err != nil {
-		return processor, noGPU(gpu.err)
+		return cpus, noGPU(gpu.err)
 	}
 	bytes := traffic(p)
 	if most := 0.9 * float64(gpu.memory); bytes > most {
-		return processor, fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(bytes)), c.gpu)
+		return cpus, fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(bytes)), c.gpu)
 	}
 	shot, err := c.shot(u, gpu.identity, speed)
 	if err != nil {
-		return processor, fmt.Sprintf("%v could not be measured: %v", c.gpu, err)
+		return cpus, fmt.Sprintf("%v could not be measured: %v", c.gpu, err)
 	}
-	there := shot.seconds(bytes, p.Flops())
+	there := shot.seconds(side(p), p.Flops())
 	why := fmt.Sprintf("about %s here against %s on %v", words(here), words(there), c.gpu)
 	if r.Once {
 		there += c.start
@@ -159,7 +159,7 @@ func (c *chooser) choose(r Request) (Device, string) {
 	if there < here {
 		return c.gpu, why
 	}
-	return processor, why
+	return cpus, why
 }
 
 func noGPU(err error) string {

@@ -17,7 +17,7 @@ import (
 // machine is what every measurement depends on: the processor, our kernels, and what
 // the entries of the cache mean.
 var machine = sync.OnceValue(func() string {
-	const format = 1
+	const format = 2
 	var kernels strings.Builder
 	for _, k := range Kernels(Device{}) {
 		fmt.Fprintln(&kernels, k)
@@ -25,33 +25,33 @@ var machine = sync.OnceValue(func() string {
 	return fmt.Sprintf("%d, %s/%s, %s, kernels %x", format, runtime.GOOS, runtime.GOARCH, host.Processor(), sha256.Sum256([]byte(kernels.String())))
 })
 
-// curve is the processor's speed.
-func (c *chooser) curve(u kind) (curve, error) {
-	if known, ok := c.curves[u]; ok {
+// processor is the processor's speed.
+func (c *chooser) processor(u kind) (processor, error) {
+	if known, ok := c.speeds[u]; ok {
 		return known, nil
 	}
 	key := fmt.Sprintf("processor, %s, %v, %d threads", machine(), u.types, u.threads)
-	speed, err := recall(c.cache, key, curve.valid, func() (curve, error) {
+	speed, err := recall(c.cache, key, processor.valid, func() (processor, error) {
 		return measureProcessor(c.trials(Device{Kind: "cpu"}, u.types, u.threads))
 	})
 	if err == nil {
-		c.curves[u] = speed
+		c.speeds[u] = speed
 	}
 	return speed, err
 }
 
 // shot is the GPU's speed, and where it overtakes a processor of that speed.
-func (c *chooser) shot(u kind, id identity, here curve) (shot, error) {
+func (c *chooser) shot(u kind, id identity, here processor) (shot, error) {
 	if known, ok := c.shots[u]; ok {
 		return known, nil
 	}
 	key := fmt.Sprintf("gpu, %s, %v, %s, %d threads", machine(), u.types, id.key, runtime.GOMAXPROCS(0))
 	speed, err := recall(c.cache, key, oneShot.valid, func() (oneShot, error) {
-		return measureGPU(c.trials(c.gpu, u.types, 0), u.types)
+		return measureGPU(c.trials(c.gpu, u.types, 0))
 	})
 	s := shot{oneShot: speed}
 	if err == nil {
-		if n, ok := crossover(here, speed, u.types); ok {
+		if n, ok := crossover(here, speed); ok {
 			s.crossover = fmt.Sprintf("; for squares of %v the measured crossover is near %d", u.types, n)
 		}
 		c.shots[u] = s
@@ -110,9 +110,9 @@ func (c *chooser) begin() *begun {
 func tryOn(d Device, types pair, threads int) trial {
 	var pl *Plan
 	var b gemm.Buffers
-	return func(m, n, k int) (time.Duration, error) {
-		if pl == nil || pl.Problem.M != m || pl.Problem.N != n || pl.Problem.K != k {
-			p, _, err := gemm.New(1, gemm.Dense(types.In, m, k), gemm.Dense(types.In, k, n), 0, gemm.Dense(types.Out, m, n), gemm.Epilogue{})
+	return func(n int) (time.Duration, error) {
+		if pl == nil || pl.Problem.N != n {
+			p, _, err := gemm.New(1, gemm.Dense(types.In, n, n), gemm.Dense(types.In, n, n), 0, gemm.Dense(types.Out, n, n), gemm.Epilogue{})
 			if err != nil {
 				return 0, err
 			}
