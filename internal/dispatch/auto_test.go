@@ -63,7 +63,8 @@ func (w *world) chooser(c *cache.Cache) *chooser {
 	return ch
 }
 
-func product(t *testing.T, in, out dtype.Type, m, n, k int) *gemm.Problem {
+// sized is a product that nobody runs.
+func sized(t *testing.T, in, out dtype.Type, m, n, k int) *gemm.Problem {
 	t.Helper()
 	p, _, err := gemm.New(1, gemm.Dense(in, m, k), gemm.Dense(in, k, n), 0, gemm.Dense(out, m, n), gemm.Epilogue{})
 	if err != nil {
@@ -107,7 +108,7 @@ func TestChoose(t *testing.T) {
 		if c.change != nil {
 			c.change(w)
 		}
-		d, why := w.chooser(nil).choose(Request{Problem: product(t, dtype.F32, dtype.F32, c.m, c.n, c.k), Once: c.once})
+		d, why := w.chooser(nil).choose(Request{Problem: sized(t, dtype.F32, dtype.F32, c.m, c.n, c.k), Once: c.once})
 		if d.String() != c.want || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %v, %q; want %s, %q", c.name, d, why, c.want, c.why)
 		}
@@ -168,7 +169,7 @@ func TestMeasure(t *testing.T) {
 			t.Fatalf("%v, %v", got, err)
 		}
 		for _, size := range [][3]int{{100, 100, 100}, {300, 300, 300}, {1000, 1000, 1000}, {10000, 10000, 10000}, {16, 4096, 4096}, {256, 256, 65536}} {
-			p := product(t, dtype.BF16, dtype.F32, size[0], size[1], size[2])
+			p := sized(t, dtype.BF16, dtype.F32, size[0], size[1], size[2])
 			if g, w := got.seconds(side(p), p.Flops()), want.seconds(traffic(p), p.Flops()); math.Abs(g-w) > 0.2*w {
 				t.Errorf("%v: %v takes %g s, want %g", want, size, g, w)
 			}
@@ -180,7 +181,7 @@ func TestMeasure(t *testing.T) {
 // not at all, unless it is another card, or what is kept makes no sense.
 func TestRemembers(t *testing.T) {
 	dir := t.TempDir()
-	large := product(t, dtype.F32, dtype.F32, 1000, 1000, 1000)
+	large := sized(t, dtype.F32, dtype.F32, 1000, 1000, 1000)
 	choose := func(w *world, c *chooser) int32 {
 		t.Helper()
 		before := w.trials.Load()
@@ -243,7 +244,7 @@ func TestStartIsMeasured(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		return identify()
 	}
-	once := Request{Problem: product(t, dtype.F32, dtype.F32, 1500, 1500, 1500), Once: true} // 68 ms
+	once := Request{Problem: sized(t, dtype.F32, dtype.F32, 1500, 1500, 1500), Once: true} // 68 ms
 	if d, why := c.choose(once); d.Kind != "cpu" || !strings.Contains(why, "to begin with it") {
 		t.Errorf("the first process: %v, %s", d, why)
 	}
@@ -258,7 +259,7 @@ func TestStartIsMeasured(t *testing.T) {
 // TestPlanOn: a product is computed on the device that was chosen, or on the processor if
 // that cannot; the plan says so.
 func TestPlanOn(t *testing.T) {
-	small := product(t, dtype.F32, dtype.F32, 3, 2, 2)
+	small := sized(t, dtype.F32, dtype.F32, 3, 2, 2)
 	b := gemm.Buffers{A: dtype.Bytes([]float32{1, 2, 3, 4, 5, 6}), B: dtype.Bytes([]float32{1, 2, 3, 4}), C: make([]byte, 24)}
 	want := dtype.Bytes([]float32{7, 10, 15, 22, 23, 34})
 	restore := Substitute(func(d Device) (device.Device, error) {
@@ -277,11 +278,7 @@ func TestPlanOn(t *testing.T) {
 		{"emu", "emu", "because; the fastest kernel"},
 		{"emu:broken", "cpu", "because, which cannot compute it: no such device"},
 	} {
-		d, err := ParseDevice(c.d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pl, err := Request{Problem: small}.planOn(d, "because")
+		pl, err := Request{Problem: small}.planOn(name(t, c.d), "because")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +294,7 @@ func TestPlanOn(t *testing.T) {
 
 // TestByKernel: a kernel that was asked for decides for the devices that have it.
 func TestByKernel(t *testing.T) {
-	small := product(t, dtype.F32, dtype.F32, 3, 2, 2)
+	small := sized(t, dtype.F32, dtype.F32, 3, 2, 2)
 	restore := Substitute(func(d Device) (device.Device, error) {
 		if d.Kind != "gpu" || d.Index != 0 {
 			t.Errorf("opens %v", d)

@@ -105,7 +105,7 @@ func use(d Device) (*opened, error) {
 
 func (o *opened) close() error {
 	err := o.Backend.Close()
-	return errors.Join(err, o.Device.Close())
+	return device.Join(err, o.Device.Close())
 }
 
 // Substitute has devices opened by a function of a test's, from an empty start, until
@@ -123,7 +123,7 @@ func Substitute(open func(Device) (device.Device, error)) (restore func() error)
 			errs = append(errs, o.close())
 		}
 		gpus.open, gpus.with = before, with
-		return errors.Join(errs...)
+		return device.Join(errs...)
 	}
 }
 
