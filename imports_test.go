@@ -14,7 +14,7 @@ import (
 var layers = [][]string{
 	{"dtype", "ptx"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
-	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check"},
+	{"internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check"},
 	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty"},
 	{"internal/dispatch", "internal/explain"},
 	{"internal/resident"},

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -70,14 +71,13 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 	return d
 }
 
-// crowding is a distance of a matrix's rows, in bytes, whose multiples fall on so few
-// sets of an L2 cache of 1 MiB with 16 ways that a block's mc rows evict each other.
-const crowding = 8 << 10
+// crowding is a distance of a matrix's rows, in bytes, whose multiples fall on one set
+// of an L1 cache with 64 of them, and on a few of an L2 cache: rows evict each other.
+const crowding = 4 << 10
 
 // readsInPlace reports whether the micro-kernel may as well read A where it lies: its
-// rows run along K, and so does the order in which the panels would have them. On a
-// Xeon with that cache this is worth 30 % at 128³ and 5 % at 1024³, and costs 10 % at
-// 4096³, where the rows crowd.
+// rows run along K, which is the order in which panels would have them, and do not
+// crowd.
 func (mk *micro[T]) readsInPlace(a *operand[T]) bool {
 	var element T
 	return len(mk.Direct) > 0 && a.alongK && a.widen == nil && a.ld*int(unsafe.Sizeof(element))%crowding != 0
@@ -179,7 +179,14 @@ func (w *blockWalk[T]) pack(dst []T, o *operand[T], r, x0, n, item int) {
 	}
 }
 
-// compute does loops 2 to 0 for the tile of C at (i, j) of the block.
+// fetched is how many elements of what comes next a micro-kernel fetches in k steps.
+func (mk *micro[T]) fetched(k int) int {
+	var element T
+	return k / asm.Ahead * asm.Line / int(unsafe.Sizeof(element))
+}
+
+// compute does loops 2 to 0 for the tile of C at (i, j) of the block. While a panel of
+// B is multiplied the next one comes from L3, a part with each call of the micro-kernel.
 func (w *blockWalk[T]) compute(i, j int) {
 	k, beta := w.depth(), T(1)
 	if w.p0 == 0 {
@@ -195,14 +202,16 @@ func (w *blockWalk[T]) compute(i, j int) {
 	}
 	for jr := 0; jr < cols; jr += w.NR {
 		b := &w.bPack[(j+jr)*k]
+		ahead := w.bPack[(j+min(jr+w.NR, cols-1))*k:]
 		for ir := 0; ir < rows; ir += w.MR {
 			m, n, tile := min(w.MR, rows-ir), min(w.NR, cols-jr), &c[at+ir*w.ldc+jr]
+			next := &ahead[min(ir/w.MR*w.fetched(k), len(ahead)-1)]
 			if w.packsA {
-				w.Packed(k, &w.aPack[(i+ir)*k], b, tile, w.ldc, m, n, w.alpha, beta)
+				w.Packed(k, &w.aPack[(i+ir)*k], b, tile, next, w.ldc, m, n, w.alpha, beta)
 				continue
 			}
 			row := &w.a.data[w.a.index(w.i0+i+ir, w.p0)]
-			w.Direct[m-1](k, row, w.a.ld, 1, b, w.NR, tile, w.ldc, n, w.alpha, beta)
+			w.Direct[m-1](k, row, w.a.ld, 1, b, w.NR, tile, next, w.ldc, n, w.alpha, beta)
 		}
 	}
 	if w.finish != nil && w.p0+k >= w.k {

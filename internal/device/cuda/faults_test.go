@@ -148,7 +148,7 @@ func TestEveryCallFails(t *testing.T) {
 				f := newFake()
 				if mode.bare {
 					f.pools = false
-					f.lacks[cuFuncGetParamInfo], f.lacks[cuDeviceUUID] = true, true
+					f.lacks[cuDeviceUUID] = true
 				}
 				return f
 			}
