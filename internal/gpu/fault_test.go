@@ -18,13 +18,14 @@ import (
 type double struct {
 	info device.Info
 
-	mu     sync.Mutex
-	calls  int
-	failAt int // number of the call that fails, from 1; 0 for none
-	err    error
-	next   device.Ptr
-	live   map[device.Ptr]int
-	loaded int
+	mu      sync.Mutex
+	calls   int
+	failAt  int // number of the call that fails, from 1; 0 for none
+	err     error
+	next    device.Ptr
+	live    map[device.Ptr]int
+	loaded  int
+	streams int
 }
 
 func newDouble() *double {
@@ -104,8 +105,16 @@ func (d *double) Launch(context.Context, device.Function, device.Launch) error {
 	return d.locked("launch", nil)
 }
 func (d *double) Sync(context.Context) error    { return d.locked("sync", nil) }
-func (d *double) Record() (device.Event, error) { return nil, errors.ErrUnsupported }
-func (d *double) Close() error                  { return nil }
+func (d *double) Record() (device.Event, error) { return nil, d.locked("record", nil) }
+func (d *double) Wait(device.Event) error       { return d.locked("wait", nil) }
+func (d *double) NewStream() (device.Stream, error) {
+	return doubleStream{d}, d.locked("new stream", func() { d.streams++ })
+}
+func (d *double) Close() error { return nil }
+
+type doubleStream struct{ *double }
+
+func (s doubleStream) Close() error { return s.locked("close", func() { s.streams-- }) }
 
 type doubleModule struct{ d *double }
 

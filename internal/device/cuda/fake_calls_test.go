@@ -70,6 +70,12 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 			return fakeHandle
 		}
 		f.run(a[0], nil)
+	case cuStreamWaitEvent:
+		e := f.find("event", a[1])
+		if e == nil || f.find("stream", a[0]) == nil {
+			return fakeHandle
+		}
+		f.enqueue(a[0], queued{wait: e})
 	case cuStreamDestroy:
 		return f.destroy("stream", a[0])
 

@@ -15,12 +15,13 @@ import (
 
 // GPU is a [device.Device].
 type GPU struct {
+	*stream // its own
 	driver  *driver
 	info    Info
 	context uintptr // the device's primary one
-	stream  uintptr // all work goes through it, so all is in order
 	pool    uintptr // where memory comes from; 0: where the driver has none
-	staging staging
+
+	stagingIn, stagingOut *staging
 
 	// lost is the error after which the driver answers nothing else.
 	lost atomic.Pointer[Error]
@@ -31,6 +32,7 @@ type GPU struct {
 
 	mu      sync.Mutex // guards what follows
 	memory  regions
+	streams map[*stream]struct{} // but its own
 	events  map[*event]struct{}
 	modules map[digest]*compiled
 }
@@ -42,13 +44,17 @@ func (d *driver) open(index int) (*GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &GPU{driver: d, info: info, staging: newStaging(), events: map[*event]struct{}{}, modules: map[digest]*compiled{}}
+	info.Staging = device.Staging{Threads: lanes(), Ring: lanes() * laneSlots * slotBytes}
+	g := &GPU{
+		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
+		streams: map[*stream]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
+	}
+	g.stream = &stream{gpu: g}
 	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
 		return nil, as(device.ErrNoDevice, err)
 	}
 	err = g.within(func() error {
-		const nonBlocking = 1 // CU_STREAM_NON_BLOCKING: no waiting for others' work in the process
-		if err := g.call(cuStreamCreate, uintptr(unsafe.Pointer(&g.stream)), nonBlocking); err != nil {
+		if err := g.stream.open(); err != nil {
 			return err
 		}
 		return g.openPool()
@@ -64,6 +70,19 @@ func (g *GPU) Info() *device.Info { return &g.info.Info }
 
 // Details is all that is known of the GPU.
 func (g *GPU) Details() Info { return g.info }
+
+// stopCopies waits until no copy is under way, and lets none begin until what it
+// returns is called.
+func (g *GPU) stopCopies() (resume func()) {
+	for _, ring := range g.rings() {
+		ring.mine <- struct{}{}
+	}
+	return func() {
+		for _, ring := range g.rings() {
+			ring.leave()
+		}
+	}
+}
 
 // within runs f on a thread on which the GPU's context is current. Only f may call
 // the driver with anything of that context.
@@ -102,8 +121,9 @@ func (g *GPU) check(s *symbol, c code) error {
 	return e
 }
 
-// Sync waits until all that was asked for is done.
-func (g *GPU) Sync(ctx context.Context) error { return g.wait(ctx, cuStreamQuery, g.stream) }
+// rings are the pinned memory of both directions, in the order in which they are to be
+// entered.
+func (g *GPU) rings() []*staging { return []*staging{g.stagingIn, g.stagingOut} }
 
 // wait waits until a query, of an event or of the stream, says that it is done. It
 // asks again and again, rather than leave a thread in the driver that nothing can
@@ -142,8 +162,7 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 // Close waits for what is in flight and gives everything back, the context last. Of
 // a device that is lost, only that is left to give.
 func (g *GPU) Close() error {
-	g.staging.mine <- struct{}{} // no copy is under way
-	defer func() { <-g.staging.mine }()
+	defer g.stopCopies()()
 	g.closing.Lock()
 	defer g.closing.Unlock()
 	if g.closed {
@@ -173,7 +192,11 @@ func (g *GPU) giveBack() (errs []error) {
 		}
 	}
 	try(cuCtxSetCurrent, g.context)
-	try(cuStreamSynchronize, g.stream)
+	for s := range g.streams {
+		try(cuStreamSynchronize, s.handle)
+		try(cuStreamDestroy, s.handle)
+	}
+	try(cuStreamSynchronize, g.handle)
 	for e := range g.events {
 		try(cuEventDestroy, e.handle)
 	}
@@ -183,12 +206,13 @@ func (g *GPU) giveBack() (errs []error) {
 	for _, r := range g.memory {
 		try(cuMemFree, uintptr(r.start))
 	}
-	for i := range g.staging.slots {
-		s := &g.staging.slots[i]
-		try(cuEventDestroy, s.event)
-		try(cuMemFreeHost, s.address)
+	for _, ring := range g.rings() {
+		for s := range ring.slots() {
+			try(cuEventDestroy, s.event)
+			try(cuMemFreeHost, s.address)
+		}
 	}
 	try(cuMemPoolDestroy, g.pool)
-	try(cuStreamDestroy, g.stream)
+	try(cuStreamDestroy, g.handle)
 	return errs
 }
