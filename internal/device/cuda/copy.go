@@ -53,12 +53,12 @@ func (t *transfer) run(ctx context.Context, ring *staging) error {
 			next.Store(int64(cut.count))
 		}
 	}
-	var others sync.WaitGroup
+	var helpers helpers
 	for i := 1; i < min(lanes(), cut.count); i++ {
-		others.Go(func() { work(&ring.lanes[i]) })
+		t.gpu.crew.help(&helpers, func() { work(&ring.lanes[i]) })
 	}
 	work(&ring.lanes[0])
-	others.Wait()
+	helpers.end()
 	return failed
 }
 

@@ -22,6 +22,7 @@ type GPU struct {
 	pool    uintptr // where memory comes from; 0: where the driver has none
 
 	stagingIn, stagingOut *staging
+	crew                  *crew
 
 	// lost is the error after which the driver answers nothing else.
 	lost atomic.Pointer[Error]
@@ -46,7 +47,7 @@ func (d *driver) open(index int) (*GPU, error) {
 	}
 	info.Staging = device.Staging{Threads: lanes(), Ring: lanes() * laneSlots * slotBytes}
 	g := &GPU{
-		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
+		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(), crew: newCrew(),
 		streams: map[*stream]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
 	}
 	g.stream = &stream{gpu: g}
@@ -131,7 +132,7 @@ func (g *GPU) rings() []*staging { return []*staging{g.stagingIn, g.stagingOut} 
 // that has passed.
 func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 	const (
-		eager = 50 * time.Microsecond
+		eager = 100 * time.Microsecond
 		most  = time.Millisecond
 	)
 	start := time.Now()
@@ -154,7 +155,7 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 		if waited := time.Since(start); waited < eager {
 			runtime.Gosched()
 		} else {
-			time.Sleep(min(waited/16, most))
+			pause(min(waited/16, most))
 		}
 	}
 }
@@ -169,6 +170,7 @@ func (g *GPU) Close() error {
 		return nil
 	}
 	g.closed = true
+	g.crew.close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var errs []error

@@ -81,6 +81,7 @@ type Device struct {
 
 	turn    chan struct{} // holds an element while somebody uses what follows
 	streams []*stream     // its own first
+	ahead   *stream       // whose turn it is
 	rng     *rand.Rand
 }
 

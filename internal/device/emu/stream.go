@@ -17,7 +17,15 @@ import (
 type stream struct {
 	device *Device
 	queue  []work
-	fault  error // of what was done here or waited for, until Sync or CopyOut reports it
+	fault  *fault // of what was done here or waited for
+}
+
+// fault is work that failed. Sync and CopyOut of its stream report it, and of every
+// stream that waits for a place behind it; once it is reported, places that its stream
+// comes to later have nothing to do with it.
+type fault struct {
+	err      error
+	reported bool
 }
 
 // work is something to be done, or a place to wait for, or one to mark.
@@ -31,7 +39,7 @@ type work struct {
 type event struct {
 	past  bool
 	at    time.Time
-	fault error
+	fault *fault
 }
 
 // lock makes the device's streams the caller's, unless the context ends before.
@@ -83,8 +91,10 @@ func (s *stream) ask(ctx context.Context, w work) error {
 		return s.perform(w)
 	}
 	s.queue = append(s.queue, w)
-	for range d.rng.IntN(3) {
-		d.step()
+	if d.rng.IntN(4) == 0 {
+		for range d.rng.IntN(8) {
+			d.step()
+		}
 	}
 	return nil
 }
@@ -94,8 +104,11 @@ func (s *stream) perform(w work) error {
 	case w.do != nil:
 		return w.do()
 	case w.mark != nil:
-		w.mark.past, w.mark.at, w.mark.fault = true, time.Now(), s.fault
-	case s.fault == nil:
+		w.mark.past, w.mark.at = true, time.Now()
+		if s.fault != nil && !s.fault.reported {
+			w.mark.fault = s.fault
+		}
+	case w.wait.fault != nil:
 		s.fault = w.wait.fault
 	}
 	return nil
@@ -113,12 +126,17 @@ func (d *Device) step() bool {
 	if len(ready) == 0 {
 		return false
 	}
-	s := ready[d.rng.IntN(len(ready))]
+	// One stream runs far ahead of the others, and then another one: that finds more
+	// than turns that are fair.
+	if !slices.Contains(ready, d.ahead) || d.rng.IntN(16) == 0 {
+		d.ahead = ready[d.rng.IntN(len(ready))]
+	}
+	s := d.ahead
 	w := s.queue[0]
 	s.queue = s.queue[1:]
 	// A launch that its own context ended is that caller's affair, who knows.
-	if err := s.perform(w); err != nil && s.fault == nil && !ended(err) {
-		s.fault = err
+	if err := s.perform(w); err != nil && !ended(err) {
+		s.fault = &fault{err: err}
 	}
 	return true
 }
@@ -154,9 +172,13 @@ func (s *stream) come(ctx context.Context) error {
 	if err := s.device.settle(ctx, s.done); err != nil {
 		return err
 	}
-	err := s.fault
+	f := s.fault
 	s.fault = nil
-	return err
+	if f == nil {
+		return nil
+	}
+	f.reported = true
+	return f.err
 }
 
 // Sync waits until all that was asked for is done.
