@@ -95,5 +95,5 @@ func newGPU(r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Config.String(), Why: p.Why, run: p.Run}, nil
+	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Detail(), Why: p.Why, run: p.Run}, nil
 }

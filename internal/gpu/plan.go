@@ -17,7 +17,11 @@ type Backend struct {
 
 	mu       sync.Mutex
 	compiled map[compiledKey]*compiled
+	idle     []*streams // that no product uses
 }
+
+// streams are what the copies of a product go through.
+type streams struct{ in, out device.Stream }
 
 type compiledKey struct {
 	kernel *Kernel
@@ -37,11 +41,15 @@ func New(d device.Device) *Backend {
 	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}}
 }
 
-// Close unloads what was compiled.
+// Close unloads what was compiled, and closes the streams.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var errs []error
+	for _, s := range b.idle {
+		errs = append(errs, s.in.Close(), s.out.Close())
+	}
+	b.idle = nil
 	for _, c := range b.compiled {
 		if c.module != nil {
 			errs = append(errs, c.module.Unload())
@@ -67,9 +75,13 @@ type Plan struct {
 	Config Config
 	Why    string
 
-	backend *Backend
-	host    *gemm.Problem
-	device  gemm.Problem // with the layouts that the matrices have there
+	backend    *Backend
+	host       *gemm.Problem
+	device     gemm.Problem // with the layouts that the matrices have there
+	keepLayout bool
+
+	steps    *schedule // see schedule
+	expected estimate
 }
 
 // Plan chooses a kernel and its configuration. The error is ErrUnsupported.
@@ -83,13 +95,8 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 }
 
 func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
-	pl := &Plan{backend: b, host: p, device: *p}
-	if !opt.KeepLayout {
-		for _, l := range []*gemm.Layout{&pl.device.A, &pl.device.B, &pl.device.C} {
-			unit := maxVector / l.Type.Size()
-			l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
-		}
-	}
+	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout}
+	pl.device = pl.problem(pl.whole())
 	info := b.Device.Info()
 	if opt.Kernel != "" {
 		k, err := Find(opt.Kernel)
@@ -138,6 +145,33 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 	return nil
 }
 
+// streams are a pair that no other product uses.
+func (b *Backend) streams() (*streams, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.idle); n > 0 {
+		s := b.idle[n-1]
+		b.idle = b.idle[:n-1]
+		return s, nil
+	}
+	in, err := b.Device.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	out, err := b.Device.NewStream()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return &streams{in, out}, nil
+}
+
+// giveBack keeps a pair of streams for the next product.
+func (b *Backend) giveBack(s *streams) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.idle = append(b.idle, s)
+}
+
 // function is the kernel's compiled text for a configuration.
 func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Function, error) {
 	key := compiledKey{k, c}
@@ -169,48 +203,6 @@ func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Fun
 	return f, nil
 }
 
-// Run computes the product: it reserves memory on the device, copies what is read
-// there, runs the kernel and copies C back. b must have passed [gemm.Buffers.Check].
-//
-// The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
-// gemm's too, and the context's.
-func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	return sentinel(pl.run(ctx, b))
-}
-
-func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	p, d := &pl.device, pl.backend.Device
-	if p.M == 0 || p.N == 0 {
-		return nil
-	}
-	if err := pl.Compile(ctx); err != nil {
-		return err
-	}
-	var m Memory
-	bias := gemm.Dense(p.C.Type, 1, p.BiasLen())
-	operands := []operand{{&m.C, pl.host.C, p.C, b.C, p.Beta != 0}, {&m.Bias, bias, bias, b.Bias, true}}
-	if p.ReadsAB() {
-		operands = append(operands, operand{&m.A, pl.host.A, p.A, b.A, true}, operand{&m.B, pl.host.B, p.B, b.B, true})
-	}
-	defer func() {
-		for _, o := range operands {
-			err = errors.Join(err, d.Free(*o.at))
-		}
-	}()
-	for _, o := range operands {
-		if err := o.bring(ctx, d); err != nil {
-			return err
-		}
-	}
-	if err := pl.Enqueue(ctx, m); err != nil {
-		return err
-	}
-	return d.CopyOut(ctx, b.C, m.C, rows(pl.host.C, p.C))
-}
-
 // Compile compiles what the plan launches, unless that was done before.
 func (pl *Plan) Compile(ctx context.Context) error {
 	_, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
@@ -233,32 +225,6 @@ func (pl *Plan) Enqueue(ctx context.Context, m Memory) error {
 		return err
 	}
 	return pl.backend.Device.Launch(ctx, f, l)
-}
-
-// operand is a matrix and where it stands, on the host and on the device.
-type operand struct {
-	at           *device.Ptr
-	host, device gemm.Layout
-	mem          []byte
-	read         bool // whether the kernel reads it
-}
-
-func (o *operand) bring(ctx context.Context, d device.Device) (err error) {
-	n := o.device.Bytes()
-	if n == 0 {
-		return nil
-	}
-	if *o.at, err = d.Alloc(n); err != nil || !o.read {
-		return err
-	}
-	return d.CopyIn(ctx, *o.at, o.mem, rows(o.host, o.device))
-}
-
-// rows are the elements of a matrix without what lies between its rows, which may
-// be somebody else's.
-func rows(host, dev gemm.Layout) device.Rows {
-	size := host.Type.Size()
-	return device.Rows{Count: host.Rows, Width: host.Cols * size, Host: host.LD * size, Device: dev.LD * size}
 }
 
 // sentinel makes a device's error one of package gemm's too, where that has it.

@@ -1,0 +1,201 @@
+package gpu
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/model"
+)
+
+// rates are what a schedule's time is foretold from. They belong to the kind of device,
+// and are not measured, so that equal products are computed in equal steps.
+type rates struct {
+	link    float64 // bytes a second, each way
+	memory  float64 // bytes a second, of the device's own
+	compute float64 // operations a second
+	blocks  int     // that run at once, one on each SM
+	// startup is what streams, their events and a goroutine cost a product, a step what
+	// it takes to ask for copies and a launch, and to have them begin.
+	startup, step time.Duration
+}
+
+// ratesOf foretells a device's rates for a product.
+func ratesOf(in *device.Info, p *gemm.Problem) rates {
+	r := rates{blocks: max(in.SMs, 1), startup: 100 * time.Microsecond, step: 25 * time.Microsecond}
+	// PCIe 5, 4 or 3, ×16, less what staging costs.
+	switch {
+	case in.Target.SM >= 90:
+		r.link = 48e9
+	case in.Target.SM >= 80:
+		r.link = 22e9
+	default:
+		r.link = 11e9
+	}
+	// What a good kernel reaches of the peak, on the ordinary units.
+	const efficiency = 0.75
+	kind, clock := model.FP32, 1.5e9
+	if p.Accum() == dtype.F64 {
+		kind = model.FP64
+	}
+	r.compute, r.memory = efficiency*2*128*clock*float64(r.blocks), 1e12
+	if m, err := model.Lookup(in.Name); err == nil && !m.Generic() {
+		r.memory = 0.8 * m.MemBandwidth
+		if peak, err := m.PeakRate(kind); err == nil {
+			r.compute = efficiency * peak
+		}
+	}
+	return r
+}
+
+// estimate is a schedule's time, and what it would be if all but one of its parts were
+// free.
+type estimate struct{ total, in, compute, out time.Duration }
+
+// foretell plays a schedule through: copies in follow each other, steps follow each other
+// once their parts are there, copies out follow each other once their steps are done.
+func (pl *Plan) foretell(s *schedule, r rates) estimate {
+	var in, compute, out, e estimate
+	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
+	step := r.step
+	if len(s.steps) > 1 {
+		in.total = r.startup
+	}
+	p := pl.host
+	layouts := [3]gemm.Layout{p.A, p.B, p.C}
+	for i := range s.steps {
+		st := &s.steps[i]
+		bytes := [3]float64{}
+		for x, part := range st.parts() {
+			bytes[x] = float64(part.rows.n()) * float64(part.cols.n()) * float64(layouts[x].Type.Size())
+			if st.load[x] {
+				d := seconds(bytes[x] / r.link)
+				in.total, e.in = in.total+d, e.in+d
+			}
+		}
+		shape := pl.Config.Shape
+		waves := ceilDiv(max(ceilDiv(st.rows.n(), shape.M)*ceilDiv(st.cols.n(), shape.N), 1), r.blocks)
+		tile := 2 * float64(shape.M) * float64(shape.N) * float64(st.depth.n()) * float64(r.blocks) / r.compute
+		d := seconds(float64(waves)*tile + bytes[inC]/r.memory)
+		if st.depth.from > 0 {
+			d += seconds(bytes[inC] / r.memory)
+		}
+		compute.total, e.compute = max(compute.total, in.total)+step+d, e.compute+d
+		if st.store {
+			d := seconds(bytes[inC] / r.link)
+			out.total, e.out = max(out.total, compute.total)+d, e.out+d
+		}
+	}
+	e.total = out.total + step
+	return e
+}
+
+// fastest is the fastest schedule by the estimate, of those that have A, B and C on the
+// device in the end.
+func (pl *Plan) fastest(r rates) (*schedule, estimate) {
+	p := pl.host
+	best := pl.wholly()
+	least := pl.foretell(best, r)
+	// What overlapping can hide at the best.
+	if most := max(least.in, least.compute, least.out); least.total-most < 2*r.startup || !p.ReadsAB() {
+		return best, least
+	}
+	// First the slices, with panels as they are for most products, then the panels.
+	consider := func(s *schedule) {
+		if e := pl.foretell(s, r); e.total < least.total {
+			best, least = s, e
+		}
+	}
+	panels, byRows := pl.panelings()
+	for _, slices := range slicings(p, r) {
+		consider(pl.overlapped(slices, panels[len(panels)/2], byRows))
+	}
+	slices := best.slices()
+	for _, n := range panels {
+		consider(pl.overlapped(slices, n, byRows))
+	}
+	return best, least
+}
+
+// panelings are the ways to cut C that are considered, along its longer side.
+func (pl *Plan) panelings() (all [][]span, byRows bool) {
+	rows, cols := pl.units()
+	side, unit, byRows := pl.host.M, rows, true
+	if pl.host.N > pl.host.M {
+		side, unit, byRows = pl.host.N, cols, false
+	}
+	for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32} {
+		each := roundUp(ceilDiv(side, n), unit)
+		if cuts := cutSpan(side, each); len(all) == 0 || len(cuts) > len(all[len(all)-1]) {
+			all = append(all, cuts)
+		}
+	}
+	return all, byRows
+}
+
+// slicings are the ways to cut K that are considered. Each slice is as deep as what comes
+// in while the one before it is computed, from a first one on that is short.
+func slicings(p *gemm.Problem, r rates) [][]span {
+	all := [][]span{{{0, p.K}}}
+	if !sliceable(p) {
+		return all
+	}
+	size := float64(p.A.Type.Size())
+	comes := r.link / (size * (float64(p.M) + float64(p.N)))  // terms a second
+	computes := r.compute / (2 * float64(p.M) * float64(p.N)) // terms a second
+	growth := min(max(comes/computes, 1), 4)
+	const grain = 128 // terms; whole tiles along K, and whole vectors
+	for _, first := range []int{256, 512, 1024} {
+		var slices []span
+		at, depth := 0, float64(first)
+		for range 4 {
+			n := int(depth) / grain * grain
+			if at+2*n > p.K {
+				break
+			}
+			slices = append(slices, span{at, at + n})
+			at, depth = at+n, depth*growth
+			all = append(all, append(slices[:len(slices):len(slices)], span{at, p.K}))
+		}
+	}
+	return all
+}
+
+func isPowerOfTwo(x float64) bool {
+	fraction, _ := math.Frexp(math.Abs(x))
+	return fraction == 0.5
+}
+
+// schedule is how the plan runs, which is decided when it is first asked for.
+func (pl *Plan) schedule() *schedule {
+	if pl.steps != nil {
+		return pl.steps
+	}
+	info := pl.backend.Device.Info()
+	pl.steps, pl.expected = pl.fastest(ratesOf(info, pl.host))
+	if most := int(info.Memory / 10 * 9); pl.steps.memory() > most {
+		if less := pl.smaller(pl.steps, most); less != nil {
+			pl.steps, pl.expected = less, pl.foretell(less, ratesOf(info, pl.host))
+		}
+	}
+	return pl.steps
+}
+
+// Detail is the kernel's configuration and, where the product on matrices of the host has
+// several steps, how these overlap, in words.
+func (pl *Plan) Detail() string {
+	s, e, in := pl.schedule(), pl.expected, pl.backend.Device.Info()
+	if len(s.steps) == 1 {
+		return pl.Config.String()
+	}
+	text := fmt.Sprintf("%v; %s: %v expected, of %v in, %v computing and %v out", pl.Config, s.words, ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
+	if st := in.Staging; st.Threads > 0 {
+		text += fmt.Sprintf("; copies by %d threads through a pinned ring of %d MiB, each way", st.Threads, st.Ring>>20)
+	}
+	return text
+}
+
+func ms(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
