@@ -44,7 +44,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 		if err := x.bring(ctx, &s.steps[0]); err != nil {
 			return err
 		}
-		if err := x.compute(ctx, &s.steps[0]); err != nil {
+		if err := x.compute(ctx, &s.steps[0], x.device); err != nil {
 			return err
 		}
 		return x.fetch(ctx, &s.steps[0])
@@ -73,10 +73,11 @@ type oneShot struct {
 	bias    device.Ptr
 	biased  bool          // it has come in
 	in, out device.Stream // of copies; the device's own computes
-	pair    *streams      // in and out, where they are streams of their own
+	streams *streams      // in and out, where they are streams of their own
 	events  []device.Event
 	done    []device.Event // when the device has done the steps asked for so far
 	freed   int            // the number of the last step that in waits for
+	sliced  device.Event   // when the last slice is done that panels beside it add to
 }
 
 // leaving is a step whose part of C goes out when it is done.
@@ -147,10 +148,10 @@ func (x *oneShot) free() error {
 // open gets streams for the copies. They may use the memory that was reserved once what
 // the device was asked for before is done, as somebody else may have had it until then.
 func (x *oneShot) open() (err error) {
-	if x.pair, err = x.plan.backend.streams(); err != nil {
+	if x.streams, err = x.plan.backend.streams(); err != nil {
 		return err
 	}
-	x.in, x.out = x.pair.in, x.pair.out
+	x.in, x.out = x.streams.in, x.streams.out
 	reserved, err := x.record(x.device)
 	if err != nil {
 		return err
@@ -158,19 +159,19 @@ func (x *oneShot) open() (err error) {
 	return x.in.Wait(reserved)
 }
 
-// close gives everything back. After a failure copies may still be under way, to and from
-// memory of the device: that is given back behind them.
+// close gives everything back. After a failure streams may still be at work on memory of
+// the device: that is given back behind them.
 func (x *oneShot) close(failed bool) error {
 	var errs []error
-	if x.pair != nil {
+	if x.streams != nil {
 		if failed {
-			for _, s := range []device.Stream{x.in, x.out} {
+			for _, s := range x.streams.all() {
 				if e, err := x.record(s); err == nil {
 					errs = append(errs, x.device.Wait(e))
 				}
 			}
 		}
-		x.plan.backend.giveBack(x.pair)
+		x.plan.backend.giveBack(x.streams)
 	}
 	errs = append(errs, x.free())
 	for _, e := range x.events {
@@ -247,21 +248,34 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 	if err := x.bring(ctx, s); err != nil {
 		return err
 	}
+	on := device.Stream(x.device)
+	if s.beside {
+		on = x.streams.beside
+	}
 	arrived, err := x.record(x.in)
 	if err != nil {
 		return err
 	}
-	if err := x.device.Wait(arrived); err != nil {
+	if err := on.Wait(arrived); err != nil {
 		return err
 	}
-	if err := x.compute(ctx, s); err != nil {
+	if s.beside && x.sliced != nil {
+		if err := on.Wait(x.sliced); err != nil {
+			return err
+		}
+		x.sliced = nil
+	}
+	if err := x.compute(ctx, s, on); err != nil {
 		return err
 	}
-	done, err := x.record(x.device)
+	done, err := x.record(on)
 	if err != nil {
 		return err
 	}
 	x.done = append(x.done, done)
+	if !s.store {
+		x.sliced = done
+	}
 	a.used, b.used = len(x.done), len(x.done)
 	if s.store {
 		c.leaving.Add(1)
@@ -297,7 +311,7 @@ func (x *oneShot) bring(ctx context.Context, s *step) error {
 }
 
 // compute asks for the step itself.
-func (x *oneShot) compute(ctx context.Context, s *step) error {
+func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error {
 	var m Memory
 	for i, p := range []*device.Ptr{&m.A, &m.B, &m.C} {
 		_, *p, _ = x.piece(s, i)
@@ -309,7 +323,9 @@ func (x *oneShot) compute(ctx context.Context, s *step) error {
 		}
 		m.Bias += device.Ptr(along.from * x.plan.host.C.Type.Size())
 	}
-	return x.plan.part(s).Enqueue(ctx, m)
+	part := x.plan.part(s)
+	part.stream = on
+	return part.Enqueue(ctx, m)
 }
 
 // fetch has what a step made go out, and waits for it.

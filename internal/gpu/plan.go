@@ -20,8 +20,21 @@ type Backend struct {
 	idle     []*streams // that no product uses
 }
 
-// streams are what the copies of a product go through.
-type streams struct{ in, out device.Stream }
+// streams are those of a product beside the device's own: for copies, and for every
+// other panel of C.
+type streams struct{ in, out, beside device.Stream }
+
+func (s *streams) all() []device.Stream { return []device.Stream{s.in, s.out, s.beside} }
+
+func (s *streams) close() error {
+	var errs []error
+	for _, x := range s.all() {
+		if x != nil {
+			errs = append(errs, x.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
 
 type compiledKey struct {
 	kernel *Kernel
@@ -47,7 +60,7 @@ func (b *Backend) Close() error {
 	defer b.mu.Unlock()
 	var errs []error
 	for _, s := range b.idle {
-		errs = append(errs, s.in.Close(), s.out.Close())
+		errs = append(errs, s.close())
 	}
 	b.idle = nil
 	for _, c := range b.compiled {
@@ -79,6 +92,7 @@ type Plan struct {
 	host       *gemm.Problem
 	device     gemm.Problem // with the layouts that the matrices have there
 	keepLayout bool
+	stream     device.Stream // to launch in; nil for the device's own
 
 	steps    *schedule // see schedule
 	expected estimate
@@ -145,7 +159,7 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 	return nil
 }
 
-// streams are a pair that no other product uses.
+// streams are some that no other product uses.
 func (b *Backend) streams() (*streams, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,18 +168,18 @@ func (b *Backend) streams() (*streams, error) {
 		b.idle = b.idle[:n-1]
 		return s, nil
 	}
-	in, err := b.Device.NewStream()
-	if err != nil {
-		return nil, err
+	s := &streams{}
+	for _, to := range []*device.Stream{&s.in, &s.out, &s.beside} {
+		x, err := b.Device.NewStream()
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		*to = x
 	}
-	out, err := b.Device.NewStream()
-	if err != nil {
-		return nil, errors.Join(err, in.Close())
-	}
-	return &streams{in, out}, nil
+	return s, nil
 }
 
-// giveBack keeps a pair of streams for the next product.
+// giveBack keeps streams for the next product.
 func (b *Backend) giveBack(s *streams) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,6 +237,9 @@ func (pl *Plan) Enqueue(ctx context.Context, m Memory) error {
 	l, err := pl.Kernel.Launch(pl.Config, &pl.device, m)
 	if err != nil {
 		return err
+	}
+	if pl.stream != nil {
+		return pl.stream.Launch(ctx, f, l)
 	}
 	return pl.backend.Device.Launch(ctx, f, l)
 }

@@ -31,6 +31,9 @@ type step struct {
 	load    [3]bool // whether the part comes in before the step; of C, its old values
 	store   bool    // whether the step's part of C goes out after it
 	begins  bool    // whether the step is the first of its tile
+	// beside says that the step is computed beside the one before it, whose last blocks
+	// leave processors idle.
+	beside bool
 }
 
 // span is a range of rows, columns or terms.
@@ -174,8 +177,8 @@ func (pl *Plan) overlapped(slices, panels []span, byRows bool) *schedule {
 	for _, k := range slices[:last] {
 		steps = append(steps, step{rows: all.rows, cols: all.cols, depth: k, tile: all})
 	}
-	for _, p := range panels {
-		st := step{rows: all.rows, cols: all.cols, depth: slices[last], tile: all}
+	for i, p := range panels {
+		st := step{rows: all.rows, cols: all.cols, depth: slices[last], tile: all, beside: i%2 == 1}
 		if byRows {
 			st.rows = p
 		} else {
@@ -189,22 +192,29 @@ func (pl *Plan) overlapped(slices, panels []span, byRows bool) *schedule {
 		side = "columns"
 		buffers[inA], buffers[inB] = buffers[inB], buffers[inA]
 	}
-	words := fmt.Sprintf("%d panels of %d %s", len(panels), panels[0].n(), side)
+	words := fmt.Sprintf("panels of %s %s", sizes(panels), side)
 	if last > 0 {
-		words = fmt.Sprintf("%s of K, then %s", depths(slices[:last]), words)
+		words = fmt.Sprintf("slices of %s of K, then %s", sizes(slices[:last]), words)
 	}
 	return pl.lay(steps, buffers, words)
 }
 
-func depths(slices []span) string {
-	list := make([]string, len(slices))
-	for i, s := range slices {
-		list[i] = fmt.Sprint(s.n())
+// sizes lists how long spans are: "1024, 2×512".
+func sizes(spans []span) string {
+	var list []string
+	for i := 0; i < len(spans); {
+		n, same := spans[i].n(), 1
+		for i+same < len(spans) && spans[i+same].n() == n {
+			same++
+		}
+		if same > 1 {
+			list = append(list, fmt.Sprintf("%d×%d", same, n))
+		} else {
+			list = append(list, fmt.Sprint(n))
+		}
+		i += same
 	}
-	if len(list) == 1 {
-		return "a slice of " + list[0]
-	}
-	return "slices of " + strings.Join(list, ", ")
+	return strings.Join(list, ", ")
 }
 
 // streamed is a schedule for less memory: C tile by tile, with two buffers for each
@@ -220,7 +230,7 @@ func (pl *Plan) streamed(slices []span, rows, cols int) *schedule {
 	}
 	words := fmt.Sprintf("streamed, C in tiles of %d×%d", rows, cols)
 	if len(slices) > 1 {
-		words += ", K in " + depths(slices)
+		words += ", K in slices of " + sizes(slices)
 	}
 	return pl.lay(steps, [3]int{2, 2, 2}, words)
 }

@@ -54,7 +54,7 @@ func (t *transfer) run(ctx context.Context, ring *staging) error {
 		}
 	}
 	var helpers helpers
-	for i := 1; i < min(lanes(), cut.count); i++ {
+	for i := 1; i < min(t.gpu.info.Staging.Threads, cut.count); i++ {
 		t.gpu.crew.help(&helpers, func() { work(&ring.lanes[i]) })
 	}
 	work(&ring.lanes[0])

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"runtime"
 	"sync"
 	"time"
 )
@@ -10,6 +9,7 @@ import (
 // a while before they sleep: to wake them takes tens of microseconds each, one after the
 // other, which is what a copy of a megabyte takes.
 type crew struct {
+	size  int
 	work  chan func()
 	start sync.Once
 	done  sync.WaitGroup
@@ -18,7 +18,7 @@ type crew struct {
 // lookOut is how long a helper looks out for the next copy.
 const lookOut = 200 * time.Microsecond
 
-func newCrew() *crew { return &crew{work: make(chan func(), 2*laneCount)} }
+func newCrew(size int) *crew { return &crew{size: size, work: make(chan func(), size)} }
 
 // helpers are those who have come to help with one copy.
 type helpers struct {
@@ -30,7 +30,7 @@ type helpers struct {
 // help has somebody call f, if he comes before the end.
 func (c *crew) help(h *helpers, f func()) {
 	c.start.Do(func() {
-		for range 2 * (lanes() - 1) { // for copies both ways
+		for range c.size {
 			c.done.Go(c.helper)
 		}
 	})
@@ -75,7 +75,7 @@ func (c *crew) helper() {
 
 // next is what there is to do next.
 func (c *crew) next() (f func(), ok bool) {
-	for start := time.Now(); time.Since(start) < lookOut; runtime.Gosched() {
+	for start := time.Now(); time.Since(start) < lookOut; {
 		select {
 		case f, ok = <-c.work:
 			return f, ok

@@ -3,11 +3,20 @@ package cuda
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"unsafe"
 )
+
+// TestMain has copies take all of their lanes, however few processors there are.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(max(2*laneCount, runtime.GOMAXPROCS(0)))
+	os.Exit(m.Run())
+}
 
 // fake stands in for the driver's library. Its streams are lazy: what is asked for is
 // done when somebody asks a second time whether it is, so that memory which is given

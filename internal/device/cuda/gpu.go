@@ -45,9 +45,12 @@ func (d *driver) open(index int) (*GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	info.Staging = device.Staging{Threads: lanes(), Ring: lanes() * laneSlots * slotBytes}
+	lanes := lanesHere()
+	info.Staging = device.Staging{Threads: lanes, Ring: lanes * laneSlots * slotBytes}
 	g := &GPU{
-		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(), crew: newCrew(),
+		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
+		crew: newCrew(2 * (lanes - 1)), // for copies both ways
+
 		streams: map[*stream]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
 	}
 	g.stream = &stream{gpu: g}
@@ -126,10 +129,11 @@ func (g *GPU) check(s *symbol, c code) error {
 // entered.
 func (g *GPU) rings() []*staging { return []*staging{g.stagingIn, g.stagingOut} }
 
-// wait waits until a query, of an event or of the stream, says that it is done. It
-// asks again and again, rather than leave a thread in the driver that nothing can
-// call back: at first without pause, then with pauses that are short beside the time
-// that has passed.
+// wait waits until a query, of an event or of a stream, says that it is done. It asks
+// again and again, rather than leave a thread in the driver that nothing can call back:
+// with pauses that are short beside the time that has passed, and at first without giving
+// up the processor. To ask without a pause would keep the driver's locks from those who
+// have work for the device.
 func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 	const (
 		eager = 100 * time.Microsecond
@@ -152,10 +156,12 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if waited := time.Since(start); waited < eager {
-			runtime.Gosched()
-		} else {
+		waited := time.Since(start)
+		if waited >= eager {
 			pause(min(waited/16, most))
+			continue
+		}
+		for until := waited + max(waited/8, time.Microsecond); time.Since(start) < until; {
 		}
 	}
 }

@@ -23,8 +23,9 @@ const (
 	leastPiece = 256 << 10
 )
 
-// lanes is how many goroutines a copy is shared among.
-func lanes() int { return min(laneCount, runtime.GOMAXPROCS(0)) }
+// lanesHere is how many goroutines a copy is shared among: half of the processors are left to
+// others, as those who wait for copies and for work do not sleep at once.
+func lanesHere() int { return max(1, min(laneCount, runtime.GOMAXPROCS(0)/2)) }
 
 // staging is the pinned memory of one direction.
 type staging struct {
