@@ -34,6 +34,9 @@ func ParseDevice(name string) (Device, error) {
 	return Device{}, fmt.Errorf("unknown device %q (want auto, cpu, gpu, gpu:N, emu or emu:MODEL)", name)
 }
 
+// IsGPU says that d is a GPU, real or emulated.
+func (d Device) IsGPU() bool { return d.Kind == "gpu" || d.Kind == "emu" }
+
 func (d Device) String() string {
 	switch {
 	case d.Model != "":

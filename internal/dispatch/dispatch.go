@@ -11,6 +11,7 @@ import (
 
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 )
 
 // Request is what a caller asks for. The zero value of each field but Problem
@@ -34,6 +35,14 @@ type Precision string
 // arithmetic. It is the default, and the only one that the processor has.
 const Native Precision = "native"
 
+// Check refuses arithmetic that a device does not have. The error is ErrUnsupported.
+func (p Precision) Check(d Device) error {
+	if p != "" && p != Native {
+		return fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, p, d, Native)
+	}
+	return nil
+}
+
 // Plan says what will run and why; Run runs it. A plan may be run again, but not by
 // two goroutines at once.
 type Plan struct {
@@ -44,18 +53,29 @@ type Plan struct {
 	Detail  string // the kernel's parameters, in words
 	Why     string // what decided
 
+	gpu    *gpu.Plan // nil on the processor
 	run    func(ctx context.Context, b gemm.Buffers) error
 	took   time.Duration
 	report *Report
 }
 
-// Took is how long the product took in the last Run, verification apart.
+// Took is how long the product took in the last Run, without compiling the kernel and
+// without verification.
 func (pl *Plan) Took() time.Duration { return pl.took }
+
+// CompileTime is how long it took to compile the kernel, once in this process; 0 before
+// that, and on the processor.
+func (pl *Plan) CompileTime() time.Duration {
+	if pl.gpu == nil {
+		return 0
+	}
+	return pl.gpu.CompileTime()
+}
 
 // New plans a product. The errors are ErrUnsupported and ErrNoDevice.
 func New(r Request) (*Plan, error) {
-	if r.Precision != "" && r.Precision != Native {
-		return nil, fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, r.Precision, r.Device, Native)
+	if err := r.Precision.Check(r.Device); err != nil {
+		return nil, err
 	}
 	if !r.Device.onCPU() {
 		return newGPU(r)
@@ -87,6 +107,11 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 }
 
 func (pl *Plan) compute(ctx context.Context, b gemm.Buffers) error {
+	if pl.gpu != nil {
+		if err := pl.gpu.Compile(ctx); err != nil {
+			return err
+		}
+	}
 	start := time.Now()
 	err := pl.run(ctx, b)
 	pl.took = time.Since(start)

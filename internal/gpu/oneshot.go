@@ -17,7 +17,7 @@ import (
 // The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
 // gemm's too, and the context's. After an error C holds anything.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	return sentinel(pl.run(ctx, b))
+	return Sentinel(pl.run(ctx, b))
 }
 
 func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
@@ -28,7 +28,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 		return nil
 	}
 	x := &oneShot{plan: pl, device: pl.backend.Device, host: b}
-	defer func() { err = errors.Join(err, x.close(err != nil)) }()
+	defer func() { err = device.Join(err, x.close(err != nil)) }()
 	s, err := x.reserve(pl.schedule())
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (x *oneShot) free() error {
 	}
 	errs = append(errs, x.device.Free(x.bias))
 	x.bias = 0
-	return errors.Join(errs...)
+	return device.Join(errs...)
 }
 
 // open gets streams for the copies. They may use the memory that was reserved once what
@@ -177,7 +177,7 @@ func (x *oneShot) close(failed bool) error {
 	for _, e := range x.events {
 		errs = append(errs, e.Free())
 	}
-	return errors.Join(errs...)
+	return device.Join(errs...)
 }
 
 // record marks a place in a stream until the product is done.
@@ -348,6 +348,7 @@ func (x *oneShot) piece(s *step, i int) (host []byte, at device.Ptr, rows device
 	if on.Rows == 0 || on.Cols == 0 || at == 0 {
 		return nil, at, device.Rows{}
 	}
-	rows = device.Rows{Count: on.Rows, Width: on.Cols * size, Host: l.LD * size, Device: on.LD * size}
-	return host[l.Index(part.rows.from, part.cols.from)*size:], at, rows
+	off := on
+	off.LD = l.LD
+	return host[l.Index(part.rows.from, part.cols.from)*size:], at, Rows(off, on)
 }

@@ -63,8 +63,7 @@ func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
 	}
 	l.Rows, l.Cols = p.rows.n(), p.cols.n()
 	if !pl.keepLayout {
-		unit := maxVector / l.Type.Size()
-		l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
+		l = Padded(l)
 	}
 	return l
 }

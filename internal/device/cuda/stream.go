@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -51,7 +50,7 @@ func (s *stream) Close() error {
 		if !alive {
 			return nil
 		}
-		err := errors.Join(g.call(cuStreamSynchronize, s.handle), g.call(cuStreamDestroy, s.handle))
+		err := device.Join(g.call(cuStreamSynchronize, s.handle), g.call(cuStreamDestroy, s.handle))
 		for _, ring := range g.rings() {
 			for x := range ring.slots() {
 				if x.stream == s.handle {
