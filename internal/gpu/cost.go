@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tilework/dtype"
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/model"
 )
@@ -17,15 +16,23 @@ type rates struct {
 	link    float64 // bytes a second, each way
 	memory  float64 // bytes a second, of the device's own
 	compute float64 // operations a second
-	blocks  int     // that run at once, one on each SM
-	// startup is what streams, their events and a goroutine cost a product, a step what
-	// it takes to ask for copies and a launch, and to have them begin.
-	startup, step time.Duration
+	blocks  int     // that run at once
+	// startup is what streams, their events and a goroutine cost a product, step what it
+	// takes to have a launch begin, and copy what a copy takes besides its bytes.
+	startup, step, copy time.Duration
 }
 
-// ratesOf foretells a device's rates for a product.
-func ratesOf(in *device.Info, p *gemm.Problem) rates {
-	r := rates{blocks: max(in.SMs, 1), startup: 100 * time.Microsecond, step: 25 * time.Microsecond}
+// strided is how many times longer a copy takes of short rows that are apart: 16 MiB in
+// rows of 2 KiB came in at 30 GB/s on an H200, and at 42 GB/s in one piece.
+const strided = 1.4
+
+// rates foretells the device's rates for the product.
+func (pl *Plan) rates() rates {
+	in, p := pl.backend.Device.Info(), pl.host
+	// As many blocks as find room for their sums in the half of an SM's registers.
+	const half = 128 << 10
+	each := max(1, half/(pl.Config.Shape.M*pl.Config.Shape.N*p.Accum().Size()))
+	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond, copy: 80 * time.Microsecond}
 	// PCIe 5, 4 or 3, ×16, less what staging costs.
 	switch {
 	case in.Target.SM >= 90:
@@ -41,7 +48,7 @@ func ratesOf(in *device.Info, p *gemm.Problem) rates {
 	if p.Accum() == dtype.F64 {
 		kind = model.FP64
 	}
-	r.compute, r.memory = efficiency*2*128*clock*float64(r.blocks), 1e12
+	r.compute, r.memory = efficiency*2*128*clock*float64(max(in.SMs, 1)), 1e12
 	if m, err := model.Lookup(in.Name); err == nil && !m.Generic() {
 		r.memory = 0.8 * m.MemBandwidth
 		if peak, err := m.PeakRate(kind); err == nil {
@@ -51,9 +58,9 @@ func ratesOf(in *device.Info, p *gemm.Problem) rates {
 	return r
 }
 
-// drain is what a launch loses to its beginning and its end, in times of a block: 52 µs
-// of 0.4 ms on an H200.
-const drain = 1. / 8
+// drain is what a launch loses to its beginning and its end, in times of a wave: some
+// 50 µs of 0.8 ms on an H200.
+const drain = 1. / 16
 
 // estimate is a schedule's time, and what it would be if all but one of its parts were
 // free.
@@ -62,39 +69,43 @@ type estimate struct{ total, in, compute, out time.Duration }
 // foretell plays a schedule through: copies in follow each other, steps follow each other
 // once their parts are there, copies out follow each other once their steps are done.
 func (pl *Plan) foretell(s *schedule, r rates) estimate {
-	var in, compute, out, e estimate
 	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
-	step := r.step
+	var in, compute, out time.Duration // when what was asked for so far is through
+	var e estimate
 	if len(s.steps) > 1 {
-		in.total = r.startup
+		in = r.startup
 	}
-	p := pl.host
+	p, shape := pl.host, pl.Config.Shape
 	layouts := [3]gemm.Layout{p.A, p.B, p.C}
 	for i := range s.steps {
 		st := &s.steps[i]
-		bytes := [3]float64{}
+		var bytes [3]float64
+		var times [3]time.Duration // to copy them
 		for x, part := range st.parts() {
 			bytes[x] = float64(part.rows.n()) * float64(part.cols.n()) * float64(layouts[x].Type.Size())
+			times[x] = r.copy + seconds(bytes[x]/r.link*apart(layouts[x], part))
 			if st.load[x] {
-				d := seconds(bytes[x] / r.link)
-				in.total, e.in = in.total+d, e.in+d
+				in, e.in = in+times[x], e.in+times[x]
 			}
 		}
-		shape := pl.Config.Shape
-		waves := ceilDiv(max(ceilDiv(st.rows.n(), shape.M)*ceilDiv(st.cols.n(), shape.N), 1), r.blocks)
+		// Whole waves of blocks, which begin and end together and hide nothing of each
+		// other's ends, unless those of the next step take their places.
+		tiles := float64(ceilDiv(st.rows.n(), shape.M)) * float64(ceilDiv(st.cols.n(), shape.N))
+		waves := tiles / float64(r.blocks)
+		if i+1 == len(s.steps) || s.steps[i+1].beside == st.beside {
+			waves = math.Ceil(waves) + drain
+		}
 		tile := 2 * float64(shape.M) * float64(shape.N) * float64(st.depth.n()) * float64(r.blocks) / r.compute
-		// Blocks that begin and end together hide nothing of each other's ends.
-		d := seconds((float64(waves)+drain)*tile + bytes[inC]/r.memory)
+		d := seconds(waves*tile + bytes[inC]/r.memory)
 		if st.depth.from > 0 {
 			d += seconds(bytes[inC] / r.memory)
 		}
-		compute.total, e.compute = max(compute.total, in.total)+step+d, e.compute+d
+		compute, e.compute = max(compute, in)+r.step+d, e.compute+d
 		if st.store {
-			d := seconds(bytes[inC] / r.link)
-			out.total, e.out = max(out.total, compute.total)+d, e.out+d
+			out, e.out = max(out, compute)+times[inC], e.out+times[inC]
 		}
 	}
-	e.total = out.total + step
+	e.total = out + r.step
 	return e
 }
 
@@ -105,7 +116,7 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	best := pl.wholly()
 	least := pl.foretell(best, r)
 	// What overlapping can hide at the best.
-	if most := max(least.in, least.compute, least.out); least.total-most < 2*r.startup || !p.ReadsAB() {
+	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() {
 		return best, least
 	}
 	// First the slices, with panels as they are for most products, then the panels.
@@ -180,16 +191,28 @@ func isPowerOfTwo(x float64) bool {
 	return fraction == 0.5
 }
 
+// apart is how many times longer than that of one piece the copy of a part takes.
+func apart(l gemm.Layout, p part) float64 {
+	across := p.cols.n()
+	if l.Trans {
+		across = p.rows.n()
+	}
+	if across < l.LD && across*l.Type.Size() < 8<<10 {
+		return strided
+	}
+	return 1
+}
+
 // schedule is how the plan runs, which is decided when it is first asked for.
 func (pl *Plan) schedule() *schedule {
 	if pl.steps != nil {
 		return pl.steps
 	}
 	info := pl.backend.Device.Info()
-	pl.steps, pl.expected = pl.fastest(ratesOf(info, pl.host))
+	pl.steps, pl.expected = pl.fastest(pl.rates())
 	if most := int(info.Memory / 10 * 9); pl.steps.memory() > most {
 		if less := pl.smaller(pl.steps, most); less != nil {
-			pl.steps, pl.expected = less, pl.foretell(less, ratesOf(info, pl.host))
+			pl.steps, pl.expected = less, pl.foretell(less, pl.rates())
 		}
 	}
 	return pl.steps

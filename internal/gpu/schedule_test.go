@@ -134,7 +134,7 @@ func TestForetell(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
 		pl := planned(t, dtype.F32, dtype.F32, 1+rng.IntN(5000), 1+rng.IntN(5000), 1+rng.IntN(5000), 1, float64(rng.IntN(2)))
-		r := ratesOf(pl.backend.Device.Info(), pl.host)
+		r := pl.rates()
 		for _, s := range []*schedule{pl.wholly(), randomPanels(rng, pl)} {
 			e := pl.foretell(s, r)
 			most := e.in + e.compute + e.out + r.startup

@@ -12,9 +12,9 @@ import (
 	"unsafe"
 )
 
-// TestMain has copies take all of their lanes, however few processors there are.
+// TestMain has copies take several lanes, however few processors there are.
 func TestMain(m *testing.M) {
-	runtime.GOMAXPROCS(max(2*laneCount, runtime.GOMAXPROCS(0)))
+	runtime.GOMAXPROCS(max(6, runtime.GOMAXPROCS(0)))
 	os.Exit(m.Run())
 }
 
