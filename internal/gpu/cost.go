@@ -116,7 +116,7 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	best := pl.wholly()
 	least := pl.foretell(best, r)
 	// What overlapping can hide at the best.
-	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() {
+	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 || p.N == 0 {
 		return best, least
 	}
 	// First the slices, with panels as they are for most products, then the panels.

@@ -28,7 +28,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 		return nil
 	}
 	x := &oneShot{plan: pl, device: pl.backend.Device, host: b}
-	defer func() { err = device.Join(err, x.close(err != nil)) }()
+	defer func() { err = device.Join(err, x.close(ctx, err != nil)) }()
 	s, err := x.reserve(pl.schedule())
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (x *oneShot) open() (err error) {
 
 // close gives everything back. After a failure streams may still be at work on memory of
 // the device: that is given back behind them.
-func (x *oneShot) close(failed bool) error {
+func (x *oneShot) close(ctx context.Context, failed bool) error {
 	var errs []error
 	if x.streams != nil {
 		if failed {
@@ -169,7 +169,9 @@ func (x *oneShot) close(failed bool) error {
 				if e, err := x.record(s); err == nil {
 					errs = append(errs, x.device.Wait(e))
 				}
+				_ = s.Sync(ctx) // what it reports has failed this product, and is not for the next
 			}
+			_ = x.device.Sync(ctx)
 		}
 		x.plan.backend.giveBack(x.streams)
 	}

@@ -17,6 +17,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	ptxemu "tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
 
@@ -279,6 +280,53 @@ func TestOverlapCancelled(t *testing.T) {
 		}
 		if at < 20 {
 			t.Errorf("%s: only %d calls", name, at)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestOverlapLaunchFails: whichever step's kernel fails while it runs, the product does,
+// and the next one is right.
+func TestOverlapLaunchFails(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	p, m := wholeNumbers(t, rand.New(rand.NewPCG(seed, 0)), 40, 32, 24, 0.5)
+	want := wanted(t, p, m)
+	for name, build := range schedules {
+		broken := errors.New("broken on purpose")
+		launches, failAt := 0, 0
+		d, err := emu.Open(emu.Options{Seed: seed, Watch: func(*ptxemu.Launch) emu.Done {
+			launches++
+			return func(_ *ptxemu.Program, _ ptxemu.Stats, err error) error {
+				if launches == failAt {
+					return broken
+				}
+				return err
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := New(d)
+		pl, err := b.Plan(p, Options{Kernel: "naive"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl.steps = build(pl, cutSpan(p.K, p.K))
+		for failAt = 1; failAt <= len(pl.steps.steps); failAt++ {
+			launches = 0
+			if _, err := computed(t.Context(), pl, m); !errors.Is(err, device.ErrLaunch) || !errors.Is(err, broken) {
+				t.Errorf("%s, launch %d: %v", name, failAt, err)
+			}
+			if n := d.Used(); n != 0 {
+				t.Errorf("%s, launch %d: %d bytes are left", name, failAt, n)
+			}
+			launches = failAt
+			if c, err := computed(t.Context(), pl, m); err != nil || !bytes.Equal(c, want) {
+				t.Errorf("%s, after launch %d: %v, right: %v", name, failAt, err, bytes.Equal(c, want))
+			}
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)

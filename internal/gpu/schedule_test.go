@@ -91,6 +91,9 @@ func TestFastest(t *testing.T) {
 		want string
 	}{
 		{planned(t, dtype.F32, dtype.F32, 64, 64, 64, 1, 0), ""},
+		{planned(t, dtype.F32, dtype.F32, 0, 10_000, 10_000, 1, 0), ""},
+		{planned(t, dtype.F32, dtype.F32, 10_000, 0, 10_000, 1, 0), ""},
+		{planned(t, dtype.F32, dtype.F32, 10_000, 10_000, 0, 1, 0), ""},
 		{planned(t, dtype.F32, dtype.F32, 8192, 8192, 8192, 1, 0), "slices of K"},
 		{planned(t, dtype.F32, dtype.F32, 8192, 8192, 8192, 1, 1), "panels of rows"},
 		{planned(t, dtype.F32, dtype.F32, 8192, 8192, 8192, 1.5, 0), "panels of rows"},
