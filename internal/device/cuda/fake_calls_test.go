@@ -103,8 +103,8 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		if a[1] > 1<<30 {
 			return outOfMemory
 		}
-		f.next += a[1]
 		f.make("memory", a[0]).data = make([]byte, a[1])
+		f.next += a[1]
 	case cuMemFree:
 		return f.destroy("memory", a[0])
 	case cuMemFreeAsync:

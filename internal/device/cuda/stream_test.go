@@ -3,7 +3,9 @@ package cuda
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"tilework/internal/device"
@@ -56,4 +58,42 @@ func TestStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestCopiesAtOnce: goroutines that copy both ways, each in a stream of its own, get what
+// they put there.
+func TestCopiesAtOnce(t *testing.T) {
+	g := opened(t, newFake(), 0)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			s, err := g.NewStream()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range 25 {
+				n := 1 + rng.IntN(3*leastPiece)
+				in, out := noise(rng, n), make([]byte, n)
+				p, err := g.Alloc(n)
+				if err == nil {
+					err = errors.Join(
+						s.CopyIn(t.Context(), p, in, device.Whole(n)),
+						s.CopyOut(t.Context(), out, p, device.Whole(n)),
+						g.Free(p))
+				}
+				if err != nil || !bytes.Equal(in, out) {
+					t.Errorf("%d bytes: %v, the same: %v", n, err, bytes.Equal(in, out))
+					return
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
