@@ -134,7 +134,7 @@ func ExamplePlanGemm() {
 		return
 	}
 	fmt.Println(plan)
-	// Output: 64×8·8×32 float32 → float32 on cpu, kernel loop, 1 threads: one thread, nothing blocked or packed (the processor unless another device is asked for; asked for by name)
+	// Output: 64×8·8×32 float32 → float32 on cpu, kernel loop, 1 threads: one thread, nothing blocked or packed (asked for by name)
 }
 
 // Errors wrap sentinels, and their text says what was found and what is wanted.

@@ -14,13 +14,14 @@ import (
 var layers = [][]string{
 	{"dtype", "ptx"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
-	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check"},
+	{"internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check"},
 	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty"},
 	{"internal/dispatch", "internal/explain"},
 	{"internal/resident"},
 	{""}, // package tilework itself
 	{"internal/bench"},
-	{"cmd/tilework", "examples/data", "examples/mul", "examples/resident"},
+	{"gonumblas"},
+	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident"},
 }
 
 // forbidden are imports that the layers would allow and the design does not:
@@ -38,6 +39,7 @@ var forbidden = map[string][]string{
 	"internal/matio":         {"internal/host"},
 	"internal/peers":         {"internal/ref", "internal/matio", "internal/cpu/asm"},
 	"":                       {"internal/matio", "internal/peers", "gemmtest"},
+	"gonumblas":              {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // it knows the face only
 }
 
 // outside are the modules that the library itself may use; the command may use

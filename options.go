@@ -39,8 +39,15 @@ func (c *config) fail(err error) {
 }
 
 // WithDevice says where to compute: "auto" (the default), "cpu", "gpu", "gpu:N",
-// "emu" or "emu:MODEL". A device that is not there is ErrNoDevice, never another
-// device.
+// "gpu:GPU-" and the beginning of a UUID, "emu" or "emu:MODEL". A device that is not
+// there is ErrNoDevice, never another device.
+//
+// "auto" is the processor or the first GPU, whichever takes less time from the caller's
+// memory back to it, by measurements that are made when they first matter, in less than
+// a second or two, and kept for the next process in the user's cache directory, or where
+// TILEWORK_CACHE says, unless that is "off". The two sum in different orders: name the
+// device where the bits of a result must not depend on its size. [PlanGemm] tells what
+// was chosen and why.
 func WithDevice(name string) Option {
 	return func(c *config) {
 		d, err := dispatch.ParseDevice(name)

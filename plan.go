@@ -41,8 +41,8 @@ func planFor(p *gemm.Problem) Plan {
 	return Plan{M: p.M, N: p.N, K: p.K, In: p.A.Type.String(), Out: p.C.Type.String()}
 }
 
-// PlanGemm is what [Gemm] would run for these matrices and options. Nothing is
-// computed, and no element is read.
+// PlanGemm is what [Gemm] would run for these matrices and options. No element is
+// read; where the device is left to the plan it may have to be measured, on others.
 func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, error) {
 	p, _, err := plan(1, a, b, 0, c, opts)
 	if err != nil {

@@ -22,6 +22,9 @@ type Request struct {
 	Kernel    string
 	Precision Precision
 	Threads   int
+	// Once says that this is all that the process computes, as it is of a command: what
+	// it takes to begin with a device then counts where the choice is left to the plan.
+	Once bool
 	// Verify checks the result after the fact; see [Plan.Verified].
 	Verify bool
 	// Progress is called now and then, from the goroutine that runs the plan.
@@ -72,26 +75,28 @@ func (pl *Plan) CompileTime() time.Duration {
 	return pl.gpu.CompileTime()
 }
 
-// New plans a product. The errors are ErrUnsupported and ErrNoDevice.
+// New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
+// is left to it, the first plan that this matters for measures, for up to a second.
 func New(r Request) (*Plan, error) {
 	if err := r.Precision.Check(r.Device); err != nil {
 		return nil, err
 	}
-	if !r.Device.onCPU() {
+	switch {
+	case r.Device.IsGPU():
 		return newGPU(r)
+	case r.Device.Kind == "cpu":
+		return newCPU(r)
 	}
-	pl := &Plan{Request: r, Device: Device{Kind: "cpu"}}
-	if r.Device.Kind != "cpu" {
-		pl.Why = "the processor unless another device is asked for; "
-	}
+	return automatic(r)
+}
+
+// newCPU plans a product on the processor.
+func newCPU(r Request) (*Plan, error) {
 	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
 	if err != nil {
 		return nil, err
 	}
-	pl.Kernel, pl.Threads, pl.Detail = p.Kernel.Name, p.Threads, p.Detail
-	pl.Why += p.Why
-	pl.run = p.Run
-	return pl, nil
+	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Threads: p.Threads, Detail: p.Detail, Why: p.Why, run: p.Run}, nil
 }
 
 // Run computes the product and, if asked to, verifies it. The errors are those

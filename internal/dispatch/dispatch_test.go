@@ -27,6 +27,7 @@ func TestParseDevice(t *testing.T) {
 		{"gpu", Device{Kind: "gpu"}, "gpu"},
 		{"gpu:0", Device{Kind: "gpu"}, "gpu"},
 		{"gpu:12", Device{Kind: "gpu", Index: 12}, "gpu:12"},
+		{"gpu:GPU-3f2a", Device{Kind: "gpu", UUID: "GPU-3f2a"}, "gpu:GPU-3f2a"},
 		{"emu", Device{Kind: "emu"}, "emu"},
 		{"emu:sm_80", Device{Kind: "emu", Model: "sm_80"}, "emu:sm_80"},
 	} {
@@ -38,7 +39,7 @@ func TestParseDevice(t *testing.T) {
 			t.Errorf("%q, read again, is %+v, %v", got, again, err)
 		}
 	}
-	for _, name := range []string{"GPU", "gpu:", "gpu:-1", "gpu:1x", "gpu:1:2", "cpu:0", "auto:1", "emu:", " cpu", "cuda"} {
+	for _, name := range []string{"GPU", "gpu:", "gpu:-1", "gpu:1x", "gpu:1:2", "gpu:gpu-3f", "cpu:0", "auto:1", "emu:", " cpu", "cuda"} {
 		if got, err := ParseDevice(name); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q is %+v, %v, want an error that quotes it", name, got, err)
 		}
@@ -128,7 +129,7 @@ func TestPlanErrors(t *testing.T) {
 		text string
 	}{
 		{Request{Kernel: "fast"}, gemm.ErrUnsupported, `no CPU kernel "fast"`},
-		{Request{Kernel: "tiled"}, gemm.ErrUnsupported, `no CPU kernel "tiled"`},
+		{Request{Device: name(t, "cpu"), Kernel: "tiled"}, gemm.ErrUnsupported, `no CPU kernel "tiled"`},
 		{Request{Precision: "exact"}, gemm.ErrUnsupported, `precision "exact"`},
 		{Request{Precision: "exact", Device: name(t, "emu")}, gemm.ErrUnsupported, `precision "exact" on emu`},
 		{Request{Device: name(t, "emu"), Kernel: "loop"}, gemm.ErrUnsupported, `no GPU kernel "loop"`},

@@ -25,6 +25,7 @@ var gpus struct {
 // opened is a GPU in use.
 type opened struct {
 	*gpu.Backend
+	name  Device // that it is open under
 	users int
 	// kept says that a plan asked for it: it then stays open, since what it has
 	// compiled is worth keeping and nobody says when the last plan is done.
@@ -64,15 +65,29 @@ func OpenGPU(d Device) (b *gpu.Backend, close func() error, err error) {
 		if o.users--; o.users > 0 || o.kept {
 			return nil
 		}
-		if gpus.open[d] == o {
-			delete(gpus.open, d)
+		if gpus.open[o.name] == o {
+			delete(gpus.open, o.name)
 		}
 		return o.close()
 	}), nil
 }
 
+// isOpen says that d is in use.
+func isOpen(d Device) bool {
+	gpus.Lock()
+	defer gpus.Unlock()
+	return gpus.open[d] != nil
+}
+
 // use finds or opens a GPU; gpus is locked.
 func use(d Device) (*opened, error) {
+	if d.UUID != "" { // the same GPU as that of some number
+		index, err := cuda.Find(d.UUID)
+		if err != nil {
+			return nil, device.Also(gemm.ErrNoDevice, err)
+		}
+		d = Device{Kind: d.Kind, Index: index}
+	}
 	if o := gpus.open[d]; o != nil {
 		return o, nil
 	}
@@ -83,7 +98,7 @@ func use(d Device) (*opened, error) {
 	if gpus.open == nil {
 		gpus.open = map[Device]*opened{}
 	}
-	o := &opened{Backend: gpu.New(dev)}
+	o := &opened{Backend: gpu.New(dev), name: d}
 	gpus.open[d] = o
 	return o, nil
 }

@@ -81,7 +81,6 @@ var (
 	cuModuleUnload      = lookup("cuModuleUnload", oldest)
 	cuFuncGetAttribute  = lookup("cuFuncGetAttribute", oldest)
 	cuFuncSetAttribute  = lookup("cuFuncSetAttribute", oldest)
-	cuFuncGetParamInfo  = lookup("cuFuncGetParamInfo", 12040)
 	cuLaunchKernel      = lookup("cuLaunchKernel", oldest)
 	cuLaunchKernelEx    = lookup("cuLaunchKernelEx", 11080)
 
@@ -121,7 +120,7 @@ func newDriver(lib library) (*driver, error) {
 	}
 	d.version = version(v)
 	if err := d.call(cuInit, 0); err != nil {
-		return nil, noDevice(err)
+		return nil, fmt.Errorf("%w%s", noDevice(err), visible())
 	}
 	return d, nil
 }

@@ -86,7 +86,7 @@ func (g *GPU) room(why error) string {
 	if err != nil {
 		return fmt.Sprintf(", which has %d", g.info.Memory)
 	}
-	return fmt.Sprintf(", of whose %d are free %d", total, free)
+	return fmt.Sprintf(", which has %d of its %d free", free, total)
 }
 
 // Free gives memory back, once what was asked for before is done.
