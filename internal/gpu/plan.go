@@ -249,10 +249,15 @@ func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
 	if err != nil {
 		return err
 	}
+	return pl.on().Launch(ctx, f, l)
+}
+
+// on is where the plan launches.
+func (pl *Plan) on() device.Stream {
 	if pl.stream != nil {
-		return pl.stream.Launch(ctx, f, l)
+		return pl.stream
 	}
-	return pl.backend.Device.Launch(ctx, f, l)
+	return pl.backend.Device
 }
 
 // Rows are the elements of a matrix without what lies between its rows, which may
