@@ -203,19 +203,51 @@ func apart(l gemm.Layout, p part) float64 {
 	return 1
 }
 
-// schedule is how the plan runs, which is decided when it is first asked for.
+// scheduled is a schedule and what was foretold of it.
+type scheduled struct {
+	*schedule
+	expected estimate
+}
+
+// scheduleKey is what a schedule depends on, besides the device.
+type scheduleKey struct {
+	problem    gemm.Problem
+	config     Config
+	keepLayout bool
+}
+
+// schedule is how the plan runs, which is decided when it is first asked for, once for
+// all plans of the backend.
 func (pl *Plan) schedule() *schedule {
 	if pl.steps != nil {
 		return pl.steps
 	}
-	info := pl.backend.Device.Info()
-	pl.steps, pl.expected = pl.fastest(pl.rates())
-	if most := int(info.Memory / 10 * 9); pl.steps.memory() > most {
-		if less := pl.smaller(pl.steps, most); less != nil {
-			pl.steps, pl.expected = less, pl.foretell(less, pl.rates())
+	b, key := pl.backend, scheduleKey{*pl.host, pl.Config, pl.keepLayout}
+	b.mu.Lock()
+	s, known := b.schedules[key]
+	b.mu.Unlock()
+	if !known {
+		s = pl.decide()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		const most = 100
+		if len(b.schedules) >= most {
+			clear(b.schedules)
+		}
+		b.schedules[key] = s
+	}
+	pl.steps, pl.expected = s.schedule, s.expected
+	return pl.steps
+}
+
+func (pl *Plan) decide() scheduled {
+	s, e := pl.fastest(pl.rates())
+	if most := int(pl.backend.Device.Info().Memory / 10 * 9); s.memory() > most {
+		if less := pl.smaller(s, most); less != nil {
+			s, e = less, pl.foretell(less, pl.rates())
 		}
 	}
-	return pl.steps
+	return scheduled{s, e}
 }
 
 // Detail is the kernel's configuration and, where the product on matrices of the host has

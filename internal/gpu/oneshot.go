@@ -11,8 +11,8 @@ import (
 )
 
 // Run computes the product on matrices of the host, step by step as the plan's schedule
-// says. b must have passed [gemm.Buffers.Check]. A device with too little memory gets a
-// schedule that needs less, with the same results.
+// says; not for two goroutines at once. b must have passed [gemm.Buffers.Check]. A device
+// with too little memory gets a schedule that needs less, with the same results.
 //
 // The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
 // gemm's too, and the context's. After an error C holds anything.

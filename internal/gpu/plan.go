@@ -16,9 +16,10 @@ import (
 type Backend struct {
 	Device device.Device
 
-	mu       sync.Mutex
-	compiled map[compiledKey]*compiled
-	idle     []*streams // that no product uses
+	mu        sync.Mutex
+	compiled  map[compiledKey]*compiled
+	schedules map[scheduleKey]scheduled
+	idle      []*streams // that no product uses
 }
 
 type compiledKey struct {
@@ -37,7 +38,7 @@ type compiled struct {
 
 // New is a backend on a device, which stays its caller's to close, after the backend.
 func New(d device.Device) *Backend {
-	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}}
+	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}, schedules: map[scheduleKey]scheduled{}}
 }
 
 // Close unloads what was compiled, and closes the streams.
