@@ -14,7 +14,7 @@ import (
 
 // transfer is one copy.
 type transfer struct {
-	*stream
+	*queue
 	in   bool // from the host to the device
 	host []byte
 	at   device.Ptr
@@ -22,14 +22,14 @@ type transfer struct {
 }
 
 // CopyIn copies to the device, at the speed of the link.
-func (s *stream) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
-	t := &transfer{stream: s, in: true, host: src, at: dst, rows: rows}
+func (s *queue) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
+	t := &transfer{queue: s, in: true, host: src, at: dst, rows: rows}
 	return t.run(ctx, s.gpu.stagingIn)
 }
 
 // CopyOut copies from the device, at the speed of the link.
-func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
-	t := &transfer{stream: s, host: dst, at: src, rows: rows}
+func (s *queue) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	t := &transfer{queue: s, host: dst, at: src, rows: rows}
 	return t.run(ctx, s.gpu.stagingOut)
 }
 
@@ -158,14 +158,14 @@ func (t *transfer) start(s *slot, p piece) error {
 		t.move(s, p)
 	}
 	return g.within(func() error {
-		s.state, s.stream = begun, t.handle
+		s.state, s.stream = begun, t.stream
 		if !t.in {
 			s.landing = &p
 		}
 		if err := t.issue(s, p); err != nil {
 			return err
 		}
-		if err := g.call(cuEventRecord, s.event, t.handle); err != nil {
+		if err := g.call(cuEventRecord, s.event, t.stream); err != nil {
 			return err
 		}
 		s.state = marked
@@ -220,9 +220,9 @@ func (t *transfer) issue(s *slot, p piece) error {
 	if p.count == 1 || t.rows.Device == p.width {
 		n := uintptr(p.count) * uintptr(p.width)
 		if t.in {
-			return t.gpu.call(cuMemcpyIn, at, s.address, n, t.handle)
+			return t.gpu.call(cuMemcpyIn, at, s.address, n, t.stream)
 		}
-		return t.gpu.call(cuMemcpyOut, s.address, at, n, t.handle)
+		return t.gpu.call(cuMemcpyOut, s.address, at, n, t.stream)
 	}
 	c := memcpy2D{width: uintptr(p.width), height: uintptr(p.count)}
 	c.src = side2D{kind: onHost, host: s.address, pitch: uintptr(p.width)}
@@ -230,7 +230,7 @@ func (t *transfer) issue(s *slot, p piece) error {
 	if !t.in {
 		c.src, c.dst = c.dst, c.src
 	}
-	return t.gpu.call(cuMemcpy2D, uintptr(unsafe.Pointer(&c)), t.handle)
+	return t.gpu.call(cuMemcpy2D, uintptr(unsafe.Pointer(&c)), t.stream)
 }
 
 // move copies a piece between its slot and the caller's memory.

@@ -109,7 +109,7 @@ func TestPieces(t *testing.T) {
 		{Count: 1000, Width: 9999},
 		{Count: 10, Width: 9999, Device: pitch + 1},
 	} {
-		c := (&transfer{stream: &stream{gpu: g}, rows: r}).cut()
+		c := (&transfer{queue: &queue{gpu: g}, rows: r}).cut()
 		covered, row, col := 0, 0, 0
 		for i := range c.count {
 			p := c.piece(i)

@@ -16,7 +16,7 @@ type event struct {
 }
 
 // Record marks a place in the stream.
-func (s *stream) Record() (device.Event, error) {
+func (s *queue) Record() (device.Event, error) {
 	g := s.gpu
 	e := &event{gpu: g}
 	err := g.within(func() error {
@@ -27,7 +27,7 @@ func (s *stream) Record() (device.Event, error) {
 		g.mu.Lock()
 		g.events[e] = struct{}{}
 		g.mu.Unlock()
-		return g.call(cuEventRecord, e.handle, s.handle)
+		return g.call(cuEventRecord, e.handle, s.stream)
 	})
 	if err != nil {
 		_ = e.Free() // the error of the event that could not be had says more

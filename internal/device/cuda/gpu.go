@@ -15,7 +15,7 @@ import (
 
 // GPU is a [device.Device].
 type GPU struct {
-	*stream // its own
+	*queue  // its own
 	driver  *driver
 	info    Info
 	context uintptr // the device's primary one
@@ -33,7 +33,7 @@ type GPU struct {
 
 	mu      sync.Mutex // guards what follows
 	memory  regions
-	streams map[*stream]struct{} // but its own
+	streams map[*queue]struct{} // but its own
 	events  map[*event]struct{}
 	modules map[digest]*compiled
 }
@@ -51,14 +51,14 @@ func (d *driver) open(index int) (*GPU, error) {
 		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
 		crew: newCrew(2 * (lanes - 1)), // for copies both ways
 
-		streams: map[*stream]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
+		streams: map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
 	}
-	g.stream = &stream{gpu: g}
+	g.queue = &queue{gpu: g}
 	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
 		return nil, as(device.ErrNoDevice, err)
 	}
 	err = g.within(func() error {
-		if err := g.stream.open(); err != nil {
+		if err := g.queue.open(); err != nil {
 			return err
 		}
 		return g.openPool()
@@ -201,10 +201,10 @@ func (g *GPU) giveBack() (errs []error) {
 	}
 	try(cuCtxSetCurrent, g.context)
 	for s := range g.streams {
-		try(cuStreamSynchronize, s.handle)
-		try(cuStreamDestroy, s.handle)
+		try(cuStreamSynchronize, s.stream)
+		try(cuStreamDestroy, s.stream)
 	}
-	try(cuStreamSynchronize, g.handle)
+	try(cuStreamSynchronize, g.stream)
 	for e := range g.events {
 		try(cuEventDestroy, e.handle)
 	}
@@ -221,6 +221,6 @@ func (g *GPU) giveBack() (errs []error) {
 		}
 	}
 	try(cuMemPoolDestroy, g.pool)
-	try(cuStreamDestroy, g.handle)
+	try(cuStreamDestroy, g.stream)
 	return errs
 }

@@ -99,10 +99,10 @@ func (g *GPU) linkRates(t *testing.T) (in, out float64) {
 		t.Fatal(err)
 	}
 	in = rate(func() error {
-		return errors.Join(g.call(cuMemcpyIn, uintptr(p), pinned, n, g.handle), g.call(cuStreamSynchronize, g.handle))
+		return errors.Join(g.call(cuMemcpyIn, uintptr(p), pinned, n, g.stream), g.call(cuStreamSynchronize, g.stream))
 	})
 	out = rate(func() error {
-		return errors.Join(g.call(cuMemcpyOut, pinned, uintptr(p), n, g.handle), g.call(cuStreamSynchronize, g.handle))
+		return errors.Join(g.call(cuMemcpyOut, pinned, uintptr(p), n, g.stream), g.call(cuStreamSynchronize, g.stream))
 	})
 	if err := errors.Join(g.within(func() error { return g.call(cuMemFreeHost, pinned) }), g.Free(p)); err != nil {
 		t.Fatal(err)
@@ -141,10 +141,10 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 		if err != nil {
 			return err
 		}
-		if err := f.(*kernel).launch(g.handle, l); err != nil {
+		if err := f.(*kernel).launch(g.stream, l); err != nil {
 			return err
 		}
-		if err := g.call(cuStreamSynchronize, g.handle); err != nil {
+		if err := g.call(cuStreamSynchronize, g.stream); err != nil {
 			return err
 		}
 		if err := g.call(cuMemcpyOutPlain, uintptr(unsafe.Pointer(&m.C[0])), at[2], sizes[2]); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Launch starts a kernel; it does not wait, and nothing ends the kernel early.
-func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch) error {
+func (s *queue) Launch(ctx context.Context, f device.Function, l device.Launch) error {
 	g := s.gpu
 	if err := ctx.Err(); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 		if err := k.allow(l.Shared); err != nil {
 			return err
 		}
-		return k.launch(s.handle, l)
+		return k.launch(s.stream, l)
 	})
 	if err != nil {
 		return fmt.Errorf("kernel %s, grid of %v blocks of %v threads: %w", k.name, l.Grid, l.Block, as(device.ErrLaunch, err))

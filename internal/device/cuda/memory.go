@@ -52,18 +52,18 @@ func (g *GPU) Alloc(n int) (device.Ptr, error) {
 		if g.pool == 0 {
 			return g.call(cuMemAlloc, uintptr(unsafe.Pointer(&p)), uintptr(n))
 		}
-		err := g.call(cuMemAllocFromPool, uintptr(unsafe.Pointer(&p)), uintptr(n), g.pool, g.handle)
+		err := g.call(cuMemAllocFromPool, uintptr(unsafe.Pointer(&p)), uintptr(n), g.pool, g.stream)
 		if !errors.Is(err, device.ErrOutOfMemory) {
 			return err
 		}
 		// What the pool keeps may be what is lacking.
-		if err := g.call(cuStreamSynchronize, g.handle); err != nil {
+		if err := g.call(cuStreamSynchronize, g.stream); err != nil {
 			return err
 		}
 		if err := g.call(cuMemPoolTrimTo, g.pool, 0); err != nil {
 			return err
 		}
-		return g.call(cuMemAllocFromPool, uintptr(unsafe.Pointer(&p)), uintptr(n), g.pool, g.handle)
+		return g.call(cuMemAllocFromPool, uintptr(unsafe.Pointer(&p)), uintptr(n), g.pool, g.stream)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("reserving %d bytes on %s%s: %w", n, g.info.Name, g.room(err), err)
@@ -96,7 +96,7 @@ func (g *GPU) Free(p device.Ptr) error {
 	}
 	return g.within(func() error {
 		if g.pool == 0 {
-			if err := g.call(cuStreamSynchronize, g.handle); err != nil {
+			if err := g.call(cuStreamSynchronize, g.stream); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func (g *GPU) Free(p device.Ptr) error {
 		case g.pool == 0:
 			return g.call(cuMemFree, uintptr(p))
 		}
-		return g.call(cuMemFreeAsync, uintptr(p), g.handle)
+		return g.call(cuMemFreeAsync, uintptr(p), g.stream)
 	})
 }
 

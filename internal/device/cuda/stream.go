@@ -8,15 +8,15 @@ import (
 	"tilework/internal/device"
 )
 
-// stream is a [device.Stream]: the GPU's own or one beside it.
-type stream struct {
+// queue is a [device.Stream]: the GPU's own or one beside it.
+type queue struct {
 	gpu    *GPU
-	handle uintptr
+	stream uintptr // the CUstream
 }
 
 // NewStream makes a stream beside the GPU's own.
 func (g *GPU) NewStream() (device.Stream, error) {
-	s := &stream{gpu: g}
+	s := &queue{gpu: g}
 	err := g.within(func() error {
 		if err := s.open(); err != nil {
 			return err
@@ -32,14 +32,14 @@ func (g *GPU) NewStream() (device.Stream, error) {
 	return s, nil
 }
 
-func (s *stream) open() error {
+func (s *queue) open() error {
 	const nonBlocking = 1 // CU_STREAM_NON_BLOCKING: no waiting for others' work in the process
-	return s.gpu.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), nonBlocking)
+	return s.gpu.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.stream)), nonBlocking)
 }
 
 // Close waits for what is in flight and gives the stream back; a second time does
 // nothing.
-func (s *stream) Close() error {
+func (s *queue) Close() error {
 	g := s.gpu
 	defer g.stopCopies()()
 	return g.within(func() error {
@@ -50,10 +50,10 @@ func (s *stream) Close() error {
 		if !alive {
 			return nil
 		}
-		err := device.Join(g.call(cuStreamSynchronize, s.handle), g.call(cuStreamDestroy, s.handle))
+		err := device.Join(g.call(cuStreamSynchronize, s.stream), g.call(cuStreamDestroy, s.stream))
 		for _, ring := range g.rings() {
 			for x := range ring.slots() {
-				if x.stream == s.handle {
+				if x.stream == s.stream {
 					x.state, x.stream = idle, 0
 				}
 			}
@@ -63,10 +63,10 @@ func (s *stream) Close() error {
 }
 
 // Sync waits until all that was asked for is done.
-func (s *stream) Sync(ctx context.Context) error { return s.gpu.wait(ctx, cuStreamQuery, s.handle) }
+func (s *queue) Sync(ctx context.Context) error { return s.gpu.wait(ctx, cuStreamQuery, s.stream) }
 
 // Wait puts off what is asked for from now on until the GPU has come to an event.
-func (s *stream) Wait(e device.Event) error {
+func (s *queue) Wait(e device.Event) error {
 	x, ok := e.(*event)
 	switch {
 	case !ok || x.gpu != s.gpu:
@@ -74,5 +74,5 @@ func (s *stream) Wait(e device.Event) error {
 	case !x.alive():
 		return fmt.Errorf("waiting for an event of %s that was freed", s.gpu.info.Name)
 	}
-	return s.gpu.within(func() error { return s.gpu.call(cuStreamWaitEvent, s.handle, x.handle, 0) })
+	return s.gpu.within(func() error { return s.gpu.call(cuStreamWaitEvent, s.stream, x.handle, 0) })
 }
