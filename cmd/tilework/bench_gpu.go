@@ -110,7 +110,8 @@ func sentinel(err error) error {
 
 func (g *benchGPU) environment() *bench.Environment {
 	e := bench.Host()
-	e.GPU = g.backend.Device.Info().Name
+	info := g.backend.Device.Info()
+	e.GPU, e.StagingThreads, e.StagingBytes = info.Name, info.Staging.Threads, int64(info.Staging.Ring)
 	if c, ok := g.backend.Device.(*cuda.GPU); ok {
 		details := c.Details()
 		e.GPUCache = int64(details.L2)

@@ -26,6 +26,10 @@ type Environment struct {
 	GPU        string    `json:"gpu,omitempty"`             // set, with the rest, by whoever measures on one
 	GPUCache   int64     `json:"gpu_cache_bytes,omitempty"` // its L2
 	Driver     string    `json:"driver,omitempty"`
+	// What copies between the host's memory and a device go through: so many threads
+	// and so much pinned memory, each way.
+	StagingThreads int   `json:"staging_threads,omitempty"`
+	StagingBytes   int64 `json:"staging_bytes,omitempty"`
 }
 
 // Host describes this process and its machine. What the system does not tell is
