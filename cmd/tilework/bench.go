@@ -62,7 +62,7 @@ that a block computes and its threads (see docs/results/reference).`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, or none (default: what `mul` would use)")
+	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, or none (default: what mul would use)")
 	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
