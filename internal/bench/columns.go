@@ -69,6 +69,7 @@ var columns = []column{
 	{"go", func(r *Record) any { return r.Environment.Go }, "", nil},
 	{"version", func(r *Record) any { return r.Environment.Version }, "", nil},
 	{"commit", func(r *Record) any { return r.Environment.Commit }, "", nil},
+	{"command", func(r *Record) any { return r.Environment.Command }, "", nil},
 }
 
 // Types is the types of A and B and, where it is another, of C: "int8→int32".
