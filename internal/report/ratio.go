@@ -1,0 +1,98 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"tilework/internal/bench"
+)
+
+// ratios shows our fastest kernel against each peer, shape by shape.
+func ratios(s *study) []*Chart {
+	const title, question = "Against the peers", "On which shapes is a library faster?"
+	rows := filter(s.rows, not(isPeer), func(r row) bool { return len(r.Versus) > 0 })
+	if len(rows) == 0 {
+		return []*Chart{{ID: "ratio", Title: title, Question: question, Notes: []string{"No kernel was timed beside a peer (bench --peers): no ratios."}}}
+	}
+	var all []*Chart
+	for _, g := range groupBy(rows, func(r row) string { return r.kind() + ", " + r.Types() }) {
+		all = append(all, s.ratioChart(&Chart{ID: "ratio-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
+	}
+	return all
+}
+
+// duel is a row's ratio to one of its peers.
+type duel struct {
+	row
+	bench.Ratio
+}
+
+func (s *study) ratioChart(c *Chart, rows []row) *Chart {
+	cases := s.naming(rows, "subject", "kind", "type", "source")
+	heat := &Heat{Low: "slower than the peer", High: "faster"}
+	c.Drawing = heat
+	c.Table.Columns = []string{"shape", "peer", "kernel", "speed, ×", "10th to 90th percentile", "median", "rate"}
+	type place struct{ row, column string }
+	best := map[place]duel{}
+	several := slices.ContainsFunc(rows, func(r row) bool { return r.source != rows[0].source })
+	for _, r := range bySize(rows) {
+		name := cases.of(r, shape(r.Record))
+		if !slices.Contains(heat.Rows, name) {
+			heat.Rows = append(heat.Rows, name)
+		}
+		for _, v := range r.Versus {
+			column := v.Peer
+			if several {
+				column += " (" + s.sources[r.source] + ")"
+			}
+			if !slices.Contains(heat.Columns, column) {
+				heat.Columns = append(heat.Columns, column)
+			}
+			if old, known := best[place{name, column}]; !known || v.Speed > old.Speed {
+				best[place{name, column}] = duel{r, v}
+			}
+		}
+	}
+	columns := map[string][]duel{}
+	for _, name := range heat.Rows {
+		cells := make([]Cell, len(heat.Columns))
+		for i, column := range heat.Columns {
+			d, known := best[place{name, column}]
+			if !known {
+				continue
+			}
+			columns[column] = append(columns[column], d)
+			cells[i] = Cell{d.Speed, fmt.Sprintf("%.2f", d.Speed), telling(name+": "+d.Subject, d.row)}
+			c.Table.Rows = append(c.Table.Rows, []string{name, column, d.Subject, fmt.Sprintf("%.3f", d.Speed), fmt.Sprintf("%.3f to %.3f", d.P10, d.P90), bench.Duration(d.Seconds.Median), rate(d.GFLOPS)})
+		}
+		heat.Cells = append(heat.Cells, cells)
+	}
+	for i, column := range heat.Columns {
+		if i > 0 {
+			c.Headline += "\n"
+		}
+		c.Headline += versus(column, columns[column])
+	}
+	return c
+}
+
+// versus sums up the ratios to a peer.
+func versus(peer string, duels []duel) string {
+	sum := 0.0
+	worst, top := duels[0], duels[0]
+	for _, d := range duels {
+		sum += math.Log(d.Speed)
+		if d.Speed < worst.Speed {
+			worst = d
+		}
+		if d.Speed > top.Speed {
+			top = d
+		}
+	}
+	if len(duels) == 1 {
+		return fmt.Sprintf("%s runs at %s the speed of %s at %s.", worst.Subject, times(worst.Speed), peer, shape(worst.Record))
+	}
+	return fmt.Sprintf("Our fastest kernel runs at %s the speed of %s in the geometric mean of %d cases, from %s at %s to %s at %s.",
+		times(math.Exp(sum/float64(len(duels)))), peer, len(duels), times(worst.Speed), shape(worst.Record), times(top.Speed), shape(top.Record))
+}

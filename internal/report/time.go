@@ -1,0 +1,204 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tilework/internal/bench"
+)
+
+// largeSize is where small sizes end and large ones begin: it is in both charts.
+const largeSize = 1024
+
+func timeSmall(s *study) []*Chart {
+	return s.timeCharts("time", "Time at small sizes", func(r row) bool { return r.square() && r.N <= largeSize })
+}
+
+func timeLarge(s *study) []*Chart {
+	return s.timeCharts("time-large", "Time at large sizes", func(r row) bool { return r.square() && r.N >= largeSize })
+}
+
+// contenders are what the charts of time compare, each being the fastest kernel of
+// ours at each size.
+var contenders = []struct {
+	name string
+	keep []func(row) bool
+}{
+	{"textbook loop, CPU", []func(row) bool{of(onCPU), isLoop}},
+	{"fastest kernel, CPU", []func(row) bool{of(onCPU), not(isLoop)}},
+	{"fastest kernel, GPU", []func(row) bool{of(onGPU), not(copies)}},
+	{"with copies, GPU", []func(row) bool{of(onGPU), copies}},
+}
+
+// isLoop reports whether the subject is the textbook's three loops.
+func isLoop(r row) bool { return r.Subject == "loop" }
+
+// race is the fastest rows of each contender, by N, from one source.
+type race struct {
+	loop, cpu, gpu, copied []row
+	suffix                 string // names the source where there are several
+}
+
+func newRace(rows []row, suffix string) race {
+	curve := func(i int) []row { return fastest(filter(rows, contenders[i].keep...)) }
+	return race{curve(0), curve(1), curve(2), curve(3), suffix}
+}
+
+// timeCharts has a chart for each element type.
+func (s *study) timeCharts(id, title string, keep func(row) bool) []*Chart {
+	const question = "From which size on does the GPU pay?"
+	rows := filter(s.rows, keep, not(isPeer))
+	if len(rows) == 0 {
+		return []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"No kernel was timed on square products of these sizes."}}}
+	}
+	var all []*Chart
+	for _, g := range groupBy(rows, func(r row) string { return r.Types() }) {
+		all = append(all, s.timeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name, Question: question}, g.rows))
+	}
+	return all
+}
+
+func (s *study) timeChart(c *Chart, rows []row) *Chart {
+	lines := &Lines{
+		X: Axis{Label: "N, of N×N matrices", Log: true, Binary: true, Text: tick},
+		Y: Axis{Label: "time of a product", Log: true, Text: bench.Duration},
+	}
+	c.Drawing = lines
+	c.Table.Columns = []string{"matrices", "N", "kernel", "median", "spread", "rate"}
+	var answers []string
+	for source, name := range s.sources {
+		suffix := ""
+		if len(s.sources) > 1 {
+			suffix = " (" + name + ")"
+		}
+		r := newRace(filter(rows, func(r row) bool { return r.source == source }), suffix)
+		for i, curve := range [][]row{r.loop, r.cpu, r.gpu, r.copied} {
+			c.add(lines, Series{Name: contenders[i].name + suffix, Colour: i, Glyph: s.glyph(i, source)}, curve)
+		}
+		answer, missing := r.answer()
+		if answer != "" {
+			answers = append(answers, answer+suffix+".")
+		}
+		for _, m := range missing {
+			c.Notes = append(c.Notes, m+suffix+".")
+		}
+		if at, _ := r.crossing(); at > 0 {
+			lines.Marks = append(lines.Marks, Mark{at, fmt.Sprintf("N ≈ %.0f", at) + suffix})
+		}
+	}
+	c.Headline = strings.Join(answers, "\n")
+	return c
+}
+
+// add draws a curve and lists it, if it has points.
+func (c *Chart) add(lines *Lines, series Series, curve []row) {
+	if len(curve) == 0 {
+		return
+	}
+	for _, r := range curve {
+		series.Points = append(series.Points, Point{float64(r.N), r.Seconds.Median, telling(series.Name+": "+r.Subject, r)})
+		c.Table.Rows = append(c.Table.Rows, []string{series.Name, strconv.Itoa(r.N), r.Subject, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), rate(r.GFLOPS)})
+	}
+	lines.Series = append(lines.Series, series)
+}
+
+// rivals are the two that the crossover is between, and in words: the CPU's fastest
+// kernel, or else the textbook's loop, and the GPU with its copies, or else without.
+func (r race) rivals() (cpu, gpu []row, who, how string) {
+	cpu, who = r.cpu, "the fastest CPU kernel"
+	if len(cpu) == 0 {
+		cpu, who = r.loop, "the textbook loop"
+	}
+	gpu, how = r.copied, "its copies included"
+	if len(gpu) == 0 {
+		gpu, how = r.gpu, "without the copies to it and back"
+	}
+	return cpu, gpu, who, how
+}
+
+func (r race) crossing() (at float64, last int) {
+	cpu, gpu, _, _ := r.rivals()
+	return overtakes(cpu, gpu)
+}
+
+// answer says who wins from where on, and what is missing to say more; neither ends
+// with a full stop.
+func (r race) answer() (say string, missing []string) {
+	cpu, gpu, who, how := r.rivals()
+	at, last := r.crossing()
+	switch {
+	case len(gpu) == 0 && len(cpu) == 0:
+		return "", []string{"Nothing was timed at these sizes"}
+	case len(gpu) == 0:
+		return r.gain(), []string{"No GPU records: no crossover"}
+	case len(r.copied) == 0:
+		missing = append(missing, "No GPU records with the copies (bench --transfers): the crossover leaves them out")
+	}
+	if len(cpu) == 0 {
+		end := gpu[len(gpu)-1]
+		say = fmt.Sprintf("At %s the GPU, %s, takes %s", shape(end.Record), how, bench.Duration(end.Seconds.Median))
+		return say, append(missing, "No CPU records: no crossover")
+	}
+	if last == 0 {
+		return "The CPU and the GPU were timed on no common size", missing
+	}
+	ratio := atSize(cpu, last).Seconds.Median / atSize(gpu, last).Seconds.Median
+	switch {
+	case at == 0:
+		say = fmt.Sprintf("The GPU, %s, is behind %s at N = %d, with %s its speed", how, who, last, times(ratio))
+	case math.IsInf(at, -1):
+		say = fmt.Sprintf("The GPU, %s, is ahead of %s at every size; at N = %d it is %s as fast", how, who, last, times(ratio))
+	default:
+		say = fmt.Sprintf("The GPU, %s, overtakes %s at N ≈ %.0f; at N = %d it is %s as fast", how, who, at, last, times(ratio))
+	}
+	return say, missing
+}
+
+// gain compares the fastest kernel with the textbook loop at the largest size that both
+// were timed on.
+func (r race) gain() string {
+	for _, best := range slices.Backward(r.cpu) {
+		if l := atSize(r.loop, best.N); l.Record != nil {
+			return fmt.Sprintf("At %s, %s takes %s: it is %s as fast as the textbook loop", shape(best.Record), best.Subject,
+				bench.Duration(best.Seconds.Median), times(l.Seconds.Median/best.Seconds.Median))
+		}
+	}
+	cpu, _, _, _ := r.rivals()
+	end := cpu[len(cpu)-1]
+	return fmt.Sprintf("At %s, %s takes %s", shape(end.Record), end.Subject, bench.Duration(end.Seconds.Median))
+}
+
+// atSize is the row of that N, its Record nil if there is none.
+func atSize(rows []row, n int) row {
+	if i := slices.IndexFunc(rows, func(r row) bool { return r.N == n }); i >= 0 {
+		return rows[i]
+	}
+	return row{}
+}
+
+// overtakes is the size from which on b is the faster, between two measured sizes as
+// straight lines on two logarithmic axes meet: 0 where b is behind at the end, -Inf
+// where it is ahead from the start. last is the largest common size, 0 if there is none.
+func overtakes(a, b []row) (at float64, last int) {
+	type pair struct{ n, ahead float64 } // the log of a's time over b's
+	var common []pair
+	for _, x := range a {
+		if y := atSize(b, x.N); y.Record != nil {
+			common = append(common, pair{float64(x.N), math.Log(x.Seconds.Median / y.Seconds.Median)})
+			last = x.N
+		}
+	}
+	if last == 0 || common[len(common)-1].ahead <= 0 {
+		return 0, last
+	}
+	for i := len(common) - 1; i > 0; i-- {
+		p, q := common[i-1], common[i]
+		if p.ahead <= 0 {
+			return p.n * math.Pow(q.n/p.n, p.ahead/(p.ahead-q.ahead)), last
+		}
+	}
+	return math.Inf(-1), last
+}
