@@ -116,5 +116,5 @@ func (x change) cell(name string) Cell {
 	if !x.sure() {
 		return Cell{1, "~", text}
 	}
-	return Cell{x.speed, fmt.Sprintf("%.2f", x.speed), text}
+	return Cell{x.speed, ratioText(x.speed), text}
 }

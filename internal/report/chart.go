@@ -32,9 +32,9 @@ type Lines struct {
 type Axis struct {
 	Label string
 	Log   bool
-	// From and To bound what is shown; 0 is what the points need.
-	From, To float64
-	Text     func(float64) string // a value in words
+	Text  func(float64) string // a value in words
+	// To is what an axis from zero, one that is not logarithmic, reaches at least.
+	To float64
 	// Binary axes have their ticks at powers of two.
 	Binary bool
 }

@@ -77,6 +77,9 @@ func (l *Lines) draw(c draw.Canvas) []spot {
 	l.X.fit(&p.X, xs, int(c.Size().X/58))
 	l.Y.fit(&p.Y, ys, 7)
 	p.X.Label.Text = l.X.Label
+	if !l.Y.Log {
+		p.X.Width = 0 // the grid's line at zero is the axis
+	}
 	grid := plotter.NewGrid()
 	grid.Horizontal = draw.LineStyle{Color: rule, Width: 0.7}
 	grid.Vertical.Color = nil
@@ -90,20 +93,21 @@ func (l *Lines) draw(c draw.Canvas) []spot {
 			p.Add(points)
 		}
 	}
-	for _, m := range l.Marks {
-		p.Add(m.plotters(p)...)
+	for i, m := range l.Marks {
+		p.Add(m.plotters(p, i)...)
 	}
 	p.Draw(c)
 	return l.spots(p, c)
 }
 
-// plotters are a line from bottom to top, and the words at its top.
-func (m Mark) plotters(p *plot.Plot) []plot.Plotter {
+// plotters are a line from bottom to top, and the words near its top, below those of
+// the marks before.
+func (m Mark) plotters(p *plot.Plot, before int) []plot.Plotter {
 	words := style(mark, draw.XLeft, draw.YTop)
 	if p.X.Norm(m.X) > 0.7 {
 		words.XAlign = draw.XRight
 	}
-	offset := vg.Length(5) * vg.Length(1+2*words.XAlign)
+	offset := vg.Point{X: 5 * vg.Length(1+2*words.XAlign), Y: -lineHeight * vg.Length(before)}
 	return []plot.Plotter{
 		&plotter.Line{
 			XYs:       plotter.XYs{{X: m.X, Y: p.Y.Min}, {X: m.X, Y: p.Y.Max}},
@@ -111,7 +115,7 @@ func (m Mark) plotters(p *plot.Plot) []plot.Plotter {
 		},
 		&plotter.Labels{
 			XYs: plotter.XYs{{X: m.X, Y: p.Y.Max}}, Labels: []string{m.Text},
-			TextStyle: []text.Style{words}, Offset: vg.Point{X: offset},
+			TextStyle: []text.Style{words}, Offset: offset,
 		},
 	}
 }
@@ -144,7 +148,7 @@ func (a *Axis) fit(axis *plot.Axis, values []float64, ticks int) {
 		axis.Tick.Marker = plot.ConstantTicks(a.powers(axis.Min, axis.Max, base, ticks))
 		return
 	}
-	axis.Min, axis.Max = a.From, max(high, a.To)
+	axis.Min, axis.Max = 0, max(high, a.To)
 	axis.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
 		var all []plot.Tick
 		for _, t := range (plot.DefaultTicks{}).Ticks(from, to) {

@@ -17,7 +17,7 @@ func roofline(s *study) []*Chart {
 	var all []*Chart
 	rows := filter(s.rows, not(copies))
 	for _, g := range groupBy(rows, func(r row) string { return facet(r) + " on " + r.device() }) {
-		c := &Chart{ID: "roofline-" + word(g.name), Title: title + ": " + g.name, Question: question}
+		c := &Chart{ID: "roofline-" + word(facet(g.rows[0])), Title: title + ": " + g.name, Question: question}
 		if s.roofChart(c, g.rows) {
 			all = append(all, c)
 		}

@@ -37,8 +37,11 @@ func (r row) device() string {
 	if r.kind() == onGPU {
 		return cmp.Or(r.Environment.GPU, r.Device)
 	}
-	return cmp.Or(r.Environment.CPU, r.Device)
+	return cmp.Or(plainName.Replace(r.Environment.CPU), r.Device)
 }
+
+// plainName takes out of a processor's name what its maker's lawyers put there.
+var plainName = strings.NewReplacer("(R)", "", "(TM)", "", "(tm)", "")
 
 func (r row) square() bool { return r.M == r.N && r.N == r.K }
 

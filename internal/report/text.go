@@ -35,11 +35,15 @@ func digits(v float64) string {
 }
 
 // times is a ratio in words: "0.98×".
-func times(ratio float64) string {
+func times(ratio float64) string { return ratioText(ratio) + "×" }
+
+// ratioText is a ratio with three digits, or with two behind the point where the first
+// is there.
+func ratioText(ratio float64) string {
 	if ratio >= 0.095 && ratio < 9.995 {
-		return fmt.Sprintf("%.2f×", ratio)
+		return fmt.Sprintf("%.2f", ratio)
 	}
-	return digits(ratio) + "×"
+	return digits(ratio)
 }
 
 // tick is a value on an axis: as short as it can be.
@@ -69,15 +73,8 @@ func list(words []string) string {
 	return strings.Join(words, "")
 }
 
-// word is s as a part of a link or of a file's name.
+// word is s as a part of a link or of a file's name: its letters and digits, with a
+// dash for whatever is between them.
 func word(s string) string {
-	return strings.Trim(strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			return c
-		case c >= 'A' && c <= 'Z':
-			return c + 'a' - 'A'
-		}
-		return '-'
-	}, s), "-")
+	return strings.Join(strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }), "-")
 }

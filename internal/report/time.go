@@ -51,7 +51,7 @@ func newRace(rows []row, suffix string) race {
 func (s *study) timeCharts(id, title string, keep func(row) bool) []*Chart {
 	const question = "From which size on does the GPU pay?"
 	rows := filter(s.rows, keep, not(isPeer))
-	if len(rows) == 0 {
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.N != largeSize }) {
 		return []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"No kernel was timed on square products of these sizes."}}}
 	}
 	var all []*Chart
