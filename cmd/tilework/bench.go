@@ -26,7 +26,7 @@ type benchFlags struct {
 	threads                                              int
 	transA, transB, transfers                            bool
 	cold                                                 choice
-	minTime, maxTime                                     time.Duration
+	minTime, maxTime, warmup                             time.Duration
 	seed                                                 uint64
 	format, out                                          string
 }
@@ -78,6 +78,7 @@ that a block computes and its threads (see docs/results/reference).`,
 	fl.Lookup("cold").NoOptDefVal = "true"
 	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "time each subject for at least this long")
 	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second, "and for at most this long, a single product apart")
+	fl.DurationVar(&f.warmup, "warmup", 0, "run each subject for so long before it is timed (default: 20ms, on a GPU 200ms)")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
 	fl.StringVarP(&f.out, "out", "o", "", "append the records to this file as well, one JSON object a line")
 	formats := bench.Formats()
@@ -162,6 +163,9 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		write = func(r []bench.Record) error { return jsonl.Write(file, r) }
 	}
 
+	if device.Kind == "emu" {
+		fmt.Fprintln(stderr, "the GPU is emulated: the times are this machine's, not a GPU's")
+	}
 	bar := newProgress(stderr)
 	var all []bench.Record
 	var failed error
@@ -184,7 +188,7 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 
 // options are those that all devices share.
 func (f *benchFlags) options() bench.Options {
-	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Seed: f.seed, Cold: f.cold.value}
+	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value}
 }
 
 // problems is the list of products to measure.

@@ -28,7 +28,7 @@ const (
 
 // onGPU measures on matrices that are on a GPU.
 func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
-	g, err := f.openGPU(at, problems, stderr)
+	g, err := f.openGPU(at, problems)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -67,7 +67,7 @@ type benchGPU struct {
 	closers []func() error
 }
 
-func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (*benchGPU, error) {
+func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem) (*benchGPU, error) {
 	backend, release, err := dispatch.OpenGPU(at)
 	if err != nil {
 		return nil, err
@@ -82,9 +82,6 @@ func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem, stderr
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.close())
-	}
-	if backend.Device.Info().Emulated {
-		fmt.Fprintln(stderr, "the GPU is emulated: the times are this machine's, not a GPU's")
 	}
 	return g, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // throughGPU measures products of matrices in the host's memory.
 func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
-	g, err := f.openGPU(at, problems, stderr)
+	g, err := f.openGPU(at, problems)
 	if err != nil {
 		return bencher{}, err
 	}

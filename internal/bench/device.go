@@ -38,6 +38,9 @@ type Matrices struct{ A, B, C, Bias device.Ptr }
 // large as o.Environment.GPUCache. An emulated device's events are this machine's
 // clock.
 func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, o Options) ([]Record, error) {
+	if o.Warmup == 0 {
+		o.Warmup = 200 * time.Millisecond // a GPU's clock follows its power, and that its work
+	}
 	o = o.withDefaults()
 	runs, err := newRuns(c, kernels, peers)
 	if err != nil {
@@ -64,7 +67,7 @@ type deviceSite struct {
 	data     *operands
 	order    *rotation
 	holder   *holder
-	// asking is the most that it took to ask the device for a product.
+	// asking is the most that it took lately to ask the device for a product.
 	asking time.Duration
 }
 
@@ -121,7 +124,6 @@ func (s *deviceSite) prepare(ctx context.Context, i int) (product, error) {
 
 // try is the median of a few timings, each of as many products as are worth timing.
 func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
-	const timings, most = 5, 64
 	if _, err := s.time(ctx, run, 1); err != nil {
 		return 0, err
 	}
@@ -129,7 +131,11 @@ func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := min(int(s.least()/max(once, 1))+1, most)
+	const most, slow = 64, 20 * time.Millisecond
+	n, timings := min(int(s.least()/max(once, 1))+1, most), 5
+	if once > slow {
+		timings = 1 // which hardly differ
+	}
 	var times []float64
 	for range timings {
 		took, err := s.time(ctx, run, n)
@@ -155,21 +161,35 @@ func (s *deviceSite) result(ctx context.Context, run product) ([]byte, time.Dura
 }
 
 // time holds the device until all products are asked for, so that it never waits for
-// the host between two of them.
-func (s *deviceSite) time(ctx context.Context, run product, n int) (time.Duration, error) {
-	if err := s.holder.hold(ctx, time.Duration(n)*s.asking); err != nil {
-		return 0, err
-	}
-	return s.between(ctx, func() error {
-		start := time.Now()
-		for range n {
-			if err := run(ctx, s.order.next()); err != nil {
-				return err
-			}
+// the host between two of them. Where the asking took longer than the holding, as when
+// the driver loads a kernel just then, the time is not the device's, and is taken again.
+func (s *deviceSite) time(ctx context.Context, run product, n int) (took time.Duration, err error) {
+	const tries = 4
+	for range tries {
+		held, err := s.holder.hold(ctx, time.Duration(n)*s.asking)
+		if err != nil {
+			return 0, err
 		}
-		s.asking = max(s.asking, time.Since(start)/time.Duration(n))
-		return nil
-	})
+		start := time.Now()
+		asked := time.Duration(0)
+		took, err = s.between(ctx, func() error {
+			for range n {
+				if err := run(ctx, s.order.next()); err != nil {
+					return err
+				}
+			}
+			asked = time.Since(start)
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		s.asking = max(asked/time.Duration(n), s.asking/2)
+		if asked <= held {
+			break
+		}
+	}
+	return took, nil
 }
 
 // between is the device's time for what f asks of it.

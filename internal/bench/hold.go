@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"tilework/internal/device"
@@ -52,15 +53,18 @@ func newHolder(ctx context.Context, d device.Device) (*holder, error) {
 // for that this is not enough takes much longer to compute.
 const mostHeld = 5 * time.Millisecond
 
-// hold has the device do nothing for some time, and for a little more than that.
-func (h *holder) hold(ctx context.Context, d time.Duration) error {
+// hold has the device do nothing for as long as the host is thought to take to ask for
+// something, and then some, and says how long that is. An emulated device is held for
+// good: nothing is late there.
+func (h *holder) hold(ctx context.Context, asking time.Duration) (time.Duration, error) {
 	if h.function == nil {
-		return nil
+		return math.MaxInt64, nil
 	}
+	held := min(asking*5/4+30*time.Microsecond, mostHeld)
 	var args device.Params
-	args.U64(uint64(min(d+10*time.Microsecond, mostHeld)))
+	args.U64(uint64(held))
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
-	return h.device.Launch(ctx, h.function, device.Launch{Grid: one, Block: one, Params: args.Bytes()})
+	return held, h.device.Launch(ctx, h.function, device.Launch{Grid: one, Block: one, Params: args.Bytes()})
 }
 
 func (h *holder) close() error {

@@ -50,7 +50,7 @@ type Options struct {
 	MinReps int           // timings of each subject, at least; 0 is 7
 	MinTime time.Duration // in which it is timed, at least; 0 is 200 ms
 	MaxTime time.Duration // after which it is not timed any more; 0 is 10 s
-	Warmup  time.Duration // in which it runs before it is timed; 0 is 20 ms
+	Warmup  time.Duration // in which it runs before it is timed; 0 is 20 ms, and 200 ms on a device
 	Seed    uint64        // of the operands' values
 
 	// Cold has every product read its operands from memory, as in a program that

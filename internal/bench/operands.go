@@ -122,7 +122,11 @@ func poison(t dtype.Type, b []byte) {
 	if t.Info().Integer {
 		v = -t.Info().Max - 1
 	}
-	for i := range len(b) / t.Size() {
-		t.Set(b, i, v)
+	if len(b) == 0 {
+		return
+	}
+	t.Set(b, 0, v)
+	for n := t.Size(); n < len(b); n *= 2 { // doubling what is there already
+		copy(b[n:], b[:n])
 	}
 }

@@ -2,10 +2,11 @@
 // what it measured as records.
 //
 // [Measure] times subjects on one [Case] in turns, so that whatever disturbs the
-// machine disturbs them all, and checks each result before it times anything.
-// A [Record] is one subject's measurement with all that is needed to judge and to
-// repeat it. [Formats] is the table of the forms in which records are written;
-// [ReadRecords] reads them back. [ParseSizes] and [ParseShapes] read what to
+// machine disturbs them all, and checks each result before it times anything;
+// [MeasureOn] does so on matrices that are on a device. A [Record] is one subject's
+// measurement with all that is needed to judge and to repeat it. [Formats] is the
+// table of the forms in which records are written; [ReadRecords] reads them back and
+// [Summarize] sums them up. [ParseSizes], [ParseShapes] and [Suite] say what to
 // measure.
 //
 // The package knows no backend: whoever calls it passes the subjects in.

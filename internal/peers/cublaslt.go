@@ -29,6 +29,7 @@ type CuBLASLt struct {
 
 	gpu       GPU
 	procs     map[string]uintptr
+	run       func(proc uintptr, args ...uintptr) uintptr // invoke, but for tests
 	handle    uintptr
 	workspace device.Ptr
 }
@@ -85,23 +86,31 @@ func OpenCuBLASLt(d device.Device, path string) (_ *CuBLASLt, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &CuBLASLt{gpu: g, procs: map[string]uintptr{}}
+	l := &CuBLASLt{gpu: g, procs: map[string]uintptr{}, run: invoke}
 	for _, name := range cublasLtProcs {
 		if l.procs[name], err = dlsym(file, name); err != nil {
 			return nil, fmt.Errorf("the file is no cuBLASLt of CUDA 11.4 or later: %w", err)
 		}
 	}
 	l.Path = fileOf(l.procs[ltCreate])
-	v := int(l.invoke(ltGetVersion))
-	l.Version = fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
-	if l.workspace, err = g.Alloc(workspaceBytes); err != nil {
+	if err := l.begin(); err != nil {
 		return nil, err
 	}
-	err = g.Foreign(func(uintptr) error { return l.call(ltCreate, uintptr(unsafe.Pointer(&l.handle))) })
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
 	return l, nil
+}
+
+// begin begins to use the library on the GPU.
+func (l *CuBLASLt) begin() (err error) {
+	v := int(l.invoke(ltGetVersion))
+	l.Version = fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+	if l.workspace, err = l.gpu.Alloc(workspaceBytes); err != nil {
+		return err
+	}
+	err = l.gpu.Foreign(func(uintptr) error { return l.call(ltCreate, uintptr(unsafe.Pointer(&l.handle))) })
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return nil
 }
 
 // Close gives back what the library has on the GPU. It stays loaded.
@@ -118,18 +127,19 @@ func (l *CuBLASLt) Close() error {
 
 func (l *CuBLASLt) String() string { return "cuBLASLt " + l.Version }
 
-// invoke calls the library's function of that name, as the function invoke does.
+// invoke calls the library's function of that name. What the arguments point to stays
+// alive and in place until it returns.
 //
 //go:uintptrescapes
 func (l *CuBLASLt) invoke(name string, args ...uintptr) uintptr {
-	return invoke(l.procs[name], args...)
+	return l.run(l.procs[name], args...)
 }
 
 // call calls a function that answers with a status. Its failure is a *statusError.
 //
 //go:uintptrescapes
 func (l *CuBLASLt) call(name string, args ...uintptr) error {
-	if status := int32(invoke(l.procs[name], args...)); status != 0 {
+	if status := int32(l.run(l.procs[name], args...)); status != 0 {
 		return &statusError{name, status, goString(l.invoke(ltStatusString, uintptr(status)))}
 	}
 	return nil
