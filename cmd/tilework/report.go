@@ -155,7 +155,7 @@ func readSources(paths []string) ([]report.Source, error) {
 		if slices.Contains(paths[:i], path) {
 			return nil, fmt.Errorf("%s is named twice", path)
 		}
-		records, err := readRecords(path)
+		records, err := readRecordFile(path)
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +174,7 @@ func baseName(path string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-func readRecords(path string) ([]bench.Record, error) {
+func readRecordFile(path string) ([]bench.Record, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

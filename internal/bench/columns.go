@@ -39,6 +39,7 @@ var columns = []column{
 	{"cold", func(r *Record) any { return r.Cold }, "cold", yes(func(r *Record) bool { return r.Cold })},
 	{"buffers", func(r *Record) any { return r.Buffers }, "", nil},
 	{"seed", func(r *Record) any { return r.Seed }, "", nil},
+	{"intensity", func(r *Record) any { return r.Intensity }, "", nil},
 	{"setup_seconds", func(r *Record) any { return r.Setup }, "", nil},
 	{"reps", func(r *Record) any { return r.Reps }, "reps", timed(func(r *Record) string { return strconv.Itoa(r.Reps) })},
 	{"batch", func(r *Record) any { return r.Batch }, "", nil},

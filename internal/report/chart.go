@@ -47,6 +47,7 @@ type Series struct {
 	Dashed bool // it is a peer's, or a bound
 	Bare   bool // a line without points, as a bound
 	Loose  bool // points without a line
+	Hollow bool // rings for points
 	Points []Point
 }
 

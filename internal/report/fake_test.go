@@ -22,17 +22,17 @@ func newMachine(seed uint64, gpu string, speed float64) *machine {
 	return &machine{rand.New(rand.NewPCG(seed, 1)), gpu, speed}
 }
 
-// pace is one subject: its rate in 10⁹ operations a second, and seconds a product.
+// pace is one subject: its rate in 10⁹ operations a second, seconds a product, and
+// operations for each byte that its threads load.
 type pace struct {
-	subject string
-	peer    bool
-	rate    float64
-	start   float64
+	subject            string
+	peer               bool
+	rate, start, loads float64
 }
 
 var (
-	cpuModels = []pace{{"loop", false, 1.2, 1e-7}, {"portable", false, 3.5, 1e-6}, {"avx512", false, 110, 1.5e-6}, {"openblas", true, 118, 1.2e-6}}
-	gpuModels = []pace{{"naive", false, 5_800, 4e-6}, {"tiled", false, 9_500, 4e-6}, {"blocked", false, 50_500, 6e-6}, {"cublaslt", true, 51_500, 5e-6}}
+	cpuModels = []pace{{"loop", false, 1.2, 1e-7, 0}, {"portable", false, 3.5, 1e-6, 0}, {"avx512", false, 110, 1.5e-6, 0}, {"openblas", true, 118, 1.2e-6, 0}}
+	gpuModels = []pace{{"naive", false, 5_800, 4e-6, 0.25}, {"tiled", false, 9_500, 4e-6, 4}, {"blocked", false, 50_500, 6e-6, 32}, {"cublaslt", true, 51_500, 5e-6, 0}}
 )
 
 var day = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -44,7 +44,7 @@ func (m *machine) record(on pace, device string, shape bench.Shape, transfers bo
 	r := bench.Record{
 		Schema: bench.Schema, Subject: on.subject, Peer: on.peer, Device: device,
 		In: "float32", Out: "float32", M: shape.M, N: shape.N, K: shape.K, LDA: shape.K, LDB: shape.N, LDC: shape.N,
-		Alpha: 1, Transfers: transfers, Cold: device != "cpu", Buffers: 1, Reps: 20, Batch: 1, Verified: true, ErrorRatio: 0.01,
+		Alpha: 1, Transfers: transfers, Cold: device != "cpu", Intensity: on.loads, Buffers: 1, Reps: 20, Batch: 1, Verified: true, ErrorRatio: 0.01,
 		Environment: bench.Environment{Date: day, OS: "linux", Arch: "amd64", CPU: "Example CPU", Cores: 16, GOMAXPROCS: 16, Go: "go1.26", Command: "tilework bench --sizes '64:4096:*2'"},
 	}
 	r.Peak = 153

@@ -34,6 +34,9 @@ func (s *Series) plotters() (line *plotter.Line, points *plotter.Scatter) {
 	}
 	if !s.Bare {
 		points = &plotter.Scatter{XYs: xys, GlyphStyle: draw.GlyphStyle{Color: shade, Radius: 3, Shape: glyphs[s.Glyph%len(glyphs)]}}
+		if s.Hollow {
+			points.Radius, points.Shape = 5, draw.RingGlyph{}
+		}
 	}
 	return line, points
 }

@@ -14,11 +14,11 @@ import (
 const largeSize = 1024
 
 func timeSmall(s *study) []*Chart {
-	return s.timeCharts("time", "Time at small sizes", func(r row) bool { return r.square() && r.N <= largeSize })
+	return s.timeCharts("time", "Time at small sizes", 1, func(r row) bool { return r.N <= largeSize })
 }
 
 func timeLarge(s *study) []*Chart {
-	return s.timeCharts("time-large", "Time at large sizes", func(r row) bool { return r.square() && r.N >= largeSize })
+	return s.timeCharts("time-large", "Time at large sizes", largeSize+1, func(r row) bool { return r.N >= largeSize })
 }
 
 // contenders are what the charts of time compare, each being the fastest kernel of
@@ -47,11 +47,12 @@ func newRace(rows []row, suffix string) race {
 	return race{curve(0), curve(1), curve(2), curve(3), suffix}
 }
 
-// timeCharts has a chart for each element type.
-func (s *study) timeCharts(id, title string, keep func(row) bool) []*Chart {
+// timeCharts has a chart for each element type of the square products to keep, some of
+// which have an N of least or more.
+func (s *study) timeCharts(id, title string, least int, keep func(row) bool) []*Chart {
 	const question = "From which size on does the GPU pay?"
-	rows := filter(s.rows, keep, not(isPeer))
-	if !slices.ContainsFunc(rows, func(r row) bool { return r.N != largeSize }) {
+	rows := filter(s.rows, isSquare, keep, not(isPeer))
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.N >= least }) {
 		return []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"No kernel was timed on square products of these sizes."}}}
 	}
 	var all []*Chart
