@@ -183,7 +183,7 @@ func readRecordFile(path string) ([]bench.Record, error) {
 	records, err := bench.ReadRecords(file)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%s is cut off in record %d, after %d whole ones: is it still being written?", path, len(records)+1, len(records))
+		return nil, fmt.Errorf("%s is cut off: record %d ends too early (is the file still being written?)", path, len(records)+1)
 	case err != nil:
 		return nil, fmt.Errorf("%s: no file of records: %w", path, err)
 	case len(records) == 0:
