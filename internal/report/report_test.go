@@ -193,13 +193,13 @@ func TestChanges(t *testing.T) {
 	for i := range new {
 		new[i].Samples = new[i].Samples[:1]
 	}
-	r := newReport(t, Source{"old", old[:1]}, Source{"new", new[:1]})
+	newReport(t, Source{"old", old[:1]}, Source{"new", new[:1]})
 	if !slices.Equal(before, old[0].Samples) {
 		t.Error("comparing changed the samples of a record")
 	}
 	few := old[0]
 	few.Samples = few.Samples[:1]
-	r = newReport(t, Source{"old", []bench.Record{few}}, Source{"new", new[:1]})
+	r := newReport(t, Source{"old", []bench.Record{few}}, Source{"new", new[:1]})
 	if c := r.chart(t, "change-new-cpu-float32"); !strings.Contains(strings.Join(c.Notes, " "), "too few samples") || !strings.Contains(c.Headline, "0 got faster") {
 		t.Errorf("of one sample each: %q, %q", c.Headline, c.Notes)
 	}
