@@ -79,7 +79,7 @@ func (s *study) roofChart(c *Chart, rows []row) *Chart {
 		Y: Axis{Label: "rate", Log: true, Text: rateTick},
 	}
 	c.Drawing = lines
-	c.Table.Columns = []string{"kernel", "shape", "operations a byte that must move", "rate", "roof", "of the roof", "operations a byte that threads load"}
+	c.Table.Columns = []string{"kernel", "shape", "intensity", "rate", "roof", "of the roof", "intensity of loads"}
 	curves, f := s.curves(rows, "kind", "type"), roofOf(rows)
 	low, high := math.Inf(1), 0.0
 	asked := false
