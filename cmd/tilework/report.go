@@ -34,7 +34,8 @@ speed against each library, the roofline, what copies cost; each with its answer
 sentence, a table of the figures, and what is missing.
 
 Of several files the first is what the others are compared with, each measurement with
-the test of whether it changed by more than chance.`,
+the test of whether it changed by more than chance. Files that have no measurement in
+common, as of a CPU and of a GPU, are shown as one.`,
 		Example: `  tilework bench --kernels all --sizes 64:1024:*2 --peers all -o cpu.jsonl
   tilework report cpu.jsonl -o report.html
   tilework report before.jsonl after.jsonl -o change.html

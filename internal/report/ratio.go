@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -68,31 +69,34 @@ func (s *study) ratioChart(c *Chart, rows []row) *Chart {
 		}
 		heat.Cells = append(heat.Cells, cells)
 	}
-	for i, column := range heat.Columns {
-		if i > 0 {
-			c.Headline += "\n"
-		}
-		c.Headline += versus(column, columns[column])
-	}
+	c.Headline = ratioAnswer(heat.Columns, columns)
 	return c
 }
 
-// versus sums up the ratios to a peer.
-func versus(peer string, duels []duel) string {
-	sum := 0.0
-	worst, top := duels[0], duels[0]
-	for _, d := range duels {
-		sum += math.Log(d.Speed)
-		if d.Speed < worst.Speed {
-			worst = d
+// ratioAnswer tells of the strongest peer, and in short of the others.
+func ratioAnswer(peers []string, duels map[string][]duel) string {
+	mean := func(peer string) float64 {
+		sum := 0.0
+		for _, d := range duels[peer] {
+			sum += math.Log(d.Speed)
 		}
-		if d.Speed > top.Speed {
-			top = d
-		}
+		return math.Exp(sum / float64(len(duels[peer])))
 	}
-	if len(duels) == 1 {
-		return fmt.Sprintf("%s runs at %s the speed of %s at %s.", worst.Subject, times(worst.Speed), peer, shape(worst.Record))
+	peers = slices.SortedStableFunc(slices.Values(peers), func(a, b string) int { return cmp.Compare(mean(a), mean(b)) })
+	strongest := duels[peers[0]]
+	bySpeed := func(a, b duel) int { return cmp.Compare(a.Speed, b.Speed) }
+	worst, best := slices.MinFunc(strongest, bySpeed), slices.MaxFunc(strongest, bySpeed)
+	text := fmt.Sprintf("Our fastest kernel runs at %s the speed of %s in the geometric mean of %s, from %s at %s to %s at %s.",
+		times(mean(peers[0])), peers[0], count(len(strongest), "case"), times(worst.Speed), shape(worst.Record), times(best.Speed), shape(best.Record))
+	if len(strongest) == 1 {
+		text = fmt.Sprintf("%s runs at %s the speed of %s at %s.", worst.Subject, times(worst.Speed), peers[0], shape(worst.Record))
 	}
-	return fmt.Sprintf("Our fastest kernel runs at %s the speed of %s in the geometric mean of %d cases, from %s at %s to %s at %s.",
-		times(math.Exp(sum/float64(len(duels)))), peer, len(duels), times(worst.Speed), shape(worst.Record), times(top.Speed), shape(top.Record))
+	var others []string
+	for _, peer := range peers[1:] {
+		others = append(others, times(mean(peer))+" "+peer)
+	}
+	if others != nil {
+		text += " Against the others: " + list(others) + "."
+	}
+	return text
 }

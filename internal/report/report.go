@@ -6,7 +6,8 @@
 // [Report.WriteImages] each drawing as a picture. Charts are drawn by gonum/plot, once
 // in Go for the page, for SVG and for PNG.
 //
-// Of several sources the first is what the others are compared with.
+// Of several sources that have measurements in common the first is what the others are
+// compared with; others, of a CPU and of a GPU, are one study.
 package report
 
 import (

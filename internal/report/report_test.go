@@ -161,6 +161,8 @@ func TestOvertakes(t *testing.T) {
 		{curve(cubic, 64, 128), curve(square, 64, 128), 0, 128},
 		{curve(cubic, 512, 1024), curve(square, 512, 1024), math.Inf(-1), 1024},
 		{curve(cubic, 64), curve(square, 65), 0, 0},
+		{curve(cubic, 64, 280, 290, 310, 999, 1024, 2048), curve(square, 32, 64, 1024), 300, 1024},
+		{curve(cubic, 64, 1024), curve(square, 64, 280, 320, 1024), 300, 1024},
 		{nil, curve(square, 65), 0, 0},
 		{curve(cubic, 300), curve(square, 300), 0, 300},
 		{curve(cubic, 50, 150, 400), curve(twice, 50, 150, 400), 150 * math.Sqrt(400./150), 400}, // the last time, not the first
@@ -203,9 +205,27 @@ func TestChanges(t *testing.T) {
 	if c := r.chart(t, "change-new-cpu-float32"); !strings.Contains(strings.Join(c.Notes, " "), "too few samples") || !strings.Contains(c.Headline, "0 got faster") {
 		t.Errorf("of one sample each: %q, %q", c.Headline, c.Notes)
 	}
-	r = newReport(t, Source{"old", old[:1]}, Source{"new", new[1:]})
-	if c := r.chart(t, "change-new"); c.Drawing != nil || !strings.Contains(c.Notes[0], "No measurement is in both") {
+	third := newReport(t, Source{"old", old[:1]}, Source{"new", new[:1]}, Source{"else", old[1:]})
+	if c := third.chart(t, "change-else"); c.Drawing != nil || !strings.Contains(c.Notes[0], "No measurement is in both") {
 		t.Errorf("of nothing in common: %+v", c)
+	}
+}
+
+// TestParts wants sources that have nothing in common to be one study, whose crossover
+// lies between them.
+func TestParts(t *testing.T) {
+	all := newMachine(1, "NVIDIA H200", 1).sweep()
+	onCPU := func(r bench.Record) bool { return r.Device == "cpu" }
+	cpu := slices.DeleteFunc(slices.Clone(all), func(r bench.Record) bool { return !onCPU(r) })
+	gpu := slices.DeleteFunc(slices.Clone(all), onCPU)
+	whole, parts := newReport(t, Source{"all", all}), newReport(t, Source{"cpu", cpu}, Source{"gpu", gpu})
+	if len(parts.Origins) != 2 || len(parts.Charts) != len(whole.Charts) {
+		t.Fatalf("%d origins and %d charts, want 2 and %d", len(parts.Origins), len(parts.Charts), len(whole.Charts))
+	}
+	for i, c := range whole.Charts {
+		if parts.Charts[i].Headline != c.Headline {
+			t.Errorf("%s says %q, and of parts %q", c.ID, c.Headline, parts.Charts[i].Headline)
+		}
 	}
 }
 

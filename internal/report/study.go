@@ -53,7 +53,8 @@ type study struct {
 }
 
 // newStudy keeps the records that charts can be made of: those with times, not
-// emulated, and of several of one measurement the last.
+// emulated, and of several of one measurement the last. Sources that have no
+// measurement in common are the parts of one.
 func newStudy(sources []Source) *study {
 	s := &study{}
 	var failed, emulated, again int
@@ -80,6 +81,12 @@ func newStudy(sources []Source) *study {
 			s.rows = append(s.rows, r)
 		}
 	}
+	if !s.overlap() {
+		s.sources = []string{strings.Join(s.sources, ", ")}
+		for i := range s.rows {
+			s.rows[i].source = 0
+		}
+	}
 	for _, n := range []struct {
 		count int
 		why   string
@@ -93,6 +100,18 @@ func newStudy(sources []Source) *study {
 		}
 	}
 	return s
+}
+
+// overlap reports whether two sources have the same measurement.
+func (s *study) overlap() bool {
+	from := map[string]int{}
+	for _, r := range s.rows {
+		if source, known := from[r.key()]; known && source != r.source {
+			return true
+		}
+		from[r.key()] = r.source
+	}
+	return false
 }
 
 // attributes are what tells measurements apart, besides their shapes.

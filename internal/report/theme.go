@@ -33,7 +33,9 @@ var seriesShades = []shade{
 	{"series-5", 0xA37200, 0xE8C14A},
 	{"series-6", 0x0C8599, 0x4FD1E0},
 	{"series-7", 0xC92A6E, 0xF58BB9},
-	{"series-8", 0x5A6673, 0xB4BEC9},
+	{"series-8", 0x5C940D, 0xA9D65C},
+	{"series-9", 0x864B2E, 0xD9A07A},
+	{"series-10", 0x5A6673, 0xB4BEC9},
 }
 
 // heatShades go from far below the ratio 1, over 1, to far above it.

@@ -180,26 +180,55 @@ func atSize(rows []row, n int) row {
 	return row{}
 }
 
-// overtakes is the size from which on b is the faster, between two measured sizes as
-// straight lines on two logarithmic axes meet: 0 where b is behind at the end, -Inf
-// where it is ahead from the start. last is the largest common size, 0 if there is none.
+// overtakes is the size from which on b is the faster, where straight lines between the
+// measured sizes meet on two logarithmic axes: 0 where b is behind at the end, -Inf
+// where it is ahead from the start. Both are compared from the first to the last of the
+// sizes that both were timed on; last is that one, 0 if there is none.
 func overtakes(a, b []row) (at float64, last int) {
-	type pair struct{ n, ahead float64 } // the log of a's time over b's
-	var common []pair
+	var sizes []int
+	first := 0
 	for _, x := range a {
-		if y := atSize(b, x.N); y.Record != nil {
-			common = append(common, pair{float64(x.N), math.Log(x.Seconds.Median / y.Seconds.Median)})
+		sizes = append(sizes, x.N)
+		if atSize(b, x.N).Record != nil {
+			if first == 0 {
+				first = x.N
+			}
 			last = x.N
 		}
 	}
-	if last == 0 || common[len(common)-1].ahead <= 0 {
+	if last == 0 {
+		return 0, 0
+	}
+	for _, y := range b {
+		sizes = append(sizes, y.N)
+	}
+	slices.Sort(sizes)
+	sizes = slices.DeleteFunc(slices.Compact(sizes), func(n int) bool { return n < first || n > last })
+	ahead := func(n int) float64 { return logSeconds(a, n) - logSeconds(b, n) }
+	if ahead(last) <= 0 {
 		return 0, last
 	}
-	for i := len(common) - 1; i > 0; i-- {
-		p, q := common[i-1], common[i]
-		if p.ahead <= 0 {
-			return p.n * math.Pow(q.n/p.n, p.ahead/(p.ahead-q.ahead)), last
+	for i := len(sizes) - 1; i > 0; i-- {
+		p, q := sizes[i-1], sizes[i]
+		if behind := -ahead(p); behind >= 0 {
+			return float64(p) * math.Pow(float64(q)/float64(p), behind/(behind+ahead(q))), last
 		}
 	}
 	return math.Inf(-1), last
+}
+
+// logSeconds is the logarithm of a curve's time at n, which is in its range.
+func logSeconds(rows []row, n int) float64 {
+	for i, r := range rows {
+		y := math.Log(r.Seconds.Median)
+		if r.N == n {
+			return y
+		}
+		if r.N > n && i > 0 {
+			before := rows[i-1]
+			part := math.Log(float64(n)/float64(before.N)) / math.Log(float64(r.N)/float64(before.N))
+			return math.Log(before.Seconds.Median)*(1-part) + y*part
+		}
+	}
+	return math.NaN()
 }
