@@ -350,7 +350,7 @@ func check(t *testing.T, r *Report, pictures bool) {
 			t.Fatal(err)
 		}
 		colours := map[[3]uint32]bool{}
-		for y := range im.Bounds().Dy() {
+		for y := 0; y < im.Bounds().Dy(); y += 3 { // a third of the lines is enough to see something
 			for x := range im.Bounds().Dx() {
 				r, g, b, a := im.At(x, y).RGBA()
 				if a != 0xFFFF {
@@ -375,7 +375,11 @@ func TestAnyRecords(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 2))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
-	for range 20 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
 		m := &machine{random, pick("", "NVIDIA H200", "sm_90", "no such GPU"), math.Exp(10 * random.NormFloat64())}
 		var sources []Source
 		for i := range 1 + random.IntN(3) {
