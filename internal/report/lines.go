@@ -2,7 +2,6 @@ package report
 
 import (
 	"math"
-	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -177,10 +176,7 @@ func (a *Axis) powers(low, high, base float64, most int) []plot.Tick {
 	if base == 10 && last-first < 2 {
 		for e := first - 1; e <= last; e++ {
 			for _, part := range []float64{1, 2, 5} {
-				v, err := strconv.ParseFloat(strconv.FormatFloat(part, 'f', 0, 64)+"e"+strconv.Itoa(int(e)), 64)
-				if err == nil {
-					add(v)
-				}
+				add(part * math.Pow10(int(e)))
 			}
 		}
 		return all

@@ -20,7 +20,7 @@ var pageCSS string
 var pageJS string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"draw": drawings, "number": isNumber,
+	"draw": drawings, "number": isNumber, "tie": ties.Replace,
 }).Parse(pageHTML))
 
 // WriteHTML writes the report as one page, which asks no network for anything.
@@ -47,6 +47,9 @@ func drawings(c *Chart) (template.HTML, error) {
 	}
 	return template.HTML(b.String()), nil
 }
+
+// ties keeps what belongs together on one line.
+var ties = strings.NewReplacer(" %", "\u00a0%", " = ", "\u00a0=\u00a0", " ≈ ", "\u00a0≈\u00a0", " GFLOP", "\u00a0GFLOP", " TFLOP", "\u00a0TFLOP")
 
 var numeric = regexp.MustCompile(`^[-+]?[0-9]`)
 

@@ -34,7 +34,7 @@ type Report struct {
 // charts is the one list of what is asked. A chart that there is one of for each
 // device and element type is made by one function.
 var charts = []func(*study) []*Chart{
-	timeSmall, timeLarge, ladder, rates, ratios, roofline, transfers, changes,
+	changes, timeSmall, timeLarge, ladder, rates, ratios, roofline, transfers,
 }
 
 // New reads the records' answers. It is an error if there are no records.
