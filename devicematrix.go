@@ -2,10 +2,10 @@ package tilework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"tilework/dtype"
+	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/resident"
 )
@@ -36,9 +36,9 @@ func NewOn[T Element](d *Device, rows, cols int) (DeviceMatrix[T], error) {
 	return DeviceMatrix[T]{m: m}, err
 }
 
-// Upload is a copy of a matrix on a device; of a transposed view it is one too. It
-// waits for the copy, after which the memory of a may be used again. The errors are
-// those of [NewOn] and the context's.
+// Upload is a copy of a matrix on a device; of a transposed view it is one too. When it
+// returns, the memory of a may be used again. The errors are those of [NewOn] and the
+// context's.
 func Upload[T Element](ctx context.Context, d *Device, a Matrix[T]) (DeviceMatrix[T], error) {
 	if a.err != nil {
 		return DeviceMatrix[T]{}, a.err
@@ -52,7 +52,7 @@ func Upload[T Element](ctx context.Context, d *Device, a Matrix[T]) (DeviceMatri
 		return DeviceMatrix[T]{}, err
 	}
 	if err := m.UploadFrom(ctx, stored); err != nil {
-		return DeviceMatrix[T]{}, errors.Join(err, m.Close())
+		return DeviceMatrix[T]{}, device.Join(err, m.Close())
 	}
 	if a.trans {
 		m = m.T()
@@ -60,8 +60,8 @@ func Upload[T Element](ctx context.Context, d *Device, a Matrix[T]) (DeviceMatri
 	return m, nil
 }
 
-// UploadFrom overwrites the matrix with one of the host's of the same size. It waits
-// as [Upload] does.
+// UploadFrom overwrites the matrix with one of the host's of the same size, after all
+// that was asked for before.
 func (m DeviceMatrix[T]) UploadFrom(ctx context.Context, from Matrix[T]) error {
 	if err := m.fits(from, "upload"); err != nil {
 		return err

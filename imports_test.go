@@ -21,7 +21,8 @@ var layers = [][]string{
 	{""}, // package tilework itself
 	{"internal/bench"},
 	{"internal/report"},
-	{"cmd/tilework", "examples/data", "examples/mul", "examples/resident"},
+	{"gonumblas"},
+	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident"},
 }
 
 // forbidden are imports that the layers would allow and the design does not:
@@ -40,6 +41,7 @@ var forbidden = map[string][]string{
 	"internal/matio":         {"internal/host"},
 	"internal/peers":         {"internal/ref", "internal/matio", "internal/cpu/asm"},
 	"":                       {"internal/matio", "internal/peers", "gemmtest"},
+	"gonumblas":              {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // it knows the face only
 }
 
 // outside are the modules that the library itself may use; the command may use

@@ -2,9 +2,9 @@ package tilework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/resident"
 )
@@ -14,9 +14,10 @@ import (
 // goroutines at once.
 //
 // A Device does one thing after the other, in the order in which it is asked. [MulOn]
-// and [GemmOn] only ask; an upload or a download also waits for what was asked for
-// before it. Goroutines that use one matrix, one of them writing, must agree on who
-// asks first, as with Go's memory.
+// and [GemmOn] only ask. An upload returns once the host's memory has been read, a
+// download once it has been written, which is after all that was asked for before.
+// Goroutines that use one matrix, one of them writing, must agree on who asks first, as
+// with Go's memory.
 type Device struct{ d *resident.Device }
 
 // Open begins to use a device: "gpu", "gpu:N", "emu" or "emu:MODEL". The errors are
@@ -79,7 +80,7 @@ func MulOn[T Float](ctx context.Context, a, b DeviceMatrix[T], opts ...Option) (
 		return c, err
 	}
 	if err := GemmOn(ctx, 1, a, b, 0, c, opts...); err != nil {
-		return DeviceMatrix[T]{}, errors.Join(err, c.Close())
+		return DeviceMatrix[T]{}, device.Join(err, c.Close())
 	}
 	return c, nil
 }

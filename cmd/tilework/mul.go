@@ -124,6 +124,7 @@ type mulResult struct {
 	Detail  string  `json:"detail"`
 	Why     string  `json:"why"`
 	Read    float64 `json:"read_seconds"`
+	Compile float64 `json:"compile_seconds,omitempty"` // the kernel, where there is a compiler
 	Compute float64 `json:"seconds"`
 	Write   float64 `json:"write_seconds"`
 	GFLOPS  float64 `json:"gflops"`
@@ -195,7 +196,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		M: problem.M, N: problem.N, K: problem.K,
 		In: a.Type.String(), Out: out.String(),
 		Device: plan.Device.String(), Kernel: plan.Kernel, Threads: plan.Threads, Detail: plan.Detail, Why: plan.Why,
-		Read: read.Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
+		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
 		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,
 		File:   f.out, Verified: plan.Verified(),
 	})
@@ -331,7 +332,11 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 		return e.Encode(r)
 	}
 	if f.verbose {
-		fmt.Fprintf(stderr, "read %s, computed %s, wrote %s\n", seconds(r.Read), seconds(r.Compute), seconds(r.Write))
+		compiled := ""
+		if r.Compile > 0 {
+			compiled = fmt.Sprintf("compiled the kernel in %s, ", seconds(r.Compile))
+		}
+		fmt.Fprintf(stderr, "read in %s, %scomputed in %s, wrote in %s\n", seconds(r.Read), compiled, seconds(r.Compute), seconds(r.Write))
 	}
 	types := r.In
 	if r.Out != r.In {

@@ -90,7 +90,7 @@ func use(d Device) (*opened, error) {
 
 func (o *opened) close() error {
 	err := o.Backend.Close()
-	return errors.Join(err, o.Device.Close())
+	return device.Join(err, o.Device.Close())
 }
 
 // Substitute has devices opened by a function of a test's, from an empty start, until
@@ -108,7 +108,7 @@ func Substitute(open func(Device) (device.Device, error)) (restore func() error)
 			errs = append(errs, o.close())
 		}
 		gpus.open, gpus.with = before, with
-		return errors.Join(errs...)
+		return device.Join(errs...)
 	}
 }
 
@@ -118,27 +118,14 @@ func open(d Device) (device.Device, error) {
 		how = gpus.with
 	}
 	dev, err := how(d)
-	if err != nil {
-		return nil, &noDevice{d, err}
+	switch {
+	case err == nil:
+		return dev, nil
+	case errors.Is(err, device.ErrNoDevice):
+		return nil, device.Also(gemm.ErrNoDevice, err)
 	}
-	return dev, nil
+	return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
 }
-
-// noDevice is why a device cannot be used. It is gemm's ErrNoDevice, and whatever
-// else it was.
-type noDevice struct {
-	device Device
-	why    error
-}
-
-func (e *noDevice) Error() string {
-	if errors.Is(e.why, device.ErrNoDevice) {
-		return e.why.Error()
-	}
-	return fmt.Sprintf("%v: %v: %v", gemm.ErrNoDevice, e.device, e.why)
-}
-
-func (e *noDevice) Unwrap() []error { return []error{gemm.ErrNoDevice, e.why} }
 
 func openDevice(d Device) (device.Device, error) {
 	if d.Kind == "gpu" {

@@ -50,7 +50,7 @@ func (b *Backend) Close() error {
 		}
 	}
 	clear(b.compiled)
-	return errors.Join(errs...)
+	return device.Join(errs...)
 }
 
 // Options of a plan; the zero value leaves all to it.
@@ -186,7 +186,7 @@ func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Fun
 	}
 	f, err := m.Function(k.Entry())
 	if err != nil {
-		return nil, errors.Join(err, m.Unload())
+		return nil, device.Join(err, m.Unload())
 	}
 	entry.module, entry.function, entry.took = m, f, time.Since(start)
 	return f, nil
@@ -220,7 +220,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	}
 	defer func() {
 		for _, o := range operands {
-			err = errors.Join(err, d.Free(*o.at))
+			err = device.Join(err, d.Free(*o.at))
 		}
 	}()
 	for _, o := range operands {
@@ -318,9 +318,9 @@ func Rows(host, dev gemm.Layout) device.Rows {
 func Sentinel(err error) error {
 	switch {
 	case errors.Is(err, device.ErrOutOfMemory):
-		return fmt.Errorf("%w: %w", gemm.ErrOutOfMemory, err)
+		return device.Also(gemm.ErrOutOfMemory, err)
 	case errors.Is(err, device.ErrNoDevice), errors.Is(err, device.ErrLost):
-		return fmt.Errorf("%w: %w", gemm.ErrNoDevice, err)
+		return device.Also(gemm.ErrNoDevice, err)
 	}
 	return err
 }

@@ -10,10 +10,10 @@ package resident
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
+	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -71,7 +71,7 @@ func (d *Device) Sync(ctx context.Context) error {
 		return err
 	}
 	defer d.leave()
-	return errors.Join(gpu.Sentinel(d.backend.Device.Sync(ctx)), d.failedLater())
+	return device.Join(gpu.Sentinel(d.backend.Device.Sync(ctx)), d.failedLater())
 }
 
 // Close waits for what is under way and gives everything back, matrices included. A
@@ -91,14 +91,14 @@ func (d *Device) Close() error {
 	clear(d.live)
 	clear(d.plans)
 	errs = append(errs, d.failedLater(), d.close())
-	return gpu.Sentinel(errors.Join(errs...))
+	return gpu.Sentinel(device.Join(errs...))
 }
 
 // failLater keeps an error for the next who asks.
 func (d *Device) failLater(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.later = errors.Join(d.later, err)
+	d.later = device.Join(d.later, err)
 }
 
 func (d *Device) failedLater() error {

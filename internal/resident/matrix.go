@@ -23,12 +23,12 @@ func New(d *Device, l gemm.Layout) (Matrix, error) {
 	if err := l.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
-	l = gpu.Padded(l)
-	if err := l.Check("the matrix"); err != nil {
+	there := gpu.Padded(l)
+	if err := there.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
-	m, err := d.Alloc(l.Bytes(), l)
-	return Matrix{Memory: m, Layout: l}, err
+	m, err := d.Alloc(there.Bytes(), gemm.Dense(l.Type, l.Rows, l.Cols))
+	return Matrix{Memory: m, Layout: there}, err
 }
 
 // at is the matrix's address.

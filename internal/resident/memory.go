@@ -1,7 +1,6 @@
 package resident
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -113,13 +112,12 @@ func (b *block) free() error {
 
 // holdAll holds several blocks, or none of them.
 func holdAll(blocks ...*block) error {
-	var errs []error
 	for i, b := range blocks {
 		if err := b.hold(); err != nil {
 			for _, held := range blocks[:i] {
 				held.release()
 			}
-			return errors.Join(append(errs, err)...)
+			return err
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package resident
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 
@@ -57,7 +56,7 @@ func withBias(ctx context.Context, p *Product) error {
 		err = Gemm(ctx, &q)
 	}
 	// The device lets go of it after the product.
-	return errors.Join(err, bias.Memory.Close())
+	return device.Join(err, bias.Memory.Close())
 }
 
 // PlanOf is what Gemm would run.

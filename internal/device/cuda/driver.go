@@ -60,6 +60,7 @@ var (
 
 	cuMemAlloc     = lookup("cuMemAlloc_v2", oldest)
 	cuMemFree      = lookup("cuMemFree_v2", oldest)
+	cuMemGetInfo   = lookup("cuMemGetInfo_v2", oldest)
 	cuMemHostAlloc = lookup("cuMemHostAlloc", oldest)
 	cuMemFreeHost  = lookup("cuMemFreeHost", oldest)
 

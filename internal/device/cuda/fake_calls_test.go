@@ -103,6 +103,8 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		return f.destroy("memory", a[0])
 	case cuMemFreeAsync:
 		f.enqueue(a[1], queued{do: func() { delete(f.objects, a[0]) }})
+	case cuMemGetInfo:
+		*at[uintptr](a[0]), *at[uintptr](a[1]) = 1000, 2000
 	case cuMemHostAlloc:
 		b := make([]byte, a[1])
 		f.keep = append(f.keep, b)

@@ -259,7 +259,7 @@ func (d *Device) Close() error { return nil }
 // typed makes an error of the emulator's memory one of package device's.
 func typed(err error) error {
 	if errors.Is(err, emu.ErrOutOfMemory) {
-		return fmt.Errorf("%w: %w", device.ErrOutOfMemory, err)
+		return device.Also(device.ErrOutOfMemory, err)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ package faulty
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,8 +37,8 @@ func New(inner device.Device) *Device {
 	return &Device{inner: inner, taken: map[any]string{}}
 }
 
-// Fail has the n-th call from now, counted from 1, fail with an error that wraps err.
-// 0 has none fail.
+// Fail has the n-th call from now, counted from 1, fail with an error that wraps err,
+// and all calls after it too if that is [device.ErrLost]. 0 has none fail.
 func (d *Device) Fail(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,6 +84,8 @@ func (d *Device) call(name string) error {
 	case d.calls == d.failAt:
 		d.failed = fmt.Sprintf("%s, call %d", name, d.calls)
 		return fmt.Errorf("%s: %w", d.failed, d.err)
+	case d.failed != "" && errors.Is(d.err, device.ErrLost):
+		return fmt.Errorf("%s, since %s: %w", name, d.failed, d.err)
 	}
 	return nil
 }
