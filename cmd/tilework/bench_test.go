@@ -102,7 +102,7 @@ func TestBenchBesideCUDA(t *testing.T) {
 	}
 	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shapes", "36x44x20,132x136x24", "--min-time", "1ms", "--format", "csv",
 		"--kernels", "naive,tiled:16,tiled:32,blocked", "--peer-path", "cuda="+ladder,
-		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,cuda:blocked:128x128/256x1")
+		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,cuda:blocked128x128:128x128/256x1")
 	if code != 0 || strings.Count(stdout, ",true,") < 16 || !strings.Contains(stdout, "speed_over_cuda:tiled16") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}

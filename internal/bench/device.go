@@ -131,8 +131,9 @@ func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	const most, slow = 64, 20 * time.Millisecond
-	n, timings := min(int(s.least()/max(once, 1))+1, most), 5
+	const enough, slow = time.Millisecond, 20 * time.Millisecond
+	_, most := s.batch()
+	n, timings := min(int(enough/max(once, 1))+1, most), 5
 	if once > slow {
 		timings = 1 // which hardly differ
 	}
@@ -210,9 +211,10 @@ func (s *deviceSite) between(ctx context.Context, f func() error) (took time.Dur
 	return to.Since(ctx, from)
 }
 
-// least is some 200 steps of the clock.
-func (s *deviceSite) least() time.Duration { return 100 * time.Microsecond }
-func (s *deviceSite) sets() int            { return len(s.copies) }
+// batch is long beside the pauses between two timings, in which the device would cool
+// down, where that does not take more launches than a driver lets queue up.
+func (s *deviceSite) batch() (time.Duration, int) { return 10 * time.Millisecond, 64 }
+func (s *deviceSite) sets() int                   { return len(s.copies) }
 
 func (s *deviceSite) steps(int) (*Steps, error) { return nil, nil }
 

@@ -181,7 +181,7 @@ func TestMeasureOn(t *testing.T) {
 		name    string
 		seconds float64
 		batch   int
-	}{{"kernel", 300e-6, 1}, {"peer", 30e-6, 4}} {
+	}{{"kernel", 300e-6, 64}, {"peer", 30e-6, 64}} {
 		r := records[i]
 		if err := r.check(); err != nil {
 			t.Errorf("%s: %v", want.name, err)
@@ -308,7 +308,7 @@ func TestMeasureOnFailures(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := &onLab{lab: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
 		a.seen = func(gemm.Buffers) {
-			if a.calls == 30 {
+			if a.calls == 130 {
 				cancel()
 			}
 		}

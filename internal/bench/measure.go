@@ -81,9 +81,6 @@ type Options struct {
 	sense func() (device.Sensors, error)
 }
 
-// maxBatch bounds the repetitions where the clock stands still.
-const maxBatch = 1 << 20
-
 func (o Options) withDefaults() Options {
 	set := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -181,9 +178,9 @@ type site interface {
 	result(ctx context.Context, run product) (c []byte, took time.Duration, err error)
 	// time is how long n products take, each on the next of the sets of operands.
 	time(ctx context.Context, run product, n int) (time.Duration, error)
-	// least is the shortest time that is measured: shorter products are repeated
-	// within one timing, so that the clock's own cost and steps do not show.
-	least() time.Duration
+	// batch is the shortest time that is measured, so that the clock's own cost and
+	// steps do not show, and how many products are put into one timing at most.
+	batch() (least time.Duration, most int)
 	// steps times the steps of what subject i was prepared for; nil where it has none.
 	steps(i int) (*Steps, error)
 	sets() int
@@ -199,7 +196,7 @@ type run struct {
 	multiply  product
 	batch     int
 	precision Precision
-	spent     time.Duration
+	spent     time.Duration // on its timings
 	last      time.Duration // the latest timing
 	times     []float64     // seconds of one product, in each timing
 	record    Record
@@ -269,16 +266,16 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 // warmUp runs a subject until its caches, threads and clock rate have settled, and
 // finds how many products make a timing.
 func (m *measurement) warmUp(ctx context.Context, r *run) error {
-	for spent := time.Duration(0); ctx.Err() == nil; {
+	least, most := m.site.batch()
+	for start := m.o.now(); ctx.Err() == nil; {
 		took, err := m.timeBatch(ctx, r)
 		if err != nil {
 			return err
 		}
-		spent += took
 		switch {
-		case took < m.site.least() && r.batch < maxBatch:
+		case took < least && r.batch < most:
 			r.batch *= 2
-		case spent >= m.o.Warmup || r.batch == maxBatch:
+		case m.o.now()-start >= m.o.Warmup, r.batch == most && m.o.now() == start: // the clock stands still
 			return nil
 		}
 	}
@@ -330,11 +327,12 @@ func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		start := m.o.now()
 		took, err := m.timeBatch(ctx, r)
 		if err != nil {
 			return failure(ctx, err)
 		}
-		r.spent += took
+		r.spent += max(m.o.now()-start, 1)
 		r.times = append(r.times, took.Seconds()/float64(r.batch))
 	}
 	return nil

@@ -1,12 +1,13 @@
 // The ladder of docs/results in CUDA C: the algorithms of internal/gpu, for comparison
-// with what this project's own compiler chain makes of them. Nothing else uses it.
+// with what this project's builder makes of them. Nothing else uses it.
 //
-// Each kernel computes C = alpha*A*B + beta*C of row-major matrices. -DT=double and so
-// on chooses the type; sums are of the same.
+// Each kernel computes C = alpha*A*B + beta*C of row-major matrices. -DELEMENT=double
+// chooses another type; sums are of the same.
 
-#ifndef T
-#define T float
+#ifndef ELEMENT
+#define ELEMENT float
 #endif
+using T = ELEMENT;
 
 __device__ __forceinline__ void store(T *C, int ldc, int row, int col, T sum, T alpha, T beta) {
 	T *at = &C[(long)row * ldc + col];
@@ -57,68 +58,113 @@ tiled32(const T *__restrict__ A, const T *__restrict__ B, T *C, int m, int n, in
 	tiled<32>(A, B, C, m, n, k, lda, ldb, ldc, alpha, beta);
 }
 
-// blocked: 8 by 8 elements of C in each thread's registers, the next tiles under way.
-// A block of 256 threads has 128 by 128 of C and goes 8 along K in a step. A's tile is
-// stored transposed. Its vectors want m, n, k and the leading dimensions to be multiples
-// of 4; the edges of C are checked as in the kernels above.
-#define SIDE 128
-#define DEPTH 8
-#define WIDTH 4
+// blocked: several elements of C in each thread's registers, vector loads, the next
+// tiles under way. A block has tileM by tileN of C, a thread R by S of that, and a step
+// goes 8 along K. cp.async brings the tiles of later steps into shared memory, A's
+// transposed, while the present ones are multiplied; the fragments for the next k are
+// on their way to registers. n, ldb and ldc are multiples of a vector's length.
+constexpr int DEPTH = 8;
+constexpr int WIDTH = 16 / sizeof(T); // elements of a vector, and of a fragment's side
 
-struct __align__(WIDTH * sizeof(T)) vec { T v[WIDTH]; };
+struct __align__(16) vec { T v[WIDTH]; };
 
-extern "C" __global__ void __launch_bounds__(256)
-blocked(const T *__restrict__ A, const T *__restrict__ B, T *C, int m, int n, int k,
-        int lda, int ldb, int ldc, T alpha, T beta) {
-	__shared__ __align__(16) T As[2][DEPTH][SIDE + WIDTH], Bs[2][DEPTH][SIDE + WIDTH];
-	int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-	int row0 = blockIdx.y * SIDE, col0 = blockIdx.x * SIDE;
-	int ty = (warp / 2 * 4 + lane / 8) * WIDTH, tx = (warp % 2 * 8 + lane % 8) * WIDTH;
-	int ai = tid / 2, ap = tid % 2 * WIDTH, bp = tid / 32, bi = tid % 32 * WIDTH;
-	T sum[8][8] = {};
-	vec a, b;
-	auto fetch = [&](int p) {
-		a = b = vec{};
-		if (row0 + ai < m && p + ap < k) a = *(const vec *)&A[(long)(row0 + ai) * lda + p + ap];
-		if (p + bp < k && col0 + bi < n) b = *(const vec *)&B[(long)(p + bp) * ldb + col0 + bi];
-	};
-	auto put = [&](int stage) {
+// copy moves bytes from global to shared memory, or zeros.
+template <int bytes>
+__device__ __forceinline__ void copy(void *to, const void *from, bool inside) {
+	unsigned at = (unsigned)__cvta_generic_to_shared(to);
+	int valid = inside ? bytes : 0;
+	if (bytes == 16)
+		asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(valid));
+	else
+		asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(bytes), "r"(valid));
+}
+
+// place is where a thread's element i lies along a side of the tile, from its first.
+__device__ __forceinline__ constexpr int place(int i, int side, int perThread) {
+	return i / WIDTH * (side / (perThread / WIDTH)) + i % WIDTH;
+}
+
+template <int side, int perThread>
+__device__ __forceinline__ void loadFragments(T (&to)[perThread], const T *row) {
 #pragma unroll
-		for (int e = 0; e < WIDTH; e++) As[stage][ap + e][ai] = a.v[e];
-		*(vec *)&Bs[stage][bp][bi] = b;
-	};
-	fetch(0);
-	put(0);
-	__syncthreads();
-	int stage = 0;
-	for (int p = 0; p < k; p += DEPTH, stage ^= 1) {
-		fetch(p + DEPTH);
+	for (int i = 0; i < perThread; i += WIDTH) *(vec *)&to[i] = *(const vec *)&row[place(i, side, perThread)];
+}
+
+template <int tileM, int tileN, int R, int S, int stages>
+__device__ __forceinline__ void blocked(const T *__restrict__ A, const T *__restrict__ B, T *C,
+                                        int m, int n, int k, int lda, int ldb, int ldc, T alpha, T beta) {
+	constexpr int threads = tileM / R * (tileN / S), down = threads / DEPTH, across = threads / DEPTH * WIDTH;
+	constexpr int copiesA = tileM / down, copiesB = tileN / across, pieces = copiesA + copiesB + 1;
+	constexpr int each = (pieces + DEPTH - 2) / (DEPTH - 1);
+	__shared__ __align__(16) T As[stages][DEPTH][tileM + WIDTH], Bs[stages][DEPTH][tileN + WIDTH];
+	int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, row0 = blockIdx.y * tileM, col0 = blockIdx.x * tileN;
+	int ty = (warp / (tileN / S / 8) * 4 + lane / 8) * WIDTH, tx = (warp % (tileN / S / 8) * 8 + lane % 8) * WIDTH;
+	int ap = tid % DEPTH, ai = tid / DEPTH, bp = tid / (across / WIDTH), bi = tid % (across / WIDTH) * WIDTH;
+	int next = 0; // the k of the tiles that depart next
+	const T *fromA[copiesA], *fromB = B + (long)bp * ldb + col0 + bi;
 #pragma unroll
-		for (int q = 0; q < DEPTH; q++) {
-			T x[8], y[8];
-#pragma unroll
-			for (int h = 0; h < 2; h++) {
-				*(vec *)&x[h * WIDTH] = *(vec *)&As[stage][q][ty + h * SIDE / 2];
-				*(vec *)&y[h * WIDTH] = *(vec *)&Bs[stage][q][tx + h * SIDE / 2];
-			}
-#pragma unroll
-			for (int i = 0; i < 8; i++)
-#pragma unroll
-				for (int j = 0; j < 8; j++) sum[i][j] += x[i] * y[j];
+	for (int i = 0; i < copiesA; i++) fromA[i] = A + (long)min(row0 + ai + i * down, m - 1) * lda + ap;
+
+	// piece is one of the instructions that send a stage's tiles on their way.
+	auto piece = [&](int i, int stage) {
+		if (i < copiesA) {
+			copy<sizeof(T)>(&As[stage][ap][ai + i * down], fromA[i] + next, next + ap < k);
+		} else if (i < copiesA + copiesB) {
+			int at = (i - copiesA) * across;
+			copy<16>(&Bs[stage][bp][bi + at], fromB + at, next + bp < k && col0 + bi + at < n);
+		} else if (i == copiesA + copiesB) {
+			next += DEPTH;
+			fromB += (long)DEPTH * ldb;
+			asm volatile("cp.async.commit_group;");
 		}
-		put(stage ^ 1);
+	};
+	auto arrive = [&] {
+		asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2));
 		__syncthreads();
+	};
+	T sum[R][S] = {}, x[2][R], y[2][S];
+	int present = 0, free = stages - 1;
+	auto load = [&](int p) {
+		loadFragments<tileM>(x[p % 2], &As[present][p % DEPTH][ty]);
+		loadFragments<tileN>(y[p % 2], &Bs[present][p % DEPTH][tx]);
+	};
+#pragma unroll
+	for (int stage = 0; stage < stages - 1; stage++)
+#pragma unroll
+		for (int i = 0; i < pieces; i++) piece(i, stage);
+	arrive();
+	load(0);
+	for (int step = 0; step < (k + DEPTH - 1) / DEPTH; step++) {
+#pragma unroll
+		for (int p = 0; p < DEPTH; p++) {
+			if (p == DEPTH - 1) {
+				arrive();
+				free = present;
+				present = present == stages - 1 ? 0 : present + 1;
+			} else {
+#pragma unroll
+				for (int i = 0; i < each; i++) piece(p * each + i, free);
+			}
+			load(p + 1);
+#pragma unroll
+			for (int i = 0; i < R; i++)
+#pragma unroll
+				for (int j = 0; j < S; j++) {
+					int e = i % 2 ? S - 1 - j : j; // serpentines
+					sum[i][e] += x[p % 2][i] * y[p % 2][e];
+				}
+		}
 	}
 #pragma unroll
-	for (int i = 0; i < 8; i++) {
-		int row = row0 + ty + i % WIDTH + i / WIDTH * SIDE / 2;
+	for (int i = 0; i < R; i++) {
+		int row = row0 + ty + place(i, tileM, R);
 #pragma unroll
-		for (int h = 0; h < 2; h++) {
-			int col = col0 + tx + h * SIDE / 2;
+		for (int j = 0; j < S; j += WIDTH) {
+			int col = col0 + tx + place(j, tileN, S);
 			if (row >= m || col >= n) continue;
 			vec *at = (vec *)&C[(long)row * ldc + col], value;
 #pragma unroll
-			for (int e = 0; e < WIDTH; e++) value.v[e] = alpha * sum[i][h * WIDTH + e];
+			for (int e = 0; e < WIDTH; e++) value.v[e] = alpha * sum[i][j + e];
 			if (beta != 0) {
 				vec old = *at;
 #pragma unroll
@@ -128,3 +174,15 @@ blocked(const T *__restrict__ A, const T *__restrict__ B, T *C, int m, int n, in
 		}
 	}
 }
+
+#define BLOCKED(tileM, tileN, R, S, stages, blocks)                                                                 \
+	extern "C" __global__ void __launch_bounds__(tileM / R * (tileN / S), blocks)                                    \
+	blocked##tileM##x##tileN(const T *__restrict__ A, const T *__restrict__ B, T *C, int m, int n, int k,            \
+	                         int lda, int ldb, int ldc, T alpha, T beta) {                                           \
+		blocked<tileM, tileN, R, S, stages>(A, B, C, m, n, k, lda, ldb, ldc, alpha, beta);                           \
+	}
+
+BLOCKED(128, 256, 16, 8, 3, 1)
+BLOCKED(128, 128, 8, 8, 3, 2)
+BLOCKED(64, 128, 8, 8, 4, 3)
+BLOCKED(64, 64, 8, 4, 4, 4)
