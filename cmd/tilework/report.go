@@ -148,10 +148,7 @@ func (f *reportFlags) render(r *report.Report) ([]output, error) {
 // others.
 func readSources(paths []string) ([]report.Source, error) {
 	var sources []report.Source
-	bases := map[string]int{}
-	for _, path := range paths {
-		bases[baseName(path)]++
-	}
+	names := distinct(paths)
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
 			return nil, fmt.Errorf("%s is named twice", path)
@@ -160,19 +157,35 @@ func readSources(paths []string) ([]report.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := baseName(path)
-		if bases[name] > 1 {
-			name = path
-		}
-		sources = append(sources, report.Source{Name: name, Records: records})
+		sources = append(sources, report.Source{Name: names[i], Records: records})
 	}
 	return sources, nil
 }
 
-// baseName is a path's last part without its extension.
-func baseName(path string) string {
-	base := filepath.Base(path)
-	return strings.TrimSuffix(base, filepath.Ext(base))
+// distinct is a short name for each path: its last part without the extension, or where
+// these are the same the folders that differ.
+func distinct(paths []string) []string {
+	parts := make([][]string, len(paths))
+	for i, path := range paths {
+		clean := filepath.ToSlash(filepath.Clean(path))
+		parts[i] = strings.Split(strings.TrimSuffix(clean, filepath.Ext(clean)), "/")
+	}
+	last := func(parts []string) string { return parts[len(parts)-1] }
+	for len(parts) > 1 && !slices.ContainsFunc(parts, func(p []string) bool { return len(p) < 2 || last(p) != last(parts[0]) }) {
+		for i := range parts {
+			parts[i] = parts[i][:len(parts[i])-1]
+		}
+	}
+	names := make([]string, len(paths))
+	for i := range parts {
+		names[i] = last(parts[i])
+	}
+	for i := range names { // some are the same and some are not
+		if slices.Index(names, names[i]) != i {
+			return paths
+		}
+	}
+	return names
 }
 
 func readRecordFile(path string) ([]bench.Record, error) {

@@ -52,6 +52,22 @@ func TestReportWrites(t *testing.T) {
 	}
 }
 
+func TestReportNamesSources(t *testing.T) {
+	for _, test := range []struct{ paths, want string }{
+		{"a.jsonl", "a"},
+		{"x/a.jsonl y/b.json", "a b"},
+		{"x/r.jsonl y/r.jsonl", "x y"},
+		{"/d/x/out/r.jsonl /d/y/out/r.jsonl", "x y"},
+		{"r.jsonl y/r.jsonl", "r.jsonl y/r.jsonl"},
+		{"x/r.jsonl y/r.jsonl z/s.jsonl", "x/r.jsonl y/r.jsonl z/s.jsonl"},
+		{"r.jsonl r.json", "r.jsonl r.json"},
+	} {
+		if got := strings.Join(distinct(strings.Fields(test.paths)), " "); got != test.want {
+			t.Errorf("%s are called %s, want %s", test.paths, got, test.want)
+		}
+	}
+}
+
 func TestReportRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                        "takes files of records",

@@ -75,7 +75,7 @@ func (s *study) changeChart(c *Chart, changes []change) *Chart {
 		heat.Columns = append(heat.Columns, g.name)
 	}
 	c.Table.Columns = []string{"kernel", "case", s.sources[0], s.sources[rows[0].source], "speed, ×", "p"}
-	var faster, slower, few int
+	var faster, slower, little, few int
 	sum := 0.0
 	for _, x := range changes {
 		name := cases.of(x.new, shape(x.new.Record))
@@ -88,6 +88,9 @@ func (s *study) changeChart(c *Chart, changes []change) *Chart {
 		heat.Cells[at][slices.Index(heat.Columns, x.new.Subject)] = x.cell(name)
 		c.Table.Rows = append(c.Table.Rows, []string{x.new.Subject, name, median(x.old), median(x.new), fmt.Sprintf("%.3f", x.speed), fmt.Sprintf("%.3f", x.p)})
 		sum += math.Log(x.speed)
+		if x.sure() && math.Abs(math.Log(x.speed)) < notable {
+			little++
+		}
 		switch {
 		case x.sure() && x.speed > 1:
 			faster++
@@ -97,8 +100,12 @@ func (s *study) changeChart(c *Chart, changes []change) *Chart {
 			few++
 		}
 	}
-	c.Headline = fmt.Sprintf("Of %s in both, %d got faster, %d slower, and %d did not change by more than chance; the geometric mean of the speed is %s.",
-		count(len(changes), "measurement"), faster, slower, len(changes)-faster-slower, times(math.Exp(sum/float64(len(changes)))))
+	slight := ""
+	if little > 0 {
+		slight = fmt.Sprintf(" (%d of these by less than 2 %%)", little)
+	}
+	c.Headline = fmt.Sprintf("Of %s in both, %d got faster, %d slower%s, and %d did not change by more than chance; the geometric mean of the speed is %s.",
+		count(len(changes), "measurement"), faster, slower, slight, len(changes)-faster-slower, times(math.Exp(sum/float64(len(changes)))))
 	if few > 0 {
 		c.Notes = append(c.Notes, "Of "+count(few, "measurement")+" there are too few samples to tell any difference from chance: let bench run for longer (--min-time).")
 	}

@@ -1,15 +1,17 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 )
 
 // curve is rows of one subject in one setting, from one source.
 type curve struct {
-	name   string
-	colour int // the same for the same subject and setting of several sources
-	rows   []row
+	name    string
+	setting string // the name without the source
+	colour  int    // the same for the same setting of several sources
+	rows    []row
 }
 
 // curves tells rows apart by whatever differs among them, but for the attributes that
@@ -23,11 +25,9 @@ func (s *study) curves(rows []row, named ...string) []curve {
 		if !slices.Contains(settings, setting) {
 			settings = append(settings, setting)
 		}
-		name := g.name
-		if name == "" { // all rows are of one curve
-			name = g.rows[0].Subject
-		}
-		all = append(all, curve{name, slices.Index(settings, setting), bySize(g.rows)})
+		// Where all rows are of one curve, nothing tells them apart.
+		name, bare := cmp.Or(g.name, g.rows[0].Subject), cmp.Or(setting, g.rows[0].Subject)
+		all = append(all, curve{name, bare, slices.Index(settings, setting), bySize(g.rows)})
 	}
 	return all
 }

@@ -40,12 +40,12 @@ func ladder(s *study) []*Chart {
 // that most of them were timed on, the largest of these.
 func (s *study) rungs(curves []curve) string {
 	var answers []string
-	for source := range s.sources {
+	for source, name := range s.sources {
 		at := map[int][]curve{}
 		for _, c := range curves {
 			for _, r := range c.rows {
 				if r.source == source {
-					at[r.N] = append(at[r.N], curve{name: c.name, rows: []row{r}})
+					at[r.N] = append(at[r.N], curve{name: c.setting, rows: []row{r}})
 				}
 			}
 		}
@@ -64,7 +64,11 @@ func (s *study) rungs(curves []curve) string {
 		for i := 1; i < len(there); i++ {
 			steps = append(steps, there[i].name+" "+times(seconds(there[i-1])/seconds(there[i])))
 		}
-		answers = append(answers, fmt.Sprintf("At %d³, each against the one before it: %s.", n, strings.Join(steps, " → ")))
+		where := fmt.Sprintf("At %d³", n)
+		if len(s.sources) > 1 {
+			where += " (" + name + ")"
+		}
+		answers = append(answers, where+", each against the one before it: "+strings.Join(steps, " → ")+".")
 	}
 	return strings.Join(answers, "\n")
 }

@@ -51,15 +51,18 @@ var heatShades = []shade{
 	{"heat-9", 0x62A1DD, 0x1560A3},
 }
 
-// heatStep is the factor between two of heatShades' ratios; those within 2 % of 1 have
-// the middle one.
-const heatStep = 1.15
+// heatStep is the factor between two of heatShades' ratios; those that are nearer to 1
+// than notable, a logarithm, have the middle one.
+const (
+	heatStep = 1.15
+	notable  = 0.02
+)
 
 // heatIndex is the shade of a ratio.
 func heatIndex(ratio float64) int {
 	middle := len(heatShades) / 2
 	far := math.Log(ratio)
-	if math.Abs(far) < 0.02 {
+	if math.Abs(far) < notable {
 		return middle
 	}
 	n := min(1+math.Floor(math.Abs(far)/math.Log(heatStep)), float64(middle))

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -70,6 +71,7 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 	c.Drawing = lines
 	c.Table.Columns = []string{"matrices", "N", "kernel", "median", "spread", "rate"}
 	var answers []string
+	absent := map[string][]string{} // what is missing, and the sources that miss it
 	for source, name := range s.sources {
 		suffix := ""
 		if len(s.sources) > 1 {
@@ -84,13 +86,20 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 			answers = append(answers, answer+suffix+".")
 		}
 		for _, m := range missing {
-			c.Notes = append(c.Notes, m+suffix+".")
+			absent[m] = append(absent[m], name)
 		}
 		if at, _ := r.crossing(); at > 0 {
 			lines.Marks = append(lines.Marks, Mark{at, fmt.Sprintf("N ≈ %.0f", at) + suffix})
 		}
 	}
 	c.Headline = strings.Join(answers, "\n")
+	for _, m := range slices.Sorted(maps.Keys(absent)) {
+		note := m
+		if len(absent[m]) < len(s.sources) {
+			note += " (" + list(absent[m]) + ")"
+		}
+		c.Notes = append(c.Notes, note+".")
+	}
 	return c
 }
 
@@ -135,13 +144,12 @@ func (r race) answer() (say string, missing []string) {
 		return "", []string{"Nothing was timed at these sizes"}
 	case len(gpu) == 0:
 		return r.gain(), []string{"No GPU records: no crossover"}
-	case len(r.copied) == 0:
-		missing = append(missing, "No GPU records with the copies (bench --transfers): the crossover leaves them out")
-	}
-	if len(cpu) == 0 {
+	case len(cpu) == 0:
 		end := gpu[len(gpu)-1]
 		say = fmt.Sprintf("At %s the GPU, %s, takes %s", shape(end.Record), how, bench.Duration(end.Seconds.Median))
-		return say, append(missing, "No CPU records: no crossover")
+		return say, []string{"No CPU records: no crossover"}
+	case len(r.copied) == 0:
+		missing = append(missing, "No GPU records with the copies (bench --transfers): the crossover leaves them out")
 	}
 	if last == 0 {
 		return "The CPU and the GPU were timed on no common size", missing
