@@ -20,6 +20,7 @@ var layers = [][]string{
 	{"internal/resident"},
 	{""}, // package tilework itself
 	{"internal/bench"},
+	{"internal/report"},
 	{"gonumblas"},
 	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident"},
 }

@@ -12,6 +12,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/dispatch"
+	"tilework/internal/explain"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/model"
@@ -173,6 +174,14 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 }
 
 func (s *gpuSubject) String() string { return planText(s.plan) }
+
+// Intensity is that of the plan that was prepared last.
+func (s *gpuSubject) Intensity() float64 {
+	if s.plan == nil {
+		return 0
+	}
+	return explain.Intensity(s.plan.Config.Shape, s.plan.Problem())
+}
 
 func planText(p *gpu.Plan) string {
 	if p == nil {

@@ -62,6 +62,7 @@ measures and checks what multiplies them, and explains GPU kernels to whoever wr
 or studies them.`,
 		Example: `  tilework mul a.npy b.npy -o c.npy              multiply two files
   tilework bench --sizes 256,1024 --peers all    measure beside other libraries
+  tilework report r.jsonl -o report.html         what bench measured, as a page
   tilework selftest                              check every kernel on this machine
   tilework explain tiled --shape 1024x1024x1024  study a GPU kernel
   tilework emulate k.ptx --grid 4 --block 256    run PTX with race checkers`,
@@ -71,7 +72,7 @@ or studies them.`,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.AddCommand(
-		mulCommand(), benchCommand(), selftestCommand(),
+		mulCommand(), benchCommand(), reportCommand(), selftestCommand(),
 		explainCommand(), occupancyCommand(), emulateCommand(),
 		kernelsCommand(), devicesCommand(), versionCommand(),
 	)

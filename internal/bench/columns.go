@@ -21,12 +21,12 @@ var columns = []column{
 	{"peer", func(r *Record) any { return r.Peer }, "", nil},
 	{"precision", func(r *Record) any { return r.Precision }, "", nil},
 	{"device", func(r *Record) any { return r.Device }, "device", func(r *Record) string { return r.Device }},
-	{"in", func(r *Record) any { return r.In }, "type", types},
+	{"in", func(r *Record) any { return r.In }, "type", (*Record).Types},
 	{"out", func(r *Record) any { return r.Out }, "", nil},
 	{"m", func(r *Record) any { return r.M }, "M×N×K", func(r *Record) string { return fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K) }},
 	{"n", func(r *Record) any { return r.N }, "", nil},
 	{"k", func(r *Record) any { return r.K }, "", nil},
-	{"trans", func(r *Record) any { return transposes(r) }, "trans", notable(transposes, "NN")},
+	{"trans", func(r *Record) any { return r.Transposes() }, "trans", notable((*Record).Transposes, "NN")},
 	{"lda", func(r *Record) any { return r.LDA }, "", nil},
 	{"ldb", func(r *Record) any { return r.LDB }, "", nil},
 	{"ldc", func(r *Record) any { return r.LDC }, "", nil},
@@ -39,10 +39,11 @@ var columns = []column{
 	{"cold", func(r *Record) any { return r.Cold }, "cold", yes(func(r *Record) bool { return r.Cold })},
 	{"buffers", func(r *Record) any { return r.Buffers }, "", nil},
 	{"seed", func(r *Record) any { return r.Seed }, "", nil},
+	{"intensity", func(r *Record) any { return r.Intensity }, "", nil},
 	{"setup_seconds", func(r *Record) any { return r.Setup }, "", nil},
 	{"reps", func(r *Record) any { return r.Reps }, "reps", timed(func(r *Record) string { return strconv.Itoa(r.Reps) })},
 	{"batch", func(r *Record) any { return r.Batch }, "", nil},
-	{"seconds", func(r *Record) any { return r.Seconds.Median }, "median", timed(func(r *Record) string { return duration(r.Seconds.Median) })},
+	{"seconds", func(r *Record) any { return r.Seconds.Median }, "median", timed(func(r *Record) string { return Duration(r.Seconds.Median) })},
 	{"seconds_min", func(r *Record) any { return r.Seconds.Min }, "", nil},
 	{"seconds_p10", func(r *Record) any { return r.Seconds.P10 }, "", nil},
 	{"seconds_p90", func(r *Record) any { return r.Seconds.P90 }, "", nil},
@@ -69,9 +70,11 @@ var columns = []column{
 	{"go", func(r *Record) any { return r.Environment.Go }, "", nil},
 	{"version", func(r *Record) any { return r.Environment.Version }, "", nil},
 	{"commit", func(r *Record) any { return r.Environment.Commit }, "", nil},
+	{"command", func(r *Record) any { return r.Environment.Command }, "", nil},
 }
 
-func types(r *Record) string { return typeNames(r.In, r.Out) }
+// Types is the types of A and B and, where it is another, of C: "int8→int32".
+func (r *Record) Types() string { return typeNames(r.In, r.Out) }
 
 func typeNames(in, out string) string {
 	if in == out {
@@ -106,7 +109,7 @@ func steps(r *Record) string {
 	if s == nil || r.Error != "" {
 		return ""
 	}
-	return fmt.Sprintf("%s + %s + %s + %s", duration(s.Allocate), duration(s.Upload), duration(s.Compute), duration(s.Download))
+	return fmt.Sprintf("%s + %s + %s + %s", Duration(s.Allocate), Duration(s.Upload), Duration(s.Compute), Duration(s.Download))
 }
 
 // clockRate is what the device's clock was, mostly.
@@ -117,8 +120,8 @@ func clockRate(r *Record) string {
 	return fmt.Sprintf("%.0f MHz", r.Load.SMClock.Median)
 }
 
-// transposes is BLAS's two letters, "NT" for A·Bᵀ.
-func transposes(r *Record) string {
+// Transposes is BLAS's two letters, "NT" for A·Bᵀ.
+func (r *Record) Transposes() string {
 	letter := map[bool]string{false: "N", true: "T"}
 	return letter[r.TransA] + letter[r.TransB]
 }
@@ -160,8 +163,8 @@ func timed(f func(*Record) string) func(*Record) string {
 	}
 }
 
-// duration has four digits and a unit.
-func duration(seconds float64) string {
+// Duration is a number of seconds with four digits and a unit.
+func Duration(seconds float64) string {
 	for _, u := range []struct {
 		unit string
 		size float64

@@ -1,9 +1,14 @@
 package bench
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"tilework/internal/host"
 )
@@ -26,6 +31,7 @@ type Environment struct {
 	GPU        string    `json:"gpu,omitempty"`             // set, with the rest, by whoever measures on one
 	GPUCache   int64     `json:"gpu_cache_bytes,omitempty"` // its L2
 	Driver     string    `json:"driver,omitempty"`
+	Command    string    `json:"command,omitempty"` // that measured, as a shell reads it
 	// What copies between the host's memory and a device go through: so many threads
 	// and so much pinned memory, each way.
 	StagingThreads int   `json:"staging_threads,omitempty"`
@@ -40,7 +46,7 @@ func Host() Environment {
 		OS:   runtime.GOOS, Arch: runtime.GOARCH, CPU: host.Processor(), Features: host.Features(),
 		Cores: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Cache: host.LastLevelCache(), Memory: host.PhysicalMemory(),
-		Go: runtime.Version(),
+		Go: runtime.Version(), Command: commandLine(os.Args),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		e.Version = info.Main.Version
@@ -54,4 +60,25 @@ func Host() Environment {
 		}
 	}
 	return e
+}
+
+// commandLine is a command that a shell splits into args, the program without its
+// folder.
+func commandLine(args []string) string {
+	words := slices.Clone(args)
+	for i, w := range words {
+		if i == 0 {
+			w = filepath.Base(w)
+		}
+		if w == "" || strings.ContainsFunc(w, needsQuotes) {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		words[i] = w
+	}
+	return strings.Join(words, " ")
+}
+
+// needsQuotes reports whether a shell might read more into c than c.
+func needsQuotes(c rune) bool {
+	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_=+,.:/@%", c)
 }

@@ -201,7 +201,7 @@ func writeBench(w io.Writer, records []Record) error {
 // benchName has the parts that benchstat can group and filter by: /subject, /in …
 func benchName(r *Record) string {
 	b := new(strings.Builder)
-	fmt.Fprintf(b, "BenchmarkGemm/subject=%s/in=%s/out=%s/M=%d/N=%d/K=%d/trans=%s/threads=%d", benchWord(r.Subject), r.In, r.Out, r.M, r.N, r.K, transposes(r), r.Threads)
+	fmt.Fprintf(b, "BenchmarkGemm/subject=%s/in=%s/out=%s/M=%d/N=%d/K=%d/trans=%s/threads=%d", benchWord(r.Subject), r.In, r.Out, r.M, r.N, r.K, r.Transposes(), r.Threads)
 	if r.Cold {
 		b.WriteString("/cache=cold")
 	}

@@ -29,6 +29,11 @@ type Subject interface {
 // Inexact is a subject that rounds A and B to a shorter type before it multiplies.
 type Inexact interface{ Precision() Precision }
 
+// Loading is a subject that knows how much it asks global memory for: the operations
+// for each byte of A and B that its threads load in the product that was prepared last,
+// 0 if that is not known.
+type Loading interface{ Intensity() float64 }
+
 // Precision is the arithmetic of an [Inexact] subject; the zero value is that of the
 // element type.
 type Precision struct {
@@ -397,6 +402,9 @@ func (m *measurement) common(r *run) Record {
 	rec.Cold, rec.Buffers, rec.Load = m.o.Cold, m.site.sets(), m.load
 	if d, ok := r.subject.(fmt.Stringer); ok {
 		rec.Detail = d.String()
+	}
+	if l, ok := r.subject.(Loading); ok {
+		rec.Intensity = l.Intensity()
 	}
 	return rec
 }

@@ -59,6 +59,9 @@ type Record struct {
 	Buffers   int    `json:"buffers"`   // the sets of operands that were rotated
 	Seed      uint64 `json:"seed"`      // of the operands' values
 
+	// Intensity is how many operations the subject does for each byte of A and B that
+	// its threads load, whatever answers them; see Loading.
+	Intensity float64 `json:"intensity,omitempty"`
 	// Setup is what a caller pays once: compiling, or trying algorithms, in seconds.
 	Setup   float64   `json:"setup_seconds,omitempty"`
 	Steps   *Steps    `json:"steps,omitempty"` // of a product with transfers
@@ -153,6 +156,9 @@ func (r *Record) check() error {
 	}
 	if rate := r.flops() / s.Median / 1e9; math.Abs(r.GFLOPS-rate) > 1e-6*rate {
 		return fmt.Errorf("gflops %v, but %d×%d×%d in %v s is %v", r.GFLOPS, r.M, r.N, r.K, s.Median, rate)
+	}
+	if r.Intensity < 0 {
+		return fmt.Errorf("an intensity of %v operations a byte", r.Intensity)
 	}
 	if n := len(r.Samples); n < 1 || n > r.Reps {
 		return fmt.Errorf("%d samples of %d reps", n, r.Reps)

@@ -26,6 +26,10 @@ type Phase struct {
 	SharedLoads int `json:"shared_loads"`
 }
 
+// Intensity is how many operations a kernel with such tiles does for each byte of A and
+// B that its threads load from global memory.
+func Intensity(s gpu.Shape, p *gemm.Problem) float64 { return phaseOf(s, 0, p).Intensity }
+
 // phaseOf is a phase by the shape of the tiles: one without steps along K shares
 // nothing, so that each thread goes along K by one and loads for its own elements.
 func phaseOf(s gpu.Shape, threads int, p *gemm.Problem) Phase {

@@ -58,6 +58,19 @@ func Write(ctx context.Context, spec string, l gemm.Layout, data []byte) error {
 	return p.writeError(out.commit())
 }
 
+// WriteFile writes a file that is no matrix in the same way: at once, or not at all.
+func WriteFile(path string, content []byte) error {
+	out, err := newOutput(path)
+	if err != nil {
+		return err
+	}
+	defer out.discard()
+	if _, err := out.file.Write(content); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return out.commit()
+}
+
 // interruptible is a writer that fails when its context has ended.
 type interruptible struct {
 	ctx context.Context

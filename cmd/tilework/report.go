@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tilework/internal/bench"
+	"tilework/internal/matio"
+	"tilework/internal/report"
+)
+
+// reportFlags are the flags of `tilework report`.
+type reportFlags struct {
+	out, svg, png string
+	force         bool
+}
+
+func reportCommand() *cobra.Command {
+	var f reportFlags
+	c := &cobra.Command{
+		Use:   "report FILE...",
+		Short: "Make a page with charts of what bench measured",
+		Long: `report reads records of bench (bench -o, or --format jsonl or json) and writes one page
+that needs no network: times and rates by size, the size from which on the GPU pays, the
+speed against each library, the roofline, what copies cost; each with its answer in a
+sentence, a table of the figures, and what is missing.
+
+Of several files the first is what the others are compared with, each measurement with
+the test of whether it changed by more than chance. Files that have no measurement in
+common, as of a CPU and of a GPU, are shown as one.`,
+		Example: `  tilework bench --kernels all --sizes 64:1024:*2 --peers all -o cpu.jsonl
+  tilework report cpu.jsonl -o report.html
+  tilework report before.jsonl after.jsonl -o change.html
+  tilework report cpu.jsonl h200.jsonl -o report.html --svg charts --png charts`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("report takes files of records, as bench -o writes them (see tilework report --help)")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.FixedCompletions([]string{"jsonl", "json"}, cobra.ShellCompDirectiveFilterFileExt),
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.run(args, c.OutOrStdout())
+		},
+	}
+	fl := c.Flags()
+	fl.StringVarP(&f.out, "out", "o", "", "write the page to this file")
+	fl.StringVar(&f.svg, "svg", "", "write each chart into this folder as an SVG file")
+	fl.StringVar(&f.png, "png", "", "write each chart into this folder as a PNG file")
+	fl.BoolVar(&f.force, "force", false, "replace files that are there")
+	return c
+}
+
+func (f *reportFlags) run(args []string, stdout io.Writer) error {
+	if f.out == "" && f.svg == "" && f.png == "" {
+		return errors.New("nothing to write: want -o FILE.html, --svg FOLDER or --png FOLDER")
+	}
+	sources, err := readSources(args)
+	if err != nil {
+		return err
+	}
+	r, err := report.New(sources)
+	if err != nil {
+		return err
+	}
+	files, err := f.render(r)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		old, err := os.Stat(file.path)
+		if err != nil {
+			continue // it is not there, or writing it says what is wrong
+		}
+		if slices.ContainsFunc(args, func(path string) bool { read, err := os.Stat(path); return err == nil && os.SameFile(old, read) }) {
+			return fmt.Errorf("%s is one of the files to read", file.path)
+		}
+		if !f.force {
+			return fmt.Errorf("%s is there already: name another, or replace it with --force", file.path)
+		}
+	}
+	for _, folder := range []string{f.svg, f.png} {
+		if folder != "" {
+			if err := os.MkdirAll(folder, 0o777); err != nil {
+				return err
+			}
+		}
+	}
+	for _, file := range files {
+		if err := matio.WriteFile(file.path, file.content); err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, file.path)
+	}
+	return nil
+}
+
+// output is a file that is to be written.
+type output struct {
+	path    string
+	content []byte
+}
+
+// render makes all files before any is written.
+func (f *reportFlags) render(r *report.Report) ([]output, error) {
+	var files []output
+	add := func(path string, write func(io.Writer) error) error {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		files = append(files, output{path, b.Bytes()})
+		return nil
+	}
+	if f.out != "" {
+		if err := add(f.out, r.WriteHTML); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range r.Charts {
+		if c.Drawing == nil {
+			continue
+		}
+		for _, form := range []struct {
+			folder, extension string
+			write             func(io.Writer) error
+		}{{f.svg, ".svg", c.WriteSVG}, {f.png, ".png", c.WritePNG}} {
+			if form.folder == "" {
+				continue
+			}
+			if err := add(filepath.Join(form.folder, c.ID+form.extension), form.write); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return files, nil
+}
+
+// readSources reads files of records and gives each a name that tells it from the
+// others.
+func readSources(paths []string) ([]report.Source, error) {
+	var sources []report.Source
+	names := distinct(paths)
+	for i, path := range paths {
+		if slices.Contains(paths[:i], path) {
+			return nil, fmt.Errorf("%s is named twice", path)
+		}
+		records, err := readRecordFile(path)
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, report.Source{Name: names[i], Records: records})
+	}
+	return sources, nil
+}
+
+// distinct is a short name for each path: its last part without the extension, or where
+// these are the same the folders that differ.
+func distinct(paths []string) []string {
+	parts := make([][]string, len(paths))
+	for i, path := range paths {
+		clean := filepath.ToSlash(filepath.Clean(path))
+		parts[i] = strings.Split(strings.TrimSuffix(clean, filepath.Ext(clean)), "/")
+	}
+	last := func(parts []string) string { return parts[len(parts)-1] }
+	for len(parts) > 1 && !slices.ContainsFunc(parts, func(p []string) bool { return len(p) < 2 || last(p) != last(parts[0]) }) {
+		for i := range parts {
+			parts[i] = parts[i][:len(parts[i])-1]
+		}
+	}
+	names := make([]string, len(paths))
+	for i := range parts {
+		names[i] = last(parts[i])
+	}
+	for i := range names { // some are the same and some are not
+		if slices.Index(names, names[i]) != i {
+			return paths
+		}
+	}
+	return names
+}
+
+func readRecordFile(path string) ([]bench.Record, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	records, err := bench.ReadRecords(file)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("%s is cut off: record %d ends too early (is the file still being written?)", path, len(records)+1)
+	case err != nil:
+		return nil, fmt.Errorf("%s: no file of records: %w", path, err)
+	case len(records) == 0:
+		return nil, fmt.Errorf("%s has no records", path)
+	}
+	return records, nil
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// record is a line of a file of records.
+const record = `{"schema":1,"subject":"avx512","device":"cpu","in":"float32","out":"float32","m":64,"n":64,"k":64,"trans_a":false,"trans_b":false,"lda":64,"ldb":64,"ldc":64,"alpha":1,"beta":0,"threads":1,"transfers":false,"cold":false,"buffers":1,"seed":1,"reps":1,"batch":1,"seconds":{"median":0.000524288,"min":0.000524288,"max":0.000524288,"p10":0.000524288,"p90":0.000524288,"spread":0},"samples":[0.000524288],"gflops":1,"verified":true,"error_ratio":0.1,"environment":{"date":"2026-11-21T04:11:31Z","os":"linux","arch":"amd64","cores":2,"gomaxprocs":2,"go":"go1.26"}}` + "\n"
+
+// reportFolder is a folder with good and bad files of records.
+func reportFolder(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"a.jsonl": record, "b.json": "[" + record + "," + record + "]", "empty.jsonl": "",
+		"cut.jsonl": record + record + record[:100], "cut.json": "[" + record + ",",
+		"page.html": "<!DOCTYPE html>", "there.html": "mine",
+		"old.jsonl": strings.Replace(record, `"schema":1`, `"schema":0`, 1),
+		"lie.jsonl": strings.Replace(record, `"gflops":1`, `"gflops":9`, 1),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReportWrites(t *testing.T) {
+	reportFolder(t)
+	stdout, stderr, code := run(t.Context(), "report", "a.jsonl", "b.json", "-o", "r.html", "--svg", "pictures/svg", "--png", "pictures/png")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	for name, start := range map[string]string{
+		"r.html": "<!DOCTYPE html>", "pictures/svg/time-float32.svg": "<?xml", "pictures/png/change-b-cpu-float32.png": "\x89PNG",
+	} {
+		content, err := os.ReadFile(name)
+		if err != nil || !strings.HasPrefix(string(content), start) {
+			t.Errorf("%s: %v, %.20q", name, err, content)
+		}
+		if !strings.Contains(stdout, filepath.FromSlash(name)+"\n") {
+			t.Errorf("the command does not tell that it wrote %s: %q", name, stdout)
+		}
+	}
+	if _, stderr, code = run(t.Context(), "report", "a.jsonl", "-o", "there.html", "--force"); code != 0 {
+		t.Errorf("--force: exit code %d, %s", code, stderr)
+	}
+	if content, _ := os.ReadFile("there.html"); string(content) == "mine" {
+		t.Error("--force replaced nothing")
+	}
+}
+
+func TestReportNamesSources(t *testing.T) {
+	for _, test := range []struct{ paths, want string }{
+		{"a.jsonl", "a"},
+		{"x/a.jsonl y/b.json", "a b"},
+		{"x/r.jsonl y/r.jsonl", "x y"},
+		{"/d/x/out/r.jsonl /d/y/out/r.jsonl", "x y"},
+		{"r.jsonl y/r.jsonl", "r.jsonl y/r.jsonl"},
+		{"x/r.jsonl y/r.jsonl z/s.jsonl", "x/r.jsonl y/r.jsonl z/s.jsonl"},
+		{"r.jsonl r.json", "r.jsonl r.json"},
+	} {
+		if got := strings.Join(distinct(strings.Fields(test.paths)), " "); got != test.want {
+			t.Errorf("%s are called %s, want %s", test.paths, got, test.want)
+		}
+	}
+}
+
+func TestReportRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                        "takes files of records",
+		"a.jsonl":                                 "nothing to write",
+		"none.jsonl -o r.html":                    "none.jsonl",
+		". -o r.html":                             "directory",
+		"empty.jsonl -o r.html":                   "empty.jsonl has no records",
+		"cut.jsonl -o r.html":                     "cut.jsonl is cut off: record 3 ends",
+		"cut.json -o r.html":                      "cut.json is cut off: record 2 ends",
+		"page.html -o r.html":                     "page.html: no file of records",
+		"old.jsonl -o r.html":                     "schema 0, want 1",
+		"lie.jsonl -o r.html":                     "record 1: gflops 9",
+		"a.jsonl a.jsonl -o r.html":               "named twice",
+		"a.jsonl -o there.html":                   "there.html is there already",
+		"a.jsonl -o there.html --svg .":           "there.html is there already",
+		"a.jsonl -o a.jsonl --force":              "a.jsonl is one of the files to read",
+		"a.jsonl -o " + "./a.jsonl" + " --force":  "is one of the files to read",
+		"a.jsonl -o no/folder/r.html":             "no/folder",
+		"a.jsonl -o . --force":                    "no regular file",
+		"a.jsonl -o r.html --svg a.jsonl --force": "not a directory",
+		"a.jsonl -o r.html --png":                 "needs an argument",
+	} {
+		t.Run(args, func(t *testing.T) {
+			reportFolder(t)
+			before, err := os.ReadDir(".")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, stderr, code := run(t.Context(), append([]string{"report"}, strings.Fields(args)...)...)
+			if code != 2 || !strings.Contains(stderr, want) || strings.Contains(stderr, "\n") {
+				t.Errorf("exit code %d, %q; want 2 and one line with %q", code, stderr, want)
+			}
+			after, err := os.ReadDir(".")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(after) != len(before) {
+				t.Errorf("%d files became %d", len(before), len(after))
+			}
+			if content, _ := os.ReadFile("there.html"); string(content) != "mine" {
+				t.Error("there.html is not what it was")
+			}
+		})
+	}
+}

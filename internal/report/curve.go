@@ -1,0 +1,73 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+)
+
+// curve is rows of one subject in one setting, from one source.
+type curve struct {
+	name    string
+	setting string // the name without the source
+	colour  int    // the same for the same setting of several sources
+	rows    []row
+}
+
+// curves tells rows apart by whatever differs among them, but for the attributes that
+// are named already.
+func (s *study) curves(rows []row, named ...string) []curve {
+	full, short := s.naming(rows, named...), s.naming(rows, append(named, "source")...)
+	var all []curve
+	var settings []string
+	for _, g := range groupBy(rows, func(r row) string { return full.of(r) }) {
+		setting := short.of(g.rows[0])
+		if !slices.Contains(settings, setting) {
+			settings = append(settings, setting)
+		}
+		// Where all rows are of one curve, nothing tells them apart.
+		name, bare := cmp.Or(g.name, g.rows[0].Subject), cmp.Or(setting, g.rows[0].Subject)
+		all = append(all, curve{name, bare, slices.Index(settings, setting), bySize(g.rows)})
+	}
+	return all
+}
+
+// series is a curve without its points.
+func (s *study) series(c curve) Series {
+	return Series{Name: c.name, Colour: c.colour, Glyph: s.glyph(c.colour, c.rows[0].source), Dashed: c.rows[0].Peer}
+}
+
+// againstSize draws each curve against N, with some value of each row.
+func (s *study) againstSize(curves []curve, value func(row) float64) []Series {
+	var all []Series
+	for _, c := range curves {
+		series := s.series(c)
+		for _, r := range c.rows {
+			series.Points = append(series.Points, Point{float64(r.N), value(r), telling(c.name, r)})
+		}
+		all = append(all, series)
+	}
+	return all
+}
+
+// sizeTable has a row for each N and a column for each curve.
+func sizeTable(curves []curve, text func(row) string) Table {
+	t := Table{Columns: []string{"N"}}
+	cells := map[int][]string{}
+	var sizes []int
+	for i, c := range curves {
+		t.Columns = append(t.Columns, c.name)
+		for _, r := range c.rows {
+			if cells[r.N] == nil {
+				cells[r.N] = make([]string, len(curves))
+				sizes = append(sizes, r.N)
+			}
+			cells[r.N][i] = text(r)
+		}
+	}
+	slices.Sort(sizes)
+	for _, n := range sizes {
+		t.Rows = append(t.Rows, append([]string{strconv.Itoa(n)}, cells[n]...))
+	}
+	return t
+}

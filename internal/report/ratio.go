@@ -1,0 +1,102 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"tilework/internal/bench"
+)
+
+// ratios shows our fastest kernel against each peer, shape by shape.
+func ratios(s *study) []*Chart {
+	const title, question = "Against the peers", "On which shapes is a library faster?"
+	rows := filter(s.rows, not(isPeer), func(r row) bool { return len(r.Versus) > 0 })
+	if len(rows) == 0 {
+		return []*Chart{{ID: "ratio", Title: title, Question: question, Notes: []string{"No kernel was timed beside a peer (bench --peers): no ratios."}}}
+	}
+	var all []*Chart
+	for _, g := range groupBy(rows, func(r row) string { return r.kind() + ", " + r.Types() }) {
+		all = append(all, s.ratioChart(&Chart{ID: "ratio-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
+	}
+	return all
+}
+
+// duel is a row's ratio to one of its peers.
+type duel struct {
+	row
+	bench.Ratio
+}
+
+func (s *study) ratioChart(c *Chart, rows []row) *Chart {
+	cases := s.naming(rows, "subject", "kind", "type", "source")
+	heat := &Heat{Low: "slower than the peer", High: "faster"}
+	c.Drawing = heat
+	c.Table.Columns = []string{"shape", "peer", "kernel", "speed, ×", "10th to 90th percentile", "median", "rate"}
+	type place struct{ row, column string }
+	best := map[place]duel{}
+	several := slices.ContainsFunc(rows, func(r row) bool { return r.source != rows[0].source })
+	for _, r := range bySize(rows) {
+		name := cases.of(r, shape(r.Record))
+		if !slices.Contains(heat.Rows, name) {
+			heat.Rows = append(heat.Rows, name)
+		}
+		for _, v := range r.Versus {
+			column := v.Peer
+			if several {
+				column += " (" + s.sources[r.source] + ")"
+			}
+			if !slices.Contains(heat.Columns, column) {
+				heat.Columns = append(heat.Columns, column)
+			}
+			if old, known := best[place{name, column}]; !known || v.Speed > old.Speed {
+				best[place{name, column}] = duel{r, v}
+			}
+		}
+	}
+	columns := map[string][]duel{}
+	for _, name := range heat.Rows {
+		cells := make([]Cell, len(heat.Columns))
+		for i, column := range heat.Columns {
+			d, known := best[place{name, column}]
+			if !known {
+				continue
+			}
+			columns[column] = append(columns[column], d)
+			cells[i] = Cell{d.Speed, ratioText(d.Speed), telling(name+": "+d.Subject, d.row)}
+			c.Table.Rows = append(c.Table.Rows, []string{name, column, d.Subject, fmt.Sprintf("%.3f", d.Speed), fmt.Sprintf("%.3f to %.3f", d.P10, d.P90), bench.Duration(d.Seconds.Median), rate(d.GFLOPS)})
+		}
+		heat.Cells = append(heat.Cells, cells)
+	}
+	c.Headline = ratioAnswer(heat.Columns, columns)
+	return c
+}
+
+// ratioAnswer tells of the strongest peer, and in short of the others.
+func ratioAnswer(peers []string, duels map[string][]duel) string {
+	mean := func(peer string) float64 {
+		sum := 0.0
+		for _, d := range duels[peer] {
+			sum += math.Log(d.Speed)
+		}
+		return math.Exp(sum / float64(len(duels[peer])))
+	}
+	peers = slices.SortedStableFunc(slices.Values(peers), func(a, b string) int { return cmp.Compare(mean(a), mean(b)) })
+	strongest := duels[peers[0]]
+	bySpeed := func(a, b duel) int { return cmp.Compare(a.Speed, b.Speed) }
+	worst, best := slices.MinFunc(strongest, bySpeed), slices.MaxFunc(strongest, bySpeed)
+	text := fmt.Sprintf("Our fastest kernel runs at %s the speed of %s in the geometric mean of %s, from %s at %s to %s at %s.",
+		times(mean(peers[0])), peers[0], count(len(strongest), "case"), times(worst.Speed), shape(worst.Record), times(best.Speed), shape(best.Record))
+	if len(strongest) == 1 {
+		text = fmt.Sprintf("%s runs at %s the speed of %s at %s.", worst.Subject, times(worst.Speed), peers[0], shape(worst.Record))
+	}
+	var others []string
+	for _, peer := range peers[1:] {
+		others = append(others, times(mean(peer))+" "+peer)
+	}
+	if others != nil {
+		text += " Against the others: " + list(others) + "."
+	}
+	return text
+}

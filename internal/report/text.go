@@ -1,0 +1,80 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"tilework/internal/bench"
+)
+
+// rate is a rate given in 10⁹ operations a second, in words.
+func rate(gflops float64) string {
+	if gflops >= 1000 {
+		return digits(gflops/1000) + " TFLOP/s"
+	}
+	return digits(gflops) + " GFLOP/s"
+}
+
+// rateTick is the same as short as it can be.
+func rateTick(gflops float64) string {
+	if gflops >= 1000 {
+		return tick(gflops/1000) + " TFLOP/s"
+	}
+	return tick(gflops) + " GFLOP/s"
+}
+
+// digits is v with three digits and no exponent.
+func digits(v float64) string {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return fmt.Sprint(v)
+	}
+	places := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	return strconv.FormatFloat(v, 'f', max(places, 0), 64)
+}
+
+// times is a ratio in words: "0.98×".
+func times(ratio float64) string { return ratioText(ratio) + "×" }
+
+// ratioText is a ratio with three digits, or with two behind the point where the first
+// is there.
+func ratioText(ratio float64) string {
+	if ratio >= 0.095 && ratio < 9.995 {
+		return fmt.Sprintf("%.2f", ratio)
+	}
+	return digits(ratio)
+}
+
+// tick is a value on an axis: as short as it can be.
+func tick(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// shape is a product's shape: "1024³", or "1×768×3072".
+func shape(r *bench.Record) string {
+	if r.M == r.N && r.N == r.K {
+		return strconv.Itoa(r.M) + "³"
+	}
+	return fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K)
+}
+
+// count is a number of things: "1 record", "2 records".
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// list is words with commas between them, and an "and".
+func list(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return strings.Join(words, "")
+}
+
+// word is s as a part of a link or of a file's name: its letters and digits, with a
+// dash for whatever is between them.
+func word(s string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }), "-")
+}
