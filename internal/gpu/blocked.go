@@ -22,7 +22,7 @@ var blocked = &Kernel{
 	Name:    "blocked",
 	Adds:    "several elements of C in each thread's registers, vector loads, the next tiles under way",
 	SM:      75,
-	shapes:  []Shape{{128, 128, 8, 8, 8}, {64, 64, 8, 8, 4}},
+	shapes:  []Shape{{128, 128, 8, 8, 8, 0}, {64, 64, 8, 8, 4, 0}},
 	check:   checkBlocked,
 	vectors: blockedVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: blockedThreads(s), Y: 1, Z: 1} },

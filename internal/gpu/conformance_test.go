@@ -73,6 +73,9 @@ func TestLimits(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
+						if k.Supports(&p) != nil {
+							continue
+						}
 						l := k.Limits(k.Config(&p, s))
 						d := checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
 						plan, err := New(d).Plan(&p, Options{Kernel: k.Name, Shape: s.String()})

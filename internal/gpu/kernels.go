@@ -10,6 +10,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tilework/dtype"
@@ -24,6 +25,11 @@ type Kernel struct {
 	Name string
 	Adds string // one line: what this rung adds to the one before it
 	SM   int    // the least architecture: 75 is sm_75
+	// better are architectures from which on the kernel has better instructions, in
+	// ascending order.
+	better []int
+	// types are the element types of A and B that it multiplies; nil is every one.
+	types []dtype.Type
 
 	// shapes are the sizes of tiles to choose from, the best for large products
 	// first; check says what is wrong with another one.
@@ -36,12 +42,13 @@ type Kernel struct {
 	// more sectors than the bytes need.
 	limits  func(Config) Limits
 	threads func(Shape) device.Dim3 // of a block
+	shared  func(Config) int        // bytes of its dynamic shared memory; nil is none
 	write   func(*build.Kernel, Config)
 }
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
-var kernels = []*Kernel{naive, tiled, blocked}
+var kernels = []*Kernel{naive, tiled, blocked, mma}
 
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }
@@ -58,8 +65,11 @@ func Find(name string) (*Kernel, error) {
 	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
 }
 
-// Types lists the element types that k multiplies: every kernel is written for any.
+// Types lists the element types that k multiplies.
 func (k *Kernel) Types() []dtype.Type {
+	if k.types != nil {
+		return k.types
+	}
 	var types []dtype.Type
 	for _, t := range dtype.All() {
 		if len(t.Info().Results) > 0 {
@@ -76,6 +86,9 @@ func (k *Kernel) Shapes() []Shape { return k.shapes }
 // Supports is nil if the kernel can compute p, whatever the device; the error is
 // ErrUnsupported.
 func (k *Kernel) Supports(p *gemm.Problem) error {
+	if t := p.A.Type; k.types != nil && !slices.Contains(k.types, t) {
+		return fmt.Errorf("%w: kernel %s multiplies no %v", gemm.ErrUnsupported, k.Name, t)
+	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
 	}
@@ -119,6 +132,7 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 	if c.Lines {
 		b.Lines()
 	}
+	c.SM = max(c.SM, k.SM)
 	k.write(b, c)
 	m, err := b.Build()
 	if err != nil {
@@ -141,7 +155,11 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory) (device.Launch, err
 	if err != nil {
 		return device.Launch{}, err
 	}
-	return device.Launch{Grid: grid, Block: k.threads(c.Shape), Params: arguments(c, p, m)}, nil
+	l := device.Launch{Grid: grid, Block: k.threads(c.Shape), Params: arguments(c, p, m)}
+	if k.shared != nil {
+		l.Shared = k.shared(c)
+	}
+	return l, nil
 }
 
 // Memory is where a problem's matrices are on the device.

@@ -127,7 +127,7 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		if n := k.threads(s).Count(); n > info.MaxThreads {
 			return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxThreads)
 		}
-		pl.Config = k.Config(&pl.device, s)
+		pl.Config = k.For(k.Config(&pl.device, s), info.Target)
 		return nil
 	}
 	configs := k.Configs(&pl.device, info)

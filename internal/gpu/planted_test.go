@@ -35,7 +35,7 @@ func TestPlantedFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shapes := map[string]Shape{"naive": square(16, 0), "tiled": square(16, 16), "blocked": {64, 64, 8, 8, 4}}
+	shapes := map[string]Shape{"naive": square(16, 0), "tiled": square(16, 16), "blocked": {64, 64, 8, 8, 4, 0}}
 	for _, f := range planted {
 		k, err := Find(f.kernel)
 		if err != nil {

@@ -49,6 +49,9 @@ func (p Ptr) Elem() ptx.Type { return p.elem }
 // At points i elements further. i is at most 32 bits wide where p is shared.
 func (p Ptr) At(i Value) Ptr { return p.plus(i, int64(p.elem.Bytes())) }
 
+// Skip points bytes further.
+func (p Ptr) Skip(bytes Value) Ptr { return p.plus(bytes, 1) }
+
 // plus points i times bytes further.
 func (p Ptr) plus(i Value, bytes int64) Ptr {
 	k := p.k
@@ -151,6 +154,22 @@ func (p Ptr) LoadVec(n int) []Reg {
 		p.k.emit(p.mnemonic("ld", n), vector(vs), p.addr())
 	}
 	return p.orBad(vs, n)
+}
+
+// LoadTo is LoadVec into variables.
+func (p Ptr) LoadTo(vars ...Reg) {
+	for _, v := range vars {
+		if !p.k.variable("LoadTo", v) {
+			return
+		}
+		if v.v.typ != loadedAs(p.elem) {
+			p.k.fail("a load from memory of type .%v into %s", p.elem, v)
+			return
+		}
+	}
+	if p.usable() && p.vectorOf(len(vars)) {
+		p.k.emit(p.mnemonic("ld", len(vars)), vector(vars), p.addr())
+	}
 }
 
 // LoadVecOr0 is LoadVec where the predicate ok holds and zeros elsewhere, without a
