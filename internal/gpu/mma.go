@@ -136,24 +136,30 @@ func writeMMA(k *build.Kernel, c Config) {
 	k.Comment("the first tiles set out; behind K they are zeros")
 	ring.Start()
 	ta, tb := view()
-	w.load(now, ta, tb, 0)
+	for _, load := range w.loads(now, ta, tb, 0) {
+		load()
+	}
 	k.For(0, k.CeilDiv(g.k, s.K), func(build.Reg) {
 		ta, tb := view()
 		for p := 0; p < s.K; p += in.K {
-			if p+in.K < s.K {
-				w.load(next, ta, tb, p+in.K)
-			} else {
+			ahead := p + in.K
+			if ahead == s.K {
 				k.Comment("the last fragments are in registers: on to the next tiles")
 				ring.Next()
-				ta, tb := view()
-				w.load(next, ta, tb, 0)
+				ta, tb = view()
+				ahead = 0
 			}
+			// Meanwhile the next fragments come, and more tiles set out.
+			meanwhile := w.loads(next, ta, tb, ahead)
 			if p == 0 {
-				k.Comment("more tiles set out")
-				ring.Fill()
+				meanwhile = append(meanwhile, ring.Fill()...)
 			}
 			for m := range acc {
 				for n := range acc[m] {
+					at, all := m*w.ns+n, w.ms*w.ns
+					for _, piece := range meanwhile[at*len(meanwhile)/all : (at+1)*len(meanwhile)/all] {
+						piece()
+					}
 					k.MMA(in.Shape(), in.In, acc[m][n], now.a[m], now.b[n])
 				}
 			}
@@ -208,15 +214,19 @@ func (w *warpLoads) fresh(elem ptx.Type) mmaFragments {
 	return f
 }
 
-func (w *warpLoads) load(f mmaFragments, a, b frag.Tile, p int) {
-	for m, regs := range f.a {
-		for e, at := range w.in.A() {
-			a.At(m*w.in.M+at.Row, p+at.Col).LoadTo(regs[e])
-		}
-	}
+// loads are the loads of fragments from element p along K of the tiles on, those first
+// that the first products need.
+func (w *warpLoads) loads(f mmaFragments, a, b frag.Tile, p int) []func() {
+	var all []func()
 	for n, regs := range f.b {
 		for e, at := range w.in.B() {
-			b.At(n*w.in.N+at.Col, p+at.Row).LoadTo(regs[e])
+			all = append(all, func() { b.At(n*w.in.N+at.Col, p+at.Row).LoadTo(regs[e]) })
 		}
 	}
+	for m, regs := range f.a {
+		for e, at := range w.in.A() {
+			all = append(all, func() { a.At(m*w.in.M+at.Row, p+at.Col).LoadTo(regs[e]) })
+		}
+	}
+	return all
 }

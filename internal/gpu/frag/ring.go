@@ -23,19 +23,25 @@ func NewRing(k *build.Kernel, stages int, tiles ...*Tiles) *Ring {
 // Start fills all stages but one and waits for the first.
 func (r *Ring) Start() {
 	for range r.stages - 1 {
-		r.Fill()
+		for _, piece := range r.Fill() {
+			piece()
+		}
 	}
 	r.wait()
 }
 
-// Fill sends the next tiles on their way, to the stage that nobody reads any more since
-// the last Next.
-func (r *Ring) Fill() {
+// Fill is the pieces, to be written in this order, of what sends the next tiles on their
+// way, to the stage that nobody reads any more since the last Next. Among instructions
+// that leave a scheduler idle they cost nothing.
+func (r *Ring) Fill() []func() {
+	var pieces []func()
 	for _, t := range r.tiles {
-		t.copy(r.fill)
+		pieces = append(pieces, t.copies(r.fill)...)
 	}
-	r.k.CopyCommit()
-	r.advance(r.fill)
+	return append(pieces, func() {
+		r.k.CopyCommit()
+		r.advance(r.fill)
+	})
 }
 
 // Next goes on to the next stage: every thread has read what it needs of the one before,

@@ -103,24 +103,32 @@ func (s Shape) Check(vec, threads int) error {
 	return nil
 }
 
-// copy sends the thread's part of the next tile on its way to a stage. What is outside
-// of the matrix is zeros.
-func (t *Tiles) copy(stage build.Reg) {
+// copies are the pieces of the thread's part of sending the next tile on its way to a
+// stage. What is outside of the matrix is zeros.
+func (t *Tiles) copies(stage build.Reg) []func() {
 	k := t.k
 	count, _ := t.shape.lines()
-	to, src := t.to.From(k.Mul(stage, count), 0), t.from.Skip(t.behind)
-	bytes := t.vec * src.Elem().Bytes()
-	lines, elements := t.across, from(k, t.along, k.To(t.along.Type(), t.element))
-	if !t.shape.AlongK {
-		lines, elements = from(k, t.along, k.To(t.along.Type(), t.line)), t.across
-	}
-	valid := k.Mul(k.To(ptx.U32, k.Min(elements, t.vec)), src.Elem().Bytes())
+	var to build.Array
+	var src build.Ptr
+	var lines build.Reg // of the matrix, from the thread's first one on; none if it has nothing in them
+	pieces := []func(){func() {
+		to, src = t.to.From(k.Mul(stage, count), 0), t.from.Skip(t.behind)
+		first, elements := t.across, from(k, t.along, k.To(t.along.Type(), t.element))
+		if !t.shape.AlongK {
+			first, elements = from(k, t.along, k.To(t.along.Type(), t.line)), t.across
+		}
+		lines = k.Select(k.Gt(elements, 0), first, 0)
+	}}
 	for n := 0; n < count; n += t.step {
-		k.CopyAsync(to.At(n, 0), src, bytes, k.Select(k.Gt(lines, n), valid, 0))
-		src = src.Skip(t.apart)
+		pieces = append(pieces, func() {
+			k.CopyAsync(to.At(n, 0), src, t.vec*src.Elem().Bytes(), k.Gt(lines, n))
+			src = src.Skip(t.apart)
+		})
 	}
-	k.Set(t.behind, k.Add(t.behind, t.ahead))
-	k.Set(t.along, k.Sub(k.Max(t.along, t.shape.Depth), t.shape.Depth))
+	return append(pieces, func() {
+		k.Set(t.behind, k.Add(t.behind, t.ahead))
+		k.Set(t.along, k.Sub(k.Max(t.along, t.shape.Depth), t.shape.Depth))
+	})
 }
 
 // Tile is a view of the tile of one stage, from some element on.
