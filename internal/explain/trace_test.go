@@ -81,6 +81,13 @@ func TestTraceIsTheProduct(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8}
 	for _, k := range gpu.Kernels() {
+		if k.Tensor {
+			p := problem(t, k.Types()[0], 4, 4, 4, false, false)
+			if _, err := NewTrace(t.Context(), k, k.Shapes()[0], p); !errors.Is(err, gemm.ErrUnsupported) {
+				t.Errorf("a trace of %s: %v", k.Name, err)
+			}
+			continue
+		}
 		for i := range 40 {
 			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
 			p := problem(t, types[i%len(types)], 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), rng.IntN(2) == 0, rng.IntN(2) == 0)

@@ -97,8 +97,9 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	}
 	var list []Config
 	for _, s := range k.preferred(p, d) {
-		if k.threads(s).Count() <= d.MaxThreads {
-			list = append(list, k.For(k.Config(p, s), d.Target))
+		c := k.For(k.Config(p, s), d.Target)
+		if k.threads(s).Count() <= d.MaxThreads && k.SharedBytes(c) <= d.MaxShared {
+			list = append(list, c)
 		}
 	}
 	return list

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/model"
 	"tilework/ptx/emu/check"
 )
 
@@ -28,6 +30,28 @@ func TestConformance(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOlder: a kernel that has better instructions for newer GPUs multiplies as it
+// should without them.
+func TestOlder(t *testing.T) {
+	for _, k := range Kernels() {
+		if len(k.better) == 0 {
+			continue
+		}
+		m, err := model.Lookup(fmt.Sprintf("sm_%d", k.SM))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := k.Shapes()[len(k.Shapes())-1]
+		t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+			d, err := emu.Open(emu.Options{Model: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conform(t, d, 100, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+		})
 	}
 }
 

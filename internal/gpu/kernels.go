@@ -25,6 +25,8 @@ type Kernel struct {
 	Name string
 	Adds string // one line: what this rung adds to the one before it
 	SM   int    // the least architecture: 75 is sm_75
+	// Tensor says that it multiplies on the tensor cores, a warp's threads together.
+	Tensor bool
 	// better are architectures from which on the kernel has better instructions, in
 	// ascending order.
 	better []int
@@ -155,11 +157,15 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory) (device.Launch, err
 	if err != nil {
 		return device.Launch{}, err
 	}
-	l := device.Launch{Grid: grid, Block: k.threads(c.Shape), Params: arguments(c, p, m)}
-	if k.shared != nil {
-		l.Shared = k.shared(c)
+	return device.Launch{Grid: grid, Block: k.threads(c.Shape), Shared: k.SharedBytes(c), Params: arguments(c, p, m)}, nil
+}
+
+// SharedBytes is the dynamic shared memory that a block takes.
+func (k *Kernel) SharedBytes(c Config) int {
+	if k.shared == nil {
+		return 0
 	}
-	return l, nil
+	return k.shared(c)
 }
 
 // Memory is where a problem's matrices are on the device.

@@ -22,6 +22,7 @@ var mma = &Kernel{
 	Name:   "mma",
 	Adds:   "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
 	SM:     80,
+	Tensor: true,
 	better: []int{90},
 	types:  []dtype.Type{dtype.F64},
 	shapes: []Shape{
@@ -113,8 +114,8 @@ func writeMMA(k *build.Kernel, c Config) {
 	ring := frag.NewRing(k, s.Stages, a, b)
 
 	tid := k.ThreadIdx(build.X)
-	lane, warp := k.Rem(tid, frag.Lanes), k.Div(tid, frag.Lanes)
-	eight, quad := k.Div(lane, frag.Quad), k.Rem(lane, frag.Quad)
+	lane, warp := k.Named("lane", k.Rem(tid, frag.Lanes)), k.Named("warp", k.Div(tid, frag.Lanes))
+	eight, quad := k.Named("eight", k.Div(lane, frag.Quad)), k.Named("quad", k.Rem(lane, frag.Quad))
 	rows, cols := warpTile(s)
 	side := s.N / cols // warps side by side
 	i := k.Mad(k.Div(warp, side), rows, eight)

@@ -128,6 +128,9 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 			return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxThreads)
 		}
 		pl.Config = k.For(k.Config(&pl.device, s), info.Target)
+		if n := k.SharedBytes(pl.Config); n > info.MaxShared {
+			return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxShared)
+		}
 		return nil
 	}
 	configs := k.Configs(&pl.device, info)
