@@ -21,6 +21,8 @@ type product struct {
 	index   ptx.Type // of rows and columns
 	m, n, k build.Reg
 	a, b, c build.Matrix // op(A), op(B) and C
+	// from and to are the part of K that the block sums.
+	from, to build.Value
 
 	alpha, beta build.Reg
 	// readC says that beta is not 0; rounded to its type here it may be nevertheless.
@@ -52,6 +54,7 @@ func declare(k *build.Kernel, c Config) *product {
 	if c.Epilogue.Bias != gemm.BiasNone {
 		g.bias = k.Pointer("bias", out).ReadOnly()
 	}
+	g.from, g.to = 0, g.k
 	return g
 }
 

@@ -109,8 +109,8 @@ func writeMMA(k *build.Kernel, c Config) {
 	in, _ := frag.Best(g.a.Elem(), c.SM)
 	row0, col0 := g.grouped(8)
 	shapeA, shapeB := mmaTiles(c)
-	a := frag.NewTiles(k, "A", g.a, row0, shapeA, c.VecA, threads)
-	b := frag.NewTiles(k, "B", g.b.T(), col0, shapeB, c.VecB, threads)
+	a := frag.NewTiles(k, "A", g.a, row0, g.from, g.to, shapeA, c.VecA, threads)
+	b := frag.NewTiles(k, "B", g.b.T(), col0, g.from, g.to, shapeB, c.VecB, threads)
 	ring := frag.NewRing(k, s.Stages, a, b)
 
 	tid := k.ThreadIdx(build.X)
@@ -140,7 +140,7 @@ func writeMMA(k *build.Kernel, c Config) {
 	for _, load := range w.loads(now, ta, tb, 0) {
 		load()
 	}
-	k.For(0, k.CeilDiv(g.k, s.K), func(build.Reg) {
+	k.For(0, k.CeilDiv(k.Sub(g.to, g.from), s.K), func(build.Reg) {
 		ta, tb := view()
 		for p := 0; p < s.K; p += in.K {
 			ahead := p + in.K

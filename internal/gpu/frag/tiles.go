@@ -65,14 +65,14 @@ type Tiles struct {
 }
 
 // NewTiles declares the tiles of m, a matrix whose columns lie along K: A, or B
-// transposed. Their rows begin at m's row first, and each of so many threads copies
-// vectors of vec elements of them.
-func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, s Shape, vec, threads int) *Tiles {
+// transposed. Their rows begin at m's row first and they go along K from one column to
+// another; each of so many threads copies vectors of vec elements of them.
+func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, from, to build.Value, s Shape, vec, threads int) *Tiles {
 	count, length := s.lines()
 	t := &Tiles{
 		k: k, shape: s, vec: vec, ahead: m.Apart(0, s.Depth),
 		array: k.SharedDynamic(name, m.Elem(), s.Stages*count, s.pitch(m.Elem())),
-		along: k.Var("along"+name, m.Cols.Type(), m.Cols), behind: k.Var("behind"+name, ptx.U64, 0),
+		along: k.Var("along"+name, m.Cols.Type(), k.Sub(to, from)), behind: k.Var("behind"+name, ptx.U64, 0),
 	}
 	tid, vectors := k.ThreadIdx(build.X), length/vec
 	t.line, t.element, t.step = k.Div(tid, vectors), k.Mul(k.Rem(tid, vectors), vec), threads/vectors
@@ -83,15 +83,15 @@ func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, s S
 		at, p = k.Add(first, t.element), t.line
 		t.apart = m.Apart(0, t.step)
 	}
-	t.from = m.At(at, p)
+	t.from = m.At(at, k.Add(p, from))
 	// A variable, as what it is compared with later would otherwise be compared once,
 	// before the loop, and the results take registers.
-	t.across = k.Var("across"+name, m.Rows.Type(), from(k, m.Rows, at))
+	t.across = k.Var("across"+name, m.Rows.Type(), rest(k, m.Rows, at))
 	return t
 }
 
-// from is how many of n elements there are from at on.
-func from(k *build.Kernel, n, at build.Reg) build.Reg { return k.Sub(k.Max(n, at), at) }
+// rest is how many of n elements there are from at on.
+func rest(k *build.Kernel, n, at build.Reg) build.Reg { return k.Sub(k.Max(n, at), at) }
 
 // Check says whether so many threads can share out the copies of a tile.
 func (s Shape) Check(vec, threads int) error {
@@ -113,9 +113,9 @@ func (t *Tiles) copies(stage build.Reg) []func() {
 	var lines build.Reg // of the matrix, from the thread's first one on; none if it has nothing in them
 	pieces := []func(){func() {
 		to, src = t.to.From(k.Mul(stage, count), 0), t.from.Skip(t.behind)
-		first, elements := t.across, from(k, t.along, k.To(t.along.Type(), t.element))
+		first, elements := t.across, rest(k, t.along, k.To(t.along.Type(), t.element))
 		if !t.shape.AlongK {
-			first, elements = from(k, t.along, k.To(t.along.Type(), t.line)), t.across
+			first, elements = rest(k, t.along, k.To(t.along.Type(), t.line)), t.across
 		}
 		lines = k.Select(k.Gt(elements, 0), first, 0)
 	}}
