@@ -7,7 +7,6 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
-	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
@@ -32,7 +31,7 @@ var mma = &Kernel{
 	vectors: mmaVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: mmaThreads(s), Y: 1, Z: 1} },
 	shared: func(c Config) int {
-		a, b := mmaTiles(c)
+		a, b := operandTiles(c)
 		elem := elements[c.In]
 		return a.Bytes(elem) + b.Bytes(elem)
 	},
@@ -50,8 +49,8 @@ func mmaThreads(s Shape) int {
 	return s.M / rows * (s.N / cols) * frag.Lanes
 }
 
-// mmaTiles are the shapes of the tiles of A and B.
-func mmaTiles(c Config) (a, b frag.Shape) {
+// operandTiles are the shapes of the tiles of A and B.
+func operandTiles(c Config) (a, b frag.Shape) {
 	s := c.Shape
 	a = frag.Shape{Side: s.M, Depth: s.K, Stages: s.Stages, AlongK: !c.TransA}
 	b = frag.Shape{Side: s.N, Depth: s.K, Stages: s.Stages, AlongK: c.TransB}
@@ -105,129 +104,159 @@ func writeMMA(k *build.Kernel, c Config) {
 	s := c.Shape
 	threads := mmaThreads(s)
 	k.Threads(threads, 1, 1)
-	k.MinBlocks(1)
-	in, _ := frag.Best(g.a.Elem(), c.SM)
-	row0, col0 := g.grouped(8)
-	shapeA, shapeB := mmaTiles(c)
+	k.MinBlocks(1) // or the compiler saves registers, and stores them in memory
+	row0, col0 := g.grouped(mmaGroup)
+	shapeA, shapeB := operandTiles(c)
 	a := frag.NewTiles(k, "A", g.a, row0, g.from, g.to, shapeA, c.VecA, threads)
 	b := frag.NewTiles(k, "B", g.b.T(), col0, g.from, g.to, shapeB, c.VecB, threads)
-	ring := frag.NewRing(k, s.Stages, a, b)
-
-	tid := k.ThreadIdx(build.X)
-	lane, warp := k.Named("lane", k.Rem(tid, frag.Lanes)), k.Named("warp", k.Div(tid, frag.Lanes))
-	eight, quad := k.Named("eight", k.Div(lane, frag.Quad)), k.Named("quad", k.Rem(lane, frag.Quad))
-	rows, cols := warpTile(s)
-	side := s.N / cols // warps side by side
-	i := k.Mad(k.Div(warp, side), rows, eight)
-	j := k.Mul(k.Rem(warp, side), cols)
-
-	acc := make([][][]build.Reg, rows/in.M)
-	for m := range acc {
-		acc[m] = make([][]build.Reg, cols/in.N)
-		for n := range acc[m] {
-			acc[m][n] = k.Vars(fmt.Sprintf("acc%d_%d_", m, n), g.acc, len(in.C()), 0)
-		}
-	}
-	w := &warpLoads{k: k, in: in, ms: len(acc), ns: len(acc[0])}
-	now, next := w.fresh(g.a.Elem()), w.fresh(g.a.Elem())
-	view := func() (frag.Tile, frag.Tile) {
-		return a.In(ring.Use(), i, quad), b.In(ring.Use(), k.Add(j, eight), quad)
-	}
+	w := g.warp()
 
 	k.Comment("the first tiles set out; behind K they are zeros")
+	ring := frag.NewRing(k, s.Stages, a, b)
 	ring.Start()
-	ta, tb := view()
-	for _, load := range w.loads(now, ta, tb, 0) {
-		load()
-	}
+	now, next := w.fragments(), w.fragments()
+	write(w.loads(now, a, b, ring.Use(), 0))
 	k.For(0, k.CeilDiv(k.Sub(g.to, g.from), s.K), func(build.Reg) {
-		ta, tb := view()
-		for p := 0; p < s.K; p += in.K {
-			ahead := p + in.K
+		for p := 0; p < s.K; p += w.in.K {
+			ahead := p + w.in.K
 			if ahead == s.K {
 				k.Comment("the last fragments are in registers: on to the next tiles")
 				ring.Next()
-				ta, tb = view()
 				ahead = 0
 			}
-			// Meanwhile the next fragments come, and more tiles set out.
-			meanwhile := w.loads(next, ta, tb, ahead)
+			// While these are multiplied the next fragments come, early, and behind them
+			// more tiles set out.
+			loads := w.loads(next, a, b, ring.Use(), ahead)
+			var copies []func()
 			if p == 0 {
-				meanwhile = append(meanwhile, ring.Fill()...)
+				copies = ring.Fill()
 			}
-			for m := range acc {
-				for n := range acc[m] {
-					at, all := m*w.ns+n, w.ms*w.ns
-					for _, piece := range meanwhile[at*len(meanwhile)/all : (at+1)*len(meanwhile)/all] {
-						piece()
-					}
-					k.MMA(in.Shape(), in.In, acc[m][n], now.a[m], now.b[n])
-				}
-			}
+			w.multiply(now, loads, copies)
 			now, next = next, now
 		}
 	})
-
 	k.Comment("write the warp's part of C")
-	row, col := k.Add(row0, i), k.Add(col0, k.Mad(quad, 2, j))
-	places := in.C()
-	for m := range acc {
-		for e := 0; e < len(places); e += 2 { // a row of the instruction's, two sums side by side
-			var at []build.Reg
-			var sums [][]build.Reg
-			for n := range acc[m] {
-				for d := 0; d < 2; d += c.VecC {
-					at = append(at, k.Add(col, n*in.N+d))
-					sums = append(sums, acc[m][n][e+d:e+d+c.VecC])
-				}
-			}
-			g.storeRow(k.Add(row, m*in.M+places[e].Row), at, sums)
-		}
-	}
+	w.store(row0, col0)
 }
 
-// fragments are what a warp's lanes hold of a row of tiles of A and a column of tiles
-// of B.
+// mmaGroup is how many rows of tiles are computed side by side, so that what is read
+// at the same time fits the L2 cache.
+const mmaGroup = 8
+
+// warp is a warp's part of the product, as each of its lanes sees it.
+type warp struct {
+	*product
+	in  frag.Instruction
+	acc [][][]build.Reg // the lane's sums, by the instruction's rows and columns
+	// row and col are where the warp's part of the tile begins; eight and quad are the
+	// lane's place in fragments.
+	row, col, eight, quad build.Reg
+}
+
+func (g *product) warp() *warp {
+	s := g.config.Shape
+	w := &warp{product: g}
+	w.in, _ = frag.Best(g.a.Elem(), g.config.SM) // the kernel's list of types has no other
+	tid := g.ThreadIdx(build.X)
+	lane, n := g.Named("lane", g.Rem(tid, frag.Lanes)), g.Named("warp", g.Div(tid, frag.Lanes))
+	w.eight, w.quad = g.Named("eight", g.Div(lane, frag.Quad)), g.Named("quad", g.Rem(lane, frag.Quad))
+	rows, cols := warpTile(s)
+	side := s.N / cols // warps side by side
+	w.row, w.col = g.Mul(g.Div(n, side), rows), g.Mul(g.Rem(n, side), cols)
+
+	w.acc = make([][][]build.Reg, rows/w.in.M)
+	for i := range w.acc {
+		w.acc[i] = make([][]build.Reg, cols/w.in.N)
+		for j := range w.acc[i] {
+			w.acc[i][j] = g.Vars(fmt.Sprintf("acc%d_%d_", i, j), g.acc, len(w.in.C()), 0)
+		}
+	}
+	return w
+}
+
+// mmaFragments are a lane's elements of a few columns of A's tile and rows of B's: for each
+// of the instruction's rows and columns those that one instruction takes.
 type mmaFragments struct{ a, b [][]build.Reg }
 
-// warpLoads loads them.
-type warpLoads struct {
-	k      *build.Kernel
-	in     frag.Instruction
-	ms, ns int
-}
-
-func (w *warpLoads) fresh(elem ptx.Type) mmaFragments {
-	var f mmaFragments
-	some := func(n int) []build.Reg {
-		r := make([]build.Reg, n)
-		for i := range r {
-			r[i] = w.k.Fresh(elem)
+func (w *warp) fragments() mmaFragments {
+	some := func(count, each int) [][]build.Reg {
+		all := make([][]build.Reg, count)
+		for i := range all {
+			all[i] = make([]build.Reg, each)
+			for e := range all[i] {
+				all[i][e] = w.Fresh(w.a.Elem())
+			}
 		}
-		return r
+		return all
 	}
-	for range w.ms {
-		f.a = append(f.a, some(len(w.in.A())))
-	}
-	for range w.ns {
-		f.b = append(f.b, some(len(w.in.B())))
-	}
-	return f
+	return mmaFragments{some(len(w.acc), len(w.in.A())), some(len(w.acc[0]), len(w.in.B()))}
 }
 
-// loads are the loads of fragments from element p along K of the tiles on, those first
-// that the first products need.
-func (w *warpLoads) loads(f mmaFragments, a, b frag.Tile, p int) []func() {
+// loads are the loads of fragments from element p along K of a stage's tiles on.
+func (w *warp) loads(f mmaFragments, a, b *frag.Tiles, stage build.Reg, p int) []func() {
+	ta := a.In(stage, w.Add(w.row, w.eight), w.quad)
+	tb := b.In(stage, w.Add(w.col, w.eight), w.quad)
 	var all []func()
-	for n, regs := range f.b {
+	for j, regs := range f.b {
 		for e, at := range w.in.B() {
-			all = append(all, func() { b.At(n*w.in.N+at.Col, p+at.Row).LoadTo(regs[e]) })
+			all = append(all, func() { tb.At(j*w.in.N+at.Col, p+at.Row).LoadTo(regs[e]) })
 		}
 	}
-	for m, regs := range f.a {
+	for i, regs := range f.a {
 		for e, at := range w.in.A() {
-			all = append(all, func() { a.At(m*w.in.M+at.Row, p+at.Col).LoadTo(regs[e]) })
+			all = append(all, func() { ta.At(i*w.in.M+at.Row, p+at.Col).LoadTo(regs[e]) })
 		}
 	}
 	return all
+}
+
+// multiply adds the products of fragments to the sums. Between the instructions, each
+// of which keeps the tensor cores busy for many cycles, it writes first the pieces of
+// what is wanted early, then those of what may come late.
+func (w *warp) multiply(f mmaFragments, early, late []func()) {
+	all := len(w.acc) * len(w.acc[0])
+	half := all / 2
+	for i := range w.acc {
+		for j := range w.acc[i] {
+			n := i*len(w.acc[i]) + j
+			if n < half {
+				write(share(early, n, half))
+			} else {
+				write(share(late, n-half, all-half))
+			}
+			w.MMA(w.in.Shape(), w.in.In, w.acc[i][j], f.a[i], f.b[j])
+		}
+	}
+}
+
+// share is the n-th of so many shares of the pieces.
+func share(pieces []func(), n, of int) []func() {
+	return pieces[n*len(pieces)/of : (n+1)*len(pieces)/of]
+}
+
+func write(pieces []func()) {
+	for _, piece := range pieces {
+		piece()
+	}
+}
+
+// store writes the sums to C, whose tile begins at (row, col).
+func (w *warp) store(row, col build.Reg) {
+	vec := w.config.VecC
+	row = w.Add(row, w.Add(w.row, w.eight))
+	col = w.Add(col, w.Mad(w.quad, 2, w.col))
+	places := w.in.C()
+	for i := range w.acc {
+		for e := 0; e < len(places); e += 2 { // a lane has two sums side by side
+			var cols []build.Reg
+			var sums [][]build.Reg
+			for j, acc := range w.acc[i] {
+				for d := 0; d < 2; d += vec {
+					cols = append(cols, w.Add(col, j*w.in.N+d))
+					sums = append(sums, acc[e+d:e+d+vec])
+				}
+			}
+			w.storeRow(w.Add(row, i*w.in.M+places[e].Row), cols, sums)
+		}
+	}
 }
