@@ -115,7 +115,7 @@ func writeMMA(k *build.Kernel, c Config) {
 	ring := frag.NewRing(k, s.Stages, a, b)
 	ring.Start()
 	now, next := w.fragments(), w.fragments()
-	write(w.loads(now, a, b, ring.Use(), 0))
+	emit(w.loads(now, a, b, ring.Use(), 0))
 	k.For(0, k.CeilDiv(k.Sub(g.to, g.from), s.K), func(build.Reg) {
 		for p := 0; p < s.K; p += w.in.K {
 			ahead := p + w.in.K
@@ -220,9 +220,9 @@ func (w *warp) multiply(f mmaFragments, early, late []func()) {
 		for j := range w.acc[i] {
 			n := i*len(w.acc[i]) + j
 			if n < half {
-				write(share(early, n, half))
+				emit(share(early, n, half))
 			} else {
-				write(share(late, n-half, all-half))
+				emit(share(late, n-half, all-half))
 			}
 			w.MMA(w.in.Shape(), w.in.In, w.acc[i][j], f.a[i], f.b[j])
 		}
@@ -234,7 +234,7 @@ func share(pieces []func(), n, of int) []func() {
 	return pieces[n*len(pieces)/of : (n+1)*len(pieces)/of]
 }
 
-func write(pieces []func()) {
+func emit(pieces []func()) {
 	for _, piece := range pieces {
 		piece()
 	}
