@@ -135,6 +135,7 @@ func writeMMA(k *build.Kernel, c Config) {
 			now, next = next, now
 		}
 	})
+	ring.End()
 	k.Comment("write the warp's part of C")
 	w.store(row0, col0)
 }

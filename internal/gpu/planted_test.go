@@ -33,7 +33,7 @@ var planted = []struct {
 	{"naive", "no first value", `\tmov\.f32 %sum, 0f00000000;\n`, "", check.Uninit},
 	{"blocked", "the other half of a tile", `xor\.b32 (%r\d+), %stage, 8;`, "mov.u32 $1, %stage;", check.Race},
 	{"mma", "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
-	{"mma", "no wait for copies", `\tcp\.async\.wait_group \d+;\n`, "", check.Race},
+	{"mma", "no wait for copies", `\tcp\.async\.wait_group [1-9];\n`, "", check.Race},
 	{"mma", "a wait for too few copies", `wait_group 2;`, "wait_group 3;", check.Race},
 	{"mma", "no zeros behind A's rows", `(cp\.async\.\S+ \[%r\d+(?:\+\d{1,4})?\], \[%rd\d+\], 8), %r\d+;`, "$1;", check.Bounds},
 	{"mma", "fragments in another order", `(mma\.sync\S+ \{[^}]*\}, \{)(%fd\d+), (%fd\d+)`, "$1$3, $2", wrong},

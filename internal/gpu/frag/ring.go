@@ -51,6 +51,10 @@ func (r *Ring) Next() {
 	r.advance(r.use)
 }
 
+// End waits for the copies that are still under way, which nobody needs: they must not
+// arrive in shared memory that has become another block's.
+func (r *Ring) End() { r.k.CopyWait(0) }
+
 // Use is the stage to multiply.
 func (r *Ring) Use() build.Reg { return r.use }
 
