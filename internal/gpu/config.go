@@ -95,8 +95,12 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	if k.Supports(p) != nil || d.Target.SM < k.SM {
 		return nil
 	}
+	prefer := preferFull
+	if k.prefer != nil {
+		prefer = k.prefer
+	}
 	var list []Config
-	for _, s := range k.preferred(p, d) {
+	for _, s := range prefer(k, p, d) {
 		c := k.For(k.Config(p, s), d.Target)
 		if k.threads(s).Count() <= d.MaxThreads && k.SharedBytes(c) <= d.MaxShared {
 			list = append(list, c)
@@ -105,10 +109,10 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	return list
 }
 
-// preferred orders the shapes: a large tile reads less, but where there are fewer
+// preferFull orders the shapes: a large tile reads less, but where there are fewer
 // of them than the device has SMs, some of those do nothing. Blocks of less than two
 // warps, which leave most of a scheduler's slots empty, come last.
-func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
+func preferFull(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 	var busy, idle, small []Shape
 	for _, s := range k.shapes {
 		switch {

@@ -37,6 +37,8 @@ type Kernel struct {
 	// first; check says what is wrong with another one.
 	shapes []Shape
 	check  func(Shape) error
+	// prefer orders the shapes to choose from; nil is [preferFull].
+	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
 	vectors func(Shape, *Config, *gemm.Problem)

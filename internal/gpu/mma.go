@@ -18,15 +18,14 @@ import (
 //
 // What limits it: nothing but the tensor cores, where there are tiles enough for all SMs.
 var mma = &Kernel{
-	Name:   "mma",
-	Adds:   "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
-	SM:     80,
-	Tensor: true,
-	better: []int{90},
-	types:  []dtype.Type{dtype.F64},
-	shapes: []Shape{
-		{128, 128, 16, 8, 8, 4}, {64, 64, 16, 4, 4, 4}, {32, 32, 32, 2, 4, 4},
-	},
+	Name:    "mma",
+	Adds:    "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
+	SM:      80,
+	Tensor:  true,
+	better:  []int{90},
+	types:   []dtype.Type{dtype.F64},
+	shapes:  mmaShapes(),
+	prefer:  preferMMA,
 	check:   checkMMA,
 	vectors: mmaVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: mmaThreads(s), Y: 1, Z: 1} },
