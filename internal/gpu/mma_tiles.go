@@ -31,9 +31,9 @@ var mmaTiles = []mmaTile{
 	{Shape{M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 8, Stages: 3}, 0.85, 0.775, 1000},
 	{Shape{M: 32, N: 64, K: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 4}, 0.80, 0.25, 800},
 	{Shape{M: 64, N: 32, K: 32, RowsPerThread: 4, ColsPerThread: 4, Stages: 3}, 0.75, 0.60, 800},
-	{Shape{M: 16, N: 64, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 6}, 0.50, 0.40, 900},
-	{Shape{M: 16, N: 32, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 8}, 0.50, 0.40, 900},
-	{Shape{M: 32, N: 16, K: 32, RowsPerThread: 4, ColsPerThread: 2, Stages: 8}, 0.50, 0.40, 900},
+	{Shape{M: 16, N: 64, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 6}, 0.50, 0.40, 1500},
+	{Shape{M: 16, N: 32, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 8}, 0.50, 0.40, 1500},
+	{Shape{M: 32, N: 16, K: 32, RowsPerThread: 4, ColsPerThread: 2, Stages: 8}, 0.50, 0.40, 1500},
 	{Shape{M: 32, N: 32, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 4}, 0.70, 0.55, 600},
 }
 
