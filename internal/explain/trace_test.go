@@ -145,7 +145,7 @@ func TestTraceCheck(t *testing.T) {
 }
 
 func TestTraceJSON(t *testing.T) {
-	k, s := kernel(t, "blocked", "64x64x8/8x4")
+	k, s := kernel(t, "blocked", "64x64x8/8x4/4")
 	x := trace(t, k, s, problem(t, dtype.I8, 3, 5, 16, true, false))
 	text, err := json.Marshal(x)
 	if err != nil {

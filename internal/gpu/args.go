@@ -18,11 +18,14 @@ type product struct {
 	*build.Kernel
 	config  Config
 	acc     ptx.Type // what is summed in
-	index   ptx.Type // of rows and columns
+	index   ptx.Type // of rows, columns and leading dimensions
 	m, n, k build.Reg
 	a, b, c build.Matrix // op(A), op(B) and C
-	// from and to are the part of K that the block sums.
+	// from and to are the part of K that the block sums; sums is where its part of
+	// the sums goes if K is split.
 	from, to build.Value
+	sums     build.Matrix
+	part     build.Reg // how long the parts are
 
 	alpha, beta build.Reg
 	// readC says that beta is not 0; rounded to its type here it may be nevertheless.
@@ -40,7 +43,7 @@ func declare(k *build.Kernel, c Config) *product {
 	g.m, g.n, g.k = k.Param("M", g.index), k.Param("N", g.index), k.Param("K", g.index)
 	in, out := elements[c.In], elements[c.Out]
 	operand := func(name string, trans bool, rows, cols build.Reg) build.Matrix {
-		p, ld := k.Pointer(name, in).ReadOnly(), k.Param("ld"+name, ptx.U64)
+		p, ld := k.Pointer(name, in).ReadOnly(), k.Param("ld"+name, g.index)
 		if trans {
 			return k.Matrix(p, cols, rows, ld).T()
 		}
@@ -48,13 +51,16 @@ func declare(k *build.Kernel, c Config) *product {
 	}
 	g.a = operand("A", c.TransA, g.m, g.k)
 	g.b = operand("B", c.TransB, g.k, g.n)
-	g.c = k.Matrix(k.Pointer("C", out), g.m, g.n, k.Param("ldC", ptx.U64))
+	g.c = k.Matrix(k.Pointer("C", out), g.m, g.n, k.Param("ldC", g.index))
 	g.alpha, g.beta = k.Param("alpha", g.acc), k.Param("beta", g.acc)
 	g.readC = k.Ne(k.Param("readC", ptx.U32), 0)
 	if c.Epilogue.Bias != gemm.BiasNone {
 		g.bias = k.Pointer("bias", out).ReadOnly()
 	}
 	g.from, g.to = 0, g.k
+	if c.Shape.Split > 1 {
+		g.split()
+	}
 	return g
 }
 
@@ -90,7 +96,7 @@ func arguments(c Config, p *gemm.Problem, m Memory) []byte {
 		l  gemm.Layout
 	}{{m.A, p.A}, {m.B, p.B}, {m.C, p.C}} {
 		args.Ptr(x.at)
-		args.U64(uint64(x.l.LD))
+		size(x.l.LD)
 	}
 	scalar(alpha)
 	scalar(p.Beta)
@@ -102,12 +108,19 @@ func arguments(c Config, p *gemm.Problem, m Memory) []byte {
 	if c.Epilogue.Bias != gemm.BiasNone {
 		args.Ptr(m.Bias)
 	}
+	if m.Sums != 0 {
+		size(m.part)
+		args.Ptr(m.Sums)
+	}
 	return args.Bytes()
 }
 
 // blockRow is the number of the block's row of tiles: a grid has them along y and,
-// where these are not enough, along z.
+// where these are not enough, along z, which else has the parts of K.
 func (g *product) blockRow() build.Reg {
+	if g.config.Shape.Split > 1 {
+		return g.BlockIdx(build.Y)
+	}
 	return g.Mad(g.BlockIdx(build.Z), g.GridDim(build.Y), g.BlockIdx(build.Y))
 }
 
@@ -122,7 +135,10 @@ func (g *product) origin() (row, col build.Reg) {
 // few and come from the L2 cache.
 func (g *product) grouped(rows int) (row, col build.Reg) {
 	k := g.Kernel
-	across, down := k.GridDim(build.X), k.Mul(k.GridDim(build.Y), k.GridDim(build.Z))
+	across, down := k.GridDim(build.X), k.GridDim(build.Y)
+	if g.config.Shape.Split < 2 {
+		down = k.Mul(down, k.GridDim(build.Z))
+	}
 	n := k.Mad(g.blockRow(), across, k.BlockIdx(build.X))
 	whole := k.Mul(across, rows) // the blocks of a group
 	first := k.Mul(k.Div(n, whole), rows)

@@ -16,7 +16,8 @@ import (
 type Config struct {
 	In, Out        dtype.Type
 	TransA, TransB bool
-	// Wide says that sizes need more than 31 bits: indices then have 64.
+	// Wide says that sizes, or the bytes of a row, need more than 31 bits: indices then
+	// have 64.
 	Wide     bool
 	Epilogue gemm.Epilogue
 	Shape    Shape
@@ -40,10 +41,13 @@ type Shape struct {
 	// Stages is how many steps' tiles there are room for in shared memory; 0 where the
 	// kernel leaves no choice.
 	Stages int
+	// Split is how many parts K is cut into, each with blocks of its own; what they sum
+	// is added in a second launch. 0 and 1 are none.
+	Split int
 }
 
-// String is the shape as [Kernel.ParseShape] reads it: "16", "128x128x8/8x8" or, with
-// stages, "128x128x16/8x8/4".
+// String is the shape as [Kernel.ParseShape] reads it: "16", "128x128x8/8x8", with
+// stages "128x128x16/8x8/4" or, with K split, "128x128x16/8x8/4*12".
 func (s Shape) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
@@ -52,17 +56,28 @@ func (s Shape) String() string {
 	if s.Stages > 0 {
 		text += fmt.Sprintf("/%d", s.Stages)
 	}
+	if s.Split > 1 {
+		text += fmt.Sprintf("*%d", s.Split)
+	}
 	return text
 }
 
 func (s Shape) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 1 }
 
 // ParseShape reads a shape of the kernel's: "32" for a tile of 32×32 with a thread
-// for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages. The error
-// is ErrUnsupported.
+// for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages; behind it
+// "*P" splits K into P parts. The error is ErrUnsupported.
 func (k *Kernel) ParseShape(text string) (Shape, error) {
 	s := k.shapes[0]
-	if n, err := strconv.Atoi(text); err == nil && s.single() {
+	tile, parts, split := strings.Cut(text, "*")
+	if split {
+		n, err := strconv.Atoi(parts)
+		if err != nil || n < 1 || n > maxGridRows || !k.splits {
+			return Shape{}, fmt.Errorf("%w: kernel %s with K split %q times", gemm.ErrUnsupported, k.Name, parts)
+		}
+		s.Split = n
+	}
+	if n, err := strconv.Atoi(tile); err == nil && s.single() {
 		s.M, s.N = n, n
 		if s.K > 0 {
 			s.K = n
@@ -73,7 +88,7 @@ func (k *Kernel) ParseShape(text string) (Shape, error) {
 		if s.Stages > 0 {
 			format, into = format+"/%d", append(into, &s.Stages)
 		}
-		n, _ := fmt.Sscanf(text+" .", format+" %s", append(into, &rest)...)
+		n, _ := fmt.Sscanf(tile+" .", format+" %s", append(into, &rest)...)
 		if n != len(into)+1 || rest != "." {
 			return Shape{}, fmt.Errorf("%w: %q is no shape of kernel %s (want one like %s)", gemm.ErrUnsupported, text, k.Name, k.shapeNames())
 		}
@@ -102,7 +117,7 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	var list []Config
 	for _, s := range prefer(k, p, d) {
 		c := k.For(k.Config(p, s), d.Target)
-		if k.threads(s).Count() <= d.MaxThreads && k.SharedBytes(c) <= d.MaxShared {
+		if k.threads(s).Count() <= d.MaxThreads && k.SharedBytes(c) <= d.MaxShared && k.Fits(p, s) == nil {
 			list = append(list, c)
 		}
 	}
@@ -129,10 +144,9 @@ func preferFull(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 
 // Config is the way to compute p with tiles of that shape.
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
-	const narrow = 1<<31 - 1
 	c := Config{
 		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
-		Wide: p.M > narrow || p.N > narrow || p.K > narrow, Epilogue: p.Epilogue,
+		Wide: max(p.M, p.N, p.K, p.A.LD*p.A.Type.Size(), p.B.LD*p.B.Type.Size(), p.C.LD*p.C.Type.Size()) > 1<<31-1, Epilogue: p.Epilogue,
 		Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	if k.vectors != nil {

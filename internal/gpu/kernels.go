@@ -37,7 +37,10 @@ type Kernel struct {
 	// first; check says what is wrong with another one.
 	shapes []Shape
 	check  func(Shape) error
-	// prefer orders the shapes to choose from; nil is [preferFull].
+	// fits says whether threads have registers for their sums of p; nil is always.
+	fits func(p *gemm.Problem, s Shape) error
+	// prefer orders the shapes to choose from, and says into how many parts to split K;
+	// nil is [preferFull].
 	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
@@ -47,6 +50,7 @@ type Kernel struct {
 	limits  func(Config) Limits
 	threads func(Shape) device.Dim3 // of a block
 	shared  func(Config) int        // bytes of its dynamic shared memory; nil is none
+	splits  bool                    // whether it can sum a part of K
 	write   func(*build.Kernel, Config)
 }
 
@@ -97,6 +101,15 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
 	}
 	return nil
+}
+
+// Fits is nil if the kernel can compute p with tiles of that shape; the error is
+// ErrUnsupported.
+func (k *Kernel) Fits(p *gemm.Problem, s Shape) error {
+	if k.fits == nil {
+		return nil
+	}
+	return k.fits(p, s)
 }
 
 // Limits are what a kernel's accesses to memory cost at the most, on matrices whose
@@ -159,6 +172,9 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory) (device.Launch, err
 	if err != nil {
 		return device.Launch{}, err
 	}
+	if c.Shape.Split > 1 && m.Sums == 0 {
+		return device.Launch{}, fmt.Errorf("%w: tile %v, whose parts take two launches, as one", gemm.ErrUnsupported, c.Shape)
+	}
 	return device.Launch{Grid: grid, Block: k.threads(c.Shape), Shared: k.SharedBytes(c), Params: arguments(c, p, m)}, nil
 }
 
@@ -171,16 +187,27 @@ func (k *Kernel) SharedBytes(c Config) int {
 }
 
 // Memory is where a problem's matrices are on the device.
-type Memory struct{ A, B, C, Bias device.Ptr }
+type Memory struct {
+	A, B, C, Bias device.Ptr
+	// Sums is where the sums of parts of K go, which are part long.
+	Sums device.Ptr
+	part int
+}
 
 // maxGridRows is the most blocks of a grid along y, and along z.
 const maxGridRows = 65535
 
 // grid has a block for each tile of C: columns along x, rows along y and, where
-// these are not enough, along z.
+// these are not enough, along z. If K is split, its parts are along z.
 func grid(p *gemm.Problem, s Shape) (device.Dim3, error) {
 	rows, cols := ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)
 	z := ceilDiv(rows, maxGridRows)
+	if s.Split > 1 {
+		if z > 1 {
+			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with K split", gemm.ErrUnsupported, p.M, s.M, s.N)
+		}
+		return device.Dim3{X: cols, Y: rows, Z: partsOf(p, s)}, nil
+	}
 	if cols > 1<<31-1 || z > maxGridRows {
 		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more blocks than a grid has", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}

@@ -23,6 +23,7 @@ var mma = &Kernel{
 	SM:      80,
 	Tensor:  true,
 	better:  []int{90},
+	splits:  true,
 	types:   []dtype.Type{dtype.F64},
 	shapes:  mmaShapes(),
 	prefer:  preferMMA,
@@ -240,7 +241,8 @@ func emit(pieces []func()) {
 	}
 }
 
-// store writes the sums to C, whose tile begins at (row, col).
+// store writes the sums to C, whose tile begins at (row, col), or hands them over to
+// whoever adds up the parts of K.
 func (w *warp) store(row, col build.Reg) {
 	vec := w.config.VecC
 	row = w.Add(row, w.Add(w.row, w.eight))
@@ -248,6 +250,14 @@ func (w *warp) store(row, col build.Reg) {
 	places := w.in.C()
 	for i := range w.acc {
 		for e := 0; e < len(places); e += 2 { // a lane has two sums side by side
+			at := w.Add(row, i*w.in.M+places[e].Row)
+			if w.config.Shape.Split > 1 { // they stay side by side until the parts are added
+				for j, acc := range w.acc[i] {
+					c := w.Add(col, j*w.in.N)
+					w.If(w.c.Inside(at, c), func() { w.deliver(at, c, acc[e:e+2]) })
+				}
+				continue
+			}
 			var cols []build.Reg
 			var sums [][]build.Reg
 			for j, acc := range w.acc[i] {
@@ -256,7 +266,7 @@ func (w *warp) store(row, col build.Reg) {
 					sums = append(sums, acc[e+d:e+d+vec])
 				}
 			}
-			w.storeRow(w.Add(row, i*w.in.M+places[e].Row), cols, sums)
+			w.storeRow(at, cols, sums)
 		}
 	}
 }

@@ -16,6 +16,7 @@ func TestMMAShapes(t *testing.T) {
 	for _, c := range []struct{ shape, want string }{
 		{"128x128x16/8x8/3", ""},
 		{"16x32x32/2x4/8", ""},
+		{"32x16x64/4x2/4*3", ""},
 		{"128x128x16/8x8", "no shape of kernel mma (want one like 128x128x16/8x8/3"},
 		{"128x96x16/8x8/3", "96 is no power of two"},
 		{"32x32x32/2x2/4", "at least 2×4 or 4×2 elements"},
@@ -46,7 +47,7 @@ func float64s(t *testing.T, m, n, k int) *gemm.Problem {
 }
 
 // TestPreferMMA: whatever the product and the GPU, each tile is there to choose, all are
-// tiles that the kernel has.
+// tiles that the kernel has, and parts of K are not too short.
 func TestPreferMMA(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -59,6 +60,10 @@ func TestPreferMMA(t *testing.T) {
 			if err := mma.check(s); err != nil {
 				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
 			}
+			if s.Split > 1 && s.Split*s.K > p.K {
+				t.Errorf("%v on %d SMs: %v has parts of less than a step", p, d.SMs, s)
+			}
+			s.Split = 0
 			whole[s] = true
 		}
 		if len(whole) != len(mmaTiles) {
@@ -81,6 +86,8 @@ func TestPreferMMAOnH200(t *testing.T) {
 		{1, 4096, 4096, "16x32x32/2x4/8"},
 		{4096, 1, 4096, "32x16x32/4x2/8"},
 		{4096, 4096, 128, "64x128x16/8x8/3"},
+		{256, 256, 65536, "128x128x16/8x8/3*33"},
+		{64, 4096, 4096, "64x64x16/4x8/4*4"},
 	} {
 		p := float64s(t, c.m, c.n, c.k)
 		if got := mma.Configs(p, d)[0].Shape.String(); got != c.want {

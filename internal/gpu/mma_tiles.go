@@ -45,10 +45,11 @@ const (
 	mmaAlone   = 45.0   // and with few SMs
 	mmaMemory  = 16.7   // bytes of memory
 	mmaLaunch  = 6000.0 // cycles before the first block has begun and behind the last
+	mmaSum     = 4500.0 // cycles of a second launch, which adds the parts of K
 	mmaSparse  = 0.85   // of the rate is left where an SM has less than eight warps
 )
 
-// preferMMA is the tiles, the fastest for p first.
+// preferMMA is the tiles, with K whole and in parts, the fastest for p first.
 func preferMMA(_ *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 	type choice struct {
 		shape  Shape
@@ -56,7 +57,11 @@ func preferMMA(_ *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 	}
 	var all []choice
 	for _, t := range mmaTiles {
-		all = append(all, choice{t.shape, t.cycles(p, d)})
+		for _, parts := range t.parts(p, d) {
+			s := t.shape
+			s.Split = parts
+			all = append(all, choice{s, t.cycles(p, d, parts)})
+		}
 	}
 	slices.SortStableFunc(all, func(a, b choice) int { return cmp.Compare(a.cycles, b.cycles) })
 	shapes := make([]Shape, len(all))
@@ -66,18 +71,32 @@ func preferMMA(_ *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 	return shapes
 }
 
-// blocks is how many p takes.
+// blocks is how many p takes with K whole.
 func (t mmaTile) blocks(p *gemm.Problem) float64 {
 	return math.Ceil(float64(p.M)/float64(t.shape.M)) * math.Ceil(float64(p.N)/float64(t.shape.N))
 }
 
-// cycles is about how long p takes.
-func (t mmaTile) cycles(p *gemm.Problem, d *device.Info) float64 {
+// parts lists the numbers of parts of K that give every SM one block, two and so on,
+// and every part some steps; 0 is K whole.
+func (t mmaTile) parts(p *gemm.Problem, d *device.Info) []int {
+	const turns, leastSteps = 4, 8
+	list := []int{0}
+	for n := 1; n <= turns && t.blocks(p) > 0; n++ {
+		parts := int(float64(n*d.SMs) / t.blocks(p))
+		if parts > 1 && parts <= p.K/t.shape.K/leastSteps && parts != list[len(list)-1] {
+			list = append(list, parts)
+		}
+	}
+	return list
+}
+
+// cycles is about how long p takes with K in so many parts.
+func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
 	s, sms, size := t.shape, float64(d.SMs), float64(p.A.Type.Size())
 	m, n, k := float64(p.M), float64(p.N), float64(p.K)
-	blocks := t.blocks(p)
+	blocks := t.blocks(p) * float64(max(parts, 1))
 	turns := math.Ceil(blocks / sms) // blocks of the busiest SM
-	steps := math.Ceil(k / float64(s.K))
+	steps := math.Ceil(k / float64(s.K) / float64(max(parts, 1)))
 
 	rate, traffic := t.rate, mmaTraffic
 	for _, l := range []gemm.Layout{p.A, p.B} {
@@ -93,7 +112,11 @@ func (t mmaTile) cycles(p *gemm.Problem, d *device.Info) float64 {
 	load := float64((s.M+s.N)*s.K) * size / min(mmaAlone, traffic*sms/min(blocks, sms))
 	busy := turns * (steps*max(multiply, load) + t.edge)
 	memory := (m*k + k*n + m*n) * size / mmaMemory / sms
-	return mmaLaunch + max(busy, memory) + min(busy, memory)/4
+	total := mmaLaunch + max(busy, memory) + min(busy, memory)/4
+	if parts > 1 {
+		total += mmaSum + 2*float64(parts)*m*n*size/mmaMemory/sms
+	}
+	return total
 }
 
 func mmaShapes() []Shape {

@@ -124,6 +124,9 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		if err != nil {
 			return err
 		}
+		if err := k.Fits(&pl.device, s); err != nil {
+			return err
+		}
 		if n := k.threads(s).Count(); n > info.MaxThreads {
 			return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxThreads)
 		}
@@ -216,7 +219,14 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 
 // Compile compiles what the plan launches, unless that was done before.
 func (pl *Plan) Compile(ctx context.Context) error {
-	_, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
+	c := pl.Config
+	if c.Shape.Split > 1 {
+		if _, err := pl.backend.function(ctx, sum, sumConfig(c)); err != nil {
+			return err
+		}
+		c = c.partial()
+	}
+	_, err := pl.backend.function(ctx, pl.Kernel, c.text())
 	return err
 }
 
@@ -227,11 +237,18 @@ func (pl *Plan) Problem() *gemm.Problem { return &pl.device }
 // layouts of [Plan.Problem], and does not wait for its end. The errors are those of
 // the device.
 func (pl *Plan) Enqueue(ctx context.Context, m Memory) error {
-	f, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
+	if pl.Config.Shape.Split > 1 {
+		return pl.enqueueParts(ctx, m)
+	}
+	return pl.launch(ctx, pl.Kernel, pl.Config, m)
+}
+
+func (pl *Plan) launch(ctx context.Context, k *Kernel, c Config, m Memory) error {
+	f, err := pl.backend.function(ctx, k, c.text())
 	if err != nil {
 		return err
 	}
-	l, err := pl.Kernel.Launch(pl.Config, &pl.device, m)
+	l, err := k.Launch(c, &pl.device, m)
 	if err != nil {
 		return err
 	}

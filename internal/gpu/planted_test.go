@@ -31,7 +31,7 @@ var planted = []struct {
 	{"tiled", "no bound on columns", `(setp\.lt\.u32 %p\d+, )%col, %N;`, "${1}0, 1;", check.Bounds},
 	{"tiled", "no zeros at the edge", `\tmov\.f32 %f\d+, 0f00000000;\n`, "", check.Uninit},
 	{"naive", "no first value", `\tmov\.f32 %sum, 0f00000000;\n`, "", check.Uninit},
-	{"blocked", "the other half of a tile", `xor\.b32 (%r\d+), %stage, 8;`, "mov.u32 $1, %stage;", check.Race},
+	{"blocked", "tiles arrive where others are multiplied", `\tmov\.u32 %free, %present;\n`, "", check.Race},
 	{"mma", "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
 	{"mma", "no wait for copies", `\tcp\.async\.wait_group [1-9];\n`, "", check.Race},
 	{"mma", "a wait for too few copies", `wait_group 2;`, "wait_group 3;", check.Race},
@@ -41,7 +41,11 @@ var planted = []struct {
 }
 
 func TestPlantedFaults(t *testing.T) {
-	shapes := map[string]Shape{"naive": square(16, 0), "tiled": square(16, 16), "blocked": {64, 64, 8, 8, 4, 0}, "mma": {64, 64, 16, 4, 4, 4}}
+	shapes := map[string]Shape{
+		"naive": square(16, 0), "tiled": square(16, 16),
+		"blocked": {M: 64, N: 64, K: 8, RowsPerThread: 8, ColsPerThread: 4, Stages: 4},
+		"mma":     {M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+	}
 	for _, f := range planted {
 		k, err := Find(f.kernel)
 		if err != nil {

@@ -58,7 +58,11 @@ func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
 	if n, ok := v.Int(); !ok || n != int64(bytes) {
 		args = append(args, v)
 	}
-	k.Do("cp.async."+cache+".shared.global", args...)
+	cache += ".shared.global"
+	if src.lines {
+		cache += ".L2::128B"
+	}
+	k.Do("cp.async."+cache, args...)
 }
 
 // CopyCommit ends a group of the thread's copies.
