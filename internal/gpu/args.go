@@ -18,7 +18,7 @@ type product struct {
 	*build.Kernel
 	config  Config
 	acc     ptx.Type // what is summed in
-	index   ptx.Type // of rows, columns and leading dimensions
+	index   ptx.Type // of rows and columns
 	m, n, k build.Reg
 	a, b, c build.Matrix // op(A), op(B) and C
 	// from and to are the part of K that the block sums; sums is where its part of
@@ -43,7 +43,7 @@ func declare(k *build.Kernel, c Config) *product {
 	g.m, g.n, g.k = k.Param("M", g.index), k.Param("N", g.index), k.Param("K", g.index)
 	in, out := elements[c.In], elements[c.Out]
 	operand := func(name string, trans bool, rows, cols build.Reg) build.Matrix {
-		p, ld := k.Pointer(name, in).ReadOnly(), k.Param("ld"+name, g.index)
+		p, ld := k.Pointer(name, in).ReadOnly(), k.Param("ld"+name, ptx.U64)
 		if trans {
 			return k.Matrix(p, cols, rows, ld).T()
 		}
@@ -51,7 +51,7 @@ func declare(k *build.Kernel, c Config) *product {
 	}
 	g.a = operand("A", c.TransA, g.m, g.k)
 	g.b = operand("B", c.TransB, g.k, g.n)
-	g.c = k.Matrix(k.Pointer("C", out), g.m, g.n, k.Param("ldC", g.index))
+	g.c = k.Matrix(k.Pointer("C", out), g.m, g.n, k.Param("ldC", ptx.U64))
 	g.alpha, g.beta = k.Param("alpha", g.acc), k.Param("beta", g.acc)
 	g.readC = k.Ne(k.Param("readC", ptx.U32), 0)
 	if c.Epilogue.Bias != gemm.BiasNone {
@@ -96,7 +96,7 @@ func arguments(c Config, p *gemm.Problem, m Memory) []byte {
 		l  gemm.Layout
 	}{{m.A, p.A}, {m.B, p.B}, {m.C, p.C}} {
 		args.Ptr(x.at)
-		size(x.l.LD)
+		args.U64(uint64(x.l.LD))
 	}
 	scalar(alpha)
 	scalar(p.Beta)

@@ -16,8 +16,7 @@ import (
 type Config struct {
 	In, Out        dtype.Type
 	TransA, TransB bool
-	// Wide says that sizes, or the bytes of a row, need more than 31 bits: indices then
-	// have 64.
+	// Wide says that sizes need more than 31 bits: indices then have 64.
 	Wide     bool
 	Epilogue gemm.Epilogue
 	Shape    Shape
@@ -146,7 +145,7 @@ func preferFull(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	c := Config{
 		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
-		Wide: max(p.M, p.N, p.K, p.A.LD*p.A.Type.Size(), p.B.LD*p.B.Type.Size(), p.C.LD*p.C.Type.Size()) > 1<<31-1, Epilogue: p.Epilogue,
+		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue,
 		Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	if k.vectors != nil {
@@ -178,6 +177,18 @@ func vector(l gemm.Layout, n int) int {
 
 // maxVector is the most bytes that one instruction moves for a thread.
 const maxVector = 16
+
+// narrow makes the vectors as short as the matrices' alignment asks.
+func (c *Config) narrow(a Align) {
+	for _, x := range []struct {
+		vec         *int
+		align, size int
+	}{{&c.VecA, a.A, c.In.Size()}, {&c.VecB, a.B, c.In.Size()}, {&c.VecC, a.C, c.Out.Size()}} {
+		if x.align > 0 {
+			*x.vec = max(1, min(*x.vec, x.align/x.size))
+		}
+	}
+}
 
 // aligned checks that the matrices start where vectors can.
 func (c Config) aligned(m Memory) error {

@@ -7,14 +7,15 @@ import "tilework/ptx"
 type Matrix struct {
 	Ptr        // to the first element
 	Rows, Cols Reg
-	pitch      Reg // bytes from a row to the next in memory
+	pitch      Reg // bytes from a row to the next in memory, u64
 	trans      bool
 }
 
 // Matrix is the rows×cols matrix at p. Addresses are computed in 64 bits, whatever
-// the indices have; the bytes of ld elements must fit the type of ld.
+// the indices have.
 func (k *Kernel) Matrix(p Ptr, rows, cols, ld Value) Matrix {
-	return Matrix{Ptr: p, Rows: k.reg(rows), Cols: k.reg(cols), pitch: k.Mul(ld, p.elem.Bytes())}
+	pitch := k.Mul(k.To(ptx.U64, ld), p.elem.Bytes())
+	return Matrix{Ptr: p, Rows: k.reg(rows), Cols: k.reg(cols), pitch: pitch}
 }
 
 // T is the transpose of m: the same memory with the indices in the other order.
@@ -36,8 +37,7 @@ func (m Matrix) Apart(i, j Value) Reg {
 	if m.trans {
 		i, j = j, i
 	}
-	k := m.k
-	return k.Mad(k.To(ptx.U64, i), m.pitch, k.Mul(k.To(ptx.U64, j), m.elem.Bytes()))
+	return m.k.Mad(m.k.reg(i), m.pitch, m.k.Mul(j, m.elem.Bytes()))
 }
 
 // Inside is the predicate that m has an element (i, j).
