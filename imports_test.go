@@ -14,7 +14,7 @@ import (
 var layers = [][]string{
 	{"dtype", "ptx"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
-	{"internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check"},
+	{"internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag"},
 	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty"},
 	{"internal/dispatch", "internal/explain"},
 	{"internal/resident"},
@@ -31,6 +31,7 @@ var layers = [][]string{
 var forbidden = map[string][]string{
 	"internal/cpu":           {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
 	"internal/gpu":           {"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu/asm"},
+	"internal/gpu/frag":      {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
 	"internal/device":        {"dtype"},
 	"internal/device/faulty": {"dtype", "internal/gemm", "ptx", "ptx/build", "ptx/emu"},
 	"internal/device/emu":    {"dtype", "internal/gemm", "ptx/build"},

@@ -170,7 +170,9 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 	if err := plan.Compile(ctx); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, m bench.Matrices) error { return plan.Enqueue(ctx, gpu.Memory(m)) }, nil
+	return func(ctx context.Context, m bench.Matrices) error {
+		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
+	}, nil
 }
 
 func (s *gpuSubject) String() string { return planText(s.plan) }
@@ -180,7 +182,7 @@ func (s *gpuSubject) Intensity() float64 {
 	if s.plan == nil {
 		return 0
 	}
-	return explain.Intensity(s.plan.Config.Shape, s.plan.Problem())
+	return explain.Intensity(s.plan.Kernel, s.plan.Config.Shape, s.plan.Problem())
 }
 
 func planText(p *gpu.Plan) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,7 @@ partial sum is made of. --ptx prints the kernel's text.`,
 	fl.StringVar(&f.shape, "shape", "", "the product's sizes MxNxK (default 1024x1024x1024, for --trace 4x4x4)")
 	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
 	fl.StringVar(&f.tile, "tile", "", "the kernel's tile, as in 16 or 128x128x8/8x8 (default: its largest, for --trace its smallest)")
-	fl.StringVar(&f.dtype, "dtype", dtype.F32.String(), "the element type of A and B: "+strings.Join(typeNames(), ", "))
+	fl.StringVar(&f.dtype, "dtype", "", "the element type of A and B: "+strings.Join(typeNames(), ", ")+" (default float32, or what the kernel multiplies)")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
 	fl.IntVar(&f.regs, "regs", 0, "registers of a thread, as an assembler tells them (0: not counted)")
@@ -77,11 +78,18 @@ func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
+	if f.dtype == "" {
+		f.dtype = usualType(k).String()
+	}
 	p, err := f.problem()
 	if err != nil {
 		return err
 	}
-	tile, err := f.parseTile(k)
+	m, err := model.Lookup(f.gpu)
+	if err != nil {
+		return fmt.Errorf("--gpu: %w", err)
+	}
+	tile, err := f.parseTile(k, p, m)
 	if err != nil {
 		return err
 	}
@@ -97,15 +105,20 @@ func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) e
 	case f.regs < 0:
 		return fmt.Errorf("--regs %d: want 0 or more", f.regs)
 	}
-	m, err := model.Lookup(f.gpu)
-	if err != nil {
-		return fmt.Errorf("--gpu: %w", err)
-	}
 	x, err := explain.New(ctx, k, tile, p, m, explain.Options{Registers: f.regs})
 	if err != nil {
 		return err
 	}
 	return f.print(stdout, x)
+}
+
+// usualType is float32, or the first type of a kernel that multiplies others.
+func usualType(k *gpu.Kernel) dtype.Type {
+	types := k.Types()
+	if slices.Contains(types, dtype.F32) {
+		return dtype.F32
+	}
+	return types[0]
 }
 
 // print writes what was found, in words or as JSON.
@@ -162,13 +175,17 @@ func (f *explainFlags) problem() (*gemm.Problem, error) {
 	return &p, err
 }
 
-func (f *explainFlags) parseTile(k *gpu.Kernel) (gpu.Shape, error) {
+// parseTile is the tile asked for; without one the first in the kernel's list that fits
+// the GPU's shared memory, and for a trace the smallest.
+func (f *explainFlags) parseTile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
 	shapes := k.Shapes()
-	switch {
-	case f.tile == "" && f.trace:
+	if f.tile == "" {
+		for _, s := range shapes {
+			if !f.trace && k.SharedBytes(k.Config(p, s)) <= m.Arch.SharedPerBlockOptIn {
+				return s, nil
+			}
+		}
 		return shapes[len(shapes)-1], nil
-	case f.tile == "":
-		return shapes[0], nil
 	}
 	s, err := k.ParseShape(f.tile)
 	if err != nil {

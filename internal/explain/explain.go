@@ -85,7 +85,7 @@ type Options struct {
 // The errors are ErrShape for an empty product, ErrUnsupported for a kernel that cannot
 // compute p or run on m, the occupancy's for a block that no SM holds, and the context's.
 func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
-	j, err := newJob(k, s, p)
+	j, err := newJob(k, s, p, m.Arch.SM)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *mo
 			TransA: p.A.Trans, TransB: p.B.Trans, Flops: p.Flops(), Unit: "FLOP",
 		},
 		Launch:  launchOf(j.launch),
-		Phase:   phaseOf(s, j.launch.Block.Count(), p),
+		Phase:   phaseOf(k, s, j.launch.Block.Count(), p),
 		Padding: paddingOf(s, p),
 	}
 	if p.Accum().Info().Integer {
@@ -111,10 +111,10 @@ func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *mo
 	if x.Measured, err = measure(ctx, j); err != nil {
 		return nil, err
 	}
-	if x.Roof, err = roofOf(m, p); err != nil {
+	if x.Roof, err = roofOf(k, m, p); err != nil {
 		x.NoRoof = err.Error()
 	}
-	x.Traffic, err = x.volumes(m, p)
+	x.Traffic, err = x.volumes(k, m, p)
 	return x, err
 }
 
@@ -127,15 +127,16 @@ type job struct {
 	launch  device.Launch // without the addresses of the matrices
 }
 
-// newJob checks and writes the kernel for p. The errors are ErrShape and ErrUnsupported.
-func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) (*job, error) {
+// newJob checks and writes the kernel for p and architecture sm. The errors are ErrShape
+// and ErrUnsupported.
+func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, sm int) (*job, error) {
 	if p.M < 1 || p.N < 1 || p.K < 1 {
 		return nil, fmt.Errorf("%w: a product of %d×%d×%d has no elements or no terms to study", gemm.ErrShape, p.M, p.N, p.K)
 	}
 	if err := k.Supports(p); err != nil {
 		return nil, err
 	}
-	j := &job{problem: *p, kernel: k, config: k.Config(p, s)}
+	j := &job{problem: *p, kernel: k, config: k.For(k.Config(p, s), ptx.Target{SM: sm})}
 	var err error
 	if j.module, err = k.Emit(j.config); err != nil {
 		return nil, err
@@ -190,5 +191,9 @@ func fitOf(m *model.Model, j *job, opt Options) (f Fit, err error) {
 }
 
 // rates are the units that the kernels compute on, by the type that products are summed
-// in. The table of GPUs has no rate of the ordinary integer units.
-var rates = map[dtype.Type]model.Rate{dtype.F32: model.FP32, dtype.F64: model.FP64}
+// in: the ordinary ones and the tensor cores. The table of GPUs has no rate of the
+// ordinary integer units.
+var rates = map[bool]map[dtype.Type]model.Rate{
+	false: {dtype.F32: model.FP32, dtype.F64: model.FP64},
+	true:  {dtype.F64: model.FP64Tensor},
+}

@@ -81,10 +81,12 @@ func NewTrace(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) 
 	switch {
 	case max(p.M, p.N, p.K) > MaxTrace:
 		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d in each", gemm.ErrUnsupported, p.M, p.N, p.K, MaxTrace)
+	case k.Tensor:
+		return nil, fmt.Errorf("%w: a trace of kernel %s: a warp's threads multiply together, and none has a term of its own", gemm.ErrUnsupported, k.Name)
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
 		return nil, fmt.Errorf("%w: a trace of a product with alpha, beta, bias or activation", gemm.ErrUnsupported)
 	}
-	j, err := newJob(k, s, p)
+	j, err := newJob(k, s, p, k.SM)
 	if err != nil {
 		return nil, err
 	}
@@ -168,13 +170,17 @@ func (t *Trace) phases(sections []*section, barriers bool, owner map[cell]int, t
 	elements := slices.SortedFunc(maps.Keys(owner), func(x, y cell) int {
 		return cmp.Or(cmp.Compare(x.row, y.row), cmp.Compare(x.col, y.col))
 	})
+	summer := map[cell]int{}
+	for _, c := range elements {
+		summer[c] = summedBy(sections, owner[c], c)
+	}
 	var ph TracePhase
 	for i, s := range sections {
 		slices.SortStableFunc(s.loads, func(x, y TraceLoad) int { return compareThreads(x.Thread, y.Thread) })
 		for _, c := range elements {
-			sum := TraceSum{Thread: thread(owner[c]), Row: c.row, Col: c.col}
+			sum := TraceSum{Thread: thread(summer[c]), Row: c.row, Col: c.col}
 			for k := range t.B {
-				if r := s.reads[owner[c]]; r[cell{"A", c.row, k}] && r[cell{"B", k, c.col}] {
+				if r := s.reads[summer[c]]; r[cell{"A", c.row, k}] && r[cell{"B", k, c.col}] {
 					term := TraceTerm{K: k, A: t.A[c.row][k], B: t.B[k][c.col]}
 					sum.Terms = append(sum.Terms, term)
 					sum.Added += term.A * term.B
@@ -204,6 +210,32 @@ func (t *Trace) phases(sections []*section, barriers bool, owner map[cell]int, t
 		ph = TracePhase{}
 	}
 	return list
+}
+
+// summedBy is the thread that summed element c of C: the one that stored it or, where
+// sums change hands before they are stored, the first that multiplied what c is made of.
+func summedBy(sections []*section, storer int, c cell) int {
+	multiplied := func(s *section, thread int) bool {
+		for x := range s.reads[thread] {
+			if x.matrix == "A" && x.row == c.row && s.reads[thread][cell{"B", x.col, c.col}] {
+				return true
+			}
+		}
+		return false
+	}
+	for _, s := range sections {
+		if multiplied(s, storer) {
+			return storer
+		}
+	}
+	for _, s := range sections {
+		for _, thread := range slices.Sorted(maps.Keys(s.reads)) {
+			if multiplied(s, thread) {
+				return thread
+			}
+		}
+	}
+	return storer
 }
 
 // compareThreads orders threads, or blocks, by their numbers.

@@ -81,6 +81,13 @@ func TestTraceIsTheProduct(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8}
 	for _, k := range gpu.Kernels() {
+		if k.Tensor {
+			p := problem(t, k.Types()[0], 4, 4, 4, false, false)
+			if _, err := NewTrace(t.Context(), k, k.Shapes()[0], p); !errors.Is(err, gemm.ErrUnsupported) {
+				t.Errorf("a trace of %s: %v", k.Name, err)
+			}
+			continue
+		}
 		for i := range 40 {
 			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
 			p := problem(t, types[i%len(types)], 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), rng.IntN(2) == 0, rng.IntN(2) == 0)
@@ -138,7 +145,7 @@ func TestTraceCheck(t *testing.T) {
 }
 
 func TestTraceJSON(t *testing.T) {
-	k, s := kernel(t, "blocked", "64x64x8/8x4")
+	k, s := kernel(t, "blocked", "64x64x8/8x4/4")
 	x := trace(t, k, s, problem(t, dtype.I8, 3, 5, 16, true, false))
 	text, err := json.Marshal(x)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/gpu/frag"
 	"tilework/internal/model"
 )
 
@@ -28,12 +29,18 @@ type Phase struct {
 
 // Intensity is how many operations a kernel with such tiles does for each byte of A and
 // B that its threads load from global memory.
-func Intensity(s gpu.Shape, p *gemm.Problem) float64 { return phaseOf(s, 0, p).Intensity }
+func Intensity(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) float64 {
+	return phaseOf(k, s, 0, p).Intensity
+}
 
 // phaseOf is a phase by the shape of the tiles: one without steps along K shares
-// nothing, so that each thread goes along K by one and loads for its own elements.
-func phaseOf(s gpu.Shape, threads int, p *gemm.Problem) Phase {
+// nothing, so that each thread goes along K by one and loads for its own elements. The
+// tensor cores share what a warp has loaded among its threads.
+func phaseOf(k *gpu.Kernel, s gpu.Shape, threads int, p *gemm.Problem) Phase {
 	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, SharedLoads: threads * s.K * (s.RowsPerThread + s.ColsPerThread)}
+	if k.Tensor {
+		x.SharedLoads = threads * s.K * (s.RowsPerThread*frag.Eight + s.ColsPerThread*frag.Quad) / frag.Lanes
+	}
 	if s.K == 0 {
 		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1}
 	}
@@ -54,8 +61,8 @@ type Roof struct {
 	Ridge     float64 `json:"ridge"`     // operations a byte at which the two meet
 }
 
-func roofOf(m *model.Model, p *gemm.Problem) (*Roof, error) {
-	rate, ok := rates[p.Accum()]
+func roofOf(k *gpu.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
+	rate, ok := rates[k.Tensor][p.Accum()]
 	if !ok {
 		return nil, fmt.Errorf("no rate of %v arithmetic on the ordinary units is known", p.Accum())
 	}
@@ -86,7 +93,7 @@ type Bound struct {
 
 // volumes are the least bytes that any kernel moves, those that the threads ask for
 // and those that the warps move for that, by what the emulator measured.
-func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error) {
+func (x *Explanation) volumes(k *gpu.Kernel, m *model.Model, p *gemm.Problem) ([]Volume, error) {
 	in, out := float64(p.A.Type.Size()), float64(p.C.Type.Size())
 	rows, cols, depth := float64(p.M), float64(p.N), float64(p.K)
 	a, b, c := rows*depth*in, depth*cols*in, rows*cols*out
@@ -108,7 +115,7 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 		if x.Roof == nil {
 			continue
 		}
-		roof, err := model.Roofline(m, rates[p.Accum()], p.Flops(), v.Bytes)
+		roof, err := model.Roofline(m, rates[k.Tensor][p.Accum()], p.Flops(), v.Bytes)
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,11 @@ type product struct {
 	index   ptx.Type // of rows and columns
 	m, n, k build.Reg
 	a, b, c build.Matrix // op(A), op(B) and C
+	// from and to are the part of K that the block sums; sums is where its part of
+	// the sums goes if K is split.
+	from, to build.Value
+	sums     build.Matrix
+	part     build.Reg // how long the parts are
 
 	alpha, beta build.Reg
 	// readC says that beta is not 0; rounded to its type here it may be nevertheless.
@@ -51,6 +56,10 @@ func declare(k *build.Kernel, c Config) *product {
 	g.readC = k.Ne(k.Param("readC", ptx.U32), 0)
 	if c.Epilogue.Bias != gemm.BiasNone {
 		g.bias = k.Pointer("bias", out).ReadOnly()
+	}
+	g.from, g.to = 0, g.k
+	if c.Shape.Split > 1 {
+		g.split()
 	}
 	return g
 }
@@ -99,12 +108,19 @@ func arguments(c Config, p *gemm.Problem, m Memory) []byte {
 	if c.Epilogue.Bias != gemm.BiasNone {
 		args.Ptr(m.Bias)
 	}
+	if m.Sums != 0 {
+		size(m.part)
+		args.Ptr(m.Sums)
+	}
 	return args.Bytes()
 }
 
 // blockRow is the number of the block's row of tiles: a grid has them along y and,
-// where these are not enough, along z.
+// where these are not enough, along z, which else has the parts of K.
 func (g *product) blockRow() build.Reg {
+	if g.config.Shape.Split > 1 {
+		return g.BlockIdx(build.Y)
+	}
 	return g.Mad(g.BlockIdx(build.Z), g.GridDim(build.Y), g.BlockIdx(build.Y))
 }
 
@@ -112,6 +128,24 @@ func (g *product) blockRow() build.Reg {
 func (g *product) origin() (row, col build.Reg) {
 	s := g.config.Shape
 	return g.Mul(g.To(g.index, g.blockRow()), s.M), g.Mul(g.To(g.index, g.BlockIdx(build.X)), s.N)
+}
+
+// grouped is origin with the tiles in another order: blocks that run at the same time
+// compute up to so many rows of tiles side by side, so that their tiles of A and B are
+// few and come from the L2 cache.
+func (g *product) grouped(rows int) (row, col build.Reg) {
+	k := g.Kernel
+	across, down := k.GridDim(build.X), k.GridDim(build.Y)
+	if g.config.Shape.Split < 2 {
+		down = k.Mul(down, k.GridDim(build.Z))
+	}
+	n := k.Mad(g.blockRow(), across, k.BlockIdx(build.X))
+	whole := k.Mul(across, rows) // the blocks of a group
+	first := k.Mul(k.Div(n, whole), rows)
+	in := k.Rem(n, whole)
+	height := k.Min(k.Sub(down, first), rows)
+	s := g.config.Shape
+	return k.Mul(k.To(g.index, k.Add(first, k.Rem(in, height))), s.M), k.Mul(k.To(g.index, k.Div(in, height)), s.N)
 }
 
 // sum is an element of A or B in the type that products are summed in.

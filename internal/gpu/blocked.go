@@ -10,33 +10,70 @@ import (
 )
 
 // blocked computes several elements of C in each thread, in registers: a thread that
-// holds 8 rows of A and 8 columns of B makes 64 multiply-adds of 16 loads, where
-// tiled makes one of two. The tiles go from global memory to shared memory by way of
-// registers, so that the next ones are under way while the present ones are
-// multiplied; there are two of each in shared memory, and one barrier a step. A's tile
-// is stored transposed, so that a thread finds its rows side by side.
+// holds 16 rows of A and 8 columns of B makes 128 multiply-adds of 24 loads, where
+// tiled makes one of two. The tiles of later steps are on their way to shared memory
+// while the present ones are multiplied (panel.go), and the next elements on their way
+// from there to registers, so that a step has one barrier and nobody waits for memory.
 //
 // A warp's threads are 4 by 8: together they read few enough different words that
-// shared memory delivers each fragment at full speed.
+// shared memory delivers each fragment at full speed. What limits it: of what a
+// scheduler issues the tenth that is no multiply-add, shared memory, and that a
+// multiply-add's operands should not come out of the same bank of registers.
 var blocked = &Kernel{
-	Name:    "blocked",
-	Adds:    "several elements of C in each thread's registers, vector loads, the next tiles under way",
-	SM:      75,
-	shapes:  []Shape{{128, 128, 8, 8, 8}, {64, 64, 8, 8, 4}},
+	Name:   "blocked",
+	Adds:   "several elements of C in each thread's registers, vector loads, the next tiles under way",
+	SM:     75,
+	better: []int{80}, // cp.async
+	shapes: []Shape{
+		{M: 128, N: 256, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
+		{M: 128, N: 128, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
+		{M: 64, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
+		{M: 64, N: 64, K: 8, RowsPerThread: 8, ColsPerThread: 4, Stages: 4},
+		{M: 32, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
+		{M: 32, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 32, N: 32, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 16, N: 128, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 128, N: 16, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 4, N: 256, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 256, N: 4, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+	},
+	splits:  true,
 	check:   checkBlocked,
+	fits:    fitsBlocked,
+	prefer:  preferBlocked,
 	vectors: blockedVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: blockedThreads(s), Y: 1, Z: 1} },
-	limits:  func(c Config) Limits { return Limits{Scatter: rowScatter(c, c.Shape.K, c.Shape.N)} },
+	limits:  limitsBlocked,
 	write:   writeBlocked,
 }
-
-const warpRows, warpCols = 4, 8 // the threads of a warp
 
 // fragment is how many rows or columns of a tile a thread has side by side: as many
 // sums as one instruction moves.
 func fragment(sums dtype.Type) int { return maxVector / sums.Size() }
 
 func blockedThreads(s Shape) int { return s.M / s.RowsPerThread * (s.N / s.ColsPerThread) }
+
+// warpGrid is the threads of a warp: 4 by 8, unless the tile is too slim for that.
+func warpGrid(s Shape) (rows, cols int) {
+	rows, cols = min(4, s.M/s.RowsPerThread), min(8, s.N/s.ColsPerThread)
+	if rows < 4 {
+		cols = 32 / rows
+	}
+	return 32 / cols, cols
+}
+
+// limitsBlocked: of an operand whose rows run along K the threads take runs of 8
+// elements, and of C a warp has as many columns side by side as its threads' fragments.
+// Where tiles are slim, or so small that eight threads copy more than one row of them,
+// rows begin in each other's banks.
+func limitsBlocked(c Config) Limits {
+	_, cols := warpGrid(c.Shape)
+	l := Limits{Scatter: rowScatter(c, min(c.Shape.K, runAlong), cols*fragment(c.In.Info().Accum))}
+	if min(c.Shape.M, c.Shape.N) < 16 || blockedThreads(c.Shape)/c.Shape.K < 8 {
+		l.Conflicts = 4
+	}
+	return l
+}
 
 func checkBlocked(s Shape) error {
 	bad := func(format string, args ...any) error {
@@ -51,42 +88,63 @@ func checkBlocked(s Shape) error {
 		return bad("a thread has multiples of 4 rows and columns")
 	}
 	threads := blockedThreads(s)
+	shared := s.Stages * s.K * (s.M + s.N + 2*maxVector) * 4
 	switch {
-	case s.M < s.RowsPerThread*warpRows || s.N < s.ColsPerThread*warpCols:
-		return bad("a warp alone has %d×%d", s.RowsPerThread*warpRows, s.ColsPerThread*warpCols)
+	case s.RowsPerThread*s.ColsPerThread > sumRegisters:
+		return bad("a thread has registers for %d sums", sumRegisters)
+	case threads < 32:
+		return bad("%d threads are no warp", threads)
 	case threads > maxThreads:
 		return bad("a block has at most %d threads, not %d", maxThreads, threads)
-	case s.M*s.K < threads || s.N*s.K < threads || s.M > threads || s.N > threads:
-		return bad("%d threads cannot share out the loads of %d×%d and %d×%d elements", threads, s.M, s.K, s.K, s.N)
-	case s.K > 32:
-		return bad("K is at most 32")
+	case s.K < 4 || s.K > 32:
+		return bad("K is 4 to 32")
+	case s.Stages < 2 || shared > staticShared:
+		return bad("%d stages: want 2 or more, in %d bytes", s.Stages, staticShared)
 	}
 	return nil
 }
 
-func blockedVectors(s Shape, c *Config, p *gemm.Problem) {
-	threads, most := blockedThreads(s), fragment(p.Accum())
-	c.VecA = vector(p.A, min(most, s.M*s.K/threads))
-	c.VecB = vector(p.B, min(most, s.N*s.K/threads))
-	c.VecC = vector(p.C, most)
+// sumRegisters is how many registers of 4 bytes a thread's sums may take: half of what
+// a thread can have.
+const sumRegisters = 128
+
+func fitsBlocked(p *gemm.Problem, s Shape) error {
+	if n := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4; n > sumRegisters {
+		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, sumRegisters)
+	}
+	return nil
+}
+
+// staticShared is the bytes of shared memory that a kernel can declare.
+const staticShared = 48 << 10
+
+func blockedVectors(_ Shape, c *Config, p *gemm.Problem) {
+	most := fragment(p.Accum())
+	c.VecA, c.VecB, c.VecC = vector(p.A, most), vector(p.B, most), vector(p.C, most)
 }
 
 func writeBlocked(k *build.Kernel, c Config) {
 	g := declare(k, c)
 	s := c.Shape
-	threads := blockedThreads(s)
-	k.Threads(threads, 1, 1)
+	k.Threads(blockedThreads(s), 1, 1)
+	k.MinBlocks(residentBlocks(c))
+	async := c.SM >= 80 && c.In == c.In.Info().Accum
+	stages := 2 // one that is multiplied, one that comes through registers
+	if async {
+		stages = s.Stages
+	}
 	// Rows of shared memory keep the alignment of vectors, and are a vector longer
 	// so that a column's elements are in different banks.
 	width := fragment(c.In.Info().Accum)
-	as := k.Shared("As", g.acc, 2*s.K, s.M+width)
-	bs := k.Shared("Bs", g.acc, 2*s.K, s.N+width)
+	as := k.Shared("As", g.acc, stages*s.K, s.M+width)
+	bs := k.Shared("Bs", g.acc, stages*s.K, s.N+width)
 	tid := k.ThreadIdx(build.X)
 	row0, col0 := g.origin()
-	a := g.panel(g.a, !c.TransA, row0, s.M, c.VecA, as)
-	b := g.panel(g.b.T(), c.TransB, col0, s.N, c.VecB, bs)
+	a := g.panel(g.a, !c.TransA, row0, s.M, c.VecA, as, async)
+	b := g.panel(g.b.T(), c.TransB, col0, s.N, c.VecB, bs, async)
 
 	lane, warp := k.Rem(tid, 32), k.Div(tid, 32)
+	warpRows, warpCols := warpGrid(s)
 	warps := s.N / s.ColsPerThread / warpCols // side by side
 	ty := k.Named("ty", k.Mad(k.Div(warp, warps), warpRows, k.Div(lane, warpCols)))
 	tx := k.Named("tx", k.Mad(k.Rem(warp, warps), warpCols, k.Rem(lane, warpCols)))
@@ -95,41 +153,100 @@ func writeBlocked(k *build.Kernel, c Config) {
 	for i := range acc {
 		acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), g.acc, s.ColsPerThread, 0)
 	}
-	steps := k.Named("steps", k.CeilDiv(g.k, s.K))
-	stage := k.Var("stage", tid.Type(), 0) // first row of the tiles that are multiplied
+	var rows, cols [2][]build.Reg // the thread's elements of A and B for a k, and for the next
+	for i := range rows {
+		rows[i] = k.Vars(fmt.Sprintf("a%d_", i), g.acc, s.RowsPerThread, 0)
+		cols[i] = k.Vars(fmt.Sprintf("b%d_", i), g.acc, s.ColsPerThread, 0)
+	}
+	present := k.Var("present", tid.Type(), 0)        // first row of the tiles that are multiplied
+	free := k.Var("free", tid.Type(), (stages-1)*s.K) // and of those that nobody needs
+	load := func(p int) {
+		loadFragments(as.From(present, k.Mul(ty, width)), p%s.K, s.M, rows[p%2])
+		loadFragments(bs.From(present, k.Mul(tx, width)), p%s.K, s.N, cols[p%2])
+	}
+	depart := func(stage build.Value) (pieces []func(), arrive func()) {
+		fromA, toA := a.depart(stage)
+		fromB, toB := b.depart(stage)
+		pieces = append(fromA, fromB...)
+		if async {
+			pieces = append(pieces, k.CopyCommit)
+		}
+		return pieces, func() { toA(); toB() }
+	}
+	meet := func() {
+		if async {
+			k.CopyWait(stages - 2)
+		}
+		k.Barrier()
+	}
 
 	k.Comment("the first tiles")
-	a.put(stage, a.fetch(0))
-	b.put(stage, b.fetch(0))
-	k.Barrier()
-	k.For(0, steps, func(step build.Reg) {
-		k.Comment("the next tiles set out from global memory; behind K they are zeros")
-		next := k.Add(step, 1)
-		an, bn := a.fetch(next), b.fetch(next)
-		k.Comment("multiply the present ones")
-		av, bv := as.From(stage, k.Mul(ty, width)), bs.From(stage, k.Mul(tx, width))
-		for p := range s.K {
-			rows := fragments(av, p, s.M, s.RowsPerThread, width)
-			cols := fragments(bv, p, s.N, s.ColsPerThread, width)
-			for i, x := range rows {
-				for j, y := range cols {
-					k.FMA(acc[i][j], x, y)
-				}
-			}
+	var arrivals []func()
+	for n := range stages - 1 {
+		pieces, arrive := depart(n * s.K)
+		write(pieces)
+		arrivals = append(arrivals, arrive)
+	}
+	for _, arrive := range arrivals {
+		arrive()
+	}
+	meet()
+	load(0)
+	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.to, g.from), s.K)), func(build.Reg) {
+		k.Comment("tiles of a later step set out; behind K they are zeros")
+		pieces, arrive := depart(free)
+		spread := 1
+		if roomy(c) {
+			spread = s.K - 1
 		}
-		k.Comment("the next tiles arrive in the other half")
-		k.Set(stage, k.Xor(stage, s.K))
-		a.put(stage, an)
-		b.put(stage, bn)
-		k.Barrier()
+		for p := range s.K {
+			if p == s.K-1 {
+				k.Comment("the next tiles are there; those that were multiplied make room")
+				arrive()
+				meet()
+				k.Set(free, present)
+				k.Set(present, k.Select(k.Eq(present, (stages-1)*s.K), 0, k.Add(present, s.K)))
+			}
+			if p < spread {
+				write(pieces[len(pieces)*p/spread : len(pieces)*(p+1)/spread])
+			}
+			load(p + 1)
+			multiply(k, acc, rows[p%2], cols[p%2])
+		}
 	})
 
-	k.Comment("write the thread's part of C")
-	for i := range acc {
-		row := k.Add(row0, k.Mad(ty, width, place(i, s.M, s.RowsPerThread, width)))
-		for j := 0; j < s.ColsPerThread; j += c.VecC {
-			col := k.Add(col0, k.Mad(tx, width, place(j, s.N, s.ColsPerThread, width)))
-			k.If(g.c.Inside(row, col), func() { g.storeVec(row, col, acc[i][j:j+c.VecC]) })
+	g.storeTile(acc, row0, col0, ty, tx)
+}
+
+// residentBlocks is how many blocks an SM is to hold: as many as leave each thread the
+// registers that it has use for, of a file of 65,536.
+func residentBlocks(c Config) int {
+	s := c.Shape
+	registers := 128
+	if roomy(c) {
+		registers = 256
+	} else if s.RowsPerThread*s.ColsPerThread >= 64 || s.M < 16 || s.N < 16 { // or many addresses
+		registers = 168
+	}
+	return max(1, min(65536/(registers*blockedThreads(s)), 16))
+}
+
+// roomy says that threads' sums are so many that a scheduler has but two warps, for
+// which every wait counts.
+func roomy(c Config) bool {
+	return c.Shape.RowsPerThread*c.Shape.ColsPerThread*c.In.Info().Accum.Size()/4 == sumRegisters
+}
+
+// multiply adds the products of rows and cols to the sums. It goes through the rows of
+// sums in serpentines: of the operands that an instruction reads, one is then always
+// the last one's, and does not go through the few ports of the register file again.
+func multiply(k *build.Kernel, acc [][]build.Reg, rows, cols []build.Reg) {
+	for i, x := range rows {
+		for j := range cols {
+			if i%2 == 1 {
+				j = len(cols) - 1 - j
+			}
+			k.FMA(acc[i][j], x, cols[j])
 		}
 	}
 }
@@ -137,78 +254,20 @@ func writeBlocked(k *build.Kernel, c Config) {
 // place is where a thread's element i lies along a tile's side, from the thread's
 // first: fragments of all threads side by side, then the next fragment of each.
 func place(i, side, perThread, width int) int {
+	width = min(width, perThread)
 	return i/width*(side/(perThread/width)) + i%width
 }
 
-// fragments loads a thread's elements of row p of a tile.
-func fragments(tile build.Array, p, side, perThread, width int) []build.Reg {
-	var all []build.Reg
-	for i := 0; i < perThread; i += width {
-		all = append(all, tile.LoadVec(p, place(i, side, perThread, width), width)...)
+// loadFragments loads a thread's elements of row p of a tile.
+func loadFragments(tile build.Array, p, side int, to []build.Reg) {
+	width := maxVector / tile.Elem().Bytes()
+	for i := 0; i < len(to); i += width {
+		tile.At(p, place(i, side, len(to), width)).LoadTo(to[i : i+width]...)
 	}
-	return all
 }
 
-// panel moves tiles of one operand from global to shared memory, each thread its part
-// of each.
-type panel struct {
-	g     *product
-	m     build.Matrix // element (i, p): A, or B transposed
-	tile  build.Array  // element (p, i)
-	along bool         // consecutive elements run along K
-	vec   int
-	// i and p are the thread's first vector's place in the tile; the thread's next
-	// one is apart from it by iStep and pStep.
-	i, p         build.Reg
-	first        build.Reg // of the operand's rows in the tile
-	iStep, pStep int
-	count        int
-}
-
-func (g *product) panel(m build.Matrix, along bool, first build.Reg, side, vec int, tile build.Array) *panel {
-	s := g.config.Shape
-	threads := blockedThreads(s)
-	x := &panel{g: g, m: m, tile: tile, along: along, vec: vec, first: first, count: side * s.K / vec / threads}
-	tid := g.ThreadIdx(build.X)
-	if along {
-		row := s.K / vec // vectors
-		x.p, x.i, x.iStep = g.Mul(g.Rem(tid, row), vec), g.Div(tid, row), threads/row
-	} else {
-		row := side / vec
-		x.i, x.p, x.pStep = g.Mul(g.Rem(tid, row), vec), g.Div(tid, row), threads/row
-	}
-	return x
-}
-
-// fetch reads the thread's part of the tile of a step. A vector is inside of the
-// matrix or outside, as the length of its rows is a multiple of it.
-func (x *panel) fetch(step build.Value) [][]build.Reg {
-	g := x.g
-	vectors := make([][]build.Reg, x.count)
-	for n := range vectors {
-		i := g.Add(x.first, g.Add(x.i, n*x.iStep))
-		p := g.Mad(step, g.config.Shape.K, g.Add(x.p, n*x.pStep))
-		vectors[n] = x.m.At(i, p).LoadVecOr0(x.m.Inside(i, p), x.vec)
-	}
-	return vectors
-}
-
-// put stores what was fetched in the tile whose first row is stage.
-func (x *panel) put(stage build.Reg, vectors [][]build.Reg) {
-	g := x.g
-	tile := x.tile.From(x.p, x.i).From(stage, 0)
-	for n, vector := range vectors {
-		values := make([]build.Value, x.vec)
-		for e, v := range vector {
-			values[e] = g.sum(v)
-		}
-		at := tile.From(n*x.pStep, n*x.iStep)
-		if !x.along {
-			at.StoreVec(values...)
-			continue
-		}
-		for e, v := range values {
-			at.Store(e, 0, v)
-		}
+func write(pieces []func()) {
+	for _, piece := range pieces {
+		piece()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/ptx"
 )
 
 // Config is everything that a kernel's text depends on: equal Configs, equal texts.
@@ -22,6 +23,9 @@ type Config struct {
 	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
 	// at once. Rows of the matrix, their length and their start, must be multiples.
 	VecA, VecB, VecC int
+	// SM is the architecture whose instructions the text may use, 90 for sm_90; 0 stands
+	// for the least that the kernel runs on.
+	SM int
 	// Lines says that the text names the lines of Go that wrote it, as findings of the
 	// emulator's checkers are to show.
 	Lines bool
@@ -33,31 +37,58 @@ type Shape struct {
 	K    int // how far a block goes along K in one step; 0 where it has no steps
 	// RowsPerThread and ColsPerThread are the part of that which a thread computes.
 	RowsPerThread, ColsPerThread int
+	// Stages is how many steps' tiles there are room for in shared memory; 0 where the
+	// kernel leaves no choice.
+	Stages int
+	// Split is how many parts K is cut into, each with blocks of its own; what they sum
+	// is added in a second launch. 0 and 1 are none.
+	Split int
 }
 
-// String is the shape as [Kernel.ParseShape] reads it: "16", or "128x128x8/8x8".
+// String is the shape as [Kernel.ParseShape] reads it: "16", "128x128x8/8x8", with
+// stages "128x128x16/8x8/4" or, with K split, "128x128x16/8x8/4*12".
 func (s Shape) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
 	}
-	return fmt.Sprintf("%dx%dx%d/%dx%d", s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread)
+	text := fmt.Sprintf("%dx%dx%d/%dx%d", s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread)
+	if s.Stages > 0 {
+		text += fmt.Sprintf("/%d", s.Stages)
+	}
+	if s.Split > 1 {
+		text += fmt.Sprintf("*%d", s.Split)
+	}
+	return text
 }
 
 func (s Shape) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 1 }
 
 // ParseShape reads a shape of the kernel's: "32" for a tile of 32×32 with a thread
-// for each element, or "MxNxK/RxC". The error is ErrUnsupported.
+// for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages; behind it
+// "*P" splits K into P parts. The error is ErrUnsupported.
 func (k *Kernel) ParseShape(text string) (Shape, error) {
 	s := k.shapes[0]
-	if n, err := strconv.Atoi(text); err == nil && s.single() {
+	tile, parts, split := strings.Cut(text, "*")
+	if split {
+		n, err := strconv.Atoi(parts)
+		if err != nil || n < 1 || n > maxGridRows || !k.splits {
+			return Shape{}, fmt.Errorf("%w: kernel %s with K split %q times", gemm.ErrUnsupported, k.Name, parts)
+		}
+		s.Split = n
+	}
+	if n, err := strconv.Atoi(tile); err == nil && s.single() {
 		s.M, s.N = n, n
 		if s.K > 0 {
 			s.K = n
 		}
 	} else {
 		var rest string
-		n, _ := fmt.Sscanf(text+" .", "%dx%dx%d/%dx%d %s", &s.M, &s.N, &s.K, &s.RowsPerThread, &s.ColsPerThread, &rest)
-		if n != 6 || rest != "." {
+		format, into := "%dx%dx%d/%dx%d", []any{&s.M, &s.N, &s.K, &s.RowsPerThread, &s.ColsPerThread}
+		if s.Stages > 0 {
+			format, into = format+"/%d", append(into, &s.Stages)
+		}
+		n, _ := fmt.Sscanf(tile+" .", format+" %s", append(into, &rest)...)
+		if n != len(into)+1 || rest != "." {
 			return Shape{}, fmt.Errorf("%w: %q is no shape of kernel %s (want one like %s)", gemm.ErrUnsupported, text, k.Name, k.shapeNames())
 		}
 	}
@@ -78,19 +109,24 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	if k.Supports(p) != nil || d.Target.SM < k.SM {
 		return nil
 	}
+	prefer := preferFull
+	if k.prefer != nil {
+		prefer = k.prefer
+	}
 	var list []Config
-	for _, s := range k.preferred(p, d) {
-		if k.threads(s).Count() <= d.MaxThreads {
-			list = append(list, k.Config(p, s))
+	for _, s := range prefer(k, p, d) {
+		c := k.For(k.Config(p, s), d.Target)
+		if k.threads(s).Count() <= d.MaxThreads && k.SharedBytes(c) <= d.MaxShared && k.Fits(p, s) == nil {
+			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// preferred orders the shapes: a large tile reads less, but where there are fewer
+// preferFull orders the shapes: a large tile reads less, but where there are fewer
 // of them than the device has SMs, some of those do nothing. Blocks of less than two
 // warps, which leave most of a scheduler's slots empty, come last.
-func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
+func preferFull(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 	var busy, idle, small []Shape
 	for _, s := range k.shapes {
 		switch {
@@ -107,14 +143,24 @@ func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
 
 // Config is the way to compute p with tiles of that shape.
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
-	const narrow = 1<<31 - 1
 	c := Config{
 		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
-		Wide: p.M > narrow || p.N > narrow || p.K > narrow, Epilogue: p.Epilogue,
+		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue,
 		Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	if k.vectors != nil {
 		k.vectors(s, &c, p)
+	}
+	return c
+}
+
+// For is c with the best instructions that the kernel has for a device of that target.
+func (k *Kernel) For(c Config, t ptx.Target) Config {
+	c.SM = 0
+	for _, sm := range k.better {
+		if sm <= t.SM {
+			c.SM = sm
+		}
 	}
 	return c
 }
@@ -173,6 +219,9 @@ func (c Config) String() string {
 	s += " " + op(c.TransA) + op(c.TransB) + ", tile " + c.Shape.String()
 	if c.VecA*c.VecB*c.VecC > 1 {
 		s += fmt.Sprintf(", vectors of %d, %d and %d", c.VecA, c.VecB, c.VecC)
+	}
+	if c.SM > 0 {
+		s += fmt.Sprintf(", for sm_%d", c.SM)
 	}
 	if c.Wide {
 		s += ", 64-bit indices"

@@ -2,7 +2,9 @@ package gpu
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -10,13 +12,26 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/model"
 	"tilework/ptx/emu/check"
 )
+
+// shapes are a kernel's, and its smallest with K split, so that parts have all sizes.
+func shapes(k *Kernel) []Shape {
+	list := k.Shapes()
+	if k.splits {
+		s := list[len(list)-1]
+		for _, s.Split = range []int{2, 5, 40} {
+			list = append(slices.Clip(list), s)
+		}
+	}
+	return list
+}
 
 // TestConformance: every kernel, in every shape of its list, multiplies as it should.
 func TestConformance(t *testing.T) {
 	for _, k := range Kernels() {
-		for _, s := range k.Shapes() {
+		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d, err := emu.Open(emu.Options{})
 				if err != nil {
@@ -28,6 +43,28 @@ func TestConformance(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOlder: a kernel that has better instructions for newer GPUs multiplies as it
+// should without them.
+func TestOlder(t *testing.T) {
+	for _, k := range Kernels() {
+		if len(k.better) == 0 {
+			continue
+		}
+		m, err := model.Lookup(fmt.Sprintf("sm_%d", k.SM))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := k.Shapes()[len(k.Shapes())-1]
+		t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+			d, err := emu.Open(emu.Options{Model: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conform(t, d, 100, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+		})
 	}
 }
 
@@ -50,7 +87,7 @@ func checked(t *testing.T, o check.Options) *emu.Device {
 // wrote.
 func TestChecked(t *testing.T) {
 	for _, k := range Kernels() {
-		for _, s := range k.Shapes() {
+		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 				conform(t, d, 60/len(k.Shapes()), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
@@ -66,12 +103,20 @@ func TestLimits(t *testing.T) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				for _, pair := range gemmtest.Pairs() {
 					for trans := range 4 {
-						side := max(s.M, s.N, 2*s.K, 32)
-						a, b := gemm.Dense(pair.In, side, side), gemm.Dense(pair.In, side, side)
-						a.Trans, b.Trans = trans&1 != 0, trans&2 != 0
-						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, side, side), gemm.Epilogue{})
+						m, n, depth := max(s.M, 32), max(s.N, 32), max(2*s.K, 32)
+						a, b := gemm.Dense(pair.In, m, depth), gemm.Dense(pair.In, depth, n)
+						if trans&1 != 0 {
+							a = gemm.Dense(pair.In, depth, m).T()
+						}
+						if trans&2 != 0 {
+							b = gemm.Dense(pair.In, n, depth).T()
+						}
+						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
 						if err != nil {
 							t.Fatal(err)
+						}
+						if k.Supports(&p) != nil || k.Fits(&p, s) != nil {
+							continue
 						}
 						l := k.Limits(k.Config(&p, s))
 						d := checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
@@ -117,7 +162,7 @@ func conform(t *testing.T, d device.Device, cases int, opt Options) {
 			}
 			return plan.Run(ctx, m)
 		},
-		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
+		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
 		Tiles:      []int{s.M, s.N, max(s.K, 1)},
 		Volume:     1 << 17,
 		Concurrent: true,

@@ -10,6 +10,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tilework/dtype"
@@ -24,11 +25,23 @@ type Kernel struct {
 	Name string
 	Adds string // one line: what this rung adds to the one before it
 	SM   int    // the least architecture: 75 is sm_75
+	// Tensor says that it multiplies on the tensor cores, a warp's threads together.
+	Tensor bool
+	// better are architectures from which on the kernel has better instructions, in
+	// ascending order.
+	better []int
+	// types are the element types of A and B that it multiplies; nil is every one.
+	types []dtype.Type
 
 	// shapes are the sizes of tiles to choose from, the best for large products
 	// first; check says what is wrong with another one.
 	shapes []Shape
 	check  func(Shape) error
+	// fits says whether threads have registers for their sums of p; nil is always.
+	fits func(p *gemm.Problem, s Shape) error
+	// prefer orders the shapes to choose from, and says into how many parts to split K;
+	// nil is [preferFull].
+	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
 	vectors func(Shape, *Config, *gemm.Problem)
@@ -36,12 +49,14 @@ type Kernel struct {
 	// more sectors than the bytes need.
 	limits  func(Config) Limits
 	threads func(Shape) device.Dim3 // of a block
+	shared  func(Config) int        // bytes of its dynamic shared memory; nil is none
+	splits  bool                    // whether it can sum a part of K
 	write   func(*build.Kernel, Config)
 }
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
-var kernels = []*Kernel{naive, tiled, blocked}
+var kernels = []*Kernel{naive, tiled, blocked, mma}
 
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }
@@ -58,8 +73,11 @@ func Find(name string) (*Kernel, error) {
 	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
 }
 
-// Types lists the element types that k multiplies: every kernel is written for any.
+// Types lists the element types that k multiplies.
 func (k *Kernel) Types() []dtype.Type {
+	if k.types != nil {
+		return k.types
+	}
 	var types []dtype.Type
 	for _, t := range dtype.All() {
 		if len(t.Info().Results) > 0 {
@@ -76,10 +94,22 @@ func (k *Kernel) Shapes() []Shape { return k.shapes }
 // Supports is nil if the kernel can compute p, whatever the device; the error is
 // ErrUnsupported.
 func (k *Kernel) Supports(p *gemm.Problem) error {
+	if t := p.A.Type; k.types != nil && !slices.Contains(k.types, t) {
+		return fmt.Errorf("%w: kernel %s multiplies no %v", gemm.ErrUnsupported, k.Name, t)
+	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
 	}
 	return nil
+}
+
+// Fits is nil if the kernel can compute p with tiles of that shape; the error is
+// ErrUnsupported.
+func (k *Kernel) Fits(p *gemm.Problem, s Shape) error {
+	if k.fits == nil {
+		return nil
+	}
+	return k.fits(p, s)
 }
 
 // Limits are what a kernel's accesses to memory cost at the most, on matrices whose
@@ -119,6 +149,7 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 	if c.Lines {
 		b.Lines()
 	}
+	c.SM = max(c.SM, k.SM)
 	k.write(b, c)
 	m, err := b.Build()
 	if err != nil {
@@ -141,20 +172,42 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory) (device.Launch, err
 	if err != nil {
 		return device.Launch{}, err
 	}
-	return device.Launch{Grid: grid, Block: k.threads(c.Shape), Params: arguments(c, p, m)}, nil
+	if c.Shape.Split > 1 && m.Sums == 0 {
+		return device.Launch{}, fmt.Errorf("%w: tile %v, whose parts take two launches, as one", gemm.ErrUnsupported, c.Shape)
+	}
+	return device.Launch{Grid: grid, Block: k.threads(c.Shape), Shared: k.SharedBytes(c), Params: arguments(c, p, m)}, nil
+}
+
+// SharedBytes is the dynamic shared memory that a block takes.
+func (k *Kernel) SharedBytes(c Config) int {
+	if k.shared == nil {
+		return 0
+	}
+	return k.shared(c)
 }
 
 // Memory is where a problem's matrices are on the device.
-type Memory struct{ A, B, C, Bias device.Ptr }
+type Memory struct {
+	A, B, C, Bias device.Ptr
+	// Sums is where the sums of parts of K go, which are part long.
+	Sums device.Ptr
+	part int
+}
 
 // maxGridRows is the most blocks of a grid along y, and along z.
 const maxGridRows = 65535
 
 // grid has a block for each tile of C: columns along x, rows along y and, where
-// these are not enough, along z.
+// these are not enough, along z. If K is split, its parts are along z.
 func grid(p *gemm.Problem, s Shape) (device.Dim3, error) {
 	rows, cols := ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)
 	z := ceilDiv(rows, maxGridRows)
+	if s.Split > 1 {
+		if z > 1 {
+			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with K split", gemm.ErrUnsupported, p.M, s.M, s.N)
+		}
+		return device.Dim3{X: cols, Y: rows, Z: partsOf(p, s)}, nil
+	}
 	if cols > 1<<31-1 || z > maxGridRows {
 		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more blocks than a grid has", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}

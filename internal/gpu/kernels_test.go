@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,8 @@ func problems(t *testing.T) []*gemm.Problem {
 	return all
 }
 
-// configs calls f for every kernel, every shape of its list and every problem.
+// configs calls f for every kernel, every shape of its list and every problem, and for
+// the two launches of a product whose K is split.
 func configs(t *testing.T, f func(k *Kernel, p *gemm.Problem, c Config)) {
 	all := problems(t)
 	for _, k := range Kernels() {
@@ -59,7 +61,22 @@ func configs(t *testing.T, f func(k *Kernel, p *gemm.Problem, c Config)) {
 				continue
 			}
 			for _, s := range k.Shapes() {
-				f(k, p, k.Config(p, s))
+				if k.Fits(p, s) != nil {
+					continue
+				}
+				c := k.Config(p, s)
+				f(k, p, c)
+				if best := k.For(c, ptx.Target{SM: 90, Suffix: "a"}); best != c {
+					f(k, p, best)
+				}
+			}
+			if s := k.Shapes()[len(k.Shapes())-1]; k.splits && ceilDiv(p.M, s.M) <= maxGridRows {
+				c := k.Config(p, s)
+				c.Shape.Split = 2
+				f(k, p, c.partial())
+				f(sum, p, sumConfig(c))
+				c.Shape.Split = 100
+				f(sum, p, sumConfig(c))
 			}
 		}
 	}
@@ -76,8 +93,8 @@ func TestEmit(t *testing.T) {
 			t.Errorf("%s, %v: %v", k.Name, c, err)
 			return
 		}
-		if m.Target.SM > k.SM {
-			t.Errorf("%s, %v: the text needs %v, the kernel's row says sm_%d", k.Name, c, m.Target, k.SM)
+		if least := max(k.SM, c.SM); m.Target.SM > least {
+			t.Errorf("%s, %v: the text needs %v, and may need sm_%d", k.Name, c, m.Target, least)
 		}
 		text := m.String()
 		again, err := ptx.Parse(k.Name, text)
@@ -94,11 +111,15 @@ func TestEmit(t *testing.T) {
 
 // TestSnapshots: the text of one configuration of each kernel, for a person to read.
 func TestSnapshots(t *testing.T) {
-	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, 64, 64), gemm.Dense(dtype.F32, 64, 64), 0, gemm.Dense(dtype.F32, 64, 64), gemm.Epilogue{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, k := range Kernels() {
+		in := dtype.F32
+		if !slices.Contains(k.Types(), in) {
+			in = k.Types()[0]
+		}
+		p, _, err := gemm.New(1, gemm.Dense(in, 64, 64), gemm.Dense(in, 64, 64), 0, gemm.Dense(in, 64, 64), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		s := k.Shapes()[len(k.Shapes())-1]
 		if k == tiled {
 			s = square(4, 4)
@@ -127,7 +148,11 @@ func TestSnapshots(t *testing.T) {
 // at a multiple of its size, take together, and its blocks are those it is written for.
 func checkLaunch(t *testing.T, k *Kernel, p *gemm.Problem, c Config, entry *ptx.Func) {
 	t.Helper()
-	l, err := k.Launch(c, p, Memory{})
+	var m Memory
+	if c.Shape.Split > 1 || k == sum {
+		m = Memory{Sums: 1 << 20, part: 8}
+	}
+	l, err := k.Launch(c, p, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,16 +200,25 @@ func TestShapes(t *testing.T) {
 		{"tiled", "4294967296", "at most 1024 threads"},
 		{"tiled", "16x8x16/1x1", "square tiles"},
 		{"tiled", "big", "no shape of kernel tiled (want one like 32, 16, 8, 2)"},
-		{"blocked", "128x128x8/8x8", ""},
-		{"blocked", "128x64x16/8x4", ""},
-		{"blocked", "64", "no shape of kernel blocked (want one like 128x128x8/8x8"},
-		{"blocked", "64x64x8/8x4 and more", "no shape"},
-		{"blocked", "96x64x8/8x4", "96 is no power of two"},
-		{"blocked", "64x64x8/2x4", "multiples of 4"},
-		{"blocked", "512x512x8/8x8", "a block has at most 1024 threads, not 4096"},
-		{"blocked", "16x64x8/8x8", "a warp alone has 32×64"},
-		{"blocked", "64x64x2/4x4", "cannot share out"},
-		{"blocked", "128x128x64/8x8", "K is at most 32"},
+		{"blocked", "128x128x8/8x8/3", ""},
+		{"blocked", "128x64x16/8x4/2", ""},
+		{"blocked", "128x64x16/8x4/2*7", ""},
+		{"blocked", "64", "no shape of kernel blocked (want one like 128x256x8/16x8/3"},
+		{"blocked", "128x128x8/8x8", "no shape"},
+		{"blocked", "64x64x8/8x4/2 and more", "no shape"},
+		{"blocked", "64x64x8/8x4/2*", `K split ""`},
+		{"blocked", "64x64x8/8x4/2*0", `K split "0"`},
+		{"blocked", "64x64x8/8x4/2*65536", `K split "65536"`},
+		{"tiled", "32*2", "kernel tiled"},
+		{"blocked", "96x64x8/8x4/2", "96 is no power of two"},
+		{"blocked", "64x64x8/2x4/2", "multiples of 4"},
+		{"blocked", "64x64x8/16x16/2", "128 sums"},
+		{"blocked", "512x512x8/8x8/2", "a block has at most 1024 threads, not 4096"},
+		{"blocked", "16x64x8/8x8/2", "16 threads are no warp"},
+		{"blocked", "64x64x2/4x4/2", "K is 4 to 32"},
+		{"blocked", "128x128x64/8x8/2", "K is 4 to 32"},
+		{"blocked", "128x128x8/8x8/1", "1 stages"},
+		{"blocked", "128x128x32/8x8/2", "2 stages"},
 	} {
 		k, err := Find(c.kernel)
 		if err != nil {

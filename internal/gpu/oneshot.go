@@ -59,7 +59,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 func (pl *Plan) part(s *step) *Plan {
 	sub := *pl
 	sub.device = pl.problem(s)
-	sub.Config = pl.Kernel.Config(&sub.device, pl.Config.Shape)
+	sub.Config = pl.Kernel.For(pl.Kernel.Config(&sub.device, pl.Config.Shape), pl.backend.Device.Info().Target)
 	sub.Config.Lines = pl.Config.Lines
 	return &sub
 }

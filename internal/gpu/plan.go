@@ -147,10 +147,16 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		if err != nil {
 			return err
 		}
+		if err := k.Fits(&pl.device, s); err != nil {
+			return err
+		}
 		if n := k.threads(s).Count(); n > info.MaxThreads {
 			return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxThreads)
 		}
-		pl.Config = k.Config(&pl.device, s)
+		pl.Config = k.For(k.Config(&pl.device, s), info.Target)
+		if n := k.SharedBytes(pl.Config); n > info.MaxShared {
+			return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxShared)
+		}
 		return nil
 	}
 	configs := k.Configs(&pl.device, info)
@@ -209,17 +215,34 @@ func (pl *Plan) Compile(ctx context.Context) error {
 }
 
 func (pl *Plan) compile(ctx context.Context) error {
-	_, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
-	return err
+	for _, t := range pl.texts() {
+		if _, err := pl.backend.function(ctx, t.kernel, t.config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// texts are what the plan launches.
+func (pl *Plan) texts() []compiledKey {
+	c := pl.Config
+	if c.Shape.Split > 1 {
+		return []compiledKey{{pl.Kernel, c.partial().text()}, {sum, sumConfig(c)}}
+	}
+	return []compiledKey{{pl.Kernel, c.text()}}
 }
 
 // CompileTime is how long it took to write the kernel and to have the device compile
 // it, whichever plan was the first to need it; 0 if none was.
 func (pl *Plan) CompileTime() time.Duration {
-	entry := pl.backend.entry(pl.Kernel, pl.Config)
-	entry.mu.Lock()
-	defer entry.mu.Unlock()
-	return entry.took
+	total := time.Duration(0)
+	for _, t := range pl.texts() {
+		entry := pl.backend.entry(t.kernel, t.config)
+		entry.mu.Lock()
+		total += entry.took
+		entry.mu.Unlock()
+	}
+	return total
 }
 
 // Scaled is the plan for other factors, to which neither kernel nor configuration
@@ -239,14 +262,21 @@ func (pl *Plan) Problem() *gemm.Problem { return &pl.device }
 func (pl *Plan) Enqueue(ctx context.Context, m Memory) error { return Sentinel(pl.enqueue(ctx, m)) }
 
 func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
-	if pl.device.M == 0 || pl.device.N == 0 {
+	switch {
+	case pl.device.M == 0 || pl.device.N == 0:
 		return nil
+	case pl.Config.Shape.Split > 1:
+		return pl.enqueueParts(ctx, m)
 	}
-	f, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
+	return pl.launch(ctx, pl.Kernel, pl.Config, m)
+}
+
+func (pl *Plan) launch(ctx context.Context, k *Kernel, c Config, m Memory) error {
+	f, err := pl.backend.function(ctx, k, c.text())
 	if err != nil {
 		return err
 	}
-	l, err := pl.Kernel.Launch(pl.Config, &pl.device, m)
+	l, err := k.Launch(c, &pl.device, m)
 	if err != nil {
 		return err
 	}

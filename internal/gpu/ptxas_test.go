@@ -25,15 +25,15 @@ func TestAssembles(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.ptx"), filepath.Join(dir, "out")
 	used := regexp.MustCompile(`(\d+) bytes spill stores, (\d+) bytes spill loads[\s\S]*Used (\d+) registers`)
-	last := ""
+	assembled := map[string]bool{}
 	configs(t, func(k *Kernel, p *gemm.Problem, c Config) {
 		// One text for each kernel, types and shape, and in full the product of
 		// transposes: the rest is the same instructions in other places.
-		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Shape, c.TransA && c.TransB)
-		if testing.Short() && c.In != c.Out || kind == last || c.TransA != c.TransB || p.M == 33 {
+		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Shape, c.SM, c.TransA && c.TransB)
+		if testing.Short() && c.In != c.Out || assembled[kind] || c.TransA != c.TransB || p.M == 33 {
 			return
 		}
-		last = kind
+		assembled[kind] = true
 		m, err := k.Emit(c)
 		if err != nil {
 			t.Fatal(err)

@@ -32,6 +32,14 @@ func (m Matrix) At(i, j Value) Ptr {
 	return m.displaced(index{i, m.pitch}, index{j, constInt(int64(m.elem.Bytes()))})
 }
 
+// Apart is the bytes from an element to the one i rows down and j columns on.
+func (m Matrix) Apart(i, j Value) Reg {
+	if m.trans {
+		i, j = j, i
+	}
+	return m.k.Mad(m.k.reg(i), m.pitch, m.k.Mul(j, m.elem.Bytes()))
+}
+
 // Inside is the predicate that m has an element (i, j).
 func (m Matrix) Inside(i, j Value) Reg {
 	return m.k.And(m.k.Lt(i, m.Rows), m.k.Lt(j, m.Cols))

@@ -15,6 +15,7 @@ type Ptr struct {
 	sym   *ptx.Name // or a shared array
 	off   int64     // bytes behind that
 	fixed bool      // what it points to does not change while the kernel runs
+	lines bool      // loads have the L2 cache fetch whole lines
 }
 
 // Param declares a parameter of the kernel and returns its value.
@@ -43,11 +44,21 @@ func (p Ptr) ReadOnly() Ptr {
 	return p
 }
 
+// Lines is p where a load has the L2 cache fetch all 128 bytes of a line (sm_75): for
+// threads that come back for the rest of it in later loads.
+func (p Ptr) Lines() Ptr {
+	p.lines = p.space == ptx.Global
+	return p
+}
+
 // Elem is the type of the elements.
 func (p Ptr) Elem() ptx.Type { return p.elem }
 
 // At points i elements further. i is at most 32 bits wide where p is shared.
 func (p Ptr) At(i Value) Ptr { return p.plus(i, int64(p.elem.Bytes())) }
+
+// Skip points bytes further.
+func (p Ptr) Skip(bytes Value) Ptr { return p.plus(bytes, 1) }
 
 // plus points i times bytes further.
 func (p Ptr) plus(i Value, bytes int64) Ptr {
@@ -137,6 +148,9 @@ func (p Ptr) mnemonic(op string, n int) string {
 	if op == "ld" && p.fixed {
 		s += ".nc"
 	}
+	if op == "ld" && p.lines {
+		s += ".L2::128B"
+	}
 	switch n {
 	case 2:
 		s += ".v2"
@@ -157,6 +171,22 @@ func (p Ptr) LoadVec(n int) []Reg {
 		p.k.emit(p.mnemonic("ld", n), vector(vs), p.addr())
 	}
 	return p.orBad(vs, n)
+}
+
+// LoadTo is LoadVec into variables.
+func (p Ptr) LoadTo(vars ...Reg) {
+	for _, v := range vars {
+		if !p.k.variable("LoadTo", v) {
+			return
+		}
+		if v.v.typ != loadedAs(p.elem) {
+			p.k.fail("a load from memory of type .%v into %s", p.elem, v)
+			return
+		}
+	}
+	if p.usable() && p.vectorOf(len(vars)) {
+		p.k.emit(p.mnemonic("ld", len(vars)), vector(vars), p.addr())
+	}
 }
 
 // LoadVecOr0 is LoadVec where the predicate ok holds and zeros elsewhere, without a

@@ -41,17 +41,28 @@ func (k *Kernel) special(name string, a Axis) Reg {
 
 // CopyAsync copies bytes, 4, 8 or 16 of them, from global to shared memory while the
 // thread goes on (sm_80). Of valid bytes alone is what src points to read; the rest
-// are zeros. Both addresses are multiples of bytes.
+// are zeros. A valid that is a predicate stands for all of them or none, which costs
+// less. Both addresses are multiples of bytes.
 func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
 	cache := "ca"
 	if bytes == 16 {
 		cache = "cg" // past L1, whose lines the copy would only pass through
 	}
 	args := []any{dst, src, bytes}
-	if n, ok := k.reg(valid).Int(); !ok || n != int64(bytes) {
-		args = append(args, valid)
+	v := k.reg(valid)
+	if v.ok() && v.v.typ == ptx.Pred {
+		if v = k.To(ptx.U32, bytes); !k.reg(valid).isBool(true) {
+			v = k.result(ptx.U32, "selp.u32", k.operand(v, ptx.U32), k.operand(constInt(0), ptx.U32), k.reg(valid).v.node)
+		}
 	}
-	k.Do("cp.async."+cache+".shared.global", args...)
+	if n, ok := v.Int(); !ok || n != int64(bytes) {
+		args = append(args, v)
+	}
+	cache += ".shared.global"
+	if src.lines {
+		cache += ".L2::128B"
+	}
+	k.Do("cp.async."+cache, args...)
 }
 
 // CopyCommit ends a group of the thread's copies.

@@ -1,0 +1,97 @@
+package gpu
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+)
+
+func TestMMAShapes(t *testing.T) {
+	for _, c := range []struct{ shape, want string }{
+		{"128x128x16/8x8/3", ""},
+		{"16x32x32/2x4/8", ""},
+		{"32x16x64/4x2/4*3", ""},
+		{"128x128x16/8x8", "no shape of kernel mma (want one like 128x128x16/8x8/3"},
+		{"128x96x16/8x8/3", "96 is no power of two"},
+		{"32x32x32/2x2/4", "at least 2×4 or 4×2 elements"},
+		{"32x32x16/8x8/3", "a warp alone has 64×32"},
+		{"128x128x8/8x8/3", "K is at least 16"},
+		{"128x128x16/8x8/1", "1 stages"},
+		{"512x256x16/8x8/3", "at most 1024 threads, not 2048"},
+		{"64x512x16/8x4/2", "cannot share out"},
+	} {
+		s, err := mma.ParseShape(c.shape)
+		switch {
+		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %s", c.shape, err, c.want)
+		case c.want == "" && (err != nil || s.String() != c.shape):
+			t.Errorf("%s reads as %v, %v", c.shape, s, err)
+		}
+	}
+}
+
+// float64s is a product of float64 matrices that lie side by side in memory.
+func float64s(t *testing.T, m, n, k int) *gemm.Problem {
+	t.Helper()
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F64, m, k), gemm.Dense(dtype.F64, k, n), 0, gemm.Dense(dtype.F64, m, n), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+// TestPreferMMA: whatever the product and the GPU, each tile is there to choose, all are
+// tiles that the kernel has, and parts of K are not too short.
+func TestPreferMMA(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 500 {
+		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
+		p := float64s(t, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
+		whole := map[Shape]bool{}
+		for _, s := range preferMMA(mma, p, d) {
+			if err := mma.check(s); err != nil {
+				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
+			}
+			if s.Split > 1 && s.Split*s.K > p.K {
+				t.Errorf("%v on %d SMs: %v has parts of less than a step", p, d.SMs, s)
+			}
+			s.Split = 0
+			whole[s] = true
+		}
+		if len(whole) != len(mmaTiles) {
+			t.Errorf("%v on %d SMs: %d tiles to choose from, want %d", p, d.SMs, len(whole), len(mmaTiles))
+		}
+	}
+}
+
+// TestPreferMMAOnH200: choices that were measured on an H200.
+func TestPreferMMAOnH200(t *testing.T) {
+	d := &device.Info{SMs: 132, MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
+	for _, c := range []struct {
+		m, n, k int
+		want    string
+	}{
+		{4096, 4096, 4096, "128x128x16/8x8/3"},
+		{1024, 1024, 1024, "64x64x16/4x8/4"},
+		{511, 511, 511, "64x32x32/4x4/3"}, // copied element by element
+		{512, 512, 512, "32x64x32/2x8/4"},
+		{1, 4096, 4096, "16x32x32/2x4/8"},
+		{4096, 1, 4096, "32x16x32/4x2/8"},
+		{4096, 4096, 128, "64x128x16/8x8/3"},
+		{256, 256, 65536, "128x128x16/8x8/3*33"},
+		{64, 4096, 4096, "64x64x16/4x8/4*4"},
+	} {
+		p := float64s(t, c.m, c.n, c.k)
+		if got := mma.Configs(p, d)[0].Shape.String(); got != c.want {
+			t.Errorf("%v: %s, want %s", p, got, c.want)
+		}
+	}
+}

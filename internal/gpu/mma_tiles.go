@@ -1,0 +1,128 @@
+package gpu
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+)
+
+// mmaTile is a shape of mma's tiles and what an H200 makes of it.
+type mmaTile struct {
+	shape Shape
+	// rate is how much of the tensor cores' rate large products reach, and narrow how
+	// much if both operands are copied element by element.
+	rate, narrow float64
+	// edge is the cycles that a block takes besides its products, for its first tiles
+	// to come and its part of C to go, and that no other block of the SM uses.
+	edge float64
+}
+
+// mmaTiles are the tiles to choose from, the best for large products first. More stages
+// bear the distance to memory better where an SM has few blocks; but copies of single
+// elements go through the L1 cache, which has what shared memory leaves.
+var mmaTiles = []mmaTile{
+	{Shape{M: 128, N: 128, K: 16, RowsPerThread: 8, ColsPerThread: 8, Stages: 3}, 0.94, 0.885, 9000},
+	{Shape{M: 128, N: 64, K: 16, RowsPerThread: 8, ColsPerThread: 8, Stages: 3}, 0.915, 0.85, 2500},
+	{Shape{M: 64, N: 128, K: 16, RowsPerThread: 8, ColsPerThread: 8, Stages: 3}, 0.91, 0.86, 2100},
+	{Shape{M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 8, Stages: 4}, 0.855, 0.69, 1000},
+	{Shape{M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 8, Stages: 3}, 0.85, 0.775, 1000},
+	{Shape{M: 32, N: 64, K: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 4}, 0.80, 0.25, 800},
+	{Shape{M: 64, N: 32, K: 32, RowsPerThread: 4, ColsPerThread: 4, Stages: 3}, 0.75, 0.60, 800},
+	{Shape{M: 16, N: 64, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 6}, 0.50, 0.40, 1500},
+	{Shape{M: 16, N: 32, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 8}, 0.50, 0.40, 1500},
+	{Shape{M: 32, N: 16, K: 32, RowsPerThread: 4, ColsPerThread: 2, Stages: 8}, 0.50, 0.40, 1500},
+	{Shape{M: 32, N: 32, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 4}, 0.70, 0.55, 600},
+}
+
+// A cycle of an H200's SM, as far as the choice of a tile needs it.
+const (
+	mmaRate    = 128.0  // multiply-adds of the tensor cores
+	mmaTraffic = 28.0   // bytes that come to shared memory, with all SMs at it,
+	mmaNarrow  = 24.0   // copied element by element,
+	mmaAlone   = 45.0   // and with few SMs
+	mmaMemory  = 16.7   // bytes of memory
+	mmaLaunch  = 6000.0 // cycles before the first block has begun and behind the last
+	mmaSum     = 4500.0 // cycles of a second launch, which adds the parts of K
+	mmaSparse  = 0.85   // of the rate is left where an SM has less than eight warps
+)
+
+// preferMMA is the tiles, with K whole and in parts, the fastest for p first.
+func preferMMA(_ *Kernel, p *gemm.Problem, d *device.Info) []Shape {
+	type choice struct {
+		shape  Shape
+		cycles float64
+	}
+	var all []choice
+	for _, t := range mmaTiles {
+		for _, parts := range t.parts(p, d) {
+			s := t.shape
+			s.Split = parts
+			all = append(all, choice{s, t.cycles(p, d, parts)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b choice) int { return cmp.Compare(a.cycles, b.cycles) })
+	shapes := make([]Shape, len(all))
+	for i, c := range all {
+		shapes[i] = c.shape
+	}
+	return shapes
+}
+
+// blocks is how many p takes with K whole.
+func (t mmaTile) blocks(p *gemm.Problem) float64 {
+	return math.Ceil(float64(p.M)/float64(t.shape.M)) * math.Ceil(float64(p.N)/float64(t.shape.N))
+}
+
+// parts lists the numbers of parts of K that give every SM one block, two and so on,
+// and every part some steps; 0 is K whole.
+func (t mmaTile) parts(p *gemm.Problem, d *device.Info) []int {
+	const turns, leastSteps = 4, 8
+	list := []int{0}
+	for n := 1; n <= turns && t.blocks(p) > 0; n++ {
+		parts := int(float64(n*d.SMs) / t.blocks(p))
+		if parts > 1 && parts <= p.K/t.shape.K/leastSteps && parts != list[len(list)-1] {
+			list = append(list, parts)
+		}
+	}
+	return list
+}
+
+// cycles is about how long p takes with K in so many parts.
+func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
+	s, sms, size := t.shape, float64(d.SMs), float64(p.A.Type.Size())
+	m, n, k := float64(p.M), float64(p.N), float64(p.K)
+	blocks := t.blocks(p) * float64(max(parts, 1))
+	turns := math.Ceil(blocks / sms) // blocks of the busiest SM
+	steps := math.Ceil(k / float64(s.K) / float64(max(parts, 1)))
+
+	rate, traffic := t.rate, mmaTraffic
+	for _, l := range []gemm.Layout{p.A, p.B} {
+		if vector(l, 2) == 1 {
+			rate -= (t.rate - t.narrow) / 2
+			traffic -= (mmaTraffic - mmaNarrow) / 2
+		}
+	}
+	if turns*float64(mmaThreads(s)) < 256 {
+		rate *= mmaSparse
+	}
+	multiply := float64(s.M*s.N*s.K) / mmaRate / rate
+	load := float64((s.M+s.N)*s.K) * size / min(mmaAlone, traffic*sms/min(blocks, sms))
+	busy := turns * (steps*max(multiply, load) + t.edge)
+	memory := (m*k + k*n + m*n) * size / mmaMemory / sms
+	total := mmaLaunch + max(busy, memory) + min(busy, memory)/4
+	if parts > 1 {
+		total += mmaSum + 2*float64(parts)*m*n*size/mmaMemory/sms
+	}
+	return total
+}
+
+func mmaShapes() []Shape {
+	shapes := make([]Shape, len(mmaTiles))
+	for i, t := range mmaTiles {
+		shapes[i] = t.shape
+	}
+	return shapes
+}

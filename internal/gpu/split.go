@@ -1,0 +1,170 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// Where C has fewer tiles than the GPU has SMs, K is split: block (x, y, z) sums part z
+// of K and writes what it has to memory of its own, and a second launch, of the kernel
+// below, adds the parts in their order, with alpha and all that follows. Nothing depends
+// on which block is done first, so that equal products give equal bits.
+
+// partOf is how long the parts of K are: whole steps, but for the last one.
+func partOf(k int, s Shape) int {
+	steps := max(ceilDiv(k, s.K), 1)
+	return ceilDiv(steps, s.Split) * s.K
+}
+
+// partsOf is how many parts there are, none of them empty.
+func partsOf(p *gemm.Problem, s Shape) int {
+	if !p.ReadsAB() {
+		return 1
+	}
+	return max(ceilDiv(p.K, partOf(p.K, s)), 1)
+}
+
+// sumsBytes is the memory that the parts' sums take.
+func sumsBytes(p *gemm.Problem, s Shape) int {
+	return partsOf(p, s) * p.M * sumsRow(p) * p.Accum().Size()
+}
+
+// sumsRow is the sums from one row to the next: whole vectors.
+func sumsRow(p *gemm.Problem) int {
+	width := fragment(p.Accum())
+	return ceilDiv(p.N, width) * width
+}
+
+// partial is the first launch of c, which leaves to the second what becomes of a sum.
+func (c Config) partial() Config {
+	c.Out, c.VecC, c.Epilogue = c.In.Info().Accum, 1, gemm.Epilogue{}
+	return c
+}
+
+// text is c without what the text does not depend on: the number of parts.
+func (c Config) text() Config {
+	c.Shape.Split = min(c.Shape.Split, 2)
+	return c
+}
+
+// enqueueParts starts both launches, with memory for what goes from one to the other.
+func (pl *Plan) enqueueParts(ctx context.Context, m Memory) (err error) {
+	d, p := pl.backend.Device, &pl.device
+	if m.Sums, err = d.Alloc(sumsBytes(p, pl.Config.Shape)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Free(m.Sums)) }()
+	m.part = partOf(p.K, pl.Config.Shape)
+	if err := pl.launch(ctx, pl.Kernel, pl.Config.partial(), m); err != nil {
+		return err
+	}
+	return pl.launch(ctx, sum, sumConfig(pl.Config), m)
+}
+
+// split declares what is known of the parts; the block sums the one of its place
+// along z.
+func (g *product) split() {
+	g.part = g.Param("part", g.index)
+	sums := g.Pointer("sums", g.acc)
+	width := fragment(g.config.In.Info().Accum)
+	row := g.Mul(g.CeilDiv(g.n, width), width)
+	z := g.To(g.index, g.BlockIdx(build.Z))
+	g.from = g.Mul(z, g.part)
+	g.to = g.Min(g.Add(g.from, g.part), g.k)
+	g.sums = g.Matrix(sums, g.m, g.n, row)
+}
+
+// deliver hands over the sums of consecutive elements of a row: to C, or if K is split
+// to whoever adds up the parts.
+func (g *product) deliver(row, col build.Reg, sums []build.Reg) {
+	if g.config.Shape.Split < 2 {
+		g.storeVec(row, col, sums)
+		return
+	}
+	values := make([]build.Value, len(sums))
+	for i, s := range sums {
+		values[i] = s
+	}
+	g.sums.At(g.partRow(g.BlockIdx(build.Z), row), col).StoreVec(values...)
+}
+
+// partRow is the row of the sums in which a part has that row of C.
+func (g *product) partRow(part, row build.Reg) build.Reg {
+	return g.Mad(g.To(ptx.U64, part), g.To(ptx.U64, g.m), g.To(ptx.U64, row))
+}
+
+// sum adds the sums of parts of K. A warp has a row's vectors, one in each lane; the
+// warps of a block share out rows or, where there are many parts, the parts of rows.
+var sum = &Kernel{
+	Name:    "sum",
+	Adds:    "the sums of parts of K, in their order",
+	SM:      75,
+	check:   func(Shape) error { return nil },
+	threads: func(Shape) device.Dim3 { return device.Dim3{X: 32, Y: sumWarps, Z: 1} },
+	write:   writeSum,
+}
+
+// sumWarps is the warps of a block, and sumAhead the loads that each has under way.
+const sumWarps, sumAhead = 8, 4
+
+// sumConfig is how the parts that c leaves are added. Its shape's K is how many warps
+// share out the parts of a row: no more than have several each.
+func sumConfig(c Config) Config {
+	warps := 1
+	for warps < sumWarps && 2*warps*sumAhead <= c.Shape.Split {
+		warps *= 2
+	}
+	c.Shape = Shape{M: sumWarps / warps, N: 32 * c.VecC, K: warps, RowsPerThread: 1, ColsPerThread: c.VecC}
+	return c
+}
+
+func writeSum(k *build.Kernel, c Config) {
+	g := declare(k, c)
+	g.split()
+	s := c.Shape
+	k.Threads(32, sumWarps, 1)
+	lane, warp := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
+	row0, col0 := g.origin()
+	row := k.Named("row", k.Add(row0, k.Div(warp, s.K)))
+	col := k.Named("col", k.Add(col0, k.Mul(lane, c.VecC)))
+	share := k.Rem(warp, s.K)
+
+	total := k.Vars("sum", g.acc, c.VecC, 0)
+	inside := g.c.Inside(row, col)
+	parts := k.CeilDiv(g.k, g.part)
+	k.For(0, k.CeilDiv(parts, s.K*sumAhead), func(round build.Reg) {
+		var vectors [][]build.Reg
+		for n := range sumAhead {
+			part := k.Add(k.Mul(k.Mad(round, sumAhead, n), s.K), share)
+			vectors = append(vectors, g.sums.At(g.partRow(part, row), col).LoadVecOr0(k.And(inside, k.Lt(part, parts)), c.VecC))
+		}
+		for _, v := range vectors {
+			for e, x := range v {
+				k.Set(total[e], k.Add(total[e], x))
+			}
+		}
+	})
+	if s.K > 1 {
+		shares := k.Shared("shares", g.acc, sumWarps, 32*c.VecC)
+		values := make([]build.Value, c.VecC)
+		for e, x := range total {
+			values[e] = x
+		}
+		shares.At(warp, k.Mul(lane, c.VecC)).StoreVec(values...)
+		k.Barrier()
+		inside = k.And(inside, k.Eq(share, 0))
+		k.If(inside, func() {
+			for n := 1; n < s.K; n++ {
+				for e, x := range shares.From(warp, k.Mul(lane, c.VecC)).LoadVec(n, 0, c.VecC) {
+					k.Set(total[e], k.Add(total[e], x))
+				}
+			}
+		})
+	}
+	k.If(inside, func() { g.storeVec(row, col, total) })
+}
