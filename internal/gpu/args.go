@@ -130,20 +130,5 @@ func (g *product) origin() (row, col build.Reg) {
 	return g.Mul(g.To(g.index, g.blockRow()), s.M), g.Mul(g.To(g.index, g.BlockIdx(build.X)), s.N)
 }
 
-// grouped is origin with the tiles in another order: blocks that run at the same time
-// compute up to so many rows of tiles side by side, so that their tiles of A and B are
-// few and come from the L2 cache.
-func (g *product) grouped(rows int) (row, col build.Reg) {
-	k := g.Kernel
-	across, down := k.GridDim(build.X), k.Mul(k.GridDim(build.Y), k.GridDim(build.Z))
-	n := k.Mad(g.blockRow(), across, k.BlockIdx(build.X))
-	whole := k.Mul(across, rows) // the blocks of a group
-	first := k.Mul(k.Div(n, whole), rows)
-	in := k.Rem(n, whole)
-	height := k.Min(k.Sub(down, first), rows)
-	s := g.config.Shape
-	return k.Mul(k.To(g.index, k.Add(first, k.Rem(in, height))), s.M), k.Mul(k.To(g.index, k.Div(in, height)), s.N)
-}
-
 // sum is an element of A or B in the type that products are summed in.
 func (g *product) sum(x build.Reg) build.Reg { return g.To(g.acc, x) }

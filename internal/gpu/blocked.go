@@ -35,12 +35,11 @@ var blocked = &Kernel{
 		{M: 16, N: 128, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		{M: 128, N: 16, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		{M: 4, N: 256, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
-		{M: 256, N: 4, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 	},
 	splits:  true,
 	check:   checkBlocked,
 	fits:    fitsBlocked,
-	prefer:  preferBlocked,
+	predict: predictBlocked,
 	vectors: blockedVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: blockedThreads(s), Y: 1, Z: 1} },
 	limits:  limitsBlocked,
@@ -225,7 +224,7 @@ func residentBlocks(c Config) int {
 	registers := 128
 	if roomy(c) {
 		registers = 256
-	} else if s.RowsPerThread*s.ColsPerThread >= 64 || s.M < 16 || s.N < 16 { // or many addresses
+	} else if s.RowsPerThread*s.ColsPerThread >= 64 {
 		registers = 168
 	}
 	return max(1, min(65536/(registers*blockedThreads(s)), 16))

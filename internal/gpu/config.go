@@ -109,12 +109,12 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	if k.Supports(p) != nil || d.Target.SM < k.SM {
 		return nil
 	}
-	prefer := preferFull
-	if k.prefer != nil {
-		prefer = k.prefer
+	shapes := k.preferred(p, d)
+	if k.predict != nil && p.M > 0 && p.N > 0 {
+		shapes = k.cheapest(p, d)
 	}
 	var list []Config
-	for _, s := range prefer(k, p, d) {
+	for _, s := range shapes {
 		if k.threads(s).Count() <= d.MaxThreads && k.Fits(p, s) == nil {
 			list = append(list, k.For(k.Config(p, s), d.Target))
 		}
@@ -122,10 +122,10 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	return list
 }
 
-// preferFull orders the shapes: a large tile reads less, but where there are fewer
+// preferred orders the shapes: a large tile reads less, but where there are fewer
 // of them than the device has SMs, some of those do nothing. Blocks of less than two
 // warps, which leave most of a scheduler's slots empty, come last.
-func preferFull(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
+func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
 	var busy, idle, small []Shape
 	for _, s := range k.shapes {
 		switch {

@@ -37,9 +37,9 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
-	// prefer orders the shapes to choose from, and says into how many parts to split K;
-	// nil is [preferFull].
-	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
+	// predict says what a configuration costs, by which one is chosen; nil chooses the
+	// largest tile that fills the device.
+	predict func(Config, *gemm.Problem, *device.Info) prediction
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
 	vectors func(Shape, *Config, *gemm.Problem)
