@@ -194,6 +194,8 @@ func writeBlocked(k *build.Kernel, c Config) {
 	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.to, g.from), s.K)), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := depart(free)
+		// One by one between the products they find the units that move data idle; where
+		// there are warps enough to wait for each other that gains nothing.
 		spread := 1
 		if roomy(c) {
 			spread = s.K - 1
@@ -214,6 +216,9 @@ func writeBlocked(k *build.Kernel, c Config) {
 		}
 	})
 
+	if async {
+		k.CopyWait(0) // zeros of steps that are not there: none may be under way when the block ends
+	}
 	g.storeTile(acc, row0, col0, ty, tx)
 }
 
@@ -265,6 +270,7 @@ func loadFragments(tile build.Array, p, side int, to []build.Reg) {
 	}
 }
 
+// write writes pieces of a kernel in their order.
 func write(pieces []func()) {
 	for _, piece := range pieces {
 		piece()
