@@ -103,13 +103,20 @@ func checkBlocked(s Shape) error {
 	return nil
 }
 
-// sumRegisters is how many registers of 4 bytes a thread's sums may take: half of what
-// a thread can have.
-const sumRegisters = 128
+// sumRegisters is how many registers of 4 bytes a thread's sums may take, and
+// mostRegisters how many with what is on its way to shared memory through registers.
+const sumRegisters, mostRegisters = 128, 150
+
+// registers is how many both take.
+func registers(s Shape, sums dtype.Type) int {
+	moved := ceilDiv((s.M+s.N)*s.K, blockedThreads(s))
+	return (s.RowsPerThread*s.ColsPerThread + moved) * sums.Size() / 4
+}
 
 func fitsBlocked(p *gemm.Problem, s Shape) error {
-	if n := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4; n > sumRegisters {
-		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, sumRegisters)
+	sums := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4
+	if n := registers(s, p.Accum()); sums > sumRegisters || n > mostRegisters {
+		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, mostRegisters)
 	}
 	return nil
 }
@@ -225,14 +232,16 @@ func writeBlocked(k *build.Kernel, c Config) {
 // residentBlocks is how many blocks an SM is to hold: as many as leave each thread the
 // registers that it has use for, of a file of 65,536.
 func residentBlocks(c Config) int {
-	s := c.Shape
-	registers := 128
-	if roomy(c) {
-		registers = 256
-	} else if s.RowsPerThread*s.ColsPerThread >= 64 {
-		registers = 168
+	each := 256
+	switch n := registers(c.Shape, c.In.Info().Accum); {
+	case n <= 45:
+		each = 128
+	case n <= 78:
+		each = 168
+	case n <= 100:
+		each = 208
 	}
-	return max(1, min(65536/(registers*blockedThreads(s)), 16))
+	return max(1, min(65536/(each*blockedThreads(c.Shape)), 16))
 }
 
 // roomy says that threads' sums are so many that a scheduler has but two warps, for
