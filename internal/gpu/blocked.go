@@ -35,12 +35,12 @@ var blocked = &Kernel{
 		{M: 16, N: 128, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		{M: 128, N: 16, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		{M: 4, N: 256, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
-		{M: 256, N: 4, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 	},
 	splits:  true,
 	check:   checkBlocked,
 	fits:    fitsBlocked,
-	prefer:  preferBlocked,
+	prefer:  (*Kernel).cheapest,
+	predict: predictBlocked,
 	vectors: blockedVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: blockedThreads(s), Y: 1, Z: 1} },
 	limits:  limitsBlocked,
@@ -104,13 +104,20 @@ func checkBlocked(s Shape) error {
 	return nil
 }
 
-// sumRegisters is how many registers of 4 bytes a thread's sums may take: half of what
-// a thread can have.
-const sumRegisters = 128
+// sumRegisters is how many registers of 4 bytes a thread's sums may take, and
+// mostRegisters how many with what is on its way to shared memory through registers.
+const sumRegisters, mostRegisters = 128, 150
+
+// registers is how many both take.
+func registers(s Shape, sums dtype.Type) int {
+	moved := ceilDiv((s.M+s.N)*s.K, blockedThreads(s))
+	return (s.RowsPerThread*s.ColsPerThread + moved) * sums.Size() / 4
+}
 
 func fitsBlocked(p *gemm.Problem, s Shape) error {
-	if n := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4; n > sumRegisters {
-		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, sumRegisters)
+	sums := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4
+	if n := registers(s, p.Accum()); sums > sumRegisters || n > mostRegisters {
+		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, mostRegisters)
 	}
 	return nil
 }
@@ -195,6 +202,8 @@ func writeBlocked(k *build.Kernel, c Config) {
 	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.to, g.from), s.K)), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := depart(free)
+		// One by one between the products they find the units that move data idle; where
+		// there are warps enough to wait for each other that gains nothing.
 		spread := 1
 		if roomy(c) {
 			spread = s.K - 1
@@ -215,20 +224,25 @@ func writeBlocked(k *build.Kernel, c Config) {
 		}
 	})
 
+	if async {
+		k.CopyWait(0) // zeros of steps that are not there: none may be under way when the block ends
+	}
 	g.storeTile(acc, row0, col0, ty, tx)
 }
 
 // residentBlocks is how many blocks an SM is to hold: as many as leave each thread the
 // registers that it has use for, of a file of 65,536.
 func residentBlocks(c Config) int {
-	s := c.Shape
-	registers := 128
-	if roomy(c) {
-		registers = 256
-	} else if s.RowsPerThread*s.ColsPerThread >= 64 || s.M < 16 || s.N < 16 { // or many addresses
-		registers = 168
+	each := 256
+	switch n := registers(c.Shape, c.In.Info().Accum); {
+	case n <= 45:
+		each = 128
+	case n <= 78:
+		each = 168
+	case n <= 100:
+		each = 208
 	}
-	return max(1, min(65536/(registers*blockedThreads(s)), 16))
+	return max(1, min(65536/(each*blockedThreads(c.Shape)), 16))
 }
 
 // roomy says that threads' sums are so many that a scheduler has but two warps, for
@@ -266,6 +280,7 @@ func loadFragments(tile build.Array, p, side int, to []build.Reg) {
 	}
 }
 
+// write writes pieces of a kernel in their order.
 func write(pieces []func()) {
 	for _, piece := range pieces {
 		piece()

@@ -109,9 +109,9 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	if k.Supports(p) != nil || d.Target.SM < k.SM {
 		return nil
 	}
-	prefer := preferFull
-	if k.prefer != nil {
-		prefer = k.prefer
+	prefer := k.prefer
+	if prefer == nil || p.M == 0 || p.N == 0 {
+		prefer = (*Kernel).largest
 	}
 	var list []Config
 	for _, s := range prefer(k, p, d) {
@@ -123,10 +123,10 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 	return list
 }
 
-// preferFull orders the shapes: a large tile reads less, but where there are fewer
+// largest orders the shapes: a large tile reads less, but where there are fewer
 // of them than the device has SMs, some of those do nothing. Blocks of less than two
 // warps, which leave most of a scheduler's slots empty, come last.
-func preferFull(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
+func (k *Kernel) largest(p *gemm.Problem, d *device.Info) []Shape {
 	var busy, idle, small []Shape
 	for _, s := range k.shapes {
 		switch {

@@ -39,9 +39,11 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
-	// prefer orders the shapes to choose from, and says into how many parts to split K;
-	// nil is [preferFull].
+	// prefer orders the shapes, and the parts of K, for a product that is not empty; nil
+	// is the largest that fill the device first.
 	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
+	// predict says what a configuration costs, where that is known.
+	predict func(Config, *gemm.Problem, *device.Info) prediction
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
 	vectors func(Shape, *Config, *gemm.Problem)

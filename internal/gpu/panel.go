@@ -10,11 +10,9 @@ import (
 // innermost loop reads lies side by side: element (p, i) of a tile is row i's, or
 // column i's, at the tile's k number p.
 //
-// Where the operand's own consecutive elements run along i they are copied as they are:
-// in vectors, and asynchronously where the GPU can (sm_80) and they need no conversion.
-// Where they run along K each goes to a row of its own, as a copy of its own; or in
-// vectors through registers, which is slower to arrive but costs memory fewer requests,
-// where the tile is so slim that those are what there is to do.
+// Where the operand's own consecutive elements run along i they move in vectors; where
+// they run along K each goes to a row of its own. Copies are asynchronous where the GPU can
+// (sm_80) and nothing is converted on the way; or they go through registers.
 //
 // Outside of the matrix the tiles are filled with zeros, which add nothing.
 type panel struct {
@@ -38,9 +36,6 @@ type panel struct {
 // it finds each by one multiply-add, and asks once whether K has ended.
 func (g *product) panel(m build.Matrix, along bool, first build.Reg, side, vec int, tile build.Array, async bool) *panel {
 	s := g.config.Shape
-	if along && s.slim(side) {
-		async = false
-	}
 	if async && along {
 		vec = 1 // a copy cannot scatter what it moves
 	}
@@ -64,7 +59,7 @@ func (g *product) panel(m build.Matrix, along bool, first build.Reg, side, vec i
 	x.width = g.Select(g.Lt(i0, m.Rows), g.Sub(m.Rows, i0), 0)
 	for n := 0; n < side; n += x.step {
 		if along {
-			x.from = append(x.from, m.At(g.Add(i0, n), p0).Lines())
+			x.from = append(x.from, m.At(g.Add(i0, n), p0))
 		} else {
 			x.from = append(x.from, m.At(i0, p0).At(n))
 		}
@@ -72,10 +67,6 @@ func (g *product) panel(m build.Matrix, along bool, first build.Reg, side, vec i
 	x.to = tile.From(p, i)
 	return x
 }
-
-// slim says that a tile is so slim that the operand along its long side is what there is
-// to do.
-func (s Shape) slim(side int) bool { return side >= 8*min(s.M, s.N) }
 
 // runAlong is how many elements along K the lanes of a warp take side by side: a sector
 // of float32, which keeps them out of each other's banks when they put each in a row of

@@ -164,6 +164,10 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		return fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, pl.host, info.Name)
 	}
 	pl.Config = configs[0]
+	if k.predict != nil && pl.device.M > 0 && pl.device.N > 0 {
+		x := k.predict(pl.Config, &pl.device, info)
+		pl.Why += "; " + x.String()
+	}
 	return nil
 }
 

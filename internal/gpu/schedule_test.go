@@ -29,7 +29,7 @@ func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta float64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl, err := New(h200{}).Plan(&p, Options{Kernel: "blocked", Shape: "128x128x8/8x8"})
+	pl, err := New(h200{}).Plan(&p, Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestFastest(t *testing.T) {
 			t.Errorf("%v: %s: %q, want %q", c.pl.host, s.words, kind, c.want)
 		}
 		again := c.pl.host
-		if pl, err := New(h200{}).Plan(again, Options{Kernel: "blocked", Shape: "128x128x8/8x8"}); err != nil || fmt.Sprint(pl.schedule()) != fmt.Sprint(s) {
+		if pl, err := New(h200{}).Plan(again, Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"}); err != nil || fmt.Sprint(pl.schedule()) != fmt.Sprint(s) {
 			t.Errorf("%v: planned again: %v, otherwise", c.pl.host, err)
 		}
 		if most := int(c.pl.backend.Device.Info().Memory); kind == "streamed" && s.memory() > most {

@@ -45,15 +45,13 @@ const (
 	// kWait is what each k of a step waits for fragments where nothing else fills the
 	// time, and blockWait what a block takes until its first tiles are there.
 	kWait, blockWait = 30, 1500
-	// registerWait is what a step waits where tiles go through registers.
-	registerWait = 700
 	// storeIssue is what handing over a sum issues.
 	storeIssue = 6
 	// loadBytes is what memory delivers to an SM in a cycle, and sumBytes the L2 cache.
 	loadBytes, sumBytes = 15, 16
 	// secondLaunch is what a second launch takes before it does anything, and partWait
 	// what it waits for every further sumWarps·sumAhead parts.
-	secondLaunch, partWait = 8000, 600
+	secondLaunch, partWait = 10000, 600
 )
 
 // slowed is how much longer products take than to issue them, by a thread's part of the
@@ -63,7 +61,7 @@ const (
 func slowed(s Shape) float64 {
 	switch n := s.RowsPerThread * s.ColsPerThread; {
 	case n >= 128 && blockedThreads(s) < 256:
-		return 1.25
+		return 1.17
 	case n >= 128:
 		return 1.08
 	case n >= 64:
@@ -74,8 +72,8 @@ func slowed(s Shape) float64 {
 	return 1.4
 }
 
-// predict is what p takes with tiles of that shape.
-func predict(c Config, p *gemm.Problem, d *device.Info) prediction {
+// predictBlocked is what p takes with tiles of that shape.
+func predictBlocked(c Config, p *gemm.Problem, d *device.Info) prediction {
 	s := c.Shape
 	threads, sms := blockedThreads(s), max(d.SMs, 1)
 	parts, depth := 1, max(p.K, 1)
@@ -84,7 +82,7 @@ func predict(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	x := prediction{shape: s, blocks: ceilDiv(p.M, s.M) * ceilDiv(p.N, s.N) * parts}
 
-	copies := ceilDiv(s.M*s.K/copied(s, s.M, c.VecA, !c.TransA), threads) + ceilDiv(s.N*s.K/copied(s, s.N, c.VecB, c.TransB), threads)
+	copies := ceilDiv(s.M*s.K/copied(c.VecA, !c.TransA), threads) + ceilDiv(s.N*s.K/copied(c.VecB, c.TransB), threads)
 	rows, cols := s.RowsPerThread, s.ColsPerThread
 	step := float64(s.K*(rows*cols+ceilDiv(rows+cols, fragment(p.Accum()))) + stepIssue)
 	steps := float64(ceilDiv(depth, s.K))
@@ -95,9 +93,6 @@ func predict(c Config, p *gemm.Problem, d *device.Info) prediction {
 		return float64(n)*share*(steps*(step+float64(copyIssue*copies))*slowed(s)+store) + blockWait
 	}
 	wait := max(share, 1)*(steps*(step+float64(copyWait*copies))+store) + steps*float64(kWait*s.K) + blockWait
-	if s.slim(s.M) && !c.TransA || s.slim(s.N) && c.TransB {
-		wait += steps * registerWait
-	}
 	round := func(n int) float64 { return max(issue(n), wait) }
 	busiest, held := ceilDiv(x.blocks, sms), residentBlocks(c)
 	x.rounds = ceilDiv(busiest, held)
@@ -112,33 +107,29 @@ func predict(c Config, p *gemm.Problem, d *device.Info) prediction {
 	return x
 }
 
-// copied is how many elements of the operand along a side move at once: one where its
-// rows run along K and each goes to a row of its own.
-func copied(s Shape, side, vec int, along bool) int {
-	if along && !s.slim(side) {
+// copied is how many elements move at once: one where the operand's rows run along K and
+// each goes to a row of its own.
+func copied(vec int, along bool) int {
+	if along {
 		return 1
 	}
 	return vec
 }
 
-// preferBlocked orders the candidates by what they are predicted to cost: each tile,
-// whole and with K in as many parts as fill one round of blocks, or two, or three.
-func preferBlocked(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
+// cheapest orders the candidates by what they are predicted to cost: each tile, whole
+// and with K in as many parts as give every SM one block, or two, and so on.
+func (k *Kernel) cheapest(p *gemm.Problem, d *device.Info) []Shape {
 	var all []prediction
 	for _, s := range k.shapes {
 		c := k.Config(p, s)
-		if p.M < 1 || p.N < 1 {
-			all = append(all, prediction{shape: s})
-			continue
-		}
-		all = append(all, predict(c, p, d))
-		tiles := ceilDiv(p.M, s.M) * ceilDiv(p.N, s.N)
-		last := 1
-		for fill := 1; fill <= maxFill && p.ReadsAB(); fill++ {
-			c.Shape.Split = min(fill*d.SMs/tiles, p.K/(s.K*minSteps))
-			if c.Shape.Split > last && ceilDiv(p.M, s.M) <= maxGridRows {
-				last = c.Shape.Split
-				all = append(all, predict(c, p, d))
+		all = append(all, k.predict(c, p, d))
+		rows := ceilDiv(p.M, s.M)
+		tiles := rows * ceilDiv(p.N, s.N)
+		for fill := 1; fill <= maxFill && k.splits && p.ReadsAB() && rows <= maxGridRows; fill++ {
+			parts := min(fill*d.SMs/tiles, p.K/(s.K*minSteps), maxGridRows)
+			if parts > max(c.Shape.Split, 1) {
+				c.Shape.Split = parts
+				all = append(all, k.predict(c, p, d))
 			}
 		}
 	}

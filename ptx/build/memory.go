@@ -15,7 +15,6 @@ type Ptr struct {
 	sym   *ptx.Name // or a shared array
 	off   int64     // bytes behind that
 	fixed bool      // what it points to does not change while the kernel runs
-	lines bool      // loads have the L2 cache fetch whole lines
 }
 
 // Param declares a parameter of the kernel and returns its value.
@@ -41,13 +40,6 @@ func (k *Kernel) Pointer(name string, elem ptx.Type) Ptr {
 // through the read-only cache.
 func (p Ptr) ReadOnly() Ptr {
 	p.fixed = p.space == ptx.Global
-	return p
-}
-
-// Lines is p where a load has the L2 cache fetch all 128 bytes of a line (sm_75): for
-// threads that come back for the rest of it in later loads.
-func (p Ptr) Lines() Ptr {
-	p.lines = p.space == ptx.Global
 	return p
 }
 
@@ -147,9 +139,6 @@ func (p Ptr) mnemonic(op string, n int) string {
 	s := op + "." + p.space.String()
 	if op == "ld" && p.fixed {
 		s += ".nc"
-	}
-	if op == "ld" && p.lines {
-		s += ".L2::128B"
 	}
 	switch n {
 	case 2:

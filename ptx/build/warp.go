@@ -58,11 +58,7 @@ func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
 	if n, ok := v.Int(); !ok || n != int64(bytes) {
 		args = append(args, v)
 	}
-	cache += ".shared.global"
-	if src.lines {
-		cache += ".L2::128B"
-	}
-	k.Do("cp.async."+cache, args...)
+	k.Do("cp.async."+cache+".shared.global", args...)
 }
 
 // CopyCommit ends a group of the thread's copies.

@@ -116,7 +116,7 @@ func (s *speed) kernels(t *testing.T) {
 		for _, shape := range k.Shapes() {
 			for _, n := range []int{1024, 4096, 8192} {
 				p := square(t, n)
-				f, l := s.load(t, k, k.Config(p, shape), p)
+				f, l := s.load(t, k, k.For(k.Config(p, shape), s.gpu.Info().Target), p)
 				run := func() error { return s.gpu.Launch(t.Context(), f, l) }
 				s.events(t, run)
 				d := median(9, func() time.Duration { return s.events(t, run) })
