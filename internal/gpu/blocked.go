@@ -125,6 +125,13 @@ func fitsBlocked(p *gemm.Problem, s Shape) error {
 // staticShared is the bytes of shared memory that a kernel can declare.
 const staticShared = 48 << 10
 
+// stagesThatFit is how many of the shape's stages there is room for, float64 taking
+// twice as much; two at least.
+func stagesThatFit(s Shape, sums dtype.Type) int {
+	stage := s.K * (s.M + s.N + 2*fragment(sums)) * sums.Size()
+	return max(2, min(s.Stages, staticShared/stage))
+}
+
 func blockedVectors(_ Shape, c *Config, p *gemm.Problem) {
 	most := fragment(p.Accum())
 	c.VecA, c.VecB, c.VecC = vector(p.A, most), vector(p.B, most), vector(p.C, most)
@@ -138,7 +145,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 	async := c.SM >= 80 && c.In == c.In.Info().Accum
 	stages := 2 // one that is multiplied, one that comes through registers
 	if async {
-		stages = s.Stages
+		stages = stagesThatFit(s, c.In.Info().Accum)
 	}
 	// Rows of shared memory keep the alignment of vectors, and are a vector longer
 	// so that a column's elements are in different banks.
