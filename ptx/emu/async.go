@@ -73,7 +73,7 @@ func decodeCpAsync(d *decoder) execFunc {
 func execCpAsync(w *warp, in *inst) {
 	c := in.x.(*cpAsync)
 	b := w.block
-	b.copies++
+	b.cluster.begun++
 	q := &w.copies
 	var a *asyncCopy
 	if n := len(q.spare); n > 0 {
@@ -81,7 +81,7 @@ func execCpAsync(w *warp, in *inst) {
 	} else {
 		a = &asyncCopy{}
 	}
-	a.id, a.done, a.size = b.copies, false, c.size
+	a.id, a.done, a.size = b.cluster.begun, false, c.size
 	all := w.active
 	for i := range a.bytes {
 		a.bytes[i] = c.size
@@ -121,7 +121,7 @@ func execCpAsync(w *warp, in *inst) {
 	a.mask = all &^ refused
 	a.group = q.groups
 	q.open = append(q.open, a)
-	if b.rng.next()&1 == 0 {
+	if b.cluster.rng.next()&1 == 0 {
 		a.move()
 	}
 }

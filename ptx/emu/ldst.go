@@ -87,7 +87,7 @@ func (w *warp) tellLoad(in *inst, r *region) {
 	} else {
 		w.addresses(ac)
 	}
-	w.tell(in, ac, space, r.alloc, addr, full, 0)
+	w.tell(in, ac, space, w.block.rank, r.alloc, addr, full, 0)
 }
 
 func storeGlobal[M integer, R unsigned](w *warp, in *inst) {

@@ -5,9 +5,10 @@ import "tilework/ptx"
 // An Observer watches a launch. The emulator calls Block before a block starts
 // and calls the hooks that it returned while the block runs.
 //
-// Block is called from several goroutines at once, the hooks of one block from
-// one goroutine, in the order in which things happen in the block. What happens
-// in different blocks is concurrent unless [Launch].Workers is 1. A pointer that
+// Block is called from several goroutines at once, for all blocks of a cluster from one
+// and before any of them runs; the hooks of these blocks are called from one goroutine
+// too, in the order in which things happen in the cluster. What happens
+// in different clusters is concurrent unless [Launch].Workers is 1. A pointer that
 // a hook gets is valid during the call only, except for *Site.
 type Observer interface {
 	Block(b *BlockInfo) *Hooks
@@ -27,6 +28,9 @@ type Hooks struct {
 	WarpSync func(*WarpSync)
 	// Fence is called for membar and fence.
 	Fence func(*Fence)
+	// ClusterSync is called when threads arrive at the cluster's barrier, when all
+	// have, and when threads go on behind it.
+	ClusterSync func(*ClusterSync)
 	// CopyDone is called when a wait sees asynchronous copies complete.
 	CopyDone func(*CopyDone)
 	// UninitRead is called for each instruction that reads a register no
@@ -50,6 +54,10 @@ type BlockInfo struct {
 	Warps      int
 	SharedSize int // static and dynamic bytes of shared memory
 	Memory     *Memory
+	// Cluster is the number of the block's cluster in the grid, x fastest, and Rank its
+	// place among the Ranks blocks of that cluster, which run together: a grid without
+	// clusters has clusters of one block.
+	Cluster, Rank, Ranks int
 }
 
 // Site is an instruction in the text: what a finding points at. There is one *Site
@@ -122,13 +130,16 @@ type Access struct {
 	// Size is the bytes that a lane accesses: all elements of a vector together.
 	Size int
 	// Addr is the first byte's address: in global and constant memory the device
-	// address, in shared memory the offset from the start of the block's window,
+	// address, in shared memory the offset from the start of a block's,
 	// in local memory and in parameters an offset that is the thread's own.
 	Addr *[32]uint64
+	// Rank is that of the block of the cluster whose shared memory a shared access goes
+	// to: mostly the thread's own.
+	Rank int
 	// Alloc is the allocation that a global access goes to. One whose lanes go to
 	// several is reported once for each.
 	Alloc *Allocation
-	// Copy identifies an asynchronous copy among those of the block; its two
+	// Copy identifies an asynchronous copy among those of the cluster; its two
 	// halves have the same number, from 1. It is 0 for other accesses.
 	Copy uint64
 
@@ -166,6 +177,27 @@ type Barrier struct {
 	// together; Divergent, that other threads of the warp have not exited and are
 	// not there.
 	Aligned, Divergent bool
+}
+
+// ClusterKind is what happened at the barrier of the cluster.
+type ClusterKind uint8
+
+const (
+	ClusterArrive ClusterKind = iota
+	// ClusterComplete: all threads of the cluster have arrived. It has no origin, and
+	// the observers of the cluster's first block are told.
+	ClusterComplete
+	// ClusterWait: threads go on that have waited for the last completion.
+	ClusterWait
+)
+
+// ClusterSync is an arrival at the barrier of the cluster, its completion or the end of a
+// wait there. What the threads did before they arrived is ordered before what they do
+// after they have waited, but for a Relaxed arrival.
+type ClusterSync struct {
+	Origin
+	Kind    ClusterKind
+	Relaxed bool
 }
 
 // WarpSync is lanes of a warp that waited for one another.

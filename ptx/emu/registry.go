@@ -34,10 +34,10 @@ func init() {
 		"ld": decodeLoad, "ldu": decodeLoad, "st": decodeStore, "atom": decodeAtom, "red": decodeRed,
 		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
 		"prefetch": decodeNothing, "prefetchu": decodeNothing, "applypriority": decodeNothing, "createpolicy": decodePolicy,
-		// control.go, call.go, barrier.go, warpops.go
+		// control.go, call.go, barrier.go, cluster.go, warpops.go
 		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap, "brkpt": decodeTrap,
 		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeNothing,
-		"bar": decodeBarrier, "barrier": decodeBarrier, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
+		"bar": decodeBarrier, "barrier": decodeBarrier, "mapa": decodeMapa, "getctarank": decodeRank, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
 		"redux": decodeRedux, "activemask": decodeActivemask, "elect": decodeElect,
 		// mma.go, matrixmem.go
 		"mma": decodeMma, "wmma": decodeWmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix, "movmatrix": decodeMovmatrix,
@@ -53,9 +53,6 @@ var refusals = []struct{ prefix, reason string }{
 	{"cp.async.bulk.", "bulk copies"},
 	{"cp.reduce.async.", "bulk copies"},
 	{"st.async.", "copies within a cluster"},
-	{"mapa.", "clusters of several blocks"},
-	{"getctarank.", "clusters of several blocks"},
-	{"barrier.cluster.", "clusters of several blocks"},
 	{"discard.", "a cache line without its contents"},
 	{"tensormap.", "tensor maps"},
 }

@@ -22,15 +22,17 @@ type warp struct {
 	yield  bool   // the group makes room for others after the instruction under way
 	queued bool   // the block's scheduler has it in its list
 
-	groups  []group
-	live    uint32 // lanes that have not exited
-	index   int
-	block   *block
-	worker  *worker
-	frames  map[*function][]*frame // for reuse
-	local   []uint64               // local memory, one lane after the other
-	copies  copyQueue
-	scratch [lanes]wide
+	groups []group
+	live   uint32 // lanes that have not exited
+	index  int
+	block  *block
+	worker *worker
+	frames map[*function][]*frame // for reuse
+	local  []uint64               // local memory, one lane after the other
+	copies copyQueue
+	// Where the lanes are with regard to the cluster's barrier.
+	atCluster clusterLanes
+	scratch   [lanes]wide
 	// Of the access under way: the addresses, where they lead, the places behind the
 	// start of the memory, and what observers get.
 	addr, off, told [lanes]uint64
@@ -60,10 +62,11 @@ const none = -1
 type groupState uint8
 
 const (
-	ready   groupState = iota
-	resting            // ready, but to run after the others: it polls
-	meeting            // until lanes of the warp come to the same instruction
-	waiting            // at a barrier of the block
+	ready          groupState = iota
+	resting                   // ready, but to run after the others: it polls
+	meeting                   // until lanes of the warp come to the same instruction
+	waiting                   // at a barrier of the block
+	waitingCluster            // at that of the cluster
 )
 
 // manyPolls is after how many accesses that look like polling a group makes room for
@@ -74,6 +77,7 @@ const manyPolls = 32
 func (w *warp) start(fn *function, live uint32) {
 	w.live = live
 	w.copies.reset()
+	w.atCluster = clusterLanes{}
 	f := w.newFrame(fn, nil, live)
 	w.groups = append(w.groups[:0], group{frame: f, mask: live})
 	w.resume(0)

@@ -214,7 +214,7 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 			device.ErrLaunch, fn.Name(), fn.Resources().Shared, l.Shared, d.info.Name, d.info.MaxShared)
 	}
 	launch := emu.Launch{
-		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Shared: l.Shared, Params: l.Params,
+		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Cluster: emu.Dim3(l.Cluster), Shared: l.Shared, Params: l.Params,
 		Seed: d.opt.Seed + d.launches.Add(1), MaxInstructions: d.opt.MaxInstructions,
 		Workers: d.opt.Workers, Printf: d.opt.Printf,
 	}
