@@ -53,6 +53,9 @@ type Device interface {
 	// the next Sync or of the next CopyOut. A GPU runs a kernel to its end; the
 	// emulator ends it when the context ends.
 	Launch(ctx context.Context, f Function, l Launch) error
+	// EncodeTensorMap encodes a tensor map as kernels on this device take it: a parameter
+	// `.align 64 .b8[128]`. The error is ErrLaunch.
+	EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
 	// Sync waits until all that was asked for is done.
 	Sync(ctx context.Context) error
 	// Record marks the place between what was asked for so far and what will be.

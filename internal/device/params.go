@@ -3,10 +3,12 @@ package device
 import (
 	"encoding/binary"
 	"math"
+
+	"tilework/ptx"
 )
 
 // Params collects a kernel's arguments in the order of its parameters: each stands
-// at the next multiple of its own size. The zero Params is empty.
+// at the next multiple of its own size, or of its alignment. The zero Params is empty.
 type Params struct{ buf []byte }
 
 // Bytes is the arguments as [Launch] takes them.
@@ -32,6 +34,12 @@ func (p *Params) F64(v float64) { p.U64(math.Float64bits(v)) }
 
 // Ptr adds a pointer.
 func (p *Params) Ptr(v Ptr) { p.U64(uint64(v)) }
+
+// TensorMap adds a tensor map that the device has encoded, a .align 64 .b8[128].
+func (p *Params) TensorMap(m [ptx.TensorMapBytes]byte) {
+	p.align(ptx.TensorMapAlign)
+	p.buf = append(p.buf, m[:]...)
+}
 
 func (p *Params) align(n int) {
 	for len(p.buf)%n != 0 {

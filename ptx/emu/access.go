@@ -290,7 +290,6 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 	f := &Fault{
 		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
 		Access: ac.kind, Space: t.space, Size: ac.size, Addr: w.spaceAddresses(t),
-		Block: w.block.index, Thread: w.thread(first),
 	}
 	addr := f.Addr[first]
 	f.FirstAddr = addr
@@ -306,13 +305,20 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 		f.Kind = ReadOnly
 		f.Detail = "the memory is read-only"
 	}
+	kept := *f.Addr // the warp's own will change
+	f.Addr = &kept
+	w.raise(f)
+}
+
+// raise tells of a fault of the first of its lanes, which ends the launch unless an observer
+// will have it go on.
+func (w *warp) raise(f *Fault) {
+	f.Block, f.Thread = w.block.index, w.thread(firstLane(f.Mask))
 	goOn := false
 	for _, hook := range w.block.fault {
 		goOn = hook(f) || goOn
 	}
 	if !goOn {
-		kept := *f.Addr // the warp's own will change
-		f.Addr = &kept
 		w.fail(f)
 	}
 }

@@ -225,6 +225,9 @@ func (b *block) exited() {
 	for _, w := range b.warps {
 		b.gone = b.gone && w.live == 0
 	}
+	if b.gone {
+		b.cluster.left(b)
+	}
 	b.cluster.completeBarrier()
 }
 

@@ -17,6 +17,7 @@ type block struct {
 	words    []uint64 // of shared memory
 	barriers [barrierCount]barrier
 	printed  []byte
+	groups   []warpgroup
 	gone     bool // all threads have exited
 	hooks
 }
@@ -26,6 +27,8 @@ type hooks struct {
 	access      []func(*Access)
 	barrier     []func(*Barrier)
 	warpSync    []func(*WarpSync)
+	mbarrier    []func(*Mbarrier)
+	bulk        []func(*Bulk)
 	fence       []func(*Fence)
 	copyDone    []func(*CopyDone)
 	clusterSync []func(*ClusterSync)
@@ -51,11 +54,12 @@ func (b *block) begin() {
 	b.printed = nil
 	b.gone = false
 	b.barriers = [barrierCount]barrier{}
+	b.groups = make([]warpgroup, len(b.warps)/groupWarps)
 	poison(b.words)
 	b.observe()
 	threads := r.launch.Block.count()
 	for n, w := range b.warps {
-		w.watch = len(b.uninit) > 0
+		w.watch = len(b.uninit) > 0 || r.entry.matrices
 		w.quick = len(b.access) == 0 && !r.mem.track
 		live := uint32(full)
 		if rest := threads - n*lanes; rest < lanes {
@@ -84,6 +88,8 @@ func (b *block) observe() {
 		add(&b.warpSync, h.WarpSync, h.WarpSync != nil)
 		add(&b.fence, h.Fence, h.Fence != nil)
 		add(&b.copyDone, h.CopyDone, h.CopyDone != nil)
+		add(&b.mbarrier, h.Mbarrier, h.Mbarrier != nil)
+		add(&b.bulk, h.Bulk, h.Bulk != nil)
 		add(&b.clusterSync, h.ClusterSync, h.ClusterSync != nil)
 		add(&b.uninit, h.UninitRead, h.UninitRead != nil)
 		add(&b.fault, h.Fault, h.Fault != nil)
@@ -121,3 +127,5 @@ func (w *warp) misuse(in *inst, format string, args ...any) {
 func (w *warp) siteError(kind error, in *inst, format string, args ...any) error {
 	return fmt.Errorf("%v: warp %d of block %v: %s: %w", in.site, w.index, w.block.index, fmt.Sprintf(format, args...), kind)
 }
+
+func (r *region) bytes() []byte { return unsafe.Slice((*byte)(r.mem), r.size) }

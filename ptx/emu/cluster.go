@@ -18,6 +18,7 @@ type cluster struct {
 	executed uint64 // instructions
 	err      error
 	begun    uint64 // asynchronous operations
+	flights  []*flight
 }
 
 // random is a small generator of random numbers (Steele et al., "Fast splittable
@@ -35,6 +36,16 @@ func (r *random) next() uint64 {
 // below is a number from 0 to n-1.
 func (r *random) below(n int) int { return int(r.next() >> 33 % uint64(n)) }
 
+// order is the numbers from 0 to n-1 in random order.
+func (r *random) order(n int) []int {
+	p := make([]int, n)
+	for i := range p {
+		k := r.below(i + 1)
+		p[i], p[k] = p[k], i
+	}
+	return p
+}
+
 // longestTurn is the most instructions, as a power of two, that a warp executes
 // before another one has its turn.
 const longestTurn = 8
@@ -45,7 +56,7 @@ func (c *cluster) begin(number int) {
 	seed := random(c.run.launch.Seed)
 	c.rng = random(seed.next() + uint64(number))
 	c.executed, c.begun, c.err = 0, 0, nil
-	c.runnable = c.runnable[:0]
+	c.runnable, c.flights = c.runnable[:0], nil
 	for _, b := range c.blocks {
 		b.begin()
 	}
@@ -55,6 +66,9 @@ func (c *cluster) begin(number int) {
 func (c *cluster) execute() error {
 	for c.err == nil {
 		if len(c.runnable) == 0 {
+			if c.passTime() {
+				continue
+			}
 			c.err = c.deadlock()
 			break
 		}
@@ -69,6 +83,9 @@ func (c *cluster) execute() error {
 		c.executed += uint64(length - w.left)
 		if err := c.worker.spend(length - w.left); err != nil {
 			c.fail(err)
+		}
+		if len(c.flights) > 0 {
+			c.progress()
 		}
 	}
 	for _, b := range c.blocks {
@@ -142,6 +159,10 @@ func (w *warp) waitText(g *group, nameBlock bool) string {
 	switch g.state {
 	case waiting:
 		what = w.barrierText(g)
+	case regrouping:
+		what = "for the other warps of its warpgroup"
+	case sleeping:
+		what = w.sleepText(g)
 	case waitingCluster:
 		what = fmt.Sprintf("at the cluster's barrier, where %d threads have not arrived", w.block.cluster.missing())
 	}

@@ -43,7 +43,8 @@ type matrixProduct struct {
 	bit        string   // and, xor: of single bits
 	saturate   bool
 	rnd        rounding
-	copies     int // products at once
+	copies     int  // products at once
+	wide       bool // of wgmma
 }
 
 // shapeOf reads "m16n8k16".

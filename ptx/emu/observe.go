@@ -31,6 +31,11 @@ type Hooks struct {
 	// ClusterSync is called when threads arrive at the cluster's barrier, when all
 	// have, and when threads go on behind it.
 	ClusterSync func(*ClusterSync)
+	// Bulk is called when a bulk copy begins, for each of its two halves, and for the
+	// operands of wgmma.mma_async in shared memory.
+	Bulk func(*Bulk)
+	// Mbarrier is called for what happens at an mbarrier.
+	Mbarrier func(*Mbarrier)
 	// CopyDone is called when a wait sees asynchronous copies complete.
 	CopyDone func(*CopyDone)
 	// UninitRead is called for each instruction that reads a register no
@@ -147,6 +152,31 @@ type Access struct {
 	inst *inst
 }
 
+// Bulk is an asynchronous access of the async proxy: one half of a bulk copy that a thread
+// has begun, or what a wgmma.mma_async of a warp reads. It happens at some time
+// between this event and the one that tells that the copy is done: a CopyDone, or an
+// Mbarrier event.
+type Bulk struct {
+	Origin
+	Kind   AccessKind // AsyncRead or AsyncWrite
+	Atomic bool       // a reduction
+	Space  ptx.Space  // Global or Shared
+	Rank   int        // as of Access
+	Alloc  *Allocation
+	Spans  []Span
+	Copy   uint64
+	// Mbarrier is the offset, in the same block's shared memory, of the mbarrier that is
+	// told, if Tells.
+	Mbarrier uint64
+	Tells    bool
+}
+
+// Span is bytes of memory: a device address, or an offset in shared memory.
+type Span struct {
+	Addr uint64
+	Size int
+}
+
 // BarrierKind is what happened at a barrier of the block.
 type BarrierKind uint8
 
@@ -200,6 +230,35 @@ type ClusterSync struct {
 	Relaxed bool
 }
 
+// MbarrierKind is what happened at an mbarrier.
+type MbarrierKind uint8
+
+const (
+	MbarrierInit MbarrierKind = iota
+	// MbarrierArrive: a thread arrived at the phase under way.
+	MbarrierArrive
+	// MbarrierCopy: an asynchronous copy is done that the phase under way waits for. The
+	// origin is that of the copy.
+	MbarrierCopy
+	// MbarrierComplete: the phase is complete, and the next one begins.
+	MbarrierComplete
+	// MbarrierWait: a thread has seen that the last phase is complete.
+	MbarrierWait
+)
+
+// Mbarrier is an event at an mbarrier. What threads did before they arrived at a phase, and
+// the copies that it waited for, are ordered before what a thread does that has seen
+// that the phase is complete.
+type Mbarrier struct {
+	Origin
+	Kind MbarrierKind
+	// Rank is that of the block of the cluster in whose shared memory the mbarrier is, and
+	// Addr its offset there.
+	Rank int
+	Addr uint64
+	Copy uint64 // of MbarrierCopy: which copy
+}
+
 // WarpSync is lanes of a warp that waited for one another.
 type WarpSync struct {
 	Origin
@@ -222,6 +281,7 @@ type Fence struct {
 type CopyDone struct {
 	Origin
 	Copies []CopyLanes
+	Read   bool // only that their sources have been read
 }
 
 // CopyLanes is a copy and the lanes whose part of it is complete.

@@ -73,7 +73,8 @@ type function struct {
 	layout    map[*ptx.Var]uint64
 	paramSize int // of an entry
 	localSize uint64
-	first     int // index of the first instruction in the program
+	first     int  // index of the first instruction in the program
+	matrices  bool // it has wgmma instructions
 	// What the function needs of others.
 	calls []*function
 	uses  map[*variable]bool

@@ -22,14 +22,16 @@ type warp struct {
 	yield  bool   // the group makes room for others after the instruction under way
 	queued bool   // the block's scheduler has it in its list
 
-	groups []group
-	live   uint32 // lanes that have not exited
-	index  int
-	block  *block
-	worker *worker
-	frames map[*function][]*frame // for reuse
-	local  []uint64               // local memory, one lane after the other
-	copies copyQueue
+	groups   []group
+	live     uint32 // lanes that have not exited
+	index    int
+	block    *block
+	worker   *worker
+	frames   map[*function][]*frame // for reuse
+	local    []uint64               // local memory, one lane after the other
+	copies   copyQueue
+	bulk     bulkGroups
+	matrices warpMatrices
 	// Where the lanes are with regard to the cluster's barrier.
 	atCluster clusterLanes
 	scratch   [lanes]wide
@@ -67,6 +69,8 @@ const (
 	meeting                   // until lanes of the warp come to the same instruction
 	waiting                   // at a barrier of the block
 	waitingCluster            // at that of the cluster
+	sleeping                  // until an mbarrier of the cluster is through with a phase
+	regrouping                // until the other warps of the warpgroup come to an operation
 )
 
 // manyPolls is after how many accesses that look like polling a group makes room for
@@ -77,6 +81,11 @@ const manyPolls = 32
 func (w *warp) start(fn *function, live uint32) {
 	w.live = live
 	w.copies.reset()
+	w.bulk = bulkGroups{}
+	w.matrices = warpMatrices{}
+	if fn.matrices {
+		w.matrices.reset(len(fn.registers))
+	}
 	w.atCluster = clusterLanes{}
 	f := w.newFrame(fn, nil, live)
 	w.groups = append(w.groups[:0], group{frame: f, mask: live})
@@ -132,7 +141,7 @@ func (w *warp) turn(n int) {
 // partly executes an instruction for some lanes, or under observation.
 func (w *warp) partly(in *inst) {
 	if w.watch {
-		w.checkReads(in)
+		w.checkRegisters(in)
 	}
 	active := w.active
 	in.exec(w, in)

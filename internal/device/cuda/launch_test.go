@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework/internal/device"
+	"tilework/ptx"
 )
 
 func TestLoad(t *testing.T) {
@@ -148,23 +149,29 @@ func TestLaunch(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	g := opened(t, newFake(), 0)
-	good := TensorMap{Element: TensorBF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160}, Box: []int{64, 128}, Swizzle: Swizzle128}
-	m, err := g.Encode(good)
+	good := ptx.TensorMap{Element: ptx.BF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160}, Box: []int{64, 128}, Swizzle: 128}
+	m, err := g.EncodeTensorMap(&good)
 	if err != nil || m[0] != 77 || m[127] != 3 {
 		t.Errorf("dimension %d, swizzle %d, %v", m[0], m[127], err)
 	}
-	for name, change := range map[string]func(*TensorMap){
-		"no dimensions":  func(m *TensorMap) { m.Dims = nil },
-		"six dimensions": func(m *TensorMap) { m.Dims, m.Strides, m.Box = make([]int, 6), make([]int, 5), make([]int, 6) },
-		"strides":        func(m *TensorMap) { m.Strides = nil },
-		"box":            func(m *TensorMap) { m.Box = []int{64} },
-		"large box":      func(m *TensorMap) { m.Box = []int{64, 257} },
-		"empty":          func(m *TensorMap) { m.Dims = []int{0, 64} },
-		"negative":       func(m *TensorMap) { m.Strides = []int{-160} },
+	for name, change := range map[string]func(*ptx.TensorMap){
+		"no dimensions":  func(m *ptx.TensorMap) { m.Dims = nil },
+		"six dimensions": func(m *ptx.TensorMap) { m.Dims, m.Strides, m.Box = make([]int, 6), make([]int, 5), make([]int, 6) },
+		"strides":        func(m *ptx.TensorMap) { m.Strides = nil },
+		"box":            func(m *ptx.TensorMap) { m.Box = []int{64} },
+		"large box":      func(m *ptx.TensorMap) { m.Box = []int{64, 257} },
+		"empty":          func(m *ptx.TensorMap) { m.Dims = []int{0, 64} },
+		"stride":         func(m *ptx.TensorMap) { m.Strides = []int{168} },
+		"base":           func(m *ptx.TensorMap) { m.Base++ },
+		"type":           func(m *ptx.TensorMap) { m.Element = ptx.E4M3 },
+		"swizzle":        func(m *ptx.TensorMap) { m.Swizzle = 3 },
+		"long rows":      func(m *ptx.TensorMap) { m.Swizzle = 64 },
+		"odd rows":       func(m *ptx.TensorMap) { m.Box = []int{36, 128} },
+		"negative":       func(m *ptx.TensorMap) { m.Strides = []int{-160} },
 	} {
 		m := good
 		change(&m)
-		if _, err := g.Encode(m); !errors.Is(err, device.ErrLaunch) {
+		if _, err := g.EncodeTensorMap(&m); !errors.Is(err, device.ErrLaunch) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

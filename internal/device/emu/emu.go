@@ -233,6 +233,15 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 	return fmt.Errorf("%w: %w", device.ErrLaunch, typed(err))
 }
 
+// EncodeTensorMap encodes a map in the emulator's own form.
+func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
+	b, err := emu.EncodeTensorMap(m)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", device.ErrLaunch, err)
+	}
+	return b, err
+}
+
 // Sync returns at once: nothing is under way between two calls.
 func (d *Device) Sync(ctx context.Context) error { return ctx.Err() }
 
