@@ -320,7 +320,7 @@ func (m *bulkMove) pieces(off uint64, move func(shared, data []byte), b *block) 
 		return
 	}
 	for at := 0; at < m.bytes; at += 16 {
-		move(memory[swizzled(off+uint64(at), m.swizzle):][:16], m.data[at:][:16])
+		move(memory[swizzled(off+uint64(at), 0, m.swizzle):][:16], m.data[at:][:16])
 	}
 }
 

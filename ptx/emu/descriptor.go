@@ -2,7 +2,6 @@ package emu
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 )
 
@@ -12,19 +11,18 @@ import (
 type descriptor struct {
 	start           uint64 // address in shared memory
 	leading, stride uint64 // bytes; what they lead from and to depends on the layout
+	base            uint64 // address, modulo the swizzle's 1024, at which its pattern begins
 	swizzle         int    // bytes of a swizzled row; 0 for none
 }
 
 // descriptorSwizzles is the swizzles by the number that a descriptor has.
 var descriptorSwizzles = [4]int{0, 128, 64, 32}
 
-func unpackDescriptor(word uint64) (descriptor, error) {
+func unpackDescriptor(word uint64) descriptor {
 	field := func(at int) uint64 { return word >> at & (1<<14 - 1) << 4 }
-	d := descriptor{start: field(0), leading: field(16), stride: field(32), swizzle: descriptorSwizzles[word>>62]}
-	if base := word >> 49 & 7; base != 0 {
-		return d, fmt.Errorf("a matrix descriptor with a base offset of %d: want the rows of a swizzle to begin at a multiple of 1024", base)
+	return descriptor{
+		start: field(0), leading: field(16), stride: field(32), base: word >> 49 & 7 << 7, swizzle: descriptorSwizzles[word>>62],
 	}
-	return d, nil
 }
 
 // operand is a matrix of rows × k elements of size bytes that a descriptor leads to: A, or
@@ -52,7 +50,7 @@ func (o *operand) at(row, k int) uint64 {
 		next, further = further, next
 	}
 	off := uint64(group)*next + uint64(along)*further + uint64(line*each*o.size+place*o.size)
-	return swizzled(o.start+off, o.swizzle)
+	return swizzled(o.start+off, o.base, o.swizzle)
 }
 
 // spans is the memory that rows from to to-1 take, in order, in as few pieces as there are.

@@ -103,12 +103,12 @@ func inRange(at, n, dim int) (from, to int) {
 	return max(0, -at), min(n, dim-at)
 }
 
-// swizzled is where the byte at a place in shared memory lies under a swizzle: the bits
-// of the 16-byte piece in its row are xored with those of the row, of 128 bytes, in 8
-// (manual: "tensor-swizzling-modes").
-func swizzled(addr uint64, swizzle int) uint64 {
+// swizzled is where the byte at an address in shared memory lies under a swizzle: the bits
+// of the 16-byte piece in its row are xored with those of the row, of 128 bytes, in 8,
+// counted from base on (manual: "tensor-swizzling-modes").
+func swizzled(addr, base uint64, swizzle int) uint64 {
 	if swizzle == 0 {
 		return addr
 	}
-	return addr ^ addr>>3&uint64(swizzle/16-1)<<4
+	return addr ^ (addr-base)>>3&(uint64(swizzle/16-1)<<4)
 }

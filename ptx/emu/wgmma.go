@@ -168,33 +168,25 @@ func (g *wgmma) begin(w *warp, in *inst) {
 }
 
 // operandA and operandB are the matrices in shared memory.
-func (op *wgmmaOp) operandA() (*operand, error) {
+func (op *wgmmaOp) operandA() *operand {
 	return op.operand(op.a, op.m, op.wgmma.a, op.acrossA)
 }
 
-func (op *wgmmaOp) operandB() (*operand, error) {
+func (op *wgmmaOp) operandB() *operand {
 	return op.operand(op.b, op.n, op.wgmma.b, op.acrossB)
 }
 
-func (op *wgmmaOp) operand(word uint64, rows int, e *elementType, across bool) (*operand, error) {
-	d, err := unpackDescriptor(word)
+func (op *wgmmaOp) operand(word uint64, rows int, e *elementType, across bool) *operand {
 	size := max(e.bits/8, 1)
-	return &operand{descriptor: d, rows: rows, k: op.k * e.bits / 8 / size, size: size, across: across}, err
+	return &operand{descriptor: unpackDescriptor(word), rows: rows, k: op.k * e.bits / 8 / size, size: size, across: across}
 }
 
 // touch checks, and tells of, what a warp's part of the operation reads of shared memory.
 func (op *wgmmaOp) touch(w *warp, in *inst) bool {
-	all, err := op.operandB()
-	spans := all.spans(0, op.n)
-	if op.descA != 0 && err == nil {
-		var a *operand
-		a, err = op.operandA()
+	spans := op.operandB().spans(0, op.n)
+	if op.descA != 0 {
 		row := w.index % groupWarps * 16
-		spans = append(spans, a.spans(row, row+16)...)
-	}
-	if err != nil {
-		w.misuse(in, "%v", err)
-		return false
+		spans = append(spans, op.operandA().spans(row, row+16)...)
 	}
 	for _, s := range spans {
 		if s.Addr+uint64(s.Size) > w.block.shared.size {
@@ -227,12 +219,10 @@ func (group *warpgroup) finish(b *block, op *wgmmaOp) {
 // compute does the operation for all four warps.
 func (op *wgmmaOp) compute(b *block) {
 	memory := b.shared.bytes()
-	ob, _ := op.operandB()
-	cols := ob.read(memory, op.wgmma.b, op.signB)
+	cols := op.operandB().read(memory, op.wgmma.b, op.signB)
 	var rows []float64
 	if op.descA != 0 {
-		oa, _ := op.operandA()
-		rows = oa.read(memory, op.wgmma.a, op.signA)
+		rows = op.operandA().read(memory, op.wgmma.a, op.signA)
 	}
 	how := b.run.launch.Accumulate
 	for n, w := range op.warps {

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"tilework/internal/device"
+	"tilework/ptx"
 )
 
 type digest [sha256.Size]byte
@@ -173,7 +174,8 @@ type kernel struct {
 	handle     uintptr
 	resources  device.Resources
 	maxThreads int
-	params     int // bytes of its parameters; -1 where the driver does not tell
+	params     int // bytes of its parameters as a launch has them; -1 where the driver does not tell
+	places     []place
 	dynamic    int // bytes of dynamic shared memory that it may have; guarded by the GPU's mutex
 }
 
@@ -231,7 +233,11 @@ func (k *kernel) find() error {
 	return k.findParams()
 }
 
-// findParams finds where the last of the parameters ends.
+// place is where a parameter stands: as a launch has it, and as the driver does, which
+// aligns tensor maps otherwise, to 64 bytes of a memory that begins in between.
+type place struct{ here, there, size int }
+
+// findParams finds where the parameters stand.
 func (k *kernel) findParams() error {
 	g := k.module.gpu
 	if !g.driver.has(cuFuncGetParamInfo) {
@@ -247,6 +253,15 @@ func (k *kernel) findParams() error {
 		if err := g.check(cuFuncGetParamInfo, answer); err != nil {
 			return err
 		}
-		k.params = int(offset + size)
+		here := int(offset)
+		switch align := int(size); size {
+		case ptx.TensorMapBytes:
+			align = ptx.TensorMapAlign
+			fallthrough
+		case 1, 2, 4, 8:
+			here = (k.params + align - 1) / align * align
+		}
+		k.places = append(k.places, place{here, int(offset), int(size)})
+		k.params = here + int(size)
 	}
 }
