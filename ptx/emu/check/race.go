@@ -2,16 +2,20 @@ package check
 
 import (
 	"bytes"
+	"math/bits"
 
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
 
-// racer finds two accesses of the same bytes by different threads of a block, one of
-// them a write, that nothing orders: no barrier, no bar.warp.sync between lanes of a
-// warp, no release and acquire. Lanes of a warp are threads like any others, as there
-// is no lockstep since Volta. What the block does to global memory goes on to
-// [globals], which compares the blocks.
+// racer finds two accesses of the same bytes by different threads of a block, or of the
+// blocks of a cluster, one of them a write, that nothing orders: no barrier, no
+// bar.warp.sync between lanes of a warp, no mbarrier, no release and acquire. Lanes of a
+// warp are threads like any others, as there is no lockstep since Volta. What the
+// cluster does to global memory goes on to [globals], which compares the clusters.
+//
+// Bulk copies and wgmma reach memory through the async proxy. What they read or
+// overwrite and threads have written must also be behind a fence.proxy.async.
 //
 // It knows accesses to a cell apart as [cell] says, so that it may miss a race where
 // threads synchronise in parts of a block, but it does not invent one.
@@ -19,7 +23,7 @@ type racer struct {
 	*worker
 	order
 	pool   pool
-	shared region
+	shared []*region // by rank
 	allocs map[*emu.Allocation]*region
 	// ran is for each warp and instruction which access of the block its last
 	// execution was; those up to opened came before the last barrier of the whole
@@ -27,7 +31,17 @@ type racer struct {
 	ran            [][]uint64
 	serial, opened uint64
 	copies         map[copyKey]*copyHalf
+	bulks          map[uint64][]bulkHalf
 	cur            current
+}
+
+// bulkHalf is what a bulk copy or a wgmma touches until it is complete.
+type bulkHalf struct {
+	epoch  epoch
+	region *region
+	base   uint64
+	spans  []emu.Span
+	write  bool
 }
 
 // current is the access under way.
@@ -37,6 +51,9 @@ type current struct {
 	size   int
 	write  bool
 	stale  epoch // what lies below is ordered before it
+	from   epoch // what lies below need not be looked at: for threads, the same
+	by     int   // of the async proxy: the thread that began it
+	rank   int   // whose shared memory it is
 	region *region
 	base   uint64 // address that the region's offsets count from
 }
@@ -58,38 +75,46 @@ type copyHalf struct {
 }
 
 func newRacer(w *worker) *racer {
-	r := &racer{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*copyHalf{}}
+	r := &racer{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*copyHalf{}, bulks: map[uint64][]bulkHalf{}}
 	r.order.vars = &w.checks.vars
 	return r
 }
 
 func (r *racer) start(b *emu.BlockInfo) {
 	r.order.reset(b)
-	for len(r.ran) < b.Warps {
+	for len(r.ran) < len(r.warps) {
 		r.ran = append(r.ran, nil)
+	}
+	for len(r.shared) < max(b.Ranks, 1) {
+		r.shared = append(r.shared, &region{})
 	}
 	for _, sites := range r.ran {
 		clear(sites)
 	}
 	clear(r.copies)
+	clear(r.bulks)
 	r.serial, r.opened = 0, 0
 }
 
 func (r *racer) end() {
 	r.settle()
 	for alloc, reg := range r.allocs {
-		r.checks.global.add(r.block.Linear, alloc, reg)
+		r.checks.global.add(r.self, alloc, reg)
 		reg.reset(&r.pool)
 	}
-	r.shared.reset(&r.pool)
+	for _, reg := range r.shared {
+		reg.reset(&r.pool)
+	}
 }
 
 func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	r.settle()
 	flags := flagsOf(a)
-	r.cur = current{space: a.Space, alloc: a.Alloc, region: in.region, size: a.Size, write: isWrite(a.Kind), stale: r.stale()}
+	r.cur = current{space: a.Space, alloc: a.Alloc, rank: a.Rank, region: in.region, size: a.Size, write: isWrite(a.Kind), stale: r.stale(), from: r.stale()}
 	if a.Alloc != nil {
 		r.cur.base = a.Alloc.Base
+	} else {
+		r.cur.region = r.shared[a.Rank]
 	}
 	time := r.now
 	if a.Kind == emu.AsyncRead || a.Kind == emu.AsyncWrite {
@@ -97,7 +122,7 @@ func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 		r.began(a)
 	}
 	e := makeEpoch(time, a.Warp*32, a.Site.Index, flags)
-	r.executed(a)
+	r.executed(a.Origin)
 	switch {
 	case r.cur.write && rs.overlap(a.Size):
 		mask := a.Mask
@@ -115,7 +140,7 @@ func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	}
 }
 
-func (r *racer) executed(a *emu.Access) {
+func (r *racer) executed(a emu.Origin) {
 	sites := r.ran[a.Warp]
 	if a.Site.Index >= len(sites) {
 		sites = append(sites, make([]uint64, a.Site.Index+1-len(sites))...)
@@ -125,11 +150,8 @@ func (r *racer) executed(a *emu.Access) {
 	sites[a.Site.Index] = r.serial
 }
 
-// regionOf is what is remembered of an allocation, or, without one, of shared memory.
+// regionOf is what is remembered of an allocation.
 func (r *racer) regionOf(a *emu.Allocation) *region {
-	if a == nil {
-		return &r.shared
-	}
 	reg := r.allocs[a]
 	if reg == nil {
 		reg = &region{}
@@ -170,7 +192,7 @@ func (r *racer) span(off uint64, n int, e epoch, perLane int, shared bool) {
 		switch {
 		case r.cur.write:
 			r.write(p, k, cells, e, perLane>>p.shift, off)
-		case !p.skips(k, cells, r.cur.stale):
+		case r.cur.from != r.cur.stale || !p.skips(k, cells, r.cur.stale):
 			r.read(p, k, cells, e, perLane>>p.shift, off)
 			if shared {
 				r.read(p, k, cells, e+1<<threadShift, perLane>>p.shift, off)
@@ -191,15 +213,17 @@ func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	if p.since != stale {
 		p.since, p.settled = stale, 0
 	}
-	written := p.wrote >= stale
+	written, from := p.wrote >= r.cur.from, r.cur.from
 	left := perLane
 	cells := p.cells[k : k+n]
 	for i := range cells {
 		c := &cells[i]
-		if written && (c.w[0] >= stale || c.w[1] >= stale) {
+		if written && (c.w[0] >= from || c.w[1] >= from) {
 			r.compare(&c.w, true, e, off+uint64(i)<<p.shift)
 		}
 		switch {
+		case e&async != 0:
+			c.noteAsync(e, stale)
 		case c.r[0] < stale && c.r[1] < stale:
 			c.r[0], c.r[1] = e, 0
 		case c.r[0] < stale || c.r[1] < stale || sameWarp(c.r[0], c.r[1]):
@@ -216,7 +240,7 @@ func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 
 // write is the same for writes.
 func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
-	stale := r.cur.stale
+	stale, from := r.cur.stale, r.cur.from
 	p.wrote = max(p.wrote, e)
 	p.settled &^= p.bits(k, n)
 	if e&async != 0 {
@@ -226,7 +250,7 @@ func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	cells := p.cells[k : k+n]
 	for i := range cells {
 		c := &cells[i]
-		if c.w[0] >= stale || c.w[1] >= stale {
+		if c.w[0] >= from || c.w[1] >= from {
 			r.compare(&c.w, true, e, off+uint64(i)<<p.shift)
 		}
 		if c.r[0] >= stale || c.r[1] >= stale {
@@ -242,12 +266,79 @@ func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 
 // compare reports those of two earlier accesses that race with e.
 func (r *racer) compare(earlier *[2]epoch, writes bool, e epoch, off uint64) {
+	by := e.thread()
+	if e&proxied != 0 {
+		by = r.cur.by
+	}
 	for _, p := range earlier {
-		if p >= r.cur.stale && p&e&strong == 0 && !r.before(p, e.thread()) {
+		switch {
+		case p < r.cur.from || p&e&strong != 0:
+		case !r.before(p, by):
 			r.clash(p, e, writes, off)
+		case e&proxied != 0 && writes && !r.sees(p, by):
+			r.unseen(p, e, off)
 		}
 	}
 }
+
+// bulk enters an access of the async proxy, which is under way from now on.
+func (r *racer) bulk(b *emu.Bulk) {
+	r.settle()
+	first := b.Warp*32 + bits.TrailingZeros32(b.Mask)
+	thread, flags := first, async|proxied
+	if isMatrix(b.Site) { // one operation of the warpgroup
+		thread = b.Warp / groupWarps * groupWarps * 32
+	}
+	if b.Atomic {
+		flags |= strong | wide
+	}
+	e := makeEpoch(maxTime, thread, b.Site.Index, flags)
+	r.cur = current{
+		space: b.Space, alloc: b.Alloc, rank: b.Rank, write: b.Kind == emu.AsyncWrite, stale: r.stale(), from: 1 << timeShift, by: first,
+	}
+	if b.Alloc != nil {
+		r.cur.region, r.cur.base = r.regionOf(b.Alloc), b.Alloc.Base
+	} else {
+		r.cur.region = r.shared[b.Rank]
+	}
+	r.executed(b.Origin)
+	if r.bulkSites == nil {
+		r.bulkSites = map[int]*emu.Site{}
+	}
+	r.bulkSites[b.Site.Index] = b.Site
+	for _, s := range b.Spans {
+		r.cur.size = s.Size
+		r.span(s.Addr-r.cur.base, s.Size, e, oneLane, false)
+	}
+	r.bulks[b.Copy] = append(r.bulks[b.Copy], bulkHalf{e, r.cur.region, r.cur.base, b.Spans, r.cur.write})
+	if b.Tells {
+		r.tells(b, e)
+	}
+}
+
+// tells checks that the mbarrier that a copy is told to was there before.
+func (r *racer) tells(b *emu.Bulk, e epoch) {
+	r.cur.size = mbarrierBytes
+	p := r.shared[b.Rank].page(int(b.Mbarrier>>pageShift), grain(b.Mbarrier, mbarrierBytes), &r.pool)
+	k := int(b.Mbarrier%pageBytes) >> p.shift
+	for i := range p.cells[k : k+max(mbarrierBytes>>p.shift, 1)] {
+		if c := &p.cells[k+i]; c.w[0]&strong == 0 || c.w[1]&strong == 0 {
+			weak := [2]epoch{c.w[0], c.w[1]}
+			for n := range weak {
+				if weak[n]&strong != 0 {
+					weak[n] = 0
+				}
+			}
+			r.compare(&weak, true, e, b.Mbarrier)
+		}
+	}
+}
+
+// mbarrierBytes is the size of an mbarrier, and groupWarps the warps of a warpgroup.
+const (
+	mbarrierBytes = 8
+	groupWarps    = 4
+)
 
 // withinOne looks at a store whose lanes meet in memory. It returns the lanes that
 // count: one of those that write the same to the same place, which does no harm.
@@ -284,32 +375,91 @@ func (r *racer) began(a *emu.Access) {
 	}
 }
 
-// copyDone makes accesses of the threads that waited out of those of their copies.
+// copyDone makes accesses of the threads that waited out of those of their copies, and
+// of a warpgroup's out of its matrices.
 func (r *racer) copyDone(d *emu.CopyDone) {
 	r.settle()
 	r.step()
+	if isMatrix(d.Site) {
+		n := r.agentOf(agent{group: d.Warp/groupWarps + 1})
+		for _, done := range d.Copies {
+			r.land(done.Copy, n, false)
+		}
+		r.step()
+		r.learnAll(d.Warp, d.Mask, r.at(n))
+		return
+	}
 	for _, done := range d.Copies {
-		for _, write := range []bool{false, true} {
-			k := copyKey{done.Copy, write}
-			h := r.copies[k]
-			if h == nil {
-				continue
+		r.landLanes(doneCopy{done.Copy, done.Mask}, none)
+		lanesOf(done.Mask, func(lane int) { r.land(done.Copy, d.Warp*32+lane, d.Read) })
+	}
+}
+
+// none stands for the threads themselves, where an agent could do their work.
+const none = -1
+
+// landLanes completes lanes' parts of a cp.async, as an agent's work or the threads'.
+func (r *racer) landLanes(done doneCopy, agent int) {
+	for _, write := range []bool{false, true} {
+		k := copyKey{done.copy, write}
+		h := r.copies[k]
+		if h == nil {
+			continue
+		}
+		lanesOf(done.mask&h.mask, func(lane int) {
+			under := h.epoch + epoch(lane)<<threadShift
+			by := under.thread()
+			if agent != none {
+				by = agent
 			}
-			lanesOf(done.Mask&h.mask, func(lane int) { r.landed(h, lane) })
-			if h.mask &^= done.Mask; h.mask == 0 {
-				delete(r.copies, k)
-			}
+			r.landed(h.region, h.addr[lane]-h.base, h.size, under, makeEpoch(r.now, by, under.site(), 0))
+		})
+		if h.mask &^= done.mask; h.mask == 0 {
+			delete(r.copies, k)
 		}
 	}
 }
 
-// landed completes a lane's part of a half.
-func (r *racer) landed(h *copyHalf, lane int) {
-	under := h.epoch + epoch(lane)<<threadShift
-	landed := makeEpoch(r.now, under.thread(), under.site(), 0)
-	off := h.addr[lane] - h.base
-	for end := off + uint64(h.size); off < end; {
-		p := h.region.page(int(off>>pageShift), coarsest, &r.pool)
+// land completes a bulk copy, or what a wgmma reads, as the work of a thread or an agent;
+// or only what it reads.
+func (r *racer) land(copy uint64, by int, readOnly bool) {
+	halves := r.bulks[copy]
+	if halves == nil {
+		return
+	}
+	var left []bulkHalf
+	for _, h := range halves {
+		if h.write && readOnly {
+			left = append(left, h)
+			continue
+		}
+		after := makeEpoch(r.now, by, h.epoch.site(), h.epoch&^async)
+		for _, s := range h.spans {
+			r.landed(h.region, s.Addr-h.base, s.Size, h.epoch, after)
+		}
+	}
+	if delete(r.bulks, copy); left != nil {
+		r.bulks[copy] = left
+	}
+}
+
+func (r *racer) mbarrier(e *emu.Mbarrier) {
+	r.settle()
+	r.order.mbarrier(e, func(c doneCopy, agent int) {
+		r.landLanes(c, agent)
+		r.land(c.copy, agent, false)
+	})
+}
+
+func (r *racer) clusterSync(e *emu.ClusterSync) {
+	r.settle()
+	r.order.clusterSync(e)
+}
+
+// landed makes the epoch of an access that is over out of that of one under way.
+func (r *racer) landed(region *region, off uint64, size int, under, landed epoch) {
+	for end := off + uint64(size); off < end; {
+		p := region.page(int(off>>pageShift), coarsest, &r.pool)
 		c := &p.cells[int(off%pageBytes)>>p.shift]
 		for i := range c.w {
 			if c.w[i] == under {
