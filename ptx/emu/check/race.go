@@ -433,7 +433,7 @@ func (r *racer) land(copy uint64, by int, readOnly bool) {
 			left = append(left, h)
 			continue
 		}
-		after := makeEpoch(r.now, by, h.epoch.site(), h.epoch&^async)
+		after := makeEpoch(r.now, by, h.epoch.site(), h.epoch&(strong|wide|proxied))
 		for _, s := range h.spans {
 			r.landed(h.region, s.Addr-h.base, s.Size, h.epoch, after)
 		}
