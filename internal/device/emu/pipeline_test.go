@@ -329,7 +329,7 @@ func TestPipelineFaults(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	a, b, c := pipelineOperands(rand.New(rand.NewPCG(seed, 0)))
-	const runs = 8
+	const runs = uint64(8)
 	for _, f := range []struct {
 		fault string
 		says  []string // one of these
@@ -358,7 +358,7 @@ func TestPipelineFaults(t *testing.T) {
 			}
 			p.fault = f.fault
 			t.Run(f.fault+", "+p.name, func(t *testing.T) {
-				hits, other := 0, ""
+				hits, other := uint64(0), ""
 				for n := range runs {
 					found, hit := p.watched(t, seed+n, a, b, c), false
 					for _, s := range f.says {
