@@ -327,18 +327,22 @@ func (m *bulkMove) pieces(off uint64, move func(shared, data []byte), b *block) 
 // writeShared writes what was read to a block's shared memory and tells its mbarrier.
 func (m *bulkMove) writeShared(id uint64, to *sharedPlace) {
 	m.pieces(to.off, m.combine, to.block)
-	c := to.block.cluster
+	to.arrived(m.warp, m.in, m.lane, id, m.bytes)
+}
+
+// arrived tells the mbarrier of a place that so many bytes have come.
+func (to *sharedPlace) arrived(w *warp, in *inst, lane int, id uint64, n int) {
 	word := to.block.shared.bytes()[to.mbarrier:][:mbarrierBytes]
 	bar, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
 	err := fmt.Errorf("there is no mbarrier at %#x of block %v's shared memory (mbarrier.init)", to.mbarrier, to.block.index)
 	if ok {
-		err = bar.expect(-m.bytes)
+		err = bar.expect(-n)
 	}
 	if err != nil {
-		c.fail(m.warp.siteError(ErrMisuse, m.in, "%v", err))
+		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
 		return
 	}
-	at := mbarrierAt{origin: Origin{Site: m.in.site, Warp: m.warp.index, Mask: 1 << m.lane}, block: to.block, off: to.mbarrier}
+	at := mbarrierAt{origin: Origin{Site: in.site, Warp: w.index, Mask: 1 << lane}, block: to.block, off: to.mbarrier}
 	at.tell(MbarrierCopy, id)
 	at.settle(word, &bar)
 }

@@ -272,6 +272,9 @@ func execLoad(w *warp, in *inst) {
 }
 
 func decodeStore(d *decoder) execFunc {
+	if d.i.Has("async") {
+		return decodeStoreAsync(d)
+	}
 	tr := d.transferOf(1)
 	if d.err != nil {
 		return nil

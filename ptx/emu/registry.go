@@ -30,7 +30,7 @@ func init() {
 		"shl": byType(shlBits), "shr": byType(shrBits), "shf": decodeShf, "lop3": decodeLop3,
 		// move.go, convert.go
 		"mov": decodeMov, "cvta": decodeCvta, "isspacep": decodeIsspacep, "cvt": decodeCvt,
-		// ldst.go, atomic.go, async.go, bulk.go
+		// ldst.go, atomic.go, async.go, bulk.go, storeasync.go
 		"ld": decodeLoad, "ldu": decodeLoad, "st": decodeStore, "atom": decodeAtom, "red": decodeRed,
 		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
 		"prefetch": decodeNothing, "prefetchu": decodeNothing, "applypriority": decodeNothing, "createpolicy": decodePolicy,
@@ -47,7 +47,6 @@ func init() {
 // refusals are what the emulator knows not to execute, by the start of the mnemonic, and
 // why.
 var refusals = []struct{ prefix, reason string }{
-	{"st.async.", "copies within a cluster"},
 	{"discard.", "a cache line without its contents"},
 	{"tensormap.", "tensor maps"},
 }
