@@ -250,28 +250,38 @@ func popcount(op string, row, col []float64) float64 {
 
 // truncatedSum is the sum of products and c as a tensor core forms it, before it is rounded
 // to the type of the accumulators: all terms are cut off so many bits behind the first one
-// of the largest. (Fasi et al., "Numerical behavior of NVIDIA
-// tensor cores", 2021, found the same of older ones, with fewer bits and terms.)
+// of the largest. (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021, found
+// the same of older ones, with fewer bits and terms.) No factor is subnormal as a
+// float64.
 func truncatedSum(row, col []float64, c float64, bits int) float64 {
-	exp := exponent(c)
-	plain := c
+	exp, special := max(exponent(0), exponentOf(c)), exponentOf(c)
 	for k, x := range row {
-		plain += x * col[k]
 		// A tensor core adds the factors' exponents: the product may reach one higher.
-		if x != 0 && col[k] != 0 {
-			exp = max(exp, exponent(x)+exponent(col[k]))
+		ex, ey := exponentOf(x), exponentOf(col[k])
+		exp, special = max(exp, ex+ey), max(special, ex, ey)
+	}
+	if special == specialExponent {
+		for k, x := range row {
+			c += x * col[k]
 		}
+		return c
 	}
-	if math.IsInf(plain, 0) || plain != plain {
-		return plain
-	}
-	ulp := exp - bits
-	sum := math.Trunc(math.Ldexp(c, -ulp))
+	scale := powerOfTwo(bits - exp)
+	sum := int64(c * scale)
 	for k, x := range row {
-		sum += math.Trunc(math.Ldexp(x*col[k], -ulp))
+		sum += int64(x * col[k] * scale)
 	}
-	return math.Ldexp(sum, ulp)
+	return float64(sum) / scale
 }
+
+// specialExponent is what exponentOf says of infinities and NaNs.
+const specialExponent = 1024
+
+// exponentOf is e for |x| in [2^e, 2^(e+1)) that is not subnormal, and -1023 for 0.
+func exponentOf(x float64) int { return int(math.Float64bits(x)>>52&0x7ff) - 1023 }
+
+// powerOfTwo is 2^e, for e from -1022 to 1023.
+func powerOfTwo(e int) float64 { return math.Float64frombits(uint64(e+1023) << 52) }
 
 // cutOff is a sum without what lies more than so many bits behind its first one.
 func cutOff(sum float64, bits int) float64 {
