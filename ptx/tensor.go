@@ -8,7 +8,9 @@ import "fmt"
 // parameter `.align 64 .b8[128]`; how is its own affair.
 //
 // Outside of the tensor, which a box may reach on any side, the engine reads zeros and
-// writes nothing.
+// writes nothing, but for this: an H200 writes pieces of 16 bytes, so that a row of
+// another length is written to the end of its last piece. The rows of a box must begin
+// at a multiple of 16 bytes of the tensor's.
 type TensorMap struct {
 	Element Type   // U8, U16, U32, S32, U64, S64, F16, BF16, F32, F64, or TF32: float32 that is rounded on the way
 	Base    uint64 // address of the first element, a multiple of 16

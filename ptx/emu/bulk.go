@@ -238,7 +238,11 @@ func (m *bulkMove) tensor() bool {
 	for k, place := range m.coords {
 		coords[k] = int32(reg[uint32](w, place)[m.lane])
 	}
-	m.global, m.bytes, m.swizzle = stretches(&tm, coords), tm.BoxBytes(), tm.Swizzle
+	if int(coords[0])*tm.Element.Bytes()%tensorPiece != 0 {
+		w.misuse(in, "a box whose rows begin at element %d of a tensor's, of %d bytes each: want a multiple of 16 bytes", coords[0], tm.Element.Bytes())
+		return false
+	}
+	m.global, m.bytes, m.swizzle = stretches(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
 	if m.op != "" {
 		reduce := *m.bulkCopy
 		reduce.elem = tm.Element

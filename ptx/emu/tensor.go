@@ -64,11 +64,20 @@ type stretch struct {
 	at   int
 }
 
+// tensorPiece is what the copy engine writes at a time, in bytes. The elements behind the
+// last one of a row that are in its piece are written with it.
+const tensorPiece = 16
+
 // stretches is what a box of a tensor, from the element at the given coordinates on, has
-// in the tensor: row by row, without what lies outside.
-func stretches(m *ptx.TensorMap, coords []int32) []stretch {
+// in the tensor: row by row, without what lies outside. Of a store that is a piece's
+// rest more.
+func stretches(m *ptx.TensorMap, coords []int32, store bool) []stretch {
 	size := m.Element.Bytes()
-	from, to := inRange(int(coords[0]), m.Box[0], m.Dims[0])
+	dim := m.Dims[0]
+	if store {
+		dim = (dim*size + tensorPiece - 1) / tensorPiece * tensorPiece / size
+	}
+	from, to := inRange(int(coords[0]), m.Box[0], dim)
 	if from >= to {
 		return nil
 	}

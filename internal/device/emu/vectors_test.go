@@ -119,21 +119,24 @@ func tensorCases() (all []*hopperCase) {
 		to      int // offset in shared memory
 	}
 	boxes := []box{
-		{"1d", ptx.U8, []int{3000}, nil, []int{256}, 0, []int{77}, 0},
-		{"2d", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 8}, 0, []int{30, 5}, 128},
-		{"2d, swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{30, 5}, 1024},
-		{"2d, swizzle 64", ptx.F16, []int{200, 40}, []int{416}, []int{32, 24}, 64, []int{30, 5}, 1024},
-		{"2d, swizzle 32", ptx.U16, []int{200, 40}, []int{416}, []int{16, 24}, 32, []int{30, 5}, 1024},
-		{"2d, swizzle 128, between", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{30, 5}, 384},
-		{"2d, short rows of swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{16, 24}, 128, []int{30, 5}, 1024},
-		{"2d, short rows of swizzle 64", ptx.BF16, []int{200, 40}, []int{416}, []int{8, 24}, 64, []int{30, 5}, 1024},
+		{"1d", ptx.U8, []int{3000}, nil, []int{256}, 0, []int{80}, 0},
+		{"2d", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 8}, 0, []int{32, 5}, 128},
+		{"2d, swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 1024},
+		{"2d, swizzle 64", ptx.F16, []int{200, 40}, []int{416}, []int{32, 24}, 64, []int{32, 5}, 1024},
+		{"2d, swizzle 32", ptx.U16, []int{200, 40}, []int{416}, []int{16, 24}, 32, []int{32, 5}, 1024},
+		{"2d, swizzle 128, between", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 384},
+		{"2d, short rows of swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{16, 24}, 128, []int{32, 5}, 1024},
+		{"2d, short rows of swizzle 64", ptx.BF16, []int{200, 40}, []int{416}, []int{8, 24}, 64, []int{32, 5}, 1024},
 		{"2d, out at the end", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
-		{"2d, out at the start", ptx.S32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{-5, -3}, 0},
-		{"2d, outside", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{50, 0}, 0},
-		{"tf32", ptx.TF32, []int{60, 20}, []int{240}, []int{32, 16}, 128, []int{1, 1}, 0},
-		{"3d", ptx.F64, []int{20, 6, 5}, []int{160, 960}, []int{8, 4, 3}, 64, []int{3, 4, 3}, 2048},
-		{"4d", ptx.U8, []int{64, 6, 5, 4}, []int{80, 480, 2400}, []int{32, 3, 2, 2}, 32, []int{-3, 2, 4, 1}, 512},
-		{"5d", ptx.U64, []int{6, 5, 4, 3, 3}, []int{48, 240, 960, 2880}, []int{4, 3, 2, 2, 2}, 0, []int{1, 3, -1, 2, 1}, 0},
+		{"2d, out at the end, no swizzle", ptx.F32, []int{49, 20}, []int{208}, []int{32, 16}, 0, []int{40, 10}, 0},
+		{"2d, out at the end of bytes", ptx.U8, []int{77, 20}, []int{112}, []int{64, 16}, 64, []int{48, 10}, 0},
+		{"2d, out at the end of halves", ptx.BF16, []int{75, 20}, []int{160}, []int{16, 16}, 32, []int{64, 10}, 0},
+		{"2d, out at the start", ptx.S32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{-8, -3}, 0},
+		{"2d, outside", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{52, 0}, 0},
+		{"tf32", ptx.TF32, []int{60, 20}, []int{240}, []int{32, 16}, 128, []int{4, 1}, 0},
+		{"3d", ptx.F64, []int{20, 6, 5}, []int{160, 960}, []int{8, 4, 3}, 64, []int{4, 4, 3}, 2048},
+		{"4d", ptx.U8, []int{64, 6, 5, 4}, []int{80, 480, 2400}, []int{32, 3, 2, 2}, 32, []int{-16, 2, 4, 1}, 512},
+		{"5d", ptx.U64, []int{6, 5, 4, 3, 3}, []int{48, 240, 960, 2880}, []int{4, 3, 2, 2, 2}, 0, []int{2, 3, -1, 2, 1}, 0},
 	}
 	const shared = 8 << 10
 	for n, b := range boxes {
