@@ -336,17 +336,17 @@ func TestPipelineFaults(t *testing.T) {
 		some  bool     // in some runs
 	}{
 		{"no proxy fence", []string{"is a fence.proxy.async missing"}, false},
-		{"no barrier before the store", []string{"race"}, false},
+		{"no barrier before the store", []string{"with no barrier in between"}, false},
 		{"wrong phase", []string{"may still be about to write", "deadlock"}, false},
-		{"no wait for an empty stage", []string{"may still be about to read", "may still be about to write", "arrivals at an mbarrier", "race"}, false},
-		{"no wait before the stage is given back", []string{"a wgmma.wait_group"}, false},
+		{"no wait for an empty stage", []string{"may still be about to read", "may still be about to write", "is a wait for an mbarrier missing", "arrivals at an mbarrier"}, false},
+		{"no wait before the stage is given back", []string{"a wgmma.wait_group", "(wgmma.wait_group)"}, false},
 		{"no wait for the matrices", []string{"is in use by a wgmma.mma_async under way"}, false},
 		{"no wgmma.fence", []string{"no wgmma.fence came before it"}, false},
 		{"no fence behind mbarrier.init", []string{"is a fence.proxy.async missing"}, false},
 		{"too few bytes expected", []string{"deadlock", "wants"}, false},
 		{"no wait for the store", []string{"exits while this operation, which is under way, uses its shared memory"}, true},
 		{"early exit", []string{"has exited", "exits while this operation"}, true},
-		{"arrivals of one block", []string{"may still be about to read"}, true},
+		{"arrivals of one block", []string{"may still be about to read", "is a wait for an mbarrier missing"}, true},
 	} {
 		for _, p := range pipelines {
 			if p.cluster == 1 && (f.fault == "early exit" || f.fault == "arrivals of one block") {

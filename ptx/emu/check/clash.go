@@ -65,6 +65,11 @@ func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
 				one, verb[second.writes], amount(size), where, what, other, line(f.Other), map[bool]string{false: "read", true: "write"}[first.writes], wait, line(f.Site))
 			return
 		}
+		if first.thread() >= r.threads {
+			f.Message += fmt.Sprintf(" at %s, and is done, but %s has not learnt of it: is a wait for an mbarrier missing before %s, or does a thread arrive there before it has waited itself (wgmma.wait_group)?",
+				line(f.Other), one, line(f.Site))
+			return
+		}
 		f.Message += r.advice(f, known, sameWarp(p, e))
 	})
 }
@@ -74,7 +79,7 @@ func (r *racer) name(f *Finding, second, first epoch) (one, other string) {
 	set := func(e epoch, block, to *emu.Dim3) string {
 		n := e.thread()
 		if n >= r.threads {
-			return fmt.Sprintf("the asynchronous work at %s", line(r.site(e.site())))
+			return "an asynchronous operation"
 		}
 		*block, *to = r.blockOf(n).Index, r.thread(n)
 		if len(r.blocks) > 1 {
