@@ -36,7 +36,7 @@ func init() {
 		"prefetch": decodeNothing, "prefetchu": decodeNothing, "applypriority": decodeNothing, "createpolicy": decodePolicy,
 		// control.go, call.go, barrier.go, mbarrier.go, distributed.go, warpops.go
 		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap, "brkpt": decodeTrap,
-		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeNothing,
+		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeSetmaxnreg,
 		"bar": decodeBarrier, "barrier": decodeBarrier, "mbarrier": decodeMbarrier, "mapa": decodeMapa, "getctarank": decodeRank, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
 		"redux": decodeRedux, "activemask": decodeActivemask, "elect": decodeElect,
 		// mma.go, wgmma.go, matrixmem.go
