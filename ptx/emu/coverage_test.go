@@ -115,7 +115,7 @@ func combinations(rng *rand.Rand, f *ptx.Form) [][]string {
 			all = append(all, tie(mods))
 		}
 	}
-	for len(all) < 24 {
+	for len(all) < 8 {
 		all = append(all, tie(pick()))
 	}
 	return all
