@@ -10,16 +10,17 @@ import "fmt"
 // Outside of the tensor, which a box may reach on any side, the engine reads zeros and
 // writes nothing, but for this: an H200 writes pieces of 16 bytes, so that a row of
 // another length is written to the end of its last piece. The rows of a box must begin
-// at a multiple of 16 bytes of the tensor's.
+// at a multiple of 16 bytes of the tensor's, and a box to be written at no negative
+// coordinate.
 type TensorMap struct {
 	Element Type   // U8, U16, U32, S32, U64, S64, F16, BF16, F32, F64, or TF32: float32 that is rounded on the way
 	Base    uint64 // address of the first element, a multiple of 16
 	Dims    []int  // elements in each of 1 to 5 dimensions
 	Strides []int  // bytes from one index to the next in each dimension but the innermost, multiples of 16
 	Box     []int  // elements of a box, up to 256 in each dimension; its rows are a multiple of 16 bytes
-	// Swizzle is how many bytes, 32, 64 or 128, each row of a box takes at most whose 16-byte
-	// pieces are permuted in shared memory so that a column of them has no bank conflicts;
-	// 0 leaves them in place.
+	// Swizzle is how many bytes, 32, 64 or 128, each row of a box takes in shared memory, if
+	// its 16-byte pieces are permuted so that a column of them has no bank conflicts; 0
+	// leaves them in place, and the rows one behind the other.
 	Swizzle int
 }
 
@@ -69,8 +70,8 @@ func (m *TensorMap) Check() error {
 	return nil
 }
 
-// BoxBytes is the size of a box in shared memory, which a load's mbarrier is told in full
-// also where the box reaches out of the tensor.
+// BoxBytes is the size of a box, which a load's mbarrier is told in full also where the box
+// reaches out of the tensor.
 func (m *TensorMap) BoxBytes() int {
 	n := m.Element.Bytes()
 	for _, d := range m.Box {

@@ -1,8 +1,7 @@
 package emu
 
 import (
-	"encoding/binary"
-	"fmt"
+	"slices"
 
 	"tilework/ptx"
 )
@@ -92,6 +91,9 @@ type bulkMove struct {
 	lane    int
 	bytes   int // all told
 	swizzle int
+	row     int // bytes of a row of a box, and from one to the next in shared memory
+	pitch   int
+	rounds  bool         // to tf32, on the way
 	global  []stretch    // in the order of their places
 	alloc   *Allocation  // that the stretches lie in
 	source  *sharedPlace // nil if the source is global memory
@@ -152,6 +154,7 @@ func (m *bulkMove) measure() bool {
 		ok = m.tensor()
 	default:
 		m.bytes = int(reg[uint32](w, m.size)[m.lane])
+		m.row, m.pitch = m.bytes, m.bytes
 		if m.bytes%16 != 0 {
 			w.misuse(in, "a copy of %d bytes, which is no multiple of 16", m.bytes)
 			return false
@@ -171,7 +174,7 @@ func (m *bulkMove) measure() bool {
 		align = 128
 	}
 	if m.from.space == ptx.Shared {
-		p, ok := w.sharedPlace(in, m.from, m.lane, m.bytes, align)
+		p, ok := w.sharedPlace(in, m.from, m.lane, m.extent(), align)
 		if !ok {
 			return false
 		}
@@ -180,7 +183,7 @@ func (m *bulkMove) measure() bool {
 	if m.mbarrier == nil {
 		return true
 	}
-	to, ok1 := w.sharedPlace(in, m.to, m.lane, m.bytes, align)
+	to, ok1 := w.sharedPlace(in, m.to, m.lane, m.extent(), align)
 	at, ok2 := w.sharedPlace(in, m.mbarrier, m.lane, mbarrierBytes, mbarrierBytes)
 	if !ok1 || !ok2 {
 		return false
@@ -242,7 +245,14 @@ func (m *bulkMove) tensor() bool {
 		w.misuse(in, "a box whose rows begin at element %d of a tensor's, of %d bytes each: want a multiple of 16 bytes", coords[0], tm.Element.Bytes())
 		return false
 	}
+	if m.mbarrier == nil && slices.Min(coords) < 0 {
+		w.misuse(in, "a box to be written at %v: want no negative coordinates", coords)
+		return false
+	}
 	m.global, m.bytes, m.swizzle = stretches(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
+	m.row = tm.Box[0] * tm.Element.Bytes()
+	m.pitch = max(m.row, m.swizzle)
+	m.rounds = tm.Element == ptx.TF32 && m.mbarrier != nil
 	if m.op != "" {
 		reduce := *m.bulkCopy
 		reduce.elem = tm.Element
@@ -303,79 +313,6 @@ func (w *warp) sharedPlace(in *inst, ac *access, lane, n int, align uint64) (sha
 	return sharedPlace{}, false
 }
 
-// read takes what is to be copied out of the source.
-func (m *bulkMove) read() {
-	m.data = make([]byte, m.bytes)
-	if m.source != nil {
-		m.pieces(m.source.off, func(shared []byte, data []byte) { copy(data, shared) }, m.source.block)
-		return
-	}
-	for _, s := range m.global {
-		copy(m.data[s.at:][:s.n], m.alloc.bytes()[s.addr-m.alloc.Base:])
-	}
-}
-
-// pieces calls move for pieces of shared memory from off on and what belongs there: all at
-// once, or 16 bytes each where they are swizzled.
-func (m *bulkMove) pieces(off uint64, move func(shared, data []byte), b *block) {
-	memory := b.shared.bytes()
-	if m.swizzle == 0 {
-		move(memory[off:][:m.bytes], m.data)
-		return
-	}
-	for at := 0; at < m.bytes; at += 16 {
-		move(memory[swizzled(off+uint64(at), 0, m.swizzle):][:16], m.data[at:][:16])
-	}
-}
-
-// writeShared writes what was read to a block's shared memory and tells its mbarrier.
-func (m *bulkMove) writeShared(id uint64, to *sharedPlace) {
-	m.pieces(to.off, m.combine, to.block)
-	to.arrived(m.warp, m.in, m.lane, id, m.bytes)
-}
-
-// arrived tells the mbarrier of a place that so many bytes have come.
-func (to *sharedPlace) arrived(w *warp, in *inst, lane int, id uint64, n int) {
-	word := to.block.shared.bytes()[to.mbarrier:][:mbarrierBytes]
-	bar, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
-	err := fmt.Errorf("there is no mbarrier at %#x of block %v's shared memory (mbarrier.init)", to.mbarrier, to.block.index)
-	if ok {
-		err = bar.expect(-n)
-	}
-	if err != nil {
-		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
-		return
-	}
-	at := mbarrierAt{origin: Origin{Site: in.site, Warp: w.index, Mask: 1 << lane}, block: to.block, off: to.mbarrier}
-	at.tell(MbarrierCopy, id)
-	at.settle(word, &bar)
-}
-
-func (m *bulkMove) writeGlobal() {
-	for _, s := range m.global {
-		off := int(s.addr - m.alloc.Base)
-		m.combine(m.alloc.bytes()[off:][:s.n], m.data[s.at:][:s.n])
-		m.alloc.mark(off, s.n)
-	}
-}
-
-// combine writes data over what is there, or what the reduction makes of the two.
-func (m *bulkMove) combine(to, data []byte) {
-	if m.op == "" {
-		copy(to, data)
-		return
-	}
-	size := m.elem.Bytes()
-	f := updateOf(m.op, m.elem)
-	for at := 0; at < len(to); at += size {
-		var old, b [8]byte
-		copy(old[:], to[at:][:size])
-		copy(b[:], data[at:][:size])
-		binary.LittleEndian.PutUint64(old[:], f(binary.LittleEndian.Uint64(old[:]), binary.LittleEndian.Uint64(b[:]), 0, false))
-		copy(to[at:][:size], old[:])
-	}
-}
-
 // waitBulk completes the active lanes' copies, but for those of the last n groups, or only
 // sees that their sources were read.
 func (w *warp) waitBulk(in *inst, n int, read bool) {
@@ -401,35 +338,4 @@ func (w *warp) waitBulk(in *inst, n int, read bool) {
 	clear(q.open[len(kept):])
 	q.open = kept
 	w.tellCopies(in, told, read)
-}
-
-func (m *bulkMove) tellShared(id uint64, kind AccessKind, at *sharedPlace) {
-	e := m.event(id, kind)
-	e.Space, e.Rank, e.Spans = ptx.Shared, at.block.rank, []Span{{at.off, m.bytes}}
-	if kind == AsyncWrite && m.mbarrier != nil {
-		e.Mbarrier, e.Tells = at.mbarrier, true
-	}
-	m.warp.tellBulk(e)
-}
-
-func (m *bulkMove) tellGlobal(id uint64, kind AccessKind) {
-	if len(m.global) == 0 || len(m.warp.block.bulk) == 0 {
-		return
-	}
-	e := m.event(id, kind)
-	e.Space, e.Alloc = ptx.Global, m.alloc
-	for _, s := range m.global {
-		e.Spans = append(e.Spans, Span{s.addr, s.n})
-	}
-	m.warp.tellBulk(e)
-}
-
-func (m *bulkMove) event(id uint64, kind AccessKind) *Bulk {
-	return &Bulk{Origin: m.warp.origin(m.in), Kind: kind, Copy: id, Atomic: m.op != "" && kind == AsyncWrite}
-}
-
-func (w *warp) tellBulk(e *Bulk) {
-	for _, f := range w.block.bulk {
-		f(e)
-	}
 }
