@@ -199,3 +199,35 @@ LOOP:	mbarrier.try_wait.parity.shared.b64 %r, [m], 0;
 		}
 	}
 }
+
+// TestSleepingLanesCome: lanes that wait at a barrier for one that sleeps at an mbarrier do
+// not take it for lost.
+func TestSleepingLanesCome(t *testing.T) {
+	body := mbarrierDecls + `	.reg .b32 %i;
+	@%q mbarrier.init.shared.b64 [m], 1;
+	bar.sync 0;
+	setp.eq.u32 %r, %t0, 32;
+	mov.u32 %i, 0;
+	@!%r bra WAIT;
+LATE:	add.u32 %i, %i, 1;
+	setp.lt.u32 %r, %i, 500;
+	@%r bra LATE;
+	mbarrier.arrive.shared.b64 _, [m];
+WAIT:	@!%q bra MEET;
+LOOP:	mbarrier.try_wait.parity.shared.b64 %r, [m], 0;
+	@!%r bra LOOP;
+MEET:	bar.sync 0;`
+	divergent := 0
+	watch := observer(func() *Hooks {
+		return &Hooks{Barrier: func(b *Barrier) {
+			if b.Divergent {
+				divergent++
+			}
+		}}
+	})
+	for seed := range uint64(20) {
+		if _, _, err := runText(t, body, []uint32{0}, Launch{Block: Dim3{64, 1, 1}, Seed: seed, Observers: []Observer{watch}}); err != nil || divergent > 0 {
+			t.Fatalf("%d arrivals are divergent, %v", divergent, err)
+		}
+	}
+}

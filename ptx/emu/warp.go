@@ -64,13 +64,14 @@ const none = -1
 type groupState uint8
 
 const (
-	ready          groupState = iota
-	resting                   // ready, but to run after the others: it polls
-	meeting                   // until lanes of the warp come to the same instruction
-	waiting                   // at a barrier of the block
-	waitingCluster            // at that of the cluster
-	sleeping                  // until an mbarrier of the cluster is through with a phase
-	regrouping                // until the other warps of the warpgroup come to an operation
+	ready   groupState = iota
+	resting            // ready, but to run after the others: it polls
+	meeting            // until lanes of the warp come to the same instruction
+	waiting            // at a barrier of the block
+	// Those behind wait for what may come of itself.
+	waitingCluster // at that of the cluster
+	sleeping       // until an mbarrier of the cluster is through with a phase
+	regrouping     // until the other warps of the warpgroup come to an operation
 )
 
 // manyPolls is after how many accesses that look like polling a group makes room for
@@ -285,9 +286,15 @@ func (w *warp) uncount(in *inst) {
 }
 
 // disperse lets groups go on that wait at a barrier for lanes of their warp which will
-// not come: those lanes wait elsewhere, so the warp has really diverged there.
+// not come: those lanes wait at another barrier of the block, so the warp has really
+// diverged there. Lanes that wait for something else may come yet.
 func (w *warp) disperse() bool {
 	any := false
+	for n := range w.groups {
+		if s := w.groups[n].state; s > waiting {
+			return false
+		}
+	}
 	for n := range w.groups {
 		g := &w.groups[n]
 		if g.state == meeting && isBarrier(&g.frame.fn.code[g.pc]) {
