@@ -131,12 +131,14 @@ func (w *warp) tellBulk(e *Bulk) {
 	}
 }
 
-// roundTF32 is a float32's bits rounded to nearest with 10 bits of fraction. Infinities and
-// NaNs stay what they are.
+// roundTF32 is a float32's bits rounded to nearest, ties to even, with 10 bits of fraction.
 func roundTF32(bits uint32) uint32 {
 	const drop = 13
-	if bits>>23&0xff != 0xff {
-		bits += 1 << (drop - 1)
+	switch magnitude := bits &^ (1 << 31); {
+	case magnitude > 0x7f800000: // a NaN
+		bits = 0x7fffffff
+	case magnitude < 0x7f800000:
+		bits += 1<<(drop-1) - 1 + bits>>drop&1
 	}
 	return bits &^ (1<<drop - 1)
 }
