@@ -14,6 +14,12 @@ type Params struct{ buf []byte }
 // Bytes is the arguments as [Launch] takes them.
 func (p *Params) Bytes() []byte { return p.buf }
 
+// TensorMap adds a tensor map that the device has encoded, a .align 64 .b8[128].
+func (p *Params) TensorMap(m [ptx.TensorMapBytes]byte) {
+	p.align(ptx.TensorMapAlign)
+	p.buf = append(p.buf, m[:]...)
+}
+
 // U32 adds a .u32, .s32 or .b32.
 func (p *Params) U32(v uint32) {
 	p.align(4)
@@ -34,12 +40,6 @@ func (p *Params) F64(v float64) { p.U64(math.Float64bits(v)) }
 
 // Ptr adds a pointer.
 func (p *Params) Ptr(v Ptr) { p.U64(uint64(v)) }
-
-// TensorMap adds a tensor map that the device has encoded, a .align 64 .b8[128].
-func (p *Params) TensorMap(m [ptx.TensorMapBytes]byte) {
-	p.align(ptx.TensorMapAlign)
-	p.buf = append(p.buf, m[:]...)
-}
 
 func (p *Params) align(n int) {
 	for len(p.buf)%n != 0 {
