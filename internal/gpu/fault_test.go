@@ -96,6 +96,10 @@ func (d *double) CopyOut(ctx context.Context, b []byte, p device.Ptr, r device.R
 	return d.copy(ctx, "copy out", b, p, r)
 }
 
+func (d *double) EncodeTensorMap(*ptx.TensorMap) (m [ptx.TensorMapBytes]byte, err error) {
+	return m, d.locked("tensor map", nil)
+}
+
 func (d *double) Load(context.Context, string) (device.Module, error) {
 	return doubleModule{d}, d.locked("load", func() { d.loaded++ })
 }
@@ -103,11 +107,6 @@ func (d *double) Load(context.Context, string) (device.Module, error) {
 func (d *double) Launch(context.Context, device.Function, device.Launch) error {
 	return d.locked("launch", nil)
 }
-
-func (d *double) EncodeTensorMap(*ptx.TensorMap) (m [ptx.TensorMapBytes]byte, err error) {
-	return m, d.locked("tensor map", nil)
-}
-
 func (d *double) Sync(context.Context) error    { return d.locked("sync", nil) }
 func (d *double) Record() (device.Event, error) { return nil, errors.ErrUnsupported }
 func (d *double) Close() error                  { return nil }

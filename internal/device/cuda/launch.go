@@ -3,7 +3,6 @@ package cuda
 import (
 	"context"
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"tilework/internal/device"
@@ -17,6 +16,9 @@ func (g *GPU) Launch(ctx context.Context, f device.Function, l device.Launch) er
 	k, ok := f.(*kernel)
 	if !ok || k.module.gpu != g {
 		return fmt.Errorf("%w: a kernel of another device than %s", device.ErrLaunch, g.info.Name)
+	}
+	if err := g.within(func() error { return k.arrange(&l.Params) }); err != nil {
+		return err
 	}
 	if err := k.check(l); err != nil {
 		return fmt.Errorf("%w: kernel %s: %w", device.ErrLaunch, k.name, err)
@@ -81,19 +83,6 @@ func (k *kernel) allow(shared int) error {
 	return nil
 }
 
-// arranged is a launch's arguments where the driver wants them.
-func (k *kernel) arranged(params []byte) []byte {
-	if !slices.ContainsFunc(k.places, func(p place) bool { return p.here != p.there }) {
-		return params
-	}
-	last := k.places[len(k.places)-1]
-	there := make([]byte, last.there+last.size)
-	for _, p := range k.places {
-		copy(there[p.there:][:p.size], params[p.here:])
-	}
-	return there
-}
-
 // extra is how arguments are given that are laid out already: pairs of a name and a
 // value, and an end.
 type extra struct {
@@ -133,7 +122,7 @@ const (
 )
 
 func (k *kernel) launch(l device.Launch) error {
-	g, args := k.module.gpu, newExtra(k.arranged(l.Params))
+	g, args := k.module.gpu, newExtra(l.Params)
 	var attributes []launchAttribute
 	if l.Cooperative {
 		attributes = append(attributes, launchAttribute{id: launchCooperative, value: [16]uint32{1}})

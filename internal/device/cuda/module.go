@@ -11,7 +11,6 @@ import (
 	"unsafe"
 
 	"tilework/internal/device"
-	"tilework/ptx"
 )
 
 type digest [sha256.Size]byte
@@ -174,8 +173,7 @@ type kernel struct {
 	handle     uintptr
 	resources  device.Resources
 	maxThreads int
-	params     int // bytes of its parameters as a launch has them; -1 where the driver does not tell
-	places     []place
+	params     int // bytes of its parameters; -1 where the driver does not tell
 	dynamic    int // bytes of dynamic shared memory that it may have; guarded by the GPU's mutex
 }
 
@@ -233,11 +231,7 @@ func (k *kernel) find() error {
 	return k.findParams()
 }
 
-// place is where a parameter stands: as a launch has it, and as the driver does, which
-// aligns tensor maps otherwise, to 64 bytes of a memory that begins in between.
-type place struct{ here, there, size int }
-
-// findParams finds where the parameters stand.
+// findParams finds where the last of the parameters ends.
 func (k *kernel) findParams() error {
 	g := k.module.gpu
 	if !g.driver.has(cuFuncGetParamInfo) {
@@ -253,15 +247,6 @@ func (k *kernel) findParams() error {
 		if err := g.check(cuFuncGetParamInfo, answer); err != nil {
 			return err
 		}
-		here := int(offset)
-		switch align := int(size); size {
-		case ptx.TensorMapBytes:
-			align = ptx.TensorMapAlign
-			fallthrough
-		case 1, 2, 4, 8:
-			here = (k.params + align - 1) / align * align
-		}
-		k.places = append(k.places, place{here, int(offset), int(size)})
-		k.params = here + int(size)
+		k.params = int(offset + size)
 	}
 }

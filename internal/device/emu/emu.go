@@ -151,6 +151,15 @@ func (d *Device) copy(ctx context.Context, host []byte, p device.Ptr, rows devic
 	return nil
 }
 
+// EncodeTensorMap encodes a map in the emulator's own form.
+func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
+	b, err := emu.EncodeTensorMap(m)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", device.ErrLaunch, err)
+	}
+	return b, err
+}
+
 // Load decodes PTX text.
 func (d *Device) Load(_ context.Context, text string) (device.Module, error) {
 	m, err := ptx.Parse("kernel.ptx", text)
@@ -231,15 +240,6 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 		return err
 	}
 	return fmt.Errorf("%w: %w", device.ErrLaunch, typed(err))
-}
-
-// EncodeTensorMap encodes a map in the emulator's own form.
-func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
-	b, err := emu.EncodeTensorMap(m)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", device.ErrLaunch, err)
-	}
-	return b, err
 }
 
 // Sync returns at once: nothing is under way between two calls.
