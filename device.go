@@ -8,44 +8,56 @@ import (
 	"tilework/internal/host"
 )
 
-// DeviceInfo describes a device that [WithDevice] can name.
+// DeviceInfo describes a device that [WithDevice] can name. What nobody tells is empty
+// or 0.
 type DeviceInfo struct {
-	Name     string   // "cpu", "gpu:0", "emu"
-	Title    string   // what it is: the processor's or the card's name
-	Cores    int      // goroutines that compute at once, or the card's SMs
-	Memory   string   // what there is of it, in words; empty if the system does not say
-	Details  string   // of a card: architecture, clock, link, driver
-	Features []string // the kernels that it can run
+	Name        string         `json:"name"`         // "cpu", "gpu:0", "emu"
+	Title       string         `json:"title"`        // what it is: the processor's or the card's name
+	Arch        string         `json:"arch"`         // of a card its SM, "sm_90a"; of the processor "amd64"
+	Cores       int            `json:"cores"`        // goroutines that compute at once, or the card's SMs
+	Memory      int64          `json:"memory_bytes"` // all that there is
+	Clock       int            `json:"clock_mhz"`    // of a card's SMs, the highest
+	MemoryClock int            `json:"memory_clock_mhz"`
+	Link        string         `json:"link"`   // between a card and the host: "32.0 GT/s PCIe x16"
+	Driver      string         `json:"driver"` // "CUDA 13.0": the latest that it is for
+	UUID        string         `json:"uuid"`   // of a card, which [WithDevice] takes too
+	Kernels     []DeviceKernel `json:"kernels"`
+}
+
+// DeviceKernel is a kernel that a device can run, and the element types of A and B.
+type DeviceKernel struct {
+	Name  string   `json:"name"`
+	Types []string `json:"types"`
 }
 
 // Devices lists the devices of this machine: the processor, the GPUs that the driver
 // shows, and the emulated GPU. The error, which wraps ErrNoDevice, says what was
 // looked for when no GPU was found; the other devices are listed all the same.
 func Devices() ([]DeviceInfo, error) {
-	processor := DeviceInfo{Name: "cpu", Title: host.Processor(), Cores: runtime.GOMAXPROCS(0)}
-	if free, ok := host.Available(); ok {
-		processor.Memory = host.Bytes(free) + " free"
-	}
-	emulated := DeviceInfo{Name: "emu", Title: "emulated GPU: runs the GPU kernels' PTX, slowly", Cores: processor.Cores}
-	for _, k := range Kernels() {
-		switch {
-		case k.Device == "cpu" && k.Available:
-			processor.Features = append(processor.Features, k.Name)
-		case k.Device == "gpu":
-			emulated.Features = append(emulated.Features, k.Name)
-		}
-	}
-	all := []DeviceInfo{processor}
+	all := []DeviceInfo{{
+		Name: "cpu", Title: host.Processor(), Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), Memory: host.PhysicalMemory(),
+		Kernels: deviceKernels(func(k dispatch.Kernel) bool { return k.Kind == "cpu" && k.Available }),
+	}}
 	cards, err := dispatch.GPUs()
 	for _, c := range cards {
-		details := fmt.Sprintf("%v, %d MHz, %s", c.Target, c.Clock, c.Driver)
-		if c.Link != "" {
-			details += ", " + c.Link
-		}
 		all = append(all, DeviceInfo{
-			Name: fmt.Sprintf("gpu:%d", c.Index), Title: c.Name, Cores: c.SMs, Memory: host.Bytes(uint64(c.Memory)),
-			Details: details, Features: emulated.Features,
+			Name: fmt.Sprintf("gpu:%d", c.Index), Title: c.Name, Arch: c.Target.String(), Cores: c.SMs, Memory: c.Memory,
+			Clock: c.Clock, MemoryClock: c.MemoryClock, Link: c.Link, Driver: c.Driver, UUID: c.UUID,
+			Kernels: deviceKernels(func(k dispatch.Kernel) bool { return k.Kind == "gpu" && k.SM <= c.Target.SM }),
 		})
 	}
-	return append(all, emulated), err
+	return append(all, DeviceInfo{
+		Name: "emu", Title: "emulated GPU: runs the GPU kernels' PTX, slowly", Cores: runtime.GOMAXPROCS(0),
+		Kernels: deviceKernels(func(k dispatch.Kernel) bool { return k.Kind == "gpu" }),
+	}), err
+}
+
+func deviceKernels(runs func(dispatch.Kernel) bool) []DeviceKernel {
+	var list []DeviceKernel
+	for _, k := range dispatch.Kernels(dispatch.Device{}) {
+		if runs(k) {
+			list = append(list, DeviceKernel{k.Name, typeNames(k.Types)})
+		}
+	}
+	return list
 }

@@ -14,6 +14,23 @@
 // at once. All take [Option]s and a context. [PlanGemm] tells what would run,
 // where, and why, without running it.
 //
+// # Matrices that stay on a device
+//
+// [Open] a GPU, or an emulated one, and matrices can stay there: [Upload] brings one,
+// [MulOn] and [GemmOn] multiply without waiting, [DeviceMatrix.Download] waits and
+// brings the result.
+//
+//	dev, err := tilework.Open("gpu")
+//	defer dev.Close()
+//	w, err := tilework.Upload(ctx, dev, weights)
+//	h, err := tilework.MulOn(ctx, x, w.T(), tilework.WithActivation("relu"))
+//	y, err := tilework.MulOn(ctx, h, v)
+//	out, err := y.Download(ctx)
+//
+// A device does what it is asked for in order; [DeviceMatrix.Close] therefore needs no
+// waiting. What fails while nobody waits is the error of the next Download or
+// [Device.Sync].
+//
 // # What is promised
 //
 // float32 in means float32 arithmetic. β = 0 means that C's old values are not
@@ -25,7 +42,8 @@
 // # Errors
 //
 // Errors wrap one of [ErrShape], [ErrOverlap], [ErrUnsupported], [ErrNoDevice],
-// [ErrOutOfMemory] and [ErrVerify], or are the context's. When a product ends
+// [ErrOutOfMemory], [ErrVerify], [ErrLaunch], [ErrDeviceLost] and [ErrClosed], or are
+// the context's. When a product ends
 // with an error after it began (the context ended, verification failed), C holds
 // anything.
 package tilework

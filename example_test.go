@@ -88,6 +88,44 @@ func ExampleWithActivation() {
 	// Output: [0 1 3]
 }
 
+// Two products without a round trip. "emu" is an emulated GPU; a real one is "gpu".
+func ExampleMulOn() {
+	ctx := context.Background()
+	dev, err := tilework.Open("emu")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer dev.Close() // and what is on it
+	x, err := tilework.Upload(ctx, dev, tilework.FromSlice(1, 2, []float32{1, -1}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w, err := tilework.Upload(ctx, dev, tilework.FromSlice(2, 2, []float32{1, 2, 3, 1}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h, err := tilework.MulOn(ctx, x, w, tilework.WithActivation("relu"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	y, err := tilework.MulOn(ctx, h, w.T())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := y.Download(ctx) // waits
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(out.Data())
+	// Output: [2 1]
+}
+
 func ExamplePlanGemm() {
 	a, b, c := tilework.New[float32](64, 8), tilework.New[float32](8, 32), tilework.New[float32](64, 32)
 	plan, err := tilework.PlanGemm(a, b, c, tilework.WithKernel("loop"))
@@ -96,7 +134,7 @@ func ExamplePlanGemm() {
 		return
 	}
 	fmt.Println(plan)
-	// Output: 64×8·8×32 float32 → float32 on cpu, kernel loop, 1 threads: one thread, nothing blocked or packed (the processor unless another device is asked for; asked for by name)
+	// Output: 64×8·8×32 float32 → float32 on cpu, kernel loop, 1 threads: one thread, nothing blocked or packed (asked for by name)
 }
 
 // Errors wrap sentinels, and their text says what was found and what is wanted.

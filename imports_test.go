@@ -14,28 +14,32 @@ import (
 var layers = [][]string{
 	{"dtype", "ptx"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
-	{"internal/host", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check"},
-	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda"},
+	{"internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check"},
+	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty"},
 	{"internal/dispatch", "internal/explain"},
+	{"internal/resident"},
 	{""}, // package tilework itself
 	{"internal/bench"},
-	{"cmd/tilework", "examples/data", "examples/mul"},
+	{"gonumblas"},
+	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident"},
 }
 
 // forbidden are imports that the layers would allow and the design does not:
 // what multiplies does not know what checks or compares it, and files and peers
 // know no backend.
 var forbidden = map[string][]string{
-	"internal/cpu":         {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
-	"internal/gpu":         {"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu/asm"},
-	"internal/device":      {"dtype"},
-	"internal/device/emu":  {"dtype", "internal/gemm", "ptx/build"},
-	"internal/device/cuda": {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
-	"ptx/emu":              {"ptx/build"},
-	"gemmtest":             {"internal/host", "internal/matio", "internal/cpu/asm"},
-	"internal/matio":       {"internal/host"},
-	"internal/peers":       {"internal/ref", "internal/matio", "internal/cpu/asm"},
-	"":                     {"internal/matio", "internal/peers", "gemmtest"},
+	"internal/cpu":           {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
+	"internal/gpu":           {"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu/asm"},
+	"internal/device":        {"dtype"},
+	"internal/device/faulty": {"dtype", "internal/gemm", "ptx", "ptx/build", "ptx/emu"},
+	"internal/device/emu":    {"dtype", "internal/gemm", "ptx/build"},
+	"internal/device/cuda":   {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
+	"ptx/emu":                {"ptx/build"},
+	"gemmtest":               {"internal/host", "internal/matio", "internal/cpu/asm"},
+	"internal/matio":         {"internal/host"},
+	"internal/peers":         {"internal/ref", "internal/matio", "internal/cpu/asm"},
+	"":                       {"internal/matio", "internal/peers", "gemmtest"},
+	"gonumblas":              {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // it knows the face only
 }
 
 // outside are the modules that the library itself may use; the command may use

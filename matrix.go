@@ -142,7 +142,7 @@ func (m Matrix[T]) Sub(i, j, rows, cols int) Matrix[T] {
 		return m
 	}
 	if i < 0 || j < 0 || rows < 0 || cols < 0 || rows > m.rows-i || cols > m.cols-j {
-		return Matrix[T]{err: fmt.Errorf("%w: a %d×%d part from (%d, %d) of a %d×%d matrix", ErrShape, rows, cols, i, j, m.rows, m.cols)}
+		return Matrix[T]{err: notPart(i, j, rows, cols, m.rows, m.cols)}
 	}
 	s := m
 	s.rows, s.cols = rows, cols
@@ -152,6 +152,10 @@ func (m Matrix[T]) Sub(i, j, rows, cols int) Matrix[T] {
 		s.data = m.data[at : at+n : at+n]
 	}
 	return s
+}
+
+func notPart(i, j, rows, cols, ofRows, ofCols int) error {
+	return fmt.Errorf("%w: a %d×%d part from (%d, %d) of a %d×%d matrix", ErrShape, rows, cols, i, j, ofRows, ofCols)
 }
 
 // Clone is a copy of the matrix with memory of its own, without room between the

@@ -61,7 +61,7 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 func plan[I, O Element](alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts []Option) (*dispatch.Plan, gemm.Buffers, error) {
 	var buffers gemm.Buffers
 	cfg := configure(opts)
-	if err := firstErr(a.err, b.err, c.err, cfg.err); err != nil {
+	if err := firstErr(a.err, b.err, c.err, cfg.err, cfg.checkHost()); err != nil {
 		return nil, buffers, err
 	}
 	if err := cfg.checkBias(c.layout()); err != nil {

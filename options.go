@@ -7,6 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/resident"
 )
 
 // Option adjusts one product. Of two that say different things the later wins.
@@ -15,7 +16,8 @@ type Option func(*config)
 // config is what the options add up to.
 type config struct {
 	request dispatch.Request // all but the problem
-	bias    []byte
+	bias    []byte           // on the host, or
+	biasOn  resident.Matrix  // on a device
 	biasOf  dtype.Type
 	biasLen int
 	gemm.Epilogue
@@ -37,8 +39,15 @@ func (c *config) fail(err error) {
 }
 
 // WithDevice says where to compute: "auto" (the default), "cpu", "gpu", "gpu:N",
-// "emu" or "emu:MODEL". A device that is not there is ErrNoDevice, never another
-// device.
+// "gpu:GPU-" and the beginning of a UUID, "emu" or "emu:MODEL". A device that is not
+// there is ErrNoDevice, never another device.
+//
+// "auto" is the processor or the first GPU, whichever takes less time from the caller's
+// memory back to it, by measurements that are made when they first matter, in less than
+// a second or two, and kept for the next process in the user's cache directory, or where
+// TILEWORK_CACHE says, unless that is "off". The two sum in different orders: name the
+// device where the bits of a result must not depend on its size. [PlanGemm] tells what
+// was chosen and why.
 func WithDevice(name string) Option {
 	return func(c *config) {
 		d, err := dispatch.ParseDevice(name)
@@ -90,6 +99,49 @@ func WithColBias[T Element](v []T) Option {
 
 func setBias[T Element](c *config, dim gemm.BiasDim, v []T) {
 	c.Bias, c.bias, c.biasOf, c.biasLen = dim, dtype.Bytes(v), dtype.Of[T](), len(v)
+	c.biasOn = resident.Matrix{}
+}
+
+// WithRowBiasOn is [WithRowBias] for [GemmOn] and [MulOn], with a vector that is on the
+// device: a 1×m matrix, or the transpose of one.
+func WithRowBiasOn[T Element](v DeviceMatrix[T]) Option {
+	return func(c *config) { setBiasOn(c, gemm.BiasRow, v) }
+}
+
+// WithColBiasOn is [WithColBias] for [GemmOn] and [MulOn], with a vector that is on the
+// device: a 1×n matrix, or the transpose of one.
+func WithColBiasOn[T Element](v DeviceMatrix[T]) Option {
+	return func(c *config) { setBiasOn(c, gemm.BiasCol, v) }
+}
+
+func setBiasOn[T Element](c *config, dim gemm.BiasDim, v DeviceMatrix[T]) {
+	l := v.m.Layout
+	switch err := firstErr(v.err, v.there("the bias")); {
+	case err != nil:
+		c.fail(err)
+	case l.Rows != 1 && l.Len() > 0:
+		c.fail(fmt.Errorf("%w: a bias of %d stored rows of %d: upload it as one row", ErrShape, l.Rows, l.Cols))
+	}
+	c.Bias, c.bias, c.biasOn, c.biasOf, c.biasLen = dim, nil, v.m, dtype.Of[T](), l.Cols
+}
+
+// checkHost refuses what matrices on the host cannot be multiplied with.
+func (c *config) checkHost() error {
+	if c.biasOn.Memory != nil {
+		return fmt.Errorf("%w: a bias on device %v for matrices on the host", ErrUnsupported, c.biasOn.Memory.Device())
+	}
+	return nil
+}
+
+// checkOn refuses what matrices on a device cannot be multiplied with.
+func (c *config) checkOn(d *resident.Device) error {
+	switch asked := c.request.Device; {
+	case asked.Kind != "" && asked.String() != d.String():
+		return fmt.Errorf("%w: device %v for matrices that are on %v", ErrUnsupported, asked, d)
+	case c.request.Verify:
+		return fmt.Errorf("%w: verification of matrices on device %v: it needs them on the host", ErrUnsupported, d)
+	}
+	return c.request.Precision.Check(c.request.Device)
 }
 
 // WithActivation applies a function to every element, after the bias and before

@@ -2,9 +2,11 @@ package tilework
 
 import (
 	"fmt"
+	"time"
 
 	"tilework/dtype"
 	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
 )
 
 // Plan says what a product would run on, and why.
@@ -16,6 +18,9 @@ type Plan struct {
 	Threads int    // at most so many goroutines; 0 on a GPU
 	Detail  string // the kernel's parameters for this shape, in words
 	Why     string // what decided
+	// Compile is how long the kernel took to compile, once in this process; 0 before
+	// its first use, and on the processor.
+	Compile time.Duration
 }
 
 // String is the plan in one line.
@@ -24,21 +29,29 @@ func (p Plan) String() string {
 	if p.Threads > 0 {
 		s += fmt.Sprintf(", %d threads", p.Threads)
 	}
-	return fmt.Sprintf("%s: %s (%s)", s, p.Detail, p.Why)
+	s = fmt.Sprintf("%s: %s (%s)", s, p.Detail, p.Why)
+	if p.Compile > 0 {
+		s += fmt.Sprintf(", compiled in %v", p.Compile.Round(time.Microsecond))
+	}
+	return s
 }
 
-// PlanGemm is what [Gemm] would run for these matrices and options. Nothing is
-// computed, and no element is read.
+// planFor is what a plan says of the product itself.
+func planFor(p *gemm.Problem) Plan {
+	return Plan{M: p.M, N: p.N, K: p.K, In: p.A.Type.String(), Out: p.C.Type.String()}
+}
+
+// PlanGemm is what [Gemm] would run for these matrices and options. No element is
+// read; where the device is left to the plan it may have to be measured, on others.
 func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, error) {
 	p, _, err := plan(1, a, b, 0, c, opts)
 	if err != nil {
 		return Plan{}, err
 	}
-	return Plan{
-		M: p.Problem.M, N: p.Problem.N, K: p.Problem.K,
-		In: p.Problem.A.Type.String(), Out: p.Problem.C.Type.String(),
-		Device: p.Device.String(), Kernel: p.Kernel, Threads: p.Threads, Detail: p.Detail, Why: p.Why,
-	}, nil
+	pl := planFor(p.Problem)
+	pl.Device, pl.Kernel, pl.Threads, pl.Compile = p.Device.String(), p.Kernel, p.Threads, p.CompileTime()
+	pl.Detail, pl.Why = p.Detail, p.Why
+	return pl, nil
 }
 
 // KernelInfo describes a kernel that [WithKernel] can name.

@@ -258,6 +258,16 @@ func (m *Module) Funcs() []*Func {
 	return fs
 }
 
+// ParamBytes is what f's parameters take in memory, laid out in order, each at a
+// multiple of its alignment.
+func (f *Func) ParamBytes() int {
+	n := 0
+	for _, v := range f.Params {
+		n = (n+v.Alignment()-1)/v.Alignment()*v.Alignment() + v.Size()
+	}
+	return n
+}
+
 // Source is where l points to, "matmul.cu:12:3", through the module's .file table.
 func (m *Module) Source(l *Loc) Pos {
 	for _, d := range m.Decls {

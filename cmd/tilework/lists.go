@@ -3,12 +3,15 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"tilework"
 	"tilework/internal/bench"
+	"tilework/internal/gemm"
+	"tilework/internal/host"
 )
 
 func kernelsCommand() *cobra.Command {
@@ -37,27 +40,69 @@ func kernelsCommand() *cobra.Command {
 func devicesCommand() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use:     "devices",
-		Short:   "List the devices that products can be computed on",
-		Example: `  tilework devices`,
-		Args:    noArgs,
+		Use:   "devices",
+		Short: "List the devices that products can be computed on",
+		Long: `devices lists the processor, the GPUs that the NVIDIA driver shows, and the emulated
+GPU, with the kernels that each can run and on which element types. Where no GPU is
+found it says what was looked for.
+
+The driver obeys CUDA_VISIBLE_DEVICES: a list of numbers or UUIDs leaves those GPUs,
+numbered anew from 0. --device takes gpu:N, or the beginning of a UUID: gpu:GPU-3f2a.`,
+		Example: `  tilework devices
+  tilework devices --format json
+  CUDA_VISIBLE_DEVICES=1 tilework devices`,
+		Args: noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		devices, err := tilework.Devices()
-		if err != nil {
-			fmt.Fprintf(c.ErrOrStderr(), "no GPU: %v\n", err)
-		}
-		return writeList(c.OutOrStdout(), format, []column[tilework.DeviceInfo]{
+		if listErr := writeList(c.OutOrStdout(), format, []column[tilework.DeviceInfo]{
 			{"DEVICE", func(d tilework.DeviceInfo) any { return d.Name }},
 			{"WHAT", func(d tilework.DeviceInfo) any { return d.Title }},
+			{"ARCH", func(d tilework.DeviceInfo) any { return orDash(d.Arch) }},
 			{"CORES/SMS", func(d tilework.DeviceInfo) any { return d.Cores }},
-			{"MEMORY", func(d tilework.DeviceInfo) any { return orDash(d.Memory) }},
-			{"DETAILS", func(d tilework.DeviceInfo) any { return orDash(d.Details) }},
-			{"CAN USE", func(d tilework.DeviceInfo) any { return strings.Join(d.Features, ", ") }},
-		}, devices)
+			{"MEMORY", func(d tilework.DeviceInfo) any { return orDash(memoryOf(d)) }},
+			{"CLOCKS", func(d tilework.DeviceInfo) any { return orDash(clocks(d)) }},
+			{"LINK", func(d tilework.DeviceInfo) any { return orDash(d.Link) }},
+			{"DRIVER", func(d tilework.DeviceInfo) any { return orDash(d.Driver) }},
+			{"CAN RUN", func(d tilework.DeviceInfo) any { return abilities(d.Kernels) }},
+		}, devices); listErr != nil {
+			return listErr
+		}
+		if err != nil {
+			fmt.Fprintln(c.ErrOrStderr(), "no GPU:", strings.TrimPrefix(err.Error(), gemm.ErrNoDevice.Error()+": "))
+		}
+		return nil
 	}
 	formatFlag(c, &format, listFormats...)
 	return c
+}
+
+func memoryOf(d tilework.DeviceInfo) string {
+	if d.Memory == 0 {
+		return ""
+	}
+	return host.Bytes(uint64(d.Memory))
+}
+
+func clocks(d tilework.DeviceInfo) string {
+	if d.Clock == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d, memory %d MHz", d.Clock, d.MemoryClock)
+}
+
+// abilities names the kernels, those with the same types together.
+func abilities(kernels []tilework.DeviceKernel) string {
+	var groups []string
+	for i := 0; i < len(kernels); {
+		types := kernels[i].Types
+		var names []string
+		for ; i < len(kernels) && slices.Equal(kernels[i].Types, types); i++ {
+			names = append(names, kernels[i].Name)
+		}
+		groups = append(groups, strings.Join(names, ", ")+": "+strings.Join(types, " "))
+	}
+	return strings.Join(groups, "; ")
 }
 
 func versionCommand() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tilework"
 	"tilework/dtype"
 	"tilework/internal/bench"
 	"tilework/internal/gemm"
@@ -294,6 +295,23 @@ func TestLists(t *testing.T) {
 		if code != 0 || stdout == "" {
 			t.Errorf("%v: exit code %d, %q", args, code, stdout)
 		}
+	}
+}
+
+// TestDevices: without a GPU one line says what was looked for, and all is well.
+func TestDevices(t *testing.T) {
+	stdout, stderr, code := run(t.Context(), "devices", "--format", "json")
+	var list []tilework.DeviceInfo
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != 0 || len(list) < 2 || list[0].Name != "cpu" || list[0].Memory == 0 {
+		t.Errorf("exit code %d, %v, %q", code, err, stdout)
+	}
+	for _, d := range list {
+		if len(d.Kernels) == 0 || d.Title == "" || d.Cores < 1 || strings.HasPrefix(d.Name, "gpu") && (d.Memory == 0 || d.Clock == 0 || d.UUID == "") {
+			t.Errorf("%+v", d)
+		}
+	}
+	if _, err := tilework.Devices(); err != nil && (!strings.HasPrefix(stderr, "no GPU: ") || strings.Count(stderr, "\n") != 1) {
+		t.Errorf("said %q of %v", stderr, err)
 	}
 }
 

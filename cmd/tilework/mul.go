@@ -41,7 +41,11 @@ Files: ` + fileFormats() + `
 Of an archive that holds several arrays, name one: weights.npz::w1.
 
 A and B have the same element type; --dtype converts both on reading. Products of
-float16 and bfloat16 are summed in float32; those of int8 are int32.`,
+float16 and bfloat16 are summed in float32; those of int8 are int32.
+
+Without --device the product goes to the processor or the first GPU, whichever takes
+less time by what was measured on this machine; --verbose tells. The measurements are
+kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`,
 		Example: `  tilework mul a.npy b.npy -o c.npy
   tilework mul a.npy b.npy -o c.npy --verify --verbose
   tilework mul x.csv model.safetensors::w -o y.npy --dtype float32 --transpose-b
@@ -59,7 +63,7 @@ float16 and bfloat16 are summed in float32; those of int8 are int32.`,
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
-	fl.StringVar(&f.device, "device", "auto", "where to compute: auto, cpu, gpu, gpu:N, emu, emu:MODEL")
+	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU,\nwhichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see `tilework kernels`\n(default: the fastest)")
 	fl.StringVar(&f.precision, "precision", string(tilework.Native), "the arithmetic")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
@@ -124,6 +128,7 @@ type mulResult struct {
 	Detail  string  `json:"detail"`
 	Why     string  `json:"why"`
 	Read    float64 `json:"read_seconds"`
+	Compile float64 `json:"compile_seconds,omitempty"` // the kernel, where there is a compiler
 	Compute float64 `json:"seconds"`
 	Write   float64 `json:"write_seconds"`
 	GFLOPS  float64 `json:"gflops"`
@@ -195,7 +200,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		M: problem.M, N: problem.N, K: problem.K,
 		In: a.Type.String(), Out: out.String(),
 		Device: plan.Device.String(), Kernel: plan.Kernel, Threads: plan.Threads, Detail: plan.Detail, Why: plan.Why,
-		Read: read.Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
+		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
 		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,
 		File:   f.out, Verified: plan.Verified(),
 	})
@@ -236,6 +241,7 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.Bias
 		return r, e, 0, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
 	}
 	r.Kernel, r.Precision, r.Threads, r.Verify = f.kernel, dispatch.Precision(f.precision), f.threads, f.verify
+	r.Once = true
 	return r, e, along, nil
 }
 
@@ -331,7 +337,11 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 		return e.Encode(r)
 	}
 	if f.verbose {
-		fmt.Fprintf(stderr, "read %s, computed %s, wrote %s\n", seconds(r.Read), seconds(r.Compute), seconds(r.Write))
+		compiled := ""
+		if r.Compile > 0 {
+			compiled = fmt.Sprintf("compiled the kernel in %s, ", seconds(r.Compile))
+		}
+		fmt.Fprintf(stderr, "read in %s, %scomputed in %s, wrote in %s\n", seconds(r.Read), compiled, seconds(r.Compute), seconds(r.Write))
 	}
 	types := r.In
 	if r.Out != r.In {

@@ -1,7 +1,10 @@
 package cpu
 
 import (
+	"unsafe"
+
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -10,7 +13,7 @@ import (
 //
 //	5  columns of C, ns at a time
 //	·  rows of C, ms at a time (so that what is packed is bounded)
-//	4  K, kc at a time: pack ms×kc of A and kc×ns of B
+//	4  K, kc at a time: pack ms×kc of A, if need be, and kc×ns of B
 //	3  rows of the block, mc at a time       ┐ an item: a tile of C,
 //	2  columns of the tile, nr at a time     │ which one goroutine
 //	1  rows of the tile, mr at a time        ┘ computes
@@ -34,6 +37,7 @@ type product[T scalar] struct {
 
 	ms, ns, kc int // the micro-kernel's, cut to equal parts of this product
 	mc, nc     int // an item's tile of C
+	packsA     bool
 	aPack      []T
 	bPack      []T
 }
@@ -60,9 +64,23 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 		d.c, d.ldc, d.scratch = take[T](w, d.ms*d.ns), d.ns, true
 	}
 	d.mc, d.nc = d.tile(threads)
-	d.aPack = take[T](w, d.ms*d.kc)
+	if d.packsA = d.k == 0 || !mk.readsInPlace(&d.a); d.packsA {
+		d.aPack = take[T](w, d.ms*d.kc)
+	}
 	d.bPack = take[T](w, d.ns*d.kc)
 	return d
+}
+
+// crowding is a distance of a matrix's rows, in bytes, whose multiples fall on one set
+// of an L1 cache with 64 of them, and on a few of an L2 cache: rows evict each other.
+const crowding = 4 << 10
+
+// readsInPlace reports whether the micro-kernel may as well read A where it lies: its
+// rows run along K, which is the order in which panels would have them, and do not
+// crowd.
+func (mk *micro[T]) readsInPlace(a *operand[T]) bool {
+	var element T
+	return len(mk.Direct) > 0 && a.alongK && a.widen == nil && a.ld*int(unsafe.Sizeof(element))%crowding != 0
 }
 
 // tile chooses what one item computes: with one thread a whole row of blocks,
@@ -124,7 +142,13 @@ func (w *blockWalk[T]) items() int {
 	return w.itemsA() + w.itemsB()
 }
 
-func (w *blockWalk[T]) itemsA() int { return ceilDiv(w.rows(), w.MR*panelsPerItem) }
+// itemsA is zero where A is not packed.
+func (w *blockWalk[T]) itemsA() int {
+	if !w.packsA {
+		return 0
+	}
+	return ceilDiv(w.rows(), w.MR*panelsPerItem)
+}
 
 // itemsB is zero where B's panels are those of the block of rows before.
 func (w *blockWalk[T]) itemsB() int {
@@ -155,7 +179,14 @@ func (w *blockWalk[T]) pack(dst []T, o *operand[T], r, x0, n, item int) {
 	}
 }
 
-// compute does loops 2 to 0 for the tile of C at (i, j) of the block.
+// fetched is how many elements of what comes next a micro-kernel fetches in k steps.
+func (mk *micro[T]) fetched(k int) int {
+	var element T
+	return k / asm.Ahead * asm.Line / int(unsafe.Sizeof(element))
+}
+
+// compute does loops 2 to 0 for the tile of C at (i, j) of the block. While a panel of
+// B is multiplied the next one comes from L3, a part with each call of the micro-kernel.
 func (w *blockWalk[T]) compute(i, j int) {
 	k, beta := w.depth(), T(1)
 	if w.p0 == 0 {
@@ -171,9 +202,16 @@ func (w *blockWalk[T]) compute(i, j int) {
 	}
 	for jr := 0; jr < cols; jr += w.NR {
 		b := &w.bPack[(j+jr)*k]
+		ahead := w.bPack[(j+min(jr+w.NR, cols-1))*k:]
 		for ir := 0; ir < rows; ir += w.MR {
-			w.Packed(k, &w.aPack[(i+ir)*k], b, &c[at+ir*w.ldc+jr], w.ldc,
-				min(w.MR, rows-ir), min(w.NR, cols-jr), w.alpha, beta)
+			m, n, tile := min(w.MR, rows-ir), min(w.NR, cols-jr), &c[at+ir*w.ldc+jr]
+			next := &ahead[min(ir/w.MR*w.fetched(k), len(ahead)-1)]
+			if w.packsA {
+				w.Packed(k, &w.aPack[(i+ir)*k], b, tile, next, w.ldc, m, n, w.alpha, beta)
+				continue
+			}
+			row := &w.a.data[w.a.index(w.i0+i+ir, w.p0)]
+			w.Direct[m-1](k, row, w.a.ld, 1, b, w.NR, tile, next, w.ldc, n, w.alpha, beta)
 		}
 	}
 	if w.finish != nil && w.p0+k >= w.k {

@@ -69,8 +69,8 @@ func (d *direct[T]) do(item int) {
 			n := min(d.NR, j0+cols-j)
 			for i := i0; i < i0+rows; i += len(d.Direct) {
 				kernel := d.Direct[min(len(d.Direct), i0+rows-i)-1]
-				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &d.b[p*d.ldb+j], d.ldb,
-					&d.c[i*d.ldc+j], d.ldc, n, d.alpha, beta)
+				b := &d.b[p*d.ldb+j]
+				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, d.ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
 			}
 		}
 		beta = 1

@@ -15,7 +15,7 @@ func portable[T scalar]() asm.Kernels[T] {
 // and does not read C when β = 0. The products are rounded before they are
 // added (the conversions to T forbid the compiler to fuse them), so that every
 // processor gives the same bits.
-func packed4x4[T scalar](k int, a, b, c *T, ldc, m, n int, alpha, beta T) {
+func packed4x4[T scalar](k int, a, b, c, _ *T, ldc, m, n int, alpha, beta T) {
 	var sum [4][4]T
 	for _, p := range [2][2]int{{0, 2}, {2, 4}} { // two rows at a time: eight sums stay in registers
 		i := p[0]

@@ -41,7 +41,13 @@ func (p *Params) F64(v float64) { p.U64(math.Float64bits(v)) }
 // Ptr adds a pointer.
 func (p *Params) Ptr(v Ptr) { p.U64(uint64(v)) }
 
+// usualBytes is room for the arguments of most kernels.
+const usualBytes = 128
+
 func (p *Params) align(n int) {
+	if p.buf == nil {
+		p.buf = make([]byte, 0, usualBytes)
+	}
 	for len(p.buf)%n != 0 {
 		p.buf = append(p.buf, 0)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 )
 
 // Request is what a caller asks for. The zero value of each field but Problem
@@ -21,6 +22,9 @@ type Request struct {
 	Kernel    string
 	Precision Precision
 	Threads   int
+	// Once says that this is all that the process computes, as it is of a command: what
+	// it takes to begin with a device then counts where the choice is left to the plan.
+	Once bool
 	// Verify checks the result after the fact; see [Plan.Verified].
 	Verify bool
 	// Progress is called now and then, from the goroutine that runs the plan.
@@ -34,6 +38,14 @@ type Precision string
 // arithmetic. It is the default, and the only one that the processor has.
 const Native Precision = "native"
 
+// Check refuses arithmetic that a device does not have. The error is ErrUnsupported.
+func (p Precision) Check(d Device) error {
+	if p != "" && p != Native {
+		return fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, p, d, Native)
+	}
+	return nil
+}
+
 // Plan says what will run and why; Run runs it. A plan may be run again, but not by
 // two goroutines at once.
 type Plan struct {
@@ -44,34 +56,47 @@ type Plan struct {
 	Detail  string // the kernel's parameters, in words
 	Why     string // what decided
 
+	gpu    *gpu.Plan // nil on the processor
 	run    func(ctx context.Context, b gemm.Buffers) error
 	took   time.Duration
 	report *Report
 }
 
-// Took is how long the product took in the last Run, verification apart.
+// Took is how long the product took in the last Run, without compiling the kernel and
+// without verification.
 func (pl *Plan) Took() time.Duration { return pl.took }
 
-// New plans a product. The errors are ErrUnsupported and ErrNoDevice.
+// CompileTime is how long it took to compile the kernel, once in this process; 0 before
+// that, and on the processor.
+func (pl *Plan) CompileTime() time.Duration {
+	if pl.gpu == nil {
+		return 0
+	}
+	return pl.gpu.CompileTime()
+}
+
+// New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
+// is left to it, the first plan that this matters for measures, for up to a second.
 func New(r Request) (*Plan, error) {
-	if r.Precision != "" && r.Precision != Native {
-		return nil, fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, r.Precision, r.Device, Native)
+	if err := r.Precision.Check(r.Device); err != nil {
+		return nil, err
 	}
-	if !r.Device.onCPU() {
+	switch {
+	case r.Device.IsGPU():
 		return newGPU(r)
+	case r.Device.Kind == "cpu":
+		return newCPU(r)
 	}
-	pl := &Plan{Request: r, Device: Device{Kind: "cpu"}}
-	if r.Device.Kind != "cpu" {
-		pl.Why = "the processor unless another device is asked for; "
-	}
+	return automatic(r)
+}
+
+// newCPU plans a product on the processor.
+func newCPU(r Request) (*Plan, error) {
 	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
 	if err != nil {
 		return nil, err
 	}
-	pl.Kernel, pl.Threads, pl.Detail = p.Kernel.Name, p.Threads, p.Detail
-	pl.Why += p.Why
-	pl.run = p.Run
-	return pl, nil
+	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Threads: p.Threads, Detail: p.Detail, Why: p.Why, run: p.Run}, nil
 }
 
 // Run computes the product and, if asked to, verifies it. The errors are those
@@ -87,6 +112,11 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 }
 
 func (pl *Plan) compute(ctx context.Context, b gemm.Buffers) error {
+	if pl.gpu != nil {
+		if err := pl.gpu.Compile(ctx); err != nil {
+			return err
+		}
+	}
 	start := time.Now()
 	err := pl.run(ctx, b)
 	pl.took = time.Since(start)

@@ -14,59 +14,133 @@ import (
 	"tilework/internal/model"
 )
 
-// gpus are the backends of the GPUs, real or emulated, that plans have asked for.
-// They stay open: what they have compiled is worth keeping.
+// gpus are the GPUs, real or emulated, that are in use.
 var gpus struct {
 	sync.Mutex
-	open map[Device]*gpu.Backend
+	open map[Device]*opened
+	// with, if set, opens them instead of openDevice; see Substitute.
+	with func(Device) (device.Device, error)
+}
+
+// opened is a GPU in use.
+type opened struct {
+	*gpu.Backend
+	name  Device // that it is open under
+	users int
+	// kept says that a plan asked for it: it then stays open, since what it has
+	// compiled is worth keeping and nobody says when the last plan is done.
+	kept bool
 }
 
 // GPUs lists the GPUs that the driver shows. The error is ErrNoDevice, with what was
 // looked for.
 func GPUs() ([]cuda.Info, error) { return cuda.List() }
 
-// backend is the backend of d, which is no CPU. The error is ErrNoDevice.
+// backend is the backend of d, which is no CPU, for the rest of the process. The
+// error is ErrNoDevice.
 func backend(d Device) (*gpu.Backend, error) {
 	gpus.Lock()
 	defer gpus.Unlock()
-	if b := gpus.open[d]; b != nil {
-		return b, nil
+	o, err := use(d)
+	if err != nil {
+		return nil, err
+	}
+	o.kept = true
+	return o.Backend, nil
+}
+
+// OpenGPU is the backend of d, which is no CPU, until close is called; whoever uses the
+// same device at the same time has the same backend. The error is ErrNoDevice.
+func OpenGPU(d Device) (b *gpu.Backend, close func() error, err error) {
+	gpus.Lock()
+	defer gpus.Unlock()
+	o, err := use(d)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.users++
+	return o.Backend, sync.OnceValue(func() error {
+		gpus.Lock()
+		defer gpus.Unlock()
+		if o.users--; o.users > 0 || o.kept {
+			return nil
+		}
+		if gpus.open[o.name] == o {
+			delete(gpus.open, o.name)
+		}
+		return o.close()
+	}), nil
+}
+
+// isOpen says that d is in use.
+func isOpen(d Device) bool {
+	gpus.Lock()
+	defer gpus.Unlock()
+	return gpus.open[d] != nil
+}
+
+// use finds or opens a GPU; gpus is locked.
+func use(d Device) (*opened, error) {
+	if d.UUID != "" { // the same GPU as that of some number
+		index, err := cuda.Find(d.UUID)
+		if err != nil {
+			return nil, device.Also(gemm.ErrNoDevice, err)
+		}
+		d = Device{Kind: d.Kind, Index: index}
+	}
+	if o := gpus.open[d]; o != nil {
+		return o, nil
 	}
 	dev, err := open(d)
 	if err != nil {
 		return nil, err
 	}
 	if gpus.open == nil {
-		gpus.open = map[Device]*gpu.Backend{}
+		gpus.open = map[Device]*opened{}
 	}
-	b := gpu.New(dev)
-	gpus.open[d] = b
-	return b, nil
+	o := &opened{Backend: gpu.New(dev), name: d}
+	gpus.open[d] = o
+	return o, nil
+}
+
+func (o *opened) close() error {
+	err := o.Backend.Close()
+	return device.Join(err, o.Device.Close())
+}
+
+// Substitute has devices opened by a function of a test's, from an empty start, until
+// restore is called, which closes those that plans have kept.
+func Substitute(open func(Device) (device.Device, error)) (restore func() error) {
+	gpus.Lock()
+	defer gpus.Unlock()
+	before, with := gpus.open, gpus.with
+	gpus.open, gpus.with = nil, open
+	return func() error {
+		gpus.Lock()
+		defer gpus.Unlock()
+		var errs []error
+		for _, o := range gpus.open {
+			errs = append(errs, o.close())
+		}
+		gpus.open, gpus.with = before, with
+		return device.Join(errs...)
+	}
 }
 
 func open(d Device) (device.Device, error) {
-	dev, err := openDevice(d)
-	if err != nil {
-		return nil, &noDevice{d, err}
+	how := openDevice
+	if gpus.with != nil {
+		how = gpus.with
 	}
-	return dev, nil
-}
-
-// noDevice is why a device cannot be used. It is gemm's ErrNoDevice, and whatever
-// else it was.
-type noDevice struct {
-	device Device
-	why    error
-}
-
-func (e *noDevice) Error() string {
-	if errors.Is(e.why, device.ErrNoDevice) {
-		return e.why.Error()
+	dev, err := how(d)
+	switch {
+	case err == nil:
+		return dev, nil
+	case errors.Is(err, device.ErrNoDevice):
+		return nil, device.Also(gemm.ErrNoDevice, err)
 	}
-	return fmt.Sprintf("%v: %v: %v", gemm.ErrNoDevice, e.device, e.why)
+	return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
 }
-
-func (e *noDevice) Unwrap() []error { return []error{gemm.ErrNoDevice, e.why} }
 
 func openDevice(d Device) (device.Device, error) {
 	if d.Kind == "gpu" {
@@ -83,17 +157,22 @@ func openDevice(d Device) (device.Device, error) {
 	return emu.Open(o)
 }
 
-// newGPU plans a product on a GPU. A kernel may be named with the shape of its
-// tiles: "tiled:16".
+// newGPU plans a product on a GPU.
 func newGPU(r Request) (*Plan, error) {
 	b, err := backend(r.Device)
 	if err != nil {
 		return nil, err
 	}
-	name, shape, _ := strings.Cut(r.Kernel, ":")
-	p, err := b.Plan(r.Problem, gpu.Options{Kernel: name, Shape: shape})
+	p, err := b.Plan(r.Problem, GPUOptions(r.Kernel))
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Config.String(), Why: p.Why, run: p.Run}, nil
+	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Config.String(), Why: p.Why, gpu: p, run: p.Run}, nil
+}
+
+// GPUOptions are what a kernel's name asks of a plan on a GPU. It may end with the
+// shape of its tiles: "tiled:16".
+func GPUOptions(kernel string) gpu.Options {
+	name, shape, _ := strings.Cut(kernel, ":")
+	return gpu.Options{Kernel: name, Shape: shape}
 }

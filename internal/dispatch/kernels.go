@@ -13,7 +13,8 @@ type Kernel struct {
 	Name      string
 	Kind      string // of the devices that it runs on: "cpu", or "gpu" for the emulator too
 	Adds      string
-	Needs     string // instruction sets, or the least GPU
+	Needs     string // instruction sets, or the least GPU …
+	SM        int    // … whose architecture that is: 75 is sm_75
 	Available bool   // whether this machine, or its emulator, can run it
 	Types     []dtype.Type
 	Tiles     []int // sizes at which its blocks begin anew
@@ -33,7 +34,7 @@ func Kernels(d Device) []Kernel {
 	}
 	if d.Kind == "" || !d.onCPU() {
 		for _, k := range gpu.Kernels() {
-			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: fmt.Sprintf("sm_%d", k.SM), Available: true, Types: k.Types()}
+			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: fmt.Sprintf("sm_%d", k.SM), SM: k.SM, Available: true, Types: k.Types()}
 			for _, s := range k.Shapes() {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}

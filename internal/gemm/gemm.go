@@ -28,6 +28,7 @@ var (
 	ErrOutOfMemory = errors.New("out of memory")
 	ErrNoDevice    = errors.New("no such device")
 	ErrVerify      = errors.New("verification failed")
+	ErrClosed      = errors.New("used after Close")
 )
 
 // Layout says how a matrix lies in memory: Rows×Cols elements, row after row, LD

@@ -6,7 +6,13 @@ import "unsafe"
 // between rows does not count: two halves of the columns of one matrix do not
 // overlap.
 func Overlap(l Layout, lb []byte, r Layout, rb []byte) bool {
-	a, b := rowsOf(l, lb), rowsOf(r, rb)
+	return OverlapAt(l, address(lb), r, address(rb))
+}
+
+// OverlapAt is Overlap for matrices of which only the addresses are known, as of
+// those in a device's memory.
+func OverlapAt(l Layout, la uintptr, r Layout, ra uintptr) bool {
+	a, b := rowsOf(l, la), rowsOf(r, ra)
 	if a.n == 0 || b.n == 0 || a.end() <= b.start || b.end() <= a.start {
 		return false
 	}
@@ -29,12 +35,14 @@ func Overlap(l Layout, lb []byte, r Layout, rb []byte) bool {
 // Extent is the range of addresses [start, end) from a matrix's first byte to its
 // last; an empty matrix has an empty one.
 func Extent(l Layout, b []byte) (start, end uintptr) {
-	r := rowsOf(l, b)
+	r := rowsOf(l, address(b))
 	if r.n == 0 {
 		return 0, 0
 	}
 	return r.start, r.end()
 }
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // rows is a sequence of n byte ranges [start + i·step, start + i·step + width).
 type rows struct {
@@ -42,13 +50,13 @@ type rows struct {
 	n                  int
 }
 
-func rowsOf(l Layout, b []byte) rows {
+func rowsOf(l Layout, start uintptr) rows {
 	if l.Rows == 0 || l.Cols == 0 {
 		return rows{}
 	}
 	size := uintptr(l.Type.Size())
 	return rows{
-		start: uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		start: start,
 		step:  uintptr(l.LD) * size,
 		width: uintptr(l.Cols) * size,
 		n:     l.Rows,

@@ -132,6 +132,18 @@ func vector(l gemm.Layout, n int) int {
 // maxVector is the most bytes that one instruction moves for a thread.
 const maxVector = 16
 
+// narrow makes the vectors as short as the matrices' alignment asks.
+func (c *Config) narrow(a Align) {
+	for _, x := range []struct {
+		vec         *int
+		align, size int
+	}{{&c.VecA, a.A, c.In.Size()}, {&c.VecB, a.B, c.In.Size()}, {&c.VecC, a.C, c.Out.Size()}} {
+		if x.align > 0 {
+			*x.vec = max(1, min(*x.vec, x.align/x.size))
+		}
+	}
+}
+
 // aligned checks that the matrices start where vectors can.
 func (c Config) aligned(m Memory) error {
 	for _, x := range []struct {

@@ -127,15 +127,11 @@ func TestSnapshots(t *testing.T) {
 // at a multiple of its size, take together, and its blocks are those it is written for.
 func checkLaunch(t *testing.T, k *Kernel, p *gemm.Problem, c Config, entry *ptx.Func) {
 	t.Helper()
-	want := 0
-	for _, v := range entry.Params {
-		want = (want+v.Alignment()-1)/v.Alignment()*v.Alignment() + v.Size()
-	}
 	l, err := k.Launch(c, p, Memory{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Params) != want {
+	if want := entry.ParamBytes(); len(l.Params) != want {
 		t.Errorf("%s, %v: %d bytes of arguments for %d of parameters", k.Name, c, len(l.Params), want)
 	}
 	if got := l.Block; fmt.Sprint([]int{got.X, got.Y, got.Z}) != fmt.Sprint(entry.Attrs[0].Args) {

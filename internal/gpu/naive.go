@@ -31,6 +31,10 @@ var naive = &Kernel{
 	write: writeNaive,
 }
 
+// naiveUnroll is how many rounds of the loop over K have their loads under way
+// together. On an H200 the kernel is a tenth slower at 8 and slower yet without.
+const naiveUnroll = 16
+
 func writeNaive(k *build.Kernel, c Config) {
 	g := declare(k, c)
 	k.Threads(c.Shape.N, c.Shape.M, 1)
@@ -39,7 +43,7 @@ func writeNaive(k *build.Kernel, c Config) {
 	col := k.Named("col", k.Add(col0, k.ThreadIdx(build.X)))
 	k.If(g.c.Inside(row, col), func() {
 		sum := k.Var("sum", g.acc, 0)
-		k.For(0, g.k, func(p build.Reg) {
+		k.ForUnrolled(0, g.k, naiveUnroll, func(p build.Reg) {
 			k.FMA(sum, g.sum(g.a.Load(row, p)), g.sum(g.b.Load(p, col)))
 		})
 		g.store(row, col, sum)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -30,6 +31,7 @@ type compiled struct {
 	mu       sync.Mutex
 	module   device.Module
 	function device.Function
+	took     time.Duration // to write and to compile
 }
 
 // New is a backend on a device, which stays its caller's to close, after the backend.
@@ -48,7 +50,7 @@ func (b *Backend) Close() error {
 		}
 	}
 	clear(b.compiled)
-	return errors.Join(errs...)
+	return device.Join(errs...)
 }
 
 // Options of a plan; the zero value leaves all to it.
@@ -59,7 +61,13 @@ type Options struct {
 	// have on the host. Otherwise rows stand side by side there, each at a multiple of
 	// 16 bytes.
 	KeepLayout bool
+	// Align is what the addresses of the matrices on the device are multiples of, in
+	// bytes; 0 stands for what memory of their own gives them.
+	Align Align
 }
+
+// Align is a power of two for each matrix.
+type Align struct{ A, B, C int }
 
 // Plan says how a product will be computed, and why so.
 type Plan struct {
@@ -79,6 +87,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = b.Device.Info().Emulated
+	pl.Config.narrow(opt.Align)
 	return pl, nil
 }
 
@@ -86,8 +95,7 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	pl := &Plan{backend: b, host: p, device: *p}
 	if !opt.KeepLayout {
 		for _, l := range []*gemm.Layout{&pl.device.A, &pl.device.B, &pl.device.C} {
-			unit := maxVector / l.Type.Size()
-			l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
+			*l = Padded(*l)
 		}
 	}
 	info := b.Device.Info()
@@ -108,6 +116,14 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		}
 	}
 	return nil, err
+}
+
+// Padded is the layout that a matrix gets on a device: its rows begin at multiples of
+// 16 bytes.
+func Padded(l gemm.Layout) gemm.Layout {
+	unit := maxVector / l.Type.Size()
+	l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
+	return l
 }
 
 func (pl *Plan) choose(k *Kernel, shape, why string) error {
@@ -138,21 +154,28 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 	return nil
 }
 
-// function is the kernel's compiled text for a configuration.
-func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Function, error) {
+// entry is where the kernel's compiled text for a configuration is kept.
+func (b *Backend) entry(k *Kernel, c Config) *compiled {
 	key := compiledKey{k, c}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	entry := b.compiled[key]
 	if entry == nil {
 		entry = &compiled{}
 		b.compiled[key] = entry
 	}
-	b.mu.Unlock()
+	return entry
+}
+
+// function is the kernel's compiled text for a configuration.
+func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Function, error) {
+	entry := b.entry(k, c)
 	entry.mu.Lock()
 	defer entry.mu.Unlock()
 	if entry.function != nil {
 		return entry.function, nil
 	}
+	start := time.Now()
 	text, err := k.Emit(c)
 	if err != nil {
 		return nil, err
@@ -163,9 +186,9 @@ func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Fun
 	}
 	f, err := m.Function(k.Entry())
 	if err != nil {
-		return nil, errors.Join(err, m.Unload())
+		return nil, device.Join(err, m.Unload())
 	}
-	entry.module, entry.function = m, f
+	entry.module, entry.function, entry.took = m, f, time.Since(start)
 	return f, nil
 }
 
@@ -175,7 +198,7 @@ func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Fun
 // The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
 // gemm's too, and the context's.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	return sentinel(pl.run(ctx, b))
+	return Sentinel(pl.run(ctx, b))
 }
 
 func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
@@ -186,7 +209,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	if p.M == 0 || p.N == 0 {
 		return nil
 	}
-	if err := pl.Compile(ctx); err != nil {
+	if err := pl.compile(ctx); err != nil {
 		return err
 	}
 	var m Memory
@@ -197,7 +220,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	}
 	defer func() {
 		for _, o := range operands {
-			err = errors.Join(err, d.Free(*o.at))
+			err = device.Join(err, d.Free(*o.at))
 		}
 	}()
 	for _, o := range operands {
@@ -205,16 +228,41 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 			return err
 		}
 	}
-	if err := pl.Enqueue(ctx, m); err != nil {
+	if err := pl.enqueue(ctx, m); err != nil {
 		return err
 	}
-	return d.CopyOut(ctx, b.C, m.C, rows(pl.host.C, p.C))
+	return d.CopyOut(ctx, b.C, m.C, Rows(pl.host.C, p.C))
 }
 
-// Compile compiles what the plan launches, unless that was done before.
+// Compile compiles what the plan launches, unless that was done before. The errors
+// are those of [Plan.Run].
 func (pl *Plan) Compile(ctx context.Context) error {
+	if pl.device.M == 0 || pl.device.N == 0 {
+		return nil
+	}
+	return Sentinel(pl.compile(ctx))
+}
+
+func (pl *Plan) compile(ctx context.Context) error {
 	_, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
 	return err
+}
+
+// CompileTime is how long it took to write the kernel and to have the device compile
+// it, whichever plan was the first to need it; 0 if none was.
+func (pl *Plan) CompileTime() time.Duration {
+	entry := pl.backend.entry(pl.Kernel, pl.Config)
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	return entry.took
+}
+
+// Scaled is the plan for other factors, to which neither kernel nor configuration
+// were chosen.
+func (pl *Plan) Scaled(alpha, beta float64) *Plan {
+	scaled := *pl
+	scaled.device.Alpha, scaled.device.Beta = alpha, beta
+	return &scaled
 }
 
 // Problem is the product with the layouts that its matrices have on the device.
@@ -222,8 +270,13 @@ func (pl *Plan) Problem() *gemm.Problem { return &pl.device }
 
 // Enqueue starts the product on matrices that are on the device already, in the
 // layouts of [Plan.Problem], and does not wait for its end. The errors are those of
-// the device.
-func (pl *Plan) Enqueue(ctx context.Context, m Memory) error {
+// [Plan.Run].
+func (pl *Plan) Enqueue(ctx context.Context, m Memory) error { return Sentinel(pl.enqueue(ctx, m)) }
+
+func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
+	if pl.device.M == 0 || pl.device.N == 0 {
+		return nil
+	}
 	f, err := pl.backend.function(ctx, pl.Kernel, pl.Config)
 	if err != nil {
 		return err
@@ -251,23 +304,23 @@ func (o *operand) bring(ctx context.Context, d device.Device) (err error) {
 	if *o.at, err = d.Alloc(n); err != nil || !o.read {
 		return err
 	}
-	return d.CopyIn(ctx, *o.at, o.mem, rows(o.host, o.device))
+	return d.CopyIn(ctx, *o.at, o.mem, Rows(o.host, o.device))
 }
 
-// rows are the elements of a matrix without what lies between its rows, which may
+// Rows are the elements of a matrix without what lies between its rows, which may
 // be somebody else's.
-func rows(host, dev gemm.Layout) device.Rows {
+func Rows(host, dev gemm.Layout) device.Rows {
 	size := host.Type.Size()
 	return device.Rows{Count: host.Rows, Width: host.Cols * size, Host: host.LD * size, Device: dev.LD * size}
 }
 
-// sentinel makes a device's error one of package gemm's too, where that has it.
-func sentinel(err error) error {
+// Sentinel makes a device's error one of package gemm's too, where that has it.
+func Sentinel(err error) error {
 	switch {
 	case errors.Is(err, device.ErrOutOfMemory):
-		return fmt.Errorf("%w: %w", gemm.ErrOutOfMemory, err)
+		return device.Also(gemm.ErrOutOfMemory, err)
 	case errors.Is(err, device.ErrNoDevice), errors.Is(err, device.ErrLost):
-		return fmt.Errorf("%w: %w", gemm.ErrNoDevice, err)
+		return device.Also(gemm.ErrNoDevice, err)
 	}
 	return err
 }

@@ -60,6 +60,9 @@ func (p Ptr) plus(i Value, bytes int64) Ptr {
 		}
 		r, p.off, bytes = constInt(p.off), 0, 1 // too far for an instruction's offset
 	}
+	if i, ok := r.previous(); ok {
+		return p.plus(i, bytes).plus(1, bytes)
+	}
 	p.base = p.moved(r, constInt(bytes))
 	p.sym = nil
 	return p
@@ -68,6 +71,9 @@ func (p Ptr) plus(i Value, bytes int64) Ptr {
 // moved is the address i·step bytes behind p's base.
 func (p Ptr) moved(i, step Reg) Reg {
 	k := p.k
+	if before, ok := i.previous(); ok {
+		return k.Add(p.moved(before, step), step)
+	}
 	switch {
 	case !i.ok() || !step.ok() || !p.start().ok():
 		return Reg{bad}

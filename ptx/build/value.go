@@ -25,6 +25,8 @@ type value struct {
 	// scope is the block that the value is made in.
 	scope   *scope
 	mutable bool // a variable
+	// before is the value that this is one more than, without wrapping around.
+	before *value
 
 	constant, float bool
 	i               int64

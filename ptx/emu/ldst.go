@@ -16,8 +16,9 @@ type unsigned interface {
 
 // mover is how values of one type move between memory and registers of one width.
 type mover struct {
-	load, store func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer)
-	zero        func(mask uint32, r unsafe.Pointer)
+	load, store             func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer)
+	strongLoad, strongStore func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer)
+	zero                    func(mask uint32, r unsafe.Pointer)
 	// ld and st of one element to and from device and shared memory.
 	loadGlobal, loadShared, storeGlobal, storeShared execFunc
 }
@@ -46,6 +47,7 @@ func moverOf[M integer, R unsigned]() *mover {
 				*(*M)(unsafe.Add(mem, off[i]+at)) = M(s[i])
 			}
 		},
+		strongLoad: strongLoad[M, R], strongStore: strongStore[M, R],
 		zero: func(mask uint32, r unsafe.Pointer) {
 			setLanes((*[lanes]R)(r), new([lanes]R), mask)
 		},
@@ -256,9 +258,13 @@ func decodeLoad(d *decoder) execFunc {
 
 func execLoad(w *warp, in *inst) {
 	tr := in.x.(*transfer)
+	load := tr.load
+	if in.access.sem != Weak {
+		load = tr.strongLoad
+	}
 	refused := w.each(in, in.access, 0, func(t *target, mask uint32) {
 		for k, place := range tr.places {
-			tr.load(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
+			load(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
 		}
 	})
 	if refused != 0 {
@@ -295,9 +301,13 @@ func decodeStore(d *decoder) execFunc {
 
 func execStore(w *warp, in *inst) {
 	tr := in.x.(*transfer)
+	store := tr.store
+	if in.access.sem != Weak {
+		store = tr.strongStore
+	}
 	w.each(in, in.access, 0, func(t *target, mask uint32) {
 		for k, place := range tr.places {
-			tr.store(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
+			store(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
 		}
 	})
 }

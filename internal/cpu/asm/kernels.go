@@ -23,20 +23,30 @@ type ISA struct {
 	Supported bool // by this processor and its operating system
 }
 
+// Ahead is how many steps of k pass before a kernel fetches another line of Line bytes
+// of what is read next.
+const (
+	Ahead = 4
+	Line  = 64
+)
+
 // Kernels is the micro-kernels of one instruction set for one element type. They
 // are only to be called where ISA.Supported.
 type Kernels[T any] struct {
 	ISA    ISA
 	MR, NR int // the tile of C
 
+	// Each kernel has a line of memory from next on fetched into the L2 cache for every
+	// [Ahead] steps of k: it is to be read soon, and need not be.
+
 	// Packed computes the first m rows, 1 ≤ m ≤ MR, and n columns, 1 ≤ n ≤ NR, of
 	// a tile from k ≥ 0 steps of packed panels: a holds MR and b holds NR values
 	// for each step. C's rows are ldc elements apart.
-	Packed func(k int, a, b, c *T, ldc, m, n int, alpha, beta T)
+	Packed func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
 	// Direct[r-1] computes r rows, 1 ≤ r ≤ MR, and n columns, 1 ≤ n ≤ NR, of a tile
 	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
-	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
+	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
 
 	// Peak runs n ≥ 0 rounds of PeakFlops floating-point operations each, FMAs in
 	// registers only: the most that one core can do.

@@ -12,7 +12,7 @@ var (
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 8, NR: 32,
 	Packed: PackedF32AVX512,
-	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c *float32, ldc, n int, alpha, beta float32){
+	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX512x1, DirectF32AVX512x2, DirectF32AVX512x3, DirectF32AVX512x4,
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
 	},
@@ -23,7 +23,7 @@ var F32AVX512 = Kernels[float32]{
 var F64AVX512 = Kernels[float64]{
 	ISA: AVX512, MR: 8, NR: 16,
 	Packed: PackedF64AVX512,
-	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c *float64, ldc, n int, alpha, beta float64){
+	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
 		DirectF64AVX512x1, DirectF64AVX512x2, DirectF64AVX512x3, DirectF64AVX512x4,
 		DirectF64AVX512x5, DirectF64AVX512x6, DirectF64AVX512x7, DirectF64AVX512x8,
 	},
@@ -34,7 +34,7 @@ var F64AVX512 = Kernels[float64]{
 var F32AVX2 = Kernels[float32]{
 	ISA: AVX2, MR: 6, NR: 16,
 	Packed: PackedF32AVX2,
-	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c *float32, ldc, n int, alpha, beta float32){
+	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
 	},
 	Peak: PeakF32AVX2, PeakFlops: 256,
@@ -44,7 +44,7 @@ var F32AVX2 = Kernels[float32]{
 var F64AVX2 = Kernels[float64]{
 	ISA: AVX2, MR: 6, NR: 8,
 	Packed: PackedF64AVX2,
-	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c *float64, ldc, n int, alpha, beta float64){
+	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
 		DirectF64AVX2x1, DirectF64AVX2x2, DirectF64AVX2x3, DirectF64AVX2x4, DirectF64AVX2x5, DirectF64AVX2x6,
 	},
 	Peak: PeakF64AVX2, PeakFlops: 128,

@@ -44,7 +44,7 @@ func testPacked[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 					name: fmt.Sprintf("packed %d×%d×%d, ldc %d", m, n, k, ldc),
 					m:    m, n: n, k: k, ldc: ldc,
 					a: matrix{ks.MR * k, 1, ks.MR}, b: matrix{ks.NR * k, ks.NR, 1},
-					run: func(a, b, c *T, alpha, beta T) { ks.Packed(k, a, b, c, ldc, m, n, alpha, beta) },
+					run: func(a, b, c *T, alpha, beta T) { ks.Packed(k, a, b, c, a, ldc, m, n, alpha, beta) },
 				})
 			}
 		}
@@ -72,7 +72,7 @@ func testDirect[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 					name: fmt.Sprintf("direct %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
 					m:    m, n: n, k: k, ldc: ldc,
 					a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
-					run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, ldc, n, alpha, beta) },
+					run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, a, ldc, n, alpha, beta) },
 				})
 			}
 		}

@@ -19,7 +19,7 @@ package asm
 //	}
 //
 //go:noescape
-func PackedF32AVX2(k int, a *float32, b *float32, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -38,7 +38,7 @@ func PackedF32AVX2(k int, a *float32, b *float32, c *float32, ldc int, m int, n 
 //	}
 //
 //go:noescape
-func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -57,7 +57,7 @@ func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -76,7 +76,7 @@ func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -95,7 +95,7 @@ func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -114,7 +114,7 @@ func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -133,7 +133,7 @@ func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // PeakF32AVX2 runs n times 16 independent vector FMAs, 256 operations, in registers only.
 //

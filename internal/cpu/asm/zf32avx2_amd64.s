@@ -2,11 +2,11 @@
 
 #include "textflag.h"
 
-// func PackedF32AVX2(k int, a *float32, b *float32, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-64
+TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-72
 	MOVQ       c+24(FP), AX
-	MOVQ       ldc+32(FP), CX
+	MOVQ       ldc+40(FP), CX
 	SHLQ       $0x02, CX
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
@@ -19,12 +19,12 @@ TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-64
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	CMPQ       AX, $+16
 	JEQ        whole
 	CMPQ       AX, $+8
 	JLE        narrow
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	SUBQ       $+8, AX
 	LEAQ       masks<>+32(SB), CX
 	NEGQ       AX
@@ -48,6 +48,7 @@ TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-64
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     wide_unrolled_end
 
@@ -136,6 +137,8 @@ wide_unrolled:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          wide_unrolled
 
@@ -173,17 +176,17 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+60(FP), X13
-	VBROADCASTSS alpha+56(FP), Y13
+	VUCOMISS     beta+68(FP), X13
+	VBROADCASTSS alpha+64(FP), Y13
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+60(FP), Y14
+	VBROADCASTSS beta+68(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
 	VFMADD231PS  Y13, Y1, Y15
@@ -295,7 +298,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+48(FP), AX
+	MOVQ    n+56(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -312,6 +315,7 @@ narrow:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     narrow_unrolled_end
 
@@ -372,6 +376,8 @@ narrow_unrolled:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          narrow_unrolled
 
@@ -402,17 +408,17 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+60(FP), X7
-	VBROADCASTSS alpha+56(FP), Y7
+	VUCOMISS     beta+68(FP), X7
+	VBROADCASTSS alpha+64(FP), Y7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+60(FP), Y8
+	VBROADCASTSS beta+68(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
 	VFMADD231PS  Y7, Y1, Y9
@@ -507,6 +513,7 @@ whole:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     whole_unrolled_end
 
@@ -595,6 +602,8 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          whole_unrolled
 
@@ -632,17 +641,17 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+60(FP), X12
-	VBROADCASTSS alpha+56(FP), Y12
+	VUCOMISS     beta+68(FP), X12
+	VBROADCASTSS alpha+64(FP), Y12
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+60(FP), Y13
+	VBROADCASTSS beta+68(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
 	VFMADD231PS  Y12, Y0, Y14
@@ -763,15 +772,15 @@ DATA masks<>+48(SB)/8, $0x0000000000000000
 DATA masks<>+56(SB)/8, $0x0000000000000000
 GLOBL masks<>(SB), RODATA|NOPTR, $64
 
-// func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-80
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-88
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -789,6 +798,7 @@ TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     wide_unrolled_end
 
@@ -825,6 +835,8 @@ wide_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          wide_unrolled
 
@@ -847,16 +859,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+76(FP), X3
-	VBROADCASTSS alpha+72(FP), Y3
+	VUCOMISS     beta+84(FP), X3
+	VBROADCASTSS alpha+80(FP), Y3
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Y4
+	VBROADCASTSS beta+84(FP), Y4
 	VMOVUPS      (AX), Y5
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y3, Y1, Y5
@@ -878,7 +890,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -894,6 +906,7 @@ narrow:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     narrow_unrolled_end
 
@@ -922,6 +935,8 @@ narrow_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          narrow_unrolled
 
@@ -942,16 +957,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X2, X2, X2
-	VUCOMISS     beta+76(FP), X2
-	VBROADCASTSS alpha+72(FP), Y2
+	VUCOMISS     beta+84(FP), X2
+	VBROADCASTSS alpha+80(FP), Y2
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Y3
+	VBROADCASTSS beta+84(FP), Y3
 	VMASKMOVPS   (AX), Y0, Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y2, Y1, Y4
@@ -980,6 +995,7 @@ whole:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     whole_unrolled_end
 
@@ -1016,6 +1032,8 @@ whole_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          whole_unrolled
 
@@ -1038,16 +1056,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X2, X2, X2
-	VUCOMISS     beta+76(FP), X2
-	VBROADCASTSS alpha+72(FP), Y2
+	VUCOMISS     beta+84(FP), X2
+	VBROADCASTSS alpha+80(FP), Y2
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Y3
+	VBROADCASTSS beta+84(FP), Y3
 	VMOVUPS      (AX), Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y2, Y0, Y4
@@ -1068,15 +1086,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-80
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-88
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1098,6 +1116,7 @@ TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1146,6 +1165,8 @@ wide_unrolled:
 	VFMADD231PS  Y6, Y7, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1171,16 +1192,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+76(FP), X5
-	VBROADCASTSS alpha+72(FP), Y5
+	VUCOMISS     beta+84(FP), X5
+	VBROADCASTSS alpha+80(FP), Y5
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Y6
+	VBROADCASTSS beta+84(FP), Y6
 	VMOVUPS      (AX), Y7
 	VMULPS       Y6, Y7, Y7
 	VFMADD231PS  Y5, Y1, Y7
@@ -1216,7 +1237,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -1235,6 +1256,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1271,6 +1293,8 @@ narrow_unrolled:
 	VFMADD231PS  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -1293,16 +1317,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+76(FP), X3
-	VBROADCASTSS alpha+72(FP), Y3
+	VUCOMISS     beta+84(FP), X3
+	VBROADCASTSS alpha+80(FP), Y3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Y4
+	VBROADCASTSS beta+84(FP), Y4
 	VMASKMOVPS   (AX), Y0, Y5
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y3, Y1, Y5
@@ -1343,6 +1367,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -1391,6 +1416,8 @@ whole_unrolled:
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -1416,16 +1443,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+76(FP), X4
-	VBROADCASTSS alpha+72(FP), Y4
+	VUCOMISS     beta+84(FP), X4
+	VBROADCASTSS alpha+80(FP), Y4
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Y5
+	VBROADCASTSS beta+84(FP), Y5
 	VMOVUPS      (AX), Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y4, Y0, Y6
@@ -1460,15 +1487,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-80
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-88
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1492,6 +1519,7 @@ TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1552,6 +1580,8 @@ wide_unrolled:
 	VFMADD231PS  Y8, Y9, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1580,16 +1610,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+76(FP), X7
-	VBROADCASTSS alpha+72(FP), Y7
+	VUCOMISS     beta+84(FP), X7
+	VBROADCASTSS alpha+80(FP), Y7
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Y8
+	VBROADCASTSS beta+84(FP), Y8
 	VMOVUPS      (AX), Y9
 	VMULPS       Y8, Y9, Y9
 	VFMADD231PS  Y7, Y1, Y9
@@ -1639,7 +1669,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -1659,6 +1689,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1703,6 +1734,8 @@ narrow_unrolled:
 	VFMADD231PS  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -1727,16 +1760,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+76(FP), X4
-	VBROADCASTSS alpha+72(FP), Y4
+	VUCOMISS     beta+84(FP), X4
+	VBROADCASTSS alpha+80(FP), Y4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Y5
+	VBROADCASTSS beta+84(FP), Y5
 	VMASKMOVPS   (AX), Y0, Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y4, Y1, Y6
@@ -1787,6 +1820,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -1847,6 +1881,8 @@ whole_unrolled:
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -1875,16 +1911,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+76(FP), X6
-	VBROADCASTSS alpha+72(FP), Y6
+	VUCOMISS     beta+84(FP), X6
+	VBROADCASTSS alpha+80(FP), Y6
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Y7
+	VBROADCASTSS beta+84(FP), Y7
 	VMOVUPS      (AX), Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y6, Y0, Y8
@@ -1933,15 +1969,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-80
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-88
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1968,6 +2004,7 @@ TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2040,6 +2077,8 @@ wide_unrolled:
 	VFMADD231PS  Y10, Y11, Y8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2071,16 +2110,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+76(FP), X9
-	VBROADCASTSS alpha+72(FP), Y9
+	VUCOMISS     beta+84(FP), X9
+	VBROADCASTSS alpha+80(FP), Y9
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Y10
+	VBROADCASTSS beta+84(FP), Y10
 	VMOVUPS      (AX), Y11
 	VMULPS       Y10, Y11, Y11
 	VFMADD231PS  Y9, Y1, Y11
@@ -2144,7 +2183,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -2166,6 +2205,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -2218,6 +2258,8 @@ narrow_unrolled:
 	VFMADD231PS  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -2244,16 +2286,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+76(FP), X5
-	VBROADCASTSS alpha+72(FP), Y5
+	VUCOMISS     beta+84(FP), X5
+	VBROADCASTSS alpha+80(FP), Y5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Y6
+	VBROADCASTSS beta+84(FP), Y6
 	VMASKMOVPS   (AX), Y0, Y7
 	VMULPS       Y6, Y7, Y7
 	VFMADD231PS  Y5, Y1, Y7
@@ -2315,6 +2357,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -2387,6 +2430,8 @@ whole_unrolled:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -2418,16 +2463,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+76(FP), X8
-	VBROADCASTSS alpha+72(FP), Y8
+	VUCOMISS     beta+84(FP), X8
+	VBROADCASTSS alpha+80(FP), Y8
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Y9
+	VBROADCASTSS beta+84(FP), Y9
 	VMOVUPS      (AX), Y10
 	VMULPS       Y9, Y10, Y10
 	VFMADD231PS  Y8, Y0, Y10
@@ -2490,15 +2535,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-80
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-88
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -2527,6 +2572,7 @@ TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2611,6 +2657,8 @@ wide_unrolled:
 	VFMADD231PS  Y12, Y13, Y10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2645,16 +2693,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+76(FP), X11
-	VBROADCASTSS alpha+72(FP), Y11
+	VUCOMISS     beta+84(FP), X11
+	VBROADCASTSS alpha+80(FP), Y11
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Y12
+	VBROADCASTSS beta+84(FP), Y12
 	VMOVUPS      (AX), Y13
 	VMULPS       Y12, Y13, Y13
 	VFMADD231PS  Y11, Y1, Y13
@@ -2732,7 +2780,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -2755,6 +2803,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -2815,6 +2864,8 @@ narrow_unrolled:
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -2843,16 +2894,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+76(FP), X6
-	VBROADCASTSS alpha+72(FP), Y6
+	VUCOMISS     beta+84(FP), X6
+	VBROADCASTSS alpha+80(FP), Y6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Y7
+	VBROADCASTSS beta+84(FP), Y7
 	VMASKMOVPS   (AX), Y0, Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y6, Y1, Y8
@@ -2924,6 +2975,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -3008,6 +3060,8 @@ whole_unrolled:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -3042,16 +3096,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X10, X10, X10
-	VUCOMISS     beta+76(FP), X10
-	VBROADCASTSS alpha+72(FP), Y10
+	VUCOMISS     beta+84(FP), X10
+	VBROADCASTSS alpha+80(FP), Y10
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Y11
+	VBROADCASTSS beta+84(FP), Y11
 	VMOVUPS      (AX), Y12
 	VMULPS       Y11, Y12, Y12
 	VFMADD231PS  Y10, Y0, Y12
@@ -3128,29 +3182,43 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-80
-	MOVQ    n+64(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+64(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
-	LEAQ    (SI)(SI*2), DI
-	LEAQ    (DI)(SI*2), R8
+TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-88
+	MOVQ       c+48(FP), AX
+	MOVQ       ldc+64(FP), CX
+	SHLQ       $0x02, CX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	MOVQ       n+72(FP), AX
+	CMPQ       AX, $+16
+	JEQ        whole
+	CMPQ       AX, $+8
+	JLE        narrow
+	MOVQ       n+72(FP), AX
+	SUBQ       $+8, AX
+	LEAQ       masks<>+32(SB), CX
+	NEGQ       AX
+	VMOVDQU    (CX)(AX*4), Y0
+	MOVQ       a+8(FP), AX
+	MOVQ       b+32(FP), CX
+	MOVQ       csa+24(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ldb+40(FP), BX
+	SHLQ       $0x02, BX
+	MOVQ       rsa+16(FP), SI
+	SHLQ       $0x02, SI
+	LEAQ       (SI)(SI*2), DI
+	LEAQ       (DI)(SI*2), R8
 
 	// 6×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -3168,6 +3236,7 @@ TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
@@ -3264,6 +3333,8 @@ wide_unrolled:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          wide_unrolled
 
@@ -3301,16 +3372,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+76(FP), X13
-	VBROADCASTSS alpha+72(FP), Y13
+	VUCOMISS     beta+84(FP), X13
+	VBROADCASTSS alpha+80(FP), Y13
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Y14
+	VBROADCASTSS beta+84(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
 	VFMADD231PS  Y13, Y1, Y15
@@ -3402,7 +3473,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -3427,6 +3498,7 @@ narrow:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
@@ -3495,6 +3567,8 @@ narrow_unrolled:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          narrow_unrolled
 
@@ -3525,16 +3599,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+76(FP), X7
-	VBROADCASTSS alpha+72(FP), Y7
+	VUCOMISS     beta+84(FP), X7
+	VBROADCASTSS alpha+80(FP), Y7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Y8
+	VBROADCASTSS beta+84(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
 	VFMADD231PS  Y7, Y1, Y9
@@ -3617,6 +3691,7 @@ whole:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -3713,6 +3788,8 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -3750,16 +3827,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+76(FP), X12
-	VBROADCASTSS alpha+72(FP), Y12
+	VUCOMISS     beta+84(FP), X12
+	VBROADCASTSS alpha+80(FP), Y12
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Y13
+	VBROADCASTSS beta+84(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
 	VFMADD231PS  Y12, Y0, Y14

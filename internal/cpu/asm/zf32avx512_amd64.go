@@ -19,7 +19,7 @@ package asm
 //	}
 //
 //go:noescape
-func PackedF32AVX512(k int, a *float32, b *float32, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -38,7 +38,7 @@ func PackedF32AVX512(k int, a *float32, b *float32, c *float32, ldc int, m int, 
 //	}
 //
 //go:noescape
-func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -57,7 +57,7 @@ func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -76,7 +76,7 @@ func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -95,7 +95,7 @@ func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -114,7 +114,7 @@ func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -133,7 +133,7 @@ func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -152,7 +152,7 @@ func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x8 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -171,7 +171,7 @@ func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
 // PeakF32AVX512 runs n times 16 independent vector FMAs, 512 operations, in registers only.
 //

@@ -2,11 +2,11 @@
 
 #include "textflag.h"
 
-// func PackedF32AVX512(k int, a *float32, b *float32, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·PackedF32AVX512(SB), NOSPLIT, $0-64
+TEXT ·PackedF32AVX512(SB), NOSPLIT, $0-72
 	MOVQ       c+24(FP), AX
-	MOVQ       ldc+32(FP), CX
+	MOVQ       ldc+40(FP), CX
 	SHLQ       $0x02, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
@@ -31,12 +31,12 @@ TEXT ·PackedF32AVX512(SB), NOSPLIT, $0-64
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	CMPQ       AX, $+32
 	JEQ        whole
 	CMPQ       AX, $+16
 	JLE        narrow
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	SUBQ       $+16, AX
 	MOVQ       AX, CX
 	MOVQ       $+1, AX
@@ -66,6 +66,7 @@ TEXT ·PackedF32AVX512(SB), NOSPLIT, $0-64
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     wide_unrolled_end
 
@@ -186,6 +187,8 @@ wide_unrolled:
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          wide_unrolled
 
@@ -231,17 +234,17 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X16, X16, X16
-	VUCOMISS     beta+60(FP), X16
-	VBROADCASTSS alpha+56(FP), Z16
+	VUCOMISS     beta+68(FP), X16
+	VBROADCASTSS alpha+64(FP), Z16
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+60(FP), Z17
+	VBROADCASTSS beta+68(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -389,7 +392,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+48(FP), AX
+	MOVQ  n+56(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -410,6 +413,7 @@ narrow:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     narrow_unrolled_end
 
@@ -494,6 +498,8 @@ narrow_unrolled:
 	VFMADD231PS  Z8, Z9, Z7
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          narrow_unrolled
 
@@ -530,17 +536,17 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+60(FP), X8
-	VBROADCASTSS alpha+56(FP), Z8
+	VUCOMISS     beta+68(FP), X8
+	VBROADCASTSS alpha+64(FP), Z8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+60(FP), Z9
+	VBROADCASTSS beta+68(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -663,6 +669,7 @@ whole:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     whole_unrolled_end
 
@@ -783,6 +790,8 @@ whole_unrolled:
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          whole_unrolled
 
@@ -828,17 +837,17 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X16, X16, X16
-	VUCOMISS     beta+60(FP), X16
-	VBROADCASTSS alpha+56(FP), Z16
+	VUCOMISS     beta+68(FP), X16
+	VBROADCASTSS alpha+64(FP), Z16
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+60(FP), Z17
+	VBROADCASTSS beta+68(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -985,15 +994,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-88
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1013,6 +1022,7 @@ TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     wide_unrolled_end
 
@@ -1053,6 +1063,8 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          wide_unrolled
 
@@ -1076,16 +1088,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X2, X2, X2
-	VUCOMISS     beta+76(FP), X2
-	VBROADCASTSS alpha+72(FP), Z2
+	VUCOMISS     beta+84(FP), X2
+	VBROADCASTSS alpha+80(FP), Z2
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z3
+	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -1107,7 +1119,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1125,6 +1137,7 @@ narrow:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     narrow_unrolled_end
 
@@ -1157,6 +1170,8 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          narrow_unrolled
 
@@ -1178,16 +1193,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X1, X1, X1
-	VUCOMISS     beta+76(FP), X1
-	VBROADCASTSS alpha+72(FP), Z1
+	VUCOMISS     beta+84(FP), X1
+	VBROADCASTSS alpha+80(FP), Z1
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z2
+	VBROADCASTSS beta+84(FP), Z2
 	VMOVUPS.Z    (AX), K1, Z3
 	VMULPS       Z2, Z3, Z3
 	VFMADD231PS  Z1, Z0, Z3
@@ -1216,6 +1231,7 @@ whole:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     whole_unrolled_end
 
@@ -1256,6 +1272,8 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          whole_unrolled
 
@@ -1279,16 +1297,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X2, X2, X2
-	VUCOMISS     beta+76(FP), X2
-	VBROADCASTSS alpha+72(FP), Z2
+	VUCOMISS     beta+84(FP), X2
+	VBROADCASTSS alpha+80(FP), Z2
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z3
+	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -1309,15 +1327,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-88
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1341,6 +1359,7 @@ TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1393,6 +1412,8 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1419,16 +1440,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+76(FP), X4
-	VBROADCASTSS alpha+72(FP), Z4
+	VUCOMISS     beta+84(FP), X4
+	VBROADCASTSS alpha+80(FP), Z4
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z5
+	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -1464,7 +1485,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1485,6 +1506,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1525,6 +1547,8 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -1548,16 +1572,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X2, X2, X2
-	VUCOMISS     beta+76(FP), X2
-	VBROADCASTSS alpha+72(FP), Z2
+	VUCOMISS     beta+84(FP), X2
+	VBROADCASTSS alpha+80(FP), Z2
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z3
+	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS.Z    (AX), K1, Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -1598,6 +1622,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -1650,6 +1675,8 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -1676,16 +1703,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+76(FP), X4
-	VBROADCASTSS alpha+72(FP), Z4
+	VUCOMISS     beta+84(FP), X4
+	VBROADCASTSS alpha+80(FP), Z4
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z5
+	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -1720,15 +1747,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-88
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1754,6 +1781,7 @@ TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1818,6 +1846,8 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1847,16 +1877,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+76(FP), X6
-	VBROADCASTSS alpha+72(FP), Z6
+	VUCOMISS     beta+84(FP), X6
+	VBROADCASTSS alpha+80(FP), Z6
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z7
+	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -1906,7 +1936,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1928,6 +1958,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1976,6 +2007,8 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -2001,16 +2034,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+76(FP), X3
-	VBROADCASTSS alpha+72(FP), Z3
+	VUCOMISS     beta+84(FP), X3
+	VBROADCASTSS alpha+80(FP), Z3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z4
+	VBROADCASTSS beta+84(FP), Z4
 	VMOVUPS.Z    (AX), K1, Z5
 	VMULPS       Z4, Z5, Z5
 	VFMADD231PS  Z3, Z0, Z5
@@ -2061,6 +2094,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -2125,6 +2159,8 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -2154,16 +2190,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+76(FP), X6
-	VBROADCASTSS alpha+72(FP), Z6
+	VUCOMISS     beta+84(FP), X6
+	VBROADCASTSS alpha+80(FP), Z6
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z7
+	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -2212,15 +2248,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-88
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -2249,6 +2285,7 @@ TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2325,6 +2362,8 @@ wide_unrolled:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2357,16 +2396,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+76(FP), X8
-	VBROADCASTSS alpha+72(FP), Z8
+	VUCOMISS     beta+84(FP), X8
+	VBROADCASTSS alpha+80(FP), Z8
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z9
+	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -2430,7 +2469,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -2454,6 +2493,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -2510,6 +2550,8 @@ narrow_unrolled:
 	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -2537,16 +2579,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+76(FP), X4
-	VBROADCASTSS alpha+72(FP), Z4
+	VUCOMISS     beta+84(FP), X4
+	VBROADCASTSS alpha+80(FP), Z4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z5
+	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS.Z    (AX), K1, Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -2608,6 +2650,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -2684,6 +2727,8 @@ whole_unrolled:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -2716,16 +2761,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+76(FP), X8
-	VBROADCASTSS alpha+72(FP), Z8
+	VUCOMISS     beta+84(FP), X8
+	VBROADCASTSS alpha+80(FP), Z8
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z9
+	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -2788,15 +2833,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-88
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -2827,6 +2872,7 @@ TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2915,6 +2961,8 @@ wide_unrolled:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2950,16 +2998,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X10, X10, X10
-	VUCOMISS     beta+76(FP), X10
-	VBROADCASTSS alpha+72(FP), Z10
+	VUCOMISS     beta+84(FP), X10
+	VBROADCASTSS alpha+80(FP), Z10
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z11
+	VBROADCASTSS beta+84(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -3037,7 +3085,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -3062,6 +3110,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -3126,6 +3175,8 @@ narrow_unrolled:
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -3155,16 +3206,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+76(FP), X5
-	VBROADCASTSS alpha+72(FP), Z5
+	VUCOMISS     beta+84(FP), X5
+	VBROADCASTSS alpha+80(FP), Z5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z6
+	VBROADCASTSS beta+84(FP), Z6
 	VMOVUPS.Z    (AX), K1, Z7
 	VMULPS       Z6, Z7, Z7
 	VFMADD231PS  Z5, Z0, Z7
@@ -3236,6 +3287,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -3324,6 +3376,8 @@ whole_unrolled:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -3359,16 +3413,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X10, X10, X10
-	VUCOMISS     beta+76(FP), X10
-	VBROADCASTSS alpha+72(FP), Z10
+	VUCOMISS     beta+84(FP), X10
+	VBROADCASTSS alpha+80(FP), Z10
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z11
+	VBROADCASTSS beta+84(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -3445,15 +3499,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-88
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -3487,6 +3541,7 @@ TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
@@ -3587,6 +3642,8 @@ wide_unrolled:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          wide_unrolled
 
@@ -3625,16 +3682,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+76(FP), X12
-	VBROADCASTSS alpha+72(FP), Z12
+	VUCOMISS     beta+84(FP), X12
+	VBROADCASTSS alpha+80(FP), Z12
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z13
+	VBROADCASTSS beta+84(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -3726,7 +3783,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -3753,6 +3810,7 @@ narrow:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
@@ -3825,6 +3883,8 @@ narrow_unrolled:
 	VFMADD231PS  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          narrow_unrolled
 
@@ -3856,16 +3916,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+76(FP), X6
-	VBROADCASTSS alpha+72(FP), Z6
+	VUCOMISS     beta+84(FP), X6
+	VBROADCASTSS alpha+80(FP), Z6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z7
+	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS.Z    (AX), K1, Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -3948,6 +4008,7 @@ whole:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -4048,6 +4109,8 @@ whole_unrolled:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -4086,16 +4149,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+76(FP), X12
-	VBROADCASTSS alpha+72(FP), Z12
+	VUCOMISS     beta+84(FP), X12
+	VBROADCASTSS alpha+80(FP), Z12
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z13
+	VBROADCASTSS beta+84(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -4186,15 +4249,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-88
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -4230,6 +4293,7 @@ TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
@@ -4342,6 +4406,8 @@ wide_unrolled:
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          wide_unrolled
 
@@ -4383,16 +4449,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X14, X14, X14
-	VUCOMISS     beta+76(FP), X14
-	VBROADCASTSS alpha+72(FP), Z14
+	VUCOMISS     beta+84(FP), X14
+	VBROADCASTSS alpha+80(FP), Z14
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z15
+	VBROADCASTSS beta+84(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
 	VFMADD231PS  Z14, Z0, Z16
@@ -4498,7 +4564,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -4526,6 +4592,7 @@ narrow:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
@@ -4606,6 +4673,8 @@ narrow_unrolled:
 	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          narrow_unrolled
 
@@ -4639,16 +4708,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+76(FP), X7
-	VBROADCASTSS alpha+72(FP), Z7
+	VUCOMISS     beta+84(FP), X7
+	VBROADCASTSS alpha+80(FP), Z7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z8
+	VBROADCASTSS beta+84(FP), Z8
 	VMOVUPS.Z    (AX), K1, Z9
 	VMULPS       Z8, Z9, Z9
 	VFMADD231PS  Z7, Z0, Z9
@@ -4741,6 +4810,7 @@ whole:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -4853,6 +4923,8 @@ whole_unrolled:
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -4894,16 +4966,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X14, X14, X14
-	VUCOMISS     beta+76(FP), X14
-	VBROADCASTSS alpha+72(FP), Z14
+	VUCOMISS     beta+84(FP), X14
+	VBROADCASTSS alpha+80(FP), Z14
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z15
+	VBROADCASTSS beta+84(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
 	VFMADD231PS  Z14, Z0, Z16
@@ -5008,32 +5080,58 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-80
-	MOVQ  n+64(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+64(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-88
+	MOVQ       c+48(FP), AX
+	MOVQ       ldc+64(FP), CX
+	SHLQ       $0x02, CX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	MOVQ       n+72(FP), AX
+	CMPQ       AX, $+32
+	JEQ        whole
+	CMPQ       AX, $+16
+	JLE        narrow
+	MOVQ       n+72(FP), AX
+	SUBQ       $+16, AX
+	MOVQ       AX, CX
+	MOVQ       $+1, AX
+	SHLQ       CL, AX
+	DECQ       AX
+	KMOVW      AX, K1
+	MOVQ       a+8(FP), AX
+	MOVQ       b+32(FP), CX
+	MOVQ       csa+24(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ldb+40(FP), BX
+	SHLQ       $0x02, BX
+	MOVQ       rsa+16(FP), SI
+	SHLQ       $0x02, SI
+	LEAQ       (SI)(SI*2), DI
+	LEAQ       (DI)(SI*2), R8
+	LEAQ       (R8)(SI*2), R9
 
 	// 8×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -5055,6 +5153,7 @@ TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-80
 	MOVQ   k+0(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
+	MOVQ   next+56(FP), R12
 	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
@@ -5179,6 +5278,8 @@ wide_unrolled:
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R12)
+	ADDQ         $+64, R12
 	DECQ         R11
 	JNZ          wide_unrolled
 
@@ -5223,16 +5324,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X16, X16, X16
-	VUCOMISS     beta+76(FP), X16
-	VBROADCASTSS alpha+72(FP), Z16
+	VUCOMISS     beta+84(FP), X16
+	VBROADCASTSS alpha+80(FP), Z16
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSS beta+76(FP), Z17
+	VBROADCASTSS beta+84(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -5352,7 +5453,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -5382,6 +5483,7 @@ narrow:
 	MOVQ   k+0(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
+	MOVQ   next+56(FP), R12
 	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
@@ -5470,6 +5572,8 @@ narrow_unrolled:
 	VFMADD231PS  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R12)
+	ADDQ         $+64, R12
 	DECQ         R11
 	JNZ          narrow_unrolled
 
@@ -5505,16 +5609,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+76(FP), X8
-	VBROADCASTSS alpha+72(FP), Z8
+	VUCOMISS     beta+84(FP), X8
+	VBROADCASTSS alpha+80(FP), Z8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSS beta+76(FP), Z9
+	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -5618,6 +5722,7 @@ whole:
 	MOVQ   k+0(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
+	MOVQ   next+56(FP), R12
 	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
@@ -5742,6 +5847,8 @@ whole_unrolled:
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R12)
+	ADDQ         $+64, R12
 	DECQ         R11
 	JNZ          whole_unrolled
 
@@ -5786,16 +5893,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
 	VXORPS       X16, X16, X16
-	VUCOMISS     beta+76(FP), X16
-	VBROADCASTSS alpha+72(FP), Z16
+	VUCOMISS     beta+84(FP), X16
+	VBROADCASTSS alpha+80(FP), Z16
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSS beta+76(FP), Z17
+	VBROADCASTSS beta+84(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18

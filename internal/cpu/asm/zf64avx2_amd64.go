@@ -19,7 +19,7 @@ package asm
 //	}
 //
 //go:noescape
-func PackedF64AVX2(k int, a *float64, b *float64, c *float64, ldc int, m int, n int, alpha float64, beta float64)
+func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -38,7 +38,7 @@ func PackedF64AVX2(k int, a *float64, b *float64, c *float64, ldc int, m int, n 
 //	}
 //
 //go:noescape
-func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -57,7 +57,7 @@ func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -76,7 +76,7 @@ func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -95,7 +95,7 @@ func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -114,7 +114,7 @@ func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -133,7 +133,7 @@ func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // PeakF64AVX2 runs n times 16 independent vector FMAs, 128 operations, in registers only.
 //

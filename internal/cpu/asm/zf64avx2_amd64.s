@@ -2,11 +2,11 @@
 
 #include "textflag.h"
 
-// func PackedF64AVX2(k int, a *float64, b *float64, c *float64, ldc int, m int, n int, alpha float64, beta float64)
+// func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-72
+TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
 	MOVQ       c+24(FP), AX
-	MOVQ       ldc+32(FP), CX
+	MOVQ       ldc+40(FP), CX
 	SHLQ       $0x03, CX
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
@@ -19,12 +19,12 @@ TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-72
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	CMPQ       AX, $+8
 	JEQ        whole
 	CMPQ       AX, $+4
 	JLE        narrow
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	SUBQ       $+4, AX
 	LEAQ       masks<>+32(SB), CX
 	NEGQ       AX
@@ -48,6 +48,7 @@ TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-72
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     wide_unrolled_end
 
@@ -137,6 +138,8 @@ wide_unrolled:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          wide_unrolled
 
@@ -174,17 +177,17 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+64(FP), X13
-	VBROADCASTSD alpha+56(FP), Y13
+	VUCOMISD     beta+72(FP), X13
+	VBROADCASTSD alpha+64(FP), Y13
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+64(FP), Y14
+	VBROADCASTSD beta+72(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
 	VFMADD231PD  Y13, Y1, Y15
@@ -296,7 +299,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+48(FP), AX
+	MOVQ    n+56(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -313,6 +316,7 @@ narrow:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     narrow_unrolled_end
 
@@ -374,6 +378,8 @@ narrow_unrolled:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          narrow_unrolled
 
@@ -404,17 +410,17 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+64(FP), X7
-	VBROADCASTSD alpha+56(FP), Y7
+	VUCOMISD     beta+72(FP), X7
+	VBROADCASTSD alpha+64(FP), Y7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+64(FP), Y8
+	VBROADCASTSD beta+72(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
 	VFMADD231PD  Y7, Y1, Y9
@@ -509,6 +515,7 @@ whole:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     whole_unrolled_end
 
@@ -598,6 +605,8 @@ whole_unrolled:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          whole_unrolled
 
@@ -635,17 +644,17 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+64(FP), X12
-	VBROADCASTSD alpha+56(FP), Y12
+	VUCOMISD     beta+72(FP), X12
+	VBROADCASTSD alpha+64(FP), Y12
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+64(FP), Y13
+	VBROADCASTSD beta+72(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y0, Y14
@@ -766,15 +775,15 @@ DATA masks<>+48(SB)/8, $0x0000000000000000
 DATA masks<>+56(SB)/8, $0x0000000000000000
 GLOBL masks<>(SB), RODATA|NOPTR, $64
 
-// func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-88
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-96
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -792,6 +801,7 @@ TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     wide_unrolled_end
 
@@ -828,6 +838,8 @@ wide_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          wide_unrolled
 
@@ -850,16 +862,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+80(FP), X3
-	VBROADCASTSD alpha+72(FP), Y3
+	VUCOMISD     beta+88(FP), X3
+	VBROADCASTSD alpha+80(FP), Y3
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Y4
+	VBROADCASTSD beta+88(FP), Y4
 	VMOVUPD      (AX), Y5
 	VMULPD       Y4, Y5, Y5
 	VFMADD231PD  Y3, Y1, Y5
@@ -881,7 +893,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -897,6 +909,7 @@ narrow:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     narrow_unrolled_end
 
@@ -925,6 +938,8 @@ narrow_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          narrow_unrolled
 
@@ -945,16 +960,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X2, X2, X2
-	VUCOMISD     beta+80(FP), X2
-	VBROADCASTSD alpha+72(FP), Y2
+	VUCOMISD     beta+88(FP), X2
+	VBROADCASTSD alpha+80(FP), Y2
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Y3
+	VBROADCASTSD beta+88(FP), Y3
 	VMASKMOVPD   (AX), Y0, Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y1, Y4
@@ -983,6 +998,7 @@ whole:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     whole_unrolled_end
 
@@ -1019,6 +1035,8 @@ whole_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          whole_unrolled
 
@@ -1041,16 +1059,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X2, X2, X2
-	VUCOMISD     beta+80(FP), X2
-	VBROADCASTSD alpha+72(FP), Y2
+	VUCOMISD     beta+88(FP), X2
+	VBROADCASTSD alpha+80(FP), Y2
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Y3
+	VBROADCASTSD beta+88(FP), Y3
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y0, Y4
@@ -1071,15 +1089,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-88
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-96
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1101,6 +1119,7 @@ TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1149,6 +1168,8 @@ wide_unrolled:
 	VFMADD231PD  Y6, Y7, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1174,16 +1195,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+80(FP), X5
-	VBROADCASTSD alpha+72(FP), Y5
+	VUCOMISD     beta+88(FP), X5
+	VBROADCASTSD alpha+80(FP), Y5
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Y6
+	VBROADCASTSD beta+88(FP), Y6
 	VMOVUPD      (AX), Y7
 	VMULPD       Y6, Y7, Y7
 	VFMADD231PD  Y5, Y1, Y7
@@ -1219,7 +1240,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -1238,6 +1259,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1274,6 +1296,8 @@ narrow_unrolled:
 	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -1296,16 +1320,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+80(FP), X3
-	VBROADCASTSD alpha+72(FP), Y3
+	VUCOMISD     beta+88(FP), X3
+	VBROADCASTSD alpha+80(FP), Y3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Y4
+	VBROADCASTSD beta+88(FP), Y4
 	VMASKMOVPD   (AX), Y0, Y5
 	VMULPD       Y4, Y5, Y5
 	VFMADD231PD  Y3, Y1, Y5
@@ -1346,6 +1370,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -1394,6 +1419,8 @@ whole_unrolled:
 	VFMADD231PD  Y5, Y6, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -1419,16 +1446,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+80(FP), X4
-	VBROADCASTSD alpha+72(FP), Y4
+	VUCOMISD     beta+88(FP), X4
+	VBROADCASTSD alpha+80(FP), Y4
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Y5
+	VBROADCASTSD beta+88(FP), Y5
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y0, Y6
@@ -1463,15 +1490,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-88
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-96
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1495,6 +1522,7 @@ TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1555,6 +1583,8 @@ wide_unrolled:
 	VFMADD231PD  Y8, Y9, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1583,16 +1613,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+80(FP), X7
-	VBROADCASTSD alpha+72(FP), Y7
+	VUCOMISD     beta+88(FP), X7
+	VBROADCASTSD alpha+80(FP), Y7
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Y8
+	VBROADCASTSD beta+88(FP), Y8
 	VMOVUPD      (AX), Y9
 	VMULPD       Y8, Y9, Y9
 	VFMADD231PD  Y7, Y1, Y9
@@ -1642,7 +1672,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -1662,6 +1692,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1706,6 +1737,8 @@ narrow_unrolled:
 	VFMADD231PD  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -1730,16 +1763,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+80(FP), X4
-	VBROADCASTSD alpha+72(FP), Y4
+	VUCOMISD     beta+88(FP), X4
+	VBROADCASTSD alpha+80(FP), Y4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Y5
+	VBROADCASTSD beta+88(FP), Y5
 	VMASKMOVPD   (AX), Y0, Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y1, Y6
@@ -1790,6 +1823,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -1850,6 +1884,8 @@ whole_unrolled:
 	VFMADD231PD  Y7, Y8, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -1878,16 +1914,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+80(FP), X6
-	VBROADCASTSD alpha+72(FP), Y6
+	VUCOMISD     beta+88(FP), X6
+	VBROADCASTSD alpha+80(FP), Y6
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Y7
+	VBROADCASTSD beta+88(FP), Y7
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y0, Y8
@@ -1936,15 +1972,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-88
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-96
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1971,6 +2007,7 @@ TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2043,6 +2080,8 @@ wide_unrolled:
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2074,16 +2113,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+80(FP), X9
-	VBROADCASTSD alpha+72(FP), Y9
+	VUCOMISD     beta+88(FP), X9
+	VBROADCASTSD alpha+80(FP), Y9
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Y10
+	VBROADCASTSD beta+88(FP), Y10
 	VMOVUPD      (AX), Y11
 	VMULPD       Y10, Y11, Y11
 	VFMADD231PD  Y9, Y1, Y11
@@ -2147,7 +2186,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -2169,6 +2208,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -2221,6 +2261,8 @@ narrow_unrolled:
 	VFMADD231PD  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -2247,16 +2289,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+80(FP), X5
-	VBROADCASTSD alpha+72(FP), Y5
+	VUCOMISD     beta+88(FP), X5
+	VBROADCASTSD alpha+80(FP), Y5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Y6
+	VBROADCASTSD beta+88(FP), Y6
 	VMASKMOVPD   (AX), Y0, Y7
 	VMULPD       Y6, Y7, Y7
 	VFMADD231PD  Y5, Y1, Y7
@@ -2318,6 +2360,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -2390,6 +2433,8 @@ whole_unrolled:
 	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -2421,16 +2466,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+80(FP), X8
-	VBROADCASTSD alpha+72(FP), Y8
+	VUCOMISD     beta+88(FP), X8
+	VBROADCASTSD alpha+80(FP), Y8
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Y9
+	VBROADCASTSD beta+88(FP), Y9
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y0, Y10
@@ -2493,15 +2538,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-88
-	MOVQ    n+64(FP), AX
+TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-96
+	MOVQ    n+72(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -2530,6 +2575,7 @@ TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2614,6 +2660,8 @@ wide_unrolled:
 	VFMADD231PD  Y12, Y13, Y10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2648,16 +2696,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+80(FP), X11
-	VBROADCASTSD alpha+72(FP), Y11
+	VUCOMISD     beta+88(FP), X11
+	VBROADCASTSD alpha+80(FP), Y11
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Y12
+	VBROADCASTSD beta+88(FP), Y12
 	VMOVUPD      (AX), Y13
 	VMULPD       Y12, Y13, Y13
 	VFMADD231PD  Y11, Y1, Y13
@@ -2735,7 +2783,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -2758,6 +2806,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -2818,6 +2867,8 @@ narrow_unrolled:
 	VFMADD231PD  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -2846,16 +2897,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+80(FP), X6
-	VBROADCASTSD alpha+72(FP), Y6
+	VUCOMISD     beta+88(FP), X6
+	VBROADCASTSD alpha+80(FP), Y6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Y7
+	VBROADCASTSD beta+88(FP), Y7
 	VMASKMOVPD   (AX), Y0, Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y1, Y8
@@ -2927,6 +2978,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -3011,6 +3063,8 @@ whole_unrolled:
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -3045,16 +3099,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X10, X10, X10
-	VUCOMISD     beta+80(FP), X10
-	VBROADCASTSD alpha+72(FP), Y10
+	VUCOMISD     beta+88(FP), X10
+	VBROADCASTSD alpha+80(FP), Y10
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Y11
+	VBROADCASTSD beta+88(FP), Y11
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y0, Y12
@@ -3131,29 +3185,43 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-88
-	MOVQ    n+64(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+64(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
-	LEAQ    (SI)(SI*2), DI
-	LEAQ    (DI)(SI*2), R8
+TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-96
+	MOVQ       c+48(FP), AX
+	MOVQ       ldc+64(FP), CX
+	SHLQ       $0x03, CX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	MOVQ       n+72(FP), AX
+	CMPQ       AX, $+8
+	JEQ        whole
+	CMPQ       AX, $+4
+	JLE        narrow
+	MOVQ       n+72(FP), AX
+	SUBQ       $+4, AX
+	LEAQ       masks<>+32(SB), CX
+	NEGQ       AX
+	VMOVDQU    (CX)(AX*8), Y0
+	MOVQ       a+8(FP), AX
+	MOVQ       b+32(FP), CX
+	MOVQ       csa+24(FP), DX
+	SHLQ       $0x03, DX
+	MOVQ       ldb+40(FP), BX
+	SHLQ       $0x03, BX
+	MOVQ       rsa+16(FP), SI
+	SHLQ       $0x03, SI
+	LEAQ       (SI)(SI*2), DI
+	LEAQ       (DI)(SI*2), R8
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -3171,6 +3239,7 @@ TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
@@ -3267,6 +3336,8 @@ wide_unrolled:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          wide_unrolled
 
@@ -3304,16 +3375,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+80(FP), X13
-	VBROADCASTSD alpha+72(FP), Y13
+	VUCOMISD     beta+88(FP), X13
+	VBROADCASTSD alpha+80(FP), Y13
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Y14
+	VBROADCASTSD beta+88(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
 	VFMADD231PD  Y13, Y1, Y15
@@ -3405,7 +3476,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+64(FP), AX
+	MOVQ    n+72(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -3430,6 +3501,7 @@ narrow:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
@@ -3498,6 +3570,8 @@ narrow_unrolled:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          narrow_unrolled
 
@@ -3528,16 +3602,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+80(FP), X7
-	VBROADCASTSD alpha+72(FP), Y7
+	VUCOMISD     beta+88(FP), X7
+	VBROADCASTSD alpha+80(FP), Y7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Y8
+	VBROADCASTSD beta+88(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
 	VFMADD231PD  Y7, Y1, Y9
@@ -3620,6 +3694,7 @@ whole:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -3716,6 +3791,8 @@ whole_unrolled:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -3753,16 +3830,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+80(FP), X12
-	VBROADCASTSD alpha+72(FP), Y12
+	VUCOMISD     beta+88(FP), X12
+	VBROADCASTSD alpha+80(FP), Y12
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Y13
+	VBROADCASTSD beta+88(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y0, Y14

@@ -19,7 +19,7 @@ package asm
 //	}
 //
 //go:noescape
-func PackedF64AVX512(k int, a *float64, b *float64, c *float64, ldc int, m int, n int, alpha float64, beta float64)
+func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -38,7 +38,7 @@ func PackedF64AVX512(k int, a *float64, b *float64, c *float64, ldc int, m int, 
 //	}
 //
 //go:noescape
-func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -57,7 +57,7 @@ func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -76,7 +76,7 @@ func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -95,7 +95,7 @@ func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -114,7 +114,7 @@ func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -133,7 +133,7 @@ func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -152,7 +152,7 @@ func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x8 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -171,7 +171,7 @@ func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // PeakF64AVX512 runs n times 16 independent vector FMAs, 256 operations, in registers only.
 //

@@ -2,11 +2,11 @@
 
 #include "textflag.h"
 
-// func PackedF64AVX512(k int, a *float64, b *float64, c *float64, ldc int, m int, n int, alpha float64, beta float64)
+// func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·PackedF64AVX512(SB), NOSPLIT, $0-72
+TEXT ·PackedF64AVX512(SB), NOSPLIT, $0-80
 	MOVQ       c+24(FP), AX
-	MOVQ       ldc+32(FP), CX
+	MOVQ       ldc+40(FP), CX
 	SHLQ       $0x03, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
@@ -31,12 +31,12 @@ TEXT ·PackedF64AVX512(SB), NOSPLIT, $0-72
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	CMPQ       AX, $+16
 	JEQ        whole
 	CMPQ       AX, $+8
 	JLE        narrow
-	MOVQ       n+48(FP), AX
+	MOVQ       n+56(FP), AX
 	SUBQ       $+8, AX
 	MOVQ       AX, CX
 	MOVQ       $+1, AX
@@ -66,6 +66,7 @@ TEXT ·PackedF64AVX512(SB), NOSPLIT, $0-72
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     wide_unrolled_end
 
@@ -188,6 +189,8 @@ wide_unrolled:
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         $+256, AX
 	ADDQ         $+512, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          wide_unrolled
 
@@ -233,17 +236,17 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X16, X16, X16
-	VUCOMISD     beta+64(FP), X16
-	VBROADCASTSD alpha+56(FP), Z16
+	VUCOMISD     beta+72(FP), X16
+	VBROADCASTSD alpha+64(FP), Z16
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+64(FP), Z17
+	VBROADCASTSD beta+72(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18
@@ -391,7 +394,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+48(FP), AX
+	MOVQ  n+56(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -412,6 +415,7 @@ narrow:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     narrow_unrolled_end
 
@@ -498,6 +502,8 @@ narrow_unrolled:
 	VFMADD231PD  Z8, Z9, Z7
 	ADDQ         $+256, AX
 	ADDQ         $+512, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          narrow_unrolled
 
@@ -534,17 +540,17 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+64(FP), X8
-	VBROADCASTSD alpha+56(FP), Z8
+	VUCOMISD     beta+72(FP), X8
+	VBROADCASTSD alpha+64(FP), Z8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+64(FP), Z9
+	VBROADCASTSD beta+72(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -667,6 +673,7 @@ whole:
 	MOVQ   k+0(FP), DX
 	MOVQ   DX, BX
 	SHRQ   $0x02, BX
+	MOVQ   next+32(FP), SI
 	TESTQ  BX, BX
 	JZ     whole_unrolled_end
 
@@ -789,6 +796,8 @@ whole_unrolled:
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         $+256, AX
 	ADDQ         $+512, CX
+	PREFETCHT1   (SI)
+	ADDQ         $+64, SI
 	DECQ         BX
 	JNZ          whole_unrolled
 
@@ -834,17 +843,17 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+24(FP), AX
-	MOVQ         ldc+32(FP), CX
+	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
-	MOVQ         m+40(FP), DX
+	MOVQ         m+48(FP), DX
 	VXORPS       X16, X16, X16
-	VUCOMISD     beta+64(FP), X16
-	VBROADCASTSD alpha+56(FP), Z16
+	VUCOMISD     beta+72(FP), X16
+	VBROADCASTSD alpha+64(FP), Z16
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+64(FP), Z17
+	VBROADCASTSD beta+72(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18
@@ -991,15 +1000,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-96
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1019,6 +1028,7 @@ TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     wide_unrolled_end
 
@@ -1059,6 +1069,8 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          wide_unrolled
 
@@ -1082,16 +1094,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X2, X2, X2
-	VUCOMISD     beta+80(FP), X2
-	VBROADCASTSD alpha+72(FP), Z2
+	VUCOMISD     beta+88(FP), X2
+	VBROADCASTSD alpha+80(FP), Z2
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z3
+	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -1113,7 +1125,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1131,6 +1143,7 @@ narrow:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     narrow_unrolled_end
 
@@ -1163,6 +1176,8 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          narrow_unrolled
 
@@ -1184,16 +1199,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X1, X1, X1
-	VUCOMISD     beta+80(FP), X1
-	VBROADCASTSD alpha+72(FP), Z1
+	VUCOMISD     beta+88(FP), X1
+	VBROADCASTSD alpha+80(FP), Z1
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z2
+	VBROADCASTSD beta+88(FP), Z2
 	VMOVUPD.Z    (AX), K1, Z3
 	VMULPD       Z2, Z3, Z3
 	VFMADD231PD  Z1, Z0, Z3
@@ -1222,6 +1237,7 @@ whole:
 	MOVQ   k+0(FP), SI
 	MOVQ   SI, DI
 	SHRQ   $0x02, DI
+	MOVQ   next+56(FP), R8
 	TESTQ  DI, DI
 	JZ     whole_unrolled_end
 
@@ -1262,6 +1278,8 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R8)
+	ADDQ         $+64, R8
 	DECQ         DI
 	JNZ          whole_unrolled
 
@@ -1285,16 +1303,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X2, X2, X2
-	VUCOMISD     beta+80(FP), X2
-	VBROADCASTSD alpha+72(FP), Z2
+	VUCOMISD     beta+88(FP), X2
+	VBROADCASTSD alpha+80(FP), Z2
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z3
+	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -1315,15 +1333,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-96
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1347,6 +1365,7 @@ TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1399,6 +1418,8 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1425,16 +1446,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+80(FP), X4
-	VBROADCASTSD alpha+72(FP), Z4
+	VUCOMISD     beta+88(FP), X4
+	VBROADCASTSD alpha+80(FP), Z4
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z5
+	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -1470,7 +1491,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1491,6 +1512,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1531,6 +1553,8 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -1554,16 +1578,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X2, X2, X2
-	VUCOMISD     beta+80(FP), X2
-	VBROADCASTSD alpha+72(FP), Z2
+	VUCOMISD     beta+88(FP), X2
+	VBROADCASTSD alpha+80(FP), Z2
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z3
+	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD.Z    (AX), K1, Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -1604,6 +1628,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -1656,6 +1681,8 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -1682,16 +1709,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+80(FP), X4
-	VBROADCASTSD alpha+72(FP), Z4
+	VUCOMISD     beta+88(FP), X4
+	VBROADCASTSD alpha+80(FP), Z4
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z5
+	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -1726,15 +1753,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-96
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1760,6 +1787,7 @@ TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     wide_unrolled_end
 
@@ -1824,6 +1852,8 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          wide_unrolled
 
@@ -1853,16 +1883,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+80(FP), X6
-	VBROADCASTSD alpha+72(FP), Z6
+	VUCOMISD     beta+88(FP), X6
+	VBROADCASTSD alpha+80(FP), Z6
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z7
+	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -1912,7 +1942,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1934,6 +1964,7 @@ narrow:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     narrow_unrolled_end
 
@@ -1982,6 +2013,8 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          narrow_unrolled
 
@@ -2007,16 +2040,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+80(FP), X3
-	VBROADCASTSD alpha+72(FP), Z3
+	VUCOMISD     beta+88(FP), X3
+	VBROADCASTSD alpha+80(FP), Z3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z4
+	VBROADCASTSD beta+88(FP), Z4
 	VMOVUPD.Z    (AX), K1, Z5
 	VMULPD       Z4, Z5, Z5
 	VFMADD231PD  Z3, Z0, Z5
@@ -2067,6 +2100,7 @@ whole:
 	MOVQ   k+0(FP), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
+	MOVQ   next+56(FP), R9
 	TESTQ  R8, R8
 	JZ     whole_unrolled_end
 
@@ -2131,6 +2165,8 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R9)
+	ADDQ         $+64, R9
 	DECQ         R8
 	JNZ          whole_unrolled
 
@@ -2160,16 +2196,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+80(FP), X6
-	VBROADCASTSD alpha+72(FP), Z6
+	VUCOMISD     beta+88(FP), X6
+	VBROADCASTSD alpha+80(FP), Z6
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z7
+	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -2218,15 +2254,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-96
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -2255,6 +2291,7 @@ TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2331,6 +2368,8 @@ wide_unrolled:
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2363,16 +2402,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+80(FP), X8
-	VBROADCASTSD alpha+72(FP), Z8
+	VUCOMISD     beta+88(FP), X8
+	VBROADCASTSD alpha+80(FP), Z8
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z9
+	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -2436,7 +2475,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -2460,6 +2499,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -2516,6 +2556,8 @@ narrow_unrolled:
 	VFMADD231PD  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -2543,16 +2585,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+80(FP), X4
-	VBROADCASTSD alpha+72(FP), Z4
+	VUCOMISD     beta+88(FP), X4
+	VBROADCASTSD alpha+80(FP), Z4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z5
+	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD.Z    (AX), K1, Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -2614,6 +2656,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -2690,6 +2733,8 @@ whole_unrolled:
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -2722,16 +2767,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+80(FP), X8
-	VBROADCASTSD alpha+72(FP), Z8
+	VUCOMISD     beta+88(FP), X8
+	VBROADCASTSD alpha+80(FP), Z8
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z9
+	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -2794,15 +2839,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-96
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -2833,6 +2878,7 @@ TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
@@ -2921,6 +2967,8 @@ wide_unrolled:
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          wide_unrolled
 
@@ -2956,16 +3004,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X10, X10, X10
-	VUCOMISD     beta+80(FP), X10
-	VBROADCASTSD alpha+72(FP), Z10
+	VUCOMISD     beta+88(FP), X10
+	VBROADCASTSD alpha+80(FP), Z10
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z11
+	VBROADCASTSD beta+88(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -3043,7 +3091,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -3068,6 +3116,7 @@ narrow:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
@@ -3132,6 +3181,8 @@ narrow_unrolled:
 	VFMADD231PD  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          narrow_unrolled
 
@@ -3161,16 +3212,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+80(FP), X5
-	VBROADCASTSD alpha+72(FP), Z5
+	VUCOMISD     beta+88(FP), X5
+	VBROADCASTSD alpha+80(FP), Z5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z6
+	VBROADCASTSD beta+88(FP), Z6
 	VMOVUPD.Z    (AX), K1, Z7
 	VMULPD       Z6, Z7, Z7
 	VFMADD231PD  Z5, Z0, Z7
@@ -3242,6 +3293,7 @@ whole:
 	MOVQ   k+0(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
+	MOVQ   next+56(FP), R10
 	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
@@ -3330,6 +3382,8 @@ whole_unrolled:
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
 	DECQ         R9
 	JNZ          whole_unrolled
 
@@ -3365,16 +3419,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X10, X10, X10
-	VUCOMISD     beta+80(FP), X10
-	VBROADCASTSD alpha+72(FP), Z10
+	VUCOMISD     beta+88(FP), X10
+	VBROADCASTSD alpha+80(FP), Z10
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z11
+	VBROADCASTSD beta+88(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -3451,15 +3505,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-96
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -3493,6 +3547,7 @@ TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
@@ -3593,6 +3648,8 @@ wide_unrolled:
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          wide_unrolled
 
@@ -3631,16 +3688,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+80(FP), X12
-	VBROADCASTSD alpha+72(FP), Z12
+	VUCOMISD     beta+88(FP), X12
+	VBROADCASTSD alpha+80(FP), Z12
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z13
+	VBROADCASTSD beta+88(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
 	VFMADD231PD  Z12, Z0, Z14
@@ -3732,7 +3789,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -3759,6 +3816,7 @@ narrow:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
@@ -3831,6 +3889,8 @@ narrow_unrolled:
 	VFMADD231PD  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          narrow_unrolled
 
@@ -3862,16 +3922,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+80(FP), X6
-	VBROADCASTSD alpha+72(FP), Z6
+	VUCOMISD     beta+88(FP), X6
+	VBROADCASTSD alpha+80(FP), Z6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z7
+	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD.Z    (AX), K1, Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -3954,6 +4014,7 @@ whole:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -4054,6 +4115,8 @@ whole_unrolled:
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -4092,16 +4155,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+80(FP), X12
-	VBROADCASTSD alpha+72(FP), Z12
+	VUCOMISD     beta+88(FP), X12
+	VBROADCASTSD alpha+80(FP), Z12
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z13
+	VBROADCASTSD beta+88(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
 	VFMADD231PD  Z12, Z0, Z14
@@ -4192,15 +4255,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
+TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-96
+	MOVQ  n+72(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -4236,6 +4299,7 @@ TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
@@ -4348,6 +4412,8 @@ wide_unrolled:
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          wide_unrolled
 
@@ -4389,16 +4455,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X14, X14, X14
-	VUCOMISD     beta+80(FP), X14
-	VBROADCASTSD alpha+72(FP), Z14
+	VUCOMISD     beta+88(FP), X14
+	VBROADCASTSD alpha+80(FP), Z14
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z15
+	VBROADCASTSD beta+88(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
 	VFMADD231PD  Z14, Z0, Z16
@@ -4504,7 +4570,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -4532,6 +4598,7 @@ narrow:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
@@ -4612,6 +4679,8 @@ narrow_unrolled:
 	VFMADD231PD  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          narrow_unrolled
 
@@ -4645,16 +4714,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+80(FP), X7
-	VBROADCASTSD alpha+72(FP), Z7
+	VUCOMISD     beta+88(FP), X7
+	VBROADCASTSD alpha+80(FP), Z7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z8
+	VBROADCASTSD beta+88(FP), Z8
 	VMOVUPD.Z    (AX), K1, Z9
 	VMULPD       Z8, Z9, Z9
 	VFMADD231PD  Z7, Z0, Z9
@@ -4747,6 +4816,7 @@ whole:
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -4859,6 +4929,8 @@ whole_unrolled:
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -4900,16 +4972,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X14, X14, X14
-	VUCOMISD     beta+80(FP), X14
-	VBROADCASTSD alpha+72(FP), Z14
+	VUCOMISD     beta+88(FP), X14
+	VBROADCASTSD alpha+80(FP), Z14
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z15
+	VBROADCASTSD beta+88(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
 	VFMADD231PD  Z14, Z0, Z16
@@ -5014,32 +5086,58 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-88
-	MOVQ  n+64(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+64(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-96
+	MOVQ       c+48(FP), AX
+	MOVQ       ldc+64(FP), CX
+	SHLQ       $0x03, CX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	MOVQ       n+72(FP), AX
+	CMPQ       AX, $+16
+	JEQ        whole
+	CMPQ       AX, $+8
+	JLE        narrow
+	MOVQ       n+72(FP), AX
+	SUBQ       $+8, AX
+	MOVQ       AX, CX
+	MOVQ       $+1, AX
+	SHLQ       CL, AX
+	DECQ       AX
+	KMOVW      AX, K1
+	MOVQ       a+8(FP), AX
+	MOVQ       b+32(FP), CX
+	MOVQ       csa+24(FP), DX
+	SHLQ       $0x03, DX
+	MOVQ       ldb+40(FP), BX
+	SHLQ       $0x03, BX
+	MOVQ       rsa+16(FP), SI
+	SHLQ       $0x03, SI
+	LEAQ       (SI)(SI*2), DI
+	LEAQ       (DI)(SI*2), R8
+	LEAQ       (R8)(SI*2), R9
 
 	// 8×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -5061,6 +5159,7 @@ TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
+	MOVQ   next+56(FP), R12
 	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
@@ -5185,6 +5284,8 @@ wide_unrolled:
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R12)
+	ADDQ         $+64, R12
 	DECQ         R11
 	JNZ          wide_unrolled
 
@@ -5229,16 +5330,16 @@ wide_single:
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X16, X16, X16
-	VUCOMISD     beta+80(FP), X16
-	VBROADCASTSD alpha+72(FP), Z16
+	VUCOMISD     beta+88(FP), X16
+	VBROADCASTSD alpha+80(FP), Z16
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
 wide_accumulate:
-	VBROADCASTSD beta+80(FP), Z17
+	VBROADCASTSD beta+88(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18
@@ -5358,7 +5459,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+64(FP), AX
+	MOVQ  n+72(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -5388,6 +5489,7 @@ narrow:
 	MOVQ   k+0(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
+	MOVQ   next+56(FP), R12
 	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
@@ -5476,6 +5578,8 @@ narrow_unrolled:
 	VFMADD231PD  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R12)
+	ADDQ         $+64, R12
 	DECQ         R11
 	JNZ          narrow_unrolled
 
@@ -5511,16 +5615,16 @@ narrow_single:
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+80(FP), X8
-	VBROADCASTSD alpha+72(FP), Z8
+	VUCOMISD     beta+88(FP), X8
+	VBROADCASTSD alpha+80(FP), Z8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
 narrow_accumulate:
-	VBROADCASTSD beta+80(FP), Z9
+	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -5624,6 +5728,7 @@ whole:
 	MOVQ   k+0(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
+	MOVQ   next+56(FP), R12
 	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
@@ -5748,6 +5853,8 @@ whole_unrolled:
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
+	PREFETCHT1   (R12)
+	ADDQ         $+64, R12
 	DECQ         R11
 	JNZ          whole_unrolled
 
@@ -5792,16 +5899,16 @@ whole_single:
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+56(FP), CX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
 	VXORPS       X16, X16, X16
-	VUCOMISD     beta+80(FP), X16
-	VBROADCASTSD alpha+72(FP), Z16
+	VUCOMISD     beta+88(FP), X16
+	VBROADCASTSD alpha+80(FP), Z16
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
 whole_accumulate:
-	VBROADCASTSD beta+80(FP), Z17
+	VBROADCASTSD beta+88(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18

@@ -42,13 +42,22 @@ type Info struct {
 	pools    bool    // whether memory can be reserved in the stream's order
 }
 
+var theLibrary = sync.OnceValues(openLibrary)
+
 var theDriver = sync.OnceValues(func() (*driver, error) {
-	lib, err := openLibrary()
+	lib, err := theLibrary()
 	if err != nil {
 		return nil, err
 	}
 	return newDriver(lib)
 })
+
+// Present finds out whether there is a driver, which takes no time, without beginning
+// with it, which does. The error is ErrNoDevice, with what was looked for.
+func Present() error {
+	_, err := theLibrary()
+	return err
+}
 
 // List lists the GPUs that the driver shows. The error is ErrNoDevice, with what was
 // looked for; without an error there is at least one.
@@ -68,6 +77,39 @@ func Open(index int) (device.Device, error) {
 		return nil, err
 	}
 	return d.open(index)
+}
+
+// Find is the number of the GPU whose UUID begins so: "GPU-3f2a". The error is
+// ErrNoDevice, also where several do.
+func Find(uuid string) (index int, err error) {
+	d, err := theDriver()
+	if err != nil {
+		return 0, err
+	}
+	return d.find(uuid)
+}
+
+func (d *driver) find(uuid string) (int, error) {
+	all, err := d.list()
+	if err != nil {
+		return 0, err
+	}
+	var there, found []string
+	index := 0
+	for _, in := range all {
+		there = append(there, in.UUID)
+		if strings.HasPrefix(in.UUID, uuid) {
+			index = in.Index
+			found = append(found, in.UUID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return 0, fmt.Errorf("%w: GPU %s: the NVIDIA driver shows %s%s", device.ErrNoDevice, uuid, strings.Join(there, ", "), visible())
+	case 1:
+		return index, nil
+	}
+	return 0, fmt.Errorf("%w: GPU %s: it may be any of %s", device.ErrNoDevice, uuid, strings.Join(found, ", "))
 }
 
 func (d *driver) list() ([]Info, error) {

@@ -45,6 +45,27 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
+func TestFind(t *testing.T) {
+	d, err := newDriver(newFake())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := d.list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, in := range all {
+		if got, err := d.find(in.UUID); err != nil || got != want {
+			t.Errorf("%s is GPU %d, %v", in.UUID, got, err)
+		}
+	}
+	for uuid, want := range map[string]string{"GPU-": "it may be any of " + all[0].UUID, "GPU-none": "shows " + all[0].UUID} {
+		if _, err := d.find(uuid); !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", uuid, err, want)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	d, err := newDriver(newFake())
 	if err != nil {
@@ -61,7 +82,7 @@ func TestList(t *testing.T) {
 			Name: "Fake GPU", Target: ptx.Target{SM: 90, Suffix: "a"}, SMs: 132, Memory: 1 << 30,
 			MaxThreads: 1024, MaxShared: 227 << 10, MaxGrid: device.Dim3{X: math.MaxInt32, Y: 65535, Z: 65535},
 		},
-		Index: 1, UUID: "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", PCI: "0000:ff:00.0", Driver: "CUDA 13.0",
+		Index: 1, UUID: "GPU-01010203-0405-0607-0809-0a0b0c0d0e0f", PCI: "0000:ff:00.0", Driver: "CUDA 13.0",
 		Clock: 1980, MemoryClock: 3201, MemoryBus: 6144, L2: 60 << 20,
 	}
 	if got != want {

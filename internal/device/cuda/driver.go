@@ -60,6 +60,7 @@ var (
 
 	cuMemAlloc     = lookup("cuMemAlloc_v2", oldest)
 	cuMemFree      = lookup("cuMemFree_v2", oldest)
+	cuMemGetInfo   = lookup("cuMemGetInfo_v2", oldest)
 	cuMemHostAlloc = lookup("cuMemHostAlloc", oldest)
 	cuMemFreeHost  = lookup("cuMemFreeHost", oldest)
 
@@ -79,7 +80,6 @@ var (
 	cuModuleUnload      = lookup("cuModuleUnload", oldest)
 	cuFuncGetAttribute  = lookup("cuFuncGetAttribute", oldest)
 	cuFuncSetAttribute  = lookup("cuFuncSetAttribute", oldest)
-	cuFuncGetParamInfo  = lookup("cuFuncGetParamInfo", 12040)
 	cuLaunchKernel      = lookup("cuLaunchKernel", oldest)
 	cuLaunchKernelEx    = lookup("cuLaunchKernelEx", 11080)
 
@@ -119,7 +119,7 @@ func newDriver(lib library) (*driver, error) {
 	}
 	d.version = version(v)
 	if err := d.call(cuInit, 0); err != nil {
-		return nil, noDevice(err)
+		return nil, fmt.Errorf("%w%s", noDevice(err), visible())
 	}
 	return d, nil
 }

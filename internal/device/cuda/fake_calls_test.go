@@ -27,6 +27,7 @@ func (f *fake) do(s *symbol, a []uintptr) code {
 		for i := range at[[16]byte](a[0]) {
 			at[[16]byte](a[0])[i] = byte(i)
 		}
+		at[[16]byte](a[0])[0] = byte(a[1])
 	case cuPrimaryCtxRetain:
 		f.retained[a[1]]++
 		*at[uintptr](a[0]) = contextOf(a[1])
@@ -103,6 +104,8 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		return f.destroy("memory", a[0])
 	case cuMemFreeAsync:
 		f.enqueue(a[1], queued{do: func() { delete(f.objects, a[0]) }})
+	case cuMemGetInfo:
+		*at[uintptr](a[0]), *at[uintptr](a[1]) = 1000, 2000
 	case cuMemHostAlloc:
 		b := make([]byte, a[1])
 		f.keep = append(f.keep, b)
@@ -138,11 +141,6 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		*at[int32](a[0]) = map[uintptr]int32{0: 512, 1: 1 << 10, 3: 16, 4: 40}[a[1]]
 	case cuFuncSetAttribute:
 		f.objects[a[0]].dynamic = int32(a[2])
-	case cuFuncGetParamInfo:
-		if a[1] > 1 {
-			return invalidValue
-		}
-		*at[uintptr](a[2]), *at[uintptr](a[3]) = 8*a[1], 8-4*a[1]
 	case cuLaunchKernel:
 		return f.launch(a[8], a[0], launched{shared: uint32(a[7])}, a[10])
 	case cuLaunchKernelEx:

@@ -24,6 +24,9 @@ type fake struct {
 	failAt   int // the number of the call that fails, from 1
 	failWith code
 	stuck    bool // nothing is ever done
+	// compiling, if set, gets a value from each load when that begins, and one more
+	// when it may end.
+	compiling chan struct{}
 
 	calls    int
 	failed   *symbol
@@ -233,6 +236,12 @@ func (f *fake) load(a []uintptr) code {
 	text := goString(a[1])
 	if a[2] != 5 || *at[[5]int32](a[3]) != [5]int32{3, 4, 5, 6, 12} {
 		return invalidValue
+	}
+	if f.compiling != nil {
+		f.mu.Unlock()
+		f.compiling <- struct{}{}
+		f.compiling <- struct{}{}
+		f.mu.Lock()
 	}
 	values := at[[5]uintptr](a[4])
 	say := func(buffer, size uintptr, text string) {

@@ -1,8 +1,10 @@
 package cuda
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -83,11 +85,102 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestSignatures: how long a kernel's arguments must be, as the driver would have it.
+func TestSignatures(t *testing.T) {
+	s := newSignatures(`
+.visible .entry none() { ret; }
+.visible .entry mixed(
+	.param .u8 small, // the next stands at 8
+	.param .u64 .ptr .global .align 16 p,
+	.param .f32 x
+)
+.reqntid 16, 16, 1
+{ ret; }
+.entry map(.param .u32 n, .param .align 64 .b8 tensor[128]) { ret; }
+.entry odd(.param .nonsense n) { ret; }
+.entry bare { ret; }`)
+	for name, want := range map[string]int{"none": 0, "mixed": 20, "map": 192, "odd": -1, "bare": -1, "absent": -1} {
+		if got := s.bytes(name); got != want {
+			t.Errorf("%s: %d bytes, want %d", name, got, want)
+		}
+	}
+}
+
+// TestLoadContextEnds: Load returns when its context ends, while the driver compiles;
+// what that brings goes to whoever loads the text next, or back.
+func TestLoadContextEnds(t *testing.T) {
+	f := newFake()
+	g := opened(t, f, 0)
+	modules := func() (n int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, o := range f.objects {
+			if o.kind == "module" {
+				n++
+			}
+		}
+		return n
+	}
+	leave := func() {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		f.compiling = make(chan struct{})
+		go func() { <-f.compiling; cancel() }()
+		if _, err := g.Load(ctx, "text"); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Load: %v", err)
+		}
+	}
+	leave()
+	<-f.compiling
+	g.mu.Lock()
+	for _, c := range g.modules {
+		g.mu.Unlock()
+		<-c.ready
+		g.mu.Lock()
+	}
+	left := len(g.modules)
+	g.mu.Unlock()
+	if left != 0 || modules() != 0 {
+		t.Errorf("nobody wanted it: %d texts, %d modules", left, modules())
+	}
+
+	leave()
+	next := make(chan device.Module)
+	go func() {
+		m, err := g.Load(t.Context(), "text")
+		if err != nil {
+			t.Error(err)
+		}
+		next <- m
+	}()
+	for { // until the second has joined the first
+		g.mu.Lock()
+		users := 0
+		for _, c := range g.modules {
+			users = c.users
+		}
+		g.mu.Unlock()
+		if users > 0 {
+			break
+		}
+		runtime.Gosched()
+	}
+	<-f.compiling
+	m := <-next
+	f.compiling = nil
+	if m == nil || modules() != 1 {
+		t.Fatalf("the next one got %v, of %d modules", m, modules())
+	}
+	if err := m.Unload(); err != nil || modules() != 0 {
+		t.Errorf("Unload: %v, %d modules", err, modules())
+	}
+}
+
 func TestLaunch(t *testing.T) {
 	f := newFake()
 	g, other := opened(t, f, 0), opened(t, f, 0)
 	kernelOf := func(g *GPU) device.Function {
-		m, err := g.Load(t.Context(), "text")
+		m, err := g.Load(t.Context(), ".visible .entry other()\n.visible .entry k(\n\t.param .u64 at,\n\t.param .u32 n\n)\n{ ret; }")
 		if err != nil {
 			t.Fatal(err)
 		}

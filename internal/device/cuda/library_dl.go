@@ -25,10 +25,14 @@ func openLibrary() (library, error) {
 		if handle, err = dlopen(file); err == nil {
 			break
 		}
-		reasons = append(reasons, err.Error())
+		reason := err.Error()
+		if !strings.Contains(reason, file) {
+			reason = file + ": " + reason
+		}
+		reasons = append(reasons, reason)
 	}
 	if handle == 0 {
-		return nil, fmt.Errorf("%w: no NVIDIA driver: looked for %s (%s)", device.ErrNoDevice, strings.Join(libraryFiles, ", "), strings.Join(reasons, "; "))
+		return nil, fmt.Errorf("%w: no NVIDIA driver: looked for %s", device.ErrNoDevice, strings.Join(reasons, "; "))
 	}
 	l := &loaded{addresses: make([]uintptr, len(symbols))}
 	for _, s := range symbols {

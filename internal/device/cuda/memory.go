@@ -66,12 +66,27 @@ func (g *GPU) Alloc(n int) (device.Ptr, error) {
 		return g.call(cuMemAllocFromPool, uintptr(unsafe.Pointer(&p)), uintptr(n), g.pool, g.stream)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("reserving %d bytes on %s, which has %d: %w", n, g.info.Name, g.info.Memory, err)
+		return 0, fmt.Errorf("reserving %d bytes on %s%s: %w", n, g.info.Name, g.room(err), err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.memory.add(region{device.Ptr(p), n})
 	return device.Ptr(p), nil
+}
+
+// room says how much memory there is, if that was lacking, for a message.
+func (g *GPU) room(why error) string {
+	if !errors.Is(why, device.ErrOutOfMemory) {
+		return ""
+	}
+	var free, total uintptr
+	err := g.within(func() error {
+		return g.call(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
+	})
+	if err != nil {
+		return fmt.Sprintf(", which has %d", g.info.Memory)
+	}
+	return fmt.Sprintf(", which has %d of its %d free", free, total)
 }
 
 // Free gives memory back, once what was asked for before is done.

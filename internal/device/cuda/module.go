@@ -21,12 +21,14 @@ type compiled struct {
 	text  digest
 	ready chan struct{} // closed once the fields of the next group are set
 
+	params signatures
 	handle uintptr
 	log    string
 	err    error
 
 	// Guarded by the GPU's mutex.
 	users   int
+	loaded  bool // compiled, for its last user to unload
 	kernels map[string]*kernel
 }
 
@@ -37,8 +39,9 @@ type module struct {
 }
 
 // Load compiles PTX text, once however often it is loaded before it is unloaded as
-// often. The driver cannot be called back from compiling, so that ctx ends the
-// waiting for another's compilation and not the caller's own.
+// often. The driver cannot be called back from compiling: when ctx ends, Load returns
+// and what was begun goes on, for whoever asks for the same text next. If nobody has
+// by its end, it is given back.
 func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -55,23 +58,55 @@ func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 
 	m := &module{compiled: c}
 	if !known {
-		c.err = g.compile(c, text)
-		if c.err != nil {
-			g.mu.Lock()
-			delete(g.modules, key)
-			g.mu.Unlock()
-		}
-		close(c.ready)
+		go c.compile(text)
 	}
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), m.Unload())
+		if m.release() { // it has come at the same time
+			return nil, errors.Join(ctx.Err(), g.within(c.unload))
+		}
+		return nil, ctx.Err() // without asking the driver, which is busy
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
 	return m, nil
+}
+
+// compile has the text compiled, and gives the result back if nobody waits for it any
+// more.
+func (c *compiled) compile(text string) {
+	defer close(c.ready)
+	g := c.gpu
+	c.params = newSignatures(text)
+	c.err = g.within(func() error {
+		err := g.compile(c, text)
+		g.mu.Lock()
+		c.loaded = err == nil && c.users > 0
+		if !c.loaded {
+			c.forget()
+		}
+		g.mu.Unlock()
+		if c.loaded || c.handle == 0 {
+			return err
+		}
+		unwanted := c.handle
+		c.handle = 0
+		return errors.Join(err, g.call(cuModuleUnload, unwanted))
+	})
+	if c.err != nil {
+		g.mu.Lock()
+		c.forget()
+		g.mu.Unlock()
+	}
+}
+
+// forget lets the next who loads the text begin anew. The GPU's mutex is held.
+func (c *compiled) forget() {
+	if c.gpu.modules[c.text] == c {
+		delete(c.gpu.modules, c.text)
+	}
 }
 
 // logBytes is what the compiler may say, of each kind.
@@ -102,10 +137,8 @@ func (g *GPU) compile(c *compiled, text string) error {
 	}{&info, logBytes, &problems, logBytes, 1}
 
 	start := time.Now()
-	err := g.within(func() error {
-		return g.call(cuModuleLoad, uintptr(unsafe.Pointer(&c.handle)), uintptr(unsafe.Pointer(unsafe.SliceData(image))),
-			uintptr(len(options)), uintptr(unsafe.Pointer(unsafe.SliceData(options))), uintptr(unsafe.Pointer(&values)))
-	})
+	err := g.call(cuModuleLoad, uintptr(unsafe.Pointer(&c.handle)), uintptr(unsafe.Pointer(unsafe.SliceData(image))),
+		uintptr(len(options)), uintptr(unsafe.Pointer(unsafe.SliceData(options))), uintptr(unsafe.Pointer(&values)))
 	c.log = strings.TrimSpace(cString(info[:])) + fmt.Sprintf("\ncompiled in %.3f s for %v", time.Since(start).Seconds(), g.info.Target)
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.Log = cString(problems[:])
@@ -118,135 +151,41 @@ func (g *GPU) compile(c *compiled, text string) error {
 		return err
 	}
 	if ignored.MatchString(c.log) {
-		err := g.within(func() error {
-			refused := c.handle
-			c.handle = 0
-			return g.call(cuModuleUnload, refused)
-		})
-		return errors.Join(fmt.Errorf("%w: the driver compiled it otherwise than it is written: %s", device.ErrCompile, oneLine(c.log)), err)
+		return fmt.Errorf("%w: the driver compiled it otherwise than it is written: %s", device.ErrCompile, oneLine(c.log))
 	}
 	return nil
 }
 
-// Log is what the compiler said, and how long it took. It says less of a text that
-// the driver kept from an earlier process.
+// Log is what the compiler said, and how long it took. The driver keeps what it has
+// compiled on disk, and of a text that an earlier process had compiled it says
+// nothing: to see what it ignores, set CUDA_CACHE_DISABLE=1.
 func (m *module) Log() string { return m.log }
 
 // Unload gives the compiled text back when nobody else uses it; a second time does
 // nothing.
 func (m *module) Unload() error {
-	g := m.gpu
-	return g.within(func() error {
-		g.mu.Lock()
-		last := !m.unloaded && m.users == 1
-		if !m.unloaded {
-			m.unloaded = true
-			m.users--
+	return m.gpu.within(func() error {
+		if m.release() {
+			return m.unload()
 		}
-		if last {
-			delete(g.modules, m.text)
-		}
-		g.mu.Unlock()
-		if !last {
-			return nil
-		}
-		return g.call(cuModuleUnload, m.handle)
+		return nil
 	})
 }
 
-// Attributes of a function: CUfunction_attribute of cuda.h.
-const (
-	kernelMaxThreads = 0
-	kernelShared     = 1 // static
-	kernelLocal      = 3
-	kernelRegisters  = 4
-	kernelMaxDynamic = 8
-)
+func (c *compiled) unload() error { return c.gpu.call(cuModuleUnload, c.handle) }
 
-// usualShared is what a block may have of shared memory without asking for more.
-const usualShared = 48 << 10
-
-// kernel is a function of a module.
-type kernel struct {
-	module     *compiled
-	name       string
-	handle     uintptr
-	resources  device.Resources
-	maxThreads int
-	params     int // bytes of its parameters; -1 where the driver does not tell
-	dynamic    int // bytes of dynamic shared memory that it may have; guarded by the GPU's mutex
-}
-
-func (k *kernel) Name() string                { return k.name }
-func (k *kernel) Resources() device.Resources { return k.resources }
-
-// Function finds a kernel and what it takes.
-func (m *module) Function(name string) (device.Function, error) {
+// release ends m's use of the compiled text and says whether that is to be unloaded.
+func (m *module) release() bool {
 	g := m.gpu
 	g.mu.Lock()
-	k, unloaded := m.kernels[name], m.unloaded
-	g.mu.Unlock()
-	switch {
-	case unloaded:
-		return nil, fmt.Errorf("kernel %q of a module that has been unloaded", name)
-	case strings.Contains(name, "\x00"):
-		return nil, fmt.Errorf("no kernel has the name %q", name)
-	case k != nil:
-		return k, nil
-	}
-	k = &kernel{module: m.compiled, name: name}
-	if err := g.within(k.find); err != nil {
-		return nil, fmt.Errorf("kernel %q: %w", name, err)
-	}
-	g.mu.Lock()
 	defer g.mu.Unlock()
-	if first := m.kernels[name]; first != nil {
-		return first, nil
+	if m.unloaded {
+		return false
 	}
-	m.kernels[name] = k
-	return k, nil
-}
-
-func (k *kernel) find() error {
-	g, name := k.module.gpu, append([]byte(k.name), 0)
-	if err := g.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&k.handle)), k.module.handle, uintptr(unsafe.Pointer(unsafe.SliceData(name)))); err != nil {
-		return err
+	m.unloaded = true
+	if m.users--; m.users > 0 || !m.loaded {
+		return false
 	}
-	for _, a := range []struct {
-		attribute uintptr
-		to        *int
-	}{
-		{kernelMaxThreads, &k.maxThreads},
-		{kernelShared, &k.resources.Shared},
-		{kernelLocal, &k.resources.Spilled},
-		{kernelRegisters, &k.resources.Registers},
-	} {
-		var v int32
-		if err := g.call(cuFuncGetAttribute, uintptr(unsafe.Pointer(&v)), a.attribute, k.handle); err != nil {
-			return err
-		}
-		*a.to = int(v)
-	}
-	k.dynamic = max(0, usualShared-k.resources.Shared)
-	return k.findParams()
-}
-
-// findParams finds where the last of the parameters ends.
-func (k *kernel) findParams() error {
-	g := k.module.gpu
-	if !g.driver.has(cuFuncGetParamInfo) {
-		k.params = -1
-		return nil
-	}
-	for i := uintptr(0); ; i++ {
-		var offset, size uintptr
-		answer := g.driver.result(cuFuncGetParamInfo, k.handle, i, uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&size)))
-		if answer == invalidValue { // there are no more, which only this tells
-			return nil
-		}
-		if err := g.check(cuFuncGetParamInfo, answer); err != nil {
-			return err
-		}
-		k.params = int(offset + size)
-	}
+	m.forget()
+	return true
 }

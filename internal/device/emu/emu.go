@@ -222,10 +222,20 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 		return fmt.Errorf("%w: %s: %d bytes of static and %d of dynamic shared memory, and a block of %s has at most %d",
 			device.ErrLaunch, fn.Name(), fn.Resources().Shared, l.Shared, d.info.Name, d.info.MaxShared)
 	}
+	if l.Cluster.Count() > 1 {
+		return fmt.Errorf("%w: %s: clusters of %v blocks, and the emulator has none", device.ErrLaunch, fn.Name(), l.Cluster)
+	}
+	workers := d.opt.Workers
+	if l.Cooperative {
+		if err := d.checkResident(fn, l); err != nil {
+			return fmt.Errorf("%w: %s: %w", device.ErrLaunch, fn.Name(), err)
+		}
+		workers = l.Grid.Count() // blocks that wait for each other must all run
+	}
 	launch := emu.Launch{
 		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Cluster: emu.Dim3(l.Cluster), Shared: l.Shared, Params: l.Params,
 		Seed: d.opt.Seed + d.launches.Add(1), MaxInstructions: d.opt.MaxInstructions,
-		Workers: d.opt.Workers, Printf: d.opt.Printf,
+		Workers: workers, Printf: d.opt.Printf,
 	}
 	var done Done
 	if d.opt.Watch != nil {
@@ -240,6 +250,19 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 		return err
 	}
 	return fmt.Errorf("%w: %w", device.ErrLaunch, typed(err))
+}
+
+// checkResident refuses a cooperative launch of more blocks than the GPU holds at once.
+// Registers do not count here, so that a GPU may hold fewer.
+func (d *Device) checkResident(fn *function, l device.Launch) error {
+	o, err := d.opt.Model.Arch.Occupancy(model.Launch{Threads: l.Block.Count(), SharedBytes: l.Shared + fn.Resources().Shared})
+	if err != nil {
+		return err
+	}
+	if most := o.Blocks * d.info.SMs; l.Grid.X > most || l.Grid.Y > most || l.Grid.Z > most || l.Grid.Count() > most {
+		return fmt.Errorf("a cooperative grid of %v blocks, and %s holds %d at once", l.Grid, d.info.Name, most)
+	}
+	return nil
 }
 
 // Sync returns at once: nothing is under way between two calls.
@@ -268,7 +291,7 @@ func (d *Device) Close() error { return nil }
 // typed makes an error of the emulator's memory one of package device's.
 func typed(err error) error {
 	if errors.Is(err, emu.ErrOutOfMemory) {
-		return fmt.Errorf("%w: %w", device.ErrOutOfMemory, err)
+		return device.Also(device.ErrOutOfMemory, err)
 	}
 	return err
 }

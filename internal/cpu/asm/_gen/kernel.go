@@ -92,7 +92,12 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	k, groups := g.param("k"), g.GP64()
 	g.MOVQ(k, groups)
 	g.SHRQ(operand.U8(log2(unroll)), groups)
-	g.loop(b.name+"_unrolled", groups, func() { steps(unroll) })
+	next := g.param("next")
+	g.loop(b.name+"_unrolled", groups, func() {
+		steps(unroll)
+		g.PREFETCHT1(operand.Mem{Base: next})
+		g.ADDQ(operand.I32(lineBytes), next)
+	})
 	g.ANDQ(operand.I32(unroll-1), k)
 	g.loop(b.name+"_single", k, func() { steps(1) })
 	return sums

@@ -125,7 +125,7 @@ func (g *generator) function(name, params string, doc ...string) {
 // packed writes the micro-kernel that reads packed panels.
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
-	g.function(name, "k int, a, b, c *T, ldc, m, n int, alpha, beta T",
+	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
 		g.docLoop(name, "packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p*MR+i", "p*NR+j")...)
 	g.prefetchC()
 	g.bodies(g.mr, g.panels, true)
@@ -134,8 +134,11 @@ func (g *generator) packed() {
 // direct writes the micro-kernel that reads rows of A and B where they are.
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
-	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
 		g.docLoop(name, "matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "i*rsa+p*csa", "p*ldb+j")...)
+	if rows == g.mr {
+		g.prefetchC()
+	}
 	g.bodies(rows, g.matrices, false)
 }
 

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+	"tilework/internal/dispatch"
+)
+
+// TestEveryCallOfAVerbFails runs the verbs that use a device and fails one call to it
+// after the other: the verb ends, in time and with the exit code of the failure, says
+// in a line what failed, writes no output and leaves nothing on the device.
+func TestEveryCallOfAVerbFails(t *testing.T) {
+	t.Chdir(folder(t))
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []struct {
+		args  string
+		all   int // so many calls fail in turn, later ones only some
+		lost  int // the exit code when the device is lost
+		other int // and after any other failure
+	}{
+		{"mul a.npy b.npy -o c.npy --device emu", 100, 3, 2},
+		{"mul a.npy b.npy -o c.npy --device emu --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify", 100, 3, 2},
+		{"bench --device emu --sizes 4 --min-time 1us --max-time 1us", 20, 3, 2},
+		{"selftest --device emu --kernels naive --cases 1 --seed 1", 10, 1, 1},
+	} {
+		for _, kind := range []struct {
+			err  error
+			code int
+		}{{device.ErrLaunch, verb.other}, {device.ErrOutOfMemory, verb.other}, {device.ErrLost, verb.lost}} {
+			err := faulty.EveryCall(verb.all, kind.err, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
+				restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return d, nil })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, stderr, code := run(ctx, strings.Fields(verb.args)...)
+				failed := d.Failed()
+				switch {
+				case ctx.Err() != nil:
+					t.Errorf("%s: %s failed, and the verb did not end", verb.args, failed)
+				case failed == "" && code != 0:
+					t.Errorf("%s: exit code %d, %q", verb.args, code, stderr)
+				case failed != "" && (code != kind.code || !strings.Contains(stderr, failed)):
+					t.Errorf("%s: %s failed (%v): exit code %d, want %d, %q", verb.args, failed, kind.err, code, kind.code, stderr)
+				}
+				if strings.HasPrefix(verb.args, "mul") && strings.Contains(strings.TrimSpace(stderr), "\n") {
+					t.Errorf("%s: %s failed: more than one line: %q", verb.args, failed, stderr)
+				}
+				if _, err := os.Stat("c.npy"); (err == nil) != (code == 0 && strings.HasPrefix(verb.args, "mul")) {
+					t.Errorf("%s: %s failed: exit code %d, and c.npy is there: %v", verb.args, failed, code, err == nil)
+				}
+				_ = os.Remove("c.npy")
+				if now, err := os.ReadDir("."); err != nil || len(now) != len(files) {
+					t.Errorf("%s: %s failed and files are left: %v, %v", verb.args, failed, now, err)
+				}
+				if err := restore(); err != nil && !errors.Is(err, kind.err) {
+					t.Error(err)
+				}
+				if left := d.Left(); len(left) > 0 {
+					t.Errorf("%s: %s failed: left on the device: %v", verb.args, failed, left)
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,15 @@
+package gonumblas
+
+import (
+	"testing"
+
+	"gonum.org/v1/gonum/blas/testblas"
+)
+
+// gonum's own tests of level 3; they call float64 only.
+func TestDgemm(t *testing.T)  { testblas.TestDgemm(t, Implementation{}) }
+func TestDsymm(t *testing.T)  { testblas.DsymmTest(t, Implementation{}) }
+func TestDsyrk(t *testing.T)  { testblas.DsyrkTest(t, Implementation{}) }
+func TestDsyr2k(t *testing.T) { testblas.Dsyr2kTest(t, Implementation{}) }
+func TestDtrmm(t *testing.T)  { testblas.DtrmmTest(t, Implementation{}) }
+func TestDtrsm(t *testing.T)  { testblas.DtrsmTest(t, Implementation{}) }

@@ -1,0 +1,64 @@
+package gonumblas
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/blas/blas32"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/blas/gonum"
+	"gonum.org/v1/gonum/mat"
+)
+
+// TestMat runs what gonum builds on level 3 (the product of dense matrices and their
+// transposes, LU, QR, Cholesky and solving with them) before and after Use.
+func TestMat(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const n = 300
+	a, b := mat.NewDense(n, n, values[float64](rng, n)), mat.NewDense(n, n, values[float64](rng, n))
+	for i := range n {
+		a.Set(i, i, n)
+	}
+	var spd mat.SymDense
+	spd.SymOuterK(1, a)
+	steps := map[string]func(out *mat.Dense) error{
+		"mul":               func(out *mat.Dense) error { out.Mul(a, b); return nil },
+		"mul of transposes": func(out *mat.Dense) error { out.Mul(a.T(), b.T()); return nil },
+		"mul of slices": func(out *mat.Dense) error {
+			out.Mul(a.Slice(3, 200, 5, 250), b.Slice(10, 255, 7, 120))
+			return nil
+		},
+		"lu": func(out *mat.Dense) error {
+			var lu mat.LU
+			lu.Factorize(a)
+			return lu.SolveTo(out, false, b)
+		},
+		"qr": func(out *mat.Dense) error {
+			var qr mat.QR
+			qr.Factorize(a)
+			return qr.SolveTo(out, true, b)
+		},
+		"cholesky": func(out *mat.Dense) error {
+			var c mat.Cholesky
+			c.Factorize(&spd)
+			return c.SolveTo(out, b)
+		},
+	}
+	for name, step := range steps {
+		var before, after mat.Dense
+		if err := step(&before); err != nil {
+			t.Fatal(err)
+		}
+		Use()
+		err := step(&after)
+		blas32.Use(gonum.Implementation{})
+		blas64.Use(gonum.Implementation{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !mat.EqualApprox(&before, &after, 1e-10) {
+			t.Errorf("%s (seed %d): the results differ", name, seed)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package gonumblas
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
+)
+
+// level3 is one routine on one set of arguments, called through ours or gonum's.
+type level3[T float32 | float64] struct {
+	name string
+	call func(r *routines[T], a, b, c []T)
+	out  byte // which of the three it overwrites: 'b' or 'c'
+}
+
+// methods gives ours the form of gonum's.
+func (r *routines[T]) methods() *routines[T] {
+	return &routines[T]{r.product, r.symmetric, r.rankK, r.rank2K, r.triangularProduct, r.triangularSolve}
+}
+
+// draw is a random call of each routine, with matrices of n rows and lines ld apart.
+func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []level3[T] {
+	pick := func(n int) int { return rng.IntN(n) }
+	trans := []blas.Transpose{blas.NoTrans, blas.Trans, blas.ConjTrans}
+	tA, tB := trans[pick(3)], trans[pick(3)]
+	side, ul := []blas.Side{blas.Left, blas.Right}[pick(2)], []blas.Uplo{blas.Lower, blas.Upper}[pick(2)]
+	diag := []blas.Diag{blas.NonUnit, blas.Unit}[pick(2)]
+	scalars := []T{0, 1, -1.5}
+	alpha, beta := scalars[pick(3)], scalars[pick(3)]
+	args := fmt.Sprintf("%c%c %c%c%c, %d×%d×%d, α=%v β=%v", tA, tB, side, ul, diag, m, n, k, alpha, beta)
+	return []level3[T]{
+		{"gemm " + args, func(r *routines[T], a, b, c []T) { r.gemm(tA, tB, m, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
+		{"symm " + args, func(r *routines[T], a, b, c []T) { r.symm(side, ul, m, n, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
+		{"syrk " + args, func(r *routines[T], a, _, c []T) { r.syrk(ul, tA, n, k, alpha, a, ld, beta, c, ld) }, 'c'},
+		{"syr2k " + args, func(r *routines[T], a, b, c []T) { r.syr2k(ul, tA, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
+		{"trmm " + args, func(r *routines[T], a, b, _ []T) { r.trmm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) }, 'b'},
+		{"trsm " + args, func(r *routines[T], a, b, _ []T) { r.trsm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) }, 'b'},
+	}
+}
+
+// TestAgainstGonum compares every routine with gonum's on sizes on both sides of where
+// they are split.
+func TestAgainstGonum(t *testing.T) {
+	t.Run("float32", func(t *testing.T) { againstGonum(t, &single, 1e-4) })
+	t.Run("float64", func(t *testing.T) { againstGonum(t, &double, 1e-12) })
+}
+
+func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	sizes := []int{1, 7, leaf - 1, leaf, leaf + 1, 2*leaf - 1, 2*leaf + 3, 3 * leaf}
+	size := func() int { return sizes[rng.IntN(len(sizes))] }
+	for range 60 {
+		m, n, k := size(), size(), size()
+		ld := max(m, n, k) + rng.IntN(3)
+		a, b, c := values[T](rng, ld), values[T](rng, ld), values[T](rng, ld)
+		for i := range a {
+			a[i] /= T(ld) // a unit triangle of larger ones has a huge inverse
+		}
+		for i := range ld {
+			a[i*ld+i] = 2
+		}
+		for _, op := range draw[T](rng, m, n, k, ld) {
+			got, want := map[byte][]T{'b': clone(b), 'c': clone(c)}, map[byte][]T{'b': clone(b), 'c': clone(c)}
+			aGot := clone(a)
+			op.call(r.methods(), aGot, got['b'], got['c'])
+			op.call(r, a, want['b'], want['c'])
+			equal(t, op.name, seed, aGot, a, 0)
+			for name := range got {
+				if name == op.out {
+					equal(t, op.name, seed, got[name], want[name], tol)
+				} else {
+					equal(t, op.name, seed, got[name], want[name], 0)
+				}
+			}
+		}
+	}
+}
+
+// values are ld×ld elements in [-1, 1].
+func values[T float32 | float64](rng *rand.Rand, ld int) []T {
+	v := make([]T, ld*ld)
+	for i := range v {
+		v[i] = T(2*rng.Float64() - 1)
+	}
+	return v
+}
+
+func clone[T any](v []T) []T { return append([]T(nil), v...) }
+
+func equal[T float32 | float64](t *testing.T, name string, seed uint64, got, want []T, tol float64) {
+	t.Helper()
+	for i := range want {
+		if diff := math.Abs(float64(got[i] - want[i])); !(diff <= tol*max(1, math.Abs(float64(want[i])))) {
+			t.Fatalf("%s (seed %d): element %d is %v, gonum has %v", name, seed, i, got[i], want[i])
+		}
+	}
+}
+
+// TestPanics gives every routine bad arguments: ours panics with gonum's message.
+func TestPanics(t *testing.T) {
+	const n = 2 * leaf
+	long := make([]float64, n*n)
+	type call func(b blas.Float64Level3)
+	calls := map[string]call{
+		"gemm trans":  func(b blas.Float64Level3) { b.Dgemm('x', blas.NoTrans, n, n, n, 1, long, n, long, n, 0, long, n) },
+		"gemm transB": func(b blas.Float64Level3) { b.Dgemm(blas.NoTrans, 'x', n, n, n, 1, long, n, long, n, 0, long, n) },
+		"gemm m": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, -1, n, n, 1, long, n, long, n, 0, long, n)
+		},
+		"gemm n": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, -1, n, 1, long, n, long, n, 0, long, n)
+		},
+		"gemm k": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, -1, 1, long, n, long, n, 0, long, n)
+		},
+		"gemm lda": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n-1, long, n, 0, long, n)
+		},
+		"gemm ldb": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long, 0, 0, long, n)
+		},
+		"gemm ldc": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long, n, 0, long, n-1)
+		},
+		"gemm a": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long[1:], n, long, n, 0, long, n)
+		},
+		"gemm b": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long[1:], n, 0, long, n)
+		},
+		"gemm c": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long, n, 0, nil, n)
+		},
+		"symm side":  func(b blas.Float64Level3) { b.Dsymm('x', blas.Lower, n, n, 1, long, n, long, n, 0, long, n) },
+		"symm uplo":  func(b blas.Float64Level3) { b.Dsymm(blas.Left, 'x', n, n, 1, long, n, long, n, 0, long, n) },
+		"symm c":     func(b blas.Float64Level3) { b.Dsymm(blas.Left, blas.Lower, n, n, 1, long, n, long, n, 0, long[1:], n) },
+		"syrk uplo":  func(b blas.Float64Level3) { b.Dsyrk('x', blas.NoTrans, n, n, 1, long, n, 0, long, n) },
+		"syrk trans": func(b blas.Float64Level3) { b.Dsyrk(blas.Lower, 'x', n, n, 1, long, n, 0, long, n) },
+		"syrk a":     func(b blas.Float64Level3) { b.Dsyrk(blas.Lower, blas.NoTrans, n, n, 1, long[1:], n, 0, long, n) },
+		"syr2k ldb": func(b blas.Float64Level3) {
+			b.Dsyr2k(blas.Lower, blas.NoTrans, n, n, 1, long, n, long, 1, 0, long, n)
+		},
+		"trmm diag": func(b blas.Float64Level3) {
+			b.Dtrmm(blas.Left, blas.Lower, blas.NoTrans, 'x', n, n, 1, long, n, long, n)
+		},
+		"trmm lda": func(b blas.Float64Level3) {
+			b.Dtrmm(blas.Left, blas.Lower, blas.NoTrans, blas.Unit, n, n, 1, long, 1, long, n)
+		},
+		"trsm side": func(b blas.Float64Level3) {
+			b.Dtrsm('x', blas.Lower, blas.NoTrans, blas.Unit, n, n, 1, long, n, long, n)
+		},
+		"trsm b": func(b blas.Float64Level3) {
+			b.Dtrsm(blas.Left, blas.Lower, blas.NoTrans, blas.Unit, n, n, 1, long, n, long[1:], n)
+		},
+	}
+	for name, call := range calls {
+		want := panicOf(func() { call(gonum.Implementation{}) })
+		if want == nil {
+			t.Fatalf("%s: gonum does not panic", name)
+		}
+		if got := panicOf(func() { call(Implementation{}) }); got != want {
+			t.Errorf("%s: panic %v, gonum's is %v", name, got, want)
+		}
+	}
+}
+
+func panicOf(f func()) (p any) {
+	defer func() { p = recover() }()
+	f()
+	return nil
+}

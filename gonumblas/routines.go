@@ -1,0 +1,144 @@
+package gonumblas
+
+import (
+	"gonum.org/v1/gonum/blas"
+
+	"tilework"
+)
+
+// routines are gonum's own, for what is too small to be split and for bad arguments.
+type routines[T float32 | float64] struct {
+	gemm  func(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
+	symm  func(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
+	syrk  func(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int)
+	syr2k func(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
+	trmm  inPlace[T]
+	trsm  inPlace[T]
+}
+
+// Each method below takes its matrices as views. Where one of them is bad, or the work
+// is so little that splitting it does not pay, gonum's routine gets the call as it came.
+
+func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	v := &views{bad: m*n*k < tiny}
+	va, vb, vc := operand(v, tA, m, k, lda, a), operand(v, tB, k, n, ldb, b), view(v, m, n, ldc, c)
+	if v.bad {
+		r.gemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
+	gemm(alpha, va, vb, beta, vc)
+}
+
+func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	v := &views{}
+	side := v.side(s, m, n)
+	va := triangle[T]{Matrix: view(v, side, side, lda, a), lower: v.lower(ul)}
+	vb, vc := view(v, m, n, ldb, b), view(v, m, n, ldc, c)
+	if v.bad || alpha == 0 || min(m, n) < 2*leaf {
+		r.symm(s, ul, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
+	if s == blas.Right { // C = B·A is Cᵀ = A·Bᵀ
+		vb, vc = vb.T(), vc.T()
+	}
+	symm(alpha, va, vb, beta, vc, scratch[T]())
+}
+
+func (r *routines[T]) rankK(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
+	v := &views{}
+	va, vc := operand(v, t, n, k, lda, a), triangle[T]{Matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
+	if v.bad || alpha == 0 || n < 2*leaf || k < 1 {
+		r.syrk(ul, t, n, k, alpha, a, lda, beta, c, ldc)
+		return
+	}
+	rankUpdate(beta, vc, scratch[T](), func(beta T, i, j, rows, cols int, c tilework.Matrix[T]) {
+		gemm(alpha, va.Sub(i, 0, rows, k), va.Sub(j, 0, cols, k).T(), beta, c)
+	})
+}
+
+func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	v := &views{}
+	va, vb := operand(v, t, n, k, lda, a), operand(v, t, n, k, ldb, b)
+	vc := triangle[T]{Matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
+	if v.bad || alpha == 0 || n < 2*leaf || k < 1 {
+		r.syr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
+	rankUpdate(beta, vc, scratch[T](), func(beta T, i, j, rows, cols int, c tilework.Matrix[T]) {
+		gemm(alpha, va.Sub(i, 0, rows, k), vb.Sub(j, 0, cols, k).T(), beta, c)
+		gemm(alpha, vb.Sub(i, 0, rows, k), va.Sub(j, 0, cols, k).T(), 1, c)
+	})
+}
+
+func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
+	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
+	if !ok || alpha == 0 {
+		r.trmm(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+		return
+	}
+	trmm(alpha, va, vb, r.trmm)
+}
+
+func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
+	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
+	if !ok || alpha == 0 {
+		r.trsm(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+		return
+	}
+	trsm(alpha, va, vb, r.trsm)
+}
+
+// triangular are op(A) and B such that A stands left of B.
+func triangular[T float32 | float64](s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, a []T, lda int, b []T, ldb int) (triangle[T], tilework.Matrix[T], bool) {
+	v := &views{bad: d != blas.NonUnit && d != blas.Unit}
+	side := v.side(s, m, n)
+	va := triangle[T]{operand(v, t, side, side, lda, a), v.lower(ul) != (t != blas.NoTrans), d}
+	vb := view(v, m, n, ldb, b)
+	if s == blas.Right { // B·A is (Aᵀ·Bᵀ)ᵀ
+		va, vb = va.t(), vb.T()
+	}
+	return va, vb, !v.bad
+}
+
+// views makes views of a routine's arguments, and notes whether one was bad.
+type views struct{ bad bool }
+
+// view is a matrix as BLAS describes it.
+func view[T float32 | float64](v *views, rows, cols, ld int, data []T) tilework.Matrix[T] {
+	if rows < 1 || cols < 1 || ld < cols {
+		v.bad = true // or empty, which gonum's routine returns from at once
+		return tilework.Matrix[T]{}
+	}
+	m := tilework.FromStrided(rows, cols, ld, data)
+	v.bad = v.bad || m.Err() != nil
+	return m
+}
+
+// operand is op(X) of rows×cols.
+func operand[T float32 | float64](v *views, t blas.Transpose, rows, cols, ld int, data []T) tilework.Matrix[T] {
+	switch t {
+	case blas.NoTrans:
+		return view(v, rows, cols, ld, data)
+	case blas.Trans, blas.ConjTrans:
+		return view(v, cols, rows, ld, data).T()
+	}
+	v.bad = true
+	return tilework.Matrix[T]{}
+}
+
+// side is the size of the square matrix that stands on that side of an m×n one.
+func (v *views) side(s blas.Side, m, n int) int {
+	switch s {
+	case blas.Left:
+		return m
+	case blas.Right:
+		return n
+	}
+	v.bad = true
+	return 0
+}
+
+func (v *views) lower(ul blas.Uplo) bool {
+	v.bad = v.bad || ul != blas.Lower && ul != blas.Upper
+	return ul == blas.Lower
+}

@@ -1,0 +1,206 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/gemmtest"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// TestCardAgrees: every kernel, with every shape of its list, type and transpose, gives
+// the same bits on the card as on the emulator, from random fractions.
+func TestCardAgrees(t *testing.T) {
+	g := card(t)
+	agree(t, g, emulated(t, 1))
+	t.Logf("on %s, driver for %s, and the emulator", g.Info().Name, g.Details().Driver)
+}
+
+// TestOrdersAgree: so does the emulator with itself, whatever order its warps run in.
+func TestOrdersAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two emulations of every kernel take a while")
+	}
+	agree(t, emulated(t, 1), emulated(t, 2))
+}
+
+// TestDisagreementShows: one bit that is wrong in one product is found.
+func TestDisagreementShows(t *testing.T) {
+	k := gpu.Kernels()[0]
+	c := agreement{k, k.Shapes()[0], gemmtest.Pairs()[0], 0, 5, 6, 7}
+	if err := c.check(t.Context(), gpu.New(emulated(t, 1)), gpu.New(emulated(t, 1)), 1); err != nil {
+		t.Error(err)
+	}
+	if err := c.check(t.Context(), gpu.New(emulated(t, 1)), gpu.New(&flipping{emulated(t, 1)}), 1); err == nil {
+		t.Error("a flipped bit is not found")
+	}
+}
+
+// flipping is a device that delivers a wrong bit.
+type flipping struct{ *emu.Device }
+
+func (d *flipping) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	err := d.Device.CopyOut(ctx, dst, src, rows)
+	dst[len(dst)-1] ^= 1
+	return err
+}
+
+func emulated(t *testing.T, seed uint64) *emu.Device {
+	t.Helper()
+	d, err := emu.Open(emu.Options{Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// agreement is a product that two devices are to compute alike.
+type agreement struct {
+	kernel  *gpu.Kernel
+	shape   gpu.Shape
+	types   gemmtest.Pair
+	trans   int // bit 0: A, bit 1: B
+	m, n, k int
+}
+
+func (c agreement) String() string {
+	return fmt.Sprintf("%s:%v, %v → %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In, c.types.Out, c.m, c.n, c.k, c.trans)
+}
+
+// agreements are products of one tile and a bit, whose rows begin anywhere, and of
+// whole tiles, which are moved in vectors.
+func agreements(d *device.Info) []agreement {
+	var all []agreement
+	for _, k := range gpu.Kernels() {
+		if k.SM > d.Target.SM {
+			continue
+		}
+		for _, s := range k.Shapes() {
+			for _, pair := range gemmtest.Pairs() {
+				for trans := range 4 {
+					depth := 2 * max(s.K, 8)
+					all = append(all, agreement{k, s, pair, trans, s.M + 3, s.N + 5, depth + 3})
+					if !testing.Short() {
+						all = append(all, agreement{k, s, pair, trans, max(2*s.M, 16), max(s.N, 16), depth})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// agree checks all products on two devices, several at a time.
+func agree(t *testing.T, a, b device.Device) {
+	t.Helper()
+	all, seed := agreements(a.Info()), rand.Uint64()
+	t.Logf("%d products, seed %d", len(all), seed)
+	x, y := gpu.New(a), gpu.New(b)
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := range next {
+				if err := all[i].check(t.Context(), x, y, seed+uint64(i)); err != nil {
+					t.Errorf("%v (number %d): %v", all[i], i, err)
+				}
+			}
+		})
+	}
+	for i := range all {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	for _, backend := range []*gpu.Backend{x, y} {
+		if err := backend.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// check computes the product on both devices and compares C to the last bit. Its
+// epilogue has all that is exact: alpha, beta, a bias and a rectifier.
+func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) error {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	a, b := gemm.Dense(c.types.In, c.m, c.k), gemm.Dense(c.types.In, c.k, c.n)
+	if c.trans&1 != 0 {
+		a = gemm.Dense(c.types.In, c.k, c.m).T()
+	}
+	if c.trans&2 != 0 {
+		b = gemm.Dense(c.types.In, c.n, c.k).T()
+	}
+	epilogue := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
+	if rng.IntN(2) == 0 {
+		epilogue.Activation = gemm.ActReLU
+	}
+	alpha, beta := 1.25, -0.75
+	if c.types.In.Info().Integer {
+		alpha, beta = 3, -2
+	}
+	p, _, err := gemm.New(alpha, a, b, beta, gemm.Dense(c.types.Out, c.m, c.n), epilogue)
+	if err != nil {
+		return err
+	}
+	if c.kernel.Supports(&p) != nil {
+		return nil
+	}
+	m := gemm.Buffers{A: fractions(rng, a), B: fractions(rng, b), Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
+	old := fractions(rng, p.C)
+	var results [2][]byte
+	for i, backend := range []*gpu.Backend{x, y} {
+		m.C = append([]byte(nil), old...)
+		plan, err := backend.Plan(&p, gpu.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
+		if err != nil {
+			return err
+		}
+		if err := plan.Run(ctx, m); err != nil {
+			return err
+		}
+		results[i] = m.C
+	}
+	wrong, first := 0, 0
+	for i := range c.m * c.n {
+		size := c.types.Out.Size()
+		if string(results[0][i*size:(i+1)*size]) != string(results[1][i*size:(i+1)*size]) {
+			if wrong++; wrong == 1 {
+				first = i
+			}
+		}
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d elements differ, the first in row %d, column %d: %v and %v", wrong, first/c.n, first%c.n,
+			c.types.Out.At(results[0], first), c.types.Out.At(results[1], first))
+	}
+	return nil
+}
+
+// fractions are random elements: numbers of very different size, denormals now and
+// then, and whole ones of types that have no others.
+func fractions(rng *rand.Rand, l gemm.Layout) []byte {
+	b := make([]byte, l.Bytes())
+	for i := range l.Rows * l.Cols {
+		v := 2*rng.Float64() - 1
+		switch {
+		case l.Type.Info().Integer:
+			v = float64(int8(rng.Uint32()))
+		case rng.IntN(50) == 0:
+			v *= smallest[l.Type]
+		case rng.IntN(4) == 0:
+			v *= float64(int(1) << rng.IntN(10))
+		}
+		l.Type.Set(b, i, v)
+	}
+	return b
+}
+
+// smallest is of a size that a type only has denormals of.
+var smallest = map[dtype.Type]float64{dtype.F64: 0x1p-1030, dtype.F32: 0x1p-130, dtype.BF16: 0x1p-130, dtype.F16: 0x1p-15}

@@ -1,0 +1,38 @@
+package device
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestAlso(t *testing.T) {
+	kind, cause := errors.New("a kind"), errors.New("a cause")
+	err := Also(kind, cause)
+	if !errors.Is(err, kind) || !errors.Is(err, cause) || err.Error() != "a cause" {
+		t.Errorf("%v is of its kind: %v, has its cause: %v", err, errors.Is(err, kind), errors.Is(err, cause))
+	}
+}
+
+func TestJoin(t *testing.T) {
+	a, b := errors.New("a"), errors.New("b")
+	lost, again := Also(ErrLost, errors.New("gone")), Also(ErrLost, errors.New("still gone"))
+	for _, c := range []struct {
+		errs []error
+		want string // empty for no error
+	}{
+		{nil, ""},
+		{[]error{nil, nil}, ""},
+		{[]error{nil, a, nil}, "a"},
+		{[]error{a, nil, b}, "a; then b"},
+		{[]error{a, lost, again, b}, "a; then gone; then b"},
+		{[]error{lost, Join(a, again, b)}, "gone; then a; then b"},
+	} {
+		err := Join(c.errs...)
+		if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+			t.Errorf("%v joined are %v, want %q", c.errs, err, c.want)
+		}
+	}
+	if err := Join(a, b, lost); !errors.Is(err, a) || !errors.Is(err, b) || !errors.Is(err, ErrLost) {
+		t.Errorf("%v is none of what it joins", err)
+	}
+}

@@ -1,0 +1,73 @@
+package resident
+
+import (
+	"context"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+)
+
+// idle is a device that launches nothing.
+type idle struct{ device.Device }
+
+func (idle) Launch(context.Context, device.Function, device.Launch) error { return nil }
+
+// issue is a product on an idle device: all that it takes is this side of the driver.
+func issue(t testing.TB) *Product {
+	inner, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return idle{inner}, nil })
+	d, err := Open(dispatch.Device{Kind: "emu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := &Product{Alpha: 1}
+	for _, m := range []*Matrix{&p.A, &p.B, &p.C} {
+		if *m, err = New(d, gemm.Dense(dtype.F32, 64, 64)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Gemm(t.Context(), p); err != nil { // compiles
+		t.Fatal(err)
+	}
+	return p
+}
+
+// BenchmarkIssue is the host's time to ask for a product, the driver's apart.
+func BenchmarkIssue(b *testing.B) {
+	p := issue(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := Gemm(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestIssueAllocates: asking allocates next to nothing, so that no collector gets in
+// between.
+func TestIssueAllocates(t *testing.T) {
+	p := issue(t)
+	n := testing.AllocsPerRun(100, func() {
+		if err := Gemm(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 2 {
+		t.Errorf("%v allocations a product", n)
+	}
+}

@@ -1,0 +1,75 @@
+package resident
+
+import (
+	"context"
+	"fmt"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// Matrix is a matrix in a device's memory, from Offset bytes behind its start. The
+// zero Matrix is on no device, and empty.
+type Matrix struct {
+	Memory *Memory
+	Offset int
+	Layout gemm.Layout
+}
+
+// New reserves memory for a matrix, which holds anything. The leading dimension is the
+// device's choice. The errors are those of [Device.Alloc], and ErrShape.
+func New(d *Device, l gemm.Layout) (Matrix, error) {
+	if err := l.Check("the matrix"); err != nil {
+		return Matrix{}, err
+	}
+	there := gpu.Padded(l)
+	if err := there.Check("the matrix"); err != nil {
+		return Matrix{}, err
+	}
+	m, err := d.Alloc(there.Bytes(), gemm.Dense(l.Type, l.Rows, l.Cols))
+	return Matrix{Memory: m, Layout: there}, err
+}
+
+// at is the matrix's address.
+func (m Matrix) at() device.Ptr { return m.Memory.at + device.Ptr(m.Offset) }
+
+// CopyIn fills the matrix from the host's memory, where the same stored rows lie as l
+// says. The errors are the context's, the device's and ErrClosed.
+func (m Matrix) CopyIn(ctx context.Context, host []byte, l gemm.Layout) error {
+	return m.use(ctx, func(d device.Device) error { return d.CopyIn(ctx, m.at(), host, gpu.Rows(l, m.Layout)) })
+}
+
+// CopyOut copies the matrix, as all work asked for before leaves it, to the host's
+// memory, where the same stored rows lie as l says. The errors are those of CopyIn,
+// and those of the work.
+func (m Matrix) CopyOut(ctx context.Context, host []byte, l gemm.Layout) error {
+	return m.use(ctx, func(d device.Device) error { return d.CopyOut(ctx, host, m.at(), gpu.Rows(l, m.Layout)) })
+}
+
+// use has f use the matrix, unless that is empty.
+func (m Matrix) use(ctx context.Context, f func(device.Device) error) error {
+	if err := m.there("the matrix"); err != nil {
+		return err
+	}
+	d := m.Memory.device
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := m.Memory.hold(); err != nil {
+		return err
+	}
+	defer m.Memory.release()
+	if err := ctx.Err(); err != nil || m.Layout.Len() == 0 {
+		return err
+	}
+	return gpu.Sentinel(f(d.backend.Device))
+}
+
+func (m Matrix) there(name string) error {
+	if m.Memory == nil {
+		return fmt.Errorf("%w: %s is on none", gemm.ErrNoDevice, name)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package resident
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+
+	"tilework/internal/device"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// Product is what [Gemm] computes: C ← act(Alpha·A·B + Beta·C + bias).
+type Product struct {
+	Alpha, Beta float64
+	A, B, C     Matrix
+	Epilogue    gemm.Epilogue
+	// Bias is one stored row, if the epilogue has one, unless HostBias is that row on
+	// the host.
+	Bias     Matrix
+	HostBias []byte
+	Kernel   string // empty for the plan's choice
+}
+
+// Gemm asks for a product and returns, usually before it has begun. The errors are
+// those of [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several
+// devices, the context's and, of what the device refuses at once, the device's.
+//
+// It waits only while a bias of the host's is copied.
+func Gemm(ctx context.Context, p *Product) error {
+	if len(p.HostBias) > 0 {
+		return withBias(ctx, p)
+	}
+	return p.with(func(pl *gpu.Plan, m gpu.Memory) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return pl.Enqueue(ctx, m)
+	})
+}
+
+// withBias computes a product with a bias of the host's.
+func withBias(ctx context.Context, p *Product) error {
+	if err := p.C.there("C"); err != nil {
+		return err
+	}
+	l := gemm.Dense(p.C.Layout.Type, 1, len(p.HostBias)/p.C.Layout.Type.Size())
+	bias, err := New(p.C.Memory.device, l)
+	if err != nil {
+		return err
+	}
+	if err = bias.CopyIn(ctx, p.HostBias, l); err == nil {
+		q := *p
+		q.Bias, q.HostBias = bias, nil
+		err = Gemm(ctx, &q)
+	}
+	// The device lets go of it after the product.
+	return device.Join(err, bias.Memory.Close())
+}
+
+// PlanOf is what Gemm would run.
+func PlanOf(p *Product) (pl *gpu.Plan, err error) {
+	err = p.with(func(found *gpu.Plan, _ gpu.Memory) error {
+		pl = found
+		return nil
+	})
+	return pl, err
+}
+
+// with plans the product and has f use the plan and the memory.
+func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
+	problem, swapped, err := gemm.New(p.Alpha, p.A.Layout, p.B.Layout, p.Beta, p.C.Layout, p.Epilogue)
+	if err != nil {
+		return err
+	}
+	bias := p.Bias
+	if bias.Memory == nil {
+		bias = p.C // which no kernel takes for one: there is none, or it is yet to come
+	}
+	if err := p.checkDevices(bias); err != nil {
+		return err
+	}
+	d := p.C.Memory.device
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	blocks := [...]*block{p.A.Memory.block, p.B.Memory.block, p.C.Memory.block, bias.Memory.block}
+	if err := holdAll(blocks[:]...); err != nil {
+		return err
+	}
+	defer func() {
+		for _, b := range blocks {
+			b.release()
+		}
+	}()
+	if err := p.checkOverlap(); err != nil {
+		return err
+	}
+	m := gpu.Memory{A: p.A.at(), B: p.B.at(), C: p.C.at(), Bias: bias.at()}
+	if swapped {
+		m.A, m.B = m.B, m.A
+	}
+	pl, err := d.plan(&problem, m, p.Kernel)
+	if err != nil {
+		return err
+	}
+	return f(pl, m)
+}
+
+func (p *Product) checkDevices(bias Matrix) error {
+	if err := p.C.there("C"); err != nil {
+		return err
+	}
+	for _, x := range []struct {
+		name string
+		m    Matrix
+	}{{"A", p.A}, {"B", p.B}, {"the bias", bias}} {
+		if err := x.m.there(x.name); err != nil {
+			return err
+		}
+		switch have, want := x.m.Memory.device, p.C.Memory.device; {
+		case have == want:
+		case have.name == want.name:
+			return fmt.Errorf("%w: %s and C are on device %v opened twice: open it once for both", gemm.ErrUnsupported, x.name, have)
+		default:
+			return fmt.Errorf("%w: %s is on device %v and C on %v: download one and upload it to the other", gemm.ErrUnsupported, x.name, have, want)
+		}
+	}
+	return nil
+}
+
+func (p *Product) checkOverlap() error {
+	for _, x := range []struct {
+		name string
+		m    Matrix
+	}{{"A", p.A}, {"B", p.B}, {"the bias", p.Bias}} {
+		if x.m.Memory == p.C.Memory && gemm.OverlapAt(p.C.Layout, uintptr(p.C.Offset), x.m.Layout, uintptr(x.m.Offset)) {
+			return fmt.Errorf("%w: C shares memory with %s", gemm.ErrOverlap, x.name)
+		}
+	}
+	return nil
+}
+
+// planKey is what a plan depends on.
+type planKey struct {
+	problem gemm.Problem // with factors of 1 instead of those that are not 0
+	kernel  string
+	align   gpu.Align
+}
+
+// mostPlans bounds what a device remembers.
+const mostPlans = 1024
+
+// plan is the plan of a product. To plan takes longer than to launch, so that plans
+// are kept.
+func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, error) {
+	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C)}}
+	if p.Alpha != 0 {
+		key.problem.Alpha = 1
+	}
+	if p.Beta != 0 {
+		key.problem.Beta = 1
+	}
+	d.mu.Lock()
+	pl := d.plans[key]
+	d.mu.Unlock()
+	if pl == nil {
+		opt := dispatch.GPUOptions(kernel)
+		opt.KeepLayout, opt.Align = true, key.align
+		kept := key.problem
+		var err error
+		if pl, err = d.backend.Plan(&kept, opt); err != nil {
+			return nil, err
+		}
+		d.mu.Lock()
+		if len(d.plans) >= mostPlans {
+			clear(d.plans)
+		}
+		d.plans[key] = pl
+		d.mu.Unlock()
+	}
+	if p.Alpha == key.problem.Alpha && p.Beta == key.problem.Beta {
+		return pl, nil
+	}
+	return pl.Scaled(p.Alpha, p.Beta), nil
+}
+
+// align is the largest power of two, up to what all memory of a device has, that an
+// address is a multiple of.
+func align(p device.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|256) }

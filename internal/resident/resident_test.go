@@ -1,0 +1,255 @@
+package resident
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/gemmtest"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// open opens an emulated device, and checks in the end that nothing is left on it.
+func open(t testing.TB) (*Device, *faulty.Device) {
+	t.Helper()
+	inner, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := faulty.New(inner)
+	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return below, nil })
+	d, err := Open(dispatch.Device{Kind: "emu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+		if left := below.Left(); len(left) > 0 || inner.Used() != 0 {
+			t.Errorf("left on the device: %v, %d bytes", left, inner.Used())
+		}
+	})
+	return d, below
+}
+
+// room is a matrix in the midst of a larger one, whose bytes are all ones: numbers
+// that are none, in types that have such.
+type room struct{ whole, part Matrix }
+
+const filling = 0xff
+
+// newRoom puts a matrix so many rows and columns into a larger one, with a row and a
+// column more behind it. Data is nil for a matrix that nobody may read.
+func newRoom(ctx context.Context, d *Device, l gemm.Layout, data []byte, rows, cols int) (room, error) {
+	whole, err := New(d, gemm.Layout{Type: l.Type, Rows: l.Rows + rows + 1, Cols: l.Cols + cols + 1, LD: l.Cols + cols + 1})
+	if err != nil {
+		return room{}, err
+	}
+	r := room{whole, whole}
+	r.part.Layout.Rows, r.part.Layout.Cols, r.part.Layout.Trans = l.Rows, l.Cols, l.Trans
+	r.part.Offset = (rows*whole.Layout.LD + cols) * l.Type.Size()
+	if err := whole.CopyIn(ctx, bytes.Repeat([]byte{filling}, whole.Layout.Bytes()), whole.Layout); err != nil {
+		return r, err
+	}
+	if data == nil {
+		return r, nil
+	}
+	return r, r.part.CopyIn(ctx, data, l)
+}
+
+// intact checks that nothing was written around the matrix.
+func (r room) intact(ctx context.Context) error {
+	l, p := r.whole.Layout, r.part.Layout
+	got := make([]byte, l.Bytes())
+	if err := r.whole.CopyOut(ctx, got, l); err != nil {
+		return err
+	}
+	size := l.Type.Size()
+	for i := range p.Rows {
+		at := r.part.Offset + i*l.LD*size
+		copy(got[at:at+p.Cols*size], bytes.Repeat([]byte{filling}, p.Cols*size))
+	}
+	for i := range l.Rows {
+		for j := range l.Cols {
+			if at := (i*l.LD + j) * size; !bytes.Equal(got[at:at+size], bytes.Repeat([]byte{filling}, size)) {
+				return fmt.Errorf("element (%d, %d) of what is around C was written", i, j)
+			}
+		}
+	}
+	return nil
+}
+
+// TestConformance: every kernel multiplies parts of matrices as it should, wherever
+// they begin, and does not write around them.
+func TestConformance(t *testing.T) {
+	for _, k := range gpu.Kernels() {
+		t.Run(k.Name, func(t *testing.T) {
+			d, _ := open(t)
+			conform(t, d, k, 100, 1<<15)
+		})
+	}
+}
+
+// TestCardConformance is TestConformance on the first GPU of this machine. Without one
+// it is skipped, or fails where TILEWORK_REQUIRE_GPU is set.
+func TestCardConformance(t *testing.T) {
+	d, err := Open(dispatch.Device{Kind: "gpu"})
+	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, k := range gpu.Kernels() {
+		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 1000, 0) })
+	}
+}
+
+// conform runs the suite, with so many cases if TILEWORK_CASES does not say.
+func conform(t *testing.T, d *Device, k *gpu.Kernel, cases, volume int) {
+	if os.Getenv("TILEWORK_CASES") == "" {
+		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
+	}
+	var turn atomic.Uint32
+	tiles := k.Shapes()[len(k.Shapes())-1]
+	gemmtest.Run(t, gemmtest.Implementation{
+		Name: k.Name,
+		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
+			return multiply(ctx, d, k.Name, p, b, int(turn.Add(1)))
+		},
+		Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
+		Tiles:    []int{tiles.M, tiles.N}, Volume: volume, Concurrent: true, Cancels: true,
+	})
+}
+
+// multiply computes a product in rooms, of which each turn puts the matrices elsewhere.
+func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b gemm.Buffers, turn int) (err error) {
+	q := Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue, Kernel: kernel}
+	var rooms []room
+	defer func() {
+		for _, r := range rooms {
+			if closed := r.whole.Memory.Close(); err == nil {
+				err = closed
+			}
+		}
+	}()
+	bias := gemm.Dense(p.C.Type, 1, p.BiasLen())
+	for i, x := range []struct {
+		to   *Matrix
+		l    gemm.Layout
+		data []byte
+		read bool
+	}{{&q.A, p.A, b.A, p.ReadsAB()}, {&q.B, p.B, b.B, p.ReadsAB()}, {&q.Bias, bias, b.Bias, true}, {&q.C, p.C, b.C, p.Beta != 0}} {
+		if !x.read {
+			x.data = nil
+		}
+		shift := turn >> (2 * i) // 0 for all at first, later any combination
+		r, err := newRoom(ctx, d, x.l, x.data, shift&1, shift%5)
+		if r.whole.Memory != nil {
+			rooms = append(rooms, r)
+		}
+		if err != nil {
+			return err
+		}
+		*x.to = r.part
+	}
+	if err := Gemm(ctx, &q); err != nil {
+		return err
+	}
+	if err := q.C.CopyOut(ctx, b.C, p.C); err != nil {
+		return err
+	}
+	return rooms[len(rooms)-1].intact(ctx)
+}
+
+// TestPlansAreKept: the second product of a kind is not planned again, another one is,
+// and other factors are not those of before.
+func TestPlansAreKept(t *testing.T) {
+	d, _ := open(t)
+	l := gemm.Dense(dtype.F32, 4, 4)
+	data := make([]float32, 16)
+	for i := range data {
+		data[i] = 1
+	}
+	var m [3]Matrix
+	for i := range m {
+		var err error
+		if m[i], err = New(d, l); err != nil {
+			t.Fatal(err)
+		}
+		if err := m[i].CopyIn(t.Context(), dtype.Bytes(data), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := float32(1)
+	for _, step := range []struct {
+		alpha, beta float64
+		plans       int
+	}{{1, 1, 1}, {2, 3, 1}, {-1, 0.5, 1}, {2, 0, 2}, {5, 0, 2}, {0, 3, 3}} {
+		if err := Gemm(t.Context(), &Product{Alpha: step.alpha, A: m[0], B: m[1], Beta: step.beta, C: m[2]}); err != nil {
+			t.Fatal(err)
+		}
+		want = float32(step.alpha)*4 + float32(step.beta)*want
+		if err := m[2].CopyOut(t.Context(), dtype.Bytes(data), l); err != nil || data[7] != want {
+			t.Errorf("%+v: %v, %v, want %v", step, data[7], err, want)
+		}
+		if len(d.plans) != step.plans {
+			t.Errorf("%+v: %d plans are kept, want %d", step, len(d.plans), step.plans)
+		}
+	}
+	for n := range mostPlans + 10 {
+		p := &Product{Alpha: 1, A: m[0], B: m[1], C: m[2]}
+		// Each leading dimension is a plan of its own.
+		p.A.Layout.Rows, p.B.Layout.Rows, p.C.Layout.Rows = 1, 1, 1
+		p.A.Layout.Cols, p.B.Layout.Cols, p.C.Layout.Cols = 1, 1, 1
+		p.A.Layout.LD = 4 + n
+		if _, err := PlanOf(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(d.plans) > mostPlans {
+		t.Errorf("%d plans are kept, want at most %d", len(d.plans), mostPlans)
+	}
+}
+
+// TestClosedMidway: memory that is closed while somebody asks for work with it goes back
+// when that has been asked for.
+func TestClosedMidway(t *testing.T) {
+	d, below := open(t)
+	m, err := New(d, gemm.Dense(dtype.F32, 4, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.use(t.Context(), func(device.Device) error {
+		if err := m.Memory.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(below.Left()) != 1 {
+			t.Error("the memory is given back while it is in use")
+		}
+		return nil
+	})
+	if err != nil || len(below.Left()) != 0 {
+		t.Errorf("%v, left: %v", err, below.Left())
+	}
+}

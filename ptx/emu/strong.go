@@ -1,0 +1,41 @@
+package emu
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// strongLoad is a mover's load for what other blocks, which may run at the same time on
+// other threads of the host, write or count meanwhile.
+func strongLoad[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+	d := (*[lanes]R)(r)
+	for ; mask != 0; mask &= mask - 1 {
+		i := firstLane(mask)
+		p := unsafe.Add(mem, off[i]+at)
+		switch unsafe.Sizeof(M(0)) {
+		case 4:
+			d[i] = R(M(atomic.LoadUint32((*uint32)(p))))
+		case 8:
+			d[i] = R(M(atomic.LoadUint64((*uint64)(p))))
+		default: // which nothing but a store writes: there are no narrower atomics
+			d[i] = R(*(*M)(p))
+		}
+	}
+}
+
+// strongStore is the store to strongLoad.
+func strongStore[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+	s := (*[lanes]R)(r)
+	for ; mask != 0; mask &= mask - 1 {
+		i := firstLane(mask)
+		p := unsafe.Add(mem, off[i]+at)
+		switch unsafe.Sizeof(M(0)) {
+		case 4:
+			atomic.StoreUint32((*uint32)(p), uint32(s[i]))
+		case 8:
+			atomic.StoreUint64((*uint64)(p), uint64(s[i]))
+		default:
+			*(*M)(p) = M(s[i])
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package tilework
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// card opens the first GPU of this machine. Without one the test is skipped, or fails
+// where TILEWORK_REQUIRE_GPU is set.
+func card(t *testing.T) *Device {
+	t.Helper()
+	d, err := Open("gpu")
+	if errors.Is(err, ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// random is a rows×cols matrix of numbers in [-1, 1).
+func random(rng *rand.Rand, rows, cols int) Matrix[float32] {
+	m := New[float32](rows, cols)
+	for i := range m.data {
+		m.data[i] = 2*rng.Float32() - 1
+	}
+	return m
+}
+
+// TestCardChain: goroutines with chains of their own, in which everything is closed
+// while the GPU may still be at it, get what the processor computes.
+func TestCardChain(t *testing.T) {
+	d := card(t)
+	rng := rand.New(rand.NewPCG(11, 12))
+	w := make([]Matrix[float32], 6)
+	for i := range w {
+		w[i] = whole[float32](rng, 96, 96) // sums of few numbers: exact in any order
+		for j := range w[i].data {
+			if rng.IntN(16) > 0 {
+				w[i].data[j] = 0
+			}
+		}
+	}
+	want := w[0]
+	for _, x := range w[1:] {
+		var err error
+		if want, err = Mul(t.Context(), want, x.T(), WithDevice("cpu")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				got, err := cardChain(t.Context(), d, w)
+				if err != nil || !slices.Equal(got.Data(), want.Data()) {
+					t.Errorf("a chain of %d products is wrong: %v", len(w)-1, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func cardChain(ctx context.Context, d *Device, w []Matrix[float32]) (Matrix[float32], error) {
+	h, err := Upload(ctx, d, w[0])
+	if err != nil {
+		return Matrix[float32]{}, err
+	}
+	for _, x := range w[1:] {
+		y, err := Upload(ctx, d, x)
+		if err != nil {
+			return Matrix[float32]{}, err
+		}
+		next, err := MulOn(ctx, h, y.T())
+		if err := errors.Join(err, h.Close(), y.Close()); err != nil {
+			return Matrix[float32]{}, err
+		}
+		h = next
+	}
+	got, err := h.Download(ctx)
+	return got, errors.Join(err, h.Close())
+}
+
+// TestCardAsync: a product is asked for in far less time than it takes, Sync and
+// Download wait for it, and a context that ends ends the waiting.
+func TestCardAsync(t *testing.T) {
+	d := card(t)
+	rng := rand.New(rand.NewPCG(13, 14))
+	a := upload(t, d, random(rng, 4096, 4096))
+	c, err := MulOn(t.Context(), a, a) // compiles
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for range 10 {
+		if err := GemmOn(t.Context(), 1, a, a, 0, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := time.Since(start)
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := d.Sync(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Sync with a context of 1 ms: %v", err)
+	}
+	if err := d.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	t.Logf("ten products of 4096³ asked for in %v, done in %v", asked, took)
+	if asked > took/4 {
+		t.Errorf("asking took %v of %v", asked, took)
+	}
+}
+
+// TestCardOutOfMemory: a matrix that does not fit says how much there is, and the
+// device goes on.
+func TestCardOutOfMemory(t *testing.T) {
+	d := card(t)
+	_, err := NewOn[float32](d, 1<<20, 1<<18)
+	if !errors.Is(err, ErrOutOfMemory) {
+		t.Fatal(err)
+	}
+	t.Log(err)
+	if got := download(t, square(t, d)).Data(); !slices.Equal(got, []float32{1, 2, 3, 4}) {
+		t.Errorf("after that: %v", got)
+	}
+}
+
+// TestCardIssue measures what issue a product of 64³ costs the host, which must be less
+// than 10 µs, and prints what other calls cost.
+func TestCardIssue(t *testing.T) {
+	const limit = 10 * time.Microsecond
+	if os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
+		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")
+	}
+	d := card(t)
+	ctx := t.Context()
+	rng := rand.New(rand.NewPCG(15, 16))
+	a, b := upload(t, d, random(rng, 64, 64)), upload(t, d, random(rng, 64, 64))
+	start := time.Now()
+	c, err := MulOn(ctx, a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := time.Since(start)
+	plan, err := PlanGemmOn(a, b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the first product took %v: %v", first, plan)
+	if first > 2*time.Second || plan.Compile <= 0 || plan.Compile > first {
+		t.Errorf("the first product took %v, of which compiling %v", first, plan.Compile)
+	}
+	bias := upload(t, d, random(rng, 1, 64))
+	gelu := []Option{WithColBiasOn(bias), WithActivation("gelu")}
+	for _, x := range []struct {
+		name  string
+		limit time.Duration
+		f     func() error
+	}{
+		{"GemmOn", limit, func() error { return GemmOn(ctx, 1, a, b, 0, c) }},
+		{"GemmOn, factors", limit, func() error { return GemmOn(ctx, 2, a, b, 3, c) }},
+		{"GemmOn, bias and gelu", limit, func() error { return GemmOn(ctx, 1, a, b, 0, c, gelu...) }},
+		{"MulOn and Close", 2 * limit, func() error {
+			h, err := MulOn(ctx, a, b)
+			return errors.Join(err, h.Close())
+		}},
+		{"NewOn and Close", 2 * limit, func() error {
+			h, err := NewOn[float32](d, 64, 64)
+			return errors.Join(err, h.Close())
+		}},
+		{"GemmOn and Sync", 10 * limit, func() error { return errors.Join(GemmOn(ctx, 1, a, b, 0, c), d.Sync(ctx)) }},
+	} {
+		// The driver keeps about a thousand launches waiting, and blocks for room.
+		const burst, bursts = 200, 30
+		var times []time.Duration
+		for range bursts {
+			start := time.Now()
+			for range burst {
+				if err := x.f(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			times = append(times, time.Since(start)/burst)
+			if err := d.Sync(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slices.Sort(times[1:])
+		median := times[1:][(bursts-1)/2]
+		t.Logf("%-22s %v a call (median of %d bursts of %d; from %v to %v)", x.name, median, bursts-1, burst, times[1], times[bursts-1])
+		if median > x.limit {
+			t.Errorf("%s: %v, want at most %v", x.name, median, x.limit)
+		}
+	}
+}

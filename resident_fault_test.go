@@ -1,0 +1,235 @@
+package tilework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+	"tilework/internal/dispatch"
+)
+
+func TestResidentErrors(t *testing.T) {
+	substitute(t, 1<<20)
+	ctx := t.Context()
+	d, other, again := on(t, "emu"), on(t, "emu:t4"), on(t, "emu")
+	a, b, c := upload(t, d, New[float64](3, 4)), upload(t, d, New[float64](4, 5)), upload(t, d, New[float64](3, 5))
+	far, twice := upload(t, other, New[float64](4, 5)), upload(t, again, New[float64](4, 5))
+	both := upload(t, d, New[float64](8, 8))
+	short := upload(t, d, New[float64](1, 3))
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	var none DeviceMatrix[float64]
+	gemm := func(a, b, c DeviceMatrix[float64], opts ...Option) error { return GemmOn(ctx, 1, a, b, 0, c, opts...) }
+	second := func(_ any, err error) error { return err }
+	for _, test := range []struct {
+		name string
+		err  error
+		want error
+		text string // what the message must hold
+	}{
+		{"no such name", second(Open("gup")), ErrNoDevice, `unknown device "gup"`},
+		{"the processor", second(Open("cpu")), ErrUnsupported, "matrices that stay on device cpu (want gpu, gpu:N, emu or emu:MODEL)"},
+		{"any", second(Open("")), ErrUnsupported, "auto"},
+		{"no device", second(Upload(ctx, nil, New[float32](1, 1))), ErrNoDevice, "Open"},
+		{"no opened device", (&Device{}).Sync(ctx), ErrNoDevice, "Open"},
+		{"no matrix", gemm(none, b, c), ErrNoDevice, "A is on none"},
+		{"no C", gemm(a, b, none), ErrNoDevice, "C is on none"},
+		{"no download", second(none.T().Download(ctx)), ErrNoDevice, "the matrix is on none"},
+		{"no product", second(MulOn(ctx, none, b)), ErrNoDevice, "A is on none"},
+		{"inner sizes", gemm(a, b.T(), c), ErrShape, "A has 4 columns where B has 5 rows"},
+		{"inner sizes of a new one", second(MulOn(ctx, a, a)), ErrShape, "A has 4 columns where B has 3 rows"},
+		{"C's size", gemm(a, b, both), ErrShape, "C is 8×8, want 3×5"},
+		{"a part too large", gemm(a.Sub(0, 0, 3, 5), b, c), ErrShape, "a 3×5 part from (0, 0) of a 3×4 matrix"},
+		{"a part of that", a.Sub(-1, 0, 3, 5).T().Sub(0, 0, 1, 1).Err(), ErrShape, "from (-1, 0)"},
+		{"sizes that are none", second(NewOn[float32](d, -1, 2)), ErrShape, "-1×2"},
+		{"sizes past counting", second(NewOn[float32](d, 1<<40, 1<<40)), ErrShape, "63 bits"},
+		{"a broken matrix of the host's", second(Upload(ctx, d, New[float32](-1, 2))), ErrShape, "-1×2"},
+		{"upload of another size", a.UploadFrom(ctx, New[float64](4, 3)), ErrShape, "upload of 3×4 on the device and 4×3 on the host"},
+		{"download of another size", a.DownloadTo(ctx, New[float64](4, 3)), ErrShape, "download of 3×4 on the device and 4×3"},
+		{"C over A", gemm(both.Sub(2, 3, 3, 4), b, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with A"},
+		{"C over B", gemm(a, both.Sub(2, 2, 4, 5), both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with B"},
+		{"C over the bias", gemm(a, b, both.Sub(0, 0, 3, 5), WithColBiasOn(both.Sub(1, 3, 1, 5))), ErrOverlap, "the bias"},
+		{"bias too short", gemm(a, b, c, WithColBiasOn(short)), ErrShape, "bias of 3 elements for a result of 3×5, want 5"},
+		{"bias in a column", gemm(a, b, c, WithColBiasOn(both.Sub(0, 0, 5, 1))), ErrShape, "5 stored rows"},
+		{"bias of nothing", gemm(a, b, c, WithColBiasOn(none)), ErrNoDevice, "the bias is on none"},
+		{"bias of another type", gemm(a, b, c, WithRowBias(make([]float32, 3))), ErrUnsupported, "bias of float32"},
+		{"bias elsewhere", gemm(a, b, c, WithColBiasOn(upload(t, other, New[float64](1, 5)))), ErrUnsupported, "the bias is on device emu:t4"},
+		{"bias on a device for the host", Gemm(ctx, 1, New[float64](3, 4), New[float64](4, 3), 0, New[float64](3, 3), WithRowBiasOn(short)), ErrUnsupported, "on device emu"},
+		{"two devices", gemm(a, far, c), ErrUnsupported, "B is on device emu:t4 and C on emu: download one"},
+		{"one device twice", gemm(a, twice, c), ErrUnsupported, "B and C are on device emu opened twice"},
+		{"another device", gemm(a, b, c, WithDevice("cpu")), ErrUnsupported, "device cpu for matrices that are on emu"},
+		{"no such device", gemm(a, b, c, WithDevice("gup")), ErrNoDevice, "gup"},
+		{"no such kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `no GPU kernel "fast"`},
+		{"no such shape", gemm(a, b, c, WithKernel("tiled:17x")), ErrUnsupported, "17x"},
+		{"verification", gemm(a, b, c, WithVerify()), ErrUnsupported, "needs them on the host"},
+		{"precision", gemm(a, b, c, WithPrecision("exact")), ErrUnsupported, "exact"},
+		{"activation", gemm(a, b, c, WithActivation("swish")), ErrUnsupported, "swish"},
+		{"cancelled", GemmOn(cancelled, 1, a, b, 0, c), context.Canceled, ""},
+		{"cancelled upload", second(Upload(cancelled, d, New[float64](3, 4))), context.Canceled, ""},
+		{"cancelled download", second(a.Download(cancelled)), context.Canceled, ""},
+		{"cancelled sync", d.Sync(cancelled), context.Canceled, ""},
+		{"too large", second(NewOn[float32](d, 1024, 1024)), ErrOutOfMemory, "a matrix of 1024×1024 float32: allocation of 4194304 bytes:"},
+		{"too large a copy", second(Upload(ctx, d, New[float32](512, 1024))), ErrOutOfMemory, "512×1024"},
+	} {
+		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
+			t.Errorf("%s: %v, want %v with %q", test.name, test.err, test.want, test.text)
+		}
+	}
+	// None of this did harm.
+	if err := gemm(a, b, c); err != nil {
+		t.Error(err)
+	}
+	if got := (&Device{}).String() + ", " + d.String() + ", " + other.String(); got != "no device, emu, emu:t4" {
+		t.Error(got)
+	}
+}
+
+// TestOutOfDeviceMemory: it is recoverable, and the message tells how much there is.
+func TestOutOfDeviceMemory(t *testing.T) {
+	substitute(t, 1<<20)
+	d := on(t, "emu")
+	var all []DeviceMatrix[float32]
+	var err error
+	for err == nil {
+		var m DeviceMatrix[float32]
+		if m, err = NewOn[float32](d, 256, 256); err == nil {
+			all = append(all, m)
+		}
+	}
+	if len(all) != 4 || !errors.Is(err, ErrOutOfMemory) || !strings.Contains(err.Error(), "262144 bytes: 1048576 of 1048576 bytes are in use") {
+		t.Errorf("after %d matrices of 256 KiB on 1 MiB: %v", len(all), err)
+	}
+	if _, err := MulOn(t.Context(), all[0], all[1]); !errors.Is(err, ErrOutOfMemory) {
+		t.Errorf("a product: %v", err)
+	}
+	if err := all[0].Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewOn[float32](d, 256, 256); err != nil {
+		t.Errorf("after a Close: %v", err)
+	}
+}
+
+// chain is a use of all that can be done with matrices on a device: what is
+// downloaded, and all errors on the way.
+func chain(ctx context.Context, to Matrix[float32]) (err error) {
+	d, err := Open("emu")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	a, err := Upload(ctx, d, FromSlice(2, 2, []float32{1, 2, 3, 4}))
+	if err != nil {
+		return err
+	}
+	b, err := MulOn(ctx, a, a, WithRowBias([]float32{1, 2}))
+	if err != nil {
+		return err
+	}
+	if err := a.Close(); err != nil {
+		return err
+	}
+	c, err := NewOn[float32](d, 2, 2)
+	if err != nil {
+		return err
+	}
+	if err := c.UploadFrom(ctx, FromSlice(2, 2, []float32{1, 0, 0, 1})); err != nil {
+		return err
+	}
+	if err := GemmOn(ctx, 1, b, b.T(), 2, c.T()); err != nil {
+		return err
+	}
+	if err := d.Sync(ctx); err != nil {
+		return err
+	}
+	return c.DownloadTo(ctx, to)
+}
+
+// TestEveryCallOfAChainFails: whichever call to the device fails, and if that loses the
+// device all that follow, its error comes out, nothing is left on the device and the result is either whole or said to be none.
+func TestEveryCallOfAChainFails(t *testing.T) {
+	for _, kind := range []struct{ from, want error }{
+		{device.ErrOutOfMemory, ErrOutOfMemory}, {device.ErrLost, ErrDeviceLost}, {device.ErrLost, ErrNoDevice}, {device.ErrLaunch, ErrLaunch},
+	} {
+		runs := 0
+		err := faulty.EveryCall(1000, kind.from, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
+			runs++
+			restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return d, nil })
+			to := New[float32](2, 2)
+			err := chain(t.Context(), to)
+			if left := d.Left(); len(left) > 0 || !d.Closed() {
+				t.Errorf("%s failed: left are %v, closed: %v", d.Failed(), left, d.Closed())
+			}
+			switch {
+			case d.Failed() == "" && (err != nil || !slices.Equal(to.Data(), []float32{187, 400, 400, 867})):
+				t.Errorf("no call failed: %v, %v", to.Data(), err)
+			case d.Failed() != "" && (!errors.Is(err, kind.want) || !strings.Contains(err.Error(), d.Failed())):
+				t.Errorf("%s failed with %v: %v", d.Failed(), kind.from, err)
+			}
+			if err := restore(); err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil || runs < 20 {
+			t.Errorf("%d runs: %v", runs, err)
+		}
+	}
+}
+
+// TestLaterErrors: what fails where nobody can be told comes out of the next Sync, and
+// once.
+func TestLaterErrors(t *testing.T) {
+	devices := substitute(t, 0)
+	d := on(t, "emu")
+	devices("emu").Fail(3, device.ErrLaunch) // an allocation, a copy, and then the giving back
+	square(t, d)
+	deadline := time.Now().Add(20 * time.Second)
+	for devices("emu").Failed() == "" {
+		if time.Now().After(deadline) {
+			t.Fatal("the matrix is not given back")
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	var err error
+	for err == nil && time.Now().Before(deadline) { // the error is on its way
+		err = d.Sync(t.Context())
+	}
+	if !errors.Is(err, ErrLaunch) {
+		t.Errorf("got %v, want %v", err, ErrLaunch)
+	}
+	if err := d.Sync(t.Context()); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// TestCompileTime: a plan tells how long its kernel took to compile, once it was.
+func TestCompileTime(t *testing.T) {
+	substitute(t, 0)
+	d := on(t, "emu")
+	a, b, c := square(t, d), square(t, d), square(t, d)
+	before, err := PlanGemmOn(a, b, c)
+	if err != nil || before.Compile != 0 || before.Device != "emu" || before.M != 2 || before.Kernel == "" {
+		t.Errorf("before: %+v, %v", before, err)
+	}
+	if err := GemmOn(t.Context(), 1, a, b, 0, c); err != nil {
+		t.Fatal(err)
+	}
+	after, err := PlanGemmOn(a, b, c)
+	if err != nil || after.Compile <= 0 || !strings.Contains(after.String(), ", compiled in ") {
+		t.Errorf("after: %v, %v", after, err)
+	}
+	m := New[float32](2, 2)
+	again, err := PlanGemm(m, m, m, WithDevice("emu")) // runs the same text
+	if err != nil || again.Compile != after.Compile {
+		t.Errorf("a product on the host: %v, %v, want a kernel that is compiled", again, err)
+	}
+}

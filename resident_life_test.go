@@ -1,0 +1,204 @@
+package tilework
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// uses are all that can be done with matrices on a device, which must be of 2×2.
+func uses(ctx context.Context, d *Device, a, b, c DeviceMatrix[float32]) map[string]error {
+	second := func(_ any, err error) error { return err }
+	return map[string]error{
+		"GemmOn":     GemmOn(ctx, 1, a, b, 0, c),
+		"MulOn":      second(MulOn(ctx, a, b)),
+		"PlanGemmOn": second(PlanGemmOn(a, b, c)),
+		"Download":   second(a.T().Download(ctx)),
+		"DownloadTo": b.DownloadTo(ctx, New[float32](2, 2)),
+		"UploadFrom": c.Sub(0, 0, 1, 1).UploadFrom(ctx, New[float32](1, 1)),
+	}
+}
+
+func square(t *testing.T, d *Device) DeviceMatrix[float32] {
+	return upload(t, d, FromSlice(2, 2, []float32{1, 2, 3, 4}))
+}
+
+// TestUseAfterClose: every use of a matrix, or of a device, that was closed is
+// ErrClosed, and to close once more is none.
+func TestUseAfterClose(t *testing.T) {
+	substitute(t, 0)
+	d := on(t, "emu")
+	a, b, c := square(t, d), square(t, d), square(t, d)
+	for _, m := range []DeviceMatrix[float32]{a, b.T(), c.Sub(0, 0, 1, 2)} {
+		for range 2 {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for name, err := range uses(t.Context(), d, a, b, c) {
+		if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "a matrix on emu") {
+			t.Errorf("%s of closed matrices: %v", name, err)
+		}
+	}
+	a, b, c = square(t, d), square(t, d), square(t, d)
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, err := range uses(t.Context(), d, a, b, c) {
+		if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "device emu") {
+			t.Errorf("%s on a closed device: %v", name, err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Errorf("closing a matrix after its device: %v", err)
+	}
+	if err := d.Sync(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Sync of a closed device: %v", err)
+	}
+	if _, err := NewOn[float32](d, 1, 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("NewOn a closed device: %v", err)
+	}
+	if err := (DeviceMatrix[float32]{}).Close(); err != nil {
+		t.Errorf("closing no matrix: %v", err)
+	}
+}
+
+// TestOpenAndClose: a device is closed with the last that opened it, unless a product
+// of the host's uses it too, and can be opened again.
+func TestOpenAndClose(t *testing.T) {
+	devices := substitute(t, 0)
+	first, second := on(t, "emu"), on(t, "emu")
+	a := square(t, second)
+	inner := devices("emu")
+	if err := first.Close(); err != nil || inner.Closed() {
+		t.Errorf("closed: %v (%v), and it is in use", inner.Closed(), err)
+	}
+	sameAs(t, "what is there", download(t, a), []float64{1, 2, 3, 4})
+	if err := second.Close(); err != nil || !inner.Closed() {
+		t.Errorf("closed: %v (%v)", inner.Closed(), err)
+	}
+	third := on(t, "emu")
+	if devices("emu") == inner {
+		t.Error("the closed device is used again")
+	}
+	inner = devices("emu")
+	if _, err := Mul(t.Context(), New[float32](2, 2), New[float32](2, 2), WithDevice("emu")); err != nil {
+		t.Fatal(err)
+	}
+	if err := third.Close(); err != nil || inner.Closed() {
+		t.Errorf("closed: %v (%v), and products use it", inner.Closed(), err)
+	}
+}
+
+// TestAbandoned: what nobody refers to any more is given back, and no view of it is
+// forgotten.
+func TestAbandoned(t *testing.T) {
+	devices := substitute(t, 0)
+	d := on(t, "emu")
+	kept := square(t, d).T()
+	for range 10 {
+		square(t, d)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for len(devices("emu").Left()) > 1 {
+		if time.Now().After(deadline) {
+			t.Fatalf("still there: %v", devices("emu").Left())
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	sameAs(t, "what is still referred to", download(t, kept), []float64{1, 3, 2, 4})
+}
+
+// TestResidentGoroutines: many goroutines with chains of their own, on two devices,
+// share operands, and matrices are closed while others still multiply with them.
+func TestResidentGoroutines(t *testing.T) {
+	substitute(t, 0)
+	var all sync.WaitGroup
+	for _, name := range []string{"emu", "emu:t4"} {
+		d := on(t, name)
+		shared := upload(t, d, FromSlice(2, 2, []float32{0, 1, 1, 0}))
+		contested := square(t, d)
+		for g := range 4 {
+			all.Go(func() {
+				x := square(t, d)
+				for range 5 {
+					next, err := MulOn(t.Context(), x, shared)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := x.Close(); err != nil {
+						t.Error(err)
+					}
+					x = next
+				}
+				got, err := x.Download(t.Context())
+				if err != nil || !slices.Equal(got.Data(), []float32{2, 1, 4, 3}) {
+					t.Errorf("got %v, %v", got.Data(), err)
+				}
+				y, err := MulOn(t.Context(), contested, shared)
+				if err == nil {
+					got, err = y.Download(t.Context())
+				}
+				if err != nil && !errors.Is(err, ErrClosed) || err == nil && !slices.Equal(got.Data(), []float32{2, 1, 4, 3}) {
+					t.Errorf("with a matrix that is being closed: %v, %v", got.Data(), err)
+				}
+				if g == 0 {
+					if err := contested.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// TestCloseUnderWay: a device that is closed while goroutines use it lets each finish
+// what it began, and then says so.
+func TestCloseUnderWay(t *testing.T) {
+	substitute(t, 0)
+	d := on(t, "emu")
+	a, b := square(t, d), square(t, d)
+	var all sync.WaitGroup
+	started := make(chan struct{}, 4)
+	for range 4 {
+		all.Go(func() {
+			for n := 0; ; n++ {
+				c, err := MulOn(t.Context(), a, b)
+				if err == nil {
+					_, err = c.Download(t.Context())
+				}
+				if err == nil {
+					err = c.Close()
+				}
+				if n == 0 {
+					started <- struct{}{}
+				}
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 4 {
+		<-started
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+}

@@ -1,0 +1,295 @@
+package tilework
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+	"tilework/internal/dispatch"
+)
+
+// substitute has all devices of this test be emulated ones that can be told to fail,
+// of so much memory, and checks in the end that nothing is left on them. It returns
+// those that were opened, by name.
+func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
+	t.Helper()
+	var mu sync.Mutex
+	opened := map[string]*faulty.Device{}
+	restore := dispatch.Substitute(func(name dispatch.Device) (device.Device, error) {
+		inner, err := emu.Open(emu.Options{Memory: memory})
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		opened[name.String()] = faulty.New(inner)
+		return opened[name.String()], nil
+	})
+	t.Cleanup(func() {
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+		for name, d := range opened {
+			if left := d.Left(); len(left) > 0 {
+				t.Errorf("left on %s: %v", name, left)
+			}
+		}
+	})
+	return func(name string) *faulty.Device {
+		mu.Lock()
+		defer mu.Unlock()
+		return opened[name]
+	}
+}
+
+// on opens a device for the length of a test.
+func on(t *testing.T, name string) *Device {
+	t.Helper()
+	d, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func upload[T Element](t *testing.T, d *Device, a Matrix[T]) DeviceMatrix[T] {
+	t.Helper()
+	m, err := Upload(t.Context(), d, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func download[T Element](t *testing.T, m DeviceMatrix[T]) Matrix[T] {
+	t.Helper()
+	h, err := m.Download(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// sameAs compares a matrix with values in the order of its rows.
+func sameAs[T Float](t *testing.T, what string, m Matrix[T], want []float64) {
+	t.Helper()
+	for i := range m.Rows() {
+		for j := range m.Cols() {
+			if got := dtype.ToFloat64(m.At(i, j)); got != want[i*m.Cols()+j] {
+				t.Fatalf("%s: element (%d, %d) is %v, want %v", what, i, j, got, want[i*m.Cols()+j])
+			}
+		}
+	}
+}
+
+// testResidentViews multiplies views of all kinds, on the way to the device and on it.
+func testResidentViews[T Float](t *testing.T) {
+	d := on(t, "emu")
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, s := range [][3]int{{1, 1, 1}, {3, 5, 2}, {17, 9, 20}} {
+		m, n, k := s[0], s[1], s[2]
+		a, b := whole[T](rng, m, k), whole[T](rng, k, n)
+		want := plain(a, b)
+		room := whole[T](rng, m+k+2, n+k+3)
+		part := room.Sub(1, 1, m, k)
+		for i := range m {
+			for j := range k {
+				part.Set(i, j, a.At(i, j))
+			}
+		}
+		big := upload(t, d, room)
+		for name, x := range map[string]DeviceMatrix[T]{
+			"dense": upload(t, d, a), "transposed": upload(t, d, a.T().Clone()).T(),
+			"of a transpose": upload(t, d, a.T().Clone().T()), "of a part": upload(t, d, part),
+			"a part": big.Sub(1, 1, m, k), "a part of the transpose": big.T().Sub(1, 1, k, m).T(),
+		} {
+			sameAs(t, name+" downloaded", download(t, x), plain(a, identity[T](k)))
+			for bname, y := range map[string]DeviceMatrix[T]{"B": upload(t, d, b), "Bᵀᵀ": upload(t, d, b.T().Clone()).T()} {
+				out, err := NewOn[T](d, m+1, n+2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				back, err := NewOn[T](d, n, m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for cname, c := range map[string]DeviceMatrix[T]{"a part": out.Sub(1, 2, m, n), "a transpose": back.T()} {
+					if err := GemmOn(t.Context(), 1, x, y, 0, c); err != nil {
+						t.Fatal(err)
+					}
+					sameAs(t, "A "+name+" · "+bname+" into "+cname, download(t, c), want)
+				}
+			}
+		}
+	}
+}
+
+func identity[T Float](n int) Matrix[T] {
+	m := New[T](n, n)
+	for i := range n {
+		m.Set(i, i, dtype.FromFloat64[T](1))
+	}
+	return m
+}
+
+func TestResidentViewsOfEveryType(t *testing.T) {
+	substitute(t, 0)
+	t.Run("float64", testResidentViews[float64])
+	t.Run("float32", testResidentViews[float32])
+	t.Run("float16", testResidentViews[Float16])
+	t.Run("bfloat16", testResidentViews[BFloat16])
+}
+
+// TestResidentEpilogues: scalars, a bias on either side, an activation and a wider
+// result do on the device what they do on the host.
+func TestResidentEpilogues(t *testing.T) {
+	substitute(t, 0)
+	d := on(t, "emu")
+	rng := rand.New(rand.NewPCG(5, 6))
+	a, b, c0 := whole[Float16](rng, 9, 7), whole[Float16](rng, 7, 10), whole[float32](rng, 9, 10)
+	row, col := whole[float32](rng, 1, 9), whole[float32](rng, 1, 10)
+	da, db, drow, dcol := upload(t, d, a), upload(t, d, b), upload(t, d, row), upload(t, d, col)
+	for name, o := range map[string]struct{ host, device []Option }{
+		"nothing":         {nil, nil},
+		"rows, of Go's":   {[]Option{WithRowBias(row.Data())}, []Option{WithRowBias(row.Data())}},
+		"rows":            {[]Option{WithRowBias(row.Data())}, []Option{WithRowBiasOn(drow)}},
+		"columns":         {[]Option{WithColBias(col.Data())}, []Option{WithColBiasOn(dcol.T())}},
+		"the last counts": {[]Option{WithColBias(col.Data())}, []Option{WithRowBias(row.Data()), WithColBiasOn(dcol)}},
+		"columns, relu":   {[]Option{WithColBias(col.Data()), WithActivation("relu")}, []Option{WithColBiasOn(dcol), WithActivation("relu")}},
+		"kernel":          {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
+	} {
+		c := c0.Clone()
+		if err := Gemm(t.Context(), -2, a, b, 3, c, append(o.host, WithDevice("cpu"))...); err != nil {
+			t.Fatal(err)
+		}
+		dc := upload(t, d, c0)
+		if err := GemmOn(t.Context(), -2, da, db, 3, dc, o.device...); err != nil {
+			t.Fatal(name, err)
+		}
+		sameAs(t, name, download(t, dc), plain(c, identity[float32](10)))
+	}
+
+	x, y := upload(t, d, FromSlice(1, 2, []int8{100, 100})), upload(t, d, FromSlice(2, 1, []int8{100, 27}))
+	z := upload(t, d, FromSlice(1, 1, []int32{1}))
+	if err := GemmOn(t.Context(), 2, x, y, -1, z); err != nil {
+		t.Fatal(err)
+	}
+	if got := download(t, z).At(0, 0); got != 25399 {
+		t.Errorf("2·12700 - 1 is %d", got)
+	}
+}
+
+// TestResidentCopies: a matrix is overwritten from the host, and read into one that is
+// there, whichever of the two is transposed; what lies around them stays.
+func TestResidentCopies(t *testing.T) {
+	substitute(t, 0)
+	d := on(t, "emu")
+	rng := rand.New(rand.NewPCG(7, 8))
+	a := whole[float64](rng, 4, 6)
+	want := plain(a, identity[float64](6))
+	for name, from := range map[string]Matrix[float64]{"dense": a, "transposed": a.T().Clone().T()} {
+		for dname, m := range map[string]DeviceMatrix[float64]{
+			"dense": upload(t, d, New[float64](4, 6)), "transposed": upload(t, d, New[float64](6, 4)).T(),
+			"a part": upload(t, d, New[float64](9, 9)).Sub(2, 3, 4, 6),
+		} {
+			if err := m.UploadFrom(t.Context(), from); err != nil {
+				t.Fatal(err)
+			}
+			room := whole[float64](rng, 8, 8)
+			for tname, to := range map[string]Matrix[float64]{
+				"dense": New[float64](4, 6), "transposed": New[float64](6, 4).T(), "a part": room.Sub(3, 1, 4, 6), "a part, transposed": room.T().Sub(3, 1, 4, 6),
+			} {
+				before := room.Clone()
+				if err := m.DownloadTo(t.Context(), to); err != nil {
+					t.Fatal(err)
+				}
+				sameAs(t, name+" to "+dname+" to "+tname, to, want)
+				inside := 0
+				for i := range before.data {
+					if before.data[i] != room.data[i] {
+						inside++
+					}
+				}
+				if inside > 24 {
+					t.Errorf("%s to %s to %s: %d elements changed", name, dname, tname, inside)
+				}
+			}
+		}
+	}
+	if m := upload(t, d, a); m.Rows() != 4 || m.Cols() != 6 || m.T().Rows() != 6 || m.T().Cols() != 4 || m.Transposed() || !m.T().Transposed() || m.Err() != nil {
+		t.Errorf("a 4×6 matrix is %d×%d", m.Rows(), m.Cols())
+	}
+}
+
+// TestResidentEmpty: matrices without elements go the same way.
+func TestResidentEmpty(t *testing.T) {
+	substitute(t, 0)
+	d := on(t, "emu")
+	a, b := upload(t, d, New[float32](3, 0)), upload(t, d, New[float32](0, 2))
+	c := upload(t, d, FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6}))
+	if err := GemmOn(t.Context(), 1, a, b, 2, c); err != nil {
+		t.Fatal(err)
+	}
+	sameAs(t, "nothing + 2·C", download(t, c), []float64{2, 4, 6, 8, 10, 12})
+	none, err := MulOn(t.Context(), b, c.T().Sub(0, 0, 2, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := download(t, none); h.Rows() != 0 || h.Cols() != 0 {
+		t.Errorf("0×2 · 2×0 is %d×%d", h.Rows(), h.Cols())
+	}
+}
+
+// TestChain: products of products, with what was in between given back while the
+// device may still be at it.
+func TestChain(t *testing.T) {
+	devices := substitute(t, 0)
+	d := on(t, "emu")
+	rng := rand.New(rand.NewPCG(9, 10))
+	x := whole[float32](rng, 20, 20)
+	w := make([]Matrix[float32], 4)
+	h := upload(t, d, x)
+	before := devices("emu").Calls()
+	for i := range w {
+		w[i] = FromSlice(20, 20, make([]float32, 400))
+		for j := range 20 {
+			w[i].Set(j, rng.IntN(20), 1)
+		}
+		next, err := MulOn(t.Context(), h, upload(t, d, w[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		h = next
+	}
+	want := x
+	for i := range w {
+		want = FromSlice(20, 20, func() []float32 {
+			var v []float32
+			for _, sum := range plain(want, w[i]) {
+				v = append(v, float32(sum))
+			}
+			return v
+		}())
+	}
+	sameAs(t, "the chain", download(t, h), plain(want, identity[float32](20)))
+	// Two allocations, a copy, a launch and a free each, one compilation and one copy
+	// back: nothing goes to the host in between.
+	if n := devices("emu").Calls() - before; n != 4*5+2+1 {
+		t.Errorf("%d calls to the device", n)
+	}
+	if err := d.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
