@@ -31,7 +31,7 @@ var forbidden = map[string][]string{
 	"internal/cpu":           {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
 	"internal/gpu":           {"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu/asm"},
 	"internal/device":        {"dtype"},
-	"internal/device/faulty": {"dtype", "internal/gemm", "ptx", "ptx/build", "ptx/emu"},
+	"internal/device/faulty": {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"internal/device/emu":    {"dtype", "internal/gemm", "ptx/build"},
 	"internal/device/cuda":   {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"ptx/emu":                {"ptx/build"},

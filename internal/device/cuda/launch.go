@@ -17,9 +17,6 @@ func (g *GPU) Launch(ctx context.Context, f device.Function, l device.Launch) er
 	if !ok || k.module.gpu != g {
 		return fmt.Errorf("%w: a kernel of another device than %s", device.ErrLaunch, g.info.Name)
 	}
-	if err := g.within(func() error { return k.arrange(&l.Params) }); err != nil {
-		return err
-	}
 	if err := k.check(l); err != nil {
 		return fmt.Errorf("%w: kernel %s: %w", device.ErrLaunch, k.name, err)
 	}
@@ -122,7 +119,7 @@ const (
 )
 
 func (k *kernel) launch(l device.Launch) error {
-	g, args := k.module.gpu, newExtra(l.Params)
+	g, args := k.module.gpu, newExtra(k.arranged(l.Params))
 	var attributes []launchAttribute
 	if l.Cooperative {
 		attributes = append(attributes, launchAttribute{id: launchCooperative, value: [16]uint32{1}})

@@ -100,7 +100,7 @@ func TestSignatures(t *testing.T) {
 .entry odd(.param .nonsense n) { ret; }
 .entry bare { ret; }`)
 	for name, want := range map[string]int{"none": 0, "mixed": 20, "map": 192, "odd": -1, "bare": -1, "absent": -1} {
-		if got := s.bytes(name); got != want {
+		if got := paramBytes(s.entry(name)); got != want {
 			t.Errorf("%s: %d bytes, want %d", name, got, want)
 		}
 	}
@@ -267,5 +267,31 @@ func TestEncode(t *testing.T) {
 		if _, err := g.EncodeTensorMap(&m); !errors.Is(err, device.ErrLaunch) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestTensorMapArguments: the driver wants tensor maps elsewhere than the text has them.
+func TestTensorMapArguments(t *testing.T) {
+	f := newFake()
+	g := opened(t, f, 0)
+	m, err := g.Load(t.Context(), ".visible .entry k(\n\t.param .u64 at,\n\t.param .align 64 .b8 map[128],\n\t.param .u32 n\n)\n{ ret; }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn, err := m.Function("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var params device.Params
+	params.U64(1)
+	params.TensorMap([ptx.TensorMapBytes]byte{2, ptx.TensorMapBytes - 1: 3})
+	params.U32(4)
+	there := fn.(*kernel).arranged(params.Bytes())
+	if len(params.Bytes()) != 196 || len(there) != 180 || there[0] != 1 || there[48] != 2 || there[175] != 3 || there[176] != 4 {
+		t.Errorf("%d bytes become % x", len(params.Bytes()), there)
+	}
+	l := device.Launch{Grid: device.Dim3{X: 1, Y: 1, Z: 1}, Block: device.Dim3{X: 1, Y: 1, Z: 1}, Params: params.Bytes()}
+	if err := g.Launch(t.Context(), fn, l); err != nil || f.launches[0].bufferedParams != len(there) {
+		t.Errorf("%d bytes were launched, %v", f.launches[0].bufferedParams, err)
 	}
 }

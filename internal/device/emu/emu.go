@@ -222,9 +222,6 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 		return fmt.Errorf("%w: %s: %d bytes of static and %d of dynamic shared memory, and a block of %s has at most %d",
 			device.ErrLaunch, fn.Name(), fn.Resources().Shared, l.Shared, d.info.Name, d.info.MaxShared)
 	}
-	if l.Cluster.Count() > 1 {
-		return fmt.Errorf("%w: %s: clusters of %v blocks, and the emulator has none", device.ErrLaunch, fn.Name(), l.Cluster)
-	}
 	workers := d.opt.Workers
 	if l.Cooperative {
 		if err := d.checkResident(fn, l); err != nil {

@@ -337,7 +337,7 @@ func TestPipelineFaults(t *testing.T) {
 	}{
 		{"no proxy fence", []string{"is a fence.proxy.async missing"}, false},
 		{"no barrier before the store", []string{"with no barrier in between"}, false},
-		{"wrong phase", []string{"may still be about to write", "deadlock"}, false},
+		{"wrong phase", []string{"may still be about to write", "may still be about to read", "deadlock"}, false},
 		{"no wait for an empty stage", []string{"may still be about to read", "may still be about to write", "is a wait for an mbarrier missing", "arrivals at an mbarrier"}, false},
 		{"no wait before the stage is given back", []string{"a wgmma.wait_group", "(wgmma.wait_group)"}, false},
 		{"no wait for the matrices", []string{"is in use by a wgmma.mma_async under way"}, false},
