@@ -3,6 +3,7 @@ package emu
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -25,37 +26,18 @@ type hopperCase struct {
 	out     int // bytes, which begin as 0xee
 	tensor  *ptx.TensorMap
 	store   bool // the tensor is the output
-	// numeric says that the sums are inexact, so that the order and the cut-off of
-	// additions show.
-	numeric bool
 }
 
 // run is what the case writes on a device.
-func (c *hopperCase) run(t *testing.T, d device.Device) (result []byte, err error) {
+func (c *hopperCase) run(t *testing.T, d device.Device) ([]byte, error) {
 	t.Helper()
 	ctx := t.Context()
-	type failure struct{ error }
-	defer func() {
-		if f, ok := recover().(failure); ok {
-			err = f.error
-		}
-	}()
-	must := func(err error) {
-		if err != nil {
-			panic(failure{err})
-		}
+	in, err1 := d.Alloc(len(c.in))
+	out, err2 := d.Alloc(c.out)
+	result := bytes.Repeat([]byte{0xee}, c.out)
+	if err := errors.Join(err1, err2, d.CopyIn(ctx, in, c.in, device.Whole(len(c.in))), d.CopyIn(ctx, out, result, device.Whole(c.out))); err != nil {
+		return nil, err
 	}
-	in, err := d.Alloc(len(c.in))
-	must(err)
-	out, err := d.Alloc(c.out)
-	must(err)
-	result = bytes.Repeat([]byte{0xee}, c.out)
-	must(d.CopyIn(ctx, in, c.in, device.Whole(len(c.in))))
-	must(d.CopyIn(ctx, out, result, device.Whole(c.out)))
-	m, err := d.Load(ctx, c.text)
-	must(err)
-	f, err := m.Function("k")
-	must(err)
 	var params device.Params
 	params.Ptr(in)
 	params.Ptr(out)
@@ -65,16 +47,22 @@ func (c *hopperCase) run(t *testing.T, d device.Device) (result []byte, err erro
 			tm.Base = uint64(out)
 		}
 		encoded, err := d.EncodeTensorMap(&tm)
-		must(err)
+		if err != nil {
+			return nil, err
+		}
 		params.TensorMap(encoded)
 	}
+	m, err := d.Load(ctx, c.text)
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Function("k")
+	if err != nil {
+		return nil, err
+	}
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
-	must(d.Launch(ctx, f, device.Launch{Grid: one, Block: device.Dim3{X: c.threads, Y: 1, Z: 1}, Shared: c.shared, Params: params.Bytes()}))
-	must(d.CopyOut(ctx, result, out, device.Whole(c.out)))
-	must(m.Unload())
-	must(d.Free(in))
-	must(d.Free(out))
-	return result, nil
+	l := device.Launch{Grid: one, Block: device.Dim3{X: c.threads, Y: 1, Z: 1}, Shared: c.shared, Params: params.Bytes()}
+	return result, errors.Join(d.Launch(ctx, f, l), d.CopyOut(ctx, result, out, device.Whole(c.out)), m.Unload(), d.Free(in), d.Free(out))
 }
 
 // kernel is a kernel whose body finds the number of its thread in %t, the addresses in %in
@@ -161,7 +149,7 @@ type matrixCase struct {
 	signs     [2]int
 	suffix    string // of integers and bits
 	fresh     bool   // the sums begin at zero, by scale-d
-	numeric   bool
+	numeric   bool   // the sums are inexact: their order and where they are cut off show
 	seed      uint64
 }
 
@@ -218,7 +206,7 @@ func (m *matrixCase) build() *hopperCase {
 	body += "\twgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;\n" +
 		fmt.Sprintf("\tmul.wide.u32 %%p, %%t, %d;\n\tadd.u64 %%p, %%p, %%out;\n", sums*size) + strings.Join(store, "")
 	return &hopperCase{
-		name: m.name, threads: 128, shared: matrixShared, in: in, out: 128 * sums * size, numeric: m.numeric,
+		name: m.name, threads: 128, shared: matrixShared, in: in, out: 128 * sums * size,
 		text: kernel(fmt.Sprintf("\t.reg .%s %%d<%d>;\n", reg, sums), body, false),
 	}
 }
