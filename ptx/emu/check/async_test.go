@@ -8,14 +8,14 @@ import (
 	"tilework/ptx/emu"
 )
 
-// cluster is two blocks of a fake that run together.
-func (f *fake) cluster() (a, b *block) {
+// cluster is two blocks of a fake that run together, as cluster n of the grid.
+func (f *fake) cluster(n int) (a, b *block) {
 	infos := [2]*emu.BlockInfo{}
 	blocks := [2]*block{}
 	for rank := range infos {
 		infos[rank] = &emu.BlockInfo{
-			Grid: f.grid, BlockDim: f.dim, Index: emu.Dim3{X: rank}, Linear: rank,
-			Warps: (f.dim.X + 31) / 32, SharedSize: 8192, Cluster: 0, Rank: rank, Ranks: 2,
+			Grid: f.grid, BlockDim: f.dim, Index: emu.Dim3{X: 2*n + rank}, Linear: 2*n + rank,
+			Warps: (f.dim.X + 31) / 32, SharedSize: 8192, Cluster: n, Rank: rank, Ranks: 2,
 		}
 		blocks[rank] = &block{fake: f, info: infos[rank], hooks: f.checks.Block(infos[rank])}
 	}
@@ -242,7 +242,7 @@ func TestRacesInACluster(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t, Options{Only: []Checker{Race}}, 2, 64)
-			a, b := f.cluster()
+			a, b := f.cluster(0)
 			c.run(a, b)
 			a.hooks.End()
 			b.hooks.End()
@@ -251,5 +251,23 @@ func TestRacesInACluster(t *testing.T) {
 				t.Errorf("found %q, want %q that says %q\n%v", s, c.want, c.says, r)
 			}
 		})
+	}
+}
+
+// TestRacesBetweenClusters: what two clusters do to one word is told with their blocks.
+func TestRacesBetweenClusters(t *testing.T) {
+	f := newFake(t, Options{Only: []Checker{Race}}, 4, 64)
+	base := f.alloc(64)
+	for n := range 2 {
+		a, b := f.cluster(n)
+		writer := []*block{a, b}[n]
+		writer.do(op{site: "st", kind: emu.Write, space: ptx.Global}, []int{33 + n}, func(int) uint64 { return base })
+		a.hooks.End()
+		b.hooks.End()
+	}
+	r, got := f.report(nil)
+	const says = "thread (34,0,0) of block (3,0,0) writes the 4 bytes at offset 0x0 of the allocation of 64 bytes at 0x7f00000000 that thread (33,0,0) of block (0,0,0) writes"
+	if strings.Join(got, ", ") != "race st st" || !strings.Contains(r.String(), says) {
+		t.Errorf("found %q\n%v", got, r)
 	}
 }
