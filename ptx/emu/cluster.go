@@ -16,6 +16,8 @@ type cluster struct {
 	runnable []*warp
 	rng      random
 	executed uint64 // instructions
+	ahead    int    // the rank of the block that is favoured …
+	until    uint64 // … up to this many instructions
 	err      error
 	begun    uint64 // asynchronous operations
 	flights  []*flight
@@ -50,12 +52,16 @@ func (r *random) order(n int) []int {
 // before another one has its turn.
 const longestTurn = 8
 
+// longestLead is the most instructions, as a power of two, for which a block of a cluster is
+// favoured.
+const longestLead = 14
+
 // begin readies the worker's blocks for the cluster of the given number.
 func (c *cluster) begin(number int) {
 	c.number = number
 	seed := random(c.run.launch.Seed)
 	c.rng = random(seed.next() + uint64(number))
-	c.executed, c.begun, c.err = 0, 0, nil
+	c.executed, c.until, c.begun, c.err = 0, 0, 0, nil
 	c.runnable, c.flights = c.runnable[:0], nil
 	for _, b := range c.blocks {
 		b.begin()
@@ -72,7 +78,7 @@ func (c *cluster) execute() error {
 			c.err = c.deadlock()
 			break
 		}
-		n := c.rng.below(len(c.runnable))
+		n := c.draw()
 		w := c.runnable[n]
 		length := 1 << c.rng.below(longestTurn+1)
 		w.turn(length)
@@ -94,6 +100,23 @@ func (c *cluster) execute() error {
 		}
 	}
 	return c.err
+}
+
+// draw is the place of the warp that runs next. Of several blocks one is favoured for a
+// while, so that it gets ahead of the others, as on multiprocessors of their own.
+func (c *cluster) draw() int {
+	n := c.rng.below(len(c.runnable))
+	if len(c.blocks) == 1 {
+		return n
+	}
+	if c.executed >= c.until {
+		c.ahead = c.rng.below(len(c.blocks))
+		c.until = c.executed + 1<<c.rng.below(longestLead+1)
+	}
+	for tries := 0; tries < 4 && c.runnable[n].block.rank != c.ahead; tries++ {
+		n = c.rng.below(len(c.runnable))
+	}
+	return n
 }
 
 // fail ends the cluster with an error, if it is the first one.

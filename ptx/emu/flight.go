@@ -75,8 +75,17 @@ func (c *cluster) passTime() bool {
 }
 
 // left looks whether a block that has exited leaves operations behind that use its shared
-// memory.
+// memory, or bulk copies that no wait has seen read it, whenever they happened to.
 func (c *cluster) left(b *block) {
+	for _, w := range b.warps {
+		for _, o := range w.bulk.open {
+			if !o.read {
+				c.fail(fmt.Errorf("%v: warp %d of block %v exits, and no wait has seen that this copy has read its shared memory (cp.async.bulk.wait_group.read): %w",
+					o.origin.Site, w.index, b.index, ErrMisuse))
+				return
+			}
+		}
+	}
 	for _, f := range c.flights {
 		if len(f.parts) > 0 && slices.Contains(f.uses, b) {
 			c.fail(fmt.Errorf("%v: warp %d of block %v: block %v exits while this operation, which is under way, uses its shared memory: %w",

@@ -344,7 +344,7 @@ func TestPipelineFaults(t *testing.T) {
 		{"no wgmma.fence", []string{"no wgmma.fence came before it"}, false},
 		{"no fence behind mbarrier.init", []string{"is a fence.proxy.async missing"}, false},
 		{"too few bytes expected", []string{"deadlock", "wants"}, false},
-		{"no wait for the store", []string{"exits while this operation, which is under way, uses its shared memory"}, true},
+		{"no wait for the store", []string{"no wait has seen that this copy has read its shared memory"}, false},
 		{"early exit", []string{"has exited", "exits while this operation"}, true},
 		{"arrivals of one block", []string{"may still be about to read", "is a wait for an mbarrier missing"}, true},
 	} {
@@ -372,6 +372,8 @@ func TestPipelineFaults(t *testing.T) {
 				}
 				if hits == 0 || hits < runs && !f.some {
 					t.Errorf("%d of %d runs say so; another says %q", hits, runs, other)
+				} else if f.some {
+					t.Logf("%d of %d runs say so", hits, runs)
 				}
 			})
 		}
