@@ -36,6 +36,7 @@ var forbidden = map[string][]string{
 	"internal/device/cuda":   {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"ptx/emu":                {"ptx/build"},
 	"gemmtest":               {"internal/host", "internal/matio", "internal/cpu/asm"},
+	"internal/bench":         {"internal/cpu", "internal/gpu", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda", ""},
 	"internal/matio":         {"internal/host"},
 	"internal/peers":         {"internal/ref", "internal/matio", "internal/cpu/asm"},
 	"":                       {"internal/matio", "internal/peers", "gemmtest"},

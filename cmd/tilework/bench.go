@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,21 +15,20 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/bench"
-	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/peers"
 )
 
 // benchFlags are the flags of `tilework bench`.
 type benchFlags struct {
-	kernels, sizes, shapes, dtypes, device, peers string
-	peerPath                                      []string
-	threads                                       int
-	transA, transB, cold                          bool
-	minTime, maxTime                              time.Duration
-	seed                                          uint64
-	format, out                                   string
+	kernels, sizes, shapes, suite, dtypes, device, peers string
+	peerPath                                             []string
+	threads                                              int
+	transA, transB, transfers                            bool
+	cold                                                 choice
+	minTime, maxTime, warmup                             time.Duration
+	seed                                                 uint64
+	format, out                                          string
 }
 
 func benchCommand() *cobra.Command {
@@ -40,31 +40,45 @@ func benchCommand() *cobra.Command {
 result against a float64 reference; a wrong result gets no time and exit code 1.
 A ratio above 1 means that the kernel is faster than the peer.
 
-Peers are opened where they are installed: ` + strings.Join(peerNames(), ", ") + `.`,
+On a GPU the matrices are there, in as many copies as outgrow its L2 cache twice, and
+its own events tell the time; with --transfers they are in the host's memory, and the
+copies there and back are timed too.
+
+Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `;
+on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `, and
+with --peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPeer + `:ENTRY:ROWSxCOLS/XxY, the part of C
+that a block computes and its threads (see docs/results/reference).`,
 		Example: `  tilework bench --sizes 64,256,1024
   tilework bench --sizes 64:1024:*2 --peers all --threads 1
   tilework bench --shapes 1x768x3072,7x513x1025 --dtypes float32,bfloat16 --cold
   tilework bench --kernels all --sizes 256 --format csv > bench.csv
-  tilework bench --sizes 512 --format bench | benchstat /dev/stdin`,
+  tilework bench --sizes 512 --format bench | benchstat /dev/stdin
+  tilework bench --device gpu --kernels naive,tiled:16,blocked --peers cublaslt
+  tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 -o h200.jsonl
+  tilework bench --device gpu --transfers --sizes 64:8192:*2`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, or all (default: what `mul` would use)")
+	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, or none (default: what mul would use)")
 	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
+	fl.StringVar(&f.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "element types of A and B")
-	fl.StringVar(&f.device, "device", "cpu", "where to measure; on a GPU with the copies there and back")
+	fl.StringVar(&f.device, "device", "cpu", "where to measure: cpu, gpu, gpu:N, emu, emu:MODEL")
 	fl.StringVar(&f.peers, "peers", "", "libraries to compare with, or all that are installed")
 	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: open that peer from this file")
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.BoolVar(&f.cold, "cold", false, "read the operands from memory, not from the cache")
+	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
+	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
+	fl.Lookup("cold").NoOptDefVal = "true"
 	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "time each subject for at least this long")
 	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second, "and for at most this long, a single product apart")
+	fl.DurationVar(&f.warmup, "warmup", 0, "run each subject for so long before it is timed (default: 20ms, on a GPU 200ms)")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
 	fl.StringVarP(&f.out, "out", "o", "", "append the records to this file as well, one JSON object a line")
 	formats := bench.Formats()
@@ -73,19 +87,33 @@ Peers are opened where they are installed: ` + strings.Join(peerNames(), ", ") +
 		names[i] = format.Name
 	}
 	formatFlag(c, &f.format, names...)
-	complete(c, "kernels", append(kernelNames(), "all")...)
-	complete(c, "peers", append(peerNames(), "all")...)
+	complete(c, "kernels", append(kernelNames(), "all", "none")...)
+	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, "all")...)
+	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
 
-func peerNames() []string {
-	var names []string
-	for _, l := range peers.Libraries() {
-		names = append(names, l.Name)
-	}
-	return names
+// pathNames are the peers that --peer-path can name.
+func pathNames() []string { return append(libraryNames(), ltPeer, kernelPeer) }
+
+// choice is a flag that is true, false or not given.
+type choice struct{ set, value bool }
+
+func (c *choice) String() string { return strconv.FormatBool(c.value) }
+func (c *choice) Type() string   { return "bool" }
+
+func (c *choice) Set(text string) (err error) {
+	c.set = true
+	c.value, err = strconv.ParseBool(text)
+	return err
+}
+
+// bencher measures products, as one kind of device needs it.
+type bencher struct {
+	measure func(ctx context.Context, p gemm.Problem) ([]bench.Record, error)
+	close   func() error
 }
 
 func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -93,14 +121,30 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	kernels, err := f.kernelSubjects(problems)
+	if f.kernels == "none" && f.peers == "" {
+		return fmt.Errorf("--kernels none without --peers: nothing to measure")
+	}
+	if f.threads < 0 {
+		return fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
+	}
+	device, err := dispatch.ParseDevice(f.device)
+	if err != nil {
+		return fmt.Errorf("--device: %w", err)
+	}
+	open := f.onProcessor
+	switch {
+	case device.IsGPU() && f.transfers:
+		open = f.throughGPU
+	case device.IsGPU():
+		open = f.onGPU
+	case f.transfers:
+		return fmt.Errorf("--transfers: there are no copies on %s (want --device gpu)", f.device)
+	}
+	b, err := open(ctx, device, problems, stderr)
 	if err != nil {
 		return err
 	}
-	others, err := f.peerSubjects(stderr)
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, b.close()) }()
 	format, err := bench.FindFormat(f.format)
 	if err != nil {
 		return err
@@ -119,21 +163,20 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		write = func(r []bench.Record) error { return jsonl.Write(file, r) }
 	}
 
-	options := bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Seed: f.seed, Cold: f.cold}
-	if f.device == "cpu" {
-		options.Peak = newPeaks().rate
+	if device.Kind == "emu" {
+		fmt.Fprintln(stderr, "the GPU is emulated: the times are this machine's, not a GPU's")
 	}
 	bar := newProgress(stderr)
 	var all []bench.Record
 	var failed error
 	for i, p := range problems {
-		records, err := bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: f.device != "cpu"}, kernels, others, options)
+		records, err := b.measure(ctx, p)
 		all = append(all, records...)
 		if err := write(records); err != nil {
 			return err
 		}
 		failed = errors.Join(failed, err)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, gemm.ErrNoDevice) {
 			break
 		}
 		bar.update(int64(i+1), int64(len(problems)))
@@ -143,11 +186,25 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	return errors.Join(format.Write(stdout, all), failed)
 }
 
+// options are those that all devices share.
+func (f *benchFlags) options() bench.Options {
+	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value}
+}
+
 // problems is the list of products to measure.
 func (f *benchFlags) problems() ([]gemm.Problem, error) {
 	var shapes []bench.Shape
-	if f.sizes == "" && f.shapes == "" {
+	if f.sizes == "" && f.shapes == "" && f.suite == "" {
 		f.sizes = "64,256,1024"
+	}
+	if f.suite != "" {
+		samples, err := bench.Suite(f.suite)
+		if err != nil {
+			return nil, fmt.Errorf("--suite: %w", err)
+		}
+		for _, s := range samples {
+			shapes = append(shapes, s.Shape)
+		}
 	}
 	if f.sizes != "" {
 		sizes, err := bench.ParseSizes(f.sizes)
@@ -186,121 +243,77 @@ func (f *benchFlags) problems() ([]gemm.Problem, error) {
 	return problems, nil
 }
 
-// subject is one of our kernels as bench sees it.
-type subject struct {
-	name    string
-	request dispatch.Request
+// pick is a kernel to measure.
+type pick struct {
+	name   string // in the records
+	kernel string // as --kernels has it; empty: what is chosen for each product
 }
 
-func (s *subject) Name() string { return s.name }
-
-func (s *subject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
-	request := s.request
-	request.Problem = p
-	plan, err := dispatch.New(request)
-	if err != nil {
-		return nil, err
-	}
-	return func(b gemm.Buffers) error { return plan.Run(context.Background(), b) }, nil
-}
-
-func (f *benchFlags) kernelSubjects(problems []gemm.Problem) ([]bench.Subject, error) {
-	device, err := dispatch.ParseDevice(f.device)
-	if err != nil {
-		return nil, fmt.Errorf("--device: %w", err)
-	}
-	if f.threads < 0 {
-		return nil, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
-	}
-	if err := device.Check(); err != nil {
-		return nil, err
-	}
-	request := dispatch.Request{Device: device, Threads: f.threads}
-	if f.kernels == "" {
-		// The subject carries the name of what is chosen, if that is the same throughout.
+// picks lists what --kernels asks for. plan plans a product with a kernel, or with one
+// of its own choice, and says which.
+func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan func(p *gemm.Problem, kernel string) (string, error)) ([]pick, error) {
+	switch f.kernels {
+	case "none":
+		return nil, nil
+	case "":
+		// It carries the name of what is chosen, if that is the same throughout.
 		name := ""
 		for i := range problems {
-			request.Problem = &problems[i]
-			plan, err := dispatch.New(request)
+			chosen, err := plan(&problems[i], "")
 			if err != nil {
 				return nil, err
 			}
-			if name != "" && name != plan.Kernel {
+			if name != "" && name != chosen {
 				name = "tilework"
 				break
 			}
-			name = plan.Kernel
+			name = chosen
 		}
-		return []bench.Subject{&subject{name, request}}, nil
-	}
-	var subjects []bench.Subject
-	for _, k := range dispatch.Kernels(device) {
-		if f.kernels == "all" && k.Available {
-			request.Kernel = k.Name
-			subjects = append(subjects, &subject{k.Name, request})
+		return []pick{{name, ""}}, nil
+	case "all":
+		var all []pick
+		for _, k := range dispatch.Kernels(device) {
+			if k.Available {
+				all = append(all, pick{k.Name, k.Name})
+			}
 		}
+		return all, nil
 	}
-	if f.kernels == "all" {
-		return subjects, nil
-	}
+	var all []pick
 	for name := range strings.SplitSeq(f.kernels, ",") {
 		name = strings.TrimSpace(name)
-		request.Kernel, request.Problem = name, &problems[0]
-		if _, err := dispatch.New(request); err != nil {
+		if _, err := plan(&problems[0], name); err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
 		}
-		subjects = append(subjects, &subject{name, request})
+		all = append(all, pick{name, name})
 	}
-	return subjects, nil
+	return all, nil
 }
 
-func (f *benchFlags) peerSubjects(stderr io.Writer) ([]bench.Subject, error) {
+// paths are the files of --peer-path, by the names of peers.
+func (f *benchFlags) paths() (map[string]string, error) {
 	paths := map[string]string{}
 	for _, p := range f.peerPath {
 		name, file, ok := strings.Cut(p, "=")
-		if !ok || !slices.Contains(peerNames(), name) {
-			return nil, fmt.Errorf("--peer-path %s: want NAME=FILE, NAME being one of %s", p, strings.Join(peerNames(), ", "))
+		if !ok || !slices.Contains(pathNames(), name) {
+			return nil, fmt.Errorf("--peer-path %s: want NAME=FILE, NAME being one of %s", p, strings.Join(pathNames(), ", "))
 		}
 		paths[name] = file
 	}
-	wanted := strings.Split(f.peers, ",")
-	switch f.peers {
-	case "":
-		wanted = nil
-	case "all":
-		wanted = peerNames()
-	}
-	var subjects []bench.Subject
-	for _, name := range wanted {
-		p, err := peers.Open(strings.TrimSpace(name), peers.Options{Path: paths[name], Threads: f.threads})
-		switch {
-		case err == nil:
-			fmt.Fprintf(stderr, "peer %v\n", p)
-			if caveat := p.Caveat(); caveat != "" {
-				fmt.Fprintf(stderr, "  note: %s\n", caveat)
-			}
-			subjects = append(subjects, p)
-		case f.peers == "all" && errors.Is(err, peers.ErrNotFound):
-			fmt.Fprintf(stderr, "peer %s is not installed\n", name)
-		default:
-			return nil, fmt.Errorf("--peers: %w", err)
-		}
-	}
-	return subjects, nil
+	return paths, nil
 }
 
-// peaks remembers the measured peak of one core for each type.
-type peaks map[dtype.Type]float64
-
-func newPeaks() peaks { return peaks{} }
-
-// rate is the peak of that many threads, 0 standing for all, as the same multiple
-// of one core's.
-func (p peaks) rate(in dtype.Type, threads int) float64 {
-	one, known := p[in]
-	if !known {
-		one = cpu.Peak(in.Info().Accum)
-		p[in] = one
+// wanted lists what --peers asks for, of these where it is all.
+func (f *benchFlags) wanted(all []string) []string {
+	switch f.peers {
+	case "":
+		return nil
+	case "all":
+		return all
 	}
-	return one * float64(cpu.Workers(threads))
+	names := strings.Split(f.peers, ",")
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
+	}
+	return names
 }

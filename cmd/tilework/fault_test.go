@@ -31,7 +31,7 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 	}{
 		{"mul a.npy b.npy -o c.npy --device emu", 100, 3, 2},
 		{"mul a.npy b.npy -o c.npy --device emu --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify", 100, 3, 2},
-		{"bench --device emu --sizes 4 --min-time 1us --max-time 1us", 20, 3, 2},
+		{"bench --device emu --sizes 4 --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
 		{"selftest --device emu --kernels naive --cases 1 --seed 1", 10, 1, 1},
 	} {
 		for _, kind := range []struct {

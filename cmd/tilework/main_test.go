@@ -12,7 +12,6 @@ import (
 
 	"tilework"
 	"tilework/dtype"
-	"tilework/internal/bench"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
@@ -205,6 +204,18 @@ func TestMistakes(t *testing.T) {
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
 		{"bench --threads -2", 2, "--threads -2"},
 		{"bench --format xml", 2, "--format xml"},
+		{"bench --suite fp33", 2, "--suite: no suite \"fp33\""},
+		{"bench --cold=maybe", 2, "--cold"},
+		{"bench --transfers", 2, "--transfers: there are no copies on cpu"},
+		{"bench --kernels none", 2, "nothing to measure"},
+		{"bench --device emu --kernels warp", 2, `no GPU kernel "warp"`},
+		{"bench --device emu --kernels tiled:33", 2, "at most 1024 threads"},
+		{"bench --device emu --peers openblas", 2, `unknown peer "openblas" on emu (want one of cublaslt`},
+		{"bench --device emu --peers cublaslt", 2, "cublaslt: not supported: it brings machine code, which h200 does not run"},
+		{"bench --device emu --peers cuda:k:1x1/1x1", 2, "want its file: --peer-path cuda=FILE.ptx"},
+		{"bench --device emu --peers cuda:k --peer-path cuda=x.ptx", 2, `kernel "k": want ENTRY:ROWSxCOLS/XxY`},
+		{"bench --device emu --peers cuda:k:1x1/1x1 --peer-path cuda=x.ptx", 2, "cuda: x.ptx: no such file"},
+		{"bench --device emu --transfers --peers cublaslt", 2, `unknown peer "cublaslt"`},
 		{"occupancy", 2, "--threads 256"},
 		{"occupancy --threads 256", 2, "which SM?"},
 		{"occupancy --threads 0 --gpu h200", 2, "--threads 0"},
@@ -246,31 +257,6 @@ func TestInterruption(t *testing.T) {
 	}
 	if _, err := os.Stat("c.npy"); err == nil {
 		t.Error("an interrupted mul wrote its output")
-	}
-}
-
-func TestBenchPrintsEveryFormat(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, format := range bench.Formats() {
-		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shapes", "2x3x4", "--kernels", "loop,portable",
-			"--dtypes", "float32,int8", "--min-time", "1ms", "--format", format.Name, "-o", "records.jsonl")
-		if code != 0 || !strings.Contains(stdout, "portable") {
-			t.Errorf("%s: exit code %d, %q, %q", format.Name, code, stdout, stderr)
-		}
-	}
-	f, err := os.Open("records.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	records, err := bench.ReadRecords(f)
-	if want := len(bench.Formats()) * 8; err != nil || len(records) != want {
-		t.Errorf("%d records in the file, want %d: %v", len(records), want, err)
-	}
-	for _, r := range records {
-		if !r.Verified || r.GFLOPS <= 0 {
-			t.Errorf("a record without a verified time: %+v", r)
-		}
 	}
 }
 

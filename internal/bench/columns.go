@@ -19,6 +19,7 @@ var columns = []column{
 	{"subject", func(r *Record) any { return r.Subject }, "subject", func(r *Record) string { return r.Subject }},
 	{"detail", func(r *Record) any { return r.Detail }, "", nil},
 	{"peer", func(r *Record) any { return r.Peer }, "", nil},
+	{"precision", func(r *Record) any { return r.Precision }, "", nil},
 	{"device", func(r *Record) any { return r.Device }, "device", func(r *Record) string { return r.Device }},
 	{"in", func(r *Record) any { return r.In }, "type", types},
 	{"out", func(r *Record) any { return r.Out }, "", nil},
@@ -38,6 +39,7 @@ var columns = []column{
 	{"cold", func(r *Record) any { return r.Cold }, "cold", yes(func(r *Record) bool { return r.Cold })},
 	{"buffers", func(r *Record) any { return r.Buffers }, "", nil},
 	{"seed", func(r *Record) any { return r.Seed }, "", nil},
+	{"setup_seconds", func(r *Record) any { return r.Setup }, "", nil},
 	{"reps", func(r *Record) any { return r.Reps }, "reps", timed(func(r *Record) string { return strconv.Itoa(r.Reps) })},
 	{"batch", func(r *Record) any { return r.Batch }, "", nil},
 	{"seconds", func(r *Record) any { return r.Seconds.Median }, "median", timed(func(r *Record) string { return duration(r.Seconds.Median) })},
@@ -48,6 +50,13 @@ var columns = []column{
 	{"spread", func(r *Record) any { return r.Seconds.Spread }, "spread", timed(func(r *Record) string { return fmt.Sprintf("%.1f%%", 100*r.Seconds.Spread) })},
 	{"gflops", func(r *Record) any { return r.GFLOPS }, "GFLOP/s", timed(func(r *Record) string { return fmt.Sprintf("%.4g", r.GFLOPS) })},
 	{"peak_gflops", func(r *Record) any { return r.Peak }, "of peak", percentOfPeak},
+	{"allocate_seconds", step(func(s *Steps) float64 { return s.Allocate }), "allocate + upload + compute + download", steps},
+	{"upload_seconds", step(func(s *Steps) float64 { return s.Upload }), "", nil},
+	{"compute_seconds", step(func(s *Steps) float64 { return s.Compute }), "", nil},
+	{"download_seconds", step(func(s *Steps) float64 { return s.Download }), "", nil},
+	{"sm_mhz", load(func(l *Load) float64 { return l.SMClock.Median }), "clock", clockRate},
+	{"watts", load(func(l *Load) float64 { return l.Power.Median }), "", nil},
+	{"celsius", load(func(l *Load) float64 { return l.Temperature.Median }), "", nil},
 	{"verified", func(r *Record) any { return r.Verified }, "", nil},
 	{"error_ratio", func(r *Record) any { return r.ErrorRatio }, "error/bound", timed(func(r *Record) string { return fmt.Sprintf("%.2g", r.ErrorRatio) })},
 	{"error", func(r *Record) any { return r.Error }, "", nil},
@@ -62,11 +71,50 @@ var columns = []column{
 	{"commit", func(r *Record) any { return r.Environment.Commit }, "", nil},
 }
 
-func types(r *Record) string {
-	if r.In == r.Out {
-		return r.In
+func types(r *Record) string { return typeNames(r.In, r.Out) }
+
+func typeNames(in, out string) string {
+	if in == out {
+		return in
 	}
-	return r.In + "→" + r.Out
+	return in + "→" + out
+}
+
+// load is a part of the record's Load, 0 where it has none.
+func load(part func(*Load) float64) func(*Record) any {
+	return func(r *Record) any {
+		if r.Load == nil {
+			return 0.0
+		}
+		return part(r.Load)
+	}
+}
+
+// step is a part of the record's Steps, 0 where it has none.
+func step(part func(*Steps) float64) func(*Record) any {
+	return func(r *Record) any {
+		if r.Steps == nil {
+			return 0.0
+		}
+		return part(r.Steps)
+	}
+}
+
+// steps is what the steps take: allocate, upload, compute, download.
+func steps(r *Record) string {
+	s := r.Steps
+	if s == nil || r.Error != "" {
+		return ""
+	}
+	return fmt.Sprintf("%s + %s + %s + %s", duration(s.Allocate), duration(s.Upload), duration(s.Compute), duration(s.Download))
+}
+
+// clockRate is what the device's clock was, mostly.
+func clockRate(r *Record) string {
+	if r.Load == nil || r.Load.SMClock.Median == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f MHz", r.Load.SMClock.Median)
 }
 
 // transposes is BLAS's two letters, "NT" for A·Bᵀ.

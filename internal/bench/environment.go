@@ -20,11 +20,16 @@ type Environment struct {
 	Cache      int64     `json:"cache_bytes,omitempty"` // the last-level cache
 	Memory     int64     `json:"memory_bytes,omitempty"`
 	Go         string    `json:"go"`
-	Version    string    `json:"version,omitempty"`  // of tilework
-	Commit     string    `json:"commit,omitempty"`   // that it was built from
-	Modified   bool      `json:"modified,omitempty"` // there were changes on top of the commit
-	GPU        string    `json:"gpu,omitempty"`      // set by whoever measures on one
+	Version    string    `json:"version,omitempty"`         // of tilework
+	Commit     string    `json:"commit,omitempty"`          // that it was built from
+	Modified   bool      `json:"modified,omitempty"`        // there were changes on top of the commit
+	GPU        string    `json:"gpu,omitempty"`             // set, with the rest, by whoever measures on one
+	GPUCache   int64     `json:"gpu_cache_bytes,omitempty"` // its L2
 	Driver     string    `json:"driver,omitempty"`
+	// What copies between the host's memory and a device go through: so many threads
+	// and so much pinned memory, each way.
+	StagingThreads int   `json:"staging_threads,omitempty"`
+	StagingBytes   int64 `json:"staging_bytes,omitempty"`
 }
 
 // Host describes this process and its machine. What the system does not tell is

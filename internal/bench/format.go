@@ -133,7 +133,25 @@ func writeTable(w io.Writer, records []Record) error {
 		}
 		fmt.Fprintln(out, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
-	return out.Flush()
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return writeSummaries(w, records)
+}
+
+// writeSummaries writes what a table of several cases comes to.
+func writeSummaries(w io.Writer, records []Record) error {
+	for _, s := range Summarize(records) {
+		if s.Cases < 2 {
+			continue
+		}
+		_, err := fmt.Fprintf(w, "%s × %s on %s, %s: geometric mean %.3f of %d, worst %.3f (%v)\n",
+			s.Subject, s.Peer, s.Device, typeNames(s.In, s.Out), s.Mean, s.Cases, s.Worst, s.WorstShape)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // peersOf lists the peers that records are compared with, as they first appear.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/device"
 	"tilework/internal/gemm"
 )
 
@@ -20,8 +22,18 @@ type Subject interface {
 	// that the subject does not do such products, which is no failure.
 	//
 	// A subject that is a fmt.Stringer tells with String more about itself, for the
-	// record: its version, the kernels that it picked.
+	// record: its version, the kernels that it picked for the product.
 	Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error)
+}
+
+// Inexact is a subject that rounds A and B to a shorter type before it multiplies.
+type Inexact interface{ Precision() Precision }
+
+// Precision is the arithmetic of an [Inexact] subject; the zero value is that of the
+// element type.
+type Precision struct {
+	Name     string  // "tf32"
+	Roundoff float64 // the most that an element of A or B changes, relative to it
 }
 
 // Case is what is measured. The last three say how the subjects were set up by
@@ -38,7 +50,7 @@ type Options struct {
 	MinReps int           // timings of each subject, at least; 0 is 7
 	MinTime time.Duration // in which it is timed, at least; 0 is 200 ms
 	MaxTime time.Duration // after which it is not timed any more; 0 is 10 s
-	Warmup  time.Duration // in which it runs before it is timed; 0 is 20 ms
+	Warmup  time.Duration // in which it runs before it is timed; 0 is 20 ms, and 200 ms on a device
 	Seed    uint64        // of the operands' values
 
 	// Cold has every product read its operands from memory, as in a program that
@@ -54,20 +66,15 @@ type Options struct {
 	// Verify checks each subject's result before it is timed; nil is Sampled(8, Seed).
 	Verify Verifier
 	// Peak, if not nil, is the rate in 10⁹ operations a second that so many threads
-	// could reach at most on operands of that type, 0 where it is not known.
-	Peak func(in dtype.Type, threads int) float64
+	// could reach at most on operands of that type, in a [Precision] of that name;
+	// 0 where it is not known.
+	Peak func(in dtype.Type, precision string, threads int) float64
 	// Environment, if not nil, stands in the records in place of Host's.
 	Environment *Environment
 
-	now func() time.Duration // a monotonic clock; tests bring their own
+	now   func() time.Duration // a monotonic clock; tests bring their own
+	sense func() (device.Sensors, error)
 }
-
-// minTiming is the shortest time that is measured: shorter products are repeated
-// within one timing, so that the clock's own cost and steps do not show.
-const minTiming = 20 * time.Microsecond
-
-// maxBatch bounds the repetitions where the clock stands still.
-const maxBatch = 1 << 20
 
 func (o Options) withDefaults() Options {
 	set := func(d *time.Duration, v time.Duration) {
@@ -96,7 +103,8 @@ func (o Options) withDefaults() Options {
 }
 
 // Measure times kernels and peers on one case, in rounds in which each has its turn
-// and another begins each time, and compares each with every peer. The rounds end when each subject has had MinReps and MinTime, or has used up MaxTime.
+// and another begins each time, and compares each with every peer. The rounds end
+// when each subject has had MinReps and MinTime, or has used up MaxTime.
 //
 // There is a record for each subject, in the order given, kernels first. One that
 // failed has its error in its record and no times; the error that Measure returns
@@ -104,40 +112,50 @@ func (o Options) withDefaults() Options {
 // is done, Measure returns its error and records of what was timed until then.
 func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) ([]Record, error) {
 	o = o.withDefaults()
-	p := &c.Problem
-	if p.M < 1 || p.N < 1 || p.K < 1 {
-		return nil, fmt.Errorf("%w: nothing to measure in %d×%d×%d", gemm.ErrShape, p.M, p.N, p.K)
-	}
 	runs, err := newRuns(c, kernels, peers)
 	if err != nil {
 		return nil, err
 	}
-	var workingSet int64
-	if o.Cold {
-		if workingSet = 2 * o.Environment.Cache; workingSet == 0 {
-			workingSet = 2 * unknownCache
-		}
-	}
-	data, err := newOperands(p, o.Seed, workingSet, o.Environment.Memory)
-	if err != nil {
-		return nil, err
-	}
-	check, err := o.Verify(p, data.before())
-	if err != nil {
-		return nil, fmt.Errorf("preparing the check of %v: %w", p, err)
-	}
-
 	if o.Lead == 0 && c.Threads != 1 && len(runs) > 1 {
 		o.Lead = 40 * time.Millisecond
 	}
-	m := &measurement{c: c, o: o, data: data, runs: runs}
-	for _, r := range runs {
+	return measureAt(ctx, c, runs, o, func(data *operands) (site, error) {
+		return newHostSite(&c.Problem, data, slices.Concat(kernels, peers), o)
+	})
+}
+
+// measureAt measures on the site that open makes, of operands that it may keep.
+func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*operands) (site, error)) (records []Record, err error) {
+	p := &c.Problem
+	if p.M < 1 || p.N < 1 || p.K < 1 {
+		return nil, fmt.Errorf("%w: nothing to measure in %d×%d×%d", gemm.ErrShape, p.M, p.N, p.K)
+	}
+	data, err := newOperands(p, o.Seed, o.Environment.Memory)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(data)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	check, err := o.Verify(p, data.Buffers)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the check of %v: %w", p, err)
+	}
+	m := &measurement{c: c, o: o, site: s, runs: runs}
+	for i, r := range runs {
 		if ctx.Err() == nil {
-			r.err = m.begin(ctx, r, check)
+			r.err = m.begin(ctx, i, r, check)
+		}
+		if ctx.Err() != nil {
+			r.err = nil // interrupted, and no failure of its own
 		}
 	}
 	runtime.GC() // now, and not in the middle of somebody's timing
+	sensed := o.watch(ctx)
 	m.rounds(ctx)
+	m.load = sensed()
 	records, errs := m.records()
 	if err := ctx.Err(); err != nil {
 		errs = append(errs, err)
@@ -145,22 +163,47 @@ func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) (
 	return records, errors.Join(errs...)
 }
 
-// run is one subject's part in a measurement.
-type run struct {
-	subject  Subject
-	multiply func(gemm.Buffers) error
-	batch    int
-	spent    time.Duration
-	last     time.Duration // the latest timing
-	times    []float64     // seconds of one product, in each timing
-	record   Record
-	err      error
+// site is where a measurement happens: it has the subjects, in the order of the runs,
+// and the operands, and it keeps the time.
+type site interface {
+	// prepare readies subject i.
+	prepare(ctx context.Context, i int) (product, error)
+	// result computes a product on the operands as they were at first. It returns C's
+	// memory, and about how long the product took.
+	result(ctx context.Context, run product) (c []byte, took time.Duration, err error)
+	// time is how long n products take, each on the next of the sets of operands.
+	time(ctx context.Context, run product, n int) (time.Duration, error)
+	// batch is the shortest time that is measured, so that the clock's own cost and
+	// steps do not show, and how many products are put into one timing at most.
+	batch() (least time.Duration, most int)
+	// steps times the steps of what subject i was prepared for; nil where it has none.
+	steps(i int) (*Steps, error)
+	sets() int
+	close() error
 }
 
-func newRuns(c Case, kernels, peers []Subject) ([]*run, error) {
+// product computes C on a set of operands.
+type product func(ctx context.Context, set int) error
+
+// run is one subject's part in a measurement.
+type run struct {
+	subject   named
+	multiply  product
+	batch     int
+	precision Precision
+	spent     time.Duration // on its timings
+	last      time.Duration // the latest timing
+	times     []float64     // seconds of one product, in each timing
+	record    Record
+	err       error
+}
+
+type named interface{ Name() string }
+
+func newRuns[S named](c Case, kernels, peers []S) ([]*run, error) {
 	var runs []*run
 	seen := map[string]bool{}
-	for i, subjects := range [][]Subject{kernels, peers} {
+	for i, subjects := range [][]S{kernels, peers} {
 		for _, s := range subjects {
 			if seen[s.Name()] {
 				return nil, fmt.Errorf("two subjects have the name %q", s.Name())
@@ -168,8 +211,9 @@ func newRuns(c Case, kernels, peers []Subject) ([]*run, error) {
 			seen[s.Name()] = true
 			r := &run{subject: s, batch: 1, record: newRecord(&c)}
 			r.record.Subject, r.record.Peer = s.Name(), i == 1
-			if d, ok := s.(fmt.Stringer); ok {
-				r.record.Detail = d.String()
+			if x, ok := any(s).(Inexact); ok {
+				r.precision = x.Precision()
+				r.record.Precision = r.precision.Name
 			}
 			runs = append(runs, r)
 		}
@@ -180,23 +224,24 @@ func newRuns(c Case, kernels, peers []Subject) ([]*run, error) {
 type measurement struct {
 	c    Case
 	o    Options
-	data *operands
+	site site
 	runs []*run
+	load *Load
 }
 
-// begin prepares a subject, checks one result of it, and warms it up.
-func (m *measurement) begin(ctx context.Context, r *run, check Check) error {
+// begin prepares subject i, checks one result of it, and warms it up.
+func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) error {
 	var err error
-	if r.multiply, err = r.subject.Prepare(&m.c.Problem); err != nil {
-		return err
-	}
-	b := m.data.fresh()
 	start := m.o.now()
-	if err := r.multiply(b); err != nil {
+	if r.multiply, err = m.site.prepare(ctx, i); err != nil {
 		return err
 	}
-	took := m.o.now() - start
-	ratio, err := check(b.C)
+	r.record.Setup = (m.o.now() - start).Seconds()
+	c, took, err := m.site.result(ctx, r.multiply)
+	if err != nil {
+		return err
+	}
+	ratio, err := check(c, r.precision.Roundoff)
 	if err != nil {
 		return fmt.Errorf("checking the result: %w", err)
 	}
@@ -204,6 +249,9 @@ func (m *measurement) begin(ctx context.Context, r *run, check Check) error {
 		return fmt.Errorf("%w: the largest error is %.3g times what is allowed", gemm.ErrVerify, ratio)
 	}
 	r.record.Verified, r.record.ErrorRatio = true, ratio
+	if r.record.Steps, err = m.site.steps(i); err != nil {
+		return err
+	}
 	if took >= m.o.MaxTime {
 		return nil // nothing that takes so long needs to be warm
 	}
@@ -213,30 +261,28 @@ func (m *measurement) begin(ctx context.Context, r *run, check Check) error {
 // warmUp runs a subject until its caches, threads and clock rate have settled, and
 // finds how many products make a timing.
 func (m *measurement) warmUp(ctx context.Context, r *run) error {
-	for spent := time.Duration(0); ctx.Err() == nil; {
-		took, err := m.timeBatch(r)
+	least, most := m.site.batch()
+	for start := m.o.now(); ctx.Err() == nil; {
+		took, err := m.timeBatch(ctx, r)
 		if err != nil {
 			return err
 		}
-		spent += took
 		switch {
-		case took < minTiming && r.batch < maxBatch:
+		case took < least && r.batch < most:
 			r.batch *= 2
-		case spent >= m.o.Warmup || r.batch == maxBatch:
+		case m.o.now()-start >= m.o.Warmup, r.batch == most && m.o.now() == start: // the clock stands still
 			return nil
 		}
 	}
 	return nil
 }
 
-func (m *measurement) timeBatch(r *run) (time.Duration, error) {
-	start := m.o.now()
-	for range r.batch {
-		if err := r.multiply(m.data.next()); err != nil {
-			return 0, err
-		}
+func (m *measurement) timeBatch(ctx context.Context, r *run) (time.Duration, error) {
+	took, err := m.site.time(ctx, r.multiply, r.batch)
+	if err != nil {
+		return 0, err
 	}
-	r.last = max(m.o.now()-start, 1)
+	r.last = max(took, 1)
 	return r.last, nil
 }
 
@@ -268,22 +314,31 @@ func (m *measurement) rounds(ctx context.Context) {
 // that takes much longer needs no lead: the start of its own product is one.
 func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
 	for start := m.o.now(); r.last < 10*m.o.Lead && m.o.now()-start < m.o.Lead && ctx.Err() == nil; {
-		if _, err := m.timeBatch(r); err != nil {
-			return err
+		if _, err := m.timeBatch(ctx, r); err != nil {
+			return failure(ctx, err)
 		}
 	}
 	for range timings {
 		if ctx.Err() != nil {
 			return nil
 		}
-		took, err := m.timeBatch(r)
+		start := m.o.now()
+		took, err := m.timeBatch(ctx, r)
 		if err != nil {
-			return err
+			return failure(ctx, err)
 		}
-		r.spent += took
+		r.spent += max(m.o.now()-start, 1)
 		r.times = append(r.times, took.Seconds()/float64(r.batch))
 	}
 	return nil
+}
+
+// failure is err, unless that is an interruption's.
+func failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // timingsPerTurn is the same for all subjects, so that their timings pair up: one,
@@ -326,7 +381,7 @@ func (m *measurement) measured(r *run) Record {
 	rec.Seconds, rec.Samples = summarize(r.times), samples(r.times)
 	rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
 	if m.o.Peak != nil {
-		rec.Peak = m.o.Peak(m.c.Problem.A.Type, m.c.Threads)
+		rec.Peak = m.o.Peak(m.c.Problem.A.Type, rec.Precision, m.c.Threads)
 	}
 	for _, peer := range m.runs {
 		if peer.record.Peer && peer != r && peer.err == nil && len(peer.times) > 0 {
@@ -339,6 +394,9 @@ func (m *measurement) measured(r *run) Record {
 func (m *measurement) common(r *run) Record {
 	rec := r.record
 	rec.Environment, rec.Seed = *m.o.Environment, m.o.Seed
-	rec.Cold, rec.Buffers = m.o.Cold, len(m.data.sets)
+	rec.Cold, rec.Buffers, rec.Load = m.o.Cold, m.site.sets(), m.load
+	if d, ok := r.subject.(fmt.Stringer); ok {
+		rec.Detail = d.String()
+	}
 	return rec
 }

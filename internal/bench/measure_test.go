@@ -28,7 +28,7 @@ func TestMeasure(t *testing.T) {
 	a, b, p := noisy("a", 6*time.Millisecond), noisy("b", 12*time.Millisecond), noisy("p", 18*time.Millisecond)
 	o := quick(c)
 	o.Warmup = 1 // one call, so that a subject calls twice before the rounds
-	o.Peak = func(in dtype.Type, threads int) float64 {
+	o.Peak = func(in dtype.Type, _ string, threads int) float64 {
 		if in != dtype.F32 || threads != 2 {
 			t.Errorf("asked for the peak of %d threads on %v", threads, in)
 		}

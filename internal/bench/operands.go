@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"unsafe"
 
 	"tilework/dtype"
@@ -15,78 +14,75 @@ import (
 // not tell it.
 const unknownCache = 64 << 20
 
-// operands holds a problem's matrices: one set of them for times from warm
-// caches, and for cold ones as many sets, equal in value, as outgrow the caches,
-// which are handed out in an order that no prefetcher guesses.
+// operands are a problem's matrices as they are before any product.
 type operands struct {
-	sets  []gemm.Buffers
-	order []int
-	at    int
-	old   []byte // C as it was before any product
+	gemm.Buffers
+	bytes float64 // of all of them, which cannot overflow as an integer could
+	order *rand.Rand
 }
 
 // newOperands fills the matrices: A, B and the bias with values that are uniform
 // in [-1, 1], or in ±127 for integers; C too if it is read, and otherwise with
-// what no product leaves there, NaN or the least integer. A working set above 0
-// asks for sets of that many bytes together, and one more.
-func newOperands(p *gemm.Problem, seed uint64, workingSet, memory int64) (*operands, error) {
+// what no product leaves there, NaN or the least integer. The machine has so much
+// memory, if it is not 0.
+func newOperands(p *gemm.Problem, seed uint64, memory int64) (*operands, error) {
 	sizes := [...]int{p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen() * p.C.Type.Size()}
-	var bytes float64 // which, unlike integers, cannot overflow
-	for _, s := range sizes {
-		bytes += float64(s) + align
+	o := &operands{order: rand.New(rand.NewPCG(seed, 0))}
+	for _, n := range sizes {
+		o.bytes += float64(n) + align
 	}
-	n := 1.0
-	if workingSet > 0 {
-		n = max(2, math.Ceil(float64(workingSet)/bytes)+1)
+	if err := fit(p, o.bytes, memory); err != nil {
+		return nil, err
 	}
-	if limit := float64(memory); memory > 0 && n*bytes > limit {
-		return nil, fmt.Errorf("%w: the matrices of %v take %.1f GiB, the machine has %.1f", gemm.ErrOutOfMemory, p, n*bytes/(1<<30), limit/(1<<30))
+	for i, to := range []*[]byte{&o.A, &o.B, &o.C, &o.Bias} {
+		*to = aligned(sizes[i])
 	}
-
-	rng := rand.New(rand.NewPCG(seed, 0))
-	o := &operands{sets: make([]gemm.Buffers, int(n)), order: rng.Perm(int(n))}
-	for i := range o.sets {
-		o.sets[i] = gemm.Buffers{A: aligned(sizes[0]), B: aligned(sizes[1]), C: aligned(sizes[2]), Bias: aligned(sizes[3])}
-	}
-	first := &o.sets[0]
-	fill(rng, p.A.Type, first.A)
-	fill(rng, p.B.Type, first.B)
-	fill(rng, p.C.Type, first.Bias)
+	fill(seed, 0, p.A.Type, o.A)
+	fill(seed, 1, p.B.Type, o.B)
+	fill(seed, 2, p.C.Type, o.Bias)
 	if p.Beta != 0 {
-		fill(rng, p.C.Type, first.C)
+		fill(seed, 3, p.C.Type, o.C)
 	} else {
-		poison(p.C.Type, first.C)
+		poison(p.C.Type, o.C)
 	}
-	for _, s := range o.sets[1:] {
-		copy(s.A, first.A)
-		copy(s.B, first.B)
-		copy(s.C, first.C)
-		copy(s.Bias, first.Bias)
-	}
-	o.old = slices.Clone(first.C)
 	return o, nil
 }
 
-// next is the set for the next product.
-func (o *operands) next() gemm.Buffers {
-	b := o.sets[o.order[o.at]]
-	if o.at++; o.at == len(o.order) {
-		o.at = 0
+// fit refuses so many bytes of p's matrices where a memory has less, and is not 0.
+func fit(p *gemm.Problem, bytes float64, memory int64) error {
+	if limit := float64(memory); memory > 0 && bytes > limit {
+		return fmt.Errorf("%w: the matrices of %v take %.1f GiB, of %.1f", gemm.ErrOutOfMemory, p, bytes/(1<<30), limit/(1<<30))
 	}
-	return b
+	return nil
 }
 
-// fresh is the first set, its C as it was before any product.
-func (o *operands) fresh() gemm.Buffers {
-	copy(o.sets[0].C, o.old)
-	return o.sets[0]
+// copies is how many sets of operands, of so many bytes each, a measurement hands out
+// in turns: one for times from warm caches, and for cold ones as many as outgrow a
+// cache twice, and one more.
+func copies(bytes float64, cold bool, cache int64) int {
+	if !cold {
+		return 1
+	}
+	if cache == 0 {
+		cache = unknownCache
+	}
+	return int(max(2, math.Ceil(2*float64(cache)/bytes)+1))
 }
 
-// before is what Verify gets: the first set with the old C.
-func (o *operands) before() gemm.Buffers {
-	b := o.sets[0]
-	b.C = o.old
-	return b
+// rotation hands out the numbers below n, in an order that no prefetcher guesses.
+type rotation struct {
+	order []int
+	at    int
+}
+
+func (o *operands) rotation(n int) *rotation { return &rotation{order: o.order.Perm(n)} }
+
+func (r *rotation) next() int {
+	i := r.order[r.at]
+	if r.at++; r.at == len(r.order) {
+		r.at = 0
+	}
+	return i
 }
 
 // align is a cache line: rows that straddle two would favour nobody in particular.
@@ -98,16 +94,27 @@ func aligned(n int) []byte {
 	return b[skip : skip+n : skip+n]
 }
 
-func fill(rng *rand.Rand, t dtype.Type, b []byte) {
+// fillGrain is how many elements come from one random sequence, so that the values
+// do not depend on how many threads draw them.
+const fillGrain = 1 << 16
+
+// fill draws the elements of matrix number m.
+func fill(seed, m uint64, t dtype.Type, b []byte) {
 	in := t.Info()
 	top := int(min(in.Exact, math.MaxInt8))
-	for i := range len(b) / in.Size {
-		if in.Integer {
-			t.Set(b, i, float64(rng.IntN(2*top+1)-top))
-		} else {
-			t.Set(b, i, 2*rng.Float64()-1)
+	n := len(b) / in.Size
+	parallel((n+fillGrain-1)/fillGrain, func(from, to int) {
+		for grain := from; grain < to; grain++ {
+			rng := rand.New(rand.NewPCG(seed, m<<48|uint64(grain)))
+			for i := grain * fillGrain; i < min((grain+1)*fillGrain, n); i++ {
+				if in.Integer {
+					t.Set(b, i, float64(rng.IntN(2*top+1)-top))
+				} else {
+					t.Set(b, i, 2*rng.Float64()-1)
+				}
+			}
 		}
-	}
+	})
 }
 
 func poison(t dtype.Type, b []byte) {
@@ -115,7 +122,11 @@ func poison(t dtype.Type, b []byte) {
 	if t.Info().Integer {
 		v = -t.Info().Max - 1
 	}
-	for i := range len(b) / t.Size() {
-		t.Set(b, i, v)
+	if len(b) == 0 {
+		return
+	}
+	t.Set(b, 0, v)
+	for n := t.Size(); n < len(b); n *= 2 { // doubling what is there already
+		copy(b[n:], b[:n])
 	}
 }

@@ -2,10 +2,11 @@
 // what it measured as records.
 //
 // [Measure] times subjects on one [Case] in turns, so that whatever disturbs the
-// machine disturbs them all, and checks each result before it times anything.
-// A [Record] is one subject's measurement with all that is needed to judge and to
-// repeat it. [Formats] is the table of the forms in which records are written;
-// [ReadRecords] reads them back. [ParseSizes] and [ParseShapes] read what to
+// machine disturbs them all, and checks each result before it times anything;
+// [MeasureOn] does so on matrices that are on a device. A [Record] is one subject's
+// measurement with all that is needed to judge and to repeat it. [Formats] is the
+// table of the forms in which records are written; [ReadRecords] reads them back and
+// [Summarize] sums them up. [ParseSizes], [ParseShapes] and [Suite] say what to
 // measure.
 //
 // The package knows no backend: whoever calls it passes the subjects in.
@@ -34,6 +35,9 @@ type Record struct {
 	Peer    bool   `json:"peer,omitempty"`   // it is what others are compared with
 	Device  string `json:"device"`           // where it ran: "cpu", "gpu:0"
 
+	// Precision is that of a subject that rounds A and B before it multiplies: "tf32".
+	Precision string `json:"precision,omitempty"`
+
 	In         string  `json:"in"` // the types of A and B, and of C
 	Out        string  `json:"out"`
 	M          int     `json:"m"`
@@ -55,11 +59,14 @@ type Record struct {
 	Buffers   int    `json:"buffers"`   // the sets of operands that were rotated
 	Seed      uint64 `json:"seed"`      // of the operands' values
 
-	Reps    int       `json:"reps"`    // how often it was timed
-	Batch   int       `json:"batch"`   // products in each timing
-	Seconds Timing    `json:"seconds"` // of one product
-	Samples []float64 `json:"samples"` // see maxSamples
-	GFLOPS  float64   `json:"gflops"`  // at the median time
+	// Setup is what a caller pays once: compiling, or trying algorithms, in seconds.
+	Setup   float64   `json:"setup_seconds,omitempty"`
+	Steps   *Steps    `json:"steps,omitempty"` // of a product with transfers
+	Reps    int       `json:"reps"`            // how often it was timed
+	Batch   int       `json:"batch"`           // products in each timing
+	Seconds Timing    `json:"seconds"`         // of one product
+	Samples []float64 `json:"samples"`         // see maxSamples
+	GFLOPS  float64   `json:"gflops"`          // at the median time
 	Peak    float64   `json:"peak_gflops,omitempty"`
 
 	Verified   bool    `json:"verified"`    // its result was checked before it was timed
@@ -67,6 +74,7 @@ type Record struct {
 	Versus     []Ratio `json:"versus,omitempty"`
 	Error      string  `json:"error,omitempty"`
 
+	Load        *Load       `json:"load,omitempty"` // the device's
 	Environment Environment `json:"environment"`
 }
 

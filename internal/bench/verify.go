@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -14,8 +15,10 @@ import (
 type Verifier func(p *gemm.Problem, in gemm.Buffers) (Check, error)
 
 // Check tells how far a result, C's memory after the product, is off: the largest
-// error as a part of what is allowed, so that above 1, or NaN, it is wrong.
-type Check func(got []byte) (ratio float64, err error)
+// error as a part of what is allowed, so that above 1, or NaN, it is wrong. The
+// subject has changed elements of A and B by as much as roundoff, relative to them,
+// before it multiplied them.
+type Check func(got []byte, roundoff float64) (ratio float64, err error)
 
 // Sampled verifies n random rows and n random columns of C, all of them where
 // there are no more, against sums in twice float64's precision, and looks for NaN
@@ -41,10 +44,10 @@ func Sampled(n int, seed uint64) Verifier {
 			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s))
 		}
 		c := p.C
-		return func(got []byte) (float64, error) {
+		return func(got []byte, roundoff float64) (float64, error) {
 			worst := 0.0
 			for _, e := range want {
-				worst = max(worst, e.ratio(c.Type.At(got, e.index))) // NaN wins
+				worst = max(worst, e.ratio(c.Type.At(got, e.index), roundoff)) // NaN wins
 			}
 			if hasNaN(c, got) {
 				worst = math.NaN()
@@ -58,13 +61,14 @@ func Sampled(n int, seed uint64) Verifier {
 type element struct {
 	index       int
 	want, bound float64
+	products    float64 // by how much more for each unit of the operands' roundoff
 }
 
-func (e element) ratio(got float64) float64 {
+func (e element) ratio(got, roundoff float64) float64 {
 	if got == e.want {
 		return 0
 	}
-	return math.Abs(got-e.want) / e.bound
+	return math.Abs(got-e.want) / (e.bound + roundoff*e.products)
 }
 
 // sum is a sum of products, hi + lo, and the sum of their magnitudes.
@@ -81,6 +85,13 @@ func (s *sum) add(x, y float64) {
 	s.abs += math.Abs(p)
 }
 
+// addProducts adds x[s]·y to each sum s.
+func addProducts(sums []sum, x []float64, y float64) {
+	for s := range sums {
+		sums[s].add(x[s], y)
+	}
+}
+
 // rowSums computes the given rows of op(X)·op(Y): element (rows[s], j) is at
 // j·len(rows) + s. It reads Y once, in the order of its memory.
 func rowSums(p *gemm.Problem, x gemm.Layout, xb []byte, y gemm.Layout, yb []byte, rows []int) []sum {
@@ -95,28 +106,32 @@ func rowSums(p *gemm.Problem, x gemm.Layout, xb []byte, y gemm.Layout, yb []byte
 			xs[q*n+s] = x.Type.At(xb, x.Index(i, q))
 		}
 	}
-	for r := range y.Rows {
-		for c := range y.Cols {
-			q, j := r, c
-			if y.Trans {
-				q, j = c, r
+	parallel(y.OpCols(), func(from, to int) {
+		if y.Trans { // a column of op(Y) is a row of Y
+			for j := from; j < to; j++ {
+				for q := range p.K {
+					addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.Type.At(yb, j*y.LD+q))
+				}
 			}
-			v := y.Type.At(yb, r*y.LD+c)
-			out := sums[j*n : (j+1)*n]
-			for s := range out {
-				out[s].add(xs[q*n+s], v)
+			return
+		}
+		for q := range p.K {
+			for j := from; j < to; j++ {
+				addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.Type.At(yb, q*y.LD+j))
 			}
 		}
-	}
+	})
 	return sums
 }
 
 // expect is element (i, j) of C, of the sum s of products.
 func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
-	acc, out := p.Accum().Info(), p.C.Type.Info()
+	acc, out, act := p.Accum().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
 	e := element{index: p.C.Index(i, j)}
 	v := p.Alpha * (s.hi + s.lo)
 	magnitude := math.Abs(p.Alpha) * s.abs
+	// Two factors, each off by its roundoff.
+	e.products = act.Slope * 2 * magnitude
 	add := func(x float64) { v, magnitude = v+x, magnitude+math.Abs(x) }
 	if p.Beta != 0 {
 		add(p.Beta * p.C.Type.At(in.C, e.index))
@@ -127,7 +142,6 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 	case gemm.BiasCol:
 		add(p.C.Type.At(in.Bias, j))
 	}
-	act := p.Epilogue.Activation.Info()
 	if out.Integer {
 		e.want = act.F(float64(int32(int64(v))))
 		return e
@@ -170,12 +184,16 @@ func hasNaN(l gemm.Layout, b []byte) bool {
 	if l.Type.Info().Integer {
 		return false
 	}
-	for i := range l.Rows {
-		for j := range l.Cols {
-			if v := l.Type.At(b, i*l.LD+j); v != v {
-				return true
+	var found atomic.Bool
+	parallel(l.Rows, func(from, to int) {
+		for i := from; i < to; i++ {
+			for j := range l.Cols {
+				if v := l.Type.At(b, i*l.LD+j); v != v {
+					found.Store(true)
+					return
+				}
 			}
 		}
-	}
-	return false
+	})
+	return found.Load()
 }

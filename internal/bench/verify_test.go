@@ -22,19 +22,20 @@ func TestSampled(t *testing.T) {
 		for _, out := range in.Info().Results {
 			for range 60 {
 				p := randomProblem(t, rng, in, out)
-				data, err := newOperands(&p, rng.Uint64(), 0, 0)
+				data, err := newOperands(&p, rng.Uint64(), 0)
 				if err != nil {
 					t.Fatal(err)
 				}
 				// Few enough to miss some elements, or enough for all.
 				n := 1 + rng.IntN(12)
-				check, err := Sampled(n, rng.Uint64())(&p, data.before())
+				check, err := Sampled(n, rng.Uint64())(&p, data.Buffers)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := data.fresh()
+				got := data.Buffers
+				got.C = slices.Clone(data.C)
 				multiply(&p, got)
-				ratio, err := check(got.C)
+				ratio, err := check(got.C, 0)
 				if err != nil || !(ratio <= 1) {
 					t.Fatalf("%v, α %v, β %v, %+v: ratio %v, error %v", &p, p.Alpha, p.Beta, p.Epilogue, ratio, err)
 				}
@@ -44,7 +45,7 @@ func TestSampled(t *testing.T) {
 					continue
 				}
 				i, j := rng.IntN(p.M), rng.IntN(p.N)
-				before := data.before()
+				before := data.Buffers
 				rows := rowSums(&p, p.A, before.A, p.B, before.B, []int{i})
 				e := expect(&p, before, i, j, rows[j])
 				shift := 2*e.bound + 2*out.Info().Roundoff*math.Abs(e.want)
@@ -52,7 +53,7 @@ func TestSampled(t *testing.T) {
 					shift = 1
 				}
 				out.Set(got.C, e.index, e.want+shift)
-				if ratio, _ := check(got.C); ratio <= 1 {
+				if ratio, _ := check(got.C, 0); ratio <= 1 {
 					t.Fatalf("%v: C[%d,%d] = %v instead of %v ± %v passes with %v", &p, i, j, e.want+shift, e.want, e.bound, ratio)
 				}
 			}
@@ -130,10 +131,44 @@ func TestBound(t *testing.T) {
 			shift := math.Max(math.Abs(c.want)*0x1p-20, 0x1p-140)
 			dtype.F32.Set(got, 0, c.want+shift)
 			shift = dtype.F32.At(got, 0) - c.want // as float32 holds it
-			if ratio, _ := check(got); math.Abs(ratio-shift/c.bound) > 1e-6*ratio {
+			if ratio, _ := check(got, 0); math.Abs(ratio-shift/c.bound) > 1e-6*ratio {
 				t.Errorf("an error of %v is %v times what is allowed, want %v", shift, ratio, shift/c.bound)
 			}
 		})
+	}
+}
+
+// TestRoundedOperands: what a subject rounds its operands by is allowed on top, and no
+// more than that.
+func TestRoundedOperands(t *testing.T) {
+	p, err := Shape{5, 6, 7}.Problem(dtype.F32, dtype.F32, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := newOperands(&p, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check, err := Sampled(10, 1)(&p, data.Buffers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const u = 0x1p-10
+	for i, m := range [][]byte{data.A, data.B} { // one always up, the other to nearest
+		for j := range len(m) / 4 {
+			v := dtype.F32.At(m, j)
+			dtype.F32.Set(m, j, v*(1+float64(1-i)*u))
+		}
+	}
+	multiply(&p, data.Buffers)
+	if ratio, err := check(data.C, u); err != nil || ratio > 1 || ratio < 0.01 {
+		t.Errorf("ratio %v, error %v, of operands off by what is allowed", ratio, err)
+	}
+	if ratio, _ := check(data.C, u/8); ratio <= 1 {
+		t.Errorf("operands off by 8 times what is allowed pass with %v", ratio)
+	}
+	if ratio, _ := check(data.C, 0); ratio <= 1 {
+		t.Errorf("rounded operands pass as they are with %v", ratio)
 	}
 }
 
@@ -143,15 +178,15 @@ func TestUnwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := newOperands(&p, 1, 0, 0)
+	data, err := newOperands(&p, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	check, err := Sampled(1, 1)(&p, data.before())
+	check, err := Sampled(1, 1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := data.fresh()
+	b := data.Buffers
 	if !hasNaN(p.C, b.C) {
 		t.Fatal("C is not poisoned")
 	}
@@ -160,7 +195,7 @@ func TestUnwritten(t *testing.T) {
 	for at := range p.M * p.N {
 		copy(b.C, good)
 		dtype.F32.Set(b.C, at, math.NaN())
-		if ratio, err := check(b.C); err != nil || ratio <= 1 {
+		if ratio, err := check(b.C, 0); err != nil || ratio <= 1 {
 			t.Fatalf("element %d: ratio %v, error %v", at, ratio, err)
 		}
 	}

@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"unsafe"
-
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
@@ -64,7 +62,7 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 		d.c, d.ldc, d.scratch = take[T](w, d.ms*d.ns), d.ns, true
 	}
 	d.mc, d.nc = d.tile(threads)
-	if d.packsA = d.k == 0 || !mk.readsInPlace(&d.a); d.packsA {
+	if d.packsA = !mk.readsInPlace(p); d.packsA {
 		d.aPack = take[T](w, d.ms*d.kc)
 	}
 	d.bPack = take[T](w, d.ns*d.kc)
@@ -78,9 +76,9 @@ const crowding = 4 << 10
 // readsInPlace reports whether the micro-kernel may as well read A where it lies: its
 // rows run along K, which is the order in which panels would have them, and do not
 // crowd.
-func (mk *micro[T]) readsInPlace(a *operand[T]) bool {
-	var element T
-	return len(mk.Direct) > 0 && a.alongK && a.widen == nil && a.ld*int(unsafe.Sizeof(element))%crowding != 0
+func (mk *micro[T]) readsInPlace(p *gemm.Problem) bool {
+	t := dtype.Of[T]()
+	return len(mk.Direct) > 0 && p.ReadsAB() && p.A.Type == t && !p.A.Trans && p.A.LD*t.Size()%crowding != 0
 }
 
 // tile chooses what one item computes: with one thread a whole row of blocks,
@@ -179,12 +177,6 @@ func (w *blockWalk[T]) pack(dst []T, o *operand[T], r, x0, n, item int) {
 	}
 }
 
-// fetched is how many elements of what comes next a micro-kernel fetches in k steps.
-func (mk *micro[T]) fetched(k int) int {
-	var element T
-	return k / asm.Ahead * asm.Line / int(unsafe.Sizeof(element))
-}
-
 // compute does loops 2 to 0 for the tile of C at (i, j) of the block. While a panel of
 // B is multiplied the next one comes from L3, a part with each call of the micro-kernel.
 func (w *blockWalk[T]) compute(i, j int) {
@@ -200,12 +192,13 @@ func (w *blockWalk[T]) compute(i, j int) {
 	if !w.scratch {
 		at += w.i0*w.ldc + w.j0
 	}
+	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
 	for jr := 0; jr < cols; jr += w.NR {
 		b := &w.bPack[(j+jr)*k]
 		ahead := w.bPack[(j+min(jr+w.NR, cols-1))*k:]
 		for ir := 0; ir < rows; ir += w.MR {
 			m, n, tile := min(w.MR, rows-ir), min(w.NR, cols-jr), &c[at+ir*w.ldc+jr]
-			next := &ahead[min(ir/w.MR*w.fetched(k), len(ahead)-1)]
+			next := &ahead[min(ir/w.MR*fetched, len(ahead)-1)]
 			if w.packsA {
 				w.Packed(k, &w.aPack[(i+ir)*k], b, tile, next, w.ldc, m, n, w.alpha, beta)
 				continue

@@ -85,7 +85,11 @@ func prepare[T scalar](pl *Plan, mk *micro[T]) {
 		pl.Detail = fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
 		pl.task = func(b gemm.Buffers, _ *workspace) task { return newDirect(mk, p, b, pl.Threads) }
 	default:
-		pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, packed", mk.MR, mk.NR, mk.mc, mk.kc)
+		packed := "packed"
+		if mk.readsInPlace(p) {
+			packed = "B packed"
+		}
+		pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
 		pl.task = func(b gemm.Buffers, w *workspace) task { return newProduct(mk, p, b, pl.Threads, w) }
 	}
 }

@@ -2,9 +2,10 @@
 // interface that the CUDA driver and the emulator implement alike, so that every
 // path above it is tested on machines without a GPU.
 //
-// A device takes work in order: a copy or a launch begins when what was asked for
-// before it is done. [Device.Launch] and [Device.Record] need not wait for that, the
-// copies and [Device.Sync] return when they are through.
+// Work is asked of a [Stream], which takes it in order: a copy or a launch begins when
+// what the stream was asked for before it is done. A device is a stream itself, and can
+// have others, so that copies both ways and kernels run at once; what one stream does
+// is ordered with what another does by [Stream.Record] and [Stream.Wait] alone.
 package device
 
 import (
@@ -29,41 +30,60 @@ var (
 	ErrLost = errors.New("device lost")
 )
 
-// Device is one GPU, real or emulated. Its methods may be called from several
+// Stream is an order of work on a device. Its methods may be called from several
 // goroutines at once.
-type Device interface {
-	Info() *Info
-
-	// Alloc reserves n bytes, at an address that is a multiple of 256. What they hold
-	// is undefined. The errors are ErrOutOfMemory and ErrLost.
-	Alloc(n int) (Ptr, error)
-	// Free gives memory of Alloc back once nothing in flight uses it. Freeing the
-	// zero Ptr does nothing.
-	Free(p Ptr) error
-
-	// CopyIn and CopyOut copy between the host's memory and the device's. A context
-	// that ends while they copy ends them with its error, as soon as nothing in flight
-	// uses the host's memory any more.
+type Stream interface {
+	// CopyIn and CopyOut copy between the host's memory and the device's. CopyIn returns
+	// when it has read the host's memory, CopyOut when it has written it: a failure of
+	// the device may come out of a later CopyOut or Sync. A context that ends while they
+	// copy ends them with its error, as soon as nothing in flight uses the host's memory
+	// any more.
 	CopyIn(ctx context.Context, dst Ptr, src []byte, rows Rows) error
 	CopyOut(ctx context.Context, dst []byte, src Ptr, rows Rows) error
 
-	// Load compiles PTX text. The error is ErrCompile, with the compiler's messages.
-	Load(ctx context.Context, text string) (Module, error)
 	// Launch starts a kernel. What fails while it runs comes out of Launch itself, of
-	// the next Sync or of the next CopyOut. A GPU runs a kernel to its end; the
-	// emulator ends it when the context ends.
+	// the next Sync or of the next CopyOut, also of a stream that waits for it. A GPU
+	// runs a kernel to its end; the emulator ends it when the context ends.
 	Launch(ctx context.Context, f Function, l Launch) error
-	// EncodeTensorMap encodes a tensor map as kernels on this device take it: a parameter
-	// `.align 64 .b8[128]`. The error is ErrLaunch.
-	EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
 	// Sync waits until all that was asked for is done.
 	Sync(ctx context.Context) error
 	// Record marks the place between what was asked for so far and what will be.
 	Record() (Event, error)
+	// Wait keeps what is asked for from now on until the device has come to e, a place
+	// in any of its streams. Wait itself returns at once.
+	Wait(e Event) error
 
-	// Close waits for what is in flight and gives everything back. The device must
-	// not be used after it.
+	// Close waits for what is in flight and gives the stream back. It must not be used
+	// after that.
 	Close() error
+}
+
+// Device is one GPU, real or emulated. Its methods may be called from several
+// goroutines at once.
+type Device interface {
+	// Stream is the device's own, to which Alloc and Free belong too. Its Close closes
+	// the device: that waits for what is in flight and gives everything back.
+	Stream
+	Info() *Info
+
+	// Alloc reserves n bytes, at an address that is a multiple of 256. What they hold
+	// is undefined. A stream besides the device's own may use them once it has waited
+	// for an event that the device has recorded since. The errors are ErrOutOfMemory and
+	// ErrLost.
+	Alloc(n int) (Ptr, error)
+	// Free gives memory of Alloc back once what the device's own stream was asked for
+	// is done: let it wait for whoever else still uses the memory. Freeing the zero Ptr
+	// does nothing.
+	Free(p Ptr) error
+
+	// EncodeTensorMap encodes a tensor map as kernels on this device take it: a parameter
+	// `.align 64 .b8[128]`. The error is ErrLaunch.
+	EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
+	// Load compiles PTX text. The error is ErrCompile, with the compiler's messages.
+	Load(ctx context.Context, text string) (Module, error)
+
+	// NewStream makes a stream beside the device's own.
+	NewStream() (Stream, error)
 }
 
 // Ptr is an address in a device's memory. The zero Ptr is none.
@@ -82,6 +102,15 @@ type Info struct {
 	MaxThreads int  // in a block
 	MaxShared  int  // bytes of shared memory of a block, static and dynamic
 	MaxGrid    Dim3 // blocks
+
+	Staging Staging
+}
+
+// Staging is how a device copies from and to memory of the host that it cannot reach
+// itself; zero where it has no need to.
+type Staging struct {
+	Threads int // that fill or empty the pinned memory of a copy
+	Ring    int // bytes of that memory, for each direction
 }
 
 // Rows are the bytes that a copy moves: Count rows of Width bytes, the start of one
@@ -151,7 +180,7 @@ type Resources struct {
 	Shared    int // bytes of a block's static shared memory
 }
 
-// Event is a place in the order of a device's work.
+// Event is a place in the order of a stream's work.
 type Event interface {
 	// Since is the time that the device took from an earlier event to this one. It
 	// waits until the device has come here.

@@ -167,7 +167,7 @@ func newGPU(r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Config.String(), Why: p.Why, gpu: p, run: p.Run}, nil
+	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Detail(), Why: p.Why, gpu: p, run: p.Run}, nil
 }
 
 // GPUOptions are what a kernel's name asks of a plan on a GPU. It may end with the

@@ -16,8 +16,10 @@ import (
 type Backend struct {
 	Device device.Device
 
-	mu       sync.Mutex
-	compiled map[compiledKey]*compiled
+	mu        sync.Mutex
+	compiled  map[compiledKey]*compiled
+	schedules map[scheduleKey]scheduled
+	idle      []*streams // that no product uses
 }
 
 type compiledKey struct {
@@ -36,14 +38,18 @@ type compiled struct {
 
 // New is a backend on a device, which stays its caller's to close, after the backend.
 func New(d device.Device) *Backend {
-	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}}
+	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}, schedules: map[scheduleKey]scheduled{}}
 }
 
-// Close unloads what was compiled.
+// Close unloads what was compiled, and closes the streams.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var errs []error
+	for _, s := range b.idle {
+		errs = append(errs, s.close())
+	}
+	b.idle = nil
 	for _, c := range b.compiled {
 		if c.module != nil {
 			errs = append(errs, c.module.Unload())
@@ -75,9 +81,14 @@ type Plan struct {
 	Config Config
 	Why    string
 
-	backend *Backend
-	host    *gemm.Problem
-	device  gemm.Problem // with the layouts that the matrices have there
+	backend    *Backend
+	host       *gemm.Problem
+	device     gemm.Problem // with the layouts that the matrices have there
+	keepLayout bool
+	stream     device.Stream // to launch in; nil for the device's own
+
+	steps    *schedule // see schedule
+	expected estimate
 }
 
 // Plan chooses a kernel and its configuration. The error is ErrUnsupported.
@@ -92,12 +103,8 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 }
 
 func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
-	pl := &Plan{backend: b, host: p, device: *p}
-	if !opt.KeepLayout {
-		for _, l := range []*gemm.Layout{&pl.device.A, &pl.device.B, &pl.device.C} {
-			*l = Padded(*l)
-		}
-	}
+	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout}
+	pl.device = pl.problem(pl.whole())
 	info := b.Device.Info()
 	if opt.Kernel != "" {
 		k, err := Find(opt.Kernel)
@@ -192,48 +199,6 @@ func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Fun
 	return f, nil
 }
 
-// Run computes the product: it reserves memory on the device, copies what is read
-// there, runs the kernel and copies C back. b must have passed [gemm.Buffers.Check].
-//
-// The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
-// gemm's too, and the context's.
-func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	return Sentinel(pl.run(ctx, b))
-}
-
-func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	p, d := &pl.device, pl.backend.Device
-	if p.M == 0 || p.N == 0 {
-		return nil
-	}
-	if err := pl.compile(ctx); err != nil {
-		return err
-	}
-	var m Memory
-	bias := gemm.Dense(p.C.Type, 1, p.BiasLen())
-	operands := []operand{{&m.C, pl.host.C, p.C, b.C, p.Beta != 0}, {&m.Bias, bias, bias, b.Bias, true}}
-	if p.ReadsAB() {
-		operands = append(operands, operand{&m.A, pl.host.A, p.A, b.A, true}, operand{&m.B, pl.host.B, p.B, b.B, true})
-	}
-	defer func() {
-		for _, o := range operands {
-			err = device.Join(err, d.Free(*o.at))
-		}
-	}()
-	for _, o := range operands {
-		if err := o.bring(ctx, d); err != nil {
-			return err
-		}
-	}
-	if err := pl.enqueue(ctx, m); err != nil {
-		return err
-	}
-	return d.CopyOut(ctx, b.C, m.C, Rows(pl.host.C, p.C))
-}
-
 // Compile compiles what the plan launches, unless that was done before. The errors
 // are those of [Plan.Run].
 func (pl *Plan) Compile(ctx context.Context) error {
@@ -285,26 +250,15 @@ func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
 	if err != nil {
 		return err
 	}
-	return pl.backend.Device.Launch(ctx, f, l)
+	return pl.on().Launch(ctx, f, l)
 }
 
-// operand is a matrix and where it stands, on the host and on the device.
-type operand struct {
-	at           *device.Ptr
-	host, device gemm.Layout
-	mem          []byte
-	read         bool // whether the kernel reads it
-}
-
-func (o *operand) bring(ctx context.Context, d device.Device) (err error) {
-	n := o.device.Bytes()
-	if n == 0 {
-		return nil
+// on is where the plan launches.
+func (pl *Plan) on() device.Stream {
+	if pl.stream != nil {
+		return pl.stream
 	}
-	if *o.at, err = d.Alloc(n); err != nil || !o.read {
-		return err
-	}
-	return d.CopyIn(ctx, *o.at, o.mem, Rows(o.host, o.device))
+	return pl.backend.Device
 }
 
 // Rows are the elements of a matrix without what lies between its rows, which may

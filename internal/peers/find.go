@@ -8,23 +8,33 @@ import (
 	"strings"
 )
 
+// source is where a library's file comes from.
+type source struct {
+	Env     string // the variable that may name the file
+	Install string // how to get it, in a few words
+
+	// The files are lib<stem>.so.<version>, or the platform's like; the earlier
+	// are preferred. An empty version is the file without one.
+	stems, versions []string
+}
+
 // load opens the file that path, the library's variable or the search names, in
 // that order. A file that was named and cannot be opened is an error: no other
 // is tried in its place.
-func (l *Library) load(path string) (uintptr, error) {
+func (s *source) load(path string) (uintptr, error) {
 	if path != "" {
 		return loadFile(path)
 	}
-	path = os.Getenv(l.Env)
+	path = os.Getenv(s.Env)
 	if path == "" {
-		return l.search()
+		return s.search()
 	}
 	if !filepath.IsAbs(path) {
-		return 0, fmt.Errorf("%s=%s: want an absolute path", l.Env, path)
+		return 0, fmt.Errorf("%s=%s: want an absolute path", s.Env, path)
 	}
 	handle, err := loadFile(path)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", l.Env, err)
+		return 0, fmt.Errorf("%s: %w", s.Env, err)
 	}
 	return handle, nil
 }
@@ -48,7 +58,7 @@ func loadFile(path string) (uintptr, error) {
 // search tries each file name in each directory, "" standing for the loader's
 // own search. What is there and does not load is worth more to the user than
 // what is not there.
-func (l *Library) search() (uintptr, error) {
+func (s *source) search() (uintptr, error) {
 	var broken error
 	for _, dir := range searchDirs {
 		if dir == "" {
@@ -56,8 +66,8 @@ func (l *Library) search() (uintptr, error) {
 				return 0, err
 			}
 		}
-		for _, stem := range l.stems {
-			for _, version := range l.versions {
+		for _, stem := range s.stems {
+			for _, version := range s.versions {
 				file := filepath.Join(dir, fileName(stem, version))
 				if dir != "" {
 					if _, err := os.Stat(file); err != nil {
@@ -77,7 +87,7 @@ func (l *Library) search() (uintptr, error) {
 	if broken != nil {
 		return 0, broken
 	}
-	return 0, fmt.Errorf("%w: install it (%s) or name its file with %s", ErrNotFound, l.Install, l.Env)
+	return 0, fmt.Errorf("%w: install it (%s) or name its file with %s", ErrNotFound, s.Install, s.Env)
 }
 
 // searchDirs lists where libraries lie. macOS's loader, unlike Linux's, would
@@ -86,7 +96,7 @@ var searchDirs = func() []string {
 	if runtime.GOOS == "darwin" {
 		return []string{"/opt/homebrew/opt/openblas/lib", "/opt/homebrew/lib", "/usr/local/opt/openblas/lib", "/usr/local/lib", "/opt/local/lib"}
 	}
-	return []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64"}
+	return []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64", "/usr/local/cuda/lib64"}
 }()
 
 // fileName is the platform's name for a library's file.

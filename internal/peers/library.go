@@ -16,13 +16,8 @@ import (
 type Library struct {
 	Name    string // as users write it: "openblas"
 	Title   string // as its authors write it: "OpenBLAS"
-	Env     string // the variable that may name its file
 	CoreEnv string // the variable that picks its kernels, if it has one
-	Install string // how to get it, in a few words
-
-	// The files are lib<stem>.so.<version>, or the platform's like; the earlier
-	// are preferred. An empty version is the file without one.
-	stems, versions []string
+	source
 
 	procs                  []string // the functions used, beside sgemm_ and dgemm_
 	setThreads, getThreads string   // those of procs that set and get the number of threads
@@ -35,31 +30,36 @@ type Library struct {
 // libraries holds one row for each; everything else ranges over it.
 var libraries = []*Library{
 	{
-		Name: "openblas", Title: "OpenBLAS", Env: "TILEWORK_OPENBLAS", CoreEnv: "OPENBLAS_CORETYPE",
-		Install: "apt install libopenblas0-pthread, or pip's scipy-openblas64",
-		// Fedora's libopenblas is serial and its libopenblasp has threads.
-		stems:      []string{"openblasp", "openblas", "openblas64", "scipy_openblas64_"},
-		versions:   []string{"0", ""},
+		Name: "openblas", Title: "OpenBLAS", CoreEnv: "OPENBLAS_CORETYPE",
+		source: source{
+			Env:     "TILEWORK_OPENBLAS",
+			Install: "apt install libopenblas0-pthread, or pip's scipy-openblas64",
+			// Fedora's libopenblas is serial and its libopenblasp has threads.
+			stems:    []string{"openblasp", "openblas", "openblas64", "scipy_openblas64_"},
+			versions: []string{"0", ""},
+		},
 		procs:      []string{"openblas_set_num_threads", "openblas_get_num_threads", "openblas_get_config", "openblas_get_corename", "openblas_get_parallel"},
 		setThreads: "openblas_set_num_threads", getThreads: "openblas_get_num_threads",
 		describe: describeOpenBLAS,
 		caveat:   caveatAVX512("Haswell", "Zen"),
 	},
 	{
-		Name: "blis", Title: "BLIS", Env: "TILEWORK_BLIS",
-		Install:    "apt install libblis4-pthread",
-		stems:      []string{"blis", "blis-mt"},
-		versions:   []string{"5", "4", "3", ""},
+		Name: "blis", Title: "BLIS",
+		source: source{
+			Env: "TILEWORK_BLIS", Install: "apt install libblis4-pthread",
+			stems: []string{"blis", "blis-mt"}, versions: []string{"5", "4", "3", ""},
+		},
 		procs:      []string{"bli_thread_set_num_threads", "bli_thread_get_num_threads", "bli_init", "bli_info_get_version_str", "bli_arch_query_id", "bli_arch_string"},
 		setThreads: "bli_thread_set_num_threads", getThreads: "bli_thread_get_num_threads",
 		describe: describeBLIS,
 		caveat:   caveatAVX512("haswell", "zen", "zen2", "zen3"),
 	},
 	{
-		Name: "mkl", Title: "MKL", Env: "TILEWORK_MKL",
-		Install:    "pip's mkl with intel-openmp",
-		stems:      []string{"mkl_rt"},
-		versions:   []string{"3", "2", "1", ""},
+		Name: "mkl", Title: "MKL",
+		source: source{
+			Env: "TILEWORK_MKL", Install: "pip's mkl with intel-openmp",
+			stems: []string{"mkl_rt"}, versions: []string{"3", "2", "1", ""},
+		},
 		procs:      []string{"MKL_Set_Num_Threads", "MKL_Get_Max_Threads", "MKL_Get_Version", "MKL_Get_Version_String"},
 		setThreads: "MKL_Set_Num_Threads", getThreads: "MKL_Get_Max_Threads",
 		prepare:  prepareMKL,

@@ -3,63 +3,18 @@ package cuda
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"math/bits"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"tilework/internal/device"
 )
 
-// A copy goes through a few pieces of pinned memory in turn, which the device reads
-// and writes itself: while it moves one piece, goroutines fill or empty the next. It
-// is so several times as fast as from the caller's memory, and the device never
-// touches that, so that a copy can be left at any time.
-const (
-	slotBytes = 4 << 20
-	slotCount = 4
-)
-
-type staging struct {
-	mine  chan struct{} // holds one element while a copy uses the slots
-	slots [slotCount]slot
-}
-
-func newStaging() staging { return staging{mine: make(chan struct{}, 1)} }
-
-// leave ends a copy, done or not.
-func (s *staging) leave() {
-	for i := range s.slots {
-		s.slots[i].landing = nil
-	}
-	<-s.mine
-}
-
-// slot is a piece of pinned memory, which comes with its first use.
-type slot struct {
-	address uintptr
-	event   uintptr // when the device has done with it
-	state   slotState
-	// landing is the piece that the device writes here for the copy under way, which
-	// then takes it to its place; nil for a copy in, and once the copy has been left.
-	landing *piece
-}
-
-type slotState int
-
-const (
-	idle   slotState = iota
-	begun            // the device uses it until nobody knows when
-	marked           // the device uses it until its event
-)
-
-func (s *slot) memory() []byte { return unsafe.Slice((*byte)(pointer(s.address)), slotBytes) }
-
 // transfer is one copy.
 type transfer struct {
-	gpu  *GPU
+	*queue
 	in   bool // from the host to the device
 	host []byte
 	at   device.Ptr
@@ -67,44 +22,70 @@ type transfer struct {
 }
 
 // CopyIn copies to the device, at the speed of the link.
-func (g *GPU) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
-	return g.copy(ctx, &transfer{gpu: g, in: true, host: src, at: dst, rows: rows})
+func (s *queue) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
+	t := &transfer{queue: s, in: true, host: src, at: dst, rows: rows}
+	return t.run(ctx, s.gpu.stagingIn)
 }
 
 // CopyOut copies from the device, at the speed of the link.
-func (g *GPU) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
-	return g.copy(ctx, &transfer{gpu: g, host: dst, at: src, rows: rows})
+func (s *queue) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	t := &transfer{queue: s, host: dst, at: src, rows: rows}
+	return t.run(ctx, s.gpu.stagingOut)
 }
 
-func (g *GPU) copy(ctx context.Context, t *transfer) error {
+// run shares the pieces of a copy out to goroutines, each with a lane of its own. The
+// first error ends them all.
+func (t *transfer) run(ctx context.Context, ring *staging) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	select {
-	case g.staging.mine <- struct{}{}:
-		defer g.staging.leave()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := ring.enter(ctx); err != nil {
+		return err
 	}
-	n := 0
-	next := func() *slot {
-		n++
-		return &g.staging.slots[n%slotCount]
+	defer ring.leave()
+	cut := t.cut()
+	var next atomic.Int64
+	var once sync.Once
+	var failed error
+	work := func(l *lane) {
+		if err := t.work(ctx, l, cut, &next); err != nil {
+			once.Do(func() { failed = err })
+			next.Store(int64(cut.count))
+		}
 	}
-	for p := range t.pieces() {
-		s := next()
+	var helpers helpers
+	for i := 1; i < min(t.gpu.info.Staging.Threads, cut.count); i++ {
+		t.gpu.crew.help(&helpers, func() { work(&ring.lanes[i]) })
+	}
+	work(&ring.lanes[0])
+	helpers.end()
+	return failed
+}
+
+// work moves pieces until there are none left. What comes in is then on its way, what
+// goes out is in its place.
+func (t *transfer) work(ctx context.Context, l *lane, c cut, next *atomic.Int64) error {
+	for {
+		i := int(next.Add(1)) - 1
+		if i >= c.count {
+			break
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		s := l.next()
 		if err := t.settle(ctx, s); err != nil {
 			return err
 		}
-		if err := t.start(s, p); err != nil {
+		if err := t.start(s, c.piece(i)); err != nil {
 			return err
 		}
 	}
-	for range slotCount {
-		if err := t.settle(ctx, next()); err != nil {
+	if t.in {
+		return nil
+	}
+	for range laneSlots {
+		if err := t.settle(ctx, l.next()); err != nil {
 			return err
 		}
 	}
@@ -136,46 +117,55 @@ func (t *transfer) check() error {
 // side by side.
 type piece struct{ row, count, col, width int }
 
-// pieces cuts the rows into pieces, from the first to the last.
-func (t *transfer) pieces() iter.Seq[piece] {
+// cut is how a copy's rows are cut into pieces: each so many rows whole, or, where a row
+// is more than a piece, so many bytes of one.
+type cut struct {
+	rows       device.Rows
+	high, wide int
+	across     int // pieces side by side
+	count      int
+}
+
+func (t *transfer) cut() cut {
 	r := t.rows
-	return func(yield func(piece) bool) {
-		if r.Count == 0 {
-			return
-		}
-		count := max(1, slotBytes/r.Width)
-		if r.Device > t.gpu.info.maxPitch {
-			count = 1
-		}
-		for row := 0; row < r.Count; row += count {
-			for col := 0; col < r.Width; col += slotBytes {
-				p := piece{row: row, count: min(count, r.Count-row), col: col, width: min(slotBytes, r.Width-col)}
-				if !yield(p) {
-					return
-				}
-			}
-		}
+	if r.Count == 0 {
+		return cut{}
 	}
+	// The host has all of the rows' bytes, so that an int counts them.
+	n := max(leastPiece, min(slotBytes, r.Count*r.Width/(laneCount*laneSlots)))
+	c := cut{rows: r, high: max(1, n/r.Width), wide: min(n, r.Width)}
+	if r.Device > t.gpu.info.maxPitch {
+		c.high = 1
+	}
+	c.across = (r.Width-1)/c.wide + 1
+	c.count = ((r.Count-1)/c.high + 1) * c.across
+	return c
+}
+
+func (c cut) piece(i int) piece {
+	p := piece{row: i / c.across * c.high, col: i % c.across * c.wide}
+	p.count, p.width = min(c.high, c.rows.Count-p.row), min(c.wide, c.rows.Width-p.col)
+	return p
 }
 
 // start has the device begin with a piece.
 func (t *transfer) start(s *slot, p piece) error {
 	g := t.gpu
-	if err := g.openSlot(s); err != nil {
+	if err := s.open(g); err != nil {
 		return err
 	}
 	if t.in {
 		t.move(s, p)
 	}
 	return g.within(func() error {
-		s.state = begun
+		s.state, s.stream = begun, t.stream
 		if !t.in {
 			s.landing = &p
 		}
-		if err := g.issue(t, s, p); err != nil {
+		if err := t.issue(s, p); err != nil {
 			return err
 		}
-		if err := g.call(cuEventRecord, s.event, g.stream); err != nil {
+		if err := g.call(cuEventRecord, s.event, t.stream); err != nil {
 			return err
 		}
 		s.state = marked
@@ -191,7 +181,7 @@ func (t *transfer) settle(ctx context.Context, s *slot) error {
 	case idle:
 		return nil
 	case begun:
-		err = t.gpu.wait(ctx, cuStreamQuery, t.gpu.stream)
+		err = t.gpu.wait(ctx, cuStreamQuery, s.stream)
 	case marked:
 		err = t.gpu.wait(ctx, cuEventQuery, s.event)
 	}
@@ -203,22 +193,6 @@ func (t *transfer) settle(ctx context.Context, s *slot) error {
 	}
 	s.state, s.landing = idle, nil
 	return nil
-}
-
-// openSlot gives a slot its memory and its event.
-func (g *GPU) openSlot(s *slot) error {
-	if s.event != 0 {
-		return nil
-	}
-	return g.within(func() error {
-		if s.address == 0 {
-			if err := g.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&s.address)), slotBytes, 0); err != nil {
-				return err
-			}
-		}
-		const disableTiming = 2 // CU_EVENT_DISABLE_TIMING
-		return g.call(cuEventCreate, uintptr(unsafe.Pointer(&s.event)), disableTiming)
-	})
 }
 
 // memcpy2D is CUDA_MEMCPY2D of cuda.h.
@@ -241,13 +215,14 @@ const (
 )
 
 // issue asks the device for a piece.
-func (g *GPU) issue(t *transfer, s *slot, p piece) error {
+func (t *transfer) issue(s *slot, p piece) error {
 	at := uintptr(t.at) + uintptr(p.row)*uintptr(t.rows.Device) + uintptr(p.col)
-	if p.count == 1 {
+	if p.count == 1 || t.rows.Device == p.width {
+		n := uintptr(p.count) * uintptr(p.width)
 		if t.in {
-			return g.call(cuMemcpyIn, at, s.address, uintptr(p.width), g.stream)
+			return t.gpu.call(cuMemcpyIn, at, s.address, n, t.stream)
 		}
-		return g.call(cuMemcpyOut, s.address, at, uintptr(p.width), g.stream)
+		return t.gpu.call(cuMemcpyOut, s.address, at, n, t.stream)
 	}
 	c := memcpy2D{width: uintptr(p.width), height: uintptr(p.count)}
 	c.src = side2D{kind: onHost, host: s.address, pitch: uintptr(p.width)}
@@ -255,46 +230,19 @@ func (g *GPU) issue(t *transfer, s *slot, p piece) error {
 	if !t.in {
 		c.src, c.dst = c.dst, c.src
 	}
-	return g.call(cuMemcpy2D, uintptr(unsafe.Pointer(&c)), g.stream)
+	return t.gpu.call(cuMemcpy2D, uintptr(unsafe.Pointer(&c)), t.stream)
 }
 
 // move copies a piece between its slot and the caller's memory.
 func (t *transfer) move(s *slot, p piece) {
 	slot, r := s.memory(), t.rows
-	// One thread copies some 10 GB/s, the device five times that.
-	share(p.count, p.width, func(row, count, col, width int) {
-		for i := row; i < row+count; i++ {
-			here := slot[i*p.width+col:][:width]
-			there := t.host[(p.row+i)*r.Host+p.col+col:][:width]
-			if t.in {
-				copy(here, there)
-			} else {
-				copy(there, here)
-			}
+	for i := range p.count {
+		here := slot[i*p.width:][:p.width]
+		there := t.host[(p.row+i)*r.Host+p.col:][:p.width]
+		if t.in {
+			copy(here, there)
+		} else {
+			copy(there, here)
 		}
-	})
-}
-
-// share cuts rows of so many bytes among goroutines, where that is worth it: by rows,
-// or a single one by columns.
-func share(count, width int, f func(row, count, col, width int)) {
-	const grain, most = 512 << 10, 8
-	workers := min(count*width/grain, runtime.GOMAXPROCS(0), most)
-	if workers <= 1 {
-		f(0, count, 0, width)
-		return
 	}
-	var all sync.WaitGroup
-	for i := range workers {
-		all.Go(func() {
-			if count == 1 {
-				from, to := i*width/workers, (i+1)*width/workers
-				f(0, 1, from, to-from)
-				return
-			}
-			from, to := i*count/workers, (i+1)*count/workers
-			f(from, to-from, 0, width)
-		})
-	}
-	all.Wait()
 }

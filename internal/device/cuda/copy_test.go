@@ -105,12 +105,14 @@ func TestPieces(t *testing.T) {
 		{Count: 1, Width: slotBytes}, {Count: 1, Width: slotBytes + 1}, {Count: 1, Width: 3*slotBytes - 1},
 		{Count: 3, Width: slotBytes + 5},
 		{Count: 7, Width: slotBytes/2 + 1}, {Count: 7, Width: slotBytes / 2},
+		{Count: 300, Width: slotBytes/2 + 1}, {Count: 300, Width: slotBytes / 2},
 		{Count: 1000, Width: 9999},
 		{Count: 10, Width: 9999, Device: pitch + 1},
 	} {
-		tr := transfer{gpu: g, rows: r}
+		c := (&transfer{queue: &queue{gpu: g}, rows: r}).cut()
 		covered, row, col := 0, 0, 0
-		for p := range tr.pieces() {
+		for i := range c.count {
+			p := c.piece(i)
 			if p.row != row || p.col != col || p.count < 1 || p.width < 1 || p.count*p.width > slotBytes ||
 				p.count > 1 && (p.width != r.Width || r.Device > pitch) {
 				t.Fatalf("%+v: piece %+v after row %d, column %d", r, p, row, col)

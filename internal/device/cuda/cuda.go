@@ -3,9 +3,9 @@
 //
 // Nothing but the driver is needed, and where that is missing [Open] and [List] say
 // so. The functions of the driver are a table in driver.go; every call goes through
-// one place, where tests put a double. A device has one stream, its primary context
-// is shared with whatever else in the process uses the GPU, and each method makes
-// that context current on a thread of its own for as long as it runs.
+// one place, where tests put a double. A device's primary context is shared with
+// whatever else in the process uses the GPU, and each method makes that context current
+// on a thread of its own for as long as it runs.
 //
 // The build tag nogpu leaves the driver out: the program is then static, and Open
 // fails. The driver itself obeys CUDA_VISIBLE_DEVICES.

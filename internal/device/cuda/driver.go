@@ -50,6 +50,7 @@ var (
 	cuStreamCreate      = lookup("cuStreamCreate", oldest)
 	cuStreamQuery       = lookup("cuStreamQuery", oldest)
 	cuStreamSynchronize = lookup("cuStreamSynchronize", oldest)
+	cuStreamWaitEvent   = lookup("cuStreamWaitEvent", oldest)
 	cuStreamDestroy     = lookup("cuStreamDestroy_v2", oldest)
 
 	cuEventCreate      = lookup("cuEventCreate", oldest)

@@ -9,14 +9,15 @@ import (
 	"tilework/internal/device"
 )
 
-// event is a place in the stream, with the time.
+// event is a place in a stream, with the time.
 type event struct {
 	gpu    *GPU
 	handle uintptr
 }
 
 // Record marks a place in the stream.
-func (g *GPU) Record() (device.Event, error) {
+func (s *queue) Record() (device.Event, error) {
+	g := s.gpu
 	e := &event{gpu: g}
 	err := g.within(func() error {
 		if err := g.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
@@ -26,7 +27,7 @@ func (g *GPU) Record() (device.Event, error) {
 		g.mu.Lock()
 		g.events[e] = struct{}{}
 		g.mu.Unlock()
-		return g.call(cuEventRecord, e.handle, g.stream)
+		return g.call(cuEventRecord, e.handle, s.stream)
 	})
 	if err != nil {
 		_ = e.Free() // the error of the event that could not be had says more

@@ -71,6 +71,12 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 			return fakeHandle
 		}
 		f.run(a[0], nil)
+	case cuStreamWaitEvent:
+		e := f.find("event", a[1])
+		if e == nil || f.find("stream", a[0]) == nil {
+			return fakeHandle
+		}
+		f.enqueue(a[0], queued{wait: e})
 	case cuStreamDestroy:
 		return f.destroy("stream", a[0])
 
@@ -98,8 +104,8 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		if a[1] > 1<<30 {
 			return outOfMemory
 		}
-		f.next += a[1]
 		f.make("memory", a[0]).data = make([]byte, a[1])
+		f.next += a[1]
 	case cuMemFree:
 		return f.destroy("memory", a[0])
 	case cuMemFreeAsync:

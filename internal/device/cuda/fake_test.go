@@ -3,13 +3,22 @@ package cuda
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"unsafe"
 )
 
-// fake stands in for the driver's library. Its stream is lazy: what is asked for is
+// TestMain has copies take several lanes, however few processors there are.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(max(6, runtime.GOMAXPROCS(0)))
+	os.Exit(m.Run())
+}
+
+// fake stands in for the driver's library. Its streams are lazy: what is asked for is
 // done when somebody asks a second time whether it is, so that memory which is given
 // back or used again too early shows in the results. It decodes structures by the
 // offsets of cuda.h, not by this package's types.
@@ -56,6 +65,7 @@ type object struct {
 type queued struct {
 	do    func()
 	event *object
+	wait  *object // an event of another stream
 }
 
 type launched struct {
@@ -163,6 +173,9 @@ func (f *fake) run(stream uintptr, until *object) {
 	for len(f.queues[stream]) > 0 {
 		q := f.queues[stream][0]
 		f.queues[stream] = f.queues[stream][1:]
+		if q.wait != nil && q.wait.pending {
+			f.run(f.streamOf(q.wait), q.wait)
+		}
 		if q.do != nil {
 			q.do()
 		}

@@ -15,12 +15,14 @@ import (
 
 // GPU is a [device.Device].
 type GPU struct {
+	*queue  // its own
 	driver  *driver
 	info    Info
 	context uintptr // the device's primary one
-	stream  uintptr // all work goes through it, so all is in order
 	pool    uintptr // where memory comes from; 0: where the driver has none
-	staging staging
+
+	stagingIn, stagingOut *staging
+	crew                  *crew
 
 	// lost is the error after which the driver answers nothing else.
 	lost atomic.Pointer[Error]
@@ -31,6 +33,7 @@ type GPU struct {
 
 	mu      sync.Mutex // guards what follows
 	memory  regions
+	streams map[*queue]struct{} // but its own
 	events  map[*event]struct{}
 	modules map[digest]*compiled
 }
@@ -42,13 +45,20 @@ func (d *driver) open(index int) (*GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &GPU{driver: d, info: info, staging: newStaging(), events: map[*event]struct{}{}, modules: map[digest]*compiled{}}
+	lanes := lanesHere()
+	info.Staging = device.Staging{Threads: lanes, Ring: lanes * laneSlots * slotBytes}
+	g := &GPU{
+		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
+		crew: newCrew(2 * (lanes - 1)), // for copies both ways
+
+		streams: map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
+	}
+	g.queue = &queue{gpu: g}
 	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
 		return nil, as(device.ErrNoDevice, err)
 	}
 	err = g.within(func() error {
-		const nonBlocking = 1 // CU_STREAM_NON_BLOCKING: no waiting for others' work in the process
-		if err := g.call(cuStreamCreate, uintptr(unsafe.Pointer(&g.stream)), nonBlocking); err != nil {
+		if err := g.queue.open(); err != nil {
 			return err
 		}
 		return g.openPool()
@@ -64,6 +74,19 @@ func (g *GPU) Info() *device.Info { return &g.info.Info }
 
 // Details is all that is known of the GPU.
 func (g *GPU) Details() Info { return g.info }
+
+// stopCopies waits until no copy is under way, and lets none begin until what it
+// returns is called.
+func (g *GPU) stopCopies() (resume func()) {
+	for _, ring := range g.rings() {
+		ring.mine <- struct{}{}
+	}
+	return func() {
+		for _, ring := range g.rings() {
+			ring.leave()
+		}
+	}
+}
 
 // within runs f on a thread on which the GPU's context is current. Only f may call
 // the driver with anything of that context.
@@ -102,16 +125,18 @@ func (g *GPU) check(s *symbol, c code) error {
 	return e
 }
 
-// Sync waits until all that was asked for is done.
-func (g *GPU) Sync(ctx context.Context) error { return g.wait(ctx, cuStreamQuery, g.stream) }
+// rings are the pinned memory of both directions, in the order in which they are to be
+// entered.
+func (g *GPU) rings() []*staging { return []*staging{g.stagingIn, g.stagingOut} }
 
-// wait waits until a query, of an event or of the stream, says that it is done. It
-// asks again and again, rather than leave a thread in the driver that nothing can
-// call back: at first without pause, then with pauses that are short beside the time
-// that has passed.
+// wait waits until a query, of an event or of a stream, says that it is done. It asks
+// again and again, rather than leave a thread in the driver that nothing can call back:
+// with pauses that are short beside the time that has passed, and at first without giving
+// up the processor. To ask without a pause would keep the driver's locks from those who
+// have work for the device.
 func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 	const (
-		eager = 50 * time.Microsecond
+		eager = 100 * time.Microsecond
 		most  = time.Millisecond
 	)
 	start := time.Now()
@@ -131,10 +156,12 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if waited := time.Since(start); waited < eager {
-			runtime.Gosched()
-		} else {
-			time.Sleep(min(waited/16, most))
+		waited := time.Since(start)
+		if waited >= eager {
+			pause(min(waited/16, most))
+			continue
+		}
+		for until := waited + max(waited/8, time.Microsecond); time.Since(start) < until; {
 		}
 	}
 }
@@ -142,14 +169,14 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 // Close waits for what is in flight and gives everything back, the context last. Of
 // a device that is lost, only that is left to give.
 func (g *GPU) Close() error {
-	g.staging.mine <- struct{}{} // no copy is under way
-	defer func() { <-g.staging.mine }()
+	defer g.stopCopies()()
 	g.closing.Lock()
 	defer g.closing.Unlock()
 	if g.closed {
 		return nil
 	}
 	g.closed = true
+	g.crew.close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var errs []error
@@ -173,6 +200,10 @@ func (g *GPU) giveBack() (errs []error) {
 		}
 	}
 	try(cuCtxSetCurrent, g.context)
+	for s := range g.streams {
+		try(cuStreamSynchronize, s.stream)
+		try(cuStreamDestroy, s.stream)
+	}
 	try(cuStreamSynchronize, g.stream)
 	for e := range g.events {
 		try(cuEventDestroy, e.handle)
@@ -183,10 +214,11 @@ func (g *GPU) giveBack() (errs []error) {
 	for _, r := range g.memory {
 		try(cuMemFree, uintptr(r.start))
 	}
-	for i := range g.staging.slots {
-		s := &g.staging.slots[i]
-		try(cuEventDestroy, s.event)
-		try(cuMemFreeHost, s.address)
+	for _, ring := range g.rings() {
+		for s := range ring.slots() {
+			try(cuEventDestroy, s.event)
+			try(cuMemFreeHost, s.address)
+		}
 	}
 	try(cuMemPoolDestroy, g.pool)
 	try(cuStreamDestroy, g.stream)

@@ -9,7 +9,8 @@ import (
 )
 
 // Launch starts a kernel; it does not wait, and nothing ends the kernel early.
-func (g *GPU) Launch(ctx context.Context, f device.Function, l device.Launch) error {
+func (s *queue) Launch(ctx context.Context, f device.Function, l device.Launch) error {
+	g := s.gpu
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -24,7 +25,7 @@ func (g *GPU) Launch(ctx context.Context, f device.Function, l device.Launch) er
 		if err := k.allow(l.Shared); err != nil {
 			return err
 		}
-		return k.launch(l)
+		return k.launch(s.stream, l)
 	})
 	if err != nil {
 		return fmt.Errorf("kernel %s, grid of %v blocks of %v threads: %w", k.name, l.Grid, l.Block, as(device.ErrLaunch, err))
@@ -118,7 +119,7 @@ const (
 	launchCluster     = 4
 )
 
-func (k *kernel) launch(l device.Launch) error {
+func (k *kernel) launch(stream uintptr, l device.Launch) error {
 	g, args := k.module.gpu, newExtra(k.arranged(l.Params))
 	var attributes []launchAttribute
 	if l.Cooperative {
@@ -131,12 +132,12 @@ func (k *kernel) launch(l device.Launch) error {
 		return g.call(cuLaunchKernel, k.handle,
 			uintptr(l.Grid.X), uintptr(l.Grid.Y), uintptr(l.Grid.Z),
 			uintptr(l.Block.X), uintptr(l.Block.Y), uintptr(l.Block.Z),
-			uintptr(l.Shared), g.stream, 0, uintptr(unsafe.Pointer(args)))
+			uintptr(l.Shared), stream, 0, uintptr(unsafe.Pointer(args)))
 	}
 	config := &launchConfig{
 		grid:   [3]uint32{uint32(l.Grid.X), uint32(l.Grid.Y), uint32(l.Grid.Z)},
 		block:  [3]uint32{uint32(l.Block.X), uint32(l.Block.Y), uint32(l.Block.Z)},
-		shared: uint32(l.Shared), stream: g.stream,
+		shared: uint32(l.Shared), stream: stream,
 		attributes: unsafe.SliceData(attributes), count: uint32(len(attributes)),
 	}
 	return g.call(cuLaunchKernelEx, uintptr(unsafe.Pointer(config)), k.handle, 0, uintptr(unsafe.Pointer(args)))

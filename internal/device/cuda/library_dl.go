@@ -49,3 +49,30 @@ func (l *loaded) invoke(s *symbol, args []uintptr) uintptr {
 	r, _, _ := purego.SyscallN(l.addresses[s.index], args...)
 	return r
 }
+
+// openManagement loads NVIDIA's management library.
+func openManagement() (*management, error) {
+	var handle uintptr
+	var err error
+	for _, file := range managementFiles {
+		if handle, err = dlopen(file); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &management{procs: map[string]uintptr{}, invoke: invokeC}
+	for _, name := range nvmlProcs {
+		if m.procs[name], err = dlsym(handle, name); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+//go:uintptrescapes
+func invokeC(proc uintptr, args ...uintptr) uintptr {
+	r, _, _ := purego.SyscallN(proc, args...)
+	return r
+}

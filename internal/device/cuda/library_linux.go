@@ -12,6 +12,9 @@ import (
 // one that Windows gives a Linux that runs in it.
 var libraryFiles = []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}
 
+// managementFiles are where the driver's management library is.
+var managementFiles = []string{"libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}
+
 func dlopen(file string) (uintptr, error) {
 	// Why it failed is asked for in a second call, of the same thread.
 	runtime.LockOSThread()

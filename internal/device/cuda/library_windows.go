@@ -8,6 +8,9 @@ import "golang.org/x/sys/windows"
 // of the program.
 var libraryFiles = []string{"nvcuda.dll"}
 
+// managementFiles are where the driver's management library is.
+var managementFiles = []string{"nvml.dll"}
+
 func dlopen(file string) (uintptr, error) {
 	handle, err := windows.LoadLibraryEx(file, 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32)
 	return uintptr(handle), err

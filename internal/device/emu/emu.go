@@ -3,7 +3,10 @@
 // and is tested, where there is no GPU.
 //
 // A launch runs to its end, or its context's, before Launch returns; what goes wrong in
-// it is Launch's own error. Unlike a GPU, the device goes on after a kernel's fault.
+// it is Launch's own error. That changes while there are streams beside the device's
+// own: work then runs late, in an order that is decided by chance wherever the waits
+// between the streams leave it open. Unlike a GPU, the device goes on after a kernel's
+// fault.
 package emu
 
 import (
@@ -11,8 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"slices"
 	"sync/atomic"
-	"time"
 
 	"tilework/internal/device"
 	"tilework/internal/model"
@@ -69,11 +73,19 @@ const (
 
 // Device is an emulated GPU.
 type Device struct {
+	*stream  // its own
 	opt      Options
 	info     device.Info
 	memory   *emu.Memory
 	launches atomic.Uint64
+
+	turn    chan struct{} // holds an element while somebody uses what follows
+	streams []*stream     // its own first
+	ahead   *stream       // whose turn it is
+	rng     *rand.Rand
 }
+
+var _ device.Device = (*Device)(nil)
 
 // Open makes an emulated GPU.
 func Open(opt Options) (*Device, error) {
@@ -98,7 +110,7 @@ func Open(opt Options) (*Device, error) {
 			opt.Memory = min(opt.Memory, m.MemBytes)
 		}
 	}
-	return &Device{
+	d := &Device{
 		opt: opt,
 		info: device.Info{
 			Name: m.Name, Emulated: true, Target: target, SMs: max(m.SMs, 1), Memory: opt.Memory,
@@ -107,7 +119,12 @@ func Open(opt Options) (*Device, error) {
 		},
 		// What was not written is only of interest to those who watch.
 		memory: emu.NewMemory(emu.MemoryOptions{Limit: opt.Memory, TrackWrites: opt.Watch != nil}),
-	}, nil
+		turn:   make(chan struct{}, 1),
+		rng:    rand.New(rand.NewPCG(opt.Seed, 0)),
+	}
+	d.stream = &stream{device: d}
+	d.streams = []*stream{d.stream}
+	return d, nil
 }
 
 // Info describes the GPU.
@@ -116,39 +133,22 @@ func (d *Device) Info() *device.Info { return &d.info }
 // Alloc reserves n bytes.
 func (d *Device) Alloc(n int) (device.Ptr, error) {
 	addr, err := d.memory.Alloc(n)
+	if errors.Is(err, emu.ErrOutOfMemory) {
+		d.finish() // what is to be freed may be put off
+		addr, err = d.memory.Alloc(n)
+	}
 	return device.Ptr(addr), typed(err)
 }
 
 // Free gives memory back.
-func (d *Device) Free(p device.Ptr) error { return typed(d.memory.Free(uint64(p))) }
+func (d *Device) Free(p device.Ptr) error {
+	return d.ask(context.Background(), work{do: func() error { return typed(d.memory.Free(uint64(p))) }})
+}
 
 // Used is the number of bytes that are allocated.
-func (d *Device) Used() int64 { return d.memory.Used() }
-
-// CopyIn copies rows to the device.
-func (d *Device) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
-	return d.copy(ctx, src, dst, rows, d.memory.Write)
-}
-
-// CopyOut copies rows from the device.
-func (d *Device) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
-	return d.copy(ctx, dst, src, rows, d.memory.Read)
-}
-
-func (d *Device) copy(ctx context.Context, host []byte, p device.Ptr, rows device.Rows, move func(uint64, []byte) error) error {
-	if err := rows.Check(len(host)); err != nil {
-		return err
-	}
-	for i := range rows.Count {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		at := i * rows.Host
-		if err := move(uint64(p)+uint64(i)*uint64(rows.Device), host[at:at+rows.Width]); err != nil {
-			return typed(err)
-		}
-	}
-	return nil
+func (d *Device) Used() int64 {
+	d.finish()
+	return d.memory.Used()
 }
 
 // EncodeTensorMap encodes a map in the emulator's own form.
@@ -213,7 +213,8 @@ func (f *function) Resources() device.Resources {
 }
 
 // Launch runs a kernel.
-func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch) error {
+func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch) error {
+	d := s.device
 	fn, ok := f.(*function)
 	if !ok {
 		return fmt.Errorf("%w: a function of another device (%T)", device.ErrLaunch, f)
@@ -229,6 +230,11 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 		}
 		workers = l.Grid.Count() // blocks that wait for each other must all run
 	}
+	l.Params = slices.Clone(l.Params)
+	return s.ask(ctx, work{do: func() error { return d.launch(ctx, fn, l, workers) }})
+}
+
+func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, workers int) error {
 	launch := emu.Launch{
 		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Cluster: emu.Dim3(l.Cluster), Shared: l.Shared, Params: l.Params,
 		Seed: d.opt.Seed + d.launches.Add(1), MaxInstructions: d.opt.MaxInstructions,
@@ -242,8 +248,7 @@ func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch)
 	if done != nil {
 		err = done(fn.program, stats, err)
 	}
-	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	if err == nil || ended(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", device.ErrLaunch, typed(err))
@@ -261,29 +266,6 @@ func (d *Device) checkResident(fn *function, l device.Launch) error {
 	}
 	return nil
 }
-
-// Sync returns at once: nothing is under way between two calls.
-func (d *Device) Sync(ctx context.Context) error { return ctx.Err() }
-
-// Record marks the time of now.
-func (d *Device) Record() (device.Event, error) { return event(time.Now()), nil }
-
-type event time.Time
-
-// Since is the time that passed on this machine: what an emulated kernel took, not
-// what the GPU would have.
-func (e event) Since(_ context.Context, earlier device.Event) (time.Duration, error) {
-	from, ok := earlier.(event)
-	if !ok {
-		return 0, fmt.Errorf("an event of another device (%T)", earlier)
-	}
-	return time.Time(e).Sub(time.Time(from)), nil
-}
-
-func (e event) Free() error { return nil }
-
-// Close does nothing: the memory goes with the Device.
-func (d *Device) Close() error { return nil }
 
 // typed makes an error of the emulator's memory one of package device's.
 func typed(err error) error {

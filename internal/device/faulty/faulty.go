@@ -22,20 +22,23 @@ import (
 
 // Device is the device. Its methods may be called from several goroutines at once.
 type Device struct {
-	inner device.Device
+	stream // its own
+	inner  device.Device
 
 	mu     sync.Mutex
 	calls  int
 	failAt int
 	err    error
 	failed string
-	taken  map[any]string // allocations by address, modules and events by identity
+	taken  map[any]string // allocations by address, modules, events and streams by identity
 	closed bool
 }
 
 // New wraps a device. Nothing fails yet.
 func New(inner device.Device) *Device {
-	return &Device{inner: inner, taken: map[any]string{}}
+	d := &Device{inner: inner, taken: map[any]string{}}
+	d.stream = stream{d, inner}
+	return d
 }
 
 // Fail has the n-th call from now, counted from 1, fail with an error that wraps err,
@@ -126,20 +129,6 @@ func (d *Device) Free(p device.Ptr) error {
 	return err
 }
 
-func (d *Device) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
-	if err := d.call("CopyIn"); err != nil {
-		return err
-	}
-	return d.inner.CopyIn(ctx, dst, src, rows)
-}
-
-func (d *Device) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
-	if err := d.call("CopyOut"); err != nil {
-		return err
-	}
-	return d.inner.CopyOut(ctx, dst, src, rows)
-}
-
 func (d *Device) Load(ctx context.Context, text string) (device.Module, error) {
 	if err := d.call("Load"); err != nil {
 		return nil, err
@@ -160,31 +149,17 @@ func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, er
 	return d.inner.EncodeTensorMap(m)
 }
 
-func (d *Device) Launch(ctx context.Context, f device.Function, l device.Launch) error {
-	if err := d.call("Launch"); err != nil {
-		return err
-	}
-	return d.inner.Launch(ctx, f, l)
-}
-
-func (d *Device) Sync(ctx context.Context) error {
-	if err := d.call("Sync"); err != nil {
-		return err
-	}
-	return d.inner.Sync(ctx)
-}
-
-func (d *Device) Record() (device.Event, error) {
-	if err := d.call("Record"); err != nil {
+func (d *Device) NewStream() (device.Stream, error) {
+	if err := d.call("NewStream"); err != nil {
 		return nil, err
 	}
-	inner, err := d.inner.Record()
+	inner, err := d.inner.NewStream()
 	if err != nil {
 		return nil, err
 	}
-	e := &event{d, inner}
-	d.take(e, "an event")
-	return e, nil
+	s := &stream{d, inner}
+	d.take(s, "a stream")
+	return s, nil
 }
 
 // Close closes the device, after which every call is an error.
@@ -196,6 +171,74 @@ func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
+	return err
+}
+
+// stream is a device's own or one beside it.
+type stream struct {
+	device *Device
+	inner  device.Stream
+}
+
+func (s *stream) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
+	if err := s.device.call("CopyIn"); err != nil {
+		return err
+	}
+	return s.inner.CopyIn(ctx, dst, src, rows)
+}
+
+func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	if err := s.device.call("CopyOut"); err != nil {
+		return err
+	}
+	return s.inner.CopyOut(ctx, dst, src, rows)
+}
+
+func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch) error {
+	if err := s.device.call("Launch"); err != nil {
+		return err
+	}
+	return s.inner.Launch(ctx, f, l)
+}
+
+func (s *stream) Sync(ctx context.Context) error {
+	if err := s.device.call("Sync"); err != nil {
+		return err
+	}
+	return s.inner.Sync(ctx)
+}
+
+func (s *stream) Record() (device.Event, error) {
+	if err := s.device.call("Record"); err != nil {
+		return nil, err
+	}
+	inner, err := s.inner.Record()
+	if err != nil {
+		return nil, err
+	}
+	e := &event{s.device, inner}
+	s.device.take(e, "an event")
+	return e, nil
+}
+
+func (s *stream) Wait(e device.Event) error {
+	if err := s.device.call("Wait"); err != nil {
+		return err
+	}
+	x, ok := e.(*event)
+	if !ok {
+		return fmt.Errorf("an event of another device (%T)", e)
+	}
+	return s.inner.Wait(x.inner)
+}
+
+// Close gives back a stream beside the device's own.
+func (s *stream) Close() error {
+	err := s.device.call("Stream.Close")
+	if real := s.inner.Close(); real != nil {
+		return real
+	}
+	s.device.give(s)
 	return err
 }
 

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/bench"
+	"tilework/internal/device"
+	"tilework/internal/device/cuda"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/model"
+	"tilework/internal/peers"
+)
+
+// gpuPeers are the peers on matrices that are on a GPU; kernelPeer is followed by a
+// kernel of a file.
+const (
+	ltPeer     = "cublaslt"
+	ltTF32Peer = "cublaslt-tf32"
+	kernelPeer = "cuda"
+)
+
+// onGPU measures on matrices that are on a GPU.
+func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
+	g, err := f.openGPU(at, problems)
+	if err != nil {
+		return bencher{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	var kernels []bench.DeviceSubject
+	for _, k := range g.picks {
+		kernels = append(kernels, &gpuSubject{name: k.name, gpu: g.backend, options: gpuOptions(k.kernel, true)})
+	}
+	others, err := f.gpuPeers(ctx, g, stderr)
+	if err != nil {
+		return bencher{}, err
+	}
+	options := f.options()
+	if !f.cold.set { // a product's operands are rarely in the L2 cache, which an emulated GPU has none of
+		options.Cold = !g.backend.Device.Info().Emulated
+	}
+	options.Environment, options.Peak = g.environment(), g.peak
+	return bencher{
+		measure: func(ctx context.Context, p gemm.Problem) ([]bench.Record, error) {
+			records, err := bench.MeasureOn(ctx, g.backend.Device, bench.Case{Problem: p, Device: f.device}, kernels, others, options)
+			return records, sentinel(err)
+		},
+		close: g.close,
+	}, nil
+}
+
+// benchGPU is a GPU to measure on, and which of its kernels.
+type benchGPU struct {
+	backend *gpu.Backend
+	picks   []pick
+	closers []func() error
+}
+
+func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem) (*benchGPU, error) {
+	backend, release, err := dispatch.OpenGPU(at)
+	if err != nil {
+		return nil, err
+	}
+	g := &benchGPU{backend: backend, closers: []func() error{release}}
+	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
+		plan, err := backend.Plan(p, gpuOptions(kernel, true))
+		if err != nil {
+			return "", err
+		}
+		return plan.Kernel.Name, nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+// gpuOptions reads a kernel's name with the shape of its tiles: "tiled:16".
+func gpuOptions(kernel string, keepLayout bool) gpu.Options {
+	name, shape, _ := strings.Cut(kernel, ":")
+	return gpu.Options{Kernel: name, Shape: shape, KeepLayout: keepLayout}
+}
+
+// close closes the last first.
+func (g *benchGPU) close() error {
+	var err error
+	for i := len(g.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, g.closers[i]())
+	}
+	return sentinel(err)
+}
+
+// sentinel makes a device's error one of package gemm's, unless it is already.
+func sentinel(err error) error {
+	if errors.Is(err, gemm.ErrNoDevice) {
+		return err
+	}
+	return gpu.Sentinel(err)
+}
+
+func (g *benchGPU) environment() *bench.Environment {
+	e := bench.Host()
+	info := g.backend.Device.Info()
+	e.GPU, e.StagingThreads, e.StagingBytes = info.Name, info.Staging.Threads, int64(info.Staging.Ring)
+	if c, ok := g.backend.Device.(*cuda.GPU); ok {
+		details := c.Details()
+		e.GPUCache = int64(details.L2)
+		e.Driver = strings.TrimSpace(cuda.DriverRelease() + " " + details.Driver)
+	}
+	return &e
+}
+
+// rates are the units that products of a type can run on, the fastest first.
+var rates = map[dtype.Type][]model.Rate{
+	dtype.F64: {model.FP64Tensor, model.FP64}, dtype.F32: {model.FP32},
+	dtype.F16: {model.FP16}, dtype.BF16: {model.BF16}, dtype.I8: {model.INT8},
+}
+
+// peak is the data sheet's rate, in 10⁹ operations a second; 0 where there is none, as
+// for an emulated GPU's times.
+func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
+	info := g.backend.Device.Info()
+	m, err := model.Lookup(info.Name)
+	if err != nil || info.Emulated {
+		return 0
+	}
+	units := rates[in]
+	if precision != "" {
+		rate, err := model.ParseRate(precision)
+		if err != nil {
+			return 0
+		}
+		units = []model.Rate{rate}
+	}
+	for _, r := range units {
+		if peak, err := m.PeakRate(r); err == nil {
+			return peak / 1e9
+		}
+	}
+	return 0
+}
+
+// gpuSubject is a kernel on matrices that are on the GPU.
+type gpuSubject struct {
+	name    string
+	gpu     *gpu.Backend
+	options gpu.Options
+	plan    *gpu.Plan
+}
+
+func (s *gpuSubject) Name() string { return s.name }
+
+func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
+	plan, err := s.gpu.Plan(p, s.options)
+	if err != nil {
+		return nil, err
+	}
+	s.plan = plan
+	if err := plan.Compile(ctx); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m bench.Matrices) error { return plan.Enqueue(ctx, gpu.Memory(m)) }, nil
+}
+
+func (s *gpuSubject) String() string { return planText(s.plan) }
+
+func planText(p *gpu.Plan) string {
+	if p == nil {
+		return ""
+	}
+	return p.Kernel.Name + " " + p.Config.String()
+}
+
+// gpuPeers opens the peers that --peers asks for.
+func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer) ([]bench.DeviceSubject, error) {
+	paths, err := f.paths()
+	if err != nil {
+		return nil, err
+	}
+	var lt *peers.CuBLASLt
+	var subjects []bench.DeviceSubject
+	for _, name := range f.wanted([]string{ltPeer}) {
+		kind, spec, _ := strings.Cut(name, ":")
+		arithmetic := peers.Native
+		switch kind {
+		case kernelPeer:
+			if paths[kernelPeer] == "" {
+				return nil, fmt.Errorf("--peers %s: want its file: --peer-path %s=FILE.ptx", name, kernelPeer)
+			}
+			k, err := peers.OpenKernel(ctx, g.backend.Device, paths[kernelPeer], spec)
+			if err != nil {
+				return nil, fmt.Errorf("--peers: %w", err)
+			}
+			g.closers = append(g.closers, k.Close)
+			subjects = append(subjects, &kernelSubject{k})
+			continue
+		case ltTF32Peer:
+			arithmetic = peers.TF32
+		case ltPeer:
+		default:
+			return nil, fmt.Errorf("--peers: unknown peer %q on %s (want one of %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, ltPeer, ltTF32Peer, kernelPeer)
+		}
+		if lt == nil {
+			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {
+				if f.peers == "all" && (errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)) {
+					fmt.Fprintf(stderr, "peer %v\n", err)
+					continue
+				}
+				return nil, fmt.Errorf("--peers: %w", err)
+			}
+			g.closers = append(g.closers, lt.Close)
+			fmt.Fprintf(stderr, "peer %v (%s)\n", lt, lt.Path)
+		}
+		s := &ltSubject{name: name, library: lt, arithmetic: arithmetic}
+		g.closers = append(g.closers, s.close)
+		subjects = append(subjects, s)
+	}
+	return subjects, nil
+}
+
+// ltSubject is cuBLASLt with the fastest of the algorithms that it proposes.
+type ltSubject struct {
+	name       string
+	library    *peers.CuBLASLt
+	arithmetic peers.Arithmetic
+	plan       *peers.LtPlan
+}
+
+func (s *ltSubject) Name() string { return s.name }
+
+func (s *ltSubject) Precision() bench.Precision {
+	return bench.Precision{Name: s.arithmetic.Name, Roundoff: s.arithmetic.Roundoff}
+}
+
+func (s *ltSubject) Prepare(_ context.Context, p *gemm.Problem, try bench.Try) (bench.Enqueue, error) {
+	if err := s.close(); err != nil {
+		return nil, err
+	}
+	plan, err := s.library.Plan(p, s.arithmetic)
+	if err != nil {
+		return nil, err
+	}
+	s.plan = plan
+	enqueue := func(run func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) bench.Enqueue {
+		return func(ctx context.Context, m bench.Matrices) error { return run(ctx, m.A, m.B, m.C) }
+	}
+	err = plan.Choose(func(run func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) (float64, error) {
+		return try(enqueue(run))
+	})
+	return enqueue(plan.Enqueue), err
+}
+
+func (s *ltSubject) String() string {
+	if s.plan == nil {
+		return s.library.String()
+	}
+	return s.plan.String()
+}
+
+func (s *ltSubject) close() error {
+	if s.plan == nil {
+		return nil
+	}
+	err := s.plan.Close()
+	s.plan = nil
+	return err
+}
+
+// kernelSubject is a kernel of a file.
+type kernelSubject struct{ *peers.Kernel }
+
+func (s kernelSubject) Name() string { return kernelPeer + ":" + s.Entry }
+
+func (s kernelSubject) Prepare(_ context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
+	if err := s.Supports(p); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m bench.Matrices) error { return s.Enqueue(ctx, p, m.A, m.B, m.C) }, nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tilework/internal/bench"
+)
+
+func TestBenchPrintsEveryFormat(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, format := range bench.Formats() {
+		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shapes", "2x3x4", "--kernels", "loop,portable",
+			"--dtypes", "float32,int8", "--min-time", "1ms", "--format", format.Name, "-o", "records.jsonl")
+		if code != 0 || !strings.Contains(stdout, "portable") {
+			t.Errorf("%s: exit code %d, %q, %q", format.Name, code, stdout, stderr)
+		}
+	}
+	f, err := os.Open("records.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	records, err := bench.ReadRecords(f)
+	if want := len(bench.Formats()) * 8; err != nil || len(records) != want {
+		t.Errorf("%d records in the file, want %d: %v", len(records), want, err)
+	}
+	for _, r := range records {
+		if !r.Verified || r.GFLOPS <= 0 {
+			t.Errorf("a record without a verified time: %+v", r)
+		}
+	}
+}
+
+func readRecords(t *testing.T, file string) []bench.Record {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	records, err := bench.ReadRecords(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// TestBenchOnGPU measures on the emulator, which is said.
+func TestBenchOnGPU(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, test := range []struct {
+		args     string
+		subjects string
+		check    func(r bench.Record) bool
+	}{
+		{"--kernels all --cold", "naive tiled blocked", func(r bench.Record) bool { return r.Cold && r.Buffers > 100 && !r.Transfers && r.Steps == nil }},
+		{"--kernels tiled:2,naive --dtypes float16 --transpose-b", "tiled:2 naive", func(r bench.Record) bool { return !r.Cold && r.Buffers == 1 && r.TransB }},
+		{"--transfers --peers all", "blocked", func(r bench.Record) bool {
+			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
+		}},
+		{"--peers all", "blocked", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "blocked f32 NN") }},
+	} {
+		args := append([]string{"bench", "--device", "emu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms", "-o", "r.jsonl"}, strings.Fields(test.args)...)
+		stdout, stderr, code := run(t.Context(), args...)
+		if code != 0 || !strings.Contains(stderr, "the times are this machine's, not a GPU's") {
+			t.Errorf("%s: exit code %d, %q, %q", test.args, code, stdout, stderr)
+			continue
+		}
+		var subjects []string
+		for _, r := range readRecords(t, "r.jsonl") {
+			if !r.Peer {
+				subjects = append(subjects, r.Subject)
+			}
+			if !r.Verified || r.Peak != 0 || r.Environment.GPU != "h200" || !test.check(r) {
+				t.Errorf("%s: record %+v", test.args, r)
+			}
+		}
+		if got := strings.Join(subjects, " "); got != test.subjects {
+			t.Errorf("%s: subjects %q, want %q", test.args, got, test.subjects)
+		}
+		if err := os.Remove("r.jsonl"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBenchBesideCUDA runs the ladder in CUDA C on the emulator, in turns with ours:
+// the results of both are verified.
+func TestBenchBesideCUDA(t *testing.T) {
+	nvcc := os.Getenv("TILEWORK_NVCC")
+	if nvcc == "" {
+		t.Skip("set TILEWORK_NVCC to the path of nvcc to compile docs/results/reference")
+	}
+	ladder := filepath.Join(t.TempDir(), "ladder.ptx")
+	if out, err := exec.Command(nvcc, "-ptx", "-O3", "-arch=sm_90", "-o", ladder, "../../docs/results/reference/ladder.cu").CombinedOutput(); err != nil {
+		t.Fatalf("nvcc: %v\n%s", err, out)
+	}
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shapes", "36x44x20,132x136x24", "--min-time", "1ms", "--format", "csv",
+		"--kernels", "naive,tiled:16,tiled:32,blocked", "--peer-path", "cuda="+ladder,
+		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,cuda:blocked128x128:128x128/256x1")
+	if code != 0 || strings.Count(stdout, ",true,") < 16 || !strings.Contains(stdout, "speed_over_cuda:tiled16") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+func TestBenchInterrupted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, device := range []string{"cpu", "emu"} {
+		if _, stderr, code := run(ctx, "bench", "--device", device, "--sizes", "64"); code != interrupted {
+			t.Errorf("%s: exit code %d, %q", device, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"tilework/internal/bench"
+	"tilework/internal/device"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// throughGPU measures products of matrices in the host's memory.
+func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
+	g, err := f.openGPU(at, problems)
+	if err != nil {
+		return bencher{}, err
+	}
+	var kernels []bench.Subject
+	for _, k := range g.picks {
+		kernels = append(kernels, &hostSubject{name: k.name, gpu: g.backend, kernel: k.kernel})
+	}
+	others, err := f.libraries(stderr)
+	if err != nil {
+		return bencher{}, errors.Join(err, g.close())
+	}
+	options := f.options()
+	options.Environment, options.Peak = g.environment(), g.peak
+	return bencher{
+		measure: func(ctx context.Context, p gemm.Problem) ([]bench.Record, error) {
+			return bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: true}, kernels, others, options)
+		},
+		close: g.close,
+	}, nil
+}
+
+// hostSubject is a kernel on matrices in the host's memory, and the copies there and
+// back.
+type hostSubject struct {
+	name, kernel string
+	gpu          *gpu.Backend
+	plan         *gpu.Plan
+	// steps is the same product with the layouts that the matrices have on the host,
+	// so that each is one copy.
+	steps *gpu.Plan
+}
+
+func (s *hostSubject) Name() string { return s.name }
+
+func (s *hostSubject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	var err error
+	if s.steps, err = s.gpu.Plan(p, gpuOptions(s.kernel, true)); err != nil {
+		return nil, err
+	}
+	if s.plan, err = s.gpu.Plan(p, gpuOptions(s.kernel, false)); err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	if err := errors.Join(s.plan.Compile(ctx), s.steps.Compile(ctx)); err != nil {
+		return nil, err
+	}
+	plan := s.plan
+	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, nil
+}
+
+func (s *hostSubject) String() string { return planText(s.plan) }
+
+// Steps is the host function of every introduction: reserve, copy, launch, copy back,
+// one after the other.
+func (s *hostSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
+	ctx, d := context.Background(), s.gpu.Device
+	clock := time.Now()
+	lap := func(to *float64) {
+		now := time.Now()
+		*to = now.Sub(clock).Seconds()
+		clock = now
+	}
+	var m gpu.Memory
+	defer func() {
+		for _, at := range []device.Ptr{m.A, m.B, m.C} {
+			err = errors.Join(err, d.Free(at))
+		}
+	}()
+	for _, x := range []struct {
+		at *device.Ptr
+		n  int
+	}{{&m.A, len(b.A)}, {&m.B, len(b.B)}, {&m.C, len(b.C)}} {
+		if *x.at, err = d.Alloc(x.n); err != nil {
+			return t, err
+		}
+	}
+	lap(&t.Allocate)
+	if err := d.CopyIn(ctx, m.A, b.A, device.Whole(len(b.A))); err != nil {
+		return t, err
+	}
+	if err := d.CopyIn(ctx, m.B, b.B, device.Whole(len(b.B))); err != nil {
+		return t, err
+	}
+	lap(&t.Upload)
+	if err := errors.Join(s.steps.Enqueue(ctx, m), d.Sync(ctx)); err != nil {
+		return t, err
+	}
+	lap(&t.Compute)
+	err = d.CopyOut(ctx, b.C, m.C, device.Whole(len(b.C)))
+	lap(&t.Download)
+	return t, err
+}

@@ -1,0 +1,344 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+)
+
+// lab is a device whose time is a clock's. Its memory is the emulator's, and every
+// kernel that it is given is the holder's.
+type lab struct {
+	*emu.Device
+	clock  *clock
+	info   device.Info
+	held   []time.Duration
+	events int // that were not freed
+	loaded int // modules that were not unloaded
+	sensed int
+	asked  []Matrices // in the order of the products
+	fail   func(call string) error
+}
+
+func newLab(t *testing.T, c *clock) *lab {
+	t.Helper()
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{Device: d, clock: c, info: *d.Info(), fail: func(string) error { return nil }}
+	l.info.Emulated = false
+	return l
+}
+
+func (l *lab) Info() *device.Info { return &l.info }
+
+func (l *lab) Load(context.Context, string) (device.Module, error) {
+	if err := l.fail("Load"); err != nil {
+		return nil, err
+	}
+	l.loaded++
+	return labModule{l}, nil
+}
+
+func (l *lab) Launch(_ context.Context, _ device.Function, g device.Launch) error {
+	l.held = append(l.held, time.Duration(binary.LittleEndian.Uint64(g.Params)))
+	return l.fail("Launch")
+}
+
+func (l *lab) Record() (device.Event, error) {
+	if err := l.fail("Record"); err != nil {
+		return nil, err
+	}
+	l.events++
+	return labEvent{l, l.clock.t}, nil
+}
+
+func (l *lab) Alloc(n int) (device.Ptr, error) {
+	if err := l.fail("Alloc"); err != nil {
+		return 0, err
+	}
+	return l.Device.Alloc(n)
+}
+
+func (l *lab) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
+	if err := l.fail("CopyIn"); err != nil {
+		return err
+	}
+	return l.Device.CopyIn(ctx, dst, src, rows)
+}
+
+func (l *lab) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	if err := l.fail("CopyOut"); err != nil {
+		return err
+	}
+	return l.Device.CopyOut(ctx, dst, src, rows)
+}
+
+func (l *lab) Sensors() (device.Sensors, error) {
+	l.sensed++
+	return device.Sensors{SMClock: 1000 + float64(l.sensed), Power: 500, PowerLimit: 700, Temperature: 40}, nil
+}
+
+type labModule struct{ *lab }
+
+func (m labModule) Function(string) (device.Function, error) {
+	return labFunction{}, m.fail("Function")
+}
+func (m labModule) Log() string   { return "" }
+func (m labModule) Unload() error { m.loaded--; return nil }
+
+type labFunction struct{ device.Function }
+
+type labEvent struct {
+	*lab
+	at time.Duration
+}
+
+func (e labEvent) Since(_ context.Context, earlier device.Event) (time.Duration, error) {
+	return e.at - earlier.(labEvent).at, e.fail("Since")
+}
+
+func (e labEvent) Free() error { e.events--; return nil }
+
+// clean says what a measurement has left behind.
+func (l *lab) clean(t *testing.T) {
+	t.Helper()
+	if l.Used() != 0 || l.events != 0 || l.loaded != 0 {
+		t.Errorf("left on the device: %d bytes, %d events, %d modules", l.Used(), l.events, l.loaded)
+	}
+}
+
+// onLab is a fake that multiplies on a lab.
+type onLab struct {
+	fake
+	lab   *lab
+	ways  []time.Duration // that it tries, if any
+	tried []float64
+}
+
+func (f *onLab) Prepare(_ context.Context, p *gemm.Problem, try Try) (Enqueue, error) {
+	multiply, err := f.fake.Prepare(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, cost := range f.ways {
+		took, err := try(func(_ context.Context, m Matrices) error {
+			f.lab.asked = append(f.lab.asked, m)
+			f.lab.clock.t += cost
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		f.tried = append(f.tried, took)
+	}
+	return func(ctx context.Context, m Matrices) error {
+		f.lab.asked = append(f.lab.asked, m)
+		b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+		if f.calls > 0 { // only the first is looked at
+			return multiply(b)
+		}
+		for _, x := range []struct {
+			to []byte
+			at device.Ptr
+		}{{b.A, m.A}, {b.B, m.B}, {b.C, m.C}} {
+			if err := f.lab.Device.CopyOut(ctx, x.to, x.at, device.Whole(len(x.to))); err != nil {
+				return err
+			}
+		}
+		if err := multiply(b); err != nil {
+			return err
+		}
+		return f.lab.Device.CopyIn(ctx, m.C, b.C, device.Whole(len(b.C)))
+	}, nil
+}
+
+func TestMeasureOn(t *testing.T) {
+	c := new(clock)
+	l := newLab(t, c)
+	kernel := &onLab{lab: l, fake: fake{name: "kernel", clock: c, cost: every(300 * time.Microsecond)}}
+	peer := &onLab{lab: l, ways: []time.Duration{time.Millisecond, 10 * time.Microsecond}, fake: fake{name: "peer", clock: c, cost: every(30 * time.Microsecond)}}
+	o := quick(c)
+	o.Lead, o.Cold = 0, true
+	o.Environment.GPUCache = 1 << 20
+	records, err := MeasureOn(t.Context(), l, shape(t, Cube(128), dtype.F32, dtype.F32), []DeviceSubject{kernel}, []DeviceSubject{peer}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.clean(t)
+	k, p := records[0], records[1]
+	for i, want := range []struct {
+		name    string
+		seconds float64
+		batch   int
+	}{{"kernel", 300e-6, 64}, {"peer", 30e-6, 64}} {
+		r := records[i]
+		if err := r.check(); err != nil {
+			t.Errorf("%s: %v", want.name, err)
+		}
+		if r.Subject != want.name || !near(r.Seconds.Median, want.seconds) || r.Batch != want.batch || !r.Verified || !r.Cold {
+			t.Errorf("record %+v", r)
+		}
+	}
+	if speed, ok := k.SpeedOver("peer"); !ok || !near(speed, 0.1) {
+		t.Errorf("the kernel is %v times as fast as the peer, want 0.1", speed)
+	}
+	if p.Setup <= 0 || len(peer.tried) != 2 || !near(peer.tried[0], 1e-3) || !near(peer.tried[1], 10e-6) {
+		t.Errorf("the peer tried %v in %v s", peer.tried, p.Setup)
+	}
+	if k.Load == nil || k.Load.Samples < 1 || k.Load.SMClock.Min <= 1000 || k.Load.PowerLimit != 700 || k.Load.Power.Median != 500 {
+		t.Errorf("load %+v", k.Load)
+	}
+	if k.Buffers*3*128*128*4 < 2<<20 {
+		t.Errorf("%d sets of operands do not outgrow 1 MiB twice", k.Buffers)
+	}
+	// Of all subjects, in the rounds: the products that are checked use the first set.
+	asked := l.asked[len(l.asked)-8*k.Buffers:]
+	for i := range len(asked) - k.Buffers + 1 {
+		window := map[Matrices]bool{}
+		for _, m := range asked[i : i+k.Buffers] {
+			window[m] = true
+		}
+		if len(window) != k.Buffers {
+			t.Fatalf("products %d to %d used %d sets of operands, want %d", i, i+k.Buffers, len(window), k.Buffers)
+		}
+	}
+	for _, m := range asked {
+		for _, at := range []device.Ptr{m.A, m.B, m.C} {
+			if at%deviceAlign != 0 {
+				t.Fatalf("a matrix at %#x", at)
+			}
+		}
+	}
+	if slices.Min(l.held) < 30*time.Microsecond || slices.Max(l.held) > mostHeld {
+		t.Errorf("the device was held for %v to %v", slices.Min(l.held), slices.Max(l.held))
+	}
+}
+
+// TestLateHost: a timing that the host was late for is taken again with the device held
+// for longer, and what was an exception is soon forgotten.
+func TestLateHost(t *testing.T) {
+	c := new(clock)
+	l := newLab(t, c)
+	a := &onLab{lab: l, fake: fake{name: "a", clock: c}}
+	late := 40 // the number of the call
+	a.cost = func(call int) time.Duration {
+		if call == late {
+			time.Sleep(3 * time.Millisecond)
+			return 3 * time.Millisecond // as a device that waits for the host
+		}
+		return 200 * time.Microsecond
+	}
+	records, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := records[0].Seconds; !near(s.Max, 200e-6) {
+		t.Errorf("the late timing was kept: %+v", s)
+	}
+	if longest := slices.Max(l.held); longest < 3*time.Millisecond {
+		t.Errorf("the device was held for %v at most", longest)
+	}
+	if last := l.held[len(l.held)-1]; last > time.Millisecond {
+		t.Errorf("it is held for %v at last", last)
+	}
+}
+
+// TestMeasureOnFailures: whatever fails is reported, and nothing stays on the device.
+func TestMeasureOnFailures(t *testing.T) {
+	boom := fmt.Errorf("%w: boom", device.ErrLost)
+	for _, call := range []string{"Alloc", "CopyIn", "CopyOut", "Load", "Function", "Launch", "Record", "Since"} {
+		for nth := range 4 {
+			t.Run(fmt.Sprintf("%s %d", call, nth), func(t *testing.T) {
+				c := new(clock)
+				l := newLab(t, c)
+				calls, failed := 0, false
+				l.fail = func(which string) error {
+					if which == call {
+						if calls++; calls == nth+1 {
+							failed = true
+							return boom
+						}
+					}
+					return nil
+				}
+				a := &onLab{lab: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
+				b := &onLab{lab: l, fake: fake{name: "b", clock: c, cost: every(time.Millisecond)}}
+				_, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a, b}, nil, quick(c))
+				if failed != errors.Is(err, boom) {
+					t.Errorf("failed is %v, error %v", failed, err)
+				}
+				l.clean(t)
+			})
+		}
+	}
+	t.Run("a wrong result", func(t *testing.T) {
+		c := new(clock)
+		l := newLab(t, c)
+		a := &onLab{lab: l, fake: fake{name: "a", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
+		_, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
+		if !errors.Is(err, gemm.ErrVerify) {
+			t.Errorf("error %v", err)
+		}
+		l.clean(t)
+	})
+	t.Run("more than the device's memory", func(t *testing.T) {
+		c := new(clock)
+		l := newLab(t, c)
+		l.info.Memory = 1000
+		a := &onLab{lab: l, fake: fake{name: "a", clock: c}}
+		_, err := MeasureOn(t.Context(), l, shape(t, Cube(30), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
+		if !errors.Is(err, gemm.ErrOutOfMemory) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("an interruption", func(t *testing.T) {
+		c := new(clock)
+		l := newLab(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		a := &onLab{lab: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
+		a.seen = func(gemm.Buffers) {
+			if a.calls == 130 {
+				cancel()
+			}
+		}
+		l.fail = func(call string) error { return ctx.Err() }
+		records, err := MeasureOn(ctx, l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
+		if !errors.Is(err, context.Canceled) || len(records) != 1 || records[0].Error != "" || records[0].Reps < 5 {
+			t.Errorf("error %v, records %+v", err, records)
+		}
+	})
+}
+
+// TestHold: a real device takes the kernel's text, and the emulator can run it.
+func TestHold(t *testing.T) {
+	d, err := emu.Open(emu.Options{MaxInstructions: 1e6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHolder(t.Context(), d)
+	if err != nil || h.function != nil {
+		t.Errorf("an emulated device is held: %v, %v", h, err)
+	}
+	m, err := d.Load(t.Context(), holdText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.device = d
+	if h.function, err = m.Function("hold"); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := h.hold(t.Context(), 100*time.Microsecond); err != nil || held < 100*time.Microsecond {
+		t.Error(held, err)
+	}
+}

@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tilework/internal/gemm"
+)
+
+// hostSite is the host's memory, and a clock of its own.
+type hostSite struct {
+	subjects []Subject
+	problem  *gemm.Problem
+	copies   []gemm.Buffers
+	oldC     []byte
+	order    *rotation
+	now      func() time.Duration
+}
+
+func newHostSite(p *gemm.Problem, data *operands, subjects []Subject, o Options) (site, error) {
+	n := copies(data.bytes, o.Cold, o.Environment.Cache)
+	if err := fit(p, float64(n)*data.bytes, o.Environment.Memory); err != nil {
+		return nil, err
+	}
+	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.C), order: data.rotation(n), now: o.now}
+	h.copies = append(h.copies, data.Buffers)
+	for range n - 1 {
+		h.copies = append(h.copies, gemm.Buffers{A: clone(data.A), B: clone(data.B), C: clone(data.C), Bias: clone(data.Bias)})
+	}
+	return h, nil
+}
+
+func clone(b []byte) []byte {
+	c := aligned(len(b))
+	copy(c, b)
+	return c
+}
+
+func (h *hostSite) prepare(_ context.Context, i int) (product, error) {
+	multiply, err := h.subjects[i].Prepare(h.problem)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, set int) error { return multiply(h.copies[set]) }, nil
+}
+
+func (h *hostSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
+	copy(h.copies[0].C, h.oldC)
+	start := h.now()
+	err := run(ctx, 0)
+	return h.copies[0].C, h.now() - start, err
+}
+
+func (h *hostSite) time(ctx context.Context, run product, n int) (time.Duration, error) {
+	start := h.now()
+	for range n {
+		if err := run(ctx, h.order.next()); err != nil {
+			return 0, err
+		}
+	}
+	return h.now() - start, nil
+}
+
+// Stepwise is a [Subject] whose products go to a device and back.
+type Stepwise interface {
+	// Steps computes the product that was prepared last one step after the other, and
+	// says how long each took.
+	Steps(b gemm.Buffers) (Steps, error)
+}
+
+// Steps are the times of a product's steps, in seconds, each begun when the one before
+// had ended. A product may overlap them, and so take less than their sum.
+type Steps struct {
+	Allocate float64 `json:"allocate"`
+	Upload   float64 `json:"upload"`
+	Compute  float64 `json:"compute"`
+	Download float64 `json:"download"`
+}
+
+func (h *hostSite) steps(i int) (*Steps, error) {
+	s, ok := h.subjects[i].(Stepwise)
+	if !ok {
+		return nil, nil
+	}
+	const times = 5
+	var all [4][]float64
+	for range times {
+		t, err := s.Steps(h.copies[h.order.next()])
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range [...]float64{t.Allocate, t.Upload, t.Compute, t.Download} {
+			all[i] = append(all[i], v)
+		}
+	}
+	median := func(i int) float64 { return summarize(all[i]).Median }
+	return &Steps{Allocate: median(0), Upload: median(1), Compute: median(2), Download: median(3)}, nil
+}
+
+// batch bounds the repetitions for where the clock stands still.
+func (h *hostSite) batch() (time.Duration, int) { return 20 * time.Microsecond, 1 << 20 }
+func (h *hostSite) sets() int                   { return len(h.copies) }
+func (h *hostSite) close() error                { return nil }

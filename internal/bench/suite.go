@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Sample is a shape of a suite and why it is there, in a word or two.
+type Sample struct {
+	Shape
+	Why string
+}
+
+// suites are the lists of shapes that claims of speed are made on. A suite is chosen
+// before anything is tuned for it and does not change after: a claim on a list that
+// followed the measurements would be worth nothing.
+var suites = []struct {
+	name   string
+	shapes []Sample
+}{
+	{"fp32", []Sample{
+		{Cube(64), "square"},
+		{Cube(128), "square"},
+		{Cube(256), "square"},
+		{Cube(512), "square"},
+		{Cube(1024), "square"},
+		{Cube(2048), "square"},
+		{Cube(4096), "square"},
+		{Cube(8192), "square"},
+		{Cube(16384), "square"},
+
+		{Cube(127), "minus one"},
+		{Cube(257), "plus one"},
+		{Cube(511), "minus one"},
+		{Cube(1023), "minus one"},
+		{Cube(1025), "plus one"},
+		{Cube(2047), "minus one"},
+		{Cube(2049), "plus one"},
+		{Cube(4095), "minus one"},
+		{Cube(4097), "plus one"},
+		{Shape{4095, 4097, 4099}, "around"},
+		{Cube(8191), "minus one"},
+
+		{Cube(251), "prime"},
+		{Cube(509), "prime"},
+		{Cube(1009), "prime"},
+		{Cube(2003), "prime"},
+		{Cube(4001), "prime"},
+		{Shape{1009, 2003, 4001}, "primes"},
+		{Cube(1000), "round"},
+		{Cube(3000), "round"},
+
+		{Shape{1, 4096, 4096}, "skinny M"},
+		{Shape{16, 4096, 4096}, "skinny M"},
+		{Shape{64, 4096, 4096}, "skinny M"},
+		{Shape{4096, 1, 4096}, "skinny N"},
+		{Shape{4096, 16, 4096}, "skinny N"},
+		{Shape{4096, 64, 4096}, "skinny N"},
+		{Shape{4096, 4096, 16}, "skinny K"},
+		{Shape{4096, 4096, 64}, "skinny K"},
+		{Shape{4096, 4096, 128}, "skinny K"},
+
+		{Shape{8, 14336, 4096}, "decode up"},
+		{Shape{32, 4096, 14336}, "decode down"},
+		{Shape{128, 4096, 14336}, "prefill down"},
+		{Shape{512, 6144, 4096}, "prefill qkv"},
+		{Shape{2048, 4096, 4096}, "prefill out"},
+		{Shape{2048, 14336, 4096}, "prefill up"},
+		{Shape{16, 32000, 4096}, "logits"},
+
+		{Shape{256, 256, 65536}, "long K"},
+		{Shape{64, 64, 65536}, "long K"},
+		{Shape{512, 512, 16384}, "long K"},
+		{Shape{1024, 1024, 65536}, "long K"},
+	}},
+}
+
+// Suites lists the names of the suites.
+func Suites() []string {
+	names := make([]string, len(suites))
+	for i, s := range suites {
+		names[i] = s.name
+	}
+	return names
+}
+
+// Suite is the list of shapes of that name.
+func Suite(name string) ([]Sample, error) {
+	for _, s := range suites {
+		if s.name == name {
+			return s.shapes, nil
+		}
+	}
+	return nil, fmt.Errorf("no suite %q (there are %s)", name, strings.Join(Suites(), ", "))
+}

@@ -1,0 +1,47 @@
+package bench
+
+import "math"
+
+// Summary is how a subject compares with a peer over all the cases that both were
+// timed on.
+type Summary struct {
+	Subject, Peer, Device string
+	In, Out               string
+	Cases                 int
+	Mean                  float64 // geometric, of the speeds over the peer
+	Worst                 float64
+	WorstShape            Shape
+}
+
+// Summarize sums up the records of kernels that have a peer, in the order in which subjects and
+// peers first appear.
+func Summarize(records []Record) []Summary {
+	type key struct{ subject, peer, device, in, out string }
+	at := map[key]int{}
+	var all []Summary
+	for i := range records {
+		r := &records[i]
+		if r.Peer {
+			continue
+		}
+		for _, v := range r.Versus {
+			k := key{r.Subject, v.Peer, r.Device, r.In, r.Out}
+			n, known := at[k]
+			if !known {
+				n = len(all)
+				at[k] = n
+				all = append(all, Summary{Subject: r.Subject, Peer: v.Peer, Device: r.Device, In: r.In, Out: r.Out, Worst: math.Inf(1)})
+			}
+			s := &all[n]
+			s.Cases++
+			s.Mean += math.Log(v.Speed)
+			if v.Speed < s.Worst {
+				s.Worst, s.WorstShape = v.Speed, Shape{r.M, r.N, r.K}
+			}
+		}
+	}
+	for i := range all {
+		all[i].Mean = math.Exp(all[i].Mean / float64(all[i].Cases))
+	}
+	return all
+}

@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+)
+
+func TestSummaries(t *testing.T) {
+	var records []Record
+	add := func(n int, subject string, peer bool, speeds map[string]float64) {
+		c := shape(t, Cube(n), dtype.F32, dtype.F32)
+		r := newRecord(&c)
+		r.Subject, r.Peer = subject, peer
+		for name, speed := range speeds {
+			r.Versus = append(r.Versus, Ratio{Peer: name, Speed: speed})
+		}
+		records = append(records, r)
+	}
+	add(8, "a", false, map[string]float64{"p": 2})
+	add(8, "b", false, map[string]float64{"p": 1})
+	add(8, "p", true, map[string]float64{"q": 1})
+	add(9, "a", false, map[string]float64{"p": 0.5})
+	add(9, "b", false, nil) // which failed
+	add(10, "a", false, map[string]float64{"p": 8})
+	got := Summarize(records)
+	if len(got) != 2 || got[0].Subject != "a" || got[1].Subject != "b" {
+		t.Fatalf("%+v", got)
+	}
+	if s := got[0]; s.Cases != 3 || math.Abs(s.Mean-2) > 1e-12 || s.Worst != 0.5 || s.WorstShape != Cube(9) {
+		t.Errorf("%+v", s)
+	}
+	if s := got[1]; s.Cases != 1 || s.Mean != 1 || s.Worst != 1 {
+		t.Errorf("%+v", s)
+	}
+	const want = "a × p on cpu, float32: geometric mean 2.000 of 3, worst 0.500 (9x9x9)\n"
+	if text := write(t, "table", records); !strings.HasSuffix(text, want) || strings.Contains(text, "b × p on") {
+		t.Errorf("the table ends\n%s\nwant\n%s", text, want)
+	}
+}

@@ -1,0 +1,101 @@
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// TestCardOverlap: a product that goes through the card in many steps has the bits of the
+// one that is computed in one launch, in whole numbers, and leaves what lies between C's
+// rows alone.
+func TestCardOverlap(t *testing.T) {
+	g := card(t)
+	b := gpu.New(g)
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, c := range []struct {
+		in, out     dtype.Type
+		alpha, beta float64
+		m, n, k     int
+	}{
+		{dtype.F32, dtype.F32, 2, 0, 4001, 3000, 2500},
+		{dtype.F32, dtype.F32, 3, 0.5, 3000, 4100, 2000},
+		{dtype.F16, dtype.F32, 1, 0, 4096, 4096, 2048},
+		{dtype.I8, dtype.I32, -5, 0, 6000, 6000, 3001},
+		{dtype.F64, dtype.F64, 1, 1, 3000, 2000, 2000},
+	} {
+		la, lb, lc := gemm.Dense(c.in, c.k, c.m).T(), gemm.Dense(c.in, c.k, c.n), gemm.Dense(c.out, c.m, c.n)
+		la.LD, lc.LD = la.LD+3, lc.LD+5
+		p, _, err := gemm.New(c.alpha, la, lb, c.beta, lc, gemm.Epilogue{Bias: gemm.BiasRow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := func(l gemm.Layout) []byte {
+			x := make([]byte, l.Bytes())
+			for i := range l.Len() {
+				l.Type.Set(x, i, float64(rng.IntN(9)-4))
+			}
+			return x
+		}
+		m := gemm.Buffers{A: whole(la), B: whole(lb), C: whole(lc), Bias: whole(gemm.Dense(c.out, 1, c.m))}
+		plan, err := b.Plan(&p, gpu.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(plan.Detail(), "expected") {
+			t.Errorf("%v in one step", &p)
+		}
+		want := atOnce(t, g, plan, &p, m)
+		if err := plan.Run(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(m.C, want) {
+			t.Errorf("%v, %s: other bits", &p, plan.Detail())
+		}
+	}
+}
+
+// atOnce is C as one launch makes it, in the host's layout.
+func atOnce(t *testing.T, g *GPU, plan *gpu.Plan, p *gemm.Problem, m gemm.Buffers) []byte {
+	t.Helper()
+	ctx, d := t.Context(), plan.Problem()
+	var at gpu.Memory
+	for _, x := range []struct {
+		to       *device.Ptr
+		from, on gemm.Layout
+		mem      []byte
+	}{
+		{&at.A, p.A, d.A, m.A}, {&at.B, p.B, d.B, m.B}, {&at.C, p.C, d.C, m.C},
+		{&at.Bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), gemm.Dense(p.C.Type, 1, p.BiasLen()), m.Bias},
+	} {
+		var err error
+		if *x.to, err = g.Alloc(x.on.Bytes()); err == nil {
+			err = g.CopyIn(ctx, *x.to, x.mem, gpu.Rows(x.from, x.on))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := bytes.Clone(m.C)
+	err := errors.Join(
+		plan.Enqueue(ctx, at), g.CopyOut(ctx, c, at.C, gpu.Rows(p.C, d.C)),
+		g.Free(at.A), g.Free(at.B), g.Free(at.C), g.Free(at.Bias))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,110 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"tilework/internal/device"
+)
+
+// management is NVIDIA's management library, NVML, in this process. Its functions
+// are documented in nvml.h, and answer 0 when all is well.
+type management struct {
+	driver string // "580.159.04"
+	procs  map[string]uintptr
+	invoke func(proc uintptr, args ...uintptr) uintptr
+}
+
+const (
+	nvmlInit          = "nvmlInit_v2"
+	nvmlDriverVersion = "nvmlSystemGetDriverVersion"
+	nvmlByUUID        = "nvmlDeviceGetHandleByUUID"
+	nvmlClock         = "nvmlDeviceGetClockInfo"
+	nvmlPower         = "nvmlDeviceGetPowerUsage"
+	nvmlPowerLimit    = "nvmlDeviceGetEnforcedPowerLimit"
+	nvmlTemperature   = "nvmlDeviceGetTemperature"
+)
+
+var nvmlProcs = []string{nvmlInit, nvmlDriverVersion, nvmlByUUID, nvmlClock, nvmlPower, nvmlPowerLimit, nvmlTemperature}
+
+// theManagement is opened when it is first asked for.
+var theManagement = sync.OnceValues(func() (*management, error) {
+	m, err := openManagement()
+	if err != nil {
+		return nil, fmt.Errorf("%w: NVIDIA's management library: %w", errors.ErrUnsupported, err)
+	}
+	return m, m.begin()
+})
+
+func (m *management) begin() error {
+	if err := m.call(nvmlInit); err != nil {
+		return err
+	}
+	var text [80]byte // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+	if err := m.call(nvmlDriverVersion, uintptr(unsafe.Pointer(&text)), uintptr(len(text))); err != nil {
+		return err
+	}
+	m.driver = cString(text[:])
+	return nil
+}
+
+//go:uintptrescapes
+func (m *management) call(name string, args ...uintptr) error {
+	if code := int32(m.invoke(m.procs[name], args...)); code != 0 {
+		return fmt.Errorf("%w: %s answers %d", errors.ErrUnsupported, name, code)
+	}
+	return nil
+}
+
+// Sensors reads the GPU's clocks, power and temperature, where NVIDIA's management
+// library is installed: it comes with the driver.
+func (g *GPU) Sensors() (device.Sensors, error) {
+	m, err := theManagement()
+	if err != nil {
+		return device.Sensors{}, err
+	}
+	return m.sensors(g.info.UUID)
+}
+
+// DriverRelease is the driver's own version, "580.159.04", and empty where NVIDIA's
+// management library does not tell it.
+func DriverRelease() string {
+	m, err := theManagement()
+	if err != nil {
+		return ""
+	}
+	return m.driver
+}
+
+func (m *management) sensors(uuid string) (device.Sensors, error) {
+	id := append([]byte(uuid), 0)
+	var handle uintptr
+	if err := m.call(nvmlByUUID, uintptr(unsafe.Pointer(unsafe.SliceData(id))), uintptr(unsafe.Pointer(&handle))); err != nil {
+		return device.Sensors{}, err
+	}
+	const smClock, memoryClock = 1, 2 // nvmlClockType_t
+	// What a sensor does not tell is 0.
+	read := func(name string) float64 {
+		var v uint32
+		if m.call(name, handle, uintptr(unsafe.Pointer(&v))) != nil {
+			return 0
+		}
+		return float64(v)
+	}
+	readKind := func(name string, kind uintptr) float64 {
+		var v uint32
+		if m.call(name, handle, kind, uintptr(unsafe.Pointer(&v))) != nil {
+			return 0
+		}
+		return float64(v)
+	}
+	return device.Sensors{
+		SMClock:     readKind(nvmlClock, smClock),
+		MemoryClock: readKind(nvmlClock, memoryClock),
+		Power:       read(nvmlPower) / 1000,
+		PowerLimit:  read(nvmlPowerLimit) / 1000,
+		Temperature: readKind(nvmlTemperature, 0), // NVML_TEMPERATURE_GPU
+	}, nil
+}

@@ -1,0 +1,267 @@
+package gpu
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/model"
+)
+
+// rates are what a schedule's time is foretold from. They belong to the kind of device,
+// and are not measured, so that equal products are computed in equal steps.
+type rates struct {
+	link    float64 // bytes a second, each way
+	memory  float64 // bytes a second, of the device's own
+	compute float64 // operations a second
+	blocks  int     // that run at once
+	// startup is what streams, their events and a goroutine cost a product, step what it
+	// takes to have a launch begin, and copy what a copy takes besides its bytes.
+	startup, step, copy time.Duration
+}
+
+// strided is how many times longer a copy takes of short rows that are apart: 16 MiB in
+// rows of 2 KiB came in at 30 GB/s on an H200, and at 42 GB/s in one piece.
+const strided = 1.4
+
+// rates foretells the device's rates for the product.
+func (pl *Plan) rates() rates {
+	in, p := pl.backend.Device.Info(), pl.host
+	// As many blocks as find room for their sums in the half of an SM's registers.
+	const half = 128 << 10
+	each := max(1, half/(pl.Config.Shape.M*pl.Config.Shape.N*p.Accum().Size()))
+	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond, copy: 80 * time.Microsecond}
+	// PCIe 5, 4 or 3, ×16, less what staging costs.
+	switch {
+	case in.Target.SM >= 90:
+		r.link = 48e9
+	case in.Target.SM >= 80:
+		r.link = 22e9
+	default:
+		r.link = 11e9
+	}
+	// What a good kernel reaches of the peak, on the ordinary units.
+	const efficiency = 0.75
+	kind, clock := model.FP32, 1.5e9
+	if p.Accum() == dtype.F64 {
+		kind = model.FP64
+	}
+	r.compute, r.memory = efficiency*2*128*clock*float64(max(in.SMs, 1)), 1e12
+	if m, err := model.Lookup(in.Name); err == nil && !m.Generic() {
+		r.memory = 0.8 * m.MemBandwidth
+		if peak, err := m.PeakRate(kind); err == nil {
+			r.compute = efficiency * peak
+		}
+	}
+	return r
+}
+
+// drain is what a launch loses to its beginning and its end, in times of a wave: some
+// 50 µs of 0.8 ms on an H200.
+const drain = 1. / 16
+
+// estimate is a schedule's time, and what it would be if all but one of its parts were
+// free.
+type estimate struct{ total, in, compute, out time.Duration }
+
+// foretell plays a schedule through: copies in follow each other, steps follow each other
+// once their parts are there, copies out follow each other once their steps are done.
+func (pl *Plan) foretell(s *schedule, r rates) estimate {
+	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
+	var in, compute, out time.Duration // when what was asked for so far is through
+	var e estimate
+	if len(s.steps) > 1 {
+		in = r.startup
+	}
+	p, shape := pl.host, pl.Config.Shape
+	layouts := [3]gemm.Layout{p.A, p.B, p.C}
+	for i := range s.steps {
+		st := &s.steps[i]
+		var bytes [3]float64
+		var times [3]time.Duration // to copy them
+		for x, part := range st.parts() {
+			bytes[x] = float64(part.rows.n()) * float64(part.cols.n()) * float64(layouts[x].Type.Size())
+			times[x] = r.copy + seconds(bytes[x]/r.link*apart(layouts[x], part))
+			if st.load[x] {
+				in, e.in = in+times[x], e.in+times[x]
+			}
+		}
+		// Whole waves of blocks, which begin and end together and hide nothing of each
+		// other's ends, unless those of the next step take their places.
+		tiles := float64(ceilDiv(st.rows.n(), shape.M)) * float64(ceilDiv(st.cols.n(), shape.N))
+		waves := tiles / float64(r.blocks)
+		if i+1 == len(s.steps) || s.steps[i+1].beside == st.beside {
+			waves = math.Ceil(waves) + drain
+		}
+		tile := 2 * float64(shape.M) * float64(shape.N) * float64(st.depth.n()) * float64(r.blocks) / r.compute
+		d := seconds(waves*tile + bytes[inC]/r.memory)
+		if st.depth.from > 0 {
+			d += seconds(bytes[inC] / r.memory)
+		}
+		compute, e.compute = max(compute, in)+r.step+d, e.compute+d
+		if st.store {
+			out, e.out = max(out, compute)+times[inC], e.out+times[inC]
+		}
+	}
+	e.total = out + r.step
+	return e
+}
+
+// fastest is the fastest schedule by the estimate, of those that have A, B and C on the
+// device in the end.
+func (pl *Plan) fastest(r rates) (*schedule, estimate) {
+	p := pl.host
+	best := pl.wholly()
+	least := pl.foretell(best, r)
+	// What overlapping can hide at the best.
+	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 || p.N == 0 {
+		return best, least
+	}
+	// First the slices, with panels as they are for most products, then the panels.
+	consider := func(s *schedule) {
+		if e := pl.foretell(s, r); e.total < least.total {
+			best, least = s, e
+		}
+	}
+	panels, byRows := pl.panelings()
+	for _, slices := range slicings(p, r) {
+		consider(pl.overlapped(slices, panels[2], byRows))
+	}
+	slices := best.slices()
+	for _, n := range panels {
+		consider(pl.overlapped(slices, n, byRows))
+	}
+	return best, least
+}
+
+// panelings are the ways to cut C that are considered, along its longer side: equal
+// panels, which leave early, or each half of what is left, down to a last one, so that
+// what goes out is hidden by a panel that is computed, with few launches.
+func (pl *Plan) panelings() (all [][]span, byRows bool) {
+	rows, cols := pl.units()
+	side, unit, byRows := pl.host.M, rows, true
+	if pl.host.N > pl.host.M {
+		side, unit, byRows = pl.host.N, cols, false
+	}
+	for n := 2; n <= 32; n *= 2 {
+		all = append(all, cutSpan(side, roundUp(ceilDiv(side, n), unit)))
+	}
+	var panels []span
+	for at := 0; at < side; {
+		all = append(all, append(panels[:len(panels):len(panels)], span{at, side}))
+		half := min(roundUp(ceilDiv(side-at, 2), unit), side-at)
+		panels = append(panels, span{at, at + half})
+		at += half
+	}
+	return all, byRows
+}
+
+// slicings are the ways to cut K that are considered. Each slice is as deep as what comes
+// in while the one before it is computed, from a first one on that is short.
+func slicings(p *gemm.Problem, r rates) [][]span {
+	all := [][]span{{{0, p.K}}}
+	if !sliceable(p) {
+		return all
+	}
+	size := float64(p.A.Type.Size())
+	comes := r.link / (size * (float64(p.M) + float64(p.N)))  // terms a second
+	computes := r.compute / (2 * float64(p.M) * float64(p.N)) // terms a second
+	growth := min(max(comes/computes, 1), 4)
+	const grain = 128 // terms; whole tiles along K, and whole vectors
+	for _, first := range []int{256, 512, 1024} {
+		var slices []span
+		at, depth := 0, float64(first)
+		for range 4 {
+			n := int(depth) / grain * grain
+			if at+2*n > p.K {
+				break
+			}
+			slices = append(slices, span{at, at + n})
+			at, depth = at+n, depth*growth
+			all = append(all, append(slices[:len(slices):len(slices)], span{at, p.K}))
+		}
+	}
+	return all
+}
+
+func isPowerOfTwo(x float64) bool {
+	fraction, _ := math.Frexp(math.Abs(x))
+	return fraction == 0.5
+}
+
+// apart is how many times longer than that of one piece the copy of a part takes.
+func apart(l gemm.Layout, p part) float64 {
+	across := p.cols.n()
+	if l.Trans {
+		across = p.rows.n()
+	}
+	if across < l.LD && across*l.Type.Size() < 8<<10 {
+		return strided
+	}
+	return 1
+}
+
+// scheduled is a schedule and what was foretold of it.
+type scheduled struct {
+	*schedule
+	expected estimate
+}
+
+// scheduleKey is what a schedule depends on, besides the device.
+type scheduleKey struct {
+	problem    gemm.Problem
+	config     Config
+	keepLayout bool
+}
+
+// schedule is how the plan runs, which is decided when it is first asked for, once for
+// all plans of the backend.
+func (pl *Plan) schedule() *schedule {
+	if pl.steps != nil {
+		return pl.steps
+	}
+	b, key := pl.backend, scheduleKey{*pl.host, pl.Config, pl.keepLayout}
+	b.mu.Lock()
+	s, known := b.schedules[key]
+	b.mu.Unlock()
+	if !known {
+		s = pl.decide()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		const most = 100
+		if len(b.schedules) >= most {
+			clear(b.schedules)
+		}
+		b.schedules[key] = s
+	}
+	pl.steps, pl.expected = s.schedule, s.expected
+	return pl.steps
+}
+
+func (pl *Plan) decide() scheduled {
+	s, e := pl.fastest(pl.rates())
+	if most := int(pl.backend.Device.Info().Memory / 10 * 9); s.memory() > most {
+		if less := pl.smaller(s, most); less != nil {
+			s, e = less, pl.foretell(less, pl.rates())
+		}
+	}
+	return scheduled{s, e}
+}
+
+// Detail is the kernel's configuration and, where the product on matrices of the host has
+// several steps, how these overlap, in words.
+func (pl *Plan) Detail() string {
+	s, e, in := pl.schedule(), pl.expected, pl.backend.Device.Info()
+	if len(s.steps) == 1 {
+		return pl.Config.String()
+	}
+	text := fmt.Sprintf("%v; %s: %v expected, of %v in, %v computing and %v out", pl.Config, s.words, ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
+	if st := in.Staging; st.Threads > 0 {
+		text += fmt.Sprintf("; copies by %d threads through a pinned ring of %d MiB, each way", st.Threads, st.Ring>>20)
+	}
+	return text
+}
+
+func ms(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

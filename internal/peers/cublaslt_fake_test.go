@@ -1,0 +1,251 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+)
+
+// fakeLt stands in for the library. It decodes arguments by the offsets of cublasLt.h
+// and not by this package's types.
+type fakeLt struct {
+	t       *testing.T
+	failAt  int // the number of the call that fails, from 1
+	calls   int
+	failed  string
+	handles map[uintptr]string // what was created, and not destroyed
+	next    uintptr
+	trans   map[uintptr]int32 // by attribute
+	layouts map[uintptr][4]uintptr
+	compute [2]uintptr
+	found   int
+	matmul  []uintptr
+}
+
+func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
+	f := &fakeLt{t: t, handles: map[uintptr]string{}, trans: map[uintptr]int32{}, layouts: map[uintptr][4]uintptr{}, next: 0x1000, found: 3}
+	l := &CuBLASLt{gpu: hollow{emulator(t)}, procs: map[string]uintptr{}, run: f.run}
+	for i, name := range cublasLtProcs {
+		l.procs[name] = uintptr(i + 1)
+	}
+	return f, l
+}
+
+func pointTo[T any](at uintptr) *T { return (*T)(*(*unsafe.Pointer)(unsafe.Pointer(&at))) }
+
+func (f *fakeLt) create(kind string, to uintptr) uintptr {
+	f.next += 0x10
+	f.handles[f.next] = kind
+	*pointTo[uintptr](to) = f.next
+	return f.next
+}
+
+func (f *fakeLt) destroy(kind string, handle uintptr) {
+	if f.handles[handle] != kind {
+		f.t.Errorf("destroying %#x as %s, and it is %q", handle, kind, f.handles[handle])
+	}
+	delete(f.handles, handle)
+}
+
+func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
+	name := cublasLtProcs[proc-1]
+	switch name {
+	case ltGetVersion:
+		return 130100
+	case ltStatusString:
+		text := append([]byte(fmt.Sprintf("status %d", a[0])), 0)
+		return uintptr(unsafe.Pointer(unsafe.SliceData(text)))
+	}
+	if f.calls++; f.calls == f.failAt {
+		f.failed = name
+		if strings.Contains(name, "Destroy") {
+			delete(f.handles, a[0]) // it fails, and is gone all the same
+		}
+		return 14 // CUBLAS_STATUS_INTERNAL_ERROR
+	}
+	switch name {
+	case ltCreate:
+		f.create("library", a[0])
+	case ltDestroy:
+		f.destroy("library", a[0])
+	case ltDescCreate:
+		f.create("description", a[0])
+		f.compute = [2]uintptr{a[1], a[2]}
+	case ltDescDestroy:
+		f.destroy("description", a[0])
+	case ltDescSet:
+		if a[3] != 4 {
+			f.t.Errorf("an operation of %d bytes", a[3])
+		}
+		f.trans[a[1]] = *pointTo[int32](a[2])
+	case ltLayoutCreate:
+		f.layouts[f.create("layout", a[0])] = [4]uintptr(a[1:])
+	case ltLayoutDestroy:
+		f.destroy("layout", a[0])
+	case ltPreferenceCreate:
+		f.create("preference", a[0])
+	case ltPreferenceDestroy:
+		f.destroy("preference", a[0])
+	case ltPreferenceSet:
+		if a[1] != 1 || *pointTo[uint64](a[2]) != 256<<20 || a[3] != 8 {
+			f.t.Errorf("preference %d of %d bytes", a[1], a[3])
+		}
+	case ltHeuristic:
+		const size, workspace, status = 96, 64, 72
+		for i := range f.found {
+			at := a[8] + uintptr(i*size)
+			*pointTo[uint64](at) = uint64(100 + i)
+			*pointTo[uint64](at + workspace) = uint64(i) << 20
+			if i == 1 {
+				*pointTo[int32](at + status) = 15
+			}
+		}
+		*pointTo[int32](a[9]) = int32(f.found)
+	case ltAlgoGet:
+		*pointTo[int32](a[2]) = int32(*pointTo[uint64](a[0])) + int32(a[1])
+	case ltMatmul:
+		f.matmul = slices.Clone(a)
+	}
+	return 0
+}
+
+func fakeProblem(t *testing.T, in dtype.Type, transA, transB bool) *gemm.Problem {
+	t.Helper()
+	a, b := gemm.Dense(in, 2, 3), gemm.Dense(in, 3, 5)
+	if transA {
+		a = gemm.Dense(in, 3, 2).T()
+	}
+	if transB {
+		b = gemm.Dense(in, 5, 3).T()
+	}
+	a.LD, b.LD = a.LD+1, b.LD+2
+	c := gemm.Dense(in.Info().Results[0], 2, 5)
+	c.LD += 3
+	p, _, err := gemm.New(2, a, b, 3, c, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+// TestLtArguments: the library is told of the transposed product, B before A.
+func TestLtArguments(t *testing.T) {
+	for _, c := range []struct {
+		in             dtype.Type
+		transA, transB bool
+		arithmetic     Arithmetic
+		compute        [2]uintptr
+		a, b, c        [4]uintptr // type, rows, columns, leading dimension
+	}{
+		{dtype.F32, false, false, Native, [2]uintptr{68, 0}, [4]uintptr{0, 3, 2, 4}, [4]uintptr{0, 5, 3, 7}, [4]uintptr{0, 5, 2, 8}},
+		{dtype.F32, true, false, TF32, [2]uintptr{77, 0}, [4]uintptr{0, 2, 3, 3}, [4]uintptr{0, 5, 3, 7}, [4]uintptr{0, 5, 2, 8}},
+		{dtype.F64, false, true, Native, [2]uintptr{70, 1}, [4]uintptr{1, 3, 2, 4}, [4]uintptr{1, 3, 5, 5}, [4]uintptr{1, 5, 2, 8}},
+		{dtype.BF16, true, true, Native, [2]uintptr{68, 0}, [4]uintptr{14, 2, 3, 3}, [4]uintptr{14, 3, 5, 5}, [4]uintptr{14, 5, 2, 8}},
+		{dtype.I8, false, true, Native, [2]uintptr{72, 10}, [4]uintptr{3, 3, 2, 4}, [4]uintptr{3, 3, 5, 5}, [4]uintptr{10, 5, 2, 8}},
+	} {
+		f, l := newFakeLt(t)
+		if err := l.begin(); err != nil {
+			t.Fatal(err)
+		}
+		p := fakeProblem(t, c.in, c.transA, c.transB)
+		pl, err := l.Plan(p, c.arithmetic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.compute != c.compute {
+			t.Errorf("%v: arithmetic %v, want %v", p, f.compute, c.compute)
+		}
+		number := map[bool]int32{true: 1}
+		if f.trans[3] != number[c.transB] || f.trans[4] != number[c.transA] {
+			t.Errorf("%v: operations %v", p, f.trans)
+		}
+		if pl.Algorithms() != 2 {
+			t.Errorf("%d algorithms, want the 2 of 3 that are valid", pl.Algorithms())
+		}
+		pl.chosen = 1
+		if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc); err != nil {
+			t.Fatal(err)
+		}
+		m := f.matmul
+		if m[3] != 0xb || m[5] != 0xa || m[8] != 0xc || m[10] != 0xc || m[13] != uintptr(l.workspace) || m[14] != 256<<20 {
+			t.Errorf("%v: arguments %#x", p, m)
+		}
+		for i, want := range map[int][4]uintptr{6: c.a, 4: c.b, 9: c.c, 11: c.c} {
+			if f.layouts[m[i]] != want {
+				t.Errorf("%v: argument %d is a layout %v, want %v", p, i, f.layouts[m[i]], want)
+			}
+		}
+		sums := p.Accum()
+		for i, want := range map[int]float64{2: 2, 7: 3} {
+			if got := sums.At(unsafe.Slice(pointTo[byte](m[i]), 8), 0); got != want {
+				t.Errorf("%v: argument %d points to %v, want %v", p, i, got, want)
+			}
+		}
+		if *pointTo[uint64](m[12]) != 102 {
+			t.Errorf("algorithm %d", *pointTo[uint64](m[12]))
+		}
+		want := "cuBLASLt 13.1.0"
+		if c.arithmetic.Name != "" {
+			want += " in tf32"
+		}
+		want += ", heuristic 2 of 2: algorithm 102, tile 103, stages 108, split 104, workspace 2 MiB"
+		if pl.String() != want {
+			t.Errorf("%q, want %q", pl, want)
+		}
+		if err := errors.Join(pl.Close(), l.Close()); err != nil || len(f.handles) != 0 {
+			t.Errorf("closing: %v; left %v", err, f.handles)
+		}
+	}
+}
+
+// TestLtFaults fails each call in turn: it is reported with its name, and nothing is
+// left behind.
+func TestLtFaults(t *testing.T) {
+	for failAt := 1; ; failAt++ {
+		f, l := newFakeLt(t)
+		f.failAt = failAt
+		err := func() (err error) {
+			if err := l.begin(); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, l.Close()) }()
+			pl, err := l.Plan(fakeProblem(t, dtype.F32, false, false), Native)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, pl.Close()) }()
+			return pl.Choose(func(run func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) (float64, error) {
+				return 1, run(t.Context(), 1, 2, 3)
+			})
+		}()
+		if f.failed == "" {
+			if err != nil {
+				t.Errorf("nothing failed: %v", err)
+			}
+			break
+		}
+		// One of the two algorithms may be refused.
+		if f.failed != ltMatmul && (err == nil || !strings.Contains(err.Error(), f.failed+": status 14 (14)")) {
+			t.Errorf("call %d, %s: error %v", failAt, f.failed, err)
+		}
+		if len(f.handles) != 0 {
+			t.Errorf("call %d, %s: left %v", failAt, f.failed, f.handles)
+		}
+		if used := l.gpu.(hollow).Device.(interface{ Used() int64 }).Used(); used != 0 {
+			t.Errorf("call %d, %s: %d bytes left on the device", failAt, f.failed, used)
+		}
+	}
+	f, l := newFakeLt(t)
+	f.found = 0
+	if _, err := l.Plan(fakeProblem(t, dtype.F32, false, false), Native); !errors.Is(err, gemm.ErrUnsupported) || len(f.handles) != 0 {
+		t.Errorf("no algorithm: error %v, left %v", err, f.handles)
+	}
+}

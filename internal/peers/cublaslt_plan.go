@@ -1,0 +1,209 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+)
+
+// Heuristics is how many algorithms a plan asks the library for.
+const Heuristics = 8
+
+// LtPlan is a product that cuBLASLt has algorithms for, the first of which is the one
+// that it holds for the fastest. It is for one goroutine.
+type LtPlan struct {
+	library     *CuBLASLt
+	arithmetic  Arithmetic
+	desc        uintptr // cublasLtMatmulDesc_t
+	a, b, c     uintptr // cublasLtMatrixLayout_t of our A, B and C
+	alpha, beta [8]byte // in the type that is summed in
+	algorithms  []heuristicResult
+	chosen      int
+}
+
+// heuristicResult is cublasLtMatmulHeuristicResult_t of cublasLt.h.
+type heuristicResult struct {
+	algo      [8]uint64
+	workspace uintptr
+	status    int32
+	_         float32 // wavesCount
+	_         [4]int32
+}
+
+// Attributes, by the enums of cublasLt.h: cublasLtMatmulDescAttributes_t,
+// cublasLtMatmulPreferenceAttributes_t and cublasLtMatmulAlgoConfigAttributes_t.
+const (
+	descTransA             = 3
+	descTransB             = 4
+	preferenceMaxWorkspace = 1
+	algoID                 = 0
+	algoTile               = 1
+	algoSplitK             = 2
+	algoStages             = 6
+)
+
+// Plan asks the library how p can be computed. The matrices have p's layouts on the
+// GPU, each at a multiple of 256 bytes. The error is ErrUnsupported where the library
+// has no algorithm, as for int8 unless A is plain and B transposed.
+func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
+	if err := supported(p); err != nil {
+		return nil, err
+	}
+	compute, err := a.computeType(p)
+	if err != nil {
+		return nil, err
+	}
+	pl := &LtPlan{library: l, arithmetic: a}
+	sums := p.Accum()
+	sums.Set(pl.alpha[:], 0, p.Alpha)
+	sums.Set(pl.beta[:], 0, p.Beta)
+	err = l.gpu.Foreign(func(uintptr) error {
+		if err := l.call(ltDescCreate, uintptr(unsafe.Pointer(&pl.desc)), uintptr(compute), uintptr(dataTypes[sums])); err != nil {
+			return err
+		}
+		return errors.Join(pl.describe(p), pl.ask())
+	})
+	if err == nil && len(pl.algorithms) == 0 {
+		err = fmt.Errorf("%w: none of its algorithms", gemm.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cublaslt: %v: %w", p, err), pl.Close())
+	}
+	return pl, nil
+}
+
+// describe tells the library of the matrices. It takes them as column-major, and so
+// each as its transpose: what it computes is Cᵀ = op(B)ᵀ·op(A)ᵀ, its A being our B.
+func (pl *LtPlan) describe(p *gemm.Problem) error {
+	l := pl.library
+	for _, x := range []struct {
+		attribute uintptr
+		of        gemm.Layout
+	}{{descTransA, p.B}, {descTransB, p.A}} {
+		operation := int32(0) // CUBLAS_OP_N
+		if x.of.Trans {
+			operation = 1 // CUBLAS_OP_T
+		}
+		if err := l.call(ltDescSet, pl.desc, x.attribute, uintptr(unsafe.Pointer(&operation)), unsafe.Sizeof(operation)); err != nil {
+			return err
+		}
+	}
+	for _, x := range []struct {
+		layout *uintptr
+		of     gemm.Layout
+	}{{&pl.a, p.A}, {&pl.b, p.B}, {&pl.c, p.C}} {
+		err := l.call(ltLayoutCreate, uintptr(unsafe.Pointer(x.layout)),
+			uintptr(dataTypes[x.of.Type]), uintptr(x.of.Cols), uintptr(x.of.Rows), uintptr(x.of.LD))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask fills in the algorithms.
+func (pl *LtPlan) ask() error {
+	l := pl.library
+	var preference uintptr
+	if err := l.call(ltPreferenceCreate, uintptr(unsafe.Pointer(&preference))); err != nil {
+		return err
+	}
+	most := uint64(workspaceBytes)
+	var found [Heuristics]heuristicResult
+	var n int32
+	err := l.call(ltPreferenceSet, preference, preferenceMaxWorkspace, uintptr(unsafe.Pointer(&most)), unsafe.Sizeof(most))
+	if err == nil {
+		err = l.call(ltHeuristic, l.handle, pl.desc, pl.b, pl.a, pl.c, pl.c, preference,
+			Heuristics, uintptr(unsafe.Pointer(&found)), uintptr(unsafe.Pointer(&n)))
+	}
+	for _, h := range found[:max(0, min(n, Heuristics))] {
+		if h.status == 0 {
+			pl.algorithms = append(pl.algorithms, h)
+		}
+	}
+	return errors.Join(err, l.call(ltPreferenceDestroy, preference))
+}
+
+// Close gives the descriptions back.
+func (pl *LtPlan) Close() error {
+	var errs []error
+	for _, x := range []struct {
+		destroy string
+		handle  *uintptr
+	}{{ltDescDestroy, &pl.desc}, {ltLayoutDestroy, &pl.a}, {ltLayoutDestroy, &pl.b}, {ltLayoutDestroy, &pl.c}} {
+		if *x.handle != 0 {
+			errs = append(errs, pl.library.call(x.destroy, *x.handle))
+			*x.handle = 0
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Choose times the algorithms and keeps the fastest: time runs a product as often as
+// it likes and says how many seconds one took. An algorithm that the library refuses
+// to run is passed over.
+func (pl *LtPlan) Choose(time func(run func(ctx context.Context, a, b, c device.Ptr) error) (float64, error)) error {
+	best, least := -1, 0.0
+	var refused error
+	for i := range pl.algorithms {
+		pl.chosen = i
+		took, err := time(pl.Enqueue)
+		if s := (*statusError)(nil); errors.As(err, &s) {
+			refused = errors.Join(refused, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if best < 0 || took < least {
+			best, least = i, took
+		}
+	}
+	if best < 0 {
+		return fmt.Errorf("%w: cublaslt runs none of its algorithms: %w", gemm.ErrUnsupported, refused)
+	}
+	pl.chosen = best
+	return nil
+}
+
+// Enqueue starts the product on matrices that are on the GPU, and does not wait for
+// its end.
+func (pl *LtPlan) Enqueue(ctx context.Context, a, b, c device.Ptr) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l, algorithm := pl.library, &pl.algorithms[pl.chosen]
+	return l.gpu.Foreign(func(stream uintptr) error {
+		return l.call(ltMatmul, l.handle, pl.desc,
+			uintptr(unsafe.Pointer(&pl.alpha)), uintptr(b), pl.b, uintptr(a), pl.a,
+			uintptr(unsafe.Pointer(&pl.beta)), uintptr(c), pl.c, uintptr(c), pl.c,
+			uintptr(unsafe.Pointer(&algorithm.algo)), uintptr(l.workspace), workspaceBytes, stream)
+	})
+}
+
+// Algorithms is how many algorithms the library proposed.
+func (pl *LtPlan) Algorithms() int { return len(pl.algorithms) }
+
+// String tells what runs: "cuBLASLt 13.1.0, heuristic 2 of 8: algorithm 67, tile 20,
+// stages 7, split 1, workspace 4 MiB", the numbers being those of cublasLt.h.
+func (pl *LtPlan) String() string {
+	algorithm := &pl.algorithms[pl.chosen]
+	attribute := func(name uintptr) int32 {
+		value, written := int32(-1), uintptr(0)
+		// An attribute that this release does not tell stays -1.
+		_ = pl.library.call(ltAlgoGet, uintptr(unsafe.Pointer(&algorithm.algo)), name,
+			uintptr(unsafe.Pointer(&value)), unsafe.Sizeof(value), uintptr(unsafe.Pointer(&written)))
+		return value
+	}
+	s := pl.library.String()
+	if pl.arithmetic.Name != "" {
+		s += " in " + pl.arithmetic.Name
+	}
+	return s + fmt.Sprintf(", heuristic %d of %d: algorithm %d, tile %d, stages %d, split %d, workspace %.3g MiB",
+		pl.chosen+1, len(pl.algorithms), attribute(algoID), attribute(algoTile), attribute(algoStages), attribute(algoSplitK),
+		float64(algorithm.workspace)/(1<<20))
+}
