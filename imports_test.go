@@ -33,7 +33,7 @@ var forbidden = map[string][]string{
 	"internal/gpu":           {"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu/asm"},
 	"internal/gpu/frag":      {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
 	"internal/device":        {"dtype"},
-	"internal/device/faulty": {"dtype", "internal/gemm", "ptx", "ptx/build", "ptx/emu"},
+	"internal/device/faulty": {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"internal/device/emu":    {"dtype", "internal/gemm", "ptx/build"},
 	"internal/device/cuda":   {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"ptx/emu":                {"ptx/build"},

@@ -136,7 +136,7 @@ func (i *Instr) combination() error {
 		}
 	}
 	for k, mod := range i.slots {
-		if globalOnly(mod) && space != Generic && space != Global {
+		if globalOnly(mod) && space != Generic && !slices.Contains(i.slots, "global") { // of a copy, one of the two
 			return bad("modifier .%s is for global memory, not for .%v", mod, space)
 		}
 		if i.Form.Slots[k].Name != "vec" || mod == "" {

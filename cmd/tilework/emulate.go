@@ -26,6 +26,7 @@ import (
 // emulateFlags are the flags of `tilework emulate`.
 type emulateFlags struct {
 	entry, grid, block, smem string
+	cluster                  string
 	args                     []string
 	maxInstructions          int64
 	seed                     uint64
@@ -45,6 +46,9 @@ source; errors (not advice) make the exit code 1.
 An argument of the kernel is one of
   A.npy                 a pointer to a copy of the matrix in the file
   out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, written to C.npy after
+  tensor:MxN:S:ARG      a tensor map of the matrix that ARG, one of the two above, points
+                        to: in boxes of M×N elements, whose rows are swizzled over S
+                        bytes of shared memory (0, 32, 64 or 128)
   u32:64, f32:1.5, …    a number: u8 to u64, s8 to s64, f32 or f64`,
 		Example: `  tilework emulate matmul.ptx --entry matmul --grid 4,4 --block 16,16 \
     --arg a.npy --arg b.npy --arg out:f32:64x64:c.npy --arg u32:64
@@ -66,6 +70,7 @@ An argument of the kernel is one of
 	fl := c.Flags()
 	fl.StringVar(&f.entry, "entry", "", "the kernel to run (default: the only one)")
 	fl.StringVar(&f.grid, "grid", "1", "blocks: X, X,Y or X,Y,Z")
+	fl.StringVar(&f.cluster, "cluster", "", "blocks of a cluster: X, X,Y or X,Y,Z (default: what the kernel says)")
 	fl.StringVar(&f.block, "block", "1", "threads of a block: X, X,Y or X,Y,Z")
 	fl.StringVar(&f.smem, "smem", "0", "dynamic shared memory of a block: 2048 or 2KB")
 	fl.StringArrayVar(&f.args, "arg", nil, "an argument of the kernel, in order")
@@ -77,10 +82,11 @@ An argument of the kernel is one of
 	return c
 }
 
-// kernelArg is an argument of the kernel: its value, and where to write what it
-// points to afterwards.
+// kernelArg is an argument of the kernel: its value, the matrix that it points to, and
+// where to write that afterwards.
 type kernelArg struct {
 	value  any
+	at     uint64
 	layout gemm.Layout
 	file   string // empty: nothing is written
 }
@@ -100,6 +106,11 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	}
 	if launch.Block, err = parseDim3(f.block); err != nil {
 		return fmt.Errorf("--block %w", err)
+	}
+	if f.cluster != "" {
+		if launch.Cluster, err = parseDim3(f.cluster); err != nil {
+			return fmt.Errorf("--cluster %w", err)
+		}
 	}
 	if launch.Shared, err = parseBytes(f.smem); err != nil {
 		return fmt.Errorf("--smem %w", err)
@@ -152,7 +163,7 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 			continue
 		}
 		data := make([]byte, a.layout.Bytes())
-		if err := mem.Read(a.value.(uint64), data); err != nil {
+		if err := mem.Read(a.at, data); err != nil {
 			return err
 		}
 		if err := matio.Write(ctx, a.file, a.layout, data); err != nil {
@@ -249,8 +260,11 @@ var scalarTypes = map[string]struct {
 
 func parseArg(mem *emu.Memory, text string) (kernelArg, error) {
 	kind, rest, _ := strings.Cut(text, ":")
-	if kind == "out" {
+	switch kind {
+	case "out":
 		return parseOut(mem, rest)
+	case "tensor":
+		return parseTensor(mem, rest)
 	}
 	if _, ok := scalarTypes[kind]; ok {
 		v, err := parseScalar(kind, rest)
@@ -273,7 +287,7 @@ func parseArg(mem *emu.Memory, text string) (kernelArg, error) {
 	if err != nil {
 		return kernelArg{}, err
 	}
-	return kernelArg{value: at, layout: l}, mem.Write(at, data)
+	return kernelArg{value: at, at: at, layout: l}, mem.Write(at, data)
 }
 
 // parseOut reads "f32:MxN:C.npy".
@@ -287,11 +301,9 @@ func parseOut(mem *emu.Memory, text string) (kernelArg, error) {
 	if err != nil {
 		return kernelArg{}, err
 	}
-	rows, cols, ok := strings.Cut(shape, "x")
-	m, errM := strconv.Atoi(rows)
-	n, errN := strconv.Atoi(cols)
-	if !ok || errM != nil || errN != nil || m < 1 || n < 1 {
-		return kernelArg{}, fmt.Errorf("%q is no shape, as in 64x64", shape)
+	m, n, err := parseShape(shape)
+	if err != nil {
+		return kernelArg{}, err
 	}
 	l := gemm.Dense(t, m, n)
 	if err := l.Check("the output"); err != nil {
@@ -304,7 +316,53 @@ func parseOut(mem *emu.Memory, text string) (kernelArg, error) {
 		return kernelArg{}, err
 	}
 	at, err := mem.Alloc(l.Bytes())
-	return kernelArg{value: at, layout: l, file: file}, err
+	return kernelArg{value: at, at: at, layout: l, file: file}, err
+}
+
+// parseShape reads "64x32".
+func parseShape(text string) (m, n int, err error) {
+	rows, cols, ok := strings.Cut(text, "x")
+	m, errM := strconv.Atoi(rows)
+	n, errN := strconv.Atoi(cols)
+	if !ok || errM != nil || errN != nil || m < 1 || n < 1 {
+		return 0, 0, fmt.Errorf("%q is no shape, as in 64x64", text)
+	}
+	return m, n, nil
+}
+
+// tensorElements are the types of matrices that tensor maps know.
+var tensorElements = map[dtype.Type]ptx.Type{
+	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16, dtype.I32: ptx.S32, dtype.I8: ptx.U8,
+}
+
+// parseTensor reads "64x64:128:A.npy".
+func parseTensor(mem *emu.Memory, text string) (kernelArg, error) {
+	parts := strings.SplitN(text, ":", 3)
+	if len(parts) < 3 {
+		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, as in tensor:64x64:128:a.npy")
+	}
+	rows, cols, err := parseShape(parts[0])
+	if err != nil {
+		return kernelArg{}, err
+	}
+	swizzle, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return kernelArg{}, fmt.Errorf("%q is no swizzle: want 0, 32, 64 or 128", parts[1])
+	}
+	a, err := parseArg(mem, parts[2])
+	if err != nil {
+		return kernelArg{}, err
+	}
+	l := a.layout
+	if l.Rows == 0 {
+		return kernelArg{}, fmt.Errorf("%s points to no matrix", parts[2])
+	}
+	encoded, err := emu.EncodeTensorMap(&ptx.TensorMap{
+		Element: tensorElements[l.Type], Base: a.at, Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Cols * l.Type.Info().Size},
+		Box: []int{cols, rows}, Swizzle: swizzle,
+	})
+	a.value = encoded[:]
+	return a, err
 }
 
 func parseScalar(kind, text string) (any, error) {

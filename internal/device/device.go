@@ -76,6 +76,9 @@ type Device interface {
 	// does nothing.
 	Free(p Ptr) error
 
+	// EncodeTensorMap encodes a tensor map as kernels on this device take it: a parameter
+	// `.align 64 .b8[128]`. The error is ErrLaunch.
+	EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
 	// Load compiles PTX text. The error is ErrCompile, with the compiler's messages.
 	Load(ctx context.Context, text string) (Module, error)
 

@@ -3,14 +3,22 @@ package device
 import (
 	"encoding/binary"
 	"math"
+
+	"tilework/ptx"
 )
 
 // Params collects a kernel's arguments in the order of its parameters: each stands
-// at the next multiple of its own size. The zero Params is empty.
+// at the next multiple of its own size, or of its alignment. The zero Params is empty.
 type Params struct{ buf []byte }
 
 // Bytes is the arguments as [Launch] takes them.
 func (p *Params) Bytes() []byte { return p.buf }
+
+// TensorMap adds a tensor map that the device has encoded, a .align 64 .b8[128].
+func (p *Params) TensorMap(m [ptx.TensorMapBytes]byte) {
+	p.align(ptx.TensorMapAlign)
+	p.buf = append(p.buf, m[:]...)
+}
 
 // U32 adds a .u32, .s32 or .b32.
 func (p *Params) U32(v uint32) {

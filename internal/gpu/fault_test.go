@@ -117,6 +117,10 @@ func (d *double) CopyOut(ctx context.Context, b []byte, p device.Ptr, r device.R
 	return d.copy(ctx, "copy out", b, p, r)
 }
 
+func (d *double) EncodeTensorMap(*ptx.TensorMap) (m [ptx.TensorMapBytes]byte, err error) {
+	return m, d.locked("tensor map", nil)
+}
+
 func (d *double) Load(context.Context, string) (device.Module, error) {
 	return doubleModule{d}, d.locked("load", func() { d.loaded++ })
 }

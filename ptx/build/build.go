@@ -49,7 +49,8 @@ type Kernel struct {
 	params  []*ptx.Var
 	attrs   []ptx.Attr
 	shared  []*ptx.Var
-	dynamic int // bytes of dynamic shared memory laid out so far
+	dynamic int  // bytes of dynamic shared memory laid out so far
+	tiles   bool // some of it is aligned to tileAlign
 
 	top, cur   *scope
 	constructs int // loops and branches so far
@@ -159,8 +160,12 @@ func (k *Kernel) build() (*ptx.Module, error) {
 	for _, v := range k.shared {
 		decls = append(decls, v)
 	}
+	align := sharedAlign
+	if k.tiles {
+		align = tileAlign
+	}
 	if k.dynamic > 0 {
-		m.Decls = append(m.Decls, &ptx.Var{Linkage: "extern", Space: ptx.Shared, Align: sharedAlign, Type: ptx.B8, Name: dynamicName, Dims: []int{-1}})
+		m.Decls = append(m.Decls, &ptx.Var{Linkage: "extern", Space: ptx.Shared, Align: align, Type: ptx.B8, Name: dynamicName, Dims: []int{-1}})
 	}
 	for _, c := range k.head {
 		m.Decls = append(m.Decls, c)

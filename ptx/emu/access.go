@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"fmt"
 	"unsafe"
 
 	"tilework/ptx"
@@ -14,6 +15,11 @@ const (
 	paramWindow  = 0x30_0000_0000
 	windowSize   = 1 << 32
 )
+
+// peerShift is the bit at which addresses in shared memory have the rank, from 1, of the
+// block of the cluster that they point into; 0 stands for the thread's own block, so
+// that an address in shared::cta is one in shared::cluster too.
+const peerShift = 24
 
 // windows are the spaces that have one.
 var windows = [...]struct {
@@ -59,9 +65,6 @@ func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
 			ac.space = ptx.Local
 		}
 	}
-	if ac.space == ptx.SharedCluster { // a cluster is one block
-		ac.space = ptx.Shared
-	}
 	return ac
 }
 
@@ -106,11 +109,15 @@ type target struct {
 	window   uint64 // what a generic address is more than one in the space
 	stride   uint64 // from one lane's bytes to the next's: in local memory
 	readOnly bool
+	block    *block // whose shared memory it is
 }
+
+// shift is what the address of the memory's first byte is.
+func (t *target) shift() uint64 { return t.window + t.base }
 
 // aim finds the memory that an address points into. A region of no bytes holds nothing.
 func (w *warp) aim(t *target, in *inst, ac *access, addr uint64) {
-	t.space, t.window, t.stride, t.readOnly = ac.space, 0, 0, false
+	t.space, t.window, t.stride, t.readOnly, t.block = ac.space, 0, 0, false, nil
 	if t.space == ptx.Generic {
 		t.space = ptx.Global
 		for _, v := range windows {
@@ -118,10 +125,16 @@ func (w *warp) aim(t *target, in *inst, ac *access, addr uint64) {
 				t.space, t.window = v.space, v.start
 			}
 		}
+		if t.space == ptx.Shared {
+			t.space = ptx.SharedCluster
+		}
 	}
 	switch t.space {
 	case ptx.Shared:
-		t.region = w.block.shared
+		t.region, t.block = w.block.shared, w.block
+	case ptx.SharedCluster:
+		t.space = ptx.Shared
+		t.region, t.block = w.block.cluster.sharedAt(w.block, addr-t.window)
 	case ptx.Local:
 		t.region = region{size: uint64(w.block.run.localSize)}
 		t.stride = t.size
@@ -141,6 +154,14 @@ func (w *warp) aim(t *target, in *inst, ac *access, addr uint64) {
 		t.region = *r
 		t.readOnly = t.alloc != nil && t.alloc.ReadOnly
 	}
+}
+
+// rank is that of the block whose shared memory the target is.
+func (t *target) rank() int {
+	if t.block == nil {
+		return 0
+	}
+	return t.block.rank
 }
 
 // bytes is the n bytes at a place behind the start of the memory.
@@ -181,7 +202,7 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		}
 		todo &^= mask
 		if len(w.block.access) > 0 {
-			w.tell(in, ac, t.space, t.alloc, w.spaceAddresses(t), mask, copy)
+			w.tell(in, ac, t.space, t.rank(), t.alloc, w.spaceAddresses(t), mask, copy)
 		}
 		do(t, mask)
 		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
@@ -204,7 +225,7 @@ func (w *warp) inside(t *target, ac *access, todo uint32) (mask uint32) {
 	if t.readOnly && ac.writes() {
 		span = 0
 	}
-	shift := t.window + t.base
+	shift := t.shift()
 	if todo == full && t.stride == 0 && places(&w.off, &w.addr, -shift, span, size-1) {
 		return full
 	}
@@ -220,20 +241,24 @@ func (w *warp) inside(t *target, ac *access, todo uint32) (mask uint32) {
 
 // spaceAddresses is the lanes' addresses as events give them.
 func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
-	if t.window == 0 {
+	shift := t.window
+	if t.space == ptx.Shared {
+		shift = t.shift()
+	}
+	if shift == 0 {
 		return &w.addr
 	}
 	for i, a := range w.addr {
-		w.told[i] = a - t.window
+		w.told[i] = a - shift
 	}
 	return &w.told
 }
 
-func (w *warp) tell(in *inst, ac *access, space ptx.Space, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
+func (w *warp) tell(in *inst, ac *access, space ptx.Space, rank int, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
 	e := &w.event
 	e.Site, e.Warp, e.Mask = in.site, w.index, mask
 	e.Kind, e.Sem, e.Scope, e.Space, e.Size = ac.kind, ac.sem, ac.scope, space, ac.size
-	e.Addr, e.Alloc, e.Copy = addr, alloc, copy
+	e.Addr, e.Rank, e.Alloc, e.Copy = addr, rank, alloc, copy
 	e.warp, e.inst = w, in
 	for _, f := range w.block.access {
 		f(e)
@@ -265,13 +290,12 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 	f := &Fault{
 		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
 		Access: ac.kind, Space: t.space, Size: ac.size, Addr: w.spaceAddresses(t),
-		Block: w.block.index, Thread: w.thread(first),
 	}
 	addr := f.Addr[first]
 	f.FirstAddr = addr
 	span := t.span(uintptr(ac.size))
 	switch {
-	case addr-t.base >= span:
+	case w.addr[first]-t.shift() >= span:
 		f.Kind = OutOfBounds
 		f.Detail = w.outside(t, addr, ac.size)
 	case addr&uint64(ac.size-1) != 0:
@@ -281,13 +305,20 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 		f.Kind = ReadOnly
 		f.Detail = "the memory is read-only"
 	}
+	kept := *f.Addr // the warp's own will change
+	f.Addr = &kept
+	w.raise(f)
+}
+
+// raise tells of a fault of the first of its lanes, which ends the launch unless an observer
+// will have it go on.
+func (w *warp) raise(f *Fault) {
+	f.Block, f.Thread = w.block.index, w.thread(firstLane(f.Mask))
 	goOn := false
 	for _, hook := range w.block.fault {
 		goOn = hook(f) || goOn
 	}
 	if !goOn {
-		kept := *f.Addr // the warp's own will change
-		f.Addr = &kept
 		w.fail(f)
 	}
 }
@@ -296,6 +327,14 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 func (w *warp) outside(t *target, addr uint64, size int) string {
 	if t.space == ptx.Global || t.space == ptx.Const {
 		return w.block.run.mem.describe(addr, size)
+	}
+	if t.space == ptx.Shared && t.block != w.block {
+		if t.block == nil {
+			return "the cluster has no such block"
+		}
+		if t.block.gone {
+			return fmt.Sprintf("block %v of the cluster has exited, and its shared memory is gone", t.block.index)
+		}
 	}
 	what := map[ptx.Space]string{
 		ptx.Shared: "the block's shared memory", ptx.Local: "the thread's local memory", ptx.Param: "the kernel's parameters",

@@ -1,6 +1,10 @@
 package emu
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+)
 
 // asyncCopy is a cp.async that some lanes have begun and not yet seen complete.
 type asyncCopy struct {
@@ -38,6 +42,10 @@ type cpAsync struct {
 func decodeCpAsync(d *decoder) execFunc {
 	i := d.i
 	switch {
+	case i.Has("bulk"):
+		return decodeBulk(d)
+	case i.Has("mbarrier"):
+		return d.arriveWithCopies()
 	case i.Has("commit_group"):
 		return func(w *warp, in *inst) {
 			for m := w.active; m != 0; m &= m - 1 {
@@ -73,7 +81,7 @@ func decodeCpAsync(d *decoder) execFunc {
 func execCpAsync(w *warp, in *inst) {
 	c := in.x.(*cpAsync)
 	b := w.block
-	b.copies++
+	b.cluster.begun++
 	q := &w.copies
 	var a *asyncCopy
 	if n := len(q.spare); n > 0 {
@@ -81,7 +89,7 @@ func execCpAsync(w *warp, in *inst) {
 	} else {
 		a = &asyncCopy{}
 	}
-	a.id, a.done, a.size = b.copies, false, c.size
+	a.id, a.done, a.size = b.cluster.begun, false, c.size
 	all := w.active
 	for i := range a.bytes {
 		a.bytes[i] = c.size
@@ -121,7 +129,7 @@ func execCpAsync(w *warp, in *inst) {
 	a.mask = all &^ refused
 	a.group = q.groups
 	q.open = append(q.open, a)
-	if b.rng.next()&1 == 0 {
+	if b.cluster.rng.next()&1 == 0 {
 		a.move()
 	}
 }
@@ -169,10 +177,65 @@ func (w *warp) waitCopies(in *inst, n int) {
 		}
 	}
 	q.open = kept
-	if told != nil {
-		e := CopyDone{Origin: w.origin(in), Copies: told}
-		for _, f := range w.block.copyDone {
-			f(&e)
-		}
+	w.tellCopies(in, told, false)
+}
+
+// tellCopies tells that a wait saw copies complete, or only their sources read.
+func (w *warp) tellCopies(in *inst, told []CopyLanes, read bool) {
+	if len(told) == 0 {
+		return
 	}
+	e := CopyDone{Origin: w.origin(in), Copies: told, Read: read}
+	for _, f := range w.block.copyDone {
+		f(&e)
+	}
+}
+
+// arriveWithCopies decodes cp.async.mbarrier.arrive: an arrival that happens when the copies
+// are done that the thread has begun before it.
+func (d *decoder) arriveWithCopies() execFunc {
+	ac := d.accessOf(0, Atomic, mbarrierBytes)
+	ac.sem = Relaxed
+	d.in.access = ac
+	counts := !d.i.Has("noinc")
+	return func(w *warp, in *inst) {
+		w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
+			if counts {
+				if m.pending++; m.pending > mbarrierMax {
+					return fmt.Errorf("more than %d arrivals at an mbarrier", mbarrierMax)
+				}
+				binary.LittleEndian.PutUint64(word, m.pack())
+			}
+			var before []*asyncCopy
+			for _, a := range w.copies.open {
+				if a.mask>>lane&1 != 0 {
+					before = append(before, a)
+				}
+			}
+			w.block.cluster.fly(&flight{
+				origin: at.origin, warp: w, uses: []*block{w.block, at.block},
+				parts: []func(){func() { w.copiesArrive(in, at, word, before) }},
+			})
+			return nil
+		})
+	}
+}
+
+// copiesArrive completes copies and arrives at an mbarrier.
+func (w *warp) copiesArrive(in *inst, at mbarrierAt, word []byte, before []*asyncCopy) {
+	at.warp = nil // by now the thread may be anywhere
+	for _, a := range before {
+		a.move()
+		at.tell(MbarrierCopy, a.id)
+	}
+	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
+	err := fmt.Errorf("there is no mbarrier any more")
+	if ok {
+		err = m.arrive(1)
+	}
+	if err != nil {
+		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
+		return
+	}
+	at.settle(word, &m)
 }

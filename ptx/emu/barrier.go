@@ -47,8 +47,8 @@ func decodeBarrier(d *decoder) execFunc {
 	case i.Has("warp"):
 		d.in.a = d.source(0)
 		return execWarpSync
-	case i.Has("cluster"): // of one block, whose threads need not wait for others here
-		return nil
+	case i.Has("cluster"):
+		return decodeClusterBarrier(d)
 	}
 	b := &barrierInst{kind: BarrierSync, aligned: i.Op == "bar" || i.Has("aligned"), reduce: i.Mod("op")}
 	if i.Has("arrive") {
@@ -221,6 +221,14 @@ func (b *block) exited() {
 	for id := range b.barriers {
 		b.complete(&b.barriers[id])
 	}
+	b.gone = true
+	for _, w := range b.warps {
+		b.gone = b.gone && w.live == 0
+	}
+	if b.gone {
+		b.cluster.left(b)
+	}
+	b.cluster.completeBarrier()
 }
 
 func (b *block) tellBarrier(e *Barrier) {

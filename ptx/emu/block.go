@@ -2,40 +2,39 @@ package emu
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"unsafe"
 )
 
-// block is a block that runs on a worker. A worker uses the same one for all of its
-// blocks.
+// block is a block that runs on a worker, in a cluster.
 type block struct {
 	run      *run
+	cluster  *cluster
+	rank     int // in the cluster
 	index    Dim3
 	linear   int
 	warps    []*warp
-	runnable []*warp
 	shared   region
 	words    []uint64 // of shared memory
 	barriers [barrierCount]barrier
-	rng      random
-	executed uint64
-	copies   uint64 // asynchronous copies begun
 	printed  []byte
-	err      error
+	groups   []warpgroup
+	gone     bool // all threads have exited
 	hooks
 }
 
 // hooks are those of all observers, by event.
 type hooks struct {
-	access   []func(*Access)
-	barrier  []func(*Barrier)
-	warpSync []func(*WarpSync)
-	fence    []func(*Fence)
-	copyDone []func(*CopyDone)
-	uninit   []func(*UninitRead)
-	fault    []func(*Fault) bool
-	end      []func()
+	access      []func(*Access)
+	barrier     []func(*Barrier)
+	warpSync    []func(*WarpSync)
+	mbarrier    []func(*Mbarrier)
+	bulk        []func(*Bulk)
+	fence       []func(*Fence)
+	copyDone    []func(*CopyDone)
+	clusterSync []func(*ClusterSync)
+	uninit      []func(*UninitRead)
+	fault       []func(*Fault) bool
+	end         []func()
 }
 
 // region is memory that an instruction may access: bytes from an address on.
@@ -46,42 +45,21 @@ type region struct {
 	alloc *Allocation // of global memory
 }
 
-// random is a small generator of random numbers (Steele et al., "Fast splittable
-// pseudorandom number generators", 2014).
-type random uint64
-
-func (r *random) next() uint64 {
-	*r += 0x9e3779b97f4a7c15
-	z := uint64(*r)
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-// below is a number from 0 to n-1.
-func (r *random) below(n int) int { return int(r.next() >> 33 % uint64(n)) }
-
-// longestTurn is the most instructions, as a power of two, that a warp executes
-// before another one has its turn.
-const longestTurn = 8
-
-// begin readies the worker's block for the block of the given number.
-func (b *block) begin(linear int) {
+// begin readies the block of the cluster that is about to run.
+func (b *block) begin() {
 	r := b.run
-	g := r.launch.Grid
-	b.linear = linear
-	b.index = Dim3{linear % g.X, linear / g.X % g.Y, linear / (g.X * g.Y)}
-	seed := random(r.launch.Seed)
-	b.rng = random(seed.next() + uint64(linear))
-	b.executed, b.copies, b.err = 0, 0, nil
+	g, c := r.launch.Grid, b.cluster
+	b.index = r.cluster.at(r.cluster.grid(g).place(c.number), r.cluster.place(b.rank))
+	b.linear = b.index.X + g.X*(b.index.Y+g.Y*b.index.Z)
 	b.printed = nil
+	b.gone = false
 	b.barriers = [barrierCount]barrier{}
+	b.groups = make([]warpgroup, len(b.warps)/groupWarps)
 	poison(b.words)
 	b.observe()
-	b.runnable = b.runnable[:0]
-	threads := r.launch.Block.X * r.launch.Block.Y * r.launch.Block.Z
+	threads := r.launch.Block.count()
 	for n, w := range b.warps {
-		w.watch = len(b.uninit) > 0
+		w.watch = len(b.uninit) > 0 || r.entry.matrices
 		w.quick = len(b.access) == 0 && !r.mem.track
 		live := uint32(full)
 		if rest := threads - n*lanes; rest < lanes {
@@ -100,6 +78,7 @@ func (b *block) observe() {
 			Entry: b.run.entry.Name, Grid: b.run.launch.Grid, BlockDim: b.run.launch.Block,
 			Index: b.index, Linear: b.linear, Warps: len(b.warps),
 			SharedSize: int(b.shared.size), Memory: b.run.mem,
+			Cluster: b.cluster.number, Rank: b.rank, Ranks: len(b.cluster.blocks),
 		})
 		if h == nil {
 			h = &Hooks{}
@@ -109,6 +88,9 @@ func (b *block) observe() {
 		add(&b.warpSync, h.WarpSync, h.WarpSync != nil)
 		add(&b.fence, h.Fence, h.Fence != nil)
 		add(&b.copyDone, h.CopyDone, h.CopyDone != nil)
+		add(&b.mbarrier, h.Mbarrier, h.Mbarrier != nil)
+		add(&b.bulk, h.Bulk, h.Bulk != nil)
+		add(&b.clusterSync, h.ClusterSync, h.ClusterSync != nil)
 		add(&b.uninit, h.UninitRead, h.UninitRead != nil)
 		add(&b.fault, h.Fault, h.Fault != nil)
 		add(&b.end, h.End, h.End != nil)
@@ -121,43 +103,6 @@ func add[F any](list *[]F, f F, wanted bool) {
 	}
 }
 
-// execute runs the block to its end.
-func (b *block) execute() error {
-	for b.err == nil {
-		if len(b.runnable) == 0 {
-			b.err = b.deadlock()
-			break
-		}
-		n := b.rng.below(len(b.runnable))
-		w := b.runnable[n]
-		length := 1 << b.rng.below(longestTurn+1)
-		w.turn(length)
-		if !w.canRun() {
-			w.queued = false
-			b.runnable = slices.Delete(b.runnable, n, n+1)
-		}
-		b.executed += uint64(length - w.left)
-		if err := w.worker.spend(length - w.left); err != nil && b.err == nil {
-			b.err = err
-		}
-	}
-	for _, end := range b.end {
-		end()
-	}
-	return b.err
-}
-
-// clock is the instructions that the block has executed before this turn.
-func (w *warp) clock() uint64 { return w.block.executed }
-
-// enqueue tells the scheduler that w can run.
-func (w *warp) enqueue() {
-	if !w.queued {
-		w.queued = true
-		w.block.runnable = append(w.block.runnable, w)
-	}
-}
-
 func (w *warp) canRun() bool {
 	for n := range w.groups {
 		if s := w.groups[n].state; s == ready || s == resting {
@@ -167,11 +112,9 @@ func (w *warp) canRun() bool {
 	return false
 }
 
-// fail ends the block with an error.
+// fail ends the cluster with an error.
 func (w *warp) fail(err error) {
-	if w.block.err == nil {
-		w.block.err = err
-	}
+	w.block.cluster.fail(err)
 	w.stop()
 }
 
@@ -185,28 +128,4 @@ func (w *warp) siteError(kind error, in *inst, format string, args ...any) error
 	return fmt.Errorf("%v: warp %d of block %v: %s: %w", in.site, w.index, w.block.index, fmt.Sprintf(format, args...), kind)
 }
 
-// deadlock is nil if all warps have exited, and else says who waits for what.
-func (b *block) deadlock() error {
-	var waits []string
-	for _, w := range b.warps {
-		for n := range w.groups {
-			g := &w.groups[n]
-			in := &g.frame.fn.code[g.pc]
-			what := fmt.Sprintf("for lanes %#08x", g.need&w.live&^g.mask)
-			if g.state == waiting {
-				what = w.barrierText(g)
-			}
-			waits = append(waits, fmt.Sprintf("warp %d (lanes %#08x) at %v waits %s", w.index, g.mask, in.site, what))
-		}
-	}
-	if waits == nil {
-		return nil
-	}
-	const few = 4
-	more := ""
-	if len(waits) > few {
-		more = fmt.Sprintf("; and %d more", len(waits)-few)
-		waits = waits[:few]
-	}
-	return fmt.Errorf("block %v: %s%s: %w", b.index, strings.Join(waits, "; "), more, ErrDeadlock)
-}
+func (r *region) bytes() []byte { return unsafe.Slice((*byte)(r.mem), r.size) }

@@ -33,6 +33,10 @@ func (w *warp) firstThread() Dim3 { return w.thread(firstLane(w.active)) }
 // decodeNothing is for instructions that only say something to the hardware.
 func decodeNothing(d *decoder) execFunc { return func(*warp, *inst) {} }
 
+// decodeSetmaxnreg is for a warp as a whole. How many registers there are is the hardware's
+// affair.
+func decodeSetmaxnreg(d *decoder) execFunc { return aligned(func(*warp, *inst) {}) }
+
 // decodeNanosleep lets other groups of the warp run, and other warps.
 func decodeNanosleep(d *decoder) execFunc {
 	return func(w *warp, in *inst) {

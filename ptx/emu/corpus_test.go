@@ -208,8 +208,7 @@ func TestRefusals(t *testing.T) {
 	const head = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 	kernel := func(body string) string { return head + ".entry k () {\n" + body + "\nret;\n}\n" }
 	for _, c := range []struct{ text, want string }{
-		{kernel("wgmma.fence.sync.aligned;"), "x.ptx:5:1: emulator: wgmma.fence.sync.aligned (asynchronous warpgroup matrices) is not supported"},
-		{kernel(".reg .b64 %s;\n.shared .b64 m;\nmbarrier.arrive.shared.b64 %s, [m];"), "x.ptx:7:1: emulator: mbarrier.arrive.shared.b64 (mbarriers) is not supported"},
+		{kernel(".reg .b64 %a;\ndiscard.global.L2 [%a], 128;"), "x.ptx:6:1: emulator: discard.global.L2 (a cache line without its contents) is not supported"},
 		{kernel(".reg .b32 %r;\nmov.b32 %r, %reserved_smem_offset_begin;"), "special register %reserved_smem_offset_begin"},
 		{head + ".extern .func f ();\n" + ".entry k () {\ncall f;\nret;\n}\n", "function f, which is declared and not defined,"},
 		{strings.Replace(kernel(""), "64", "32", 1), "address size 32 is not supported"},

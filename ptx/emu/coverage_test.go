@@ -58,7 +58,8 @@ func TestEveryForm(t *testing.T) {
 			params := make([]byte, p.functions["k"].paramSize)
 			binary.LittleEndian.PutUint64(params, upload(t, mem, make([]byte, 4096)))
 			_, err = p.Run(context.Background(), mem, Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}, Shared: 4096, Params: params, MaxInstructions: 10000})
-			if err != nil && !errors.Is(err, ErrTrap) {
+			// Alone, an instruction may wait for others that are not there, or lack what they set up.
+			if err != nil && !errors.Is(err, ErrTrap) && !errors.Is(err, ErrMisuse) && !errors.Is(err, ErrDeadlock) {
 				t.Errorf("%s: %v", name, err)
 			}
 			done["run"]++

@@ -38,7 +38,7 @@ type Fault struct {
 	Kind      FaultKind
 	Access    AccessKind
 	Space     ptx.Space   // as for Access
-	Addr      *[32]uint64 // as for Access
+	Addr      *[32]uint64 // as for Access; nil for a bulk copy, which has only FirstAddr
 	Size      int         // bytes that a lane accesses
 	Block     Dim3
 	Thread    Dim3   // the first lane's

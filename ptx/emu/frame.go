@@ -44,7 +44,7 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 	for _, v := range fn.fills {
 		f.fill(w, v)
 	}
-	if f.known = nil; w.watch {
+	if f.known = nil; len(w.block.uninit) > 0 {
 		f.known = make([]uint32, len(fn.registers))
 	}
 	return f

@@ -23,6 +23,15 @@ func (d Dim3) String() string { return fmt.Sprintf("(%d,%d,%d)", d.X, d.Y, d.Z) 
 // count is the product of the sides.
 func (d Dim3) count() int { return d.X * d.Y * d.Z }
 
+// place is the n-th index in a box of d, x fastest.
+func (d Dim3) place(n int) Dim3 { return Dim3{n % d.X, n / d.X % d.Y, n / (d.X * d.Y)} }
+
+// grid is the number of boxes of d, each way, in g.
+func (d Dim3) grid(g Dim3) Dim3 { return Dim3{g.X / d.X, g.Y / d.Y, g.Z / d.Z} }
+
+// at is the element-wise product and sum i·d + j: place j of box i.
+func (d Dim3) at(i, j Dim3) Dim3 { return Dim3{i.X*d.X + j.X, i.Y*d.Y + j.Y, i.Z*d.Z + j.Z} }
+
 // Limits of a launch (CUDA C++ Programming Guide, "Technical Specifications per
 // Compute Capability"; of shared memory, that of the largest architecture).
 const (
@@ -31,6 +40,7 @@ const (
 	maxBlockXY      = 1024
 	maxBlockZ       = 64
 	maxBlockThreads = 1024
+	maxCluster      = 8 // blocks; more are not portable
 	maxShared       = 227 << 10
 	maxLocal        = 512 << 10
 	// stackSize is the local memory of each thread in a program whose functions call
@@ -43,10 +53,14 @@ const (
 // Launch is a kernel and the grid to run it on.
 type Launch struct {
 	Entry       string
-	Grid, Block Dim3   // all sides at least 1
-	Shared      int    // bytes of dynamic shared memory
-	Params      []byte // as [Program.Pack] lays them out
-	Seed        uint64
+	Grid, Block Dim3 // all sides at least 1
+	// Cluster is the blocks that form a cluster, whose sides divide the grid's. The zero
+	// Dim3 leaves it to the kernel, whose clusters are of one block unless it says
+	// otherwise (.reqnctapercluster).
+	Cluster Dim3
+	Shared  int    // bytes of dynamic shared memory
+	Params  []byte // as [Program.Pack] lays them out
+	Seed    uint64
 	// MaxInstructions bounds the instructions that all warps together execute; 0
 	// sets no bound.
 	MaxInstructions int64
@@ -84,15 +98,18 @@ type run struct {
 	address    []uint64
 	sharedSize int
 	localSize  int
+	cluster    Dim3 // blocks of a cluster
+	explicit   bool // whether the launch or the kernel names a cluster
+	clusters   int
 	params     region
 
 	ctx   context.Context
-	next  atomic.Int64  // block to run
+	next  atomic.Int64  // cluster to run
 	spent atomic.Uint64 // instructions
 	order atomic.Uint64 // changed by what orders memory accesses between workers
 
 	mu      sync.Mutex
-	failed  int // number of the first block that failed; a number behind all if none did
+	failed  int // number of the first cluster that failed; a number behind all if none did
 	err     error
 	printer printer
 }
@@ -111,8 +128,8 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 	if err := r.link(); err != nil {
 		return Stats{}, err
 	}
-	blocks := l.Grid.count()
-	r.failed = blocks
+	r.clusters = l.Grid.count() / r.cluster.count()
+	r.failed = r.clusters
 	words := make([]uint64, len(l.Params)/8+1)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(l.Params)), l.Params)
 	r.params = region{mem: unsafe.Pointer(&words[0]), size: uint64(len(l.Params))}
@@ -123,7 +140,7 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 			workers = 1
 		}
 	}
-	workers = min(workers, blocks)
+	workers = min(workers, r.clusters)
 	all := make([]*worker, workers)
 	var wg sync.WaitGroup
 	for k := range all {
@@ -178,6 +195,7 @@ func (r *run) check() error {
 	if g.X > math.MaxInt/g.Y/g.Z {
 		return fmt.Errorf("grid %v has too many blocks", g)
 	}
+	r.cluster, r.explicit = l.Cluster, l.Cluster != Dim3{}
 	for _, a := range f.Attrs {
 		sides := Dim3{1, 1, 1}
 		for k, side := range []*int{&sides.X, &sides.Y, &sides.Z}[:min(len(a.Args), 3)] {
@@ -188,15 +206,37 @@ func (r *run) check() error {
 			return fmt.Errorf("block %v, want %v (.reqntid)", b, sides)
 		case a.Name == "maxntid" && b.count() > sides.count():
 			return fmt.Errorf("block %v has %d threads, want at most %d (.maxntid)", b, b.count(), sides.count())
-		case a.Name == "reqnctapercluster" && sides.count() > 1:
-			return fmt.Errorf("clusters of %v blocks: %w", sides, ptx.ErrUnsupported)
+		case a.Name == "reqnctapercluster" && l.Cluster == Dim3{}:
+			r.cluster, r.explicit = sides, true
+		case a.Name == "reqnctapercluster" && l.Cluster != sides:
+			return fmt.Errorf("clusters of %v blocks, want %v (.reqnctapercluster)", l.Cluster, sides)
+		case a.Name == "maxclusterrank" && l.Cluster.count() > a.Args[0]:
+			return fmt.Errorf("clusters of %v blocks, want at most %d (.maxclusterrank)", l.Cluster, a.Args[0])
 		}
+	}
+	if err := r.checkCluster(); err != nil {
+		return err
 	}
 	r.localSize = r.entry.deepest()
 	if r.localSize > maxLocal {
 		return fmt.Errorf("%d bytes of local memory a thread, want at most %d", r.localSize, maxLocal)
 	}
 	return r.placeShared()
+}
+
+// checkCluster tells what is wrong with the size of the clusters.
+func (r *run) checkCluster() error {
+	if !r.explicit {
+		r.cluster = Dim3{1, 1, 1}
+	}
+	g, c := r.launch.Grid, r.cluster
+	switch {
+	case min(c.X, c.Y, c.Z) < 1 || max(c.X, c.Y, c.Z) > maxCluster || c.count() > maxCluster:
+		return fmt.Errorf("clusters of %v blocks, want sides of at least 1 and %d blocks at most", c, maxCluster)
+	case g.X%c.X != 0 || g.Y%c.Y != 0 || g.Z%c.Z != 0:
+		return fmt.Errorf("clusters of %v blocks, which do not divide a grid of %v", c, g)
+	}
+	return nil
 }
 
 // placeShared lays out the shared variables that the kernel and what it calls use, the

@@ -89,7 +89,7 @@ func (w *warp) tellLoad(in *inst, r *region) {
 	} else {
 		w.addresses(ac)
 	}
-	w.tell(in, ac, space, r.alloc, addr, full, 0)
+	w.tell(in, ac, space, w.block.rank, r.alloc, addr, full, 0)
 }
 
 func storeGlobal[M integer, R unsigned](w *warp, in *inst) {
@@ -278,6 +278,9 @@ func execLoad(w *warp, in *inst) {
 }
 
 func decodeStore(d *decoder) execFunc {
+	if d.i.Has("async") {
+		return decodeStoreAsync(d)
+	}
 	tr := d.transferOf(1)
 	if d.err != nil {
 		return nil

@@ -18,7 +18,9 @@ const (
 	// accumulator are aligned at the largest of them, cut off, added up and, to a
 	// float32, cut off again. What the tensor cores have no instruction for is put
 	// together from others: 8-bit floats from two products in f16, whose sum is then
-	// added to the accumulator, and m8n8k4 in f16 from fused float32 instructions.
+	// added to the accumulator, and m8n8k4 in f16 from fused float32 instructions. wgmma
+	// has them: it sums up 32 products and the accumulator in 14 bits, and a float32
+	// that comes out has no more either.
 	Hopper Accumulate = iota
 	// Nearest adds products up in float64 and rounds the sum to nearest once.
 	Nearest
@@ -29,6 +31,10 @@ const (
 	// below a float32's last that it keeps.
 	chunk     = 16
 	guardBits = 2
+	// sumBits are the bits behind the first one that a sum is formed with, and byteBits
+	// those of wgmma's sums of 8-bit floats.
+	sumBits  = 23 + guardBits
+	byteBits = 13
 )
 
 // matrixProduct is a matrix instruction: d = a·b + c.
@@ -43,7 +49,8 @@ type matrixProduct struct {
 	bit        string   // and, xor: of single bits
 	saturate   bool
 	rnd        rounding
-	copies     int // products at once
+	copies     int  // products at once
+	wide       bool // of wgmma
 }
 
 // shapeOf reads "m16n8k16".
@@ -167,6 +174,12 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 			sum = float32(fmaOdd(x, col[k], float64(sum)))
 		}
 		return p.rounded(float64(sum + float32(c)))
+	case p.a.bits == 8 && p.wide:
+		sum := truncatedSum(row, col, c, byteBits)
+		if p.kind == ptx.F16 {
+			return formatF16.round(sum, nearest)
+		}
+		return cutOff(sum, byteBits)
 	case p.a.bits == 8:
 		return p.bytes(row, col, c)
 	}
@@ -181,7 +194,7 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 // truncated is the sum of products and c that a tensor core gives: rounded to nearest if
 // it is an f16, cut off if it is a float32.
 func (p *matrixProduct) truncated(row, col []float64, c float64) float64 {
-	sum := truncatedSum(row, col, c)
+	sum := truncatedSum(row, col, c, sumBits)
 	if p.kind == ptx.F16 {
 		return formatF16.round(sum, nearest)
 	}
@@ -236,28 +249,47 @@ func popcount(op string, row, col []float64) float64 {
 }
 
 // truncatedSum is the sum of products and c as a tensor core forms it, before it is rounded
-// to the type of the accumulators: all terms are cut off guardBits bits below the last one
-// that the largest would have as a float32. (Fasi et al., "Numerical behavior of NVIDIA
-// tensor cores", 2021, found the same of older ones, with fewer bits and terms.)
-func truncatedSum(row, col []float64, c float64) float64 {
-	exp := exponent(c)
-	plain := c
+// to the type of the accumulators: all terms are cut off so many bits behind the first one
+// of the largest. (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021, found
+// the same of older ones, with fewer bits and terms.) No factor is subnormal as a
+// float64.
+func truncatedSum(row, col []float64, c float64, bits int) float64 {
+	exp, special := max(exponent(0), exponentOf(c)), exponentOf(c)
 	for k, x := range row {
-		plain += x * col[k]
 		// A tensor core adds the factors' exponents: the product may reach one higher.
-		if x != 0 && col[k] != 0 {
-			exp = max(exp, exponent(x)+exponent(col[k]))
+		ex, ey := exponentOf(x), exponentOf(col[k])
+		exp, special = max(exp, ex+ey), max(special, ex, ey)
+	}
+	if special == specialExponent {
+		for k, x := range row {
+			c += x * col[k]
 		}
+		return c
 	}
-	if math.IsInf(plain, 0) || plain != plain {
-		return plain
-	}
-	ulp := exp - (formatF32.digits - 1) - guardBits
-	sum := math.Trunc(math.Ldexp(c, -ulp))
+	scale := powerOfTwo(bits - exp)
+	sum := int64(c * scale)
 	for k, x := range row {
-		sum += math.Trunc(math.Ldexp(x*col[k], -ulp))
+		sum += int64(x * col[k] * scale)
 	}
-	return math.Ldexp(sum, ulp)
+	return float64(sum) / scale
+}
+
+// specialExponent is what exponentOf says of infinities and NaNs.
+const specialExponent = 1024
+
+// exponentOf is e for |x| in [2^e, 2^(e+1)) that is not subnormal, and -1023 for 0.
+func exponentOf(x float64) int { return int(math.Float64bits(x)>>52&0x7ff) - 1023 }
+
+// powerOfTwo is 2^e, for e from -1022 to 1023.
+func powerOfTwo(e int) float64 { return math.Float64frombits(uint64(e+1023) << 52) }
+
+// cutOff is a sum without what lies more than so many bits behind its first one.
+func cutOff(sum float64, bits int) float64 {
+	if sum == 0 || math.IsInf(sum, 0) || sum != sum {
+		return sum
+	}
+	ulp := exponent(sum) - bits
+	return math.Ldexp(math.Trunc(math.Ldexp(sum, -ulp)), ulp)
 }
 
 // exponent is e for |x| in [2^e, 2^(e+1)), and less than all others for 0.

@@ -123,11 +123,12 @@ func decodeIsspacep(d *decoder) execFunc {
 	d.operands()
 	start, ok := d.window()
 	constant := d.i.Has("const")
+	own := d.i.Has("shared") || d.i.Has("shared::cta")
 	return func(w *warp, in *inst) {
 		a := reg[uint64](w, in.a)
 		setPred(w, in.d, test(a, a, func(a, _ uint64) bool {
 			if ok {
-				return a-start < windowSize
+				return a-start < windowSize && (!own || w.block.cluster.rankOf(w.block, a-start) == w.block.rank)
 			}
 			for _, other := range windows {
 				if a-other.start < windowSize {

@@ -5,9 +5,10 @@ import "tilework/ptx"
 // An Observer watches a launch. The emulator calls Block before a block starts
 // and calls the hooks that it returned while the block runs.
 //
-// Block is called from several goroutines at once, the hooks of one block from
-// one goroutine, in the order in which things happen in the block. What happens
-// in different blocks is concurrent unless [Launch].Workers is 1. A pointer that
+// Block is called from several goroutines at once, for all blocks of a cluster from one
+// and before any of them runs; the hooks of these blocks are called from one goroutine
+// too, in the order in which things happen in the cluster. What happens
+// in different clusters is concurrent unless [Launch].Workers is 1. A pointer that
 // a hook gets is valid during the call only, except for *Site.
 type Observer interface {
 	Block(b *BlockInfo) *Hooks
@@ -27,6 +28,14 @@ type Hooks struct {
 	WarpSync func(*WarpSync)
 	// Fence is called for membar and fence.
 	Fence func(*Fence)
+	// ClusterSync is called when threads arrive at the cluster's barrier, when all
+	// have, and when threads go on behind it.
+	ClusterSync func(*ClusterSync)
+	// Bulk is called when a bulk copy begins, for each of its two halves, and for the
+	// operands of wgmma.mma_async in shared memory.
+	Bulk func(*Bulk)
+	// Mbarrier is called for what happens at an mbarrier.
+	Mbarrier func(*Mbarrier)
 	// CopyDone is called when a wait sees asynchronous copies complete.
 	CopyDone func(*CopyDone)
 	// UninitRead is called for each instruction that reads a register no
@@ -50,6 +59,10 @@ type BlockInfo struct {
 	Warps      int
 	SharedSize int // static and dynamic bytes of shared memory
 	Memory     *Memory
+	// Cluster is the number of the block's cluster in the grid, x fastest, and Rank its
+	// place among the Ranks blocks of that cluster, which run together: a grid without
+	// clusters has clusters of one block.
+	Cluster, Rank, Ranks int
 }
 
 // Site is an instruction in the text: what a finding points at. There is one *Site
@@ -122,18 +135,46 @@ type Access struct {
 	// Size is the bytes that a lane accesses: all elements of a vector together.
 	Size int
 	// Addr is the first byte's address: in global and constant memory the device
-	// address, in shared memory the offset from the start of the block's window,
+	// address, in shared memory the offset from the start of a block's,
 	// in local memory and in parameters an offset that is the thread's own.
 	Addr *[32]uint64
+	// Rank is that of the block of the cluster whose shared memory a shared access goes
+	// to: mostly the thread's own.
+	Rank int
 	// Alloc is the allocation that a global access goes to. One whose lanes go to
 	// several is reported once for each.
 	Alloc *Allocation
-	// Copy identifies an asynchronous copy among those of the block; its two
+	// Copy identifies an asynchronous copy among those of the cluster; its two
 	// halves have the same number, from 1. It is 0 for other accesses.
 	Copy uint64
 
 	warp *warp
 	inst *inst
+}
+
+// Bulk is an asynchronous access of the async proxy: one half of a bulk copy that a thread
+// has begun, or what a wgmma.mma_async of a warp reads. It happens at some time
+// between this event and the one that tells that the copy is done: a CopyDone, or an
+// Mbarrier event.
+type Bulk struct {
+	Origin
+	Kind   AccessKind // AsyncRead or AsyncWrite
+	Atomic bool       // a reduction
+	Space  ptx.Space  // Global or Shared
+	Rank   int        // as of Access
+	Alloc  *Allocation
+	Spans  []Span
+	Copy   uint64
+	// Mbarrier is the offset, in the same block's shared memory, of the mbarrier that is
+	// told, if Tells.
+	Mbarrier uint64
+	Tells    bool
+}
+
+// Span is bytes of memory: a device address, or an offset in shared memory.
+type Span struct {
+	Addr uint64
+	Size int
 }
 
 // BarrierKind is what happened at a barrier of the block.
@@ -168,6 +209,56 @@ type Barrier struct {
 	Aligned, Divergent bool
 }
 
+// ClusterKind is what happened at the barrier of the cluster.
+type ClusterKind uint8
+
+const (
+	ClusterArrive ClusterKind = iota
+	// ClusterComplete: all threads of the cluster have arrived. It has no origin, and
+	// the observers of the cluster's first block are told.
+	ClusterComplete
+	// ClusterWait: threads go on that have waited for the last completion.
+	ClusterWait
+)
+
+// ClusterSync is an arrival at the barrier of the cluster, its completion or the end of a
+// wait there. What the threads did before they arrived is ordered before what they do
+// after they have waited, but for a Relaxed arrival.
+type ClusterSync struct {
+	Origin
+	Kind    ClusterKind
+	Relaxed bool
+}
+
+// MbarrierKind is what happened at an mbarrier.
+type MbarrierKind uint8
+
+const (
+	MbarrierInit MbarrierKind = iota
+	// MbarrierArrive: a thread arrived at the phase under way.
+	MbarrierArrive
+	// MbarrierCopy: an asynchronous copy is done that the phase under way waits for. The
+	// origin is that of the copy.
+	MbarrierCopy
+	// MbarrierComplete: the phase is complete, and the next one begins.
+	MbarrierComplete
+	// MbarrierWait: a thread has seen that the last phase is complete.
+	MbarrierWait
+)
+
+// Mbarrier is an event at an mbarrier. What threads did before they arrived at a phase, and
+// the copies that it waited for, are ordered before what a thread does that has seen
+// that the phase is complete.
+type Mbarrier struct {
+	Origin
+	Kind MbarrierKind
+	// Rank is that of the block of the cluster in whose shared memory the mbarrier is, and
+	// Addr its offset there.
+	Rank int
+	Addr uint64
+	Copy uint64 // of MbarrierCopy: which copy
+}
+
 // WarpSync is lanes of a warp that waited for one another.
 type WarpSync struct {
 	Origin
@@ -190,6 +281,7 @@ type Fence struct {
 type CopyDone struct {
 	Origin
 	Copies []CopyLanes
+	Read   bool // only that their sources have been read
 }
 
 // CopyLanes is a copy and the lanes whose part of it is complete.

@@ -20,6 +20,19 @@
 // independent thread scheduling asks, and instructions with a member mask wait for
 // the lanes that the mask names.
 //
+// # Clusters and what is asynchronous
+//
+// The blocks of a cluster run together, warp by warp in random order, and an address in
+// shared::cluster says whose memory it points into; what a block leaves behind when it
+// exits is gone. Bulk copies and wgmma.mma_async are done at random times, at the latest
+// by the wait for them, and in parts: a source is read before a target is written, and
+// of a multicast each block has its own time. mbarrier.try_wait sleeps until the phase
+// is complete, so that a program that waits for what never comes is a deadlock, with
+// words on what each mbarrier still wants. An operation of a warpgroup happens when its four
+// warps have come to it; its registers must be left alone until a wait, and what
+// touches them, or lacks a wgmma.fence, ends the launch with ErrMisuse. Prefetches, cache
+// hints, griddepcontrol and setmaxnreg say something to the hardware only.
+//
 // # Floating point
 //
 // Arithmetic is IEEE 754's in the rounding that the instruction names. The .approx
@@ -73,7 +86,8 @@ type function struct {
 	layout    map[*ptx.Var]uint64
 	paramSize int // of an entry
 	localSize uint64
-	first     int // index of the first instruction in the program
+	first     int  // index of the first instruction in the program
+	matrices  bool // it has wgmma instructions
 	// What the function needs of others.
 	calls []*function
 	uses  map[*variable]bool

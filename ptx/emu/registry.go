@@ -30,32 +30,23 @@ func init() {
 		"shl": byType(shlBits), "shr": byType(shrBits), "shf": decodeShf, "lop3": decodeLop3,
 		// move.go, convert.go
 		"mov": decodeMov, "cvta": decodeCvta, "isspacep": decodeIsspacep, "cvt": decodeCvt,
-		// ldst.go, atomic.go, async.go
+		// ldst.go, atomic.go, async.go, bulk.go, storeasync.go
 		"ld": decodeLoad, "ldu": decodeLoad, "st": decodeStore, "atom": decodeAtom, "red": decodeRed,
 		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
 		"prefetch": decodeNothing, "prefetchu": decodeNothing, "applypriority": decodeNothing, "createpolicy": decodePolicy,
-		// control.go, call.go, barrier.go, warpops.go
+		// control.go, call.go, barrier.go, mbarrier.go, distributed.go, warpops.go
 		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap, "brkpt": decodeTrap,
-		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeNothing,
-		"bar": decodeBarrier, "barrier": decodeBarrier, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
+		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeSetmaxnreg,
+		"bar": decodeBarrier, "barrier": decodeBarrier, "mbarrier": decodeMbarrier, "mapa": decodeMapa, "getctarank": decodeRank, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
 		"redux": decodeRedux, "activemask": decodeActivemask, "elect": decodeElect,
-		// mma.go, matrixmem.go
-		"mma": decodeMma, "wmma": decodeWmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix, "movmatrix": decodeMovmatrix,
+		// mma.go, wgmma.go, matrixmem.go
+		"mma": decodeMma, "wmma": decodeWmma, "wgmma": decodeWgmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix, "movmatrix": decodeMovmatrix,
 	}
 }
 
 // refusals are what the emulator knows not to execute, by the start of the mnemonic, and
 // why.
 var refusals = []struct{ prefix, reason string }{
-	{"wgmma.", "asynchronous warpgroup matrices"},
-	{"mbarrier.", "mbarriers"},
-	{"cp.async.mbarrier.", "mbarriers"},
-	{"cp.async.bulk.", "bulk copies"},
-	{"cp.reduce.async.", "bulk copies"},
-	{"st.async.", "copies within a cluster"},
-	{"mapa.", "clusters of several blocks"},
-	{"getctarank.", "clusters of several blocks"},
-	{"barrier.cluster.", "clusters of several blocks"},
 	{"discard.", "a cache line without its contents"},
 	{"tensormap.", "tensor maps"},
 }

@@ -3,8 +3,16 @@ package emu
 // checkReads tells the observers of the registers that the instruction under way reads
 // and its threads have not written, and notes those that it writes.
 func (w *warp) checkReads(in *inst) {
+	w.tellUnknown(in, in.reads)
+	for _, r := range in.writes {
+		w.frame.known[r.index] |= w.active
+	}
+}
+
+// tellUnknown tells the observers of the registers of a list that no thread has written.
+func (w *warp) tellUnknown(in *inst, list []register) {
 	known := w.frame.known
-	for _, r := range in.reads {
+	for _, r := range list {
 		unknown := w.active &^ known[r.index]
 		if unknown == 0 {
 			continue
@@ -13,8 +21,5 @@ func (w *warp) checkReads(in *inst) {
 		for _, f := range w.block.uninit {
 			f(&e)
 		}
-	}
-	for _, r := range in.writes {
-		known[r.index] |= w.active
 	}
 }

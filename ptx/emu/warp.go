@@ -22,15 +22,19 @@ type warp struct {
 	yield  bool   // the group makes room for others after the instruction under way
 	queued bool   // the block's scheduler has it in its list
 
-	groups  []group
-	live    uint32 // lanes that have not exited
-	index   int
-	block   *block
-	worker  *worker
-	frames  map[*function][]*frame // for reuse
-	local   []uint64               // local memory, one lane after the other
-	copies  copyQueue
-	scratch [lanes]wide
+	groups   []group
+	live     uint32 // lanes that have not exited
+	index    int
+	block    *block
+	worker   *worker
+	frames   map[*function][]*frame // for reuse
+	local    []uint64               // local memory, one lane after the other
+	copies   copyQueue
+	bulk     bulkGroups
+	matrices warpMatrices
+	// Where the lanes are with regard to the cluster's barrier.
+	atCluster clusterLanes
+	scratch   [lanes]wide
 	// Of the access under way: the addresses, where they lead, the places behind the
 	// start of the memory, and what observers get.
 	addr, off, told [lanes]uint64
@@ -64,6 +68,10 @@ const (
 	resting            // ready, but to run after the others: it polls
 	meeting            // until lanes of the warp come to the same instruction
 	waiting            // at a barrier of the block
+	// Those behind wait for what may come of itself.
+	waitingCluster // at that of the cluster
+	sleeping       // until an mbarrier of the cluster is through with a phase
+	regrouping     // until the other warps of the warpgroup come to an operation
 )
 
 // manyPolls is after how many accesses that look like polling a group makes room for
@@ -74,6 +82,12 @@ const manyPolls = 32
 func (w *warp) start(fn *function, live uint32) {
 	w.live = live
 	w.copies.reset()
+	w.bulk = bulkGroups{}
+	w.matrices = warpMatrices{}
+	if fn.matrices {
+		w.matrices.reset(len(fn.registers))
+	}
+	w.atCluster = clusterLanes{}
 	f := w.newFrame(fn, nil, live)
 	w.groups = append(w.groups[:0], group{frame: f, mask: live})
 	w.resume(0)
@@ -128,7 +142,7 @@ func (w *warp) turn(n int) {
 // partly executes an instruction for some lanes, or under observation.
 func (w *warp) partly(in *inst) {
 	if w.watch {
-		w.checkReads(in)
+		w.checkRegisters(in)
 	}
 	active := w.active
 	in.exec(w, in)
@@ -272,9 +286,15 @@ func (w *warp) uncount(in *inst) {
 }
 
 // disperse lets groups go on that wait at a barrier for lanes of their warp which will
-// not come: those lanes wait elsewhere, so the warp has really diverged there.
+// not come: those lanes wait at another barrier of the block, so the warp has really
+// diverged there. Lanes that wait for something else may come yet.
 func (w *warp) disperse() bool {
 	any := false
+	for n := range w.groups {
+		if s := w.groups[n].state; s > waiting {
+			return false
+		}
+	}
 	for n := range w.groups {
 		g := &w.groups[n]
 		if g.state == meeting && isBarrier(&g.frame.fn.code[g.pc]) {

@@ -6,57 +6,59 @@ import (
 	"unsafe"
 )
 
-// worker runs blocks, one after the other.
+// worker runs the clusters of a launch, one after the other.
 type worker struct {
-	run    *run
-	block  *block
-	counts []tally  // by instruction of the program
-	cache  []region // by instruction: the global memory that it last accessed
-	unsent int      // instructions not yet added to run.spent
+	run     *run
+	cluster *cluster
+	counts  []tally  // by instruction of the program
+	cache   []region // by instruction: the global memory that it last accessed
+	unsent  int      // instructions not yet added to run.spent
 }
 
 func (r *run) newWorker() *worker {
 	sites := len(r.program.sites)
 	k := &worker{run: r, counts: make([]tally, sites), cache: make([]region, sites)}
-	b := &block{run: r, words: make([]uint64, (r.sharedSize+7)/8+1)}
-	b.shared = region{mem: unsafe.Pointer(&b.words[0]), size: uint64(r.sharedSize)}
-	for n := range (r.launch.Block.count() + lanes - 1) / lanes {
-		w := &warp{index: n, block: b, worker: k, frames: map[*function][]*frame{}}
-		w.local = make([]uint64, lanes*r.localSize/8)
-		b.warps = append(b.warps, w)
+	k.cluster = &cluster{run: r, worker: k}
+	for rank := range r.cluster.count() {
+		b := &block{run: r, cluster: k.cluster, rank: rank, words: make([]uint64, (r.sharedSize+7)/8+1)}
+		b.shared = region{mem: unsafe.Pointer(&b.words[0]), size: uint64(r.sharedSize)}
+		for n := range (r.launch.Block.count() + lanes - 1) / lanes {
+			w := &warp{index: n, block: b, worker: k, frames: map[*function][]*frame{}}
+			w.local = make([]uint64, lanes*r.localSize/8)
+			b.warps = append(b.warps, w)
+		}
+		k.cluster.blocks = append(k.cluster.blocks, b)
 	}
-	k.block = b
 	return k
 }
 
-// work runs blocks until there are none left. After a failure only the blocks before
+// work runs clusters until there are none left. After a failure only the clusters before
 // the one that failed matter, and all of them were begun.
 func (k *worker) work() {
 	r := k.run
-	blocks := r.launch.Grid.count()
 	for {
 		n := int(r.next.Add(1)) - 1
-		if n >= blocks || r.outdated(n) {
+		if n >= r.clusters || r.outdated(n) {
 			return
 		}
-		k.block.begin(n)
-		err := k.block.execute()
-		r.finish(n, k.block.printed, err)
+		k.cluster.begin(n)
+		err := k.cluster.execute()
+		r.finish(n, k.cluster.printed(), err)
 	}
 }
 
-func (r *run) outdated(block int) bool {
+func (r *run) outdated(cluster int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return block > r.failed
+	return cluster > r.failed
 }
 
-func (r *run) finish(block int, printed []byte, err error) {
+func (r *run) finish(cluster int, printed []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.printer.add(block, printed)
-	if err != nil && block < r.failed {
-		r.failed, r.err = block, err
+	r.printer.add(cluster, printed)
+	if err != nil && cluster < r.failed {
+		r.failed, r.err = cluster, err
 	}
 }
 
@@ -74,25 +76,25 @@ func (k *worker) spend(n int) error {
 	switch {
 	case r.launch.MaxInstructions > 0 && spent > uint64(r.launch.MaxInstructions):
 		return r.overBudget()
-	case r.outdated(k.block.linear):
-		return context.Canceled // whatever it is: an earlier block has failed
+	case r.outdated(k.cluster.number):
+		return context.Canceled // whatever it is: an earlier cluster has failed
 	}
 	return r.ctx.Err()
 }
 
-// printer writes what blocks print in the order of the blocks.
+// printer writes what clusters print in the order of the clusters.
 type printer struct {
 	w     io.Writer
 	next  int
-	early map[int][]byte // of blocks that ended before one with a smaller number
+	early map[int][]byte // of clusters that ended before one with a smaller number
 	err   error
 }
 
-func (p *printer) add(block int, text []byte) {
+func (p *printer) add(cluster int, text []byte) {
 	if p.early == nil {
 		p.early = map[int][]byte{}
 	}
-	p.early[block] = text
+	p.early[cluster] = text
 	for {
 		text, ok := p.early[p.next]
 		if !ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tilework/internal/device"
+	"tilework/ptx"
 )
 
 // texts are kernels that write a number where their first argument points.
@@ -143,11 +144,11 @@ func TestCardLaunch(t *testing.T) {
 	}
 	if g.Info().Target.SM >= 90 {
 		check("cluster", 2, launch(clusterText, "cluster", device.Launch{Grid: device.Dim3{X: 4, Y: 1, Z: 1}, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}, nil))
-		m, err := g.Encode(TensorMap{Element: TensorBF16, Base: p, Dims: []int{64, 128}, Strides: []int{128}, Box: []int{64, 64}, Swizzle: Swizzle128})
+		m, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128}, Strides: []int{128}, Box: []int{64, 64}, Swizzle: 128})
 		if err != nil || m == [128]byte{} {
 			t.Errorf("tensor map % x, %v", m, err)
 		}
-		if _, err := g.Encode(TensorMap{Element: TensorBF16, Base: p, Dims: []int{64, 128}, Strides: []int{130}, Box: []int{64, 64}}); !errors.Is(err, device.ErrLaunch) {
+		if _, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128}, Strides: []int{130}, Box: []int{64, 64}}); !errors.Is(err, device.ErrLaunch) {
 			t.Errorf("a stride of 130 bytes: %v", err)
 		}
 	}

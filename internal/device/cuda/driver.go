@@ -83,6 +83,7 @@ var (
 	cuFuncSetAttribute  = lookup("cuFuncSetAttribute", oldest)
 	cuLaunchKernel      = lookup("cuLaunchKernel", oldest)
 	cuLaunchKernelEx    = lookup("cuLaunchKernelEx", 11080)
+	cuFuncGetParamInfo  = lookup("cuFuncGetParamInfo", 12040)
 
 	cuTensorMapEncodeTiled = lookup("cuTensorMapEncodeTiled", 12000)
 )

@@ -147,6 +147,8 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		*at[int32](a[0]) = map[uintptr]int32{0: 512, 1: 1 << 10, 3: 16, 4: 40}[a[1]]
 	case cuFuncSetAttribute:
 		f.objects[a[0]].dynamic = int32(a[2])
+	case cuFuncGetParamInfo: // of an address, a tensor map and a number
+		*at[uintptr](a[2]), *at[uintptr](a[3]) = [...]uintptr{0, 48, 176}[a[1]], [...]uintptr{8, 128, 4}[a[1]]
 	case cuLaunchKernel:
 		return f.launch(a[8], a[0], launched{shared: uint32(a[7])}, a[10])
 	case cuLaunchKernelEx:

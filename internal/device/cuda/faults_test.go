@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tilework/internal/device"
+	"tilework/ptx"
 )
 
 // big is more than one slot, and bigger what the kernel of a test makes of it: three
@@ -97,7 +98,7 @@ func all(f *fake) (err error) {
 	if err := g.Sync(ctx); err != nil {
 		return err
 	}
-	if _, err := g.Encode(TensorMap{Element: TensorF32, Base: p, Dims: []int{64, 64}, Strides: []int{256}, Box: []int{32, 32}, Swizzle: Swizzle128}); err != nil {
+	if _, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.F32, Base: uint64(p) &^ 15, Dims: []int{64, 64}, Strides: []int{256}, Box: []int{32, 32}, Swizzle: 128}); err != nil {
 		return err
 	}
 

@@ -29,7 +29,8 @@ type kernel struct {
 	handle     uintptr
 	resources  device.Resources
 	maxThreads int
-	params     int // bytes of its parameters; -1 where the driver does not tell
+	params     int // bytes of its parameters; -1 where the text does not tell
+	places     []place
 	dynamic    int // bytes of dynamic shared memory that it may have; guarded by the GPU's mutex
 }
 
@@ -84,8 +85,19 @@ func (k *kernel) find() error {
 		*a.to = int(v)
 	}
 	k.dynamic = max(0, usualShared-k.resources.Shared)
-	k.params = k.module.params.bytes(k.name)
-	return nil
+	f := k.module.params.entry(k.name)
+	if k.params = paramBytes(f); f == nil {
+		return nil
+	}
+	return k.findPlaces(f)
+}
+
+// paramBytes is what an entry's parameters take together; -1 if that cannot be told.
+func paramBytes(f *ptx.Func) int {
+	if f == nil {
+		return -1
+	}
+	return f.ParamBytes()
 }
 
 // signatures are the parameters that a text's entries declare, by the entry's name.
@@ -103,16 +115,16 @@ func newSignatures(text string) signatures {
 	return s
 }
 
-// bytes is what an entry's parameters take together; -1 if that cannot be told.
-func (s signatures) bytes(name string) int {
+// entry is an entry with its parameters alone; nil if they cannot be told.
+func (s signatures) entry(name string) *ptx.Func {
 	params, ok := s[name]
 	if !ok {
-		return -1
+		return nil
 	}
 	// Parsed without the body, which may be long, and of a target that has it all.
 	m, err := ptx.Parse(name, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry "+name+"("+params+") { ret; }")
 	if err != nil {
-		return -1
+		return nil
 	}
-	return m.Funcs()[0].ParamBytes()
+	return m.Funcs()[0]
 }

@@ -120,7 +120,7 @@ const (
 )
 
 func (k *kernel) launch(stream uintptr, l device.Launch) error {
-	g, args := k.module.gpu, newExtra(l.Params)
+	g, args := k.module.gpu, newExtra(k.arranged(l.Params))
 	var attributes []launchAttribute
 	if l.Cooperative {
 		attributes = append(attributes, launchAttribute{id: launchCooperative, value: [16]uint32{1}})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tilework/internal/device"
+	"tilework/ptx"
 )
 
 func TestLoad(t *testing.T) {
@@ -99,7 +100,7 @@ func TestSignatures(t *testing.T) {
 .entry odd(.param .nonsense n) { ret; }
 .entry bare { ret; }`)
 	for name, want := range map[string]int{"none": 0, "mixed": 20, "map": 192, "odd": -1, "bare": -1, "absent": -1} {
-		if got := s.bytes(name); got != want {
+		if got := paramBytes(s.entry(name)); got != want {
 			t.Errorf("%s: %d bytes, want %d", name, got, want)
 		}
 	}
@@ -241,24 +242,56 @@ func TestLaunch(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	g := opened(t, newFake(), 0)
-	good := TensorMap{Element: TensorBF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160}, Box: []int{64, 128}, Swizzle: Swizzle128}
-	m, err := g.Encode(good)
+	good := ptx.TensorMap{Element: ptx.BF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160}, Box: []int{64, 128}, Swizzle: 128}
+	m, err := g.EncodeTensorMap(&good)
 	if err != nil || m[0] != 77 || m[127] != 3 {
 		t.Errorf("dimension %d, swizzle %d, %v", m[0], m[127], err)
 	}
-	for name, change := range map[string]func(*TensorMap){
-		"no dimensions":  func(m *TensorMap) { m.Dims = nil },
-		"six dimensions": func(m *TensorMap) { m.Dims, m.Strides, m.Box = make([]int, 6), make([]int, 5), make([]int, 6) },
-		"strides":        func(m *TensorMap) { m.Strides = nil },
-		"box":            func(m *TensorMap) { m.Box = []int{64} },
-		"large box":      func(m *TensorMap) { m.Box = []int{64, 257} },
-		"empty":          func(m *TensorMap) { m.Dims = []int{0, 64} },
-		"negative":       func(m *TensorMap) { m.Strides = []int{-160} },
+	for name, change := range map[string]func(*ptx.TensorMap){
+		"no dimensions":  func(m *ptx.TensorMap) { m.Dims = nil },
+		"six dimensions": func(m *ptx.TensorMap) { m.Dims, m.Strides, m.Box = make([]int, 6), make([]int, 5), make([]int, 6) },
+		"strides":        func(m *ptx.TensorMap) { m.Strides = nil },
+		"box":            func(m *ptx.TensorMap) { m.Box = []int{64} },
+		"large box":      func(m *ptx.TensorMap) { m.Box = []int{64, 257} },
+		"empty":          func(m *ptx.TensorMap) { m.Dims = []int{0, 64} },
+		"stride":         func(m *ptx.TensorMap) { m.Strides = []int{168} },
+		"base":           func(m *ptx.TensorMap) { m.Base++ },
+		"type":           func(m *ptx.TensorMap) { m.Element = ptx.E4M3 },
+		"swizzle":        func(m *ptx.TensorMap) { m.Swizzle = 3 },
+		"long rows":      func(m *ptx.TensorMap) { m.Swizzle = 64 },
+		"odd rows":       func(m *ptx.TensorMap) { m.Box = []int{36, 128} },
+		"negative":       func(m *ptx.TensorMap) { m.Strides = []int{-160} },
 	} {
 		m := good
 		change(&m)
-		if _, err := g.Encode(m); !errors.Is(err, device.ErrLaunch) {
+		if _, err := g.EncodeTensorMap(&m); !errors.Is(err, device.ErrLaunch) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestTensorMapArguments: the driver wants tensor maps elsewhere than the text has them.
+func TestTensorMapArguments(t *testing.T) {
+	f := newFake()
+	g := opened(t, f, 0)
+	m, err := g.Load(t.Context(), ".visible .entry k(\n\t.param .u64 at,\n\t.param .align 64 .b8 map[128],\n\t.param .u32 n\n)\n{ ret; }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn, err := m.Function("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var params device.Params
+	params.U64(1)
+	params.TensorMap([ptx.TensorMapBytes]byte{2, ptx.TensorMapBytes - 1: 3})
+	params.U32(4)
+	there := fn.(*kernel).arranged(params.Bytes())
+	if len(params.Bytes()) != 196 || len(there) != 180 || there[0] != 1 || there[48] != 2 || there[175] != 3 || there[176] != 4 {
+		t.Errorf("%d bytes become % x", len(params.Bytes()), there)
+	}
+	l := device.Launch{Grid: device.Dim3{X: 1, Y: 1, Z: 1}, Block: device.Dim3{X: 1, Y: 1, Z: 1}, Params: params.Bytes()}
+	if err := g.Launch(t.Context(), fn, l); err != nil || f.launches[0].bufferedParams != len(there) {
+		t.Errorf("%d bytes were launched, %v", f.launches[0].bufferedParams, err)
 	}
 }

@@ -5,74 +5,42 @@ import (
 	"unsafe"
 
 	"tilework/internal/device"
+	"tilework/ptx"
 )
 
-// TensorMap is what Hopper's copy engine has to know of a tensor in the device's
-// memory, of which it brings boxes to shared memory (PTX manual, cp.async.bulk.tensor).
-// Dimensions are given innermost first.
-type TensorMap struct {
-	Element TensorElement
-	Base    device.Ptr // a multiple of 16
-	Dims    []int      // elements in each of 1 to 5 dimensions
-	Strides []int      // bytes in each dimension but the innermost, multiples of 16
-	Box     []int      // elements of a box, up to 256 in each dimension
-	Swizzle TensorSwizzle
+// tensorElements is CUtensorMapDataType of cuda.h.
+var tensorElements = map[ptx.Type]uintptr{
+	ptx.U8: 0, ptx.U16: 1, ptx.U32: 2, ptx.S32: 3, ptx.U64: 4, ptx.S64: 5,
+	ptx.F16: 6, ptx.F32: 7, ptx.F64: 8, ptx.BF16: 9, ptx.TF32: 11,
 }
 
-// TensorElement is the type of a tensor's elements: CUtensorMapDataType of cuda.h.
-type TensorElement int
+// tensorSwizzles is CUtensorMapSwizzle of cuda.h; that of wgmma's descriptors counts the
+// other way round.
+var tensorSwizzles = map[int]uintptr{0: 0, 32: 1, 64: 2, 128: 3}
 
-// The element types that matrices have.
-const (
-	TensorI8   TensorElement = 0 // as bytes
-	TensorI32  TensorElement = 3
-	TensorF16  TensorElement = 6
-	TensorF32  TensorElement = 7
-	TensorF64  TensorElement = 8
-	TensorBF16 TensorElement = 9
-	TensorTF32 TensorElement = 11 // float32 in memory, rounded on the way
-)
-
-// TensorSwizzle is how far a box's innermost bytes are permuted: CUtensorMapSwizzle of
-// cuda.h.
-type TensorSwizzle int
-
-// The swizzles; that of wgmma's descriptors counts the other way round.
-const (
-	SwizzleNone TensorSwizzle = iota
-	Swizzle32
-	Swizzle64
-	Swizzle128
-)
-
-// Encode encodes a map as a kernel's parameter `.align 64 .b8[128]` takes it. Outside
-// the tensor the engine reads zeros. The error is ErrLaunch; for a driver before CUDA
-// 12.0 or a GPU before sm_90 it is what the driver answers.
-func (g *GPU) Encode(t TensorMap) ([128]byte, error) {
-	n := len(t.Dims)
-	if n < 1 || n > 5 || len(t.Box) != n || len(t.Strides) != n-1 {
-		return [128]byte{}, fmt.Errorf("%w: a tensor map of %d dimensions, %d strides and a box of %d", device.ErrLaunch, n, len(t.Strides), len(t.Box))
+// EncodeTensorMap encodes a map. For a driver before CUDA 12.0 or a GPU before sm_90 the
+// error is what the driver answers.
+func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
+	if err := t.Check(); err != nil {
+		return [ptx.TensorMapBytes]byte{}, fmt.Errorf("%w: %w", device.ErrLaunch, err)
 	}
 	var dims, strides [5]uint64
 	var box, steps [5]uint32
-	for i := range n {
-		if t.Dims[i] < 1 || t.Box[i] < 1 || t.Box[i] > 256 || i > 0 && t.Strides[i-1] < 1 {
-			return [128]byte{}, fmt.Errorf("%w: a tensor map of %v elements, strides %v, boxes of %v", device.ErrLaunch, t.Dims, t.Strides, t.Box)
-		}
+	for i := range t.Dims {
 		dims[i], box[i], steps[i] = uint64(t.Dims[i]), uint32(t.Box[i]), 1
 		if i > 0 {
 			strides[i-1] = uint64(t.Strides[i-1])
 		}
 	}
-	// The driver wants 64-byte alignment, which Go does not promise.
-	const align, interleaveNone, promoteL2To256, zerosOutside = 64, 0, 3, 0
-	memory := make([]byte, 128+align)
-	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % align
-	aligned := memory[start:][:128]
+	// The driver wants an alignment that Go does not promise.
+	const interleaveNone, promoteL2To256, zerosOutside = 0, 3, 0
+	memory := make([]byte, ptx.TensorMapBytes+ptx.TensorMapAlign)
+	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
+	aligned := memory[start:][:ptx.TensorMapBytes]
 	err := g.within(func() error {
-		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))), uintptr(t.Element), uintptr(n), uintptr(t.Base),
+		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))), tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
 			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)), uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
-			interleaveNone, uintptr(t.Swizzle), promoteL2To256, zerosOutside)
+			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To256, zerosOutside)
 	})
-	return [128]byte(aligned), as(device.ErrLaunch, err)
+	return [ptx.TensorMapBytes]byte(aligned), as(device.ErrLaunch, err)
 }

@@ -151,6 +151,15 @@ func (d *Device) Used() int64 {
 	return d.memory.Used()
 }
 
+// EncodeTensorMap encodes a map in the emulator's own form.
+func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
+	b, err := emu.EncodeTensorMap(m)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", device.ErrLaunch, err)
+	}
+	return b, err
+}
+
 // Load decodes PTX text.
 func (d *Device) Load(_ context.Context, text string) (device.Module, error) {
 	m, err := ptx.Parse("kernel.ptx", text)
@@ -215,9 +224,6 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 			device.ErrLaunch, fn.Name(), fn.Resources().Shared, l.Shared, d.info.Name, d.info.MaxShared)
 	}
 	workers := d.opt.Workers
-	if l.Cluster.Count() > 1 {
-		return fmt.Errorf("%w: %s: clusters of %v blocks, and the emulator has none", device.ErrLaunch, fn.Name(), l.Cluster)
-	}
 	if l.Cooperative {
 		if err := d.checkResident(fn, l); err != nil {
 			return fmt.Errorf("%w: %s: %w", device.ErrLaunch, fn.Name(), err)
@@ -230,7 +236,7 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 
 func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, workers int) error {
 	launch := emu.Launch{
-		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Shared: l.Shared, Params: l.Params,
+		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Cluster: emu.Dim3(l.Cluster), Shared: l.Shared, Params: l.Params,
 		Seed: d.opt.Seed + d.launches.Add(1), MaxInstructions: d.opt.MaxInstructions,
 		Workers: workers, Printf: d.opt.Printf,
 	}

@@ -88,12 +88,16 @@ func TestCooperative(t *testing.T) {
 	}
 }
 
-// TestClusterRefused: what the emulator would run as blocks on their own is not run.
-func TestClusterRefused(t *testing.T) {
+// TestClusters: blocks are launched in clusters, which must divide the grid.
+func TestClusters(t *testing.T) {
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
 	l := device.Launch{Grid: device.Dim3{X: 2, Y: 1, Z: 1}, Block: one, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}
-	if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "clusters of 2×1×1 blocks") {
-		t.Errorf("clusters of two: %v", err)
+	if met, err := meet(t, Options{}, l); err != nil || met != 2 {
+		t.Errorf("a cluster of two: %d, %v", met, err)
+	}
+	l.Cluster.X = 3
+	if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "do not divide a grid") {
+		t.Errorf("clusters of three: %v", err)
 	}
 	l.Grid, l.Cluster = one, one
 	if met, err := meet(t, Options{}, l); err != nil || met != 1 {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tilework/internal/device"
+	"tilework/ptx"
 )
 
 // Device is the device. Its methods may be called from several goroutines at once.
@@ -139,6 +140,13 @@ func (d *Device) Load(ctx context.Context, text string) (device.Module, error) {
 	m := &module{d, inner}
 	d.take(m, "a module")
 	return m, nil
+}
+
+func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
+	if err := d.call("EncodeTensorMap"); err != nil {
+		return [ptx.TensorMapBytes]byte{}, err
+	}
+	return d.inner.EncodeTensorMap(m)
 }
 
 func (d *Device) NewStream() (device.Stream, error) {

@@ -10,8 +10,9 @@ import (
 	"tilework/ptx/emu"
 )
 
-// globals is what the blocks of a launch did to global memory. Blocks run in any
-// order and add to it when they end; what it holds does not depend on that order.
+// globals is what the blocks of a launch did to global memory, or its clusters, which
+// count as one block each. They run in any order and add to it when they end; what it
+// holds does not depend on that order.
 type globals struct {
 	mu     sync.Mutex
 	allocs map[*emu.Allocation]*globalPages
@@ -224,12 +225,11 @@ func (c *Checks) knew(a, b blockEpoch) bool {
 // blocksClash adds the race of w, a write, with x.
 func (c *Checks) blocksClash(known []*emu.Site, all findings, alloc *emu.Allocation, at uint64, size int, w, x blockEpoch, xWrites bool) {
 	site, other := known[x.epoch.site()], known[w.epoch.site()]
-	info := *c.launch
-	info.Linear = int(x.block) - 1
-	info.Index = blockIndex(info.Grid, info.Linear)
-	all.add(&info, key{checker: Race, kind: blocksClash, site: site, other: other}, func(f *Finding) {
-		f.OtherBlock = blockIndex(info.Grid, int(w.block)-1)
-		f.Thread, f.OtherThread = thread(&info, x.epoch.thread()), thread(&info, w.epoch.thread())
+	info, second := c.blockOf(x)
+	first, writer := c.blockOf(w)
+	all.add(info, key{checker: Race, kind: blocksClash, site: site, other: other}, func(f *Finding) {
+		f.OtherBlock = first.Index
+		f.Thread, f.OtherThread = thread(info, second), thread(first, writer)
 		f.Message = fmt.Sprintf("thread %v of block %v %s the %s at %s that thread %v of block %v writes at %s, and nothing orders blocks: ",
 			f.Thread, f.Block, verb[xWrites], amount(size), place(ptx.Global, alloc.Base+at, alloc), f.OtherThread, f.OtherBlock, line(other))
 		if xWrites {
@@ -238,6 +238,22 @@ func (c *Checks) blocksClash(known []*emu.Site, all findings, alloc *emu.Allocat
 		}
 		f.Message += "is a __threadfence() missing between the write and the atomic or flag that announces it, or between seeing the flag and the read?"
 	})
+}
+
+// blockOf is the block of an access, and the number of its thread there. Asynchronous work
+// that has no thread counts as the first one's.
+func (c *Checks) blockOf(b blockEpoch) (*emu.BlockInfo, int) {
+	cluster, n := int(b.block)-1, b.epoch.thread()
+	each := 32 * c.launch.Warps
+	if n >= each*max(c.launch.Ranks, 1) {
+		n = 0
+	}
+	if info := c.blocks[blockRank{cluster, n / each}]; info != nil {
+		return info, n % each
+	}
+	info := *c.launch
+	info.Linear, info.Index = cluster, blockIndex(info.Grid, cluster)
+	return &info, n
 }
 
 func blockIndex(grid emu.Dim3, linear int) emu.Dim3 {

@@ -85,15 +85,17 @@ type Checks struct {
 	global globals   // what blocks did to global memory
 
 	mu      sync.Mutex
-	workers []*worker // all there are
-	idle    []*worker // those without a block
+	workers []*worker       // all there are
+	idle    []*worker       // those without a cluster
+	active  map[int]*worker // by the number of their cluster
 	logs    map[int][]acquired
-	launch  *emu.BlockInfo // of any block
+	launch  *emu.BlockInfo               // of any block
+	blocks  map[blockRank]*emu.BlockInfo // those of clusters of several
 }
 
 // New makes checkers for one launch.
 func New(o Options) *Checks {
-	c := &Checks{opts: o, logs: map[int][]acquired{}}
+	c := &Checks{opts: o, logs: map[int][]acquired{}, active: map[int]*worker{}, blocks: map[blockRank]*emu.BlockInfo{}}
 	if c.opts.MaxScatter == 0 {
 		c.opts.MaxScatter = 2
 	}
@@ -104,31 +106,48 @@ func New(o Options) *Checks {
 	return c
 }
 
+// blockRank names a block by its cluster and its rank there.
+type blockRank struct{ cluster, rank int }
+
 // Block implements [emu.Observer].
 func (c *Checks) Block(b *emu.BlockInfo) *emu.Hooks {
 	c.mu.Lock()
-	c.launch = b
-	var w *worker
-	if n := len(c.idle); n > 0 {
-		w, c.idle = c.idle[n-1], c.idle[:n-1]
-	} else {
-		w = newWorker(c)
-		c.workers = append(c.workers, w)
+	w := c.active[b.Cluster]
+	if w == nil {
+		c.launch = b
+		if n := len(c.idle); n > 0 {
+			w, c.idle = c.idle[n-1], c.idle[:n-1]
+		} else {
+			w = newWorker(c)
+			c.workers = append(c.workers, w)
+		}
+		c.active[b.Cluster] = w
+		w.blocks = w.blocks[:0]
+	}
+	if b.Ranks > 1 {
+		c.blocks[blockRank{b.Cluster, b.Rank}] = b
 	}
 	c.mu.Unlock()
-	w.start(b)
-	return &w.hooks
+	if w.blocks = append(w.blocks, b); len(w.blocks) == 1 {
+		w.start(b)
+	}
+	return w.hooksOf(b.Rank)
 }
 
-// worker watches one block after another. What it measures adds up over its blocks.
+// worker watches one cluster after another: the blocks that run together, mostly one.
+// What it measures adds up over them. Warps, and with them threads, are numbered through
+// all blocks of a cluster.
 type worker struct {
 	checks *Checks
-	hooks  emu.Hooks
-	block  *emu.BlockInfo
+	hooks  []*emu.Hooks     // by rank
+	blocks []*emu.BlockInfo // by rank
+	block  *emu.BlockInfo   // whose event is under way
+	ended  int              // blocks
 	found  findings
 	runs   runs
 
 	instructions []instruction // by Index
+	bulkSites    map[int]*emu.Site
 	touched      touched
 
 	race     *racer
@@ -141,33 +160,21 @@ func newWorker(c *Checks) *worker {
 	w := &worker{checks: c, found: findings{}}
 	if c.runs[Race] {
 		w.race = newRacer(w)
-		w.hooks.WarpSync, w.hooks.Fence, w.hooks.CopyDone = w.race.warpSync, w.race.fence, w.race.copyDone
 	}
 	if c.runs[Barrier] {
 		w.barriers = &barriers{worker: w}
 	}
-	if c.runs[Race] || c.runs[Barrier] {
-		w.hooks.Barrier = w.barrier
-	}
-	if c.runs[Bounds] {
-		w.hooks.Fault = w.fault
-	}
 	if c.runs[Uninit] {
 		w.uninit = &uninit{worker: w}
-		w.hooks.UninitRead = w.uninit.register
 	}
 	if c.runs[Count] {
 		w.count = &Counts{}
 	}
-	if c.runs[Race] || c.runs[Uninit] || c.runs[Banks] || c.runs[Coalesce] || c.runs[Count] {
-		w.hooks.Access = w.access
-	}
-	w.hooks.End = w.end
 	return w
 }
 
 func (w *worker) start(b *emu.BlockInfo) {
-	w.block = b
+	w.block, w.ended = b, 0
 	if w.race != nil {
 		w.race.start(b)
 	}
@@ -225,7 +232,7 @@ func (w *worker) instruction(a *emu.Access) *instruction {
 		if a.Alloc != nil {
 			in.sectors = w.touched.of(a.Alloc)
 		}
-		if w.race != nil {
+		if w.race != nil && a.Alloc != nil {
 			in.region = w.race.regionOf(a.Alloc)
 		}
 	}
@@ -234,6 +241,9 @@ func (w *worker) instruction(a *emu.Access) *instruction {
 
 // site is the instruction of an index that has accessed memory.
 func (w *worker) site(index int) *emu.Site {
+	if s := w.bulkSites[index]; s != nil {
+		return s
+	}
 	if index >= len(w.instructions) {
 		return nil
 	}
@@ -249,8 +259,12 @@ func (w *worker) barrier(b *emu.Barrier) {
 	}
 }
 
+// end is called for each block, when all of the cluster have ended.
 func (w *worker) end() {
 	c := w.checks
+	if w.ended++; w.ended < len(w.blocks) {
+		return
+	}
 	if w.barriers != nil {
 		w.barriers.end()
 	}
@@ -260,7 +274,8 @@ func (w *worker) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.race != nil && len(w.race.order.log) > 0 {
-		c.logs[w.block.Linear] = w.race.order.log
+		c.logs[w.blocks[0].Cluster] = w.race.order.log
 	}
+	delete(c.active, w.blocks[0].Cluster)
 	c.idle = append(c.idle, w)
 }

@@ -123,6 +123,19 @@ func (s *sectors) add(a *emu.Access, rs *runs) {
 	}
 }
 
+// bulk adds what a bulk copy accesses.
+func (s *sectors) bulk(b *emu.Bulk) {
+	for _, span := range b.Spans {
+		off := span.Addr - b.Alloc.Base
+		first, last := off/sectorBytes, (off+uint64(span.Size)-1)/sectorBytes
+		if b.Kind == emu.AsyncRead {
+			setBits(s.read, first, last)
+		} else {
+			setBits(s.written, first, last)
+		}
+	}
+}
+
 func setBits(set []uint64, first, last uint64) {
 	for i := first; i <= last; i++ {
 		set[i/64] |= 1 << (i % 64)

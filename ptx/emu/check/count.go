@@ -53,6 +53,29 @@ func (c *Counts) access(a *emu.Access) {
 	}
 }
 
+// bulk counts a half of a bulk copy. What wgmma reads of shared memory is not counted: it
+// goes past the threads.
+func (c *Counts) bulk(b *emu.Bulk) {
+	if isMatrix(b.Site) {
+		return
+	}
+	s := &c.Spaces[b.Space]
+	n := int64(0)
+	for _, span := range b.Spans {
+		n += int64(span.Size)
+	}
+	if b.Kind == emu.AsyncRead {
+		s.Loads++
+		s.LoadBytes += n
+	} else {
+		s.Stores++
+		s.StoreBytes += n
+	}
+}
+
+// isMatrix tells the operands of wgmma from bulk copies.
+func isMatrix(s *emu.Site) bool { return s.Instr != nil && s.Instr.Op == "wgmma" }
+
 func (c *Counts) merge(d *Counts) {
 	for i := range d.Spaces {
 		to, from := &c.Spaces[i], &d.Spaces[i]

@@ -6,9 +6,10 @@ import "tilework/ptx/emu"
 // highest, so that epochs of a block compare as their times do. 0 is no access.
 type epoch uint64
 
-// The fields, from the low end: three flags, 21 bits of site, 10 of thread, 30 of time.
-// Whatever a program has beyond two million instructions, or a block beyond a billion
-// synchronisations, counts as the last of them.
+// The fields, from the low end: four flags, 18 bits of site, 14 of thread, 28 of time.
+// Whatever a program has beyond 262,144 instructions, or a cluster beyond 268 million
+// synchronisations, counts as the last of them. Behind the threads of a cluster there
+// are agents: see [order].
 const (
 	// strong: an atomic or one with a memory ordering; two such are no race.
 	strong epoch = 1 << iota
@@ -17,10 +18,12 @@ const (
 	// async: an asynchronous copy under way. Its time is endless, as nothing but
 	// the copy's completion orders it.
 	async
+	// proxied: an access of the async proxy, by a bulk copy or a wgmma.
+	proxied
 
-	siteShift   = 3
-	threadShift = 24
-	timeShift   = 34
+	siteShift   = 4
+	threadShift = 22
+	timeShift   = 36
 
 	siteMask   = 1<<(threadShift-siteShift) - 1
 	threadMask = 1<<(timeShift-threadShift) - 1
@@ -77,6 +80,20 @@ func note(s *[2]epoch, e, base epoch) {
 		s[1] = e
 	case s[1]&async == 0 && sameWarp(s[0], s[1]) && !sameWarp(s[0], e):
 		s[1] = e
+	}
+}
+
+// noteAsync enters a read that is under way, in the place of one that is not.
+func (c *cell) noteAsync(e, base epoch) {
+	s := &c.r
+	switch {
+	case s[0] == e || s[1] == e:
+	case s[0] < base:
+		s[0] = e
+	case s[1]&async == 0:
+		s[1] = e
+	case s[0]&async == 0:
+		s[0] = e
 	}
 }
 

@@ -69,7 +69,7 @@ type block struct {
 func (f *fake) block(n int) *block {
 	info := &emu.BlockInfo{
 		Grid: f.grid, BlockDim: f.dim, Index: emu.Dim3{X: n}, Linear: n,
-		Warps: (f.dim.X + 31) / 32, SharedSize: 8192,
+		Warps: (f.dim.X + 31) / 32, SharedSize: 8192, Cluster: n, Ranks: 1,
 	}
 	return &block{fake: f, info: info, hooks: f.checks.Block(info)}
 }

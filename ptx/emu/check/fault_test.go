@@ -124,6 +124,14 @@ func TestUninit(t *testing.T) {
 			b.do(op{site: "cp", kind: emu.AsyncWrite, copy: 1}, []int{0}, same)
 			b.do(ld, []int{0}, same)
 		}, "", ""},
+		{"a bulk copy writes", func(_ *fake, b *block) {
+			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
+			b.do(ld, []int{0}, same)
+		}, "", ""},
+		{"a bulk copy reads", func(_ *fake, b *block) {
+			b.do(st, span(0, 8), own)
+			b.bulk("store", 1, emu.AsyncRead, 40, 0, 0)
+		}, "uninit store", "thread (40,0,0) of block (0,0,0) reads offset 0x20"},
 		{"an atomic reads", func(_ *fake, b *block) {
 			b.do(op{site: "atom", kind: emu.Atomic}, []int{0}, same)
 		}, "uninit atom", ""},

@@ -2,6 +2,7 @@ package check
 
 import (
 	"math/bits"
+	"slices"
 
 	"tilework/ptx/emu"
 )
@@ -14,15 +15,21 @@ import (
 // known to all. Beyond it there is what lanes of a warp know of one another through
 // bar.warp.sync, and clocks, which say for each thread of a block up to when it is
 // known, from barriers of a part of the block and from acquired releases.
+//
+// What is asynchronous is done by agents, which are numbered behind the threads: one for
+// each mbarrier and each warpgroup. An agent's accesses happen when a thread first
+// sees them complete.
 type order struct {
-	self     int // the block
-	threads  int
+	self     int // the cluster
+	threads  int // those that its warps have room for
+	agents   map[agent]int
 	now      uint32
 	base     uint32 // what happened before it is known to all threads of the block
 	warps    []warpOrder
 	clocks   []*clock // for each thread; nil: nothing beyond base
 	special  int      // how many of them are not nil
-	meetings [16]meeting
+	meetings []meeting
+	asyncs
 	syncs
 }
 
@@ -40,31 +47,41 @@ type meeting struct {
 	counted          bool     // whether an arrival named a number of threads
 }
 
+func (m *meeting) open(warps int) {
+	if m.arrived == nil {
+		m.arrived, m.waiting, m.times = make([]uint32, warps), make([]uint32, warps), make([]uint32, 32*warps)
+	}
+}
+
 // clock is what is known of blocks' threads. It does not change.
 type clock struct {
 	parts []part // in the order of their blocks
 }
 
-// part says that of a block everything before base is known, and of each thread
-// everything before its upTo, where that is later.
+// part says that of a cluster, or of a block without one, everything before base is
+// known, and of each thread everything before its upTo, where that is later; and that
+// what each thread did before its visible can be seen by the async proxy.
 type part struct {
-	block int
-	base  uint32
-	upTo  []uint32 // nil: nothing beyond base
+	block   int
+	base    uint32
+	upTo    []uint32 // nil, or short: nothing beyond base
+	visible []uint32 // nil, or short: nothing
 }
 
 func (o *order) reset(info *emu.BlockInfo) {
-	o.self = info.Linear
-	o.threads = info.BlockDim.X * info.BlockDim.Y * info.BlockDim.Z
+	ranks := max(info.Ranks, 1)
+	o.self = info.Cluster
 	o.now, o.base, o.special = 1, 1, 0 // an epoch of 0 is older than any access
-	o.warps = cleared(o.warps, info.Warps)
+	o.warps = cleared(o.warps, info.Warps*ranks)
+	threads := info.BlockDim.X * info.BlockDim.Y * info.BlockDim.Z
 	for w := range o.warps {
-		o.warps[w].all = uint32(1<<min(32, o.threads-32*w) - 1)
+		o.warps[w].all = uint32(1<<min(32, threads-32*(w%info.Warps)) - 1)
 	}
+	o.threads = 32 * len(o.warps)
 	o.clocks = cleared(o.clocks, o.threads)
-	for id := range o.meetings {
-		o.meetings[id] = meeting{}
-	}
+	o.meetings = cleared(o.meetings, barriersOfBlock*ranks)
+	o.agents = map[agent]int{}
+	o.asyncs.reset()
 	o.syncs.reset(o.threads)
 }
 
@@ -104,7 +121,7 @@ func (c *clock) covers(block int, e epoch) bool {
 	}
 	for i := range c.parts {
 		if p := &c.parts[i]; p.block == block {
-			return e.time() < p.base || p.upTo != nil && e.time() < p.upTo[e.thread()]
+			return e.time() < p.base || e.time() < p.of(e.thread())
 		}
 	}
 	return false
@@ -135,19 +152,30 @@ func join(a, b *clock) *clock {
 }
 
 func joinParts(a, b part) part {
-	p := part{block: a.block, base: max(a.base, b.base)}
-	switch {
-	case a.upTo == nil:
-		p.upTo = b.upTo
-	case b.upTo == nil:
-		p.upTo = a.upTo
-	default:
-		p.upTo = make([]uint32, len(a.upTo))
-		for i := range p.upTo {
-			p.upTo[i] = max(a.upTo[i], b.upTo[i])
-		}
+	return part{a.block, max(a.base, b.base), joinTimes(a.upTo, b.upTo), joinTimes(a.visible, b.visible)}
+}
+
+// joinTimes is the later ones of two lists.
+func joinTimes(a, b []uint32) []uint32 {
+	if len(a) < len(b) {
+		a, b = b, a
 	}
-	return p
+	if len(b) == 0 {
+		return a
+	}
+	c := slices.Clone(a)
+	for i, t := range b {
+		c[i] = max(c[i], t)
+	}
+	return c
+}
+
+// of is up to when a thread or an agent is known, beyond base.
+func (p *part) of(n int) uint32 {
+	if n >= len(p.upTo) {
+		return 0
+	}
+	return p.upTo[n]
 }
 
 // learn gives thread t a clock's knowledge.
@@ -222,24 +250,26 @@ func (o *order) warpSync(w int, mask uint32) {
 // arrive enters the arrival of threads at a barrier of the block.
 func (o *order) arrive(b *emu.Barrier) {
 	m := &o.meetings[b.ID]
-	if m.arrived == nil {
-		m.arrived, m.waiting = make([]uint32, len(o.warps)), make([]uint32, len(o.warps))
-		m.times = make([]uint32, o.threads)
-	}
+	m.open(len(o.warps))
 	m.counted = m.counted || counted(b.Site)
 	m.arrived[b.Warp] |= b.Mask
 	if b.Kind == emu.BarrierSync {
 		m.waiting[b.Warp] |= b.Mask
 	}
+	o.come(m, b.Warp, b.Mask)
+}
+
+// come enters when lanes of a warp arrive.
+func (o *order) come(m *meeting, warp int, mask uint32) {
 	now := o.step()
-	lanesOf(b.Mask, func(lane int) { m.times[b.Warp*32+lane] = now })
+	lanesOf(mask, func(lane int) { m.times[warp*32+lane] = now })
 }
 
 // complete orders what the arrived threads did before what the waiting ones will do. It
 // reports whether these are all threads of the block.
 func (o *order) complete(id int) (whole bool) {
 	m := &o.meetings[id]
-	whole = true
+	whole = len(o.meetings) == barriersOfBlock // the cluster is one block
 	for w := range m.waiting {
 		// Threads that do not come to a barrier of the whole block have exited.
 		whole = whole && (m.waiting[w] == o.warps[w].all || !m.counted && m.waiting[w] == m.arrived[w])
@@ -271,7 +301,10 @@ func (o *order) completeWhole() {
 	}
 	others := &clock{}
 	for _, p := range all.parts {
-		if p.block != o.self {
+		if p.block == o.self {
+			p = part{block: o.self, visible: p.visible}
+		}
+		if p.block != o.self || p.visible != nil {
 			others.parts = append(others.parts, p)
 		}
 	}
@@ -288,6 +321,15 @@ func (o *order) completeWhole() {
 }
 
 func (o *order) completePart(m *meeting) {
+	all := o.known(m)
+	o.step()
+	for w, mask := range m.waiting {
+		lanesOf(mask, func(lane int) { o.set(w*32+lane, join(o.clocks[w*32+lane], all)) })
+	}
+}
+
+// known is what the threads that have arrived at a barrier knew then, together.
+func (o *order) known(m *meeting) *clock {
 	p := part{block: o.self, base: o.base, upTo: make([]uint32, o.threads)}
 	var all, last *clock
 	for w, mask := range m.arrived {
@@ -300,11 +342,7 @@ func (o *order) completePart(m *meeting) {
 			}
 		})
 	}
-	all = join(all, &clock{parts: []part{p}})
-	o.step()
-	for w, mask := range m.waiting {
-		lanesOf(mask, func(lane int) { o.set(w*32+lane, all) })
-	}
+	return join(all, &clock{parts: []part{p}})
 }
 
 // counted reports whether a barrier instruction names a number of threads.

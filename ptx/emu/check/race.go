@@ -7,11 +7,14 @@ import (
 	"tilework/ptx/emu"
 )
 
-// racer finds two accesses of the same bytes by different threads of a block, one of
-// them a write, that nothing orders: no barrier, no bar.warp.sync between lanes of a
-// warp, no release and acquire. Lanes of a warp are threads like any others, as there
-// is no lockstep since Volta. What the block does to global memory goes on to
-// [globals], which compares the blocks.
+// racer finds two accesses of the same bytes by different threads of a block, or of the
+// blocks of a cluster, one of them a write, that nothing orders: no barrier, no
+// bar.warp.sync between lanes of a warp, no mbarrier, no release and acquire. Lanes of a
+// warp are threads like any others, as there is no lockstep since Volta. What the
+// cluster does to global memory goes on to [globals], which compares the clusters.
+//
+// Bulk copies and wgmma reach memory through the async proxy. What they read or
+// overwrite and threads have written must also be behind a fence.proxy.async.
 //
 // It knows accesses to a cell apart as [cell] says, so that it may miss a race where
 // threads synchronise in parts of a block, but it does not invent one.
@@ -19,7 +22,7 @@ type racer struct {
 	*worker
 	order
 	pool   pool
-	shared region
+	shared []*region // by rank
 	allocs map[*emu.Allocation]*region
 	// ran is for each warp and instruction which access of the block its last
 	// execution was; those up to opened came before the last barrier of the whole
@@ -27,6 +30,7 @@ type racer struct {
 	ran            [][]uint64
 	serial, opened uint64
 	copies         map[copyKey]*copyHalf
+	bulks          map[uint64][]bulkHalf
 	cur            current
 }
 
@@ -37,59 +41,54 @@ type current struct {
 	size   int
 	write  bool
 	stale  epoch // what lies below is ordered before it
+	from   epoch // what lies below need not be looked at: for threads, the same
+	by     int   // of the async proxy: the thread that began it
+	rank   int   // whose shared memory it is
 	region *region
 	base   uint64 // address that the region's offsets count from
 }
 
-// copyKey names one half of an asynchronous copy.
-type copyKey struct {
-	copy  uint64
-	write bool
-}
-
-// copyHalf is what a half touches until it is complete.
-type copyHalf struct {
-	mask   uint32 // lanes under way
-	addr   [32]uint64
-	size   int
-	epoch  epoch // of lane 0
-	region *region
-	base   uint64 // that the region's offsets count from
-}
-
 func newRacer(w *worker) *racer {
-	r := &racer{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*copyHalf{}}
+	r := &racer{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*copyHalf{}, bulks: map[uint64][]bulkHalf{}}
 	r.order.vars = &w.checks.vars
 	return r
 }
 
 func (r *racer) start(b *emu.BlockInfo) {
 	r.order.reset(b)
-	for len(r.ran) < b.Warps {
+	for len(r.ran) < len(r.warps) {
 		r.ran = append(r.ran, nil)
+	}
+	for len(r.shared) < max(b.Ranks, 1) {
+		r.shared = append(r.shared, &region{})
 	}
 	for _, sites := range r.ran {
 		clear(sites)
 	}
 	clear(r.copies)
+	clear(r.bulks)
 	r.serial, r.opened = 0, 0
 }
 
 func (r *racer) end() {
 	r.settle()
 	for alloc, reg := range r.allocs {
-		r.checks.global.add(r.block.Linear, alloc, reg)
+		r.checks.global.add(r.self, alloc, reg)
 		reg.reset(&r.pool)
 	}
-	r.shared.reset(&r.pool)
+	for _, reg := range r.shared {
+		reg.reset(&r.pool)
+	}
 }
 
 func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	r.settle()
 	flags := flagsOf(a)
-	r.cur = current{space: a.Space, alloc: a.Alloc, region: in.region, size: a.Size, write: isWrite(a.Kind), stale: r.stale()}
+	r.cur = current{space: a.Space, alloc: a.Alloc, rank: a.Rank, region: in.region, size: a.Size, write: isWrite(a.Kind), stale: r.stale(), from: r.stale()}
 	if a.Alloc != nil {
 		r.cur.base = a.Alloc.Base
+	} else {
+		r.cur.region = r.shared[a.Rank]
 	}
 	time := r.now
 	if a.Kind == emu.AsyncRead || a.Kind == emu.AsyncWrite {
@@ -97,7 +96,7 @@ func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 		r.began(a)
 	}
 	e := makeEpoch(time, a.Warp*32, a.Site.Index, flags)
-	r.executed(a)
+	r.executed(a.Origin)
 	switch {
 	case r.cur.write && rs.overlap(a.Size):
 		mask := a.Mask
@@ -115,7 +114,7 @@ func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	}
 }
 
-func (r *racer) executed(a *emu.Access) {
+func (r *racer) executed(a emu.Origin) {
 	sites := r.ran[a.Warp]
 	if a.Site.Index >= len(sites) {
 		sites = append(sites, make([]uint64, a.Site.Index+1-len(sites))...)
@@ -125,11 +124,8 @@ func (r *racer) executed(a *emu.Access) {
 	sites[a.Site.Index] = r.serial
 }
 
-// regionOf is what is remembered of an allocation, or, without one, of shared memory.
+// regionOf is what is remembered of an allocation.
 func (r *racer) regionOf(a *emu.Allocation) *region {
-	if a == nil {
-		return &r.shared
-	}
 	reg := r.allocs[a]
 	if reg == nil {
 		reg = &region{}
@@ -170,7 +166,7 @@ func (r *racer) span(off uint64, n int, e epoch, perLane int, shared bool) {
 		switch {
 		case r.cur.write:
 			r.write(p, k, cells, e, perLane>>p.shift, off)
-		case !p.skips(k, cells, r.cur.stale):
+		case r.cur.from != r.cur.stale || !p.skips(k, cells, r.cur.stale):
 			r.read(p, k, cells, e, perLane>>p.shift, off)
 			if shared {
 				r.read(p, k, cells, e+1<<threadShift, perLane>>p.shift, off)
@@ -191,15 +187,17 @@ func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	if p.since != stale {
 		p.since, p.settled = stale, 0
 	}
-	written := p.wrote >= stale
+	written, from := p.wrote >= r.cur.from, r.cur.from
 	left := perLane
 	cells := p.cells[k : k+n]
 	for i := range cells {
 		c := &cells[i]
-		if written && (c.w[0] >= stale || c.w[1] >= stale) {
+		if written && (c.w[0] >= from || c.w[1] >= from) {
 			r.compare(&c.w, true, e, off+uint64(i)<<p.shift)
 		}
 		switch {
+		case e&async != 0:
+			c.noteAsync(e, stale)
 		case c.r[0] < stale && c.r[1] < stale:
 			c.r[0], c.r[1] = e, 0
 		case c.r[0] < stale || c.r[1] < stale || sameWarp(c.r[0], c.r[1]):
@@ -216,7 +214,7 @@ func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 
 // write is the same for writes.
 func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
-	stale := r.cur.stale
+	stale, from := r.cur.stale, r.cur.from
 	p.wrote = max(p.wrote, e)
 	p.settled &^= p.bits(k, n)
 	if e&async != 0 {
@@ -226,7 +224,7 @@ func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	cells := p.cells[k : k+n]
 	for i := range cells {
 		c := &cells[i]
-		if c.w[0] >= stale || c.w[1] >= stale {
+		if c.w[0] >= from || c.w[1] >= from {
 			r.compare(&c.w, true, e, off+uint64(i)<<p.shift)
 		}
 		if c.r[0] >= stale || c.r[1] >= stale {
@@ -242,9 +240,17 @@ func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 
 // compare reports those of two earlier accesses that race with e.
 func (r *racer) compare(earlier *[2]epoch, writes bool, e epoch, off uint64) {
+	by := e.thread()
+	if e&proxied != 0 {
+		by = r.cur.by
+	}
 	for _, p := range earlier {
-		if p >= r.cur.stale && p&e&strong == 0 && !r.before(p, e.thread()) {
+		switch {
+		case p < r.cur.from || p&e&strong != 0:
+		case !r.before(p, by):
 			r.clash(p, e, writes, off)
+		case e&proxied != 0 && writes && !r.sees(p, by):
+			r.unseen(p, e, off)
 		}
 	}
 }
@@ -274,56 +280,6 @@ func (r *racer) withinOne(a *emu.Access) uint32 {
 		}
 	})
 	return kept
-}
-
-// began notes an asynchronous copy that is under way from now on.
-func (r *racer) began(a *emu.Access) {
-	r.copies[copyKey{a.Copy, r.cur.write}] = &copyHalf{
-		mask: a.Mask, addr: *a.Addr, size: a.Size, region: r.cur.region, base: r.cur.base,
-		epoch: makeEpoch(maxTime, a.Warp*32, a.Site.Index, async),
-	}
-}
-
-// copyDone makes accesses of the threads that waited out of those of their copies.
-func (r *racer) copyDone(d *emu.CopyDone) {
-	r.settle()
-	r.step()
-	for _, done := range d.Copies {
-		for _, write := range []bool{false, true} {
-			k := copyKey{done.Copy, write}
-			h := r.copies[k]
-			if h == nil {
-				continue
-			}
-			lanesOf(done.Mask&h.mask, func(lane int) { r.landed(h, lane) })
-			if h.mask &^= done.Mask; h.mask == 0 {
-				delete(r.copies, k)
-			}
-		}
-	}
-}
-
-// landed completes a lane's part of a half.
-func (r *racer) landed(h *copyHalf, lane int) {
-	under := h.epoch + epoch(lane)<<threadShift
-	landed := makeEpoch(r.now, under.thread(), under.site(), 0)
-	off := h.addr[lane] - h.base
-	for end := off + uint64(h.size); off < end; {
-		p := h.region.page(int(off>>pageShift), coarsest, &r.pool)
-		c := &p.cells[int(off%pageBytes)>>p.shift]
-		for i := range c.w {
-			if c.w[i] == under {
-				c.w[i] = landed
-				if p.pending--; p.pending == 0 {
-					p.wrote = landed
-				}
-			}
-			if c.r[i] == under {
-				c.r[i] = landed
-			}
-		}
-		off = off&^(1<<p.shift-1) + 1<<p.shift
-	}
 }
 
 func (r *racer) barrier(b *emu.Barrier) {

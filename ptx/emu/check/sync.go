@@ -96,7 +96,8 @@ func (o *order) record(t int, c *clock) {
 // fence orders what each lane did before against what it does after.
 func (o *order) fence(f *emu.Fence) {
 	if f.Proxy != "" {
-		return // between ways to memory, not between threads
+		o.proxyFence(f)
+		return
 	}
 	now := o.step()
 	o.fenced = true
@@ -220,11 +221,16 @@ func (c *clock) includes(d *clock) bool {
 }
 
 func (p *part) includes(q *part) bool {
-	if q.base > p.base {
+	if q.base > p.base || len(q.visible) > len(p.visible) {
 		return false
 	}
 	for t, upTo := range q.upTo {
-		if upTo > p.base && (p.upTo == nil || upTo > p.upTo[t]) {
+		if upTo > p.base && upTo > p.of(t) {
+			return false
+		}
+	}
+	for t, upTo := range q.visible {
+		if upTo > p.visible[t] {
 			return false
 		}
 	}

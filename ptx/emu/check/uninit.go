@@ -20,14 +20,19 @@ const (
 // ([emu.MemoryOptions]).
 type uninit struct {
 	*worker
-	written []uint64 // a bit for each byte of shared memory
+	written [][]uint64 // by rank, a bit for each byte of shared memory
 	// partial are allocations that were looked at in this block and found not to be
 	// written from end to end.
 	partial map[*emu.Allocation]bool
 }
 
 func (u *uninit) start(b *emu.BlockInfo) {
-	u.written = cleared(u.written, (b.SharedSize+63)/64)
+	for len(u.written) < max(b.Ranks, 1) {
+		u.written = append(u.written, nil)
+	}
+	for rank := range u.written {
+		u.written[rank] = cleared(u.written[rank], (b.SharedSize+63)/64)
+	}
 	clear(u.partial)
 }
 
@@ -48,7 +53,7 @@ func (u *uninit) isWhole(in *instruction) bool {
 
 func (u *uninit) register(r *emu.UninitRead) {
 	u.found.add(u.block, key{checker: Uninit, kind: unsetRegister, site: r.Site, name: r.Register}, func(f *Finding) {
-		f.Thread = thread(u.block, r.Warp*32+bits.TrailingZeros32(r.Mask))
+		f.Thread = u.thread(r.Warp*32 + bits.TrailingZeros32(r.Mask))
 		f.Message = fmt.Sprintf("thread %v reads register %s, which it has not written: is a variable used before it is set, or set in one branch only?", f.Thread, r.Register)
 	})
 }
@@ -61,29 +66,44 @@ func (u *uninit) access(a *emu.Access, rs *runs, in *instruction) {
 		cur := &rs.byLane[i]
 		n := int(cur.bytes(a.Size))
 		if isRead(a.Kind) {
-			if at := u.unwritten(a, cur.addr, n); at >= 0 {
+			if at := u.unwritten(a.Alloc, a.Rank, cur.addr, n); at >= 0 {
 				lane := cur.lane
 				if cur.step > 0 {
 					lane += at / a.Size
 				}
-				u.report(a, lane, cur.addr+uint64(at))
+				u.report(a.Site, a.Warp*32+lane, a.Alloc, cur.addr+uint64(at))
 			}
 		}
 		if isWrite(a.Kind) && a.Space == ptx.Shared {
-			u.write(cur.addr, n)
+			u.write(a.Rank, cur.addr, n)
 		}
 	}
 }
 
-// unwritten is the offset of the first of n bytes at addr that nothing has written,
-// or -1.
-func (u *uninit) unwritten(a *emu.Access, addr uint64, n int) int {
-	if a.Space == ptx.Global {
-		return a.Alloc.Unwritten(addr, n)
+// bulk is access for the async proxy.
+func (u *uninit) bulk(b *emu.Bulk) {
+	for _, s := range b.Spans {
+		if b.Kind == emu.AsyncRead {
+			if at := u.unwritten(b.Alloc, b.Rank, s.Addr, s.Size); at >= 0 {
+				u.report(b.Site, b.Warp*32+bits.TrailingZeros32(b.Mask), b.Alloc, s.Addr+uint64(at))
+				return
+			}
+		} else if b.Space == ptx.Shared {
+			u.write(b.Rank, s.Addr, s.Size)
+		}
 	}
+}
+
+// unwritten is the offset of the first of n bytes at addr that nothing has written, in an
+// allocation or, without one, in the shared memory of the block of a rank; or -1.
+func (u *uninit) unwritten(alloc *emu.Allocation, rank int, addr uint64, n int) int {
+	if alloc != nil {
+		return alloc.Unwritten(addr, n)
+	}
+	written := u.written[rank]
 	for off := 0; off < n; {
 		word, bit := (addr+uint64(off))/64, int((addr+uint64(off))%64)
-		if missing := ^u.written[word] >> bit; missing != 0 {
+		if missing := ^written[word] >> bit; missing != 0 {
 			if at := off + bits.TrailingZeros64(missing); at < n {
 				return at
 			}
@@ -94,29 +114,29 @@ func (u *uninit) unwritten(a *emu.Access, addr uint64, n int) int {
 	return -1
 }
 
-func (u *uninit) write(addr uint64, n int) {
+func (u *uninit) write(rank int, addr uint64, n int) {
 	for n > 0 {
 		word, bit := addr/64, int(addr%64)
 		m := min(n, 64-bit)
-		u.written[word] |= ^uint64(0) >> (64 - m) << bit
+		u.written[rank][word] |= ^uint64(0) >> (64 - m) << bit
 		addr += uint64(m)
 		n -= m
 	}
 }
 
-func (u *uninit) report(a *emu.Access, lane int, addr uint64) {
+func (u *uninit) report(site *emu.Site, reader int, alloc *emu.Allocation, addr uint64) {
 	kind := unsetShared
-	if a.Space == ptx.Global {
+	if alloc != nil {
 		kind = unsetGlobal
 	}
-	u.found.add(u.block, key{checker: Uninit, kind: kind, site: a.Site}, func(f *Finding) {
-		f.Thread = thread(u.block, a.Warp*32+lane)
+	u.found.add(u.block, key{checker: Uninit, kind: kind, site: site}, func(f *Finding) {
+		f.Thread = u.thread(reader)
 		if kind == unsetShared {
 			f.Message = fmt.Sprintf("thread %v of block %v reads %s, which no thread of the block has written: does the loop read more of a tile than was loaded, or before it was loaded?",
-				f.Thread, f.Block, place(a.Space, addr, nil))
+				f.Thread, f.Block, place(ptx.Shared, addr, nil))
 			return
 		}
 		f.Message = fmt.Sprintf("thread %v of block %v reads %s, which neither the host nor a kernel has written: was it never copied to the device, or is the index wrong?",
-			f.Thread, f.Block, place(a.Space, addr, a.Alloc))
+			f.Thread, f.Block, place(ptx.Global, addr, alloc))
 	})
 }

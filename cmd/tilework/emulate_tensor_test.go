@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// copyTensor is a kernel of clusters of two blocks, each of which brings 16 rows of one
+// tensor to shared memory and writes them to the other.
+const copyTensor = `.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copy (.param .align 64 .b8 from[128], .param .align 64 .b8 to[128])
+{
+	.reg .pred %p, %q; .reg .b32 %t, %row; .reg .b64 %from, %to;
+	.shared .align 1024 .b8 s[3072];
+	.shared .align 8 .b64 bar;
+	mov.b64 %from, from;
+	cvta.param.u64 %from, %from;
+	mov.b64 %to, to;
+	cvta.param.u64 %to, %to;
+	mov.u32 %t, %tid.x;
+	setp.ne.u32 %p, %t, 0;
+	mov.u32 %row, %clusterid.x;
+	shl.b32 %row, %row, 1;
+	mov.u32 %t, %cluster_ctarank;
+	add.u32 %row, %row, %t;
+	shl.b32 %row, %row, 4;
+	@%p bra WAIT;
+	mbarrier.init.shared.b64 [bar], 1;
+	fence.mbarrier_init.release.cluster;
+	mbarrier.arrive.expect_tx.shared.b64 _, [bar], 3072;
+	cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%from, {0, %row}], [bar];
+WAIT:
+	bar.sync 0;
+LOOP:
+	mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;
+	@!%q bra LOOP;
+	@%p bra DONE;
+	cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%to, {0, %row}], [s];
+	cp.async.bulk.commit_group;
+	cp.async.bulk.wait_group 0;
+DONE:
+	ret;
+}
+`
+
+// emulateCopy runs a text on a.npy with the given tensor arguments.
+func emulateCopy(t *testing.T, text string, more ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	if err := os.WriteFile("copy.ptx", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return run(t.Context(), append([]string{"emulate", "copy.ptx", "--grid", "4", "--cluster", "2", "--block", "32"}, more...)...)
+}
+
+func TestEmulateTensors(t *testing.T) {
+	nvccFolder(t)
+	args := []string{"--arg", "tensor:16x48:0:a.npy", "--arg", "tensor:16x48:0:out:f32:64x48:c.npy"}
+	if stdout, stderr, code := emulateCopy(t, copyTensor, args...); code != 0 || !strings.Contains(stdout, "0 errors") {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	got, want := element(t, "c.npy"), element(t, "a.npy")
+	for i := range 64 {
+		for j := range 48 {
+			w := 0.0 // outside of A
+			if i < 48 {
+				w = want(i, j)
+			}
+			if got(i, j) != w {
+				t.Fatalf("element (%d, %d) is %v, want %v", i, j, got(i, j), w)
+			}
+		}
+	}
+	// Without the wait the store may read what the load has not yet brought.
+	hasty := strings.Replace(copyTensor, "@!%q bra LOOP;", "", 1)
+	hasty = strings.Replace(hasty, "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;", "", 1)
+	if stdout, _, code := emulateCopy(t, hasty, args...); code != 1 || !strings.Contains(stdout, "may still be about to write") {
+		t.Errorf("without the wait: exit code %d, %q", code, stdout)
+	}
+}
+
+func TestEmulateTensorMistakes(t *testing.T) {
+	nvccFolder(t)
+	for _, c := range [][2]string{
+		{"--arg tensor:16x48:0", "want tensor:MxN:SWIZZLE:ARG"},
+		{"--arg tensor:16:0:a.npy", `"16" is no shape`},
+		{"--arg tensor:16x48:none:a.npy", `"none" is no swizzle`},
+		{"--arg tensor:16x48:128:a.npy", "a swizzle of 128 takes no more than that"},
+		{"--arg tensor:16x48:0:u32:5", "u32:5 points to no matrix"},
+		{"--arg tensor:16x48:0:b.txt", "b.txt"},
+		{"--cluster 2,x", "--cluster 2,x: want X"},
+		{"--cluster 3 --arg tensor:16x48:0:a.npy --arg tensor:16x48:0:out:f32:64x48:c.npy", "do not divide a grid of"},
+	} {
+		if _, stderr, code := emulateCopy(t, copyTensor, strings.Fields(c[0])...); code != 2 || !strings.Contains(stderr, c[1]) {
+			t.Errorf("%s: exit code %d, %q; want 2 and %q", c[0], code, stderr, c[1])
+		}
+	}
+}

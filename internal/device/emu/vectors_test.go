@@ -1,0 +1,255 @@
+package emu
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/internal/device"
+	"tilework/internal/device/cuda"
+	"tilework/ptx"
+)
+
+// hopperCases are all cases that were captured, each named once.
+func hopperCases() (all []*hopperCase) {
+	for _, m := range matrixCases() {
+		all = append(all, m.build())
+	}
+	return append(all, tensorCases()...)
+}
+
+// matrixCases are wgmma.mma_async of each kind, in each layout that it can have.
+func matrixCases() (all []*matrixCase) {
+	add := func(m matrixCase) {
+		m.seed = uint64(len(all) + 1)
+		all = append(all, &m)
+	}
+	// rowMajor and columnMajor are layouts of both operands with strides that no other
+	// interpretation would give the same elements.
+	byRows := func(swizzle int) [2]layout {
+		pitch := map[int]int{0: 128, 32: 256, 64: 512, 128: 1024}[swizzle]
+		return [2]layout{
+			{start: 1024, leading: 2048 + 128, stride: pitch, swizzle: swizzle},
+			{start: 2048, leading: 4096 + 256, stride: 2 * pitch, swizzle: swizzle},
+		}
+	}
+	byColumns := func(swizzle int) [2]layout {
+		return [2]layout{
+			{start: 1024, leading: 4096, stride: 1024, swizzle: swizzle},
+			{start: 0, leading: 2048, stride: 4096, swizzle: swizzle},
+		}
+	}
+	kinds := []struct {
+		d, a, b string
+		k       int
+	}{
+		{"f32", "f16", "f16", 16}, {"f16", "f16", "f16", 16}, {"f32", "bf16", "bf16", 16}, {"f32", "tf32", "tf32", 8},
+		{"f32", "e4m3", "e4m3", 32}, {"f32", "e5m2", "e4m3", 32}, {"f16", "e4m3", "e5m2", 32},
+		{"s32", "s8", "s8", 32}, {"s32", "u8", "s8", 32}, {"s32", "b1", "b1", 256},
+	}
+	for n, k := range kinds {
+		base := matrixCase{n: 16, k: k.k, d: k.d, a: k.a, b: k.b}
+		name := strings.Join([]string{k.d, k.a, k.b}, " ")
+		for _, swizzle := range []int{0, 32, 64, 128} {
+			m := base
+			m.name, m.layouts = fmt.Sprintf("%s by rows, swizzle %d", name, swizzle), [][2]layout{byRows(swizzle)}
+			m.signs = [2]int{n & 1, n >> 1 & 1}
+			if n > 2 && swizzle%64 != 0 {
+				continue // the layouts are one of bytes, whatever they hold
+			}
+			add(m)
+			if k.a == "f16" && k.d == "f32" || k.a == "bf16" {
+				m.layouts = [][2]layout{byColumns(swizzle)}
+				m.name, m.trans = fmt.Sprintf("%s by columns, swizzle %d", name, swizzle), [2]int{1, 1}
+				add(m)
+			}
+		}
+		m := base
+		m.n, m.registers, m.layouts = 24, true, [][2]layout{byRows(128)}
+		if k.d == "s32" {
+			m.n = 32
+		}
+		m.name = name + " of registers"
+		add(m)
+		m = base
+		m.n, m.fresh, m.numeric = 64, true, true
+		if k.k == 256 || k.d == "s32" {
+			m.suffix = map[bool]string{true: "satfinite"}[k.a != "b1"]
+		}
+		m.layouts = [][2]layout{{{leading: 128, stride: 256}, {leading: 128, stride: 256}}}
+		m.name = name + " inexact"
+		add(m)
+		m.fresh = false
+		m.name += ", with sums"
+		for step := range 3 {
+			at := 2048 * (step + 1)
+			m.layouts = append(m.layouts, [2]layout{{start: at, leading: 128, stride: 256}, {start: at, leading: 128, stride: 256}})
+		}
+		add(m)
+	}
+	// Along k the start of a swizzled matrix moves on within its rows.
+	add(matrixCase{name: "second step along k", n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
+		{start: 32, leading: 16, stride: 1024, swizzle: 128}, {start: 32, leading: 16, stride: 512, swizzle: 64}}}})
+	// Rows that begin at no multiple of 1024, with and without the base offset that says so.
+	for base := range 2 {
+		add(matrixCase{name: fmt.Sprintf("a start between, base offset %d", base), n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
+			{start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}, {start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}}}})
+	}
+	add(matrixCase{name: "largest", n: 256, k: 16, d: "f32", a: "bf16", b: "bf16", fresh: true, numeric: true, layouts: [][2]layout{{
+		{stride: 1024, swizzle: 128}, {stride: 512, leading: 16, swizzle: 64}}}})
+	return all
+}
+
+// tensorCases are loads and stores of boxes of tensors.
+func tensorCases() (all []*hopperCase) {
+	type box struct {
+		name    string
+		elem    ptx.Type
+		dims    []int
+		strides []int
+		box     []int
+		swizzle int
+		at      []int
+		to      int // offset in shared memory
+	}
+	boxes := []box{
+		{"1d", ptx.U8, []int{3000}, nil, []int{256}, 0, []int{80}, 0},
+		{"2d", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 8}, 0, []int{32, 5}, 128},
+		{"2d, swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 1024},
+		{"2d, swizzle 64", ptx.F16, []int{200, 40}, []int{416}, []int{32, 24}, 64, []int{32, 5}, 1024},
+		{"2d, swizzle 32", ptx.U16, []int{200, 40}, []int{416}, []int{16, 24}, 32, []int{32, 5}, 1024},
+		{"2d, swizzle 128, between", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 384},
+		{"2d, short rows of swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{16, 24}, 128, []int{32, 5}, 1024},
+		{"2d, short rows of swizzle 64", ptx.BF16, []int{200, 40}, []int{416}, []int{8, 24}, 64, []int{32, 5}, 1024},
+		{"2d, out at the end", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
+		{"2d, out at the end, no swizzle", ptx.F32, []int{49, 20}, []int{208}, []int{32, 16}, 0, []int{40, 10}, 0},
+		{"2d, out at the end of bytes", ptx.U8, []int{77, 20}, []int{112}, []int{64, 16}, 64, []int{48, 10}, 0},
+		{"2d, out at the end of halves", ptx.BF16, []int{75, 20}, []int{160}, []int{16, 16}, 32, []int{64, 10}, 0},
+		{"2d, out at the start", ptx.S32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{-8, -3}, 0},
+		{"2d, outside", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{52, 0}, 0},
+		{"tf32", ptx.TF32, []int{60, 20}, []int{240}, []int{32, 16}, 128, []int{4, 1}, 0},
+		{"3d", ptx.F64, []int{20, 6, 5}, []int{160, 960}, []int{8, 4, 3}, 64, []int{4, 4, 3}, 2048},
+		{"4d", ptx.U8, []int{64, 6, 5, 4}, []int{80, 480, 2400}, []int{32, 3, 2, 2}, 32, []int{-16, 2, 4, 1}, 512},
+		{"5d", ptx.U64, []int{6, 5, 4, 3, 3}, []int{48, 240, 960, 2880}, []int{4, 3, 2, 2, 2}, 0, []int{2, 3, -1, 2, 1}, 0},
+	}
+	const shared = 8 << 10
+	for n, b := range boxes {
+		tm := &ptx.TensorMap{Element: b.elem, Dims: b.dims, Strides: b.strides, Box: b.box, Swizzle: b.swizzle}
+		coords := strings.Trim(strings.ReplaceAll(fmt.Sprint(b.at), " ", ", "), "[]")
+		in := noise(uint64(100+n), 16<<10)
+		if b.elem == ptx.TF32 {
+			in = tf32Elements(seeded(uint64(100 + n)))
+		}
+		load := fillShared(shared, 32) + fmt.Sprintf(`	.shared .align 8 .b64 bar;
+	setp.ne.u32 %%q0, %%t, 0;
+	@%%q0 bra READY;
+	mbarrier.init.shared.b64 [bar], 1;
+	fence.mbarrier_init.release.cluster;
+	mbarrier.arrive.expect_tx.shared.b64 _, [bar], %d;
+	mov.u32 %%a, s;
+	cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%%a+%d], [%%map, {%s}], [bar];
+READY:	bar.sync 0;
+WAIT:	mbarrier.try_wait.parity.shared.b64 %%q2, [bar], 0;
+	@!%%q2 bra WAIT;
+`, tm.BoxBytes(), len(b.dims), b.to, coords) + dumpShared(shared, 32)
+		all = append(all, &hopperCase{name: "load " + b.name, text: kernel("", load, true), threads: 32, shared: shared, in: in, out: shared, tensor: tm})
+		if b.elem == ptx.TF32 || slices.Min(b.at) < 0 { // these cannot be stored
+			continue
+		}
+		store := fillShared(shared, 32) + fmt.Sprintf(`	setp.ne.u32 %%q0, %%t, 0;
+	@%%q0 bra DONE;
+	mov.u32 %%a, s;
+	cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group [%%map, {%s}], [%%a+%d];
+	cp.async.bulk.commit_group;
+	cp.async.bulk.wait_group 0;
+DONE:
+`, len(b.dims), coords, b.to)
+		all = append(all, &hopperCase{name: "store " + b.name, text: kernel("", store, true), threads: 32, shared: shared, in: in, out: 16 << 10, tensor: tm, store: true})
+	}
+	return all
+}
+
+// tf32Elements is float32 numbers, many of them halfway between two of tf32, and what has
+// no neighbours.
+func tf32Elements(rng *rand.Rand) []byte {
+	b := elements(rng, 16<<10, "f32", true)
+	special := []uint32{0x7f800000, 0xff800000, 0x7fc00001, 0x7f800001, 0x7f7fffff, 0xff7fefff, 0x00000001, 0x00001000, 0x80003000, 0x00001001}
+	for at := 0; at < len(b); at += 4 {
+		word := binary.LittleEndian.Uint32(b[at:])
+		switch {
+		case at%20 == 0:
+			word = word&^0x1fff | 0x1000
+		case at%28 == 4:
+			word = special[at/28%len(special)]
+		}
+		binary.LittleEndian.PutUint32(b[at:], word)
+	}
+	return b
+}
+
+const vectorFile = "testdata/hopper-h200.txt"
+
+// TestHopperVectors compares matrices, copies of tensors and their swizzles with what an
+// H200 gave, byte by byte. Where there is a card it is asked again; TILEWORK_CAPTURE names
+// a folder that gets its answers, and the lines of the file of vectors.
+func TestHopperVectors(t *testing.T) {
+	captured := map[string]string{}
+	if text, err := os.ReadFile(vectorFile); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, sum, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && !strings.HasPrefix(line, "#") {
+				captured[name] = sum
+			}
+		}
+	}
+	var card device.Device
+	if d, err := cuda.Open(0); err == nil {
+		card = d
+		defer d.Close()
+	} else if os.Getenv("TILEWORK_REQUIRE_GPU") != "" {
+		t.Fatal(err)
+	}
+	folder := os.Getenv("TILEWORK_CAPTURE")
+	emulated := open(t, Options{Seed: 1})
+	for n, c := range hopperCases() {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := c.run(t, emulated)
+			if err != nil {
+				t.Error(err)
+			} else if digest(got) != captured[c.name] {
+				t.Errorf("the emulator differs from the H200's vector %q", captured[c.name])
+			}
+			if card == nil {
+				return
+			}
+			want, err := c.run(t, card)
+			if err != nil {
+				t.Fatalf("the card: %v", err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("the emulator differs from the card")
+			}
+			if folder != "" {
+				name := filepath.Join(folder, fmt.Sprintf("%03d", n))
+				err := errors.Join(os.WriteFile(name+".bin", want, 0o666), os.WriteFile(name+".txt", []byte(c.name+": "+digest(want)+"\n"), 0o666))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// digest is enough of the SHA-256 of b to tell it from any other.
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,341 @@
+package emu
+
+import (
+	"slices"
+
+	"tilework/ptx"
+)
+
+// bulkCopy is the operands of cp.async.bulk, cp.async.bulk.tensor and cp.reduce.async.bulk.
+type bulkCopy struct {
+	to, from *access // of a tensor: the address of its map
+	coords   []uint32
+	size     uint32 // place of the number of bytes, of a copy that is none of a tensor
+	mbarrier *access
+	mask     uint32 // place of the blocks to copy to, or always
+	op       string // of a reduction
+	elem     ptx.Type
+}
+
+// bulkGroups is the bulk copies of a warp's lanes that no wait has seen complete, and for
+// each lane the number of the group that it is filling.
+type bulkGroups struct {
+	open   []openBulk
+	groups [lanes]int
+}
+
+type openBulk struct {
+	*flight
+	lane, group int
+	read        bool // a wait has seen that the source was read
+}
+
+func decodeBulk(d *decoder) execFunc {
+	i := d.i
+	switch {
+	case i.Has("prefetch"):
+		return decodeNothing(d)
+	case i.Has("commit_group"):
+		return func(w *warp, in *inst) {
+			for m := w.active; m != 0; m &= m - 1 {
+				w.bulk.groups[firstLane(m)]++
+			}
+		}
+	case i.Has("wait_group"):
+		n, read := int(d.constInt(0)), i.Has("read")
+		return func(w *warp, in *inst) { w.waitBulk(in, n, read) }
+	}
+	c := &bulkCopy{to: d.accessOf(0, AsyncWrite, 0), from: d.accessOf(1, AsyncRead, 0), mask: always, op: i.Mod("op")}
+	if c.op != "" {
+		if t, ok := ptx.ParseType(i.Mod("type")); ok {
+			c.elem = t
+		}
+		reduced := *c.to
+		reduced.kind = Atomic
+		d.in.access = &reduced
+	}
+	for k, arg := range i.Args {
+		if a, ok := arg.(*ptx.Addr); ok && a.Coords != nil {
+			for _, e := range a.Coords.Elems {
+				c.coords = append(c.coords, d.value(e, ptx.S32))
+			}
+		}
+		switch i.Operand(k).Name {
+		case "n":
+			c.size = d.source(k)
+		case "mbar":
+			c.mbarrier = d.accessOf(k, Atomic, mbarrierBytes)
+			c.mbarrier.space = ptx.SharedCluster
+		case "mask":
+			c.mask = d.source(k)
+		}
+	}
+	if c.to.space == ptx.Shared {
+		c.to.space = ptx.SharedCluster
+	}
+	return func(w *warp, in *inst) {
+		active := w.active
+		for m := active; m != 0 && w.block.cluster.err == nil; m &= m - 1 {
+			w.active = m & -m
+			c.begin(w, in, firstLane(m))
+		}
+		w.active = active
+	}
+}
+
+// bulkMove is a bulk copy of one lane, as far as it is known when it begins.
+type bulkMove struct {
+	*bulkCopy
+	warp    *warp
+	in      *inst
+	lane    int
+	bytes   int // all told
+	swizzle int
+	row     int // bytes of a row of a box, and from one to the next in shared memory
+	pitch   int
+	rounds  bool         // to tf32, on the way
+	global  []stretch    // in the order of their places
+	alloc   *Allocation  // that the stretches lie in
+	source  *sharedPlace // nil if the source is global memory
+	targets []sharedPlace
+	data    []byte // once it was read
+}
+
+// sharedPlace is where a copy goes to, or comes from, in the shared memory of a block, and
+// the mbarrier that is told.
+type sharedPlace struct {
+	block    *block
+	off      uint64
+	mbarrier uint64 // its offset
+}
+
+func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
+	m := &bulkMove{bulkCopy: c, warp: w, in: in, lane: lane}
+	if !m.measure() {
+		return
+	}
+	if m.bytes == 0 {
+		return
+	}
+	f := &flight{origin: w.origin(in), warp: w, id: w.block.cluster.begun + 1}
+	if m.source != nil {
+		f.uses = append(f.uses, m.source.block)
+		m.tellShared(f.id, AsyncRead, m.source)
+	} else {
+		m.tellGlobal(f.id, AsyncRead)
+	}
+	f.parts = append(f.parts, m.read)
+	if len(m.targets) == 0 {
+		w.block.cluster.begun++
+		m.tellGlobal(f.id, AsyncWrite)
+		f.parts = append(f.parts, m.writeGlobal)
+		w.bulk.open = append(w.bulk.open, openBulk{flight: f, lane: lane, group: w.bulk.groups[lane]})
+		w.block.cluster.fly(f)
+		return
+	}
+	// The blocks that a copy goes to get it in any order.
+	for _, n := range w.block.cluster.rng.order(len(m.targets)) {
+		to := &m.targets[n]
+		w.block.cluster.begun++
+		id := w.block.cluster.begun
+		f.uses = append(f.uses, to.block)
+		m.tellShared(id, AsyncWrite, to)
+		f.parts = append(f.parts, func() { m.writeShared(id, to) })
+	}
+	w.block.cluster.fly(f)
+}
+
+// measure finds out what is to be copied and where; it returns false if that is refused.
+func (m *bulkMove) measure() bool {
+	w, in := m.warp, m.in
+	ok := true
+	switch {
+	case m.coords != nil:
+		ok = m.tensor()
+	default:
+		m.bytes = int(reg[uint32](w, m.size)[m.lane])
+		m.row, m.pitch = m.bytes, m.bytes
+		if m.bytes%16 != 0 {
+			w.misuse(in, "a copy of %d bytes, which is no multiple of 16", m.bytes)
+			return false
+		}
+		for _, ac := range []*access{m.from, m.to} {
+			if ac.space == ptx.Global {
+				w.addresses(ac)
+				m.global = []stretch{{addr: w.addr[m.lane], n: m.bytes}}
+			}
+		}
+	}
+	if !ok || !m.inGlobal() {
+		return false
+	}
+	align := uint64(16)
+	if m.coords != nil {
+		align = 128
+	}
+	if m.from.space == ptx.Shared {
+		p, ok := w.sharedPlace(in, m.from, m.lane, m.extent(), align)
+		if !ok {
+			return false
+		}
+		m.source = &p
+	}
+	if m.mbarrier == nil {
+		return true
+	}
+	to, ok1 := w.sharedPlace(in, m.to, m.lane, m.extent(), align)
+	at, ok2 := w.sharedPlace(in, m.mbarrier, m.lane, mbarrierBytes, mbarrierBytes)
+	if !ok1 || !ok2 {
+		return false
+	}
+	to.mbarrier = at.off
+	if m.mask == always {
+		if to.block != at.block {
+			w.misuse(in, "a copy to block %v is told to an mbarrier of block %v", to.block.index, at.block.index)
+			return false
+		}
+		m.targets = []sharedPlace{to}
+		return true
+	}
+	mask := bitsAt(w, m.mask, m.lane, 2)
+	for n := range 16 {
+		if mask>>n&1 == 0 {
+			continue
+		}
+		if n >= len(w.block.cluster.blocks) {
+			w.misuse(in, "a copy to the blocks %#x of a cluster of %d", mask, len(w.block.cluster.blocks))
+			return false
+		}
+		to.block = w.block.cluster.blocks[n]
+		m.targets = append(m.targets, to)
+	}
+	return true
+}
+
+// tensor is measure for a box of a tensor.
+func (m *bulkMove) tensor() bool {
+	w, in := m.warp, m.in
+	ac := m.from
+	if m.mbarrier == nil {
+		ac = m.to
+	}
+	w.addresses(ac)
+	addr := w.addr[m.lane]
+	t := &w.at
+	w.aim(t, in, ac, addr)
+	off := addr - t.shift()
+	if off%ptx.TensorMapAlign != 0 || off >= t.span(ptx.TensorMapBytes) {
+		w.misuse(in, "a tensor map at %#x of %v memory, want 128 bytes at a multiple of 64", off, t.space)
+		return false
+	}
+	tm, ok := decodeTensorMap(t.bytes(off, ptx.TensorMapBytes))
+	switch {
+	case !ok:
+		w.misuse(in, "there is no tensor map at %#x of %v memory", off, t.space)
+		return false
+	case len(tm.Dims) != len(m.coords):
+		w.misuse(in, "%d coordinates of a tensor of %d dimensions", len(m.coords), len(tm.Dims))
+		return false
+	}
+	coords := make([]int32, len(m.coords))
+	for k, place := range m.coords {
+		coords[k] = int32(reg[uint32](w, place)[m.lane])
+	}
+	if int(coords[0])*tm.Element.Bytes()%tensorPiece != 0 {
+		w.misuse(in, "a box whose rows begin at element %d of a tensor's, of %d bytes each: want a multiple of 16 bytes", coords[0], tm.Element.Bytes())
+		return false
+	}
+	if m.mbarrier == nil && slices.Min(coords) < 0 {
+		w.misuse(in, "a box to be written at %v: want no negative coordinates", coords)
+		return false
+	}
+	m.global, m.bytes, m.swizzle = stretches(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
+	m.row = tm.Box[0] * tm.Element.Bytes()
+	m.pitch = max(m.row, m.swizzle)
+	m.rounds = tm.Element == ptx.TF32 && m.mbarrier != nil
+	if m.op != "" {
+		reduce := *m.bulkCopy
+		reduce.elem = tm.Element
+		m.bulkCopy = &reduce
+	}
+	return true
+}
+
+// inGlobal checks that the stretches lie in an allocation.
+func (m *bulkMove) inGlobal() bool {
+	if len(m.global) == 0 {
+		return true
+	}
+	w := m.warp
+	kind := AsyncRead
+	if m.mbarrier == nil {
+		kind = AsyncWrite
+	}
+	m.alloc = w.block.run.mem.find(m.global[0].addr)
+	for _, s := range m.global {
+		f := &Fault{Origin: w.origin(m.in), Access: kind, Space: ptx.Global, Size: s.n, FirstAddr: s.addr}
+		switch a := m.alloc; {
+		case a == nil || s.addr < a.Base || s.addr-a.Base+uint64(s.n) > uint64(a.Size):
+			f.Kind, f.Detail = OutOfBounds, w.block.run.mem.describe(s.addr, s.n)
+		case s.addr%16 != 0 && m.coords == nil:
+			f.Kind, f.Detail = Misaligned, "the address must be a multiple of 16 bytes"
+		case kind == AsyncWrite && a.ReadOnly:
+			f.Kind, f.Detail = ReadOnly, "the memory is read-only"
+		default:
+			continue
+		}
+		w.raise(f)
+		return false
+	}
+	return true
+}
+
+// sharedPlace is where a lane's address leads in the shared memory of the cluster; false,
+// with the fault raised, if n bytes do not fit there.
+func (w *warp) sharedPlace(in *inst, ac *access, lane, n int, align uint64) (sharedPlace, bool) {
+	w.addresses(ac)
+	t := &w.at
+	w.aim(t, in, ac, w.addr[lane])
+	off := w.addr[lane] - t.shift()
+	f := &Fault{Origin: w.origin(in), Access: ac.kind, Space: ptx.Shared, Size: n, FirstAddr: off}
+	switch {
+	case t.space != ptx.Shared:
+		w.misuse(in, "an address in %v memory, want one in shared memory", t.space)
+		return sharedPlace{}, false
+	case off >= t.span(uintptr(n)):
+		f.Kind, f.Detail = OutOfBounds, w.outside(t, off, n)
+	case off%align != 0:
+		f.Kind, f.Detail = Misaligned, "the address must be a multiple of "+bytesText(align)
+	default:
+		return sharedPlace{block: t.block, off: off}, true
+	}
+	w.raise(f)
+	return sharedPlace{}, false
+}
+
+// waitBulk completes the active lanes' copies, but for those of the last n groups, or only
+// sees that their sources were read.
+func (w *warp) waitBulk(in *inst, n int, read bool) {
+	q := &w.bulk
+	var told []CopyLanes
+	kept := q.open[:0]
+	for _, o := range q.open {
+		if w.active>>o.lane&1 == 0 || o.group >= q.groups[o.lane]-n {
+			kept = append(kept, o)
+			continue
+		}
+		if !read || !o.read {
+			told = append(told, CopyLanes{o.id, 1 << o.lane})
+		}
+		if read {
+			o.finish(min(len(o.parts), 1))
+			o.read = true
+			kept = append(kept, o)
+			continue
+		}
+		o.finish(0)
+	}
+	clear(q.open[len(kept):])
+	q.open = kept
+	w.tellCopies(in, told, read)
+}

@@ -1,0 +1,144 @@
+package emu
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"tilework/ptx"
+)
+
+// What a bulk copy does, once it is known what it copies and where.
+
+// read takes what is to be copied out of the source.
+func (m *bulkMove) read() {
+	m.data = make([]byte, m.bytes)
+	if m.source != nil {
+		memory := m.source.block.shared.bytes()
+		m.pieces(m.source.off, func(place uint64, at, n int) { copy(m.data[at:][:n], memory[place:]) })
+		return
+	}
+	for _, s := range m.global {
+		copy(m.data[s.at:][:s.n], m.alloc.bytes()[s.addr-m.alloc.Base:])
+	}
+	if m.rounds {
+		for at := 0; at < len(m.data); at += 4 {
+			word := m.data[at:][:4]
+			binary.LittleEndian.PutUint32(word, roundTF32(binary.LittleEndian.Uint32(word)))
+		}
+	}
+}
+
+// extent is the bytes of shared memory from a copy's first to its last.
+func (m *bulkMove) extent() int { return (m.bytes/m.row-1)*m.pitch + m.row }
+
+// pieces calls move for pieces of what is moved: n bytes at a place of shared memory, from
+// off on, and where they are among all bytes. They come all at once, or 16 bytes each
+// where they are swizzled. A swizzled row begins a swizzle's bytes behind the one
+// before, however short it is.
+func (m *bulkMove) pieces(off uint64, move func(place uint64, at, n int)) {
+	if m.swizzle == 0 {
+		move(off, 0, m.bytes)
+		return
+	}
+	for at := 0; at < m.bytes; at += tensorPiece {
+		place := off + uint64(at/m.row*m.pitch+at%m.row)
+		move(swizzled(place, 0, m.swizzle), at, tensorPiece)
+	}
+}
+
+// writeShared writes what was read to a block's shared memory and tells its mbarrier.
+func (m *bulkMove) writeShared(id uint64, to *sharedPlace) {
+	memory := to.block.shared.bytes()
+	m.pieces(to.off, func(place uint64, at, n int) { m.combine(memory[place:][:n], m.data[at:][:n]) })
+	to.arrived(m.warp, m.in, m.lane, id, m.bytes)
+}
+
+// arrived tells the mbarrier of a place that so many bytes have come.
+func (to *sharedPlace) arrived(w *warp, in *inst, lane int, id uint64, n int) {
+	word := to.block.shared.bytes()[to.mbarrier:][:mbarrierBytes]
+	bar, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
+	err := fmt.Errorf("there is no mbarrier at %#x of block %v's shared memory (mbarrier.init)", to.mbarrier, to.block.index)
+	if ok {
+		err = bar.expect(-n)
+	}
+	if err != nil {
+		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
+		return
+	}
+	at := mbarrierAt{origin: Origin{Site: in.site, Warp: w.index, Mask: 1 << lane}, block: to.block, off: to.mbarrier}
+	at.tell(MbarrierCopy, id)
+	at.settle(word, &bar)
+}
+
+func (m *bulkMove) writeGlobal() {
+	for _, s := range m.global {
+		off := int(s.addr - m.alloc.Base)
+		m.combine(m.alloc.bytes()[off:][:s.n], m.data[s.at:][:s.n])
+		m.alloc.mark(off, s.n)
+	}
+}
+
+// combine writes data over what is there, or what the reduction makes of the two.
+func (m *bulkMove) combine(to, data []byte) {
+	if m.op == "" {
+		copy(to, data)
+		return
+	}
+	size := m.elem.Bytes()
+	f := updateOf(m.op, m.elem)
+	for at := 0; at < len(to); at += size {
+		var old, b [8]byte
+		copy(old[:], to[at:][:size])
+		copy(b[:], data[at:][:size])
+		binary.LittleEndian.PutUint64(old[:], f(binary.LittleEndian.Uint64(old[:]), binary.LittleEndian.Uint64(b[:]), 0, false))
+		copy(to[at:][:size], old[:])
+	}
+}
+
+func (m *bulkMove) tellShared(id uint64, kind AccessKind, at *sharedPlace) {
+	e := m.event(id, kind)
+	e.Space, e.Rank = ptx.Shared, at.block.rank
+	if m.pitch == m.row { // swizzled or not, it is one piece
+		e.Spans = []Span{{at.off, m.bytes}}
+	} else {
+		m.pieces(at.off, func(place uint64, _, n int) { e.Spans = append(e.Spans, Span{place, n}) })
+	}
+	if kind == AsyncWrite && m.mbarrier != nil {
+		e.Mbarrier, e.Tells = at.mbarrier, true
+	}
+	m.warp.tellBulk(e)
+}
+
+func (m *bulkMove) tellGlobal(id uint64, kind AccessKind) {
+	if len(m.global) == 0 || len(m.warp.block.bulk) == 0 {
+		return
+	}
+	e := m.event(id, kind)
+	e.Space, e.Alloc = ptx.Global, m.alloc
+	for _, s := range m.global {
+		e.Spans = append(e.Spans, Span{s.addr, s.n})
+	}
+	m.warp.tellBulk(e)
+}
+
+func (m *bulkMove) event(id uint64, kind AccessKind) *Bulk {
+	return &Bulk{Origin: m.warp.origin(m.in), Kind: kind, Copy: id, Atomic: m.op != "" && kind == AsyncWrite}
+}
+
+func (w *warp) tellBulk(e *Bulk) {
+	for _, f := range w.block.bulk {
+		f(e)
+	}
+}
+
+// roundTF32 is a float32's bits rounded to nearest, ties to even, with 10 bits of fraction.
+func roundTF32(bits uint32) uint32 {
+	const drop = 13
+	switch magnitude := bits &^ (1 << 31); {
+	case magnitude > 0x7f800000: // a NaN
+		bits = 0x7fffffff
+	case magnitude < 0x7f800000:
+		bits += 1<<(drop-1) - 1 + bits>>drop&1
+	}
+	return bits &^ (1<<drop - 1)
+}

@@ -1,0 +1,203 @@
+package check
+
+import (
+	"math/bits"
+
+	"tilework/ptx/emu"
+)
+
+// Asynchronous accesses: under way from their beginning until a thread has seen them
+// complete.
+
+// copyKey names one half of an asynchronous copy.
+type copyKey struct {
+	copy  uint64
+	write bool
+}
+
+// copyHalf is what a half touches until it is complete.
+type copyHalf struct {
+	mask   uint32 // lanes under way
+	addr   [32]uint64
+	size   int
+	epoch  epoch // of lane 0
+	region *region
+	base   uint64 // that the region's offsets count from
+}
+
+// bulkHalf is what a bulk copy or a wgmma touches until it is complete.
+type bulkHalf struct {
+	epoch  epoch
+	region *region
+	base   uint64
+	spans  []emu.Span
+	write  bool
+}
+
+// began notes an asynchronous copy that is under way from now on.
+func (r *racer) began(a *emu.Access) {
+	r.copies[copyKey{a.Copy, r.cur.write}] = &copyHalf{
+		mask: a.Mask, addr: *a.Addr, size: a.Size, region: r.cur.region, base: r.cur.base,
+		epoch: makeEpoch(maxTime, a.Warp*32, a.Site.Index, async),
+	}
+}
+
+// copyDone makes accesses of the threads that waited out of those of their copies, and
+// of a warpgroup's out of its matrices.
+func (r *racer) copyDone(d *emu.CopyDone) {
+	r.settle()
+	r.step()
+	if isMatrix(d.Site) {
+		n := r.agentOf(agent{group: d.Warp/groupWarps + 1})
+		for _, done := range d.Copies {
+			r.land(done.Copy, n, false)
+		}
+		r.step()
+		r.learnAll(d.Warp, d.Mask, r.at(n))
+		return
+	}
+	for _, done := range d.Copies {
+		r.landLanes(doneCopy{done.Copy, done.Mask}, none)
+		lanesOf(done.Mask, func(lane int) { r.land(done.Copy, d.Warp*32+lane, d.Read) })
+	}
+}
+
+// none stands for the threads themselves, where an agent could do their work.
+const none = -1
+
+// landLanes completes lanes' parts of a cp.async, as an agent's work or the threads'.
+func (r *racer) landLanes(done doneCopy, agent int) {
+	for _, write := range []bool{false, true} {
+		k := copyKey{done.copy, write}
+		h := r.copies[k]
+		if h == nil {
+			continue
+		}
+		lanesOf(done.mask&h.mask, func(lane int) {
+			under := h.epoch + epoch(lane)<<threadShift
+			by := under.thread()
+			if agent != none {
+				by = agent
+			}
+			r.landed(h.region, h.addr[lane]-h.base, h.size, under, makeEpoch(r.now, by, under.site(), 0))
+		})
+		if h.mask &^= done.mask; h.mask == 0 {
+			delete(r.copies, k)
+		}
+	}
+}
+
+// land completes a bulk copy, or what a wgmma reads, as the work of a thread or an agent;
+// or only what it reads.
+func (r *racer) land(copy uint64, by int, readOnly bool) {
+	halves := r.bulks[copy]
+	if halves == nil {
+		return
+	}
+	var left []bulkHalf
+	for _, h := range halves {
+		if h.write && readOnly {
+			left = append(left, h)
+			continue
+		}
+		after := makeEpoch(r.now, by, h.epoch.site(), h.epoch&(strong|wide|proxied))
+		for _, s := range h.spans {
+			r.landed(h.region, s.Addr-h.base, s.Size, h.epoch, after)
+		}
+	}
+	if delete(r.bulks, copy); left != nil {
+		r.bulks[copy] = left
+	}
+}
+
+func (r *racer) mbarrier(e *emu.Mbarrier) {
+	r.settle()
+	r.order.mbarrier(e, func(c doneCopy, agent int) {
+		r.landLanes(c, agent)
+		r.land(c.copy, agent, false)
+	})
+}
+
+func (r *racer) clusterSync(e *emu.ClusterSync) {
+	r.settle()
+	r.order.clusterSync(e)
+}
+
+// landed makes the epoch of an access that is over out of that of one under way.
+func (r *racer) landed(region *region, off uint64, size int, under, landed epoch) {
+	for end := off + uint64(size); off < end; {
+		p := region.page(int(off>>pageShift), coarsest, &r.pool)
+		c := &p.cells[int(off%pageBytes)>>p.shift]
+		for i := range c.w {
+			if c.w[i] == under {
+				c.w[i] = landed
+				if p.pending--; p.pending == 0 {
+					p.wrote = landed
+				}
+			}
+			if c.r[i] == under {
+				c.r[i] = landed
+			}
+		}
+		off = off&^(1<<p.shift-1) + 1<<p.shift
+	}
+}
+
+// bulk enters an access of the async proxy, which is under way from now on.
+func (r *racer) bulk(b *emu.Bulk) {
+	r.settle()
+	first := b.Warp*32 + bits.TrailingZeros32(b.Mask)
+	thread, flags := first, async|proxied
+	if isMatrix(b.Site) { // one operation of the warpgroup
+		thread = b.Warp / groupWarps * groupWarps * 32
+	}
+	if b.Atomic {
+		flags |= strong | wide
+	}
+	e := makeEpoch(maxTime, thread, b.Site.Index, flags)
+	r.cur = current{
+		space: b.Space, alloc: b.Alloc, rank: b.Rank, write: b.Kind == emu.AsyncWrite, stale: r.stale(), from: 1 << timeShift, by: first,
+	}
+	if b.Alloc != nil {
+		r.cur.region, r.cur.base = r.regionOf(b.Alloc), b.Alloc.Base
+	} else {
+		r.cur.region = r.shared[b.Rank]
+	}
+	r.executed(b.Origin)
+	if r.bulkSites == nil {
+		r.bulkSites = map[int]*emu.Site{}
+	}
+	r.bulkSites[b.Site.Index] = b.Site
+	for _, s := range b.Spans {
+		r.cur.size = s.Size
+		r.span(s.Addr-r.cur.base, s.Size, e, oneLane, false)
+	}
+	r.bulks[b.Copy] = append(r.bulks[b.Copy], bulkHalf{e, r.cur.region, r.cur.base, b.Spans, r.cur.write})
+	if b.Tells {
+		r.tells(b, e)
+	}
+}
+
+// tells checks that the mbarrier that a copy is told to was there before.
+func (r *racer) tells(b *emu.Bulk, e epoch) {
+	r.cur.size = mbarrierBytes
+	p := r.shared[b.Rank].page(int(b.Mbarrier>>pageShift), grain(b.Mbarrier, mbarrierBytes), &r.pool)
+	k := int(b.Mbarrier%pageBytes) >> p.shift
+	for i := range p.cells[k : k+max(mbarrierBytes>>p.shift, 1)] {
+		if c := &p.cells[k+i]; c.w[0]&strong == 0 || c.w[1]&strong == 0 {
+			weak := [2]epoch{c.w[0], c.w[1]}
+			for n := range weak {
+				if weak[n]&strong != 0 {
+					weak[n] = 0
+				}
+			}
+			r.compare(&weak, true, e, b.Mbarrier)
+		}
+	}
+}
+
+// mbarrierBytes is the size of an mbarrier, and groupWarps the warps of a warpgroup.
+const (
+	mbarrierBytes = 8
+	groupWarps    = 4
+)

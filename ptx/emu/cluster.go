@@ -1,0 +1,197 @@
+package emu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// cluster is the blocks that run together on a worker: those of a cluster, or the one
+// block of a launch without clusters. A worker uses the same one for all that it runs.
+type cluster struct {
+	run      *run
+	worker   *worker
+	number   int      // of the cluster in the grid
+	blocks   []*block // by rank
+	runnable []*warp
+	rng      random
+	executed uint64 // instructions
+	ahead    int    // the rank of the block that is favoured …
+	until    uint64 // … up to this many instructions
+	err      error
+	begun    uint64 // asynchronous operations
+	flights  []*flight
+}
+
+// random is a small generator of random numbers (Steele et al., "Fast splittable
+// pseudorandom number generators", 2014).
+type random uint64
+
+func (r *random) next() uint64 {
+	*r += 0x9e3779b97f4a7c15
+	z := uint64(*r)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// below is a number from 0 to n-1.
+func (r *random) below(n int) int { return int(r.next() >> 33 % uint64(n)) }
+
+// order is the numbers from 0 to n-1 in random order.
+func (r *random) order(n int) []int {
+	p := make([]int, n)
+	for i := range p {
+		k := r.below(i + 1)
+		p[i], p[k] = p[k], i
+	}
+	return p
+}
+
+// longestTurn is the most instructions, as a power of two, that a warp executes
+// before another one has its turn.
+const longestTurn = 8
+
+// longestLead is the most instructions, as a power of two, for which a block of a cluster is
+// favoured.
+const longestLead = 14
+
+// begin readies the worker's blocks for the cluster of the given number.
+func (c *cluster) begin(number int) {
+	c.number = number
+	seed := random(c.run.launch.Seed)
+	c.rng = random(seed.next() + uint64(number))
+	c.executed, c.until, c.begun, c.err = 0, 0, 0, nil
+	c.runnable, c.flights = c.runnable[:0], nil
+	for _, b := range c.blocks {
+		b.begin()
+	}
+}
+
+// execute runs the blocks to their end.
+func (c *cluster) execute() error {
+	for c.err == nil {
+		if len(c.runnable) == 0 {
+			if c.passTime() {
+				continue
+			}
+			c.err = c.deadlock()
+			break
+		}
+		n := c.draw()
+		w := c.runnable[n]
+		length := 1 << c.rng.below(longestTurn+1)
+		w.turn(length)
+		if !w.canRun() {
+			w.queued = false
+			c.runnable = slices.Delete(c.runnable, n, n+1)
+		}
+		c.executed += uint64(length - w.left)
+		if err := c.worker.spend(length - w.left); err != nil {
+			c.fail(err)
+		}
+		if len(c.flights) > 0 {
+			c.progress()
+		}
+	}
+	for _, b := range c.blocks {
+		for _, end := range b.end {
+			end()
+		}
+	}
+	return c.err
+}
+
+// draw is the place of the warp that runs next. Of several blocks one is favoured for a
+// while, so that it gets ahead of the others, as on multiprocessors of their own.
+func (c *cluster) draw() int {
+	n := c.rng.below(len(c.runnable))
+	if len(c.blocks) == 1 {
+		return n
+	}
+	if c.executed >= c.until {
+		c.ahead = c.rng.below(len(c.blocks))
+		c.until = c.executed + 1<<c.rng.below(longestLead+1)
+	}
+	for tries := 0; tries < 4 && c.runnable[n].block.rank != c.ahead; tries++ {
+		n = c.rng.below(len(c.runnable))
+	}
+	return n
+}
+
+// fail ends the cluster with an error, if it is the first one.
+func (c *cluster) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// printed is what the blocks have printed.
+func (c *cluster) printed() []byte {
+	if len(c.blocks) == 1 {
+		return c.blocks[0].printed
+	}
+	var all []byte
+	for _, b := range c.blocks {
+		all = append(all, b.printed...)
+	}
+	return all
+}
+
+// clock is the instructions that the cluster has executed before this turn.
+func (w *warp) clock() uint64 { return w.block.cluster.executed }
+
+// enqueue tells the scheduler that w can run.
+func (w *warp) enqueue() {
+	if c := w.block.cluster; !w.queued {
+		w.queued = true
+		c.runnable = append(c.runnable, w)
+	}
+}
+
+// deadlock is nil if all warps have exited, and else says who waits for what.
+func (c *cluster) deadlock() error {
+	var waits []string
+	var first *block
+	for _, b := range c.blocks {
+		for _, w := range b.warps {
+			for n := range w.groups {
+				if first == nil {
+					first = b
+				}
+				waits = append(waits, w.waitText(&w.groups[n], b != first))
+			}
+		}
+	}
+	if waits == nil {
+		return nil
+	}
+	const few = 4
+	more := ""
+	if len(waits) > few {
+		more = fmt.Sprintf("; and %d more", len(waits)-few)
+		waits = waits[:few]
+	}
+	return fmt.Errorf("block %v: %s%s: %w", first.index, strings.Join(waits, "; "), more, ErrDeadlock)
+}
+
+// waitText says what a group that cannot go on waits for.
+func (w *warp) waitText(g *group, nameBlock bool) string {
+	in := &g.frame.fn.code[g.pc]
+	what := fmt.Sprintf("for lanes %#08x", g.need&w.live&^g.mask)
+	switch g.state {
+	case waiting:
+		what = w.barrierText(g)
+	case regrouping:
+		what = "for the other warps of its warpgroup"
+	case sleeping:
+		what = w.sleepText(g)
+	case waitingCluster:
+		what = fmt.Sprintf("at the cluster's barrier, where %d threads have not arrived", w.block.cluster.missing())
+	}
+	of := ""
+	if nameBlock {
+		of = fmt.Sprintf(" of block %v", w.block.index)
+	}
+	return fmt.Sprintf("warp %d%s (lanes %#08x) at %v waits %s", w.index, of, g.mask, in.site, what)
+}

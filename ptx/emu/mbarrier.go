@@ -1,0 +1,334 @@
+package emu
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"tilework/ptx"
+)
+
+// mbarrier is what an mbarrier's 64 bits in shared memory hold (manual:
+// "parallel-synchronization-and-communication-instructions-mbarrier"). PTX leaves their
+// layout open; a program only moves them about as the state that arrive returns.
+type mbarrier struct {
+	pending  int // arrivals that the phase under way still wants
+	expected int // arrivals of the phases behind it
+	tx       int // bytes that the phase still wants; less than 0 if they came before they were announced
+	phase    int // 0 or 1: that of the phase under way
+}
+
+// The fields of an mbarrier's word. The tag tells it from memory that holds something
+// else.
+const (
+	mbarrierBytes    = 8
+	mbarrierBits     = 20 // of a count, and of the magnitude of tx
+	mbarrierMax      = 1<<mbarrierBits - 1
+	mbarrierPhaseAt  = 3*mbarrierBits + 1
+	mbarrierTagAt    = mbarrierPhaseAt + 1
+	mbarrierTag      = 1
+	mbarrierTxOffset = 1 << mbarrierBits
+)
+
+func (m *mbarrier) pack() uint64 {
+	return uint64(m.pending) | uint64(m.expected)<<mbarrierBits | uint64(m.tx+mbarrierTxOffset)<<(2*mbarrierBits) |
+		uint64(m.phase)<<mbarrierPhaseAt | mbarrierTag<<mbarrierTagAt
+}
+
+// unpackMbarrier reads a word; ok is false if it holds no mbarrier.
+func unpackMbarrier(word uint64) (m mbarrier, ok bool) {
+	return mbarrier{
+		pending:  int(word & mbarrierMax),
+		expected: int(word >> mbarrierBits & mbarrierMax),
+		tx:       int(word>>(2*mbarrierBits)&(2*mbarrierTxOffset-1)) - mbarrierTxOffset,
+		phase:    int(word >> mbarrierPhaseAt & 1),
+	}, word>>mbarrierTagAt == mbarrierTag
+}
+
+// arrive takes n arrivals from those that the phase wants.
+func (m *mbarrier) arrive(n int) error {
+	if n > m.pending {
+		return fmt.Errorf("%d arrivals at an mbarrier whose phase wants %d", n, m.pending)
+	}
+	m.pending -= n
+	return nil
+}
+
+// expect adds n bytes to those that the phase wants, or takes -n that have come.
+func (m *mbarrier) expect(n int) error {
+	if m.tx += n; m.tx < -mbarrierMax || m.tx > mbarrierMax {
+		return fmt.Errorf("an mbarrier waits for %d bytes, and can for %d at most", m.tx, mbarrierMax)
+	}
+	return nil
+}
+
+// turn begins the next phase if the one under way is complete, and reports whether it is.
+func (m *mbarrier) turn() bool {
+	if m.pending > 0 || m.tx != 0 {
+		return false
+	}
+	m.pending = m.expected
+	m.phase ^= 1
+	return true
+}
+
+func (m *mbarrier) String() string {
+	return fmt.Sprintf("whose phase of parity %d wants %d arrivals and %d bytes more", m.phase, m.pending, m.tx)
+}
+
+func decodeMbarrier(d *decoder) execFunc {
+	i := d.i
+	switch {
+	case i.Has("pending_count"):
+		d.operands()
+		return op1(func(state uint64) uint32 { m, _ := unpackMbarrier(state); return uint32(m.pending) })
+	case i.Has("test_wait"), i.Has("try_wait"):
+		return d.mbarrierWait()
+	case i.Has("arrive"), i.Has("arrive_drop"):
+		return d.mbarrierArrive()
+	}
+	kind, sign := Write, 0
+	switch {
+	case i.Has("expect_tx"):
+		kind, sign = Atomic, 1
+	case i.Has("complete_tx"):
+		kind, sign = Atomic, -1
+	}
+	ac := d.accessOf(0, kind, mbarrierBytes)
+	d.in.access = ac
+	if len(i.Args) > 1 {
+		d.in.a = d.source(1)
+	}
+	switch {
+	case i.Has("init"):
+		return func(w *warp, in *inst) { w.initMbarriers(in, ac) }
+	case i.Has("inval"):
+		return func(w *warp, in *inst) {
+			w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, _ mbarrierAt) error {
+				binary.LittleEndian.PutUint64(word, 0)
+				return nil
+			})
+		}
+	}
+	ac.sem = Relaxed
+	return func(w *warp, in *inst) {
+		w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
+			if err := m.expect(sign * int(reg[uint32](w, in.a)[lane])); err != nil {
+				return err
+			}
+			at.settle(word, m)
+			return nil
+		})
+	}
+}
+
+// mbarrierAt is where an mbarrier is, and who is at work on it.
+type mbarrierAt struct {
+	origin Origin
+	warp   *warp // nil for an asynchronous operation
+	block  *block
+	off    uint64 // in the block's shared memory
+}
+
+// settle writes an mbarrier back, and begins its next phase if the one under way is
+// complete.
+func (at mbarrierAt) settle(word []byte, m *mbarrier) {
+	turned := m.turn()
+	binary.LittleEndian.PutUint64(word, m.pack())
+	if turned {
+		at.tell(MbarrierComplete, 0)
+		at.block.cluster.wakeAll(sleeping)
+	}
+}
+
+// tell tells the observers of the block whose mbarrier it is.
+func (at mbarrierAt) tell(kind MbarrierKind, copy uint64) {
+	by := at.block
+	if at.warp != nil {
+		by = at.warp.block
+	}
+	if len(by.mbarrier) == 0 {
+		return
+	}
+	e := Mbarrier{Origin: at.origin, Kind: kind, Rank: at.block.rank, Addr: at.off, Copy: copy}
+	for _, f := range by.mbarrier {
+		f(&e)
+	}
+}
+
+// wakeAll lets the groups in a state look again whether they can go on.
+func (c *cluster) wakeAll(state groupState) {
+	for _, b := range c.blocks {
+		for _, w := range b.warps {
+			w.wake(state)
+		}
+	}
+}
+
+// words calls do for each active lane's mbarrier, one lane after the other.
+func (w *warp) mbarrierWords(in *inst, ac *access, do func(lane int, word []byte, at mbarrierAt)) {
+	w.each(in, ac, 0, func(t *target, mask uint32) {
+		if t.block == nil {
+			w.misuse(in, "an mbarrier in %v memory, want one in shared memory", t.space)
+			return
+		}
+		for m := mask; m != 0; m &= m - 1 {
+			lane := firstLane(m)
+			o := w.origin(in)
+			o.Mask = 1 << lane
+			do(lane, t.bytes(w.off[lane], mbarrierBytes), mbarrierAt{o, w, t.block, w.off[lane]})
+		}
+	})
+}
+
+// mbarriers is mbarrierWords for memory that must hold an mbarrier already.
+func (w *warp) mbarriers(in *inst, ac *access, do func(lane int, word []byte, m *mbarrier, at mbarrierAt) error) {
+	w.mbarrierWords(in, ac, func(lane int, word []byte, at mbarrierAt) {
+		m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
+		if !ok {
+			w.misuse(in, "there is no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
+			return
+		}
+		if err := do(lane, word, &m, at); err != nil {
+			w.misuse(in, "%v", err)
+		}
+	})
+}
+
+func (w *warp) initMbarriers(in *inst, ac *access) {
+	w.mbarrierWords(in, ac, func(lane int, word []byte, at mbarrierAt) {
+		n := int(reg[uint32](w, in.a)[lane])
+		_, there := unpackMbarrier(binary.LittleEndian.Uint64(word))
+		switch {
+		case n < 1 || n > mbarrierMax:
+			w.misuse(in, "an mbarrier for %d arrivals, want 1 to %d", n, mbarrierMax)
+			return
+		case there:
+			w.misuse(in, "there is an mbarrier at %#x already (mbarrier.inval)", at.off)
+			return
+		}
+		m := mbarrier{pending: n, expected: n}
+		binary.LittleEndian.PutUint64(word, m.pack())
+		at.tell(MbarrierInit, 0)
+	})
+}
+
+// mbarrierArrive decodes arrive and arrive_drop, with bytes to expect or without.
+func (d *decoder) mbarrierArrive() execFunc {
+	i := d.i
+	ac := d.accessOf(1, Atomic, mbarrierBytes)
+	ac.sem = Relaxed // what the arrival releases, the mbarrier hands on
+	d.in.access = ac
+	count, bytes := d.constant(ptx.U32, 1), d.constant(ptx.U32, 0)
+	if len(i.Args) > 2 {
+		if n := d.source(2); i.Has("expect_tx") {
+			bytes = n
+		} else {
+			count = n
+		}
+	}
+	state, wanted := uint32(0), false
+	if _, sink := i.Args[0].(*ptx.Sink); !sink {
+		state, wanted = d.result(0), true
+		d.alone()
+	}
+	drops, stays := i.Has("arrive_drop"), i.Has("noComplete")
+	return func(w *warp, in *inst) {
+		w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
+			n := int(reg[uint32](w, count)[lane])
+			at.tell(MbarrierArrive, 0)
+			if wanted {
+				reg[uint64](w, state)[lane] = m.pack()
+			}
+			if err := m.expect(int(reg[uint32](w, bytes)[lane])); err != nil {
+				return err
+			}
+			if drops {
+				m.expected -= min(n, m.expected)
+			}
+			if err := m.arrive(n); err != nil {
+				return err
+			}
+			if stays && m.pending == 0 {
+				return fmt.Errorf("an arrival that must not complete the phase is its last one (.noComplete)")
+			}
+			at.settle(word, m)
+			return nil
+		})
+		w.order(Release)
+	}
+}
+
+// mbarrierWait decodes test_wait and try_wait. The latter waits, most of the time: when it
+// gives up is left to chance.
+func (d *decoder) mbarrierWait() execFunc {
+	i := d.i
+	ac := d.accessOf(1, Read, mbarrierBytes)
+	ac.sem = Relaxed // what waiting acquires comes with the event of the mbarrier
+	d.in.access = ac
+	d.in.d = d.result(0)
+	d.alone()
+	phase, byParity, blocks := d.source(2), i.Has("parity"), i.Has("try_wait")
+	// over reports whether the phase that a lane asks for is complete.
+	over := func(w *warp, lane int, m *mbarrier) bool {
+		if byParity {
+			return m.phase != int(reg[uint32](w, phase)[lane]&1)
+		}
+		state, _ := unpackMbarrier(reg[uint64](w, phase)[lane])
+		return m.phase != state.phase
+	}
+	return func(w *warp, in *inst) {
+		if blocks && w.mustSleep(in, ac, over) && w.block.cluster.rng.next()%8 != 0 {
+			w.uncount(in)
+			w.suspend(in, sleeping)
+			w.pick()
+			return
+		}
+		done := uint32(0)
+		w.mbarriers(in, ac, func(lane int, _ []byte, m *mbarrier, at mbarrierAt) error {
+			if over(w, lane, m) {
+				done |= 1 << lane
+				at.tell(MbarrierWait, 0)
+			}
+			return nil
+		})
+		setPred(w, in.d, done)
+		w.order(Acquire)
+		w.poll()
+	}
+}
+
+// mustSleep reports whether no active lane's phase is complete. It tells nobody of the
+// access.
+func (w *warp) mustSleep(in *inst, ac *access, over func(w *warp, lane int, m *mbarrier) bool) bool {
+	for mask := w.active; mask != 0; mask &= mask - 1 {
+		lane := firstLane(mask)
+		if m, ok := w.mbarrierOf(in, ac, lane); !ok || over(w, lane, &m) {
+			return false
+		}
+	}
+	return true
+}
+
+// mbarrierOf is the mbarrier at a lane's address, which is in w.addr then.
+func (w *warp) mbarrierOf(in *inst, ac *access, lane int) (m mbarrier, ok bool) {
+	w.addresses(ac)
+	t := &w.at
+	w.aim(t, in, ac, w.addr[lane])
+	off := w.addr[lane] - t.shift()
+	if t.block == nil || off%mbarrierBytes != 0 || off >= t.span(mbarrierBytes) {
+		return m, false
+	}
+	return unpackMbarrier(binary.LittleEndian.Uint64(t.bytes(off, mbarrierBytes)))
+}
+
+// sleepText says what a group that sleeps at an mbarrier waits for.
+func (w *warp) sleepText(g *group) string {
+	// The addresses are in the registers of the group's frame.
+	base := w.base
+	w.base = g.frame.base
+	in := &g.frame.fn.code[g.pc]
+	lane := firstLane(g.mask)
+	m, _ := w.mbarrierOf(in, in.access, lane)
+	w.base = base
+	return fmt.Sprintf("at the mbarrier at %#x of block %v's shared memory, %v", w.addr[lane]-w.at.shift(), w.at.block.index, &m)
+}

@@ -1,0 +1,123 @@
+package emu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"tilework/ptx"
+)
+
+// tensorMagic begins the 128 bytes of a tensor map, whose form is the emulator's own.
+var tensorMagic = [16]byte([]byte("tilework tensor\n"))
+
+// encodedTensor is a tensor map in the form that kernels here take.
+type encodedTensor struct {
+	Magic         [16]byte
+	Element, Rank uint8
+	Swizzle       uint16
+	_             uint32
+	Base          uint64
+	Dims          [5]uint64
+	Strides       [4]uint64
+	Box           [5]uint16
+}
+
+// EncodeTensorMap encodes a map as kernels that the emulator runs take it. The error wraps
+// ErrLaunch.
+func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
+	if err := m.Check(); err != nil {
+		return b, fmt.Errorf("%w: %w", ErrLaunch, err)
+	}
+	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint16(m.Swizzle), Base: m.Base}
+	for i := range m.Dims {
+		e.Dims[i], e.Box[i] = uint64(m.Dims[i]), uint16(m.Box[i])
+		if i > 0 {
+			e.Strides[i-1] = uint64(m.Strides[i-1])
+		}
+	}
+	_, err = binary.Encode(b[:], binary.LittleEndian, &e)
+	return b, err
+}
+
+// decodeTensorMap reads what EncodeTensorMap wrote; ok is false for other bytes.
+func decodeTensorMap(b []byte) (m ptx.TensorMap, ok bool) {
+	var e encodedTensor
+	if _, err := binary.Decode(b, binary.LittleEndian, &e); err != nil || !bytes.Equal(e.Magic[:], tensorMagic[:]) {
+		return m, false
+	}
+	m = ptx.TensorMap{Element: ptx.Type(e.Element), Base: e.Base, Swizzle: int(e.Swizzle)}
+	for i := range min(int(e.Rank), len(e.Dims)) {
+		m.Dims, m.Box = append(m.Dims, int(e.Dims[i])), append(m.Box, int(e.Box[i]))
+		if i > 0 {
+			m.Strides = append(m.Strides, int(e.Strides[i-1]))
+		}
+	}
+	return m, m.Check() == nil
+}
+
+// stretch is n bytes of global memory at addr, which a copy has at place at of what it
+// moves.
+type stretch struct {
+	addr uint64
+	n    int
+	at   int
+}
+
+// tensorPiece is what the copy engine writes at a time, in bytes. The elements behind the
+// last one of a row that are in its piece are written with it.
+const tensorPiece = 16
+
+// stretches is what a box of a tensor, from the element at the given coordinates on, has
+// in the tensor: row by row, without what lies outside. Of a store that is a piece's
+// rest more.
+func stretches(m *ptx.TensorMap, coords []int32, store bool) []stretch {
+	size := m.Element.Bytes()
+	dim := m.Dims[0]
+	if store {
+		dim = (dim*size + tensorPiece - 1) / tensorPiece * tensorPiece / size
+	}
+	from, to := inRange(int(coords[0]), m.Box[0], dim)
+	if from >= to {
+		return nil
+	}
+	var all []stretch
+	index := make([]int, len(m.Dims)) // in the box; that of the innermost dimension stays 0
+	for row := 0; ; row++ {
+		addr, inside := m.Base+uint64((int(coords[0])+from)*size), true
+		for i := 1; i < len(index); i++ {
+			at := int(coords[i]) + index[i]
+			inside = inside && at >= 0 && at < m.Dims[i]
+			addr += uint64(at) * uint64(m.Strides[i-1])
+		}
+		if inside {
+			all = append(all, stretch{addr, (to - from) * size, (row*m.Box[0] + from) * size})
+		}
+		i := 1
+		for ; i < len(index); i++ {
+			if index[i]++; index[i] < m.Box[i] {
+				break
+			}
+			index[i] = 0
+		}
+		if i >= len(index) {
+			return all
+		}
+	}
+}
+
+// inRange is the part of n elements from at on that lies in dim elements: from the
+// from-th of them up to the to-th.
+func inRange(at, n, dim int) (from, to int) {
+	return max(0, -at), min(n, dim-at)
+}
+
+// swizzled is where the byte at an address in shared memory lies under a swizzle: the bits
+// of the 16-byte piece in its row are xored with those of the row, of 128 bytes, in 8,
+// counted from base on (manual: "tensor-swizzling-modes").
+func swizzled(addr, base uint64, swizzle int) uint64 {
+	if swizzle == 0 {
+		return addr
+	}
+	return addr ^ (addr-base)>>3&(uint64(swizzle/16-1)<<4)
+}

@@ -1,0 +1,286 @@
+package emu
+
+import (
+	"slices"
+
+	"tilework/ptx"
+)
+
+// groupWarps is the warps of a warpgroup, whose wgmma.mma_async are one operation.
+const groupWarps = 4
+
+// wgmma is a wgmma.mma_async: d = a·b, plus d if asked for, of 64 rows, 16 for each warp.
+type wgmma struct {
+	matrixProduct
+	scaleD         uint32 // place of the predicate
+	descA, descB   uint32 // places; descA is 0 for a matrix in registers
+	acrossA        bool
+	acrossB        bool
+	signA, signB   float64
+	sums, operands []register // of d and of a: under way until a wait
+}
+
+// warpgroup is what the warps of one have asked for and not yet got.
+type warpgroup struct {
+	ops   []*wgmmaOp // oldest first
+	first int        // the number of ops[0], of all that the warpgroup has begun
+}
+
+// wgmmaOp is an operation that some or all warps of the group have come to.
+type wgmmaOp struct {
+	*wgmma
+	id    uint64
+	site  *Site
+	a, b  uint64            // descriptors
+	warps [groupWarps]*warp // that have come
+	frame [groupWarps]*frame
+	adds  bool
+	came  int
+	flown *flight
+}
+
+// warpMatrices is a warp's part in the operations of its warpgroup.
+type warpMatrices struct {
+	begun   int   // operations
+	commits []int // begun, at each commit
+	seen    int   // operations that a wait has seen complete
+	using   []use // the operations from seen on
+	registerGuard
+}
+
+// use is an operation that a warp has come to.
+type use struct {
+	id uint64
+	*wgmma
+}
+
+func decodeWgmma(d *decoder) execFunc {
+	i := d.i
+	d.f.matrices = true
+	switch {
+	case i.Has("fence"):
+		return aligned(func(w *warp, in *inst) {
+			w.matrices.fences++
+		})
+	case i.Has("commit_group"):
+		return aligned(func(w *warp, in *inst) { w.matrices.commits = append(w.matrices.commits, w.matrices.begun) })
+	case i.Has("wait_group"):
+		n := int(d.constInt(0))
+		return func(w *warp, in *inst) {
+			if w.meet(in, full) {
+				w.waitMatrices(in, n)
+			}
+		}
+	}
+	g := &wgmma{signA: 1, signB: 1}
+	p := &g.matrixProduct
+	var types []ptx.Type
+	for _, mod := range i.Mods {
+		if t, ok := ptx.ParseType(mod); ok {
+			types = append(types, t)
+		}
+	}
+	p.kind, p.d, p.c, p.a, p.b = types[0], elementTypes[types[0]], elementTypes[types[0]], elementTypes[types[1]], elementTypes[types[2]]
+	p.bit, p.saturate, p.copies, p.wide = i.Mod("op"), i.Has("satfinite"), 1, true
+	p.m, p.n, p.k = shapeOf(i)
+	if p.a == nil || p.b == nil || p.d == nil {
+		return nil
+	}
+	before := len(d.in.writes)
+	p.pd = d.vector(0)
+	g.sums = slices.Clone(d.in.writes[before:])
+	before = len(d.in.reads)
+	if _, ok := i.Args[1].(*ptx.Vector); ok {
+		p.pa = d.vector(1)
+		p.fa = fragmentA(16, p.k, p.a.each())
+		g.operands = slices.Clone(d.in.reads[before:])
+	} else {
+		g.descA = d.source(1)
+	}
+	p.fd = newFragment(16, p.n, p.n/2, func(lane, n int) (int, int) {
+		return lane/4 + 8*(n/2%2), 8*(n/4) + lane%4*2 + n%2
+	})
+	g.descB = d.source(2)
+	for k, arg := range i.Args {
+		switch i.Operand(k).Name {
+		case "scale-d":
+			g.scaleD = d.value(arg, ptx.Pred)
+		case "scale-a":
+			g.signA = float64(d.constInt(k))
+		case "scale-b":
+			g.signB = float64(d.constInt(k))
+		case "trans-a":
+			g.acrossA = d.constInt(k) == 1
+		case "trans-b":
+			g.acrossB = d.constInt(k) == 1
+		}
+	}
+	d.in.x = g
+	return aligned(g.begin)
+}
+
+// begin is a warp's coming to the operation. It is begun when all four have.
+func (g *wgmma) begin(w *warp, in *inst) {
+	b, mine := w.block, &w.matrices
+	number := w.index / groupWarps
+	if number >= len(b.groups) {
+		w.misuse(in, "warp %d is in no whole warpgroup of %d warps", w.index, groupWarps)
+		return
+	}
+	if !w.takeRegisters(in, g) {
+		return
+	}
+	group := &b.groups[number]
+	n := mine.begun - group.first
+	mine.begun++
+	var descA uint64
+	if g.descA != 0 {
+		descA = reg[uint64](w, g.descA)[0]
+	}
+	descB, adds := reg[uint64](w, g.descB)[0], *pred(w, g.scaleD)&1 != 0
+	if n == len(group.ops) {
+		b.cluster.begun++
+		group.ops = append(group.ops, &wgmmaOp{wgmma: g, id: b.cluster.begun, site: in.site, a: descA, b: descB, adds: adds})
+	}
+	op := group.ops[n]
+	if op.site != in.site || op.a != descA || op.b != descB || op.adds != adds {
+		w.misuse(in, "the warps of a warpgroup differ: another one came to %v with descriptors %#x and %#x, this one has %#x and %#x", op.site, op.a, op.b, descA, descB)
+		return
+	}
+	place := w.index % groupWarps
+	op.warps[place], op.frame[place] = w, w.frame
+	mine.using = append(mine.using, use{op.id, g})
+	if !op.touch(w, in) {
+		return
+	}
+	if op.came++; op.came < groupWarps {
+		return
+	}
+	// What was begun earlier is over earlier.
+	op.flown = &flight{
+		id: op.id, origin: w.origin(in), warp: w, uses: []*block{b},
+		parts: []func(){func() { group.finish(b, op) }},
+	}
+	for _, other := range b.warps {
+		other.wake(regrouping)
+	}
+	b.cluster.fly(op.flown)
+}
+
+// operandA and operandB are the matrices in shared memory.
+func (op *wgmmaOp) operandA() *operand {
+	return op.operand(op.a, op.m, op.wgmma.a, op.acrossA)
+}
+
+func (op *wgmmaOp) operandB() *operand {
+	return op.operand(op.b, op.n, op.wgmma.b, op.acrossB)
+}
+
+func (op *wgmmaOp) operand(word uint64, rows int, e *elementType, across bool) *operand {
+	size := max(e.bits/8, 1)
+	return &operand{descriptor: unpackDescriptor(word), rows: rows, k: op.k * e.bits / 8 / size, size: size, across: across}
+}
+
+// touch checks, and tells of, what a warp's part of the operation reads of shared memory.
+func (op *wgmmaOp) touch(w *warp, in *inst) bool {
+	spans := op.operandB().spans(0, op.n)
+	if op.descA != 0 {
+		row := w.index % groupWarps * 16
+		spans = append(spans, op.operandA().spans(row, row+16)...)
+	}
+	for _, s := range spans {
+		if s.Addr+uint64(s.Size) > w.block.shared.size {
+			f := &Fault{Origin: w.origin(in), Access: AsyncRead, Space: ptx.Shared, Size: s.Size, FirstAddr: s.Addr, Kind: OutOfBounds}
+			f.Detail = "not in the " + bytesText(w.block.shared.size) + " of the block's shared memory"
+			w.raise(f)
+			return false
+		}
+	}
+	if len(w.block.bulk) > 0 {
+		w.tellBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: w.block.rank, Spans: spans, Copy: op.id})
+	}
+	return true
+}
+
+// finish does an operation and those before it.
+func (group *warpgroup) finish(b *block, op *wgmmaOp) {
+	for len(group.ops) > 0 {
+		next := group.ops[0]
+		group.ops = group.ops[1:]
+		group.first++
+		next.compute(b)
+		next.flown.parts = nil
+		if next == op {
+			return
+		}
+	}
+}
+
+// compute does the operation for all four warps.
+func (op *wgmmaOp) compute(b *block) {
+	memory := b.shared.bytes()
+	cols := op.operandB().read(memory, op.wgmma.b, op.signB)
+	var rows []float64
+	if op.descA != 0 {
+		rows = op.operandA().read(memory, op.wgmma.a, op.signA)
+	}
+	how := b.run.launch.Accumulate
+	for n, w := range op.warps {
+		base := w.base
+		w.base = op.frame[n].base
+		a := make([]float64, 16*op.k)
+		if op.descA != 0 {
+			copy(a, rows[n*len(a):])
+		} else {
+			w.gatherMatrix(a, op.fa, op.wgmma.a, op.pa)
+			for i := range a {
+				a[i] *= op.signA
+			}
+		}
+		d := make([]float64, 16*op.n)
+		if op.adds {
+			w.gatherMatrix(d, op.fd, op.d, op.pd)
+		}
+		for i := range 16 {
+			for j := range op.n {
+				at := &d[i*op.n+j]
+				*at = op.element(how, a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
+			}
+		}
+		w.scatterMatrix(d, op.fd, op.d, op.pd)
+		w.base = base
+	}
+}
+
+// waitMatrices completes the warpgroup's operations but for those of the last n groups that
+// the warp has committed.
+func (w *warp) waitMatrices(in *inst, n int) {
+	mine := &w.matrices
+	bound := 0
+	if k := len(mine.commits) - 1 - n; k >= 0 {
+		bound = mine.commits[k]
+		mine.commits = slices.Delete(mine.commits, 0, k)
+	}
+	if bound <= mine.seen {
+		return
+	}
+	group := &w.block.groups[w.index/groupWarps]
+	var told []CopyLanes
+	if last := bound - 1 - group.first; last >= 0 {
+		op := group.ops[last]
+		if op.flown == nil { // not all warps have come to it
+			w.uncount(in)
+			w.suspend(in, regrouping)
+			w.pick()
+			return
+		}
+		group.finish(w.block, op)
+	}
+	for _, u := range mine.using[:bound-mine.seen] {
+		mine.release(u.wgmma)
+		told = append(told, CopyLanes{u.id, full})
+	}
+	mine.using = mine.using[bound-mine.seen:]
+	mine.seen = bound
+	w.tellCopies(in, told, false)
+}

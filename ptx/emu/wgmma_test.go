@@ -1,0 +1,100 @@
+package emu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// matrices runs lines of a kernel of one warpgroup, or the given number of threads, which
+// has descriptors %da and %db of zeros in shared memory and sums %f0 to %f3.
+func matrices(t *testing.T, body string, threads int, seed uint64) error {
+	t.Helper()
+	text := `.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k (.param .u64 buf)
+{
+	.shared .align 1024 .b8 s[4096];
+	.reg .b64 %buf, %p, %da, %db; .reg .b32 %t, %a, %x<4>; .reg .f32 %f<4>, %g<4>; .reg .pred %q;
+	ld.param.u64 %buf, [buf];
+	mov.u32 %t, %tid.x;
+	mov.u32 %a, s;
+	and.b32 %x0, %t, 127;
+	mad.lo.u32 %a, %x0, 32, %a;
+	st.shared.v4.b32 [%a], {0, 0, 0, 0}; st.shared.v4.b32 [%a+16], {0, 0, 0, 0};
+	mov.u32 %a, s;
+	shr.u32 %a, %a, 4;
+	cvt.u64.u32 %da, %a;
+	or.b64 %da, %da, 0x0000001000080000;
+	mov.b64 %db, %da;
+	fence.proxy.async;
+	bar.sync 0;
+	mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+	mov.b32 %x0, 0; mov.b32 %x1, 0; mov.b32 %x2, 0; mov.b32 %x3, 0;
+` + body + `
+	ret;
+}
+`
+	p := loadText(t, "k.ptx", text)
+	mem := NewMemory(MemoryOptions{})
+	_, err := p.Run(t.Context(), mem, Launch{
+		Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{threads, 1, 1}, Params: pack(t, p, "k", upload(t, mem, make([]uint32, 1024))), Seed: seed, MaxInstructions: 1 << 20,
+	})
+	return err
+}
+
+// TestWgmmaRules breaks the rules that come with wgmma's asynchrony, one by one.
+func TestWgmmaRules(t *testing.T) {
+	const (
+		fence  = "wgmma.fence.sync.aligned;"
+		commit = "wgmma.commit_group.sync.aligned;"
+		wait   = "wgmma.wait_group.sync.aligned 0;"
+		sums   = "{%f0, %f1, %f2, %f3}"
+	)
+	product := fmt.Sprintf("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 %s, %%da, %%db, 1, 1, 1, 0, 0;", sums)
+	other := strings.Replace(product, sums, "{%f1, %f0, %f2, %f3}", 1)
+	fromRegisters := strings.Replace(strings.Replace(product, "%da,", "{%x0, %x1, %x2, %x3},", 1), ", 0, 0;", ", 0;", 1)
+	lines := func(s ...string) string { return strings.Join(s, "\n") }
+	for _, c := range []struct {
+		name, body string
+		threads    int
+		want       string
+		kind       error
+	}{
+		{"all kept", lines(fence, product, product, commit, wait, "st.global.f32 [%buf], %f0;", fence, fromRegisters, commit, wait), 128, "", nil},
+		{"two groups", lines(fence, product, commit, product, commit, "wgmma.wait_group.sync.aligned 1;", wait, "st.global.f32 [%buf], %f0;"), 256, "", nil},
+		{"no fence", lines(product, commit, wait), 128, "no wgmma.fence came before it", ErrMisuse},
+		{"sums written behind the fence", lines(fence, "mov.f32 %f2, 0f00000000;", product), 128, "register %f2 was accessed behind the last wgmma.fence", ErrMisuse},
+		{"sums read behind the fence", lines(fence, "st.global.f32 [%buf], %f3;", product), 128, "register %f3 was accessed behind", ErrMisuse},
+		{"elements written behind the fence", lines(fence, "mov.b32 %x1, 1;", fromRegisters), 128, "register %x1 was accessed behind", ErrMisuse},
+		{"sums read too early", lines(fence, product, commit, "st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use by a wgmma.mma_async under way", ErrMisuse},
+		{"sums of the last group", lines(fence, product, commit, "wgmma.wait_group.sync.aligned 1; st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
+		{"no commit", lines(fence, product, wait, "st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
+		{"elements overwritten", lines(fence, fromRegisters, commit, "mov.b32 %x0, 1;"), 128, "register %x0 is in use", ErrMisuse},
+		{"other sums in the same registers", lines(fence, product, other), 128, "is used otherwise by a wgmma.mma_async under way", ErrMisuse},
+		{"a warp alone", lines(fence, product), 160, "warp 4 is in no whole warpgroup", ErrMisuse},
+		{"warps that differ", lines("setp.lt.u32 %q, %t, 32; @%q add.u64 %db, %db, 8;", fence, product), 128, "the warps of a warpgroup differ", ErrMisuse},
+		{"half a warp", lines("setp.lt.u32 %q, %t, 16;", "@%q bra ON;", "bra ON2;", "ON:", fence, "ON2:"), 128, "lanes 0xffff0000 of the warp are not there", ErrMisuse},
+		{"a warp that does not come", lines("setp.lt.u32 %q, %t, 32; @%q bra OUT;", fence, product, commit, wait, "OUT:"), 128, "waits for the other warps of its warpgroup", ErrDeadlock},
+		{"a matrix outside", lines("add.u64 %da, %da, 0x200;", fence, product), 128, "not in the 4,096 bytes of the block's shared memory", ErrAccess},
+		{"an exit too early", lines(fence, product, commit), 128, "exits while this operation, which is under way", ErrMisuse},
+	} {
+		hits := 0
+		for seed := range uint64(10) {
+			err := matrices(t, c.body, c.threads, seed)
+			if c.kind == nil && err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			if errors.Is(err, c.kind) && err != nil && strings.Contains(err.Error(), c.want) {
+				hits++
+			} else if c.kind != nil && c.name != "an exit too early" {
+				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+			}
+		}
+		if c.kind != nil && hits == 0 {
+			t.Errorf("%s: never found", c.name)
+		}
+	}
+}
