@@ -58,7 +58,7 @@ func TestBenchOnGPU(t *testing.T) {
 		subjects string
 		check    func(r bench.Record) bool
 	}{
-		{"--kernels all --cold", "naive tiled blocked", func(r bench.Record) bool { return r.Cold && r.Buffers > 100 && !r.Transfers && r.Steps == nil }},
+		{"--kernels naive,tiled,blocked --cold", "naive tiled blocked", func(r bench.Record) bool { return r.Cold && r.Buffers > 100 && !r.Transfers && r.Steps == nil }},
 		{"--kernels tiled:2,naive --dtypes float16 --transpose-b", "tiled:2 naive", func(r bench.Record) bool { return !r.Cold && r.Buffers == 1 && r.TransB }},
 		{"--transfers --peers all", "blocked", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0

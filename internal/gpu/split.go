@@ -60,7 +60,9 @@ func (pl *Plan) enqueueParts(ctx context.Context, m Memory) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Free(m.Sums)) }()
 	m.part = partOf(p.K, pl.Config.Shape)
-	if err := pl.launch(ctx, pl.Kernel, pl.Config.partial(), m); err != nil {
+	first := m
+	first.C = 0 // which the second launch writes
+	if err := pl.launch(ctx, pl.Kernel, pl.Config.partial(), first); err != nil {
 		return err
 	}
 	return pl.launch(ctx, sum, sumConfig(pl.Config), m)

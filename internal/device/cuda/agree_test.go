@@ -88,7 +88,7 @@ func agreements(d *device.Info) []agreement {
 				for trans := range 4 {
 					depth := 2 * max(s.K, 8)
 					all = append(all, agreement{k, s, pair, trans, s.M + 3, s.N + 5, depth + 3})
-					if !testing.Short() {
+					if !testing.Short() && (trans == 0 || trans == 3) {
 						all = append(all, agreement{k, s, pair, trans, max(2*s.M, 16), max(s.N, 16), depth})
 					}
 				}
@@ -150,7 +150,7 @@ func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) er
 	if err != nil {
 		return err
 	}
-	if c.kernel.Supports(&p) != nil {
+	if c.kernel.Supports(&p) != nil || c.kernel.Fits(&p, c.shape) != nil {
 		return nil
 	}
 	m := gemm.Buffers{A: fractions(rng, a), B: fractions(rng, b), Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
