@@ -2,6 +2,7 @@ package tilework
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -259,12 +260,14 @@ func TestChain(t *testing.T) {
 	w := make([]Matrix[float32], 4)
 	h := upload(t, d, x)
 	before := devices("emu").Calls()
+	onDevice := make([]DeviceMatrix[float32], len(w))
 	for i := range w {
 		w[i] = FromSlice(20, 20, make([]float32, 400))
 		for j := range 20 {
 			w[i].Set(j, rng.IntN(20), 1)
 		}
-		next, err := MulOn(t.Context(), h, upload(t, d, w[i]))
+		onDevice[i] = upload(t, d, w[i])
+		next, err := MulOn(t.Context(), h, onDevice[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,6 +292,7 @@ func TestChain(t *testing.T) {
 	if n := devices("emu").Calls() - before; n != 4*5+2+1 {
 		t.Errorf("%d calls to the device", n)
 	}
+	runtime.KeepAlive(onDevice) // or the collector's giving back would count
 	if err := d.Sync(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -30,6 +30,7 @@ type emulateFlags struct {
 	args                     []string
 	maxInstructions          int64
 	seed                     uint64
+	workers                  int
 	checkers                 string
 	format                   string
 }
@@ -76,6 +77,7 @@ An argument of the kernel is one of
 	fl.StringArrayVar(&f.args, "arg", nil, "an argument of the kernel, in order")
 	fl.Int64Var(&f.maxInstructions, "max-instructions", 1e9, "stop after so many instructions of warps (0: never)")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the order in which warps run")
+	fl.IntVar(&f.workers, "workers", 0, "blocks that run at a time (0: as many as there are processors; 1: the same order every time)")
 	fl.StringVar(&f.checkers, "checkers", "all", "checkers to run: all, none, or some of "+strings.Join(names, ","))
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "checkers", append(names, "all", "none")...)
@@ -100,7 +102,7 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	launch := emu.Launch{Entry: entry, Seed: f.seed, MaxInstructions: f.maxInstructions, Printf: stdout}
+	launch := emu.Launch{Entry: entry, Seed: f.seed, MaxInstructions: f.maxInstructions, Workers: f.workers, Printf: stdout}
 	if launch.Grid, err = parseDim3(f.grid); err != nil {
 		return fmt.Errorf("--grid %w", err)
 	}
@@ -114,6 +116,9 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	}
 	if launch.Shared, err = parseBytes(f.smem); err != nil {
 		return fmt.Errorf("--smem %w", err)
+	}
+	if f.workers < 0 {
+		return fmt.Errorf("--workers %d: want 0 or more", f.workers)
 	}
 	if f.maxInstructions < 0 {
 		return fmt.Errorf("--max-instructions %d: want 0 or more", f.maxInstructions)

@@ -89,7 +89,7 @@ func TestEmulateFindsPlantedFaults(t *testing.T) {
 	}{
 		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "__syncthreads() missing between", nil},
 		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "__syncthreads() missing after", nil},
-		{"no bound", bound, 1, "is a bound check missing", []string{"--grid", "4,3"}},
+		{"no bound", bound, 1, "is a bound check missing", []string{"--grid", "4,3", "--workers", "1"}},
 		{"swapped indexes", swapped, 0, "are threadIdx.x and threadIdx.y swapped?", nil},
 		{"a conflicting layout", swapped, 0, "pad each row by one element", nil},
 	} {
@@ -139,6 +139,7 @@ func TestEmulateMistakes(t *testing.T) {
 		{tiled + "--block 16,,16", "--block 16,,16: want X"},
 		{tiled + "--smem lots", "--smem lots: want bytes"},
 		{tiled + "--checkers races", `unknown checker "races"`},
+		{tiled + "--workers -1", "--workers -1"},
 		{tiled + "--max-instructions -1", "--max-instructions -1"},
 		{"emulate loop.ptx --max-instructions 1000", "instruction budget used up"},
 	} {

@@ -17,16 +17,24 @@ import (
 )
 
 // shapes are a kernel's, and its smallest with K split, so that parts have all sizes.
+// The short test takes the smallest alone: what it looks for is in every shape.
 func shapes(k *Kernel) []Shape {
 	list := k.Shapes()
+	s := list[len(list)-1]
+	if testing.Short() {
+		list = []Shape{s}
+	}
 	if k.splits {
-		s := list[len(list)-1]
 		for _, s.Split = range []int{2, 5, 40} {
 			list = append(slices.Clip(list), s)
 		}
 	}
 	return list
 }
+
+// cases is how many of n cases a shape of k is given, so that no kernel has more than
+// the others, and in the short test no shape more than in the long one.
+func cases(n int, k *Kernel) int { return max(n/len(k.Shapes()), 1) }
 
 // TestConformance: every kernel, in every shape of its list, multiplies as it should.
 func TestConformance(t *testing.T) {
@@ -37,7 +45,7 @@ func TestConformance(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				conform(t, d, 200/len(k.Shapes()), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, cases(200, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
 				}
@@ -63,7 +71,7 @@ func TestOlder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, d, 100, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+			conform(t, d, cases(100, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
 		})
 	}
 }
@@ -90,7 +98,7 @@ func TestChecked(t *testing.T) {
 		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				conform(t, d, 60/len(k.Shapes()), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, cases(60, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
 			})
 		}
 	}
@@ -98,6 +106,9 @@ func TestChecked(t *testing.T) {
 
 // TestLimits: on full tiles no access to memory costs more than the kernel declares.
 func TestLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the checkers that it needs run in TestChecked, too")
+	}
 	for _, k := range Kernels() {
 		for _, s := range k.Shapes() {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
