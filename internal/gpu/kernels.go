@@ -58,7 +58,7 @@ type Kernel struct {
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
-var kernels = []*Kernel{naive, tiled, blocked, mma}
+var kernels = []*Kernel{naive, tiled, blocked, mma, skinny}
 
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }
