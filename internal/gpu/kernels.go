@@ -39,6 +39,9 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
+	// suits says whether p is one that the kernel is for, if nobody asks for it by name;
+	// nil is always.
+	suits func(p *gemm.Problem) bool
 	// prefer orders the shapes, and the parts of K, for a product that is not empty; nil
 	// is the largest that fill the device first.
 	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
@@ -26,7 +27,8 @@ var skinny = &Kernel{
 	splits:  true,
 	shapes:  skinnyShapes(),
 	check:   checkSkinny,
-	prefer:  preferSkinny,
+	prefer:  (*Kernel).cheapest,
+	suits:   func(p *gemm.Problem) bool { return min(p.M, p.N) <= mostSlim },
 	predict: predictSkinny,
 	vectors: func(_ Shape, c *Config, p *gemm.Problem) {
 		c.VecA, c.VecB = vector(p.A, patch), vector(p.B, patch)
@@ -44,18 +46,16 @@ const patch = 4
 // tiles that are read once for all of them cost less.
 const mostSlim = 8
 
-// skinnyShapes are tiles of few rows, and of few columns: long ones, which read the slim
-// operand less often, and short ones, of which there are more.
+// skinnyShapes are tiles of few rows, and of few columns. A long one reads the slim
+// operand less often; of the short one, for a vector, there are more.
 func skinnyShapes() []Shape {
 	const threads = 256
 	var list []Shape
-	for _, slim := range []int{1, 4, mostSlim} {
-		for _, long := range []int{32, 8} {
-			depth := threads / (long / patch) * patch
-			list = append(list,
-				Shape{M: slim, N: long, K: depth, RowsPerThread: slim, ColsPerThread: patch},
-				Shape{M: long, N: slim, K: depth, RowsPerThread: patch, ColsPerThread: slim})
-		}
+	for _, tile := range []struct{ slim, long int }{{1, 32}, {4, 32}, {mostSlim, 32}, {1, 8}} {
+		depth := threads / (tile.long / patch) * patch
+		list = append(list,
+			Shape{M: tile.slim, N: tile.long, K: depth, RowsPerThread: tile.slim, ColsPerThread: patch},
+			Shape{M: tile.long, N: tile.slim, K: depth, RowsPerThread: patch, ColsPerThread: tile.slim})
 	}
 	return list
 }
@@ -117,14 +117,6 @@ func limitsSkinny(c Config) Limits {
 	return Limits{Scatter: rowScatter(c, 1, out), Conflicts: 8}
 }
 
-// preferSkinny is no shape where C is no narrow strip.
-func preferSkinny(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
-	if min(p.M, p.N) > mostSlim {
-		return nil
-	}
-	return k.cheapest(p, d)
-}
-
 // predictSkinny: memory delivers the long operand once for each strip of C, and of that
 // each SM gets so many bytes a cycle. A block begins to wait anew.
 func predictSkinny(c Config, p *gemm.Problem, d *device.Info) prediction {
@@ -158,28 +150,53 @@ type strip struct {
 	vec   int
 }
 
-// read is the elements (i, p) of n rows from the strip's first and row on, and of K's
-// patch from p on; zeros outside of the matrix.
-func (x strip) read(g *product, row build.Value, n int, p build.Reg) [][]build.Reg {
+// hold is variables for the elements of n rows and of K's patch. They have the type in
+// which elements are loaded: what is converted has arrived.
+func (x strip) hold(g *product, n int) [][]build.Reg {
 	rows := make([][]build.Reg, n)
 	for i := range rows {
 		rows[i] = make([]build.Reg, patch)
+		for q := range rows[i] {
+			rows[i][q] = g.Fresh(x.m.Loaded())
+		}
 	}
-	down, across := 1, min(x.vec, patch) // what one load has
+	return rows
+}
+
+// load loads them: of the rows from the strip's first and row on, K's patch from p on;
+// zeros outside of the matrix.
+func (x strip) load(g *product, rows [][]build.Reg, row build.Value, p build.Reg) {
+	down, across := 1, x.vec // what one load has
 	if !x.along {
-		down, across = min(x.vec, n), 1
+		down, across = min(x.vec, len(rows)), 1
 	}
-	for i := 0; i < n; i += down {
+	for i := 0; i < len(rows); i += down {
 		at := g.Add(g.Add(x.first, row), i)
 		for j := 0; j < patch; j += across {
 			q := g.Add(p, j)
 			inside := g.And(g.Lt(at, x.m.Rows), g.Lt(q, g.to))
 			for e, v := range x.m.At(at, q).LoadVecOr0(inside, down*across) {
-				rows[i+e%down][j+e/down] = g.sum(v)
+				g.Set(rows[i+e%down][j+e/down], v)
 			}
 		}
 	}
-	return rows
+}
+
+// column is what rows have at q, in the type that products are summed in.
+func (g *product) column(rows [][]build.Reg, q int) []build.Reg {
+	column := make([]build.Reg, len(rows))
+	for i, row := range rows {
+		column[i] = g.sum(row[q])
+	}
+	return column
+}
+
+// stepsAhead is how many steps' elements a thread has under way: it holds them in so many
+// registers of 4 bytes.
+func stepsAhead(s Shape, sums dtype.Type) int {
+	const registers = 96
+	slim, _ := sides(s)
+	return max(registers/((slim+patch)*patch*sums.Size()/4), 1)
 }
 
 func writeSkinny(k *build.Kernel, c Config) {
@@ -210,17 +227,29 @@ func writeSkinny(k *build.Kernel, c Config) {
 	for i := range acc {
 		acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), g.acc, patch, 0)
 	}
-	first := k.Mad(tk, patch, g.from)
-	steps := k.CeilDiv(k.Sub(g.to, g.from), s.K)
-	k.ForUnrolled(0, steps, max(16/c.In.Size(), 1), func(step build.Reg) {
-		p := k.Mad(step, s.K, first)
-		ws, xs := many.read(g, k.Mul(tl, patch), patch, p), few.read(g, 0, slim, p)
-		for q := range patch {
-			for i, x := range xs {
-				for j, w := range ws {
-					k.FMA(acc[i][j], x[q], w[q])
+	ahead := stepsAhead(s, c.In.Info().Accum)
+	xs, ws := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
+	next := k.Var("next", g.index, k.Mad(tk, patch, g.from)) // the k of what is loaded next
+	load := func(n int) {
+		many.load(g, ws[n], k.Mul(tl, patch), next)
+		few.load(g, xs[n], 0, next)
+		k.Set(next, k.Add(next, s.K))
+	}
+	for n := range ahead {
+		xs[n], ws[n] = few.hold(g, slim), many.hold(g, patch)
+		load(n)
+	}
+	k.For(0, k.CeilDiv(k.Sub(g.to, g.from), s.K*ahead), func(build.Reg) {
+		for n := range ahead {
+			for q := range patch {
+				w := g.column(ws[n], q)
+				for i, x := range g.column(xs[n], q) {
+					for j := range w {
+						k.FMA(acc[i][j], x, w[j])
+					}
 				}
 			}
+			load(n)
 		}
 	})
 
