@@ -39,6 +39,9 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
+	// suits says whether p is one that the kernel is for, if nobody asks for it by name;
+	// nil is always.
+	suits func(p *gemm.Problem) bool
 	// prefer orders the shapes, and the parts of K, for a product that is not empty; nil
 	// is the largest that fill the device first.
 	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
@@ -58,7 +61,7 @@ type Kernel struct {
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
-var kernels = []*Kernel{naive, tiled, blocked, mma}
+var kernels = []*Kernel{naive, tiled, blocked, mma, skinny}
 
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }

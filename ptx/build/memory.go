@@ -46,6 +46,9 @@ func (p Ptr) ReadOnly() Ptr {
 // Elem is the type of the elements.
 func (p Ptr) Elem() ptx.Type { return p.elem }
 
+// Loaded is the type in which the elements are loaded: bytes come as 32-bit integers.
+func (p Ptr) Loaded() ptx.Type { return loadedAs(p.elem) }
+
 // At points i elements further. i is at most 32 bits wide where p is shared.
 func (p Ptr) At(i Value) Ptr { return p.plus(i, int64(p.elem.Bytes())) }
 

@@ -84,6 +84,22 @@ func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
 	return d
 }
 
+// ShuffleXor is x of the lane whose number differs in the bits of mask. Of 4 or 8 bytes;
+// the whole warp takes part.
+func (k *Kernel) ShuffleXor(x Reg, mask int) Reg {
+	word := func(x Reg) Reg {
+		d := k.Fresh(ptx.U32)
+		k.Do("shfl.sync.bfly.b32", d, x, mask, 31, -1)
+		return d
+	}
+	if x.Type().Bits() != 64 {
+		return k.Bits(x.Type(), word(k.Bits(ptx.U32, x)))
+	}
+	bits := k.Bits(ptx.U64, x)
+	low, high := word(k.To(ptx.U32, bits)), word(k.To(ptx.U32, k.Shr(bits, 32)))
+	return k.Bits(x.Type(), k.Or(k.Shl(k.To(ptx.U64, high), 32), k.To(ptx.U64, low)))
+}
+
 // MMA adds the product of two matrices that the warp holds to the variables acc:
 // mma.sync of that shape, "m16n8k16", with operands of type t. The lanes hold
 // fragments as the manual lays them out.

@@ -1,0 +1,51 @@
+package gpu
+
+import (
+	"strings"
+	"testing"
+
+	"tilework/internal/device/emu"
+)
+
+// TestSkinnyChosen: products of few rows or columns get the kernel for them, with the
+// slim side where it is, and K is split where C is short.
+func TestSkinnyChosen(t *testing.T) {
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		m, n, k int
+		want    string // a prefix of the tile; empty for another kernel
+	}{
+		{1, 4096, 4096, "1x32"}, {4096, 1, 4096, "32x1"}, {1, 1024, 4096, "1x8"}, {1024, 1, 4096, "8x1"},
+		{2, 4096, 4096, "4x32"}, {4096, 8, 4096, "32x8"}, {1, 28672, 4096, "1x32"}, {1, 1, 65536, "1x8"},
+		{9, 4096, 4096, ""}, {64, 64, 64, ""},
+	} {
+		plan, err := New(d).Plan(product32(t, x.m, x.n, x.k), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d×%d×%d: %s %v: %s", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Shape, plan.Why)
+		if (plan.Kernel == skinny) != (x.want != "") || !strings.HasPrefix(plan.Config.Shape.String(), x.want) {
+			t.Errorf("%d×%d×%d: %s with tile %v", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Shape)
+		}
+	}
+}
+
+func TestSkinnyShapes(t *testing.T) {
+	for text, wrong := range map[string]string{
+		"1x32x128/1x8":   "a thread has 4 elements",
+		"1x32x100/1x4":   "100 is no power of two",
+		"16x32x128/16x4": "slim side is 8",
+		"1x32x8192/1x4":  "threads",
+		"8x512x4/8x4":    "elements of C",
+		"2x32x128/4x4":   "all rows of a tile, or all columns",
+		"32x1x128/4x1":   "",
+	} {
+		_, err := skinny.ParseShape(text)
+		if wrong == "" && err != nil || wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
+			t.Errorf("%s: %v, want %q", text, err, wrong)
+		}
+	}
+}
