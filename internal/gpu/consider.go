@@ -56,6 +56,14 @@ func (b *Backend) Considered(p *gemm.Problem, opt Options) []Considered {
 	return all
 }
 
+// Considered is what the plan was chosen from, nil where its kernel was named.
+func (pl *Plan) Considered() []Considered {
+	if !pl.own {
+		return nil
+	}
+	return pl.backend.Considered(pl.host, Options{KeepLayout: pl.keepLayout})
+}
+
 // settle says what a choice, which fell on that one, made of c.
 func (c *Considered) settle(chosen bool, best Considered) {
 	switch {

@@ -85,6 +85,7 @@ type Plan struct {
 	host       *gemm.Problem
 	device     gemm.Problem // with the layouts that the matrices have there
 	keepLayout bool
+	own        bool          // nobody has named the kernel
 	stream     device.Stream // to launch in; nil for the device's own
 
 	steps    *schedule // see schedule
@@ -125,6 +126,7 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	var err error
 	for i := len(kernels) - 1; i >= 0; i-- {
 		if err = pl.choose(kernels[i], "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
+			pl.own = true
 			return pl, nil
 		}
 	}
