@@ -51,6 +51,15 @@ type Outcome struct {
 	Why  string      `json:"why"` // it is kept or not
 }
 
+// String is the outcome in a line.
+func (x Outcome) String() string {
+	kept := "not kept"
+	if x.Kept {
+		kept = "kept"
+	}
+	return fmt.Sprintf("%v: %v, %.2f × as fast as the default, %v, of %d measured: %s: %s", x.Form, x.Best, x.Gain.Speed, x.Default, x.Measured, kept, x.Why)
+}
+
 // Run tunes for one product after the other, and keeps each choice when it is found:
 // one that is faster than the default by more than chance. What was kept for a product
 // before goes when the default turns out to be as fast. While a product is measured no
