@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ type tuneFlags struct {
 	format       string
 	show, clear  bool
 	verbose      bool
+	exhaustive   bool
 	namedProduct bool
 }
 
@@ -47,7 +49,7 @@ choice, at any number of threads. It lies in the user's cache directory, or in
 ` + cache.Variable + `; Ctrl-C keeps what was found.`,
 		Example: `  tilework tune --shapes 4096x4096x4096,1x4096x4096 --device gpu --time 30s
   tilework tune --sizes 64:1024:*2 --dtypes float32,float64
-  tilework tune --suite fp32 --device gpu
+  tilework tune --suite fp32 --device gpu --exhaustive --time 30s
   tilework tune --show
   tilework tune --clear`,
 		Args: noArgs,
@@ -69,6 +71,7 @@ choice, at any number of threads. It lies in the user's cache directory, or in
 	fl.IntVar(&f.threads, "threads", 0, "threads that may be used on the processor (default: all)")
 	fl.DurationVar(&f.time, "time", 10*time.Second, "about how long to measure each product")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
+	fl.BoolVar(&f.exhaustive, "exhaustive", false, "measure all that the device can run, whatever is predicted; give it --time")
 	fl.BoolVar(&f.show, "show", false, "list what is kept")
 	fl.BoolVar(&f.clear, "clear", false, "remove all that is kept")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say what is measured, and what is wrong with the cache")
@@ -116,12 +119,23 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "nothing will be kept: %s is off, or there is no place for it\n", cache.Variable)
 	}
 	bar := newProgress(stderr)
+	var drawing sync.Mutex // the bar is drawn by a goroutine of Run's
 	o := tune.Options{
-		Device: device, Threads: f.threads, Time: f.time, Seed: f.seed,
-		Progress: func(passed, all time.Duration) { bar.update(passed.Milliseconds(), all.Milliseconds()) },
+		Device: device, Threads: f.threads, Time: f.time, Seed: f.seed, Exhaustive: f.exhaustive,
+		Progress: func(passed, all time.Duration) {
+			drawing.Lock()
+			defer drawing.Unlock()
+			bar.update(passed.Milliseconds(), all.Milliseconds())
+		},
+	}
+	o.Warn = func(line string) {
+		drawing.Lock()
+		defer drawing.Unlock()
+		bar.clear()
+		fmt.Fprintln(stderr, line)
 	}
 	if f.verbose {
-		o.Note = func(line string) { fmt.Fprintln(stderr, line) }
+		o.Note = o.Warn
 	}
 	outcomes, err := tune.Run(ctx, forms, o)
 	bar.close()
@@ -130,6 +144,9 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	if len(outcomes) == 0 {
 		return err
+	}
+	if len(outcomes) > 1 {
+		fmt.Fprintln(stderr, tune.Summary(outcomes))
 	}
 	return errors.Join(writeList(stdout, f.format, []column[tune.Outcome]{
 		{"PRODUCT", func(x tune.Outcome) any { return x.Form }},

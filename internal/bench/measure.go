@@ -258,7 +258,6 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 		return err
 	}
 	if took >= m.o.MaxTime {
-		r.last = took
 		return nil // nothing that takes so long needs to be warm
 	}
 	return m.warmUp(ctx, r)

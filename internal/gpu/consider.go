@@ -121,14 +121,14 @@ const (
 )
 
 // Candidates is [Backend.Considered] for tuning: what is worth measuring is in, and all
-// else has the rule that put it aside.
-func (b *Backend) Candidates(p *gemm.Problem, opt Options) []Considered {
+// else has the rule that put it aside. With everything all that the device can run is in.
+func (b *Backend) Candidates(p *gemm.Problem, opt Options, everything bool) []Considered {
 	pl := b.newPlan(p, opt)
 	var all []Considered
 	used := 0
 	for i := len(kernels) - 1; i >= 0; i-- {
 		k := kernels[i]
-		if used == mostKernels {
+		if used == mostKernels && !everything {
 			all = append(all, Considered{Kernel: k.Name, Why: fmt.Sprintf("%d faster kernels can compute it", mostKernels)})
 			continue
 		}
@@ -136,7 +136,9 @@ func (b *Backend) Candidates(p *gemm.Problem, opt Options) []Considered {
 		kept, best := 0, math.Inf(1)
 		for j := range ways {
 			if w := &ways[j]; w.In {
-				w.prune(kept, used, best)
+				if w.Why = "to be measured"; !everything {
+					w.prune(kept, used, best)
+				}
 				if w.In {
 					kept, best = kept+1, min(best, w.Cycles)
 				}
@@ -153,16 +155,13 @@ func (b *Backend) Candidates(p *gemm.Problem, opt Options) []Considered {
 // prune decides about a way that the device can run: so many of the kernel's are in
 // already, the best with so many cycles, and so many kernels before it.
 func (c *Considered) prune(kept, kernelsBefore int, best float64) {
-	c.In = false
 	switch {
 	case c.Cycles > mostSlower*best:
-		c.Why = fmt.Sprintf("predicted to take more than %.1f × the cycles of the kernel's best", mostSlower)
+		c.In, c.Why = false, fmt.Sprintf("predicted to take more than %.1f × the cycles of the kernel's best", mostSlower)
 	case kernelsBefore > 0 && kept >= mostOfSecond:
-		c.Why = fmt.Sprintf("behind %d others of a kernel that is not the fastest", mostOfSecond)
+		c.In, c.Why = false, fmt.Sprintf("behind %d others of a kernel that is not the fastest", mostOfSecond)
 	case c.Cycles == 0 && kept >= mostPreferred:
-		c.Why = fmt.Sprintf("behind %d others of a kernel that predicts nothing", mostPreferred)
-	default:
-		c.In, c.Why = true, "to be measured"
+		c.In, c.Why = false, fmt.Sprintf("behind %d others of a kernel that predicts nothing", mostPreferred)
 	}
 }
 

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestConsidered(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := Considered{Kernel: plan.Kernel.Name, Shape: plan.Config.Shape}.Spec()
-			considered, candidates := b.Considered(&p, Options{}), b.Candidates(&p, Options{})
+			considered, candidates := b.Considered(&p, Options{}), b.Candidates(&p, Options{}, false)
 			if in := specs(considered); len(in) != 1 || in[0] != want {
 				t.Errorf("%s: considered, and chose %v; planned %s", what, in, want)
 			}
@@ -62,7 +63,11 @@ func TestConsidered(t *testing.T) {
 					}
 				}
 			}
-			for _, x := range append(considered, candidates...) {
+			everything := b.Candidates(&p, Options{}, true)
+			if in := specs(everything); len(in) < len(specs(candidates)) || !strings.HasPrefix(in[len(in)-1], "naive:") {
+				t.Errorf("%s: everything is %v", what, in)
+			}
+			for _, x := range slices.Concat(considered, candidates, everything) {
 				if x.Why == "" {
 					t.Errorf("%s: %s without a reason", what, x.Spec())
 				}

@@ -16,7 +16,8 @@ import (
 	"tilework/internal/gpu"
 )
 
-// gpuLab measures on matrices that are on a GPU, in more copies than its cache holds.
+// gpuLab measures on matrices that are on a GPU, in more copies than its cache holds, if
+// the driver says how much that is.
 type gpuLab struct {
 	backend     *gpu.Backend
 	options     Options
@@ -63,14 +64,14 @@ func (l *gpuLab) candidates(ctx context.Context, f dispatch.Form) ([]dispatch.Ch
 	if err != nil {
 		return nil, 0, err
 	}
-	all := l.backend.Candidates(p, keep)
+	all := l.backend.Candidates(p, keep, l.options.Exhaustive)
 	var list []dispatch.Choice
 	for _, c := range all {
 		if c.In {
 			list = append(list, dispatch.Choice{Kernel: c.Kernel, Shape: c.Shape.String()})
 		}
 	}
-	l.options.Note(fmt.Sprintf("%v: %d of %d ways are worth measuring by what they are predicted to take", f, len(list), len(all)))
+	l.options.Note(fmt.Sprintf("%v: %d of %d ways are to be measured\n%s", f, len(list), len(all), gpu.Reasoning(all)))
 	list, err = l.compile(ctx, p, list)
 	return list, len(all), err
 }
@@ -103,7 +104,7 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []dispatch.C
 		case errors.Is(errs[i], gemm.ErrNoDevice):
 			return nil, errs[i]
 		default:
-			l.options.Note(fmt.Sprintf("%v does not compile: %v", c, errs[i]))
+			l.options.Warn(fmt.Sprintf("%v does not compile: %v", c, errs[i]))
 		}
 	}
 	l.options.Note(fmt.Sprintf("compiled %d kernels in %v", len(good), time.Since(start).Round(time.Millisecond)))
@@ -129,7 +130,7 @@ func (l *gpuLab) measure(ctx context.Context, f dispatch.Form, choices []dispatc
 		subjects = append(subjects, &gpuSubject{l, c, c.String()})
 	}
 	o := e.options(l.options.Seed)
-	o.Cold, o.Environment = true, &l.environment
+	o.Cold, o.Environment = l.environment.GPUCache > 0, &l.environment
 	records, err := bench.MeasureOn(ctx, l.backend.Device, bench.Case{Problem: *p, Device: l.options.Device.String()}, subjects,
 		[]bench.DeviceSubject{&gpuSubject{l, standard, standardName}}, o)
 	return records, gpu.Sentinel(err)

@@ -138,7 +138,8 @@ var (
 // quick is a device's options for tests, with what Run notes.
 func quick(d dispatch.Device) (Options, *[]string) {
 	var notes []string
-	return Options{Device: d, Time: 100 * time.Millisecond, Seed: 3, Note: func(s string) { notes = append(notes, s) }}, &notes
+	note := func(s string) { notes = append(notes, s) }
+	return Options{Device: d, Time: 100 * time.Millisecond, Seed: 3, Note: note, Warn: note}, &notes
 }
 
 // planned is why a product is computed as it is on a device.
@@ -173,7 +174,7 @@ func TestGPU(t *testing.T) {
 	if x.Measured < 3 || x.Measured >= x.Considered {
 		t.Errorf("%d measured of %d", x.Measured, x.Considered)
 	}
-	if n := *notes; len(n) != 2 || !strings.Contains(n[0], fmt.Sprintf(" of %d ways are worth measuring", x.Considered)) || !strings.HasPrefix(n[1], "compiled ") {
+	if n := *notes; len(n) != 2 || !strings.Contains(n[0], fmt.Sprintf(" of %d ways are to be measured", x.Considered)) || !strings.HasPrefix(n[1], "compiled ") {
 		t.Errorf("notes: %q", n)
 	}
 	if d.atOne < 2 {

@@ -61,13 +61,19 @@ func (l *processorLab) candidates(_ context.Context, f dispatch.Form) ([]dispatc
 	if err != nil {
 		return nil, 0, err
 	}
-	list := choices(cpu.Routes(&p, l.workers))
+	routes := cpu.Routes(&p, l.workers)
+	list := choices(routes)
+	if l.options.Exhaustive {
+		for _, r := range routes {
+			list = append(list, choices(cpu.Blockings(&p, r))...)
+		}
+	}
 	return list, len(list), nil
 }
 
 func (l *processorLab) variants(f dispatch.Form, best dispatch.Choice) []dispatch.Choice {
 	p, err := f.Problem()
-	if err != nil {
+	if err != nil || l.options.Exhaustive {
 		return nil
 	}
 	return choices(cpu.Blockings(&p, cpu.Candidate{Kernel: best.Kernel, Config: best.Config}))

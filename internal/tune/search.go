@@ -65,7 +65,7 @@ func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, e
 	}
 	x.Considered = considered
 	start := time.Now() // when all is compiled
-	s := &screening{lab: l, form: f, standard: standard, took: max(took, 1), note: o.Note, measured: map[dispatch.Choice]bool{}}
+	s := &screening{lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn, measured: map[dispatch.Choice]bool{}}
 	// A third of the time for each of: candidates, variants, the decision.
 	left := func(share float64) time.Duration {
 		return max(time.Duration(share*float64(o.Time))-time.Since(start), 0)
@@ -90,7 +90,7 @@ func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, e
 	}
 	x.Measured = len(s.measured)
 	if s.leftOut > 0 {
-		o.Note(fmt.Sprintf("%v: no time for %d candidates: allow more", f, s.leftOut))
+		o.Warn(fmt.Sprintf("%v: no time for %d candidates: allow more", f, s.leftOut))
 	}
 	if best == nil {
 		x.Why = "there is nothing else to try"
@@ -123,7 +123,7 @@ type screening struct {
 	form     dispatch.Form
 	standard dispatch.Choice
 	took     time.Duration // by the default
-	note     func(string)
+	warn     func(string)
 
 	measured map[dispatch.Choice]bool
 	leftOut  int
@@ -156,7 +156,7 @@ func (s *screening) best(ctx context.Context, list []dispatch.Choice, limit time
 	for i := range min(len(records), len(choices)) {
 		switch r := &records[i]; {
 		case r.Error != "":
-			s.note(fmt.Sprintf("%v: %v: %s", s.form, choices[i], r.Error))
+			s.warn(fmt.Sprintf("%v: %v: %s", s.form, choices[i], r.Error))
 		case len(r.Versus) == 1 && r.Versus[0].Speed > fastest:
 			found, fastest = &choices[i], r.Versus[0].Speed
 		}

@@ -118,7 +118,7 @@ func TestSearch(t *testing.T) {
 		{name: "the default itself", lab: paper{times: map[string]float64{"usual": 0.1}}, best: "usual", why: "nothing else to try"},
 	} {
 		c.lab.standardTime = 1
-		x, err := search(t.Context(), &c.lab, square, Options{Time: time.Minute, Note: func(string) {}})
+		x, err := search(t.Context(), &c.lab, square, Options{Time: time.Minute, Warn: func(string) {}})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -143,7 +143,7 @@ func TestSearchTime(t *testing.T) {
 		l.times[fmt.Sprintf("%02d", i)] = 0.5
 	}
 	var notes []string
-	x, err := search(t.Context(), &l, square, Options{Time: time.Minute, Note: func(s string) { notes = append(notes, s) }})
+	x, err := search(t.Context(), &l, square, Options{Time: time.Minute, Warn: func(s string) { notes = append(notes, s) }})
 	if err != nil || x.Measured != 4 || x.Considered != 43 {
 		t.Errorf("of 20 s, with 5 s for each: %+v, %v", x, err)
 	}
@@ -161,12 +161,12 @@ func TestSearchTime(t *testing.T) {
 func TestSearchFails(t *testing.T) {
 	for at := 1; at <= 2; at++ {
 		l := paper{standardTime: 1, times: map[string]float64{"a": 0.5}, fail: gemm.ErrVerify, failAt: at}
-		x, err := search(t.Context(), &l, square, Options{Time: time.Second, Note: func(string) {}})
+		x, err := search(t.Context(), &l, square, Options{Time: time.Second, Warn: func(string) {}})
 		if !errors.Is(err, gemm.ErrVerify) || x == nil {
 			t.Errorf("measurement %d is wrong: %+v, %v", at, x, err)
 		}
 		l = paper{standardTime: 1, times: map[string]float64{"a": 0.5}, fail: gemm.ErrNoDevice, failAt: at}
-		if x, err := search(t.Context(), &l, square, Options{Time: time.Second, Note: func(string) {}}); !errors.Is(err, gemm.ErrNoDevice) || x != nil {
+		if x, err := search(t.Context(), &l, square, Options{Time: time.Second, Warn: func(string) {}}); !errors.Is(err, gemm.ErrNoDevice) || x != nil {
 			t.Errorf("the device is lost in measurement %d: %+v, %v", at, x, err)
 		}
 	}
