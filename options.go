@@ -72,7 +72,15 @@ func WithPrecision(p Precision) Option { return func(c *config) { c.request.Prec
 
 // WithThreads bounds the number of goroutines that compute at once, the caller's
 // included. Without it the bound is GOMAXPROCS, which is also the most.
-func WithThreads(n int) Option { return func(c *config) { c.request.Threads = n } }
+// 0 stands for that too; a negative number is ErrUnsupported.
+func WithThreads(n int) Option {
+	return func(c *config) {
+		if err := dispatch.CheckThreads(n); err != nil {
+			c.fail(err)
+		}
+		c.request.Threads = n
+	}
+}
 
 // WithVerify checks the result by Freivalds' method, in O(n²) operations: C·x is
 // compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64. What is

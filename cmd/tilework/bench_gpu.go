@@ -74,7 +74,7 @@ func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem) (*benc
 	}
 	g := &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
-		plan, err := backend.Plan(p, gpuOptions(kernel, true))
+		plan, err := dispatch.PlanGPU(backend, p, gpuOptions(kernel, true))
 		if err != nil {
 			return "", err
 		}
@@ -162,7 +162,7 @@ type gpuSubject struct {
 func (s *gpuSubject) Name() string { return s.name }
 
 func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
-	plan, err := s.gpu.Plan(p, s.options)
+	plan, err := dispatch.PlanGPU(s.gpu, p, s.options)
 	if err != nil {
 		return nil, err
 	}

@@ -52,10 +52,10 @@ func (s *hostSubject) Name() string { return s.name }
 
 func (s *hostSubject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	var err error
-	if s.steps, err = s.gpu.Plan(p, gpuOptions(s.kernel, true)); err != nil {
+	if s.steps, err = dispatch.PlanGPU(s.gpu, p, gpuOptions(s.kernel, true)); err != nil {
 		return nil, err
 	}
-	if s.plan, err = s.gpu.Plan(p, gpuOptions(s.kernel, false)); err != nil {
+	if s.plan, err = dispatch.PlanGPU(s.gpu, p, gpuOptions(s.kernel, false)); err != nil {
 		return nil, err
 	}
 	ctx := context.Background()

@@ -72,7 +72,7 @@ or studies them.`,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.AddCommand(
-		mulCommand(), benchCommand(), reportCommand(), selftestCommand(),
+		mulCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
 		explainCommand(), occupancyCommand(), emulateCommand(),
 		kernelsCommand(), devicesCommand(), versionCommand(),
 	)

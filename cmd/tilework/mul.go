@@ -185,6 +185,10 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	read := time.Since(start)
 	if f.verbose {
 		fmt.Fprintf(stderr, "%v on %v, kernel %s: %s (%s)\n", &problem, plan.Device, plan.Kernel, plan.Detail, plan.Why)
+		if text := plan.Reasoning(); text != "" {
+			fmt.Fprintln(stderr, text)
+		}
+		notes(stderr)
 	}
 
 	if err := plan.Run(ctx, buffers); err != nil {

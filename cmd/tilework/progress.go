@@ -42,6 +42,13 @@ func (p *progress) update(done, total int64) {
 	_ = p.bar.Set64(done)
 }
 
+// clear makes room for a line; the next update draws the bar again.
+func (p *progress) clear() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
+
 // close removes the bar; further calls do nothing.
 func (p *progress) close() {
 	if p.bar != nil {

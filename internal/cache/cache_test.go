@@ -2,11 +2,15 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -184,6 +188,86 @@ func measureOnce(t *testing.T, c *Cache) {
 	})
 }
 
+// TestShelf: a shelf's entries are listed and cleared without the others, and what cannot
+// be read is told.
+func TestShelf(t *testing.T) {
+	c := At(t.TempDir())
+	shelf := c.Shelf("some")
+	for _, x := range []struct {
+		in  *Cache
+		key string
+	}{{c, "a"}, {shelf, "b"}, {shelf, "c"}} {
+		if err := x.in.Put(x.key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := func() (all []string) {
+		shelf.All(func(key string, v []byte) {
+			var got sample
+			if json.Unmarshal(v, &got) != nil || fmt.Sprint(got) != fmt.Sprint(value) {
+				t.Errorf("%s: %s", key, v)
+			}
+			all = append(all, key)
+		})
+		slices.Sort(all)
+		return all
+	}
+	if got := keys(); fmt.Sprint(got) != "[b c]" || len(c.Trouble()) > 0 {
+		t.Errorf("entries %v, trouble %v", got, c.Trouble())
+	}
+	if err := os.Truncate(shelf.path("b"), 20); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := keys(); fmt.Sprint(got) != "[c]" {
+			t.Errorf("with half of b: %v", got)
+		}
+	}
+	if got := c.Trouble(); len(got) != 1 || !strings.HasPrefix(got[0], shelf.path("b")+": damaged: ") {
+		t.Errorf("trouble: %q", got)
+	}
+	if err := errors.Join(shelf.Remove("c"), shelf.Remove("c"), os.WriteFile(filepath.Join(shelf.Dir(), "new-1"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := shelf.Clear(); n != 1 || err != nil {
+		t.Errorf("cleared %d: %v", n, err)
+	}
+	var got sample
+	if left, err := os.ReadDir(shelf.Dir()); err != nil || len(left) > 0 || !c.Get("a", &got) {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	var off *Cache
+	n, err := off.Shelf("some").Clear()
+	off.All(func(string, []byte) { t.Error("an entry of none") })
+	if n != 0 || err != nil || off.Dir() != "" || off.Trouble() != nil || off.Remove("a") != nil {
+		t.Errorf("off: %d, %v", n, err)
+	}
+}
+
+// TestLock: it is waited for as long as the caller likes, who is told.
+func TestLock(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "plan9" {
+		t.Skip("files are not locked on " + runtime.GOOS)
+	}
+	c := At(t.TempDir())
+	unlock, err := c.Lock(t.Context(), func() { t.Error("waits for nobody") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	waits := 0
+	if _, err := c.Lock(ctx, func() { waits++ }); !errors.Is(err, context.DeadlineExceeded) || waits != 1 {
+		t.Errorf("%v after %d waits", err, waits)
+	}
+	time.AfterFunc(20*time.Millisecond, unlock)
+	again, err := c.Lock(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
 // FuzzDecode: whatever a file holds, it is an entry only if its key, version and sum
 // say so.
 func FuzzDecode(f *testing.F) {
@@ -195,13 +279,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":"v1","key":"a","sum":"","value":null}`))
 	f.Add([]byte("{"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var got sample
-		if decode(b, "a", &got) != nil {
+		key, v, err := decode(b)
+		if err != nil {
 			return
 		}
 		var e entry
-		if err := json.Unmarshal(b, &e); err != nil || e.Key != "a" || e.Version != version || len(b) > maxEntry {
-			t.Errorf("%q is read as %v", b, got)
+		if err := json.Unmarshal(b, &e); err != nil || e.Key != key || e.Version != version || e.Sum != checksum(v) || len(b) > maxEntry {
+			t.Errorf("%q is read as the entry of %q: %s", b, key, v)
 		}
 	})
 }

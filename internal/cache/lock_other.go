@@ -2,7 +2,5 @@
 
 package cache
 
-import "time"
-
 // lock does not wait: of two processes the later one's entries stay.
-func lock(string, time.Duration) (unlock func()) { return func() {} }
+func lock(string) (unlock func(), busy bool) { return func() {}, false }

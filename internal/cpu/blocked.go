@@ -77,8 +77,15 @@ const crowding = 4 << 10
 // rows run along K, which is the order in which panels would have them, and do not
 // crowd.
 func (mk *micro[T]) readsInPlace(p *gemm.Problem) bool {
-	t := dtype.Of[T]()
-	return len(mk.Direct) > 0 && p.ReadsAB() && p.A.Type == t && !p.A.Trans && p.A.LD*t.Size()%crowding != 0
+	if mk.packing != "" {
+		return mk.packing == PackB
+	}
+	return mk.canReadInPlace(p) && p.A.LD*p.A.Type.Size()%crowding != 0
+}
+
+// canReadInPlace reports whether A need not be packed.
+func (mk *micro[T]) canReadInPlace(p *gemm.Problem) bool {
+	return len(mk.Direct) > 0 && p.ReadsAB() && p.A.Type == dtype.Of[T]() && !p.A.Trans
 }
 
 // tile chooses what one item computes: with one thread a whole row of blocks,

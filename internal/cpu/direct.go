@@ -23,14 +23,22 @@ type direct[T scalar] struct {
 // directLimit is the largest M·N·K that is not packed.
 const directLimit = 96 * 96 * 96
 
-// goesDirect reports whether p is better not packed. It looks at the shape and
-// the types alone.
+// goesDirect reports whether p is better not packed, unless that was decided. It looks
+// at the shape and the types alone.
 func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
-	t := dtype.Of[T]()
-	if len(mk.Direct) == 0 || p.A.Type != t || p.C.Type != t || p.B.Trans || !p.ReadsAB() {
+	if !mk.canGoDirect(p) {
 		return false
 	}
+	if mk.packing != "" {
+		return mk.packing == PackNothing
+	}
 	return p.M <= len(mk.Direct) || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
+}
+
+// canGoDirect reports whether p can be computed without packing at all.
+func (mk *micro[T]) canGoDirect(p *gemm.Problem) bool {
+	t := dtype.Of[T]()
+	return len(mk.Direct) > 0 && p.A.Type == t && p.C.Type == t && !p.B.Trans && p.ReadsAB()
 }
 
 func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) *direct[T] {

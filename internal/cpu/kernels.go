@@ -45,8 +45,9 @@ type scalar interface{ float32 | float64 | int32 }
 // and ms×kc and kc×ns, what is packed at a time, in L3.
 type micro[T scalar] struct {
 	asm.Kernels[T]
-	mc, kc int
-	ms, ns int
+	mc, kc  int
+	ms, ns  int
+	packing Packing // what a [Config] decided
 }
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.

@@ -79,7 +79,7 @@ var shared struct {
 
 func theChooser() *chooser {
 	shared.once.Do(func() {
-		shared.chooser = newChooser(Device{Kind: "gpu"}, cache.Open(), cuda.Present, func() (identity, error) {
+		shared.chooser = newChooser(Device{Kind: "gpu"}, theCache(), cuda.Present, func() (identity, error) {
 			cards, err := cuda.List()
 			if err != nil {
 				return identity{}, err

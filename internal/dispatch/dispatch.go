@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 )
@@ -22,6 +21,9 @@ type Request struct {
 	Kernel    string
 	Precision Precision
 	Threads   int
+	// Choice, if not nil, is how a product on the processor is computed: tuning measures
+	// with it.
+	Choice *Choice
 	// Once says that this is all that the process computes, as it is of a command: what
 	// it takes to begin with a device then counts where the choice is left to the plan.
 	Once bool
@@ -81,6 +83,9 @@ func New(r Request) (*Plan, error) {
 	if err := r.Precision.Check(r.Device); err != nil {
 		return nil, err
 	}
+	if err := CheckThreads(r.Threads); err != nil {
+		return nil, err
+	}
 	switch {
 	case r.Device.IsGPU():
 		return newGPU(r)
@@ -90,9 +95,17 @@ func New(r Request) (*Plan, error) {
 	return automatic(r)
 }
 
+// CheckThreads refuses a number of threads that is none. The error is ErrUnsupported.
+func CheckThreads(n int) error {
+	if n < 0 {
+		return fmt.Errorf("%w: %d threads (want 1 or more, or 0 for all)", gemm.ErrUnsupported, n)
+	}
+	return nil
+}
+
 // newCPU plans a product on the processor.
 func newCPU(r Request) (*Plan, error) {
-	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
+	p, err := planCPU(r)
 	if err != nil {
 		return nil, err
 	}

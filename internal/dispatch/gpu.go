@@ -163,11 +163,25 @@ func newGPU(r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.Plan(r.Problem, GPUOptions(r.Kernel))
+	p, err := PlanGPU(b, r.Problem, GPUOptions(r.Kernel))
 	if err != nil {
 		return nil, err
 	}
 	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Detail(), Why: p.Why, gpu: p, run: p.Run}, nil
+}
+
+// Reasoning lists the ways to compute the product that its GPU's kernels have, and why
+// each was chosen or put aside, in a line or so each; empty on the processor, and where
+// the kernel was named or tuned.
+func (pl *Plan) Reasoning() string {
+	if pl.gpu == nil {
+		return ""
+	}
+	all := pl.gpu.Considered()
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %d ways to compute it on %v\n%s", len(all), pl.Device, gpu.Reasoning(all))
 }
 
 // GPUOptions are what a kernel's name asks of a plan on a GPU. It may end with the

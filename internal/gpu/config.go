@@ -106,21 +106,51 @@ func (k *Kernel) shapeNames() string {
 // Configs lists the ways to compute p with the kernel on a device, the one to be
 // preferred first.
 func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
-	if k.Supports(p) != nil || d.Target.SM < k.SM {
+	if k.runs(p, d) != nil {
 		return nil
 	}
-	prefer := k.prefer
-	if prefer == nil || p.M == 0 || p.N == 0 {
-		prefer = (*Kernel).largest
-	}
 	var list []Config
-	for _, s := range prefer(k, p, d) {
-		c := k.For(k.Config(p, s), d.Target)
-		if k.threads(s).Count() <= d.MaxThreads && k.SharedBytes(c) <= d.MaxShared && k.Fits(p, s) == nil {
+	for _, s := range k.preferred(p, d) {
+		if c := k.For(k.Config(p, s), d.Target); k.refuse(c, p, d) == nil {
 			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// preferred is the shapes in the order of preference.
+func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
+	if k.prefer == nil || p.M == 0 || p.N == 0 {
+		return k.largest(p, d)
+	}
+	return k.prefer(k, p, d)
+}
+
+// runs is nil if the kernel can compute p on a device, with some tile; the error is
+// ErrUnsupported.
+func (k *Kernel) runs(p *gemm.Problem, d *device.Info) error {
+	if err := k.Supports(p); err != nil {
+		return err
+	}
+	if d.Target.SM < k.SM {
+		return fmt.Errorf("%w: kernel %s needs sm_%d, and %s is %v", gemm.ErrUnsupported, k.Name, k.SM, d.Name, d.Target)
+	}
+	return nil
+}
+
+// refuse is nil if a device has what c takes to compute p; the error is ErrUnsupported.
+func (k *Kernel) refuse(c Config, p *gemm.Problem, d *device.Info) error {
+	s := c.Shape
+	if err := k.Fits(p, s); err != nil {
+		return err
+	}
+	if n := k.threads(s).Count(); n > d.MaxThreads {
+		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxThreads)
+	}
+	if n := k.SharedBytes(c); n > d.MaxShared {
+		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
+	}
+	return nil
 }
 
 // largest orders the shapes: a large tile reads less, but where there are fewer

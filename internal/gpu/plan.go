@@ -85,6 +85,7 @@ type Plan struct {
 	host       *gemm.Problem
 	device     gemm.Problem // with the layouts that the matrices have there
 	keepLayout bool
+	own        bool          // nobody has named the kernel
 	stream     device.Stream // to launch in; nil for the device's own
 
 	steps    *schedule // see schedule
@@ -102,9 +103,15 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	return pl, nil
 }
 
-func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
+// newPlan is a plan with nothing chosen yet.
+func (b *Backend) newPlan(p *gemm.Problem, opt Options) *Plan {
 	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout}
 	pl.device = pl.problem(pl.whole())
+	return pl
+}
+
+func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
+	pl := b.newPlan(p, opt)
 	info := b.Device.Info()
 	if opt.Kernel != "" {
 		k, err := Find(opt.Kernel)
@@ -122,6 +129,7 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 			continue
 		}
 		if err = pl.choose(kernels[i], "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
+			pl.own = true
 			return pl, nil
 		}
 	}
@@ -138,11 +146,8 @@ func Padded(l gemm.Layout) gemm.Layout {
 
 func (pl *Plan) choose(k *Kernel, shape, why string) error {
 	info := pl.backend.Device.Info()
-	if err := k.Supports(&pl.device); err != nil {
+	if err := k.runs(&pl.device, info); err != nil {
 		return err
-	}
-	if info.Target.SM < k.SM {
-		return fmt.Errorf("%w: kernel %s needs sm_%d, and %s is %v", gemm.ErrUnsupported, k.Name, k.SM, info.Name, info.Target)
 	}
 	pl.Kernel, pl.Why = k, why
 	if shape != "" {
@@ -150,17 +155,8 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		if err != nil {
 			return err
 		}
-		if err := k.Fits(&pl.device, s); err != nil {
-			return err
-		}
-		if n := k.threads(s).Count(); n > info.MaxThreads {
-			return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxThreads)
-		}
 		pl.Config = k.For(k.Config(&pl.device, s), info.Target)
-		if n := k.SharedBytes(pl.Config); n > info.MaxShared {
-			return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, info.Name, info.MaxShared)
-		}
-		return nil
+		return k.refuse(pl.Config, &pl.device, info)
 	}
 	configs := k.Configs(&pl.device, info)
 	if len(configs) == 0 {

@@ -148,6 +148,7 @@ type planKey struct {
 	problem gemm.Problem // with factors of 1 instead of those that are not 0
 	kernel  string
 	align   gpu.Align
+	changes uint64 // of what was tuned
 }
 
 // mostPlans bounds what a device remembers.
@@ -156,7 +157,7 @@ const mostPlans = 1024
 // plan is the plan of a product. To plan takes longer than to launch, so that plans
 // are kept.
 func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, error) {
-	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C)}}
+	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C)}, dispatch.TuningChanges()}
 	if p.Alpha != 0 {
 		key.problem.Alpha = 1
 	}
@@ -171,7 +172,7 @@ func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, 
 		opt.KeepLayout, opt.Align = true, key.align
 		kept := key.problem
 		var err error
-		if pl, err = d.backend.Plan(&kept, opt); err != nil {
+		if pl, err = dispatch.PlanGPU(d.backend, &kept, opt); err != nil {
 			return nil, err
 		}
 		d.mu.Lock()

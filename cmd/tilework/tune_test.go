@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tilework/internal/cache"
+	"tilework/internal/dispatch"
+	"tilework/internal/tune"
+)
+
+// TestTune: what tune finds it prints, keeps, lists and removes; mul uses it.
+func TestTune(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	stdout, stderr, code := run(t.Context(), "tune", "--shapes", "3x5x4,9x9x200", "--dtypes", "float64", "--time", "50ms", "--format", "json", "--verbose")
+	var outcomes []tune.Outcome
+	if err := json.Unmarshal([]byte(stdout), &outcomes); err != nil || code != 0 || len(outcomes) != 2 {
+		t.Fatalf("exit code %d, %v, %q, %q", code, err, stdout, stderr)
+	}
+	kept := 0
+	for i, want := range []string{"3x5x4 float64", "9x9x200 float64"} {
+		if outcomes[i].Form.String() != want || outcomes[i].Measured == 0 || outcomes[i].Before.Median <= 0 {
+			t.Errorf("%v", outcomes[i])
+		}
+		if outcomes[i].Kept {
+			kept++
+		}
+	}
+	if stdout, _, code := run(t.Context(), "tune", "--show", "--format", "csv"); code != 0 || strings.Count(stdout, "\n") != 1+kept {
+		t.Errorf("exit code %d, %d kept, %q", code, kept, stdout)
+	}
+	// One that is kept for sure.
+	x := dispatch.Tuned{Form: outcomes[0].Form, Choice: dispatch.Choice{Kernel: "portable"}, Default: dispatch.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
+	if err := dispatch.ProcessorTuner().Keep(x); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(folder(t))
+	for _, c := range []struct{ args, want string }{{"", "kernel portable: "}, {"--kernel loop", "asked for by name"}} {
+		_, stderr, code := run(t.Context(), strings.Fields("mul a.npy b.npy -o c.npy --device cpu --verbose "+c.args)...)
+		if code != 0 || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "1.25 × as fast as the default, usual") != (c.args == "") {
+			t.Errorf("mul %s: exit code %d, %q", c.args, code, stderr)
+		}
+	}
+	if stdout, _, code := run(t.Context(), "tune", "--show"); code != 0 || !strings.Contains(stdout, "3x5x4 float64") || !strings.Contains(stdout, "1.25 (1.20 to 1.30)") {
+		t.Errorf("exit code %d, %q", code, stdout)
+	}
+	// What cannot be read is no error, and told to whoever asks.
+	files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*.json"))
+	if err != nil || len(files) == 0 || os.Truncate(files[0], 10) != nil {
+		t.Fatal(files, err)
+	}
+	dispatch.SubstituteCache(cache.At(dir))
+	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--device", "cpu", "--verbose"); code != 0 || strings.Count(stderr, "damaged") != 1 {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--device", "cpu"); code != 0 || stderr != "" {
+		t.Errorf("without --verbose: exit code %d, %q", code, stderr)
+	}
+	if _, stderr, code := run(t.Context(), "tune", "--clear"); code != 0 || !strings.Contains(stderr, "removed ") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*.json")); err != nil || len(files) != 0 {
+		t.Errorf("left: %v, %v", files, err)
+	}
+}
+
+// TestTuneRefuses: what cannot be tuned is one line, with the reason.
+func TestTuneRefuses(t *testing.T) {
+	t.Cleanup(dispatch.SubstituteCache(nil))
+	for _, c := range []struct {
+		args, want string
+		code       int
+	}{
+		{"", "what is to be tuned?", 2},
+		{"--shapes 8x8x8 --device emu", "an emulated GPU has counts and no times of its own", 2},
+		{"--shapes 8x8x8 --device auto", "name one", 2},
+		{"--shapes 8x8x8 --device tpu", `unknown device "tpu"`, 2},
+		{"--shapes 8x8", `shape "8x8"`, 2},
+		{"--shapes 8x8x8 --dtypes float12", "--dtypes: ", 2},
+		{"--shapes 8x8x8 --time 0s", "--time 0s: want more than 0", 2},
+		{"--shapes 8x8x8 --threads -2", "--threads: not supported: -2 threads", 2},
+		{"--suite none", `no suite "none"`, 2},
+		{"--show --shapes 8x8x8", "--show and --clear concern all products", 2},
+		{"--show --clear", "none of the others can be", 2},
+		{"8x8x8", `unexpected argument "8x8x8"`, 2},
+	} {
+		stdout, stderr, code := run(t.Context(), append([]string{"tune"}, strings.Fields(c.args)...)...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(strings.ReplaceAll(stderr, "nothing will be kept: TILEWORK_CACHE is off, or there is no place for it\n", "")), "\n") > 0 {
+			t.Errorf("tune %s: exit code %d, %q, %q", c.args, code, stdout, stderr)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if stdout, stderr, code := run(ctx, "tune", "--sizes", "8"); code != interrupted || stdout != "" {
+		t.Errorf("interrupted: exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestVerboseReasons: --verbose tells what a GPU's kernel was chosen from.
+func TestVerboseReasons(t *testing.T) {
+	t.Chdir(folder(t))
+	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--dtype", "float32", "--device", "emu", "--verbose")
+	for _, want := range []string{" ways to compute it on emu\n", "- mma ", "multiplies no float32", "+ blocked:", "slower than blocked, which can compute it"} {
+		if code != 0 || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, no %q in %q", code, want, stderr)
+		}
+	}
+	_, stderr, code = run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--dtype", "float32", "--device", "emu", "--kernel", "tiled", "--verbose")
+	if code != 0 || strings.Contains(stderr, "ways to compute it") {
+		t.Errorf("with a kernel: exit code %d, %q", code, stderr)
+	}
+}

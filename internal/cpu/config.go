@@ -1,0 +1,179 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Config is how a kernel computes a product, as far as that is a choice. What is zero
+// is left to the plan. KC and Packing decide in which order an element is summed, MC
+// and Threads do not.
+type Config struct {
+	// MC and KC are the sizes of blocks, in rows of C and in terms of K.
+	MC int `json:"mc,omitempty"`
+	KC int `json:"kc,omitempty"`
+	// Packing says what is copied into the order in which it is read.
+	Packing Packing `json:"packing,omitempty"`
+	// Threads is the most goroutines, where the caller allows more.
+	Threads int `json:"threads,omitempty"`
+}
+
+// Packing is what of a product is packed.
+type Packing string
+
+const (
+	PackNothing Packing = "nothing" // both operands are read where they lie
+	PackB       Packing = "B"       // A is
+	PackBoth    Packing = "both"
+)
+
+// maxBlock bounds the sides of blocks: a micro-kernel's call takes no longer than
+// assembly, which cannot be preempted, may.
+const maxBlock = 2048
+
+// check refuses what no plan can do; the error is ErrUnsupported.
+func (c Config) check() error {
+	known := []Packing{"", PackNothing, PackB, PackBoth}
+	if min(c.MC, c.KC, c.Threads) < 0 || max(c.MC, c.KC) > maxBlock || !slices.Contains(known, c.Packing) {
+		return fmt.Errorf("%w: blocks of MC %d and KC %d (at most %d), packing %q, %d threads", gemm.ErrUnsupported, c.MC, c.KC, maxBlock, c.Packing, c.Threads)
+	}
+	return nil
+}
+
+// with is the micro-kernel as c would have it for p.
+func (mk *micro[T]) with(c Config, p *gemm.Problem) (*micro[T], error) {
+	if c == (Config{}) {
+		return mk, nil
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Packing == PackNothing && !mk.canGoDirect(p), c.Packing == PackB && !mk.canReadInPlace(p):
+		return nil, fmt.Errorf("%w: %v with packing %q", gemm.ErrUnsupported, p, c.Packing)
+	}
+	own := *mk
+	own.packing = c.Packing
+	if c.MC > 0 {
+		own.mc = c.MC
+	}
+	if c.KC > 0 {
+		own.kc = c.KC
+	}
+	return &own, nil
+}
+
+// Candidate is a way to compute a product.
+type Candidate struct {
+	Kernel string
+	Config Config
+}
+
+// Routes lists the ways to compute p with up to workers goroutines that differ in more
+// than the sizes of blocks: the fastest kernel that may be chosen unasked and the one
+// below it, what is packed, and how many goroutines share the work.
+func Routes(p *gemm.Problem, workers int) []Candidate {
+	var routes []Candidate
+	best, _, err := choose("", p.Accum())
+	if err != nil {
+		return nil
+	}
+	last, _ := find(best.Name)
+	taken := 0
+	for i := last; i >= 0 && taken < 2; i-- {
+		k := kernels[i]
+		if k.textbook || !k.Available() || !k.Sums(p.Accum()) {
+			continue
+		}
+		taken++
+		for _, packing := range k.packings(p) {
+			for _, n := range threadCounts(p, workers) {
+				routes = append(routes, Candidate{k.Name, Config{Packing: packing, Threads: n}})
+			}
+		}
+	}
+	return routes
+}
+
+// Blockings lists variants of a route with other sizes of blocks, those left out that
+// cut p into the same blocks as another.
+func Blockings(p *gemm.Problem, route Candidate) []Candidate {
+	i, ok := find(route.Kernel)
+	if !ok {
+		return nil
+	}
+	var all []Candidate
+	seen := map[[2]int]bool{}
+	for _, kc := range []int{128, 192, 256, 384, 512, 768, 1024} {
+		for _, mc := range []int{48, 96, 144, 192, 288, 384} {
+			if route.Config.Packing == PackNothing {
+				mc = 0 // there are none
+			}
+			// Equal blocks of K, and of the rows, as plans cut them.
+			cut := [2]int{equalParts(p.K, kc, 1), equalParts(p.M, max(mc, 1), kernels[i].rows(p.Accum()))}
+			if seen[cut] {
+				continue
+			}
+			seen[cut] = true
+			c := route
+			c.Config.KC, c.Config.MC = kc, mc
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// rows is MR of the kernel for sums of a type.
+func (k *Kernel) rows(sums dtype.Type) int {
+	switch sums {
+	case dtype.F32:
+		return k.f32.MR
+	case dtype.F64:
+		return k.f64.MR
+	}
+	return k.i32.MR
+}
+
+// packings lists what may be packed of p.
+func (k *Kernel) packings(p *gemm.Problem) []Packing {
+	switch p.Accum() {
+	case dtype.F32:
+		return k.f32.packings(p)
+	case dtype.F64:
+		return k.f64.packings(p)
+	}
+	return k.i32.packings(p)
+}
+
+func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
+	all := []Packing{PackBoth}
+	if mk.canReadInPlace(p) {
+		all = append(all, PackB)
+	}
+	// Without packing one goroutine computes its part at one go: what takes long could
+	// not be cancelled.
+	const most = 64
+	if mk.canGoDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most*2*directLimit) {
+		all = append(all, PackNothing)
+	}
+	return all
+}
+
+// threadCounts lists powers of two and all, for what is neither too small to be shared
+// nor so large that all are best.
+func threadCounts(p *gemm.Problem, workers int) []int {
+	switch flops := p.Flops(); {
+	case flops < serialFlops/20:
+		return []int{1}
+	case flops > serialFlops*500:
+		return []int{workers}
+	}
+	counts := []int{workers}
+	for n := 1; n < workers; n *= 2 {
+		counts = append(counts, n)
+	}
+	return counts
+}

@@ -1,0 +1,137 @@
+package cpu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// TestCandidates: every way to compute a product that tuning may choose gives the exact
+// product of whole numbers, and the same bits at any number of threads.
+func TestCandidates(t *testing.T) {
+	const seed = 20261121
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, c := range []struct {
+		in, out   dtype.Type
+		m, n, k   int
+		transA    bool
+		packings  []Packing // that there are
+		blockings int       // at least
+	}{
+		{dtype.F32, dtype.F32, 70, 65, 300, false, []Packing{PackBoth, PackB, PackNothing}, 6},
+		{dtype.F32, dtype.F32, 1, 130, 1100, false, []Packing{PackBoth, PackB, PackNothing}, 5},
+		{dtype.F64, dtype.F64, 130, 40, 200, true, []Packing{PackBoth, PackNothing}, 6},
+		{dtype.BF16, dtype.F32, 60, 60, 60, false, []Packing{PackBoth}, 1},
+		{dtype.I8, dtype.I32, 30, 30, 1200, false, []Packing{PackBoth}, 6},
+	} {
+		a := gemm.Dense(c.in, c.m, c.k)
+		if c.transA {
+			a = gemm.Dense(c.in, c.k, c.m).T()
+		}
+		p, _, err := gemm.New(1, a, gemm.Dense(c.in, c.k, c.n), 0, gemm.Dense(c.out, c.m, c.n), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill := func(l gemm.Layout) []byte {
+			b := aligned(l.Bytes())
+			for i := range l.Len() {
+				l.Type.Set(b, i, float64(random.IntN(9)-4))
+			}
+			return b
+		}
+		buf := gemm.Buffers{A: fill(p.A), B: fill(p.B)}
+		compute := func(o Options) []byte {
+			t.Helper()
+			pl, err := NewPlan(&p, o)
+			if err != nil {
+				t.Fatalf("%v with %+v: %v", &p, o, err)
+			}
+			buf.C = aligned(p.C.Bytes())
+			if err := pl.Run(context.Background(), buf); err != nil {
+				t.Fatal(err)
+			}
+			return buf.C
+		}
+		want := compute(Options{Kernel: "loop"})
+		routes := Routes(&p, 3)
+		var packings []Packing
+		for _, r := range routes {
+			if !slices.Contains(packings, r.Config.Packing) {
+				packings = append(packings, r.Config.Packing)
+			}
+			blockings := Blockings(&p, r)
+			if len(blockings) == 0 || r.Config.Packing == PackBoth && len(blockings) < c.blockings {
+				t.Errorf("%v on route %+v: %d blockings", &p, r, len(blockings))
+			}
+			for i, b := range append(blockings, r) {
+				if testing.Short() && i%5 > 0 {
+					continue
+				}
+				if got := compute(Options{Kernel: b.Kernel, Config: b.Config}); !bytes.Equal(got, want) {
+					t.Errorf("%v with %+v is wrong (seed %d)", &p, b, seed)
+				}
+			}
+		}
+		// Only micro-kernels in assembly read operands where they lie.
+		if routes[0].Kernel != "portable" && !slices.Equal(packings, c.packings) {
+			t.Errorf("%v: packings %v, want %v", &p, packings, c.packings)
+		}
+	}
+}
+
+// TestConfigThreads: how many goroutines share a tuned product shows in no bit.
+func TestConfigThreads(t *testing.T) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, 0))
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, 150, 700), gemm.Dense(dtype.F32, 700, 90), 0, gemm.Dense(dtype.F32, 150, 90), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := gemm.Buffers{A: aligned(p.A.Bytes()), B: aligned(p.B.Bytes())}
+	for _, b := range [][]byte{buf.A, buf.B} {
+		for i := range len(b) / 4 {
+			dtype.F32.Set(b, i, random.Float64()-0.5)
+		}
+	}
+	var want []byte
+	for _, threads := range []int{1, 2, 5} {
+		pl, err := NewPlan(&p, Options{Config: Config{KC: 100, MC: 48, Packing: PackBoth, Threads: threads}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl.Threads = threads // on a machine with fewer processors too
+		buf.C = aligned(p.C.Bytes())
+		if err := pl.Run(context.Background(), buf); err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = buf.C
+		}
+		if !bytes.Equal(buf.C, want) {
+			t.Errorf("%d threads: other bits than one (seed %d)", threads, seed)
+		}
+	}
+}
+
+// TestBadConfig: what no plan can do is refused.
+func TestBadConfig(t *testing.T) {
+	p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 8, 8), gemm.Dense(dtype.BF16, 8, 8), 0, gemm.Dense(dtype.F32, 8, 8), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{
+		{Config: Config{KC: -1}}, {Config: Config{MC: maxBlock + 1}}, {Config: Config{KC: 1 << 40}}, {Config: Config{Threads: -1}},
+		{Config: Config{Packing: "A"}}, {Config: Config{Packing: PackB}}, {Config: Config{Packing: PackNothing}},
+		{Kernel: "loop", Config: Config{KC: 8}},
+	} {
+		if _, err := NewPlan(&p, o); !errors.Is(err, gemm.ErrUnsupported) {
+			t.Errorf("%+v: %v, want ErrUnsupported", o, err)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"tilework/internal/cache"
+	"tilework/internal/cpu"
+	"tilework/internal/device/cuda"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/host"
+)
+
+// setting is what a tuned choice holds for: a device, and kernels.
+type setting struct {
+	device string
+	rest   string // what else a measurement depends on: kernels, and a GPU's driver
+}
+
+func (s setting) key(p Form) string { return fmt.Sprintf("tuned, %s, %s, %v", s.device, s.rest, p) }
+
+// ours says whether a key is of the same device, and with the same kernels.
+func (s setting) ours(key string) (device, all bool) {
+	device = strings.HasPrefix(key, "tuned, "+s.device+", ")
+	return device, device && strings.HasPrefix(key, "tuned, "+s.device+", "+s.rest+", ")
+}
+
+// processorSetting is that of the processor, with the kernels that may be chosen.
+func processorSetting() setting {
+	return setting{
+		fmt.Sprintf("cpu %s/%s %s", runtime.GOOS, runtime.GOARCH, host.Processor()),
+		fmt.Sprintf("kernels %s, %s=%s", kernelSum("cpu"), cpu.EnvISA, os.Getenv(cpu.EnvISA)),
+	}
+}
+
+// gpuSetting is that of a GPU; any of its kind will do. Its driver compiles the kernels.
+func gpuSetting(b *gpu.Backend) setting {
+	in, driver := b.Device.Info(), ""
+	if card, ok := b.Device.(*cuda.GPU); ok {
+		driver = card.Details().Driver
+	}
+	return setting{
+		fmt.Sprintf("gpu %s %v %d SMs", in.Name, in.Target, in.SMs),
+		fmt.Sprintf("kernels %s, driver %s", kernelSum("gpu"), driver),
+	}
+}
+
+// kernelSum is a checksum of the list of the kernels of a kind of device.
+var kernelSum = func() func(kind string) string {
+	sums := map[string]func() string{}
+	for _, kind := range []string{"cpu", "gpu"} {
+		sums[kind] = sync.OnceValue(func() string {
+			var text strings.Builder
+			for _, k := range Kernels(Device{Kind: kind}) {
+				fmt.Fprintln(&text, k)
+			}
+			if kind == "gpu" {
+				for _, k := range gpu.Kernels() {
+					fmt.Fprintln(&text, k.Name, k.Shapes())
+				}
+			}
+			sum := sha256.Sum256([]byte(text.String()))
+			return fmt.Sprintf("%x", sum[:8])
+		})
+	}
+	return func(kind string) string { return sums[kind]() }
+}()
+
+// tunings are the tuned choices that the cache holds, as this process has read them:
+// once, so that equal products get equal bits, and changed only by its own tuning.
+type tunings struct {
+	shelf   *cache.Cache
+	changes atomic.Uint64
+	cpu     atomic.Pointer[book] // nil before the first plan on the processor
+
+	mu   sync.Mutex // guards what follows, and is held while a book is written
+	gpus map[setting]*book
+}
+
+// book is the choices for one setting. It is never changed.
+type book struct {
+	choices map[Form]Tuned
+	stale   int // choices for the device with other kernels or another driver
+}
+
+// current are the process's tunings, nil before anybody needed them.
+var current atomic.Pointer[tunings]
+
+// theCache is what the process keeps from one run to the next.
+var theCache = sync.OnceValue(cache.Open)
+
+func theTunings() *tunings {
+	if t := current.Load(); t != nil {
+		return t
+	}
+	current.CompareAndSwap(nil, newTunings(theCache()))
+	return current.Load()
+}
+
+func newTunings(c *cache.Cache) *tunings {
+	return &tunings{shelf: c.Shelf("tuned"), gpus: map[setting]*book{}}
+}
+
+// SubstituteCache has tuned choices read from and kept in another cache, until restore
+// is called. It is for tests, and stands for a process that has just begun.
+func SubstituteCache(c *cache.Cache) (restore func()) {
+	before := current.Swap(newTunings(c))
+	return func() { current.Store(before) }
+}
+
+// read is the book of a setting.
+func (t *tunings) read(s setting) *book {
+	b := &book{choices: map[Form]Tuned{}}
+	t.shelf.All(func(key string, value []byte) {
+		device, all := s.ours(key)
+		if !device {
+			return
+		}
+		if !all {
+			b.stale++
+			return
+		}
+		var x Tuned
+		if json.Unmarshal(value, &x) == nil && x.valid() && key == s.key(x.Form) {
+			b.choices[x.Form] = x
+		}
+	})
+	return b
+}
+
+// processor is the processor's book. It takes no time once it is there.
+func (t *tunings) processor() *book {
+	if b := t.cpu.Load(); b != nil {
+		return b
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cpu.Load() == nil {
+		t.cpu.Store(t.read(processorSetting()))
+	}
+	return t.cpu.Load()
+}
+
+// gpu is the book of a GPU's kind; nil for an emulated one, whose times are nobody's.
+func (t *tunings) gpu(b *gpu.Backend) *book {
+	if b.Device.Info().Emulated {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := gpuSetting(b)
+	if t.gpus[s] == nil {
+		t.gpus[s] = t.read(s)
+	}
+	return t.gpus[s]
+}
+
+// find is the choice that was tuned for p, whose matrices have to lie as they did then.
+func (b *book) find(p *gemm.Problem, dense func(gemm.Layout) bool) (Tuned, bool) {
+	if b == nil || len(b.choices) == 0 || !p.ReadsAB() || !dense(p.A) || !dense(p.B) || !dense(p.C) {
+		return Tuned{}, false
+	}
+	t, ok := b.choices[FormOf(p)]
+	return t, ok
+}
+
+func dense(l gemm.Layout) bool { return l.LD == max(l.Cols, 1) }
+
+// onDevice says that a matrix lies as those do that are brought to a GPU.
+func onDevice(l gemm.Layout) bool { return l.LD == gpu.Padded(l).LD }
+
+// PlanGPU plans a product on a GPU with the kernel that opt names or, if it names none,
+// with what was tuned for the product, or else with the plan's own choice.
+func PlanGPU(b *gpu.Backend, p *gemm.Problem, opt gpu.Options) (*gpu.Plan, error) {
+	if opt.Kernel != "" {
+		return b.Plan(p, opt)
+	}
+	lies := onDevice
+	if !opt.KeepLayout {
+		lies = func(gemm.Layout) bool { return true } // it will
+	}
+	t, ok := theTunings().gpu(b).find(p, lies)
+	if !ok {
+		return b.Plan(p, opt)
+	}
+	tuned := opt
+	tuned.Kernel, tuned.Shape = t.Kernel, t.Shape
+	pl, err := b.Plan(p, tuned)
+	if err == nil {
+		pl.Why = t.why()
+		return pl, nil
+	}
+	if pl, otherwise := b.Plan(p, opt); otherwise == nil {
+		pl.Why += fmt.Sprintf("; what was tuned for it does not do: %v", err)
+		return pl, nil
+	}
+	return nil, err
+}
+
+// planCPU plans a product on the processor with the kernel or the choice that r has or,
+// if it has none, with what was tuned for the product, or else with the plan's own
+// choice.
+func planCPU(r Request) (*cpu.Plan, error) {
+	opt := cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress}
+	if r.Choice != nil {
+		opt.Kernel, opt.Config = r.Choice.Kernel, r.Choice.Config
+		return cpu.NewPlan(r.Problem, opt)
+	}
+	if r.Kernel != "" {
+		return cpu.NewPlan(r.Problem, opt)
+	}
+	t, ok := theTunings().processor().find(r.Problem, dense)
+	if !ok {
+		return cpu.NewPlan(r.Problem, opt)
+	}
+	tuned := opt
+	tuned.Kernel, tuned.Config = t.Kernel, t.Choice.Config
+	pl, err := cpu.NewPlan(r.Problem, tuned)
+	if err == nil {
+		pl.Why = t.why()
+		return pl, nil
+	}
+	if pl, err = cpu.NewPlan(r.Problem, opt); err == nil {
+		pl.Why += "; what was tuned for it does not do"
+	}
+	return pl, err
+}

@@ -1,0 +1,159 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"tilework/internal/bench"
+	"tilework/internal/device/cuda"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// gpuLab measures on matrices that are on a GPU, in more copies than its cache holds, if
+// the driver says how much that is.
+type gpuLab struct {
+	backend     *gpu.Backend
+	options     Options
+	environment bench.Environment
+}
+
+func newGPULab(b *gpu.Backend, o Options) *gpuLab {
+	l := &gpuLab{b, o, bench.Host()}
+	l.environment.GPU = b.Device.Info().Name
+	if card, ok := b.Device.(*cuda.GPU); ok {
+		l.environment.GPUCache = int64(card.Details().L2)
+	}
+	return l
+}
+
+func (l *gpuLab) about() (string, int) { return l.backend.Device.Info().Name, 0 }
+
+// keep has plans take the layouts as problem has made them.
+var keep = gpu.Options{KeepLayout: true}
+
+// problem is the product as matrices of the host's come to a GPU.
+func (l *gpuLab) problem(f dispatch.Form) (*gemm.Problem, error) {
+	p, err := f.Problem()
+	p.A, p.B, p.C = gpu.Padded(p.A), gpu.Padded(p.B), gpu.Padded(p.C)
+	return &p, err
+}
+
+// standard says nothing of the time, which is short beside what compiling takes.
+func (l *gpuLab) standard(_ context.Context, f dispatch.Form) (dispatch.Choice, time.Duration, error) {
+	p, err := l.problem(f)
+	if err != nil {
+		return dispatch.Choice{}, 0, err
+	}
+	plan, err := l.backend.Plan(p, keep)
+	if err != nil {
+		return dispatch.Choice{}, 0, err
+	}
+	return dispatch.Choice{Kernel: plan.Kernel.Name, Shape: plan.Config.Shape.String()}, 0, nil
+}
+
+// candidates are those that the rules of [gpu.Backend.Candidates] leave, and compile.
+func (l *gpuLab) candidates(ctx context.Context, f dispatch.Form) ([]dispatch.Choice, int, error) {
+	p, err := l.problem(f)
+	if err != nil {
+		return nil, 0, err
+	}
+	all := l.backend.Candidates(p, keep, l.options.Exhaustive)
+	var list []dispatch.Choice
+	for _, c := range all {
+		if c.In {
+			list = append(list, dispatch.Choice{Kernel: c.Kernel, Shape: c.Shape.String()})
+		}
+	}
+	l.options.Note(fmt.Sprintf("%v: %d of %d ways are to be measured\n%s", f, len(list), len(all), gpu.Reasoning(all)))
+	list, err = l.compile(ctx, p, list)
+	return list, len(all), err
+}
+
+// compile compiles candidates, several at once, and leaves out those that do not.
+func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []dispatch.Choice) ([]dispatch.Choice, error) {
+	start, errs := time.Now(), make([]error, len(list))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, c := range list {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			plan, err := l.plan(p, c)
+			if err == nil {
+				err = plan.Compile(ctx)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var good []dispatch.Choice
+	for i, c := range list {
+		switch {
+		case errs[i] == nil:
+			good = append(good, c)
+		case errors.Is(errs[i], gemm.ErrNoDevice):
+			return nil, errs[i]
+		default:
+			l.options.Warn(fmt.Sprintf("%v does not compile: %v", c, errs[i]))
+		}
+	}
+	l.options.Note(fmt.Sprintf("compiled %d kernels in %v", len(good), time.Since(start).Round(time.Millisecond)))
+	return slices.Clip(good), nil
+}
+
+func (l *gpuLab) plan(p *gemm.Problem, c dispatch.Choice) (*gpu.Plan, error) {
+	opt := keep
+	opt.Kernel, opt.Shape = c.Kernel, c.Shape
+	return l.backend.Plan(p, opt)
+}
+
+// variants has none: the shapes of the tiles are all that there is to choose.
+func (l *gpuLab) variants(dispatch.Form, dispatch.Choice) []dispatch.Choice { return nil }
+
+func (l *gpuLab) measure(ctx context.Context, f dispatch.Form, choices []dispatch.Choice, standard dispatch.Choice, e effort) ([]bench.Record, error) {
+	p, err := l.problem(f)
+	if err != nil {
+		return nil, err
+	}
+	var subjects []bench.DeviceSubject
+	for _, c := range choices {
+		subjects = append(subjects, &gpuSubject{l, c, c.String()})
+	}
+	o := e.options(l.options.Seed)
+	o.Cold, o.Environment = l.environment.GPUCache > 0, &l.environment
+	records, err := bench.MeasureOn(ctx, l.backend.Device, bench.Case{Problem: *p, Device: l.options.Device.String()}, subjects,
+		[]bench.DeviceSubject{&gpuSubject{l, standard, standardName}}, o)
+	return records, gpu.Sentinel(err)
+}
+
+// gpuSubject is a choice to be measured.
+type gpuSubject struct {
+	lab    *gpuLab
+	choice dispatch.Choice
+	name   string
+}
+
+func (s *gpuSubject) Name() string { return s.name }
+
+func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
+	plan, err := s.lab.plan(p, s.choice)
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.Compile(ctx); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m bench.Matrices) error {
+		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
+	}, nil
+}

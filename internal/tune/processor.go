@@ -1,0 +1,129 @@
+package tune
+
+import (
+	"context"
+	"time"
+
+	"tilework/internal/bench"
+	"tilework/internal/cpu"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/host"
+)
+
+// processorLab measures on the processor, on operands that the product before has left
+// in the caches, as far as they fit.
+type processorLab struct {
+	workers int
+	options Options
+}
+
+func (l *processorLab) about() (string, int) { return host.Processor(), l.workers }
+
+func (l *processorLab) standard(ctx context.Context, f dispatch.Form) (dispatch.Choice, time.Duration, error) {
+	p, err := f.Problem()
+	if err != nil {
+		return dispatch.Choice{}, 0, err
+	}
+	plan, err := l.plan(&p, dispatch.Choice{})
+	if err != nil {
+		return dispatch.Choice{}, 0, err
+	}
+	took, err := l.took(ctx, plan)
+	return dispatch.Choice{Kernel: plan.Kernel}, took, err
+}
+
+// took is about how long a plan takes: the shorter of two runs on zeros.
+func (l *processorLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, error) {
+	p := plan.Problem
+	if err := host.CheckMemory(p.A.Bytes()+p.B.Bytes()+p.C.Bytes(), "the matrices of "+p.String()); err != nil {
+		return 0, err
+	}
+	b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+	shortest := time.Duration(0)
+	for i := range 2 {
+		if err := plan.Run(ctx, b); err != nil {
+			return 0, err
+		}
+		if took := plan.Took(); i == 0 || took < shortest {
+			shortest = took
+		}
+	}
+	return shortest, nil
+}
+
+func (l *processorLab) plan(p *gemm.Problem, c dispatch.Choice) (*dispatch.Plan, error) {
+	return dispatch.New(dispatch.Request{Problem: p, Device: dispatch.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c})
+}
+
+func (l *processorLab) candidates(_ context.Context, f dispatch.Form) ([]dispatch.Choice, int, error) {
+	p, err := f.Problem()
+	if err != nil {
+		return nil, 0, err
+	}
+	routes := cpu.Routes(&p, l.workers)
+	list := choices(routes)
+	if l.options.Exhaustive {
+		for _, r := range routes {
+			list = append(list, choices(cpu.Blockings(&p, r))...)
+		}
+	}
+	return list, len(list), nil
+}
+
+func (l *processorLab) variants(f dispatch.Form, best dispatch.Choice) []dispatch.Choice {
+	p, err := f.Problem()
+	if err != nil || l.options.Exhaustive {
+		return nil
+	}
+	return choices(cpu.Blockings(&p, cpu.Candidate{Kernel: best.Kernel, Config: best.Config}))
+}
+
+func choices(list []cpu.Candidate) []dispatch.Choice {
+	all := make([]dispatch.Choice, len(list))
+	for i, c := range list {
+		all[i] = dispatch.Choice{Kernel: c.Kernel, Config: c.Config}
+	}
+	return all
+}
+
+func (l *processorLab) measure(ctx context.Context, f dispatch.Form, choices []dispatch.Choice, standard dispatch.Choice, e effort) ([]bench.Record, error) {
+	p, err := f.Problem()
+	if err != nil {
+		return nil, err
+	}
+	var subjects []bench.Subject
+	for _, c := range choices {
+		subjects = append(subjects, &processorSubject{l, c, c.String()})
+	}
+	o := e.options(l.options.Seed)
+	o.Lead = -1
+	if l.workers > 1 {
+		// Nobody's threads are in the way but the kernels' own, which rest after 0.1 ms.
+		// Of five times that short products take, with the lead, one is measured.
+		o.Lead = time.Millisecond
+		o.MinTime /= 5
+	}
+	return bench.Measure(ctx, bench.Case{Problem: p, Device: "cpu", Threads: l.options.Threads}, subjects,
+		[]bench.Subject{&processorSubject{l, standard, standardName}}, o)
+}
+
+// standardName is the default among the subjects of a measurement.
+const standardName = "default"
+
+// processorSubject is a choice to be measured.
+type processorSubject struct {
+	lab    *processorLab
+	choice dispatch.Choice
+	name   string
+}
+
+func (s *processorSubject) Name() string { return s.name }
+
+func (s *processorSubject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	plan, err := s.lab.plan(p, s.choice)
+	if err != nil {
+		return nil, err
+	}
+	return func(b gemm.Buffers) error { return plan.Run(context.Background(), b) }, nil
+}

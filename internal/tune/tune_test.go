@@ -1,0 +1,142 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/cache"
+	"tilework/internal/dispatch"
+)
+
+var (
+	processor = dispatch.Device{Kind: "cpu"}
+	small     = []dispatch.Form{
+		{M: 40, N: 50, K: 300, In: dtype.F32, Out: dtype.F32},
+		{M: 30, N: 30, K: 30, In: dtype.F64, Out: dtype.F64, TransA: true, TransB: true},
+		{M: 20, N: 20, K: 20, In: dtype.I8, Out: dtype.I32},
+	}
+)
+
+// TestProcessor tunes for real: every outcome is whole, and what is said to be kept is
+// used by the next process.
+func TestProcessor(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	o, notes := quick(processor)
+	var passed []time.Duration
+	o.Progress = func(now, all time.Duration) {
+		if all != 3*o.Time || now > all {
+			t.Errorf("%v of %v have passed", now, all)
+		}
+		passed = append(passed, now)
+	}
+	outcomes, err := Run(t.Context(), small, o)
+	if err != nil || len(outcomes) != len(small) {
+		t.Fatalf("%v, %v, %q", outcomes, err, *notes)
+	}
+	if len(passed) < len(small) {
+		t.Errorf("progress: %v", passed)
+	}
+	dispatch.SubstituteCache(cache.At(dir))
+	kept := 0
+	for i, x := range outcomes {
+		if x.Form != small[i] || x.Measured < 2 || x.Measured > x.Considered || x.Default.Kernel == "" || x.Why == "" ||
+			!(x.Before.Median > 0 && x.After.Median > 0 && x.Gain.Speed > 0) || x.Threads < 1 || x.Device == "" {
+			t.Errorf("%v", x)
+		}
+		if x.Kept {
+			kept++
+		}
+		if why := planned(t, processor, small[i]); strings.Contains(why, "tuned on") != x.Kept {
+			t.Errorf("kept: %v; planned: %s", x.Kept, why)
+		}
+	}
+	if n := len(dispatch.KeptTunings()); n != kept {
+		t.Errorf("%d are kept, of %d", n, kept)
+	}
+}
+
+// TestInterrupted: what was found before an interruption is kept, and nothing of what
+// was under way.
+func TestInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	d := newTimed(t)
+	d.cost = tiles
+	ctx, cancel := context.WithCancel(t.Context())
+	o, _ := quick(gpu0)
+	other := form
+	other.M++
+	done := 0
+	o.Note = func(line string) {
+		if strings.HasPrefix(line, "compiled ") {
+			if done++; done == 2 { // of the second product
+				cancel()
+			}
+		}
+	}
+	outcomes, err := Run(ctx, []dispatch.Form{form, other}, o)
+	if !errors.Is(err, context.Canceled) || len(outcomes) != 1 || !outcomes[0].Kept {
+		t.Errorf("%v, %v", outcomes, err)
+	}
+	dispatch.SubstituteCache(cache.At(dir))
+	if kept := dispatch.KeptTunings(); len(kept) != 1 || kept[0].Form != form {
+		t.Errorf("kept: %v", kept)
+	}
+}
+
+// TestProcesses: two processes that tune at once measure in turns, lose nothing of each
+// other's, and leave no half of a file.
+func TestProcesses(t *testing.T) {
+	const child = "TILEWORK_TEST_TUNE_CHILD"
+	mine := func(who string) (forms []dispatch.Form) {
+		for i := range 3 {
+			f := form
+			f.M += i + 3*int(who[0]-'a')
+			forms = append(forms, f)
+		}
+		return forms
+	}
+	if who := os.Getenv(child); who != "" {
+		d := newTimed(t)
+		d.cost = tiles
+		o, _ := quick(gpu0)
+		if _, err := Run(t.Context(), mine(who), o); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for _, who := range []string{"a", "b"} {
+		wg.Go(func() {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestProcesses$")
+			cmd.Env = append(os.Environ(), child+"="+who, cache.Variable+"="+dir)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", who, err, out)
+			}
+		})
+	}
+	wg.Wait()
+	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	newTimed(t)
+	for _, f := range append(mine("a"), mine("b")...) {
+		if why := planned(t, gpu0, f); !strings.HasPrefix(why, "tiled: tuned on") {
+			t.Errorf("%v: %s", f, why)
+		}
+	}
+	if notes := dispatch.CacheNotes(); len(notes) > 0 {
+		t.Errorf("notes: %q", notes)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 7 { // with the lock
+		t.Errorf("%v, %v", files, err)
+	}
+}

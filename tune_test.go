@@ -1,0 +1,58 @@
+package tilework
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/internal/cache"
+	"tilework/internal/dispatch"
+)
+
+// TestTuneGemm: a program tunes, and its plans are those that were found.
+func TestTuneGemm(t *testing.T) {
+	t.Cleanup(dispatch.SubstituteCache(cache.At(t.TempDir())))
+	a, b, c := New[float32](30, 400), New[float32](400, 20), New[float32](30, 20)
+	const limit = 50 * time.Millisecond
+	x, err := TuneGemm(t.Context(), a, b, c, limit, WithDevice("cpu"), WithThreads(1))
+	if err != nil || x.Default == "" || x.Best == "" || !(x.Gain > 0) || x.Why == "" {
+		t.Fatalf("%+v, %v", x, err)
+	}
+	pl, err := PlanGemm(a, b, c, WithDevice("cpu"))
+	if err != nil || strings.HasPrefix(pl.Why, "tuned on ") != x.Kept {
+		t.Errorf("%+v; planned %v, %v", x, pl, err)
+	}
+	if named, err := PlanGemm(a, b, c, WithKernel("loop")); err != nil || named.Kernel != "loop" {
+		t.Errorf("with a kernel: %v, %v", named, err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		c    Matrix[float32]
+		opts []Option
+		want error
+	}{
+		"no device":      {t.Context(), c, nil, ErrUnsupported},
+		"emulator":       {t.Context(), c, []Option{WithDevice("emu")}, ErrUnsupported},
+		"unknown device": {t.Context(), c, []Option{WithDevice("tpu")}, ErrNoDevice},
+		"shapes":         {t.Context(), New[float32](3, 3), []Option{WithDevice("cpu")}, ErrShape},
+		"empty":          {t.Context(), New[float32](3, -3), []Option{WithDevice("cpu")}, ErrShape},
+		"threads":        {t.Context(), c, []Option{WithDevice("cpu"), WithThreads(-1)}, ErrUnsupported},
+		"ended":          {ended, c, []Option{WithDevice("cpu")}, context.Canceled},
+	} {
+		if x, err := TuneGemm(c.ctx, a, b, c.c, limit, c.opts...); !errors.Is(err, c.want) || x.Kept {
+			t.Errorf("%s: %+v, %v", name, x, err)
+		}
+	}
+}
+
+// TestWithThreads: a negative number of threads is no number.
+func TestWithThreads(t *testing.T) {
+	a := New[float32](2, 2)
+	if err := MulInto(t.Context(), New[float32](2, 2), a, a, WithThreads(-1)); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "-1 threads (want 1 or more, or 0 for all)") {
+		t.Error(err)
+	}
+}
