@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"tilework/dtype"
 	"tilework/internal/bench"
@@ -41,11 +43,25 @@ func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, prob
 	options := f.options()
 	options.Peak = newPeaks().rate
 	return bencher{
-		measure: func(ctx context.Context, p gemm.Problem) ([]bench.Record, error) {
-			return bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads}, kernels, others, options)
+		subjects: names(kernels, others), options: options,
+		kase: func(p gemm.Problem) bench.Case {
+			return bench.Case{Problem: p, Device: f.device, Threads: f.threads}
+		},
+		fits: func(p *gemm.Problem) error { return bench.Fits(p, options) },
+		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
+			return bench.Measure(ctx, c, kernels, others, options)
 		},
 		close: func() error { return nil },
 	}, nil
+}
+
+// names are those of subjects, in the order of their records.
+func names[S interface{ Name() string }](lists ...[]S) []string {
+	var all []string
+	for _, s := range slices.Concat(lists...) {
+		all = append(all, s.Name())
+	}
+	return all
 }
 
 // subject is one of the processor's kernels as bench sees it.
@@ -82,6 +98,9 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 	}
 	var subjects []bench.Subject
 	for _, name := range f.wanted(libraryNames()) {
+		if !slices.Contains(libraryNames(), name) {
+			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)", name, meant(name, libraryNames()), strings.Join(libraryNames(), ", "))
+		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
 		switch {
 		case err == nil:
@@ -90,7 +109,7 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 				fmt.Fprintf(stderr, "  note: %s\n", caveat)
 			}
 			subjects = append(subjects, p)
-		case f.peers == "all" && errors.Is(err, peers.ErrNotFound):
+		case (f.peers == "all" || f.optional) && errors.Is(err, peers.ErrNotFound):
 			fmt.Fprintf(stderr, "peer %s is not installed\n", name)
 		default:
 			return nil, fmt.Errorf("--peers: %w", err)

@@ -30,6 +30,12 @@ func (p *progress) update(done, total int64) {
 	if p.w == nil || time.Since(p.start) < time.Second {
 		return
 	}
+	p.begin(total)
+	// Drawing can fail only as writing to the terminal can.
+	_ = p.bar.Set64(done)
+}
+
+func (p *progress) begin(total int64) {
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(total,
 			progressbar.OptionSetWriter(p.w),
@@ -38,8 +44,20 @@ func (p *progress) update(done, total int64) {
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetWidth(40))
 	}
-	// Drawing can fail only as writing to the terminal can.
-	_ = p.bar.Set64(done)
+}
+
+// expect shows what is being done, where it is known how much time is left: the bar is
+// then of time, and may lengthen.
+func (p *progress) expect(what string, left time.Duration) {
+	elapsed := time.Since(p.start)
+	if p.w == nil || elapsed < time.Second || left <= 0 {
+		return
+	}
+	total := (elapsed + left).Milliseconds()
+	p.begin(total)
+	p.bar.Describe(what)
+	p.bar.ChangeMax64(total)
+	_ = p.bar.Set64(elapsed.Milliseconds())
 }
 
 // close removes the bar; further calls do nothing.

@@ -201,8 +201,8 @@ func TestMeasureRefuses(t *testing.T) {
 	}{
 		{"nothing", shape(t, Shape{0, 1, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrShape, "0×1×1"},
 		{"two of a name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil, `two subjects have the name "f"`},
-		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "take"},
-		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "4294967304.0 GiB"},
+		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "take 0.0 GiB, and this machine has 0.0 GiB"},
+		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "take 8589934600.0 GiB, and this machine has 1.0 GiB"},
 		{"a check that cannot be", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory, "preparing the check"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -242,6 +242,10 @@ func TestCancel(t *testing.T) {
 			reps := 0
 			for i := range records {
 				reps += records[i].Reps
+				// Either has enough after 100 timings of a millisecond.
+				if r := &records[i]; r.Interrupted != (r.Reps < 100) {
+					t.Errorf("%d timings are interrupted: %v", r.Reps, r.Interrupted)
+				}
 				if err := records[i].check(); err != nil {
 					t.Error(err)
 				}

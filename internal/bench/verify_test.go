@@ -22,10 +22,7 @@ func TestSampled(t *testing.T) {
 		for _, out := range in.Info().Results {
 			for range 60 {
 				p := randomProblem(t, rng, in, out)
-				data, err := newOperands(&p, rng.Uint64(), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := newOperands(&p, rng.Uint64())
 				// Few enough to miss some elements, or enough for all.
 				n := 1 + rng.IntN(12)
 				check, err := Sampled(n, rng.Uint64())(&p, data.Buffers)
@@ -145,10 +142,7 @@ func TestRoundedOperands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := newOperands(&p, 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := newOperands(&p, 1)
 	check, err := Sampled(10, 1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
@@ -178,10 +172,7 @@ func TestUnwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := newOperands(&p, 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := newOperands(&p, 1)
 	check, err := Sampled(1, 1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
