@@ -34,7 +34,7 @@ func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, prob
 	var kernels []bench.Subject
 	for _, k := range picks {
 		request.Kernel = k.kernel
-		kernels = append(kernels, &subject{k.name, request})
+		kernels = append(kernels, &subject{name: k.name, request: request})
 	}
 	others, err := f.libraries(stderr)
 	if err != nil {
@@ -68,6 +68,7 @@ func names[S interface{ Name() string }](lists ...[]S) []string {
 type subject struct {
 	name    string
 	request dispatch.Request
+	plan    *dispatch.Plan // of the product that was prepared last
 }
 
 func (s *subject) Name() string { return s.name }
@@ -79,7 +80,15 @@ func (s *subject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.plan = plan
 	return func(b gemm.Buffers) error { return plan.Run(context.Background(), b) }, nil
+}
+
+func (s *subject) String() string {
+	if s.plan == nil {
+		return ""
+	}
+	return s.plan.Kernel + ", " + s.plan.Detail
 }
 
 func libraryNames() []string {

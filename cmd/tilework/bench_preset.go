@@ -28,8 +28,8 @@ const (
 var presets = []preset{
 	{"quick", "what this machine can do, in less than a minute", []part{
 		{"every kernel of the processor on one thread", "--device cpu --kernels all --peers all --threads 1 --sizes 16:512:*2 --min-time 50ms"},
-		{"its fastest kernel on all cores", "--device cpu --peers all --sizes 512,1024,2048 --min-time 50ms"},
-		{"the same on other element types", "--device cpu --dtypes float64,bfloat16,int8 --sizes 1024 --min-time 50ms"},
+		{"its fastest kernel on all cores", "--device cpu --peers all --sizes 1024,2048 --min-time 50ms"},
+		{"the same on other element types", "--device cpu --dtypes float64,bfloat16,int8 --sizes 512 --min-time 50ms"},
 		{"every kernel of the GPU", "--device gpu --kernels all --peers " + ltPeer + " --sizes 256:4096:*4"},
 		{"what GPU kernels do, counted by the emulator", "--device emu --kernels " + rungs + " --sizes 64"},
 	}},

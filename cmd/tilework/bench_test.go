@@ -19,7 +19,7 @@ func TestBenchPrintsEveryFormat(t *testing.T) {
 	for _, format := range bench.Formats() {
 		file := format.Name + ".jsonl"
 		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shapes", "2x3x4", "--kernels", "loop,portable",
-			"--dtypes", "float32,int8", "--min-time", "1ms", "--format", format.Name, "-o", file)
+			"--dtypes", "float32,int8", "--threads", "1", "--min-time", "1ms", "--format", format.Name, "-o", file)
 		if code != 0 || !strings.Contains(stdout, "portable") {
 			t.Errorf("%s: exit code %d, %q, %q", format.Name, code, stdout, stderr)
 		}

@@ -68,7 +68,8 @@ type Options struct {
 	// take turns, and nothing elsewhere; less than 0 is nothing.
 	Lead time.Duration
 
-	// Verify checks each subject's result before it is timed; nil is Sampled(8, Seed).
+	// Verify checks each subject's result before it is timed; nil is all of a small one, and
+	// Sampled(8, Seed) of others.
 	Verify Verifier
 	// Peak, if not nil, is the rate in 10⁹ operations a second that so many threads
 	// could reach at most on operands of that type, in a [Precision] of that name;
@@ -95,7 +96,7 @@ func (o Options) withDefaults() Options {
 		o.MinReps = 7
 	}
 	if o.Verify == nil {
-		o.Verify = Sampled(8, o.Seed)
+		o.Verify = thorough(o.Seed)
 	}
 	if o.Environment == nil {
 		e := Host()

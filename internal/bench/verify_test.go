@@ -191,3 +191,28 @@ func TestUnwritten(t *testing.T) {
 		}
 	}
 }
+
+// TestThorough: of a small product every single element is looked at.
+func TestThorough(t *testing.T) {
+	p, err := Shape{23, 31, 5}.Problem(dtype.F32, dtype.F32, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := newOperands(&p, 1)
+	check, err := thorough(1)(&p, data.Buffers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	multiply(&p, data.Buffers)
+	if ratio, err := check(data.C, 0); err != nil || !(ratio <= 1) {
+		t.Fatalf("ratio %v, error %v", ratio, err)
+	}
+	for i := range p.M * p.N {
+		right := dtype.F32.At(data.C, i)
+		dtype.F32.Set(data.C, i, right+1e-3)
+		if ratio, _ := check(data.C, 0); ratio <= 1 {
+			t.Errorf("element %d is wrong and passes with %v", i, ratio)
+		}
+		dtype.F32.Set(data.C, i, right)
+	}
+}
