@@ -45,6 +45,7 @@ var columns = []column{
 	{"intensity", func(r *Record) any { return r.Intensity }, "", nil},
 	{"setup_seconds", func(r *Record) any { return r.Setup }, "compile", setup},
 	{"reps", func(r *Record) any { return r.Reps }, "reps", timed(func(r *Record) string { return strconv.Itoa(r.Reps) })},
+	{"median_of", func(r *Record) any { return max(r.MedianOf, 1) }, "", nil},
 	{"batch", func(r *Record) any { return r.Batch }, "", nil},
 	{"seconds", func(r *Record) any { return r.Seconds.Median }, "median", timed(func(r *Record) string { return Duration(r.Seconds.Median) })},
 	{"seconds_min", func(r *Record) any { return r.Seconds.Min }, "", nil},

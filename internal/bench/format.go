@@ -240,7 +240,7 @@ func writeBench(w io.Writer, records []Record) error {
 			fmt.Fprintf(out, "%s 1 %d warp-instructions %d FLOP %d B-loaded %d B-stored %d sectors %d wavefronts %d conflicts\n",
 				name, c.Instructions, c.Flops, c.LoadBytes, c.StoreBytes, c.Sectors, c.Wavefronts, c.Conflicts())
 		default:
-			n := max(1, r.Reps*r.Batch/len(r.Samples))
+			n := max(1, r.Reps*max(r.MedianOf, 1)*r.Batch/len(r.Samples))
 			for _, s := range r.Samples {
 				fmt.Fprintf(out, "%s %d %v ns/op %v GFLOP/s\n", name, n, s*1e9, r.flops()/s/1e9)
 			}

@@ -125,8 +125,27 @@ func TestSlowSubject(t *testing.T) {
 	if slow.calls != 2 || records[0].Reps != 1 {
 		t.Errorf("slow ran %d times and was timed %d times, want 2 and 1", slow.calls, records[0].Reps)
 	}
-	if records[1].Reps < 100 {
-		t.Errorf("fast was timed %d times, want 100 in 100 ms", records[1].Reps)
+	if n := records[1].Reps * records[1].MedianOf; n < 100 {
+		t.Errorf("fast was timed %d times, want 100 in 100 ms", n)
+	}
+}
+
+// TestUnequals: the slow one of two does not run until the fast one has had its time.
+func TestUnequals(t *testing.T) {
+	c := new(clock)
+	slow := &fake{name: "slow", clock: c, cost: every(40 * time.Millisecond)}
+	fast := &fake{name: "fast", clock: c, cost: func(call int) time.Duration {
+		if call%10 == 0 {
+			return 5 * time.Millisecond // somebody disturbs it
+		}
+		return 100 * time.Microsecond
+	}}
+	records, err := measure(t, shape(t, Cube(4), dtype.F32, dtype.F32), quick(c), slow, fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, f := records[0], records[1]; s.Reps != 5 || s.MedianOf != 1 || f.Reps != 5 || f.MedianOf != 200 || f.Seconds.Max > 101e-6 {
+		t.Errorf("slow: %d of %d, fast: %d of %d, %+v", s.Reps, s.MedianOf, f.Reps, f.MedianOf, f.Seconds)
 	}
 }
 

@@ -65,12 +65,15 @@ type Record struct {
 	// its threads load, whatever answers them; see Loading.
 	Intensity float64 `json:"intensity,omitempty"`
 	// Setup is what a caller pays once: compiling, or trying algorithms, in seconds.
-	Setup   float64   `json:"setup_seconds,omitempty"`
-	Steps   *Steps    `json:"steps,omitempty"` // of a product with transfers
-	Reps    int       `json:"reps"`            // how often it was timed
-	Batch   int       `json:"batch"`           // products in each timing
-	Seconds Timing    `json:"seconds"`         // of one product
-	Samples []float64 `json:"samples"`         // see maxSamples
+	Setup float64 `json:"setup_seconds,omitempty"`
+	Steps *Steps  `json:"steps,omitempty"` // of a product with transfers
+	// Reps are the timings that were kept, each the median of MedianOf timings (0 is 1)
+	// of Batch products.
+	Reps     int       `json:"reps"`
+	MedianOf int       `json:"median_of,omitempty"`
+	Batch    int       `json:"batch"`
+	Seconds  Timing    `json:"seconds"` // of one product
+	Samples  []float64 `json:"samples"` // see maxSamples
 	// Interrupted says that it was timed less than it should have been.
 	Interrupted bool    `json:"interrupted,omitempty"`
 	GFLOPS      float64 `json:"gflops"` // at the median time
@@ -162,7 +165,7 @@ func (r *Record) check() error {
 	if r.Counts != nil {
 		return r.Counts.check()
 	}
-	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 {
+	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 || r.MedianOf < 0 {
 		return fmt.Errorf("%d reps of %d products on %d buffers, want at least one of each", r.Reps, r.Batch, r.Buffers)
 	}
 	s := r.Seconds

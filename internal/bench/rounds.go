@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tilework/internal/gemm"
@@ -20,7 +21,9 @@ type run struct {
 	precision Precision
 	spent     time.Duration // on its timings
 	last      time.Duration // the latest timing
-	times     []float64     // seconds of one product, in each timing
+	best      time.Duration // the shortest one of that batch
+	often     int           // timings that make one that is kept
+	times     []float64     // seconds of one product, in each timing that is kept
 	record    Record
 	err       error
 }
@@ -93,6 +96,7 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 		return err
 	}
 	if took >= m.o.MaxTime {
+		r.last, r.best = took, took
 		return nil // nothing that takes so long needs to be warm
 	}
 	return m.warmUp(ctx, r)
@@ -109,7 +113,7 @@ func (m *measurement) warmUp(ctx context.Context, r *run) error {
 		}
 		switch {
 		case took < least && r.batch < most:
-			r.batch *= 2
+			r.batch, r.best = 2*r.batch, 0
 		case m.o.now()-start >= m.o.Warmup, r.batch == most && m.o.now() == start: // the clock stands still
 			return nil
 		}
@@ -123,6 +127,9 @@ func (m *measurement) timeBatch(ctx context.Context, r *run) (time.Duration, err
 		return 0, err
 	}
 	r.last = max(took, 1)
+	if r.best == 0 || r.last < r.best {
+		r.best = r.last
+	}
 	return r.last, nil
 }
 
@@ -130,6 +137,7 @@ func (m *measurement) timeBatch(ctx context.Context, r *run) (time.Duration, err
 // that each round compares; only one that is out of time leaves before.
 func (m *measurement) rounds(ctx context.Context) {
 	timings := m.timingsPerTurn()
+	m.evenOut()
 	for round := 0; ; round++ {
 		done := true
 		for i := range m.runs {
@@ -170,13 +178,21 @@ func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		start := m.o.now()
-		took, err := m.timeBatch(ctx, r)
-		if err != nil {
-			return failure(ctx, err)
+		var times []float64
+		for range r.often {
+			if ctx.Err() != nil && len(times) > 0 {
+				break
+			}
+			start := m.o.now()
+			took, err := m.timeBatch(ctx, r)
+			if err != nil {
+				return failure(ctx, err)
+			}
+			r.spent += max(m.o.now()-start, 1)
+			times = append(times, took.Seconds()/float64(r.batch))
 		}
-		r.spent += max(m.o.now()-start, 1)
-		r.times = append(r.times, took.Seconds()/float64(r.batch))
+		slices.Sort(times)
+		r.times = append(r.times, quantile(times, 0.5))
 	}
 	return nil
 }
@@ -191,12 +207,30 @@ func failure(ctx context.Context, err error) error {
 
 // timingsPerTurn is the same for all subjects, so that their timings pair up: one,
 // or after a lead as many as take the slowest a quarter of its time.
-func (m *measurement) timingsPerTurn() int {
+func (m *measurement) timingsPerTurn() int { return int(max(m.o.Lead/4/m.slowest(), 1)) }
+
+// slowest is the longest timing.
+func (m *measurement) slowest() time.Duration {
 	slowest := time.Duration(1)
 	for _, r := range m.runs {
-		slowest = max(slowest, r.last)
+		slowest = max(slowest, r.best)
 	}
-	return int(max(m.o.Lead/4/slowest, 1))
+	return slowest
+}
+
+// evenOut has a turn of a subject that is much faster than another take as long as that
+// one's, as far as its time needs that: of several timings it keeps the median. The slow
+// one, which may take a thousand times as long, would otherwise run for minutes until
+// the fast one has had its time.
+func (m *measurement) evenOut() {
+	const much = 8
+	turn := min(m.slowest(), m.o.MinTime/time.Duration(m.o.MinReps))
+	for _, r := range m.runs {
+		r.often = 1
+		if r.best > 0 && turn/r.best >= much {
+			r.often = int(turn / r.best)
+		}
+	}
 }
 
 // records are those of the subjects whose turn came, and their failures.
@@ -228,7 +262,7 @@ func (m *measurement) failed(r *run) Record {
 
 func (m *measurement) measured(r *run) Record {
 	rec := m.common(r)
-	rec.Reps, rec.Batch, rec.Interrupted = len(r.times), r.batch, !m.enough(r)
+	rec.Reps, rec.MedianOf, rec.Batch, rec.Interrupted = len(r.times), r.often, r.batch, !m.enough(r)
 	rec.Seconds, rec.Samples = summarize(r.times), samples(r.times)
 	rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
 	if m.o.Peak != nil {
