@@ -63,7 +63,8 @@ with --peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPee
 that a block computes and its threads (see docs/results/reference).
 
 With -o, records are in the file as soon as they are made: what was measured before an
-interruption, or a power cut, stays, and --resume goes on from there.`,
+interruption or a crash stays, and --resume, with the same flags otherwise, goes on from
+there. It refuses a file from another machine or another version.`,
 		Example: `  tilework bench --preset quick
   tilework bench --preset seeds -o study.jsonl && tilework report study.jsonl -o study.html
   tilework bench --sizes 64:1024:*2 --peers all --threads 1

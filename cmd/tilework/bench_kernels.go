@@ -20,14 +20,6 @@ type planner func(p *gemm.Problem, kernel string) (string, error)
 
 // picks lists what --kernels asks for.
 func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan planner) ([]pick, error) {
-	var known []string
-	var all []pick
-	for _, k := range dispatch.Kernels(device) {
-		known = append(known, k.Name)
-		if k.Available {
-			all = append(all, pick{k.Name, k.Name})
-		}
-	}
 	switch f.kernels {
 	case "none":
 		return nil, nil
@@ -35,6 +27,12 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 		chosen, err := automatic(problems, plan)
 		return []pick{chosen}, err
 	case "all":
+		var all []pick
+		for _, k := range dispatch.Kernels(device) {
+			if k.Available {
+				all = append(all, pick{k.Name, k.Name})
+			}
+		}
 		return all, nil
 	}
 	var picks []pick
@@ -50,8 +48,8 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 			}
 			continue
 		}
-		if kernel, _, _ := strings.Cut(name, ":"); !slices.Contains(known, kernel) {
-			return nil, fmt.Errorf("--kernels: no kernel %q on %v%s (there are %s)", kernel, device, meant(kernel, known), strings.Join(known, ", "))
+		if kernel, _, _ := strings.Cut(name, ":"); !slices.ContainsFunc(dispatch.Kernels(device), func(k dispatch.Kernel) bool { return k.Name == kernel }) {
+			return nil, unknownKernel(kernel, device)
 		}
 		if _, err := plan(&problems[0], name); err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
@@ -59,6 +57,15 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 		picks = append(picks, pick{name, name})
 	}
 	return picks, nil
+}
+
+// unknownKernel is the error for a name in --kernels that no kernel of a device has.
+func unknownKernel(name string, device dispatch.Device) error {
+	var known []string
+	for _, k := range dispatch.Kernels(device) {
+		known = append(known, k.Name)
+	}
+	return fmt.Errorf("--kernels: no kernel %q on %v%s (there are %s)", name, device, meant(name, known), strings.Join(known, ", "))
 }
 
 // automatic is what would be chosen for each product. It carries the name of that, if it

@@ -42,11 +42,14 @@ var presets = []preset{
 	}},
 }
 
-// presetHelp lists the presets.
+// presetHelp lists the presets and their parts.
 func presetHelp() string {
 	var b strings.Builder
 	for _, p := range presets {
-		fmt.Fprintf(&b, "  %-6s %s\n", p.name, p.about)
+		fmt.Fprintf(&b, "  %-6s %s:\n", p.name, p.about)
+		for _, part := range p.parts {
+			fmt.Fprintf(&b, "         - %s\n", part.about)
+		}
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
