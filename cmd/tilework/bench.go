@@ -44,8 +44,8 @@ func benchCommandOf(f *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the kernels, beside other libraries in the same run",
-		Long: `bench times kernels on shapes, in turns with the peers, after it has checked each
-result against a float64 reference; a wrong result gets no time and exit code 1.
+		Long: `bench times kernels on shapes, in turns with the peers. Before it times one, and after,
+it checks a result against a float64 reference; a wrong one gets no time and exit code 1.
 A ratio above 1 means that the kernel is faster than the peer.
 
 On a GPU the matrices are there, in as many copies as outgrow its L2 cache twice, and

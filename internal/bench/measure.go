@@ -68,7 +68,7 @@ type Options struct {
 	// take turns, and nothing elsewhere; less than 0 is nothing.
 	Lead time.Duration
 
-	// Verify checks each subject's result before it is timed; nil is all of a small one, and
+	// Verify checks each subject's result, before it is timed and after; nil is all of a small one, and
 	// Sampled(8, Seed) of others.
 	Verify Verifier
 	// Peak, if not nil, is the rate in 10⁹ operations a second that so many threads
@@ -112,6 +112,9 @@ func (o Options) withDefaults() Options {
 // Measure times kernels and peers on one case, in rounds in which each has its turn
 // and another begins each time, and compares each with every peer. The rounds end
 // when each subject has had MinReps and MinTime, or has used up MaxTime.
+//
+// A result of each is checked before its timings, and, unless it takes a good part of
+// MaxTime, another after them.
 //
 // There is a record for each subject, in the order given, kernels first. One that
 // failed has its error in its record and no times; the error that Measure returns
@@ -165,6 +168,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*o
 		m.rounds(ctx)
 	}
 	m.load = sensed()
+	m.verifyAgain(ctx, check)
 	records, errs := m.records()
 	if err := ctx.Err(); err != nil {
 		errs = append(errs, err)

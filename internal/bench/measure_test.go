@@ -38,7 +38,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timed := order[6:]
+	timed := order[6 : len(order)-3] // each is checked before and after
 	if len(timed)%3 != 0 {
 		t.Fatalf("the rounds are not whole: %v", timed)
 	}
@@ -151,6 +151,7 @@ func TestUnequals(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom\nand smoke")
+	spoiled := 0
 	for _, c := range []struct {
 		name string
 		f    fake
@@ -159,6 +160,11 @@ func TestFailures(t *testing.T) {
 	}{
 		{"an element is wrong", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}, "times what is allowed", gemm.ErrVerify},
 		{"an element is missing", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.C.Type, b.C[:4]) }}, "NaN times", gemm.ErrVerify},
+		{"an element is wrong in the end", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) {
+			if spoiled++; spoiled > 1 {
+				p.C.Type.Set(b.C, 5, 1e3)
+			}
+		}}, "after it was timed", gemm.ErrVerify},
 		{"it is unsupported", fake{refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}, "such products", nil},
 		{"it cannot prepare", fake{refuse: boom}, "boom and smoke", boom},
 		{"it fails at once", fake{fail: func(int) error { return boom }}, "boom", boom},
@@ -299,7 +305,7 @@ func TestCold(t *testing.T) {
 	if bytes := n * 3 * 128 * 128 * 4; bytes < 2<<20 || !records[0].Cold {
 		t.Errorf("%d sets of operands hold %d bytes, the caches %d", n, bytes, 1<<20)
 	}
-	seen = seen[1:] // the check's
+	seen = seen[1 : len(seen)-1] // the others are the checks'
 	for i := range len(seen) - n + 1 {
 		if distinct := slices.Compact(slices.Sorted(slices.Values(seen[i : i+n]))); len(distinct) != n {
 			t.Fatalf("products %d to %d used %d sets of operands, want %d", i, i+n, len(distinct), n)
