@@ -145,6 +145,31 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// TestRounding: a peer that rounds its operands is not who we are measured against first,
+// and what the rounding gains it is said.
+func TestRounding(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	tensor := pace{"cublaslt-tf32", true, 410_000, 5e-6, 0}
+	var all []bench.Record
+	for n := 1024; n <= 4096; n *= 2 {
+		records := m.compete(append(slices.Clone(gpuModels[2:]), tensor), "gpu:0", bench.Cube(n))
+		for i := range records {
+			if records[i].Subject == tensor.subject {
+				records[i].Precision = "tf32"
+			}
+		}
+		all = append(all, records...)
+	}
+	c := newReport(t, Source{"h200", all}).chart(t, "ratio-gpu-float32")
+	if want := regexp.MustCompile(`^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in .* Against the others: 0\.1\d× cublaslt-tf32\.$`); !want.MatchString(c.Headline) {
+		t.Errorf("it says %q", c.Headline)
+	}
+	want := regexp.MustCompile(`^cublaslt-tf32 rounds A and B to tf32 for the tensor cores: 3\d\d(\.\d)? µs at 4096³, where cublaslt, which rounds nothing and so cannot use them, takes 2\.6\d+ ms\.$`)
+	if len(c.Notes) != 1 || !want.MatchString(c.Notes[0]) {
+		t.Errorf("it notes %q", c.Notes)
+	}
+}
+
 // TestLaterRecord wants the last of two records of one measurement, and both of two
 // that differ.
 func TestLaterRecord(t *testing.T) {
