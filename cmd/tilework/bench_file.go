@@ -35,8 +35,10 @@ func newRecordFile(path string, force bool) (*recordFile, error) {
 		}
 		r.old = true
 	}
-	r.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
-	return r, err
+	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // resumed is a file of records to go on with.
