@@ -6,8 +6,8 @@ test: ## the tests that need nothing but Go
 race: ## the same under the race detector, which needs a C compiler
 	CGO_ENABLED=1 go test -race -short ./...
 
-bench: ## a minute's measurement of the CPU kernels beside the libraries found
-	go run ./cmd/tilework bench --sizes 64,256,1024 --peers all
+bench: ## a minute's measurement of all kernels, beside the libraries found
+	go run ./cmd/tilework bench --preset quick
 
 generate: ## write the generated files again
 	go generate ./...

@@ -5,22 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tilework/dtype"
 	"tilework/internal/bench"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
 
 // benchFlags are the flags of `tilework bench`.
 type benchFlags struct {
+	preset                                               string
 	kernels, sizes, shapes, suite, dtypes, device, peers string
 	peerPath                                             []string
 	threads                                              int
@@ -28,46 +28,67 @@ type benchFlags struct {
 	cold                                                 choice
 	minTime, maxTime, warmup                             time.Duration
 	seed                                                 uint64
-	format, out                                          string
+	format, out, resume                                  string
+	force                                                bool
+
+	// Of a preset's part: what it is, and whether what the machine lacks for it is left
+	// out.
+	about    string
+	optional bool
 }
 
-func benchCommand() *cobra.Command {
-	var f benchFlags
+func benchCommand() *cobra.Command { return benchCommandOf(new(benchFlags)) }
+
+// benchCommandOf is the command with its flags kept in f.
+func benchCommandOf(f *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the kernels, beside other libraries in the same run",
-		Long: `bench times kernels on shapes, in turns with the peers, after it has checked each
-result against a float64 reference; a wrong result gets no time and exit code 1.
+		Long: `bench times kernels on shapes, in turns with the peers. Before it times one, and after,
+it checks a result against a float64 reference; a wrong one gets no time and exit code 1.
 A ratio above 1 means that the kernel is faster than the peer.
 
 On a GPU the matrices are there, in as many copies as outgrow its L2 cache twice, and
 its own events tell the time; with --transfers they are in the host's memory, and the
-copies there and back are timed too.
+copies there and back are timed too. An emulated GPU has no times: what its kernels do is
+counted, in instructions, operations, bytes, sectors and bank conflicts.
+
+Presets are studies; a flag that is given beside one replaces its own:
+` + presetHelp() + `
+What the machine lacks for a part of a preset, as a GPU, is left out, which is said.
 
 Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `;
 on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `, and
 with --peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPeer + `:ENTRY:ROWSxCOLS/XxY, the part of C
-that a block computes and its threads (see docs/results/reference).`,
-		Example: `  tilework bench --sizes 64,256,1024
+that a block computes and its threads (see docs/results/reference).
+
+With -o, records are in the file as soon as they are made: what was measured before an
+interruption or a crash stays, and --resume, with the same flags otherwise, goes on from
+there. It refuses a file from another machine or another version.`,
+		Example: `  tilework bench --preset quick
+  tilework bench --preset seeds -o study.jsonl && tilework report study.jsonl -o study.html
   tilework bench --sizes 64:1024:*2 --peers all --threads 1
   tilework bench --shapes 1x768x3072,7x513x1025 --dtypes float32,bfloat16 --cold
   tilework bench --kernels all --sizes 256 --format csv > bench.csv
   tilework bench --sizes 512 --format bench | benchstat /dev/stdin
   tilework bench --device gpu --kernels naive,tiled:16,blocked --peers cublaslt
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 -o h200.jsonl
-  tilework bench --device gpu --transfers --sizes 64:8192:*2`,
+  tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 --resume h200.jsonl
+  tilework bench --device gpu --transfers --sizes 64:8192:*2
+  tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+			return f.run(c.Context(), c.Flags(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, or none (default: what mul would use)")
-	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024)")
+	fl.StringVar(&f.preset, "preset", "", "a study by its name: "+strings.Join(presetNames(), ", "))
+	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, auto for what mul would use, or none (default: auto)")
+	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024, emulated 64,256)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "element types of A and B")
-	fl.StringVar(&f.device, "device", "cpu", "where to measure: cpu, gpu, gpu:N, emu, emu:MODEL")
+	fl.StringVar(&f.device, "device", "cpu", "where to measure: cpu, gpu, gpu:N, or emu, emu:MODEL to count")
 	fl.StringVar(&f.peers, "peers", "", "libraries to compare with, or all that are installed")
 	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: open that peer from this file")
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
@@ -80,14 +101,18 @@ that a block computes and its threads (see docs/results/reference).`,
 	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second, "and for at most this long, a single product apart")
 	fl.DurationVar(&f.warmup, "warmup", 0, "run each subject for so long before it is timed (default: 20ms, on a GPU 200ms)")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
-	fl.StringVarP(&f.out, "out", "o", "", "append the records to this file as well, one JSON object a line")
+	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, one JSON object a line")
+	fl.StringVar(&f.resume, "resume", "", "go on with this file of records: measure what it lacks, on the same machine")
+	fl.BoolVar(&f.force, "force", false, "replace the file of -o if it is there")
+	c.MarkFlagsMutuallyExclusive("out", "resume")
 	formats := bench.Formats()
 	names := make([]string, len(formats))
 	for i, format := range formats {
 		names[i] = format.Name
 	}
 	formatFlag(c, &f.format, names...)
-	complete(c, "kernels", append(kernelNames(), "all", "none")...)
+	complete(c, "preset", presetNames()...)
+	complete(c, "kernels", append(kernelNames(), "all", "auto", "none")...)
 	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
@@ -110,80 +135,26 @@ func (c *choice) Set(text string) (err error) {
 	return err
 }
 
-// bencher measures products, as one kind of device needs it.
-type bencher struct {
-	measure func(ctx context.Context, p gemm.Problem) ([]bench.Record, error)
-	close   func() error
-}
-
-func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	problems, err := f.problems()
-	if err != nil {
-		return err
-	}
-	if f.kernels == "none" && f.peers == "" {
-		return fmt.Errorf("--kernels none without --peers: nothing to measure")
-	}
-	if f.threads < 0 {
-		return fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
-	}
-	device, err := dispatch.ParseDevice(f.device)
-	if err != nil {
-		return fmt.Errorf("--device: %w", err)
-	}
-	open := f.onProcessor
-	switch {
-	case device.IsGPU() && f.transfers:
-		open = f.throughGPU
-	case device.IsGPU():
-		open = f.onGPU
-	case f.transfers:
-		return fmt.Errorf("--transfers: there are no copies on %s (want --device gpu)", f.device)
-	}
-	b, err := open(ctx, device, problems, stderr)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
+func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stderr io.Writer) (err error) {
 	format, err := bench.FindFormat(f.format)
 	if err != nil {
 		return err
 	}
-	write := func([]bench.Record) error { return nil }
-	if f.out != "" {
-		file, err := os.OpenFile(f.out, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		jsonl, err := bench.FindFormat("jsonl")
-		if err != nil {
-			return err
-		}
-		write = func(r []bench.Record) error { return jsonl.Write(file, r) }
+	parts, err := f.parts(given)
+	if err != nil {
+		return err
 	}
-
-	if device.Kind == "emu" {
-		fmt.Fprintln(stderr, "the GPU is emulated: the times are this machine's, not a GPU's")
+	s, err := openStudy(ctx, parts, stderr)
+	if err != nil {
+		return err
 	}
-	bar := newProgress(stderr)
-	var all []bench.Record
-	var failed error
-	for i, p := range problems {
-		records, err := b.measure(ctx, p)
-		all = append(all, records...)
-		if err := write(records); err != nil {
-			return err
-		}
-		failed = errors.Join(failed, err)
-		if ctx.Err() != nil || errors.Is(err, gemm.ErrNoDevice) {
-			break
-		}
-		bar.update(int64(i+1), int64(len(problems)))
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.openFile(f, stderr); err != nil {
+		return err
 	}
-	bar.close()
+	records, failed := s.measure(ctx, newProgress(stderr))
 	// What was measured before an interruption or a wrong result is printed.
-	return errors.Join(format.Write(stdout, all), failed)
+	return errors.Join(format.Write(stdout, records), failed)
 }
 
 // options are those that all devices share.
@@ -191,11 +162,11 @@ func (f *benchFlags) options() bench.Options {
 	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value}
 }
 
-// problems is the list of products to measure.
-func (f *benchFlags) problems() ([]gemm.Problem, error) {
+// problems is the list of products to measure, of these sizes where none are given.
+func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 	var shapes []bench.Shape
 	if f.sizes == "" && f.shapes == "" && f.suite == "" {
-		f.sizes = "64,256,1024"
+		f.sizes = sizes
 	}
 	if f.suite != "" {
 		samples, err := bench.Suite(f.suite)
@@ -241,53 +212,6 @@ func (f *benchFlags) problems() ([]gemm.Problem, error) {
 		}
 	}
 	return problems, nil
-}
-
-// pick is a kernel to measure.
-type pick struct {
-	name   string // in the records
-	kernel string // as --kernels has it; empty: what is chosen for each product
-}
-
-// picks lists what --kernels asks for. plan plans a product with a kernel, or with one
-// of its own choice, and says which.
-func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan func(p *gemm.Problem, kernel string) (string, error)) ([]pick, error) {
-	switch f.kernels {
-	case "none":
-		return nil, nil
-	case "":
-		// It carries the name of what is chosen, if that is the same throughout.
-		name := ""
-		for i := range problems {
-			chosen, err := plan(&problems[i], "")
-			if err != nil {
-				return nil, err
-			}
-			if name != "" && name != chosen {
-				name = "tilework"
-				break
-			}
-			name = chosen
-		}
-		return []pick{{name, ""}}, nil
-	case "all":
-		var all []pick
-		for _, k := range dispatch.Kernels(device) {
-			if k.Available {
-				all = append(all, pick{k.Name, k.Name})
-			}
-		}
-		return all, nil
-	}
-	var all []pick
-	for name := range strings.SplitSeq(f.kernels, ",") {
-		name = strings.TrimSpace(name)
-		if _, err := plan(&problems[0], name); err != nil {
-			return nil, fmt.Errorf("--kernels: %w", err)
-		}
-		all = append(all, pick{name, name})
-	}
-	return all, nil
 }
 
 // paths are the files of --peer-path, by the names of peers.

@@ -28,8 +28,20 @@ const (
 )
 
 // onGPU measures on matrices that are on a GPU.
-func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
-	g, err := f.openGPU(at, problems)
+func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
+	backend, release, err := dispatch.OpenGPU(at)
+	if err != nil {
+		return bencher{}, err
+	}
+	return f.onDevice(ctx, at, backend, release, problems, stderr, bench.MeasureOn)
+}
+
+// measurer is bench.MeasureOn, or like it.
+type measurer func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error)
+
+// onDevice measures with the kernels of a backend, which it releases.
+func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
+	g, err := f.pickGPU(at, backend, release, problems)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -40,7 +52,7 @@ func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []g
 	}()
 	var kernels []bench.DeviceSubject
 	for _, k := range g.picks {
-		kernels = append(kernels, &gpuSubject{name: k.name, gpu: g.backend, options: gpuOptions(k.kernel, true)})
+		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend, options: gpuOptions(k.kernel, true)})
 	}
 	others, err := f.gpuPeers(ctx, g, stderr)
 	if err != nil {
@@ -48,12 +60,15 @@ func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []g
 	}
 	options := f.options()
 	if !f.cold.set { // a product's operands are rarely in the L2 cache, which an emulated GPU has none of
-		options.Cold = !g.backend.Device.Info().Emulated
+		options.Cold = !backend.Device.Info().Emulated
 	}
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
-		measure: func(ctx context.Context, p gemm.Problem) ([]bench.Record, error) {
-			records, err := bench.MeasureOn(ctx, g.backend.Device, bench.Case{Problem: p, Device: f.device}, kernels, others, options)
+		subjects: names(kernels, others), options: options,
+		kase: func(p gemm.Problem) bench.Case { return bench.Case{Problem: p, Device: f.device} },
+		fits: func(p *gemm.Problem) error { return bench.FitsOn(backend.Device, p, options) },
+		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
+			records, err := measure(ctx, backend.Device, c, kernels, others, options)
 			return records, sentinel(err)
 		},
 		close: g.close,
@@ -67,12 +82,9 @@ type benchGPU struct {
 	closers []func() error
 }
 
-func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem) (*benchGPU, error) {
-	backend, release, err := dispatch.OpenGPU(at)
-	if err != nil {
-		return nil, err
-	}
-	g := &benchGPU{backend: backend, closers: []func() error{release}}
+// pickGPU picks the kernels of a backend, which close releases.
+func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem) (g *benchGPU, err error) {
+	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		plan, err := dispatch.PlanGPU(backend, p, gpuOptions(kernel, true))
 		if err != nil {
@@ -113,6 +125,9 @@ func (g *benchGPU) environment() *bench.Environment {
 	e := bench.Host()
 	info := g.backend.Device.Info()
 	e.GPU, e.StagingThreads, e.StagingBytes = info.Name, info.Staging.Threads, int64(info.Staging.Ring)
+	if info.Emulated {
+		e.GPU += ", emulated"
+	}
 	if c, ok := g.backend.Device.(*cuda.GPU); ok {
 		details := c.Details()
 		e.GPUCache = int64(details.L2)
@@ -219,11 +234,12 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 			arithmetic = peers.TF32
 		case ltPeer:
 		default:
-			return nil, fmt.Errorf("--peers: unknown peer %q on %s (want one of %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, ltPeer, ltTF32Peer, kernelPeer)
+			known := []string{ltPeer, ltTF32Peer, kernelPeer}
+			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, meant(name, known), ltPeer, ltTF32Peer, kernelPeer)
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {
-				if f.peers == "all" && (errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)) {
+				if (f.peers == "all" || f.optional) && (errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)) {
 					fmt.Fprintf(stderr, "peer %v\n", err)
 					continue
 				}

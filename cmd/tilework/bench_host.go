@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"tilework/dtype"
 	"tilework/internal/bench"
@@ -32,7 +34,7 @@ func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, prob
 	var kernels []bench.Subject
 	for _, k := range picks {
 		request.Kernel = k.kernel
-		kernels = append(kernels, &subject{k.name, request})
+		kernels = append(kernels, &subject{name: k.name, request: request})
 	}
 	others, err := f.libraries(stderr)
 	if err != nil {
@@ -41,17 +43,32 @@ func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, prob
 	options := f.options()
 	options.Peak = newPeaks().rate
 	return bencher{
-		measure: func(ctx context.Context, p gemm.Problem) ([]bench.Record, error) {
-			return bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads}, kernels, others, options)
+		subjects: names(kernels, others), options: options,
+		kase: func(p gemm.Problem) bench.Case {
+			return bench.Case{Problem: p, Device: f.device, Threads: f.threads}
+		},
+		fits: func(p *gemm.Problem) error { return bench.Fits(p, options) },
+		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
+			return bench.Measure(ctx, c, kernels, others, options)
 		},
 		close: func() error { return nil },
 	}, nil
+}
+
+// names are those of subjects, in the order of their records.
+func names[S interface{ Name() string }](lists ...[]S) []string {
+	var all []string
+	for _, s := range slices.Concat(lists...) {
+		all = append(all, s.Name())
+	}
+	return all
 }
 
 // subject is one of the processor's kernels as bench sees it.
 type subject struct {
 	name    string
 	request dispatch.Request
+	plan    *dispatch.Plan // of the product that was prepared last
 }
 
 func (s *subject) Name() string { return s.name }
@@ -63,7 +80,15 @@ func (s *subject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.plan = plan
 	return func(b gemm.Buffers) error { return plan.Run(context.Background(), b) }, nil
+}
+
+func (s *subject) String() string {
+	if s.plan == nil {
+		return ""
+	}
+	return s.plan.Kernel + ", " + s.plan.Detail
 }
 
 func libraryNames() []string {
@@ -82,6 +107,9 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 	}
 	var subjects []bench.Subject
 	for _, name := range f.wanted(libraryNames()) {
+		if !slices.Contains(libraryNames(), name) {
+			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)", name, meant(name, libraryNames()), strings.Join(libraryNames(), ", "))
+		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
 		switch {
 		case err == nil:
@@ -90,7 +118,7 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 				fmt.Fprintf(stderr, "  note: %s\n", caveat)
 			}
 			subjects = append(subjects, p)
-		case f.peers == "all" && errors.Is(err, peers.ErrNotFound):
+		case (f.peers == "all" || f.optional) && errors.Is(err, peers.ErrNotFound):
 			fmt.Fprintf(stderr, "peer %s is not installed\n", name)
 		default:
 			return nil, fmt.Errorf("--peers: %w", err)

@@ -9,29 +9,28 @@ import (
 	"testing"
 
 	"tilework/internal/bench"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/dispatch"
 )
 
 func TestBenchPrintsEveryFormat(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, format := range bench.Formats() {
+		file := format.Name + ".jsonl"
 		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shapes", "2x3x4", "--kernels", "loop,portable",
-			"--dtypes", "float32,int8", "--min-time", "1ms", "--format", format.Name, "-o", "records.jsonl")
+			"--dtypes", "float32,int8", "--threads", "1", "--min-time", "1ms", "--format", format.Name, "-o", file)
 		if code != 0 || !strings.Contains(stdout, "portable") {
 			t.Errorf("%s: exit code %d, %q, %q", format.Name, code, stdout, stderr)
 		}
-	}
-	f, err := os.Open("records.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	records, err := bench.ReadRecords(f)
-	if want := len(bench.Formats()) * 8; err != nil || len(records) != want {
-		t.Errorf("%d records in the file, want %d: %v", len(records), want, err)
-	}
-	for _, r := range records {
-		if !r.Verified || r.GFLOPS <= 0 {
-			t.Errorf("a record without a verified time: %+v", r)
+		records := readRecords(t, file)
+		if len(records) != 8 {
+			t.Errorf("%s: %d records in the file, want 8", format.Name, len(records))
+		}
+		for _, r := range records {
+			if !r.Verified || r.GFLOPS <= 0 {
+				t.Errorf("a record without a verified time: %+v", r)
+			}
 		}
 	}
 }
@@ -50,9 +49,21 @@ func readRecords(t *testing.T, file string) []bench.Record {
 	return records
 }
 
-// TestBenchOnGPU measures on the emulator, which is said.
+// emulatedGPU has "gpu" be an emulated one.
+func emulatedGPU(t *testing.T) {
+	t.Helper()
+	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return emu.Open(emu.Options{}) })
+	t.Cleanup(func() {
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestBenchOnGPU takes times on the emulator, as if it were a GPU.
 func TestBenchOnGPU(t *testing.T) {
 	t.Chdir(t.TempDir())
+	emulatedGPU(t)
 	for _, test := range []struct {
 		args     string
 		subjects string
@@ -65,9 +76,9 @@ func TestBenchOnGPU(t *testing.T) {
 		}},
 		{"--peers all", "blocked", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "blocked f32 NN") }},
 	} {
-		args := append([]string{"bench", "--device", "emu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms", "-o", "r.jsonl"}, strings.Fields(test.args)...)
+		args := append([]string{"bench", "--device", "gpu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms", "-o", "r.jsonl"}, strings.Fields(test.args)...)
 		stdout, stderr, code := run(t.Context(), args...)
-		if code != 0 || !strings.Contains(stderr, "the times are this machine's, not a GPU's") {
+		if code != 0 {
 			t.Errorf("%s: exit code %d, %q, %q", test.args, code, stdout, stderr)
 			continue
 		}
@@ -76,7 +87,7 @@ func TestBenchOnGPU(t *testing.T) {
 			if !r.Peer {
 				subjects = append(subjects, r.Subject)
 			}
-			if !r.Verified || r.Peak != 0 || r.Environment.GPU != "h200" || !test.check(r) {
+			if !r.Verified || r.Peak != 0 || r.Environment.GPU != "h200, emulated" || !test.check(r) {
 				t.Errorf("%s: record %+v", test.args, r)
 			}
 		}
@@ -85,6 +96,30 @@ func TestBenchOnGPU(t *testing.T) {
 		}
 		if err := os.Remove("r.jsonl"); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestBenchCounts: an emulated GPU is counted, not timed. What naive and tiled load is
+// the textbook's: 2·K elements for each of C, and as many for each tile of it.
+func TestBenchCounts(t *testing.T) {
+	t.Chdir(t.TempDir())
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "naive,tiled:16,tiled:32", "--sizes", "64", "-o", "r.jsonl")
+	if code != 0 || !strings.Contains(stdout, "FLOP/byte") || strings.Contains(stdout, "GFLOP/s") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	const n = 64
+	for i, tile := range []int64{1, 16, 32} {
+		r := readRecords(t, "r.jsonl")[i]
+		c := r.Counts
+		if c == nil || r.Timed() || !r.Verified || r.Environment.GPU != "t4, emulated" {
+			t.Fatalf("record %+v", r)
+		}
+		if want := 2 * n * n * n * 4 / tile; c.LoadBytes != want || c.StoreBytes != n*n*4 || c.Conflicts() != 0 {
+			t.Errorf("tile %d: %+v, want %d bytes loaded", tile, c, want)
+		}
+		if c.Flops < 2*n*n*n || c.Flops > 2*n*n*n+4*n*n || c.DistinctSectors != 3*n*n*4/32 {
+			t.Errorf("tile %d: %+v", tile, c)
 		}
 	}
 }
@@ -103,7 +138,7 @@ func TestBenchBesideCUDA(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shapes", "36x44x20,132x136x24", "--min-time", "1ms", "--format", "csv",
 		"--kernels", "naive,tiled:16,tiled:32,blocked", "--peer-path", "cuda="+ladder,
 		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,cuda:blocked128x128:128x128/256x1")
-	if code != 0 || strings.Count(stdout, ",true,") < 16 || !strings.Contains(stdout, "speed_over_cuda:tiled16") {
+	if code != 0 || strings.Count(stdout, ",true,") < 16 || !strings.Contains(stdout, "cuda:tiled16") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 }

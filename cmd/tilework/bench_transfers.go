@@ -15,7 +15,11 @@ import (
 
 // throughGPU measures products of matrices in the host's memory.
 func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
-	g, err := f.openGPU(at, problems)
+	backend, release, err := dispatch.OpenGPU(at)
+	if err != nil {
+		return bencher{}, err
+	}
+	g, err := f.pickGPU(at, backend, release, problems)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -30,8 +34,13 @@ func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems 
 	options := f.options()
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
-		measure: func(ctx context.Context, p gemm.Problem) ([]bench.Record, error) {
-			return bench.Measure(ctx, bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: true}, kernels, others, options)
+		subjects: names(kernels, others), options: options,
+		kase: func(p gemm.Problem) bench.Case {
+			return bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: true}
+		},
+		fits: func(p *gemm.Problem) error { return bench.Fits(p, options) },
+		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
+			return bench.Measure(ctx, c, kernels, others, options)
 		},
 		close: g.close,
 	}, nil

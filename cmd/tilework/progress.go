@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -30,16 +31,34 @@ func (p *progress) update(done, total int64) {
 	if p.w == nil || time.Since(p.start) < time.Second {
 		return
 	}
+	p.begin(total, true)
+	// Drawing can fail only as writing to the terminal can.
+	_ = p.bar.Set64(done)
+}
+
+func (p *progress) begin(total int64, predict bool) {
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(total,
 			progressbar.OptionSetWriter(p.w),
 			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionSetPredictTime(predict),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetWidth(40))
 	}
-	// Drawing can fail only as writing to the terminal can.
-	_ = p.bar.Set64(done)
+}
+
+// expect shows what is being done and how much time is left, where that is known: the bar
+// is then of time, and may lengthen.
+func (p *progress) expect(what string, left time.Duration) {
+	elapsed := time.Since(p.start)
+	if p.w == nil || elapsed < time.Second || left <= 0 {
+		return
+	}
+	total := (elapsed + left).Milliseconds()
+	p.begin(total, false)
+	p.bar.Describe(fmt.Sprintf("%s, about %v left", what, left.Round(time.Second)))
+	p.bar.ChangeMax64(total)
+	_ = p.bar.Set64(elapsed.Milliseconds())
 }
 
 // clear makes room for a line; the next update draws the bar again.

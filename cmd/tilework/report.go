@@ -197,7 +197,7 @@ func readRecordFile(path string) ([]bench.Record, error) {
 	records, err := bench.ReadRecords(file)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%s is cut off: record %d ends too early (is the file still being written?)", path, len(records)+1)
+		return nil, fmt.Errorf("%s is cut off: record %d ends too early (is it still being written? bench --resume mends it)", path, len(records)+1)
 	case err != nil:
 		return nil, fmt.Errorf("%s: no file of records: %w", path, err)
 	case len(records) == 0:

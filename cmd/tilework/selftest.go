@@ -140,7 +140,7 @@ func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Impl
 	}
 	for name := range strings.SplitSeq(f.kernels, ",") {
 		if !slices.ContainsFunc(impls, func(i gemmtest.Implementation) bool { return i.Name == name }) {
-			return nil, fmt.Errorf("--kernels: no kernel %q on %v", name, device)
+			return nil, unknownKernel(name, device)
 		}
 	}
 	return impls, nil

@@ -3,7 +3,10 @@ package bench
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"tilework/internal/host"
 )
 
 // column is a row of the table of columns. CSV has them all; the table to look
@@ -40,8 +43,9 @@ var columns = []column{
 	{"buffers", func(r *Record) any { return r.Buffers }, "", nil},
 	{"seed", func(r *Record) any { return r.Seed }, "", nil},
 	{"intensity", func(r *Record) any { return r.Intensity }, "", nil},
-	{"setup_seconds", func(r *Record) any { return r.Setup }, "", nil},
+	{"setup_seconds", func(r *Record) any { return r.Setup }, "compile", setup},
 	{"reps", func(r *Record) any { return r.Reps }, "reps", timed(func(r *Record) string { return strconv.Itoa(r.Reps) })},
+	{"median_of", func(r *Record) any { return max(r.MedianOf, 1) }, "", nil},
 	{"batch", func(r *Record) any { return r.Batch }, "", nil},
 	{"seconds", func(r *Record) any { return r.Seconds.Median }, "median", timed(func(r *Record) string { return Duration(r.Seconds.Median) })},
 	{"seconds_min", func(r *Record) any { return r.Seconds.Min }, "", nil},
@@ -58,18 +62,39 @@ var columns = []column{
 	{"sm_mhz", load(func(l *Load) float64 { return l.SMClock.Median }), "clock", clockRate},
 	{"watts", load(func(l *Load) float64 { return l.Power.Median }), "", nil},
 	{"celsius", load(func(l *Load) float64 { return l.Temperature.Median }), "", nil},
+	{"instructions", counted(func(c *Counts) any { return c.Instructions }), "instructions", countText(func(c *Counts) string { return strconv.FormatInt(c.Instructions, 10) })},
+	{"flops", counted(func(c *Counts) any { return c.Flops }), "FLOP", countText(func(c *Counts) string { return strconv.FormatInt(c.Flops, 10) })},
+	{"load_bytes", counted(func(c *Counts) any { return c.LoadBytes }), "loaded", countText(func(c *Counts) string { return host.Bytes(uint64(c.LoadBytes)) })},
+	{"flops_per_byte", counted(func(c *Counts) any { return c.Intensity() }), "FLOP/byte", countText(func(c *Counts) string { return fmt.Sprintf("%.3g", c.Intensity()) })},
+	{"store_bytes", counted(func(c *Counts) any { return c.StoreBytes }), "stored", countText(func(c *Counts) string { return host.Bytes(uint64(c.StoreBytes)) })},
+	{"sectors", counted(func(c *Counts) any { return c.Sectors }), "sectors (ideal)", countText(func(c *Counts) string { return fmt.Sprintf("%d (%d)", c.Sectors, c.IdealSectors) })},
+	{"ideal_sectors", counted(func(c *Counts) any { return c.IdealSectors }), "", nil},
+	{"distinct_sectors", counted(func(c *Counts) any { return c.DistinctSectors }), "distinct", countText(func(c *Counts) string { return strconv.FormatInt(c.DistinctSectors, 10) })},
+	{"shared_requests", counted(func(c *Counts) any { return c.SharedRequests }), "", nil},
+	{"wavefronts", counted(func(c *Counts) any { return c.Wavefronts }), "wavefronts", countText(func(c *Counts) string { return strconv.FormatInt(c.Wavefronts, 10) })},
+	{"ideal_wavefronts", counted(func(c *Counts) any { return c.IdealWavefronts }), "", nil},
+	{"bank_conflicts", counted(func(c *Counts) any { return c.Conflicts() }), "conflicts", countText(func(c *Counts) string { return strconv.FormatInt(c.Conflicts(), 10) })},
 	{"verified", func(r *Record) any { return r.Verified }, "", nil},
-	{"error_ratio", func(r *Record) any { return r.ErrorRatio }, "error/bound", timed(func(r *Record) string { return fmt.Sprintf("%.2g", r.ErrorRatio) })},
+	{"error_ratio", func(r *Record) any { return r.ErrorRatio }, "error/bound", done(func(r *Record) string { return fmt.Sprintf("%.2g", r.ErrorRatio) })},
 	{"error", func(r *Record) any { return r.Error }, "", nil},
+	{"unsupported", func(r *Record) any { return r.Unsupported }, "", nil},
+	{"interrupted", func(r *Record) any { return r.Interrupted }, "interrupted", yes(func(r *Record) bool { return r.Interrupted })},
 	{"date", func(r *Record) any { return r.Environment.Date.Format(time.RFC3339) }, "", nil},
 	{"os", func(r *Record) any { return r.Environment.OS }, "", nil},
 	{"arch", func(r *Record) any { return r.Environment.Arch }, "", nil},
 	{"cpu", func(r *Record) any { return r.Environment.CPU }, "", nil},
+	{"cpu_mhz", func(r *Record) any { return r.Environment.CPUClock }, "", nil},
+	{"features", func(r *Record) any { return strings.Join(r.Environment.Features, " ") }, "", nil},
+	{"cores", func(r *Record) any { return r.Environment.Cores }, "", nil},
+	{"gomaxprocs", func(r *Record) any { return r.Environment.GOMAXPROCS }, "", nil},
+	{"cache_bytes", func(r *Record) any { return r.Environment.Cache }, "", nil},
+	{"memory_bytes", func(r *Record) any { return r.Environment.Memory }, "", nil},
 	{"gpu", func(r *Record) any { return r.Environment.GPU }, "", nil},
 	{"driver", func(r *Record) any { return r.Environment.Driver }, "", nil},
 	{"go", func(r *Record) any { return r.Environment.Go }, "", nil},
 	{"version", func(r *Record) any { return r.Environment.Version }, "", nil},
 	{"commit", func(r *Record) any { return r.Environment.Commit }, "", nil},
+	{"modified", func(r *Record) any { return r.Environment.Modified }, "", nil},
 	{"command", func(r *Record) any { return r.Environment.Command }, "", nil},
 }
 
@@ -112,6 +137,34 @@ func steps(r *Record) string {
 	return fmt.Sprintf("%s + %s + %s + %s", Duration(s.Allocate), Duration(s.Upload), Duration(s.Compute), Duration(s.Download))
 }
 
+// setup is what a caller pays once for a product with transfers: to compile its kernel.
+func setup(r *Record) string {
+	if r.Steps == nil || r.Error != "" {
+		return ""
+	}
+	return Duration(r.Setup)
+}
+
+// counted is one of the record's Counts, 0 where it has none.
+func counted(part func(*Counts) any) func(*Record) any {
+	return func(r *Record) any {
+		if r.Counts == nil {
+			return 0
+		}
+		return part(r.Counts)
+	}
+}
+
+// countText is the same in words.
+func countText(part func(*Counts) string) func(*Record) string {
+	return func(r *Record) string {
+		if r.Counts == nil {
+			return ""
+		}
+		return part(r.Counts)
+	}
+}
+
 // clockRate is what the device's clock was, mostly.
 func clockRate(r *Record) string {
 	if r.Load == nil || r.Load.SMClock.Median == 0 {
@@ -128,7 +181,7 @@ func (r *Record) Transposes() string {
 
 func percentOfPeak(r *Record) string {
 	percent, known := r.PercentOfPeak()
-	if !known || r.Error != "" {
+	if !known || !r.Timed() {
 		return ""
 	}
 	return fmt.Sprintf("%.1f%%", percent)
@@ -155,6 +208,16 @@ func yes(f func(*Record) bool) func(*Record) string {
 
 // timed is f's text where the record has times.
 func timed(f func(*Record) string) func(*Record) string {
+	return func(r *Record) string {
+		if !r.Timed() {
+			return ""
+		}
+		return f(r)
+	}
+}
+
+// done is f's text where the record is of no failure.
+func done(f func(*Record) string) func(*Record) string {
 	return func(r *Record) string {
 		if r.Error != "" {
 			return ""

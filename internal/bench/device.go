@@ -46,6 +46,9 @@ func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []De
 	if err != nil {
 		return nil, err
 	}
+	if err := FitsOn(d, &c.Problem, o); err != nil {
+		return nil, err
+	}
 	if o.Lead == 0 && len(runs) > 1 {
 		o.Lead = 200 * time.Microsecond // brings the kernel back into the caches for instructions
 	}
@@ -89,10 +92,7 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 		offsets[i] = size
 		size += (len(b) + deviceAlign - 1) / deviceAlign * deviceAlign
 	}
-	n := copies(float64(size), o.Cold, o.Environment.GPUCache)
-	if err := fit(p, float64(n)*float64(size), d.Info().Memory); err != nil {
-		return nil, err
-	}
+	_, n := deviceSets(p, o)
 	if s.memory, err = d.Alloc(n * size); err != nil {
 		return nil, err
 	}

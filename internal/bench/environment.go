@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,6 +22,7 @@ type Environment struct {
 	Arch       string    `json:"arch"`
 	CPU        string    `json:"cpu,omitempty"`
 	Features   []string  `json:"features,omitempty"` // the instruction sets that matter to products
+	CPUClock   float64   `json:"cpu_mhz,omitempty"`  // of one core, as the system tells it before the measurement
 	Cores      int       `json:"cores"`              // logical processors that the process may use
 	GOMAXPROCS int       `json:"gomaxprocs"`
 	Cache      int64     `json:"cache_bytes,omitempty"` // the last-level cache
@@ -43,7 +46,7 @@ type Environment struct {
 func Host() Environment {
 	e := Environment{
 		Date: time.Now().UTC().Truncate(time.Second),
-		OS:   runtime.GOOS, Arch: runtime.GOARCH, CPU: host.Processor(), Features: host.Features(),
+		OS:   runtime.GOOS, Arch: runtime.GOARCH, CPU: host.Processor(), CPUClock: host.Clock(), Features: host.Features(),
 		Cores: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Cache: host.LastLevelCache(), Memory: host.PhysicalMemory(),
 		Go: runtime.Version(), Command: commandLine(os.Args),
@@ -60,6 +63,41 @@ func Host() Environment {
 		}
 	}
 	return e
+}
+
+// build is the version of tilework, with its commit where that is not in it already.
+func (e *Environment) build() string {
+	text := e.Version
+	if short := e.Commit[:min(12, len(e.Commit))]; !strings.Contains(text, short) {
+		text = strings.TrimSpace(text + " " + short)
+	}
+	if e.Modified && !strings.Contains(text, "dirty") {
+		text += ", modified"
+	}
+	return text
+}
+
+// String is the environment in a line: devices, system, versions and date.
+func (e *Environment) String() string {
+	cpu := cmp.Or(e.CPU, e.Arch)
+	if e.CPUClock > 0 {
+		cpu += fmt.Sprintf(" at %.0f MHz", e.CPUClock)
+	}
+	facts := []string{fmt.Sprintf("%s, %d of %d cores", cpu, e.GOMAXPROCS, e.Cores)}
+	if e.Cache > 0 {
+		facts[0] += fmt.Sprintf(", cache %d MiB", e.Cache>>20)
+	}
+	if e.GPU != "" {
+		facts = append(facts, strings.TrimSuffix(e.GPU+", driver "+e.Driver, ", driver "))
+	}
+	facts = append(facts, e.OS+"/"+e.Arch)
+	if e.Go != "" {
+		facts = append(facts, e.Go)
+	}
+	if build := e.build(); build != "" {
+		facts = append(facts, "tilework "+build)
+	}
+	return strings.Join(append(facts, e.Date.UTC().Format(time.DateOnly)), "; ")
 }
 
 // commandLine is a command that a shell splits into args, the program without its

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -96,8 +97,33 @@ func writeCSV(w io.Writer, records []Record) error {
 	return out.Error()
 }
 
-// writeTable leaves out the columns that are empty in every row.
+// writeTable writes times and counts as a table each, the summaries of the times, and
+// where all was measured.
 func writeTable(w io.Writer, records []Record) error {
+	var times, counts []Record
+	for _, r := range records {
+		if r.Counts != nil {
+			counts = append(counts, r)
+		} else {
+			times = append(times, r)
+		}
+	}
+	for _, part := range [][]Record{times, counts} {
+		if len(part) == 0 {
+			continue
+		}
+		if err := writeRows(w, part); err != nil {
+			return err
+		}
+	}
+	if err := writeSummaries(w, records); err != nil {
+		return err
+	}
+	return writeEnvironments(w, records)
+}
+
+// writeRows leaves out the columns that are empty in every row.
+func writeRows(w io.Writer, records []Record) error {
 	type line func(r *Record) string
 	var titles []string
 	var lines []line
@@ -133,10 +159,25 @@ func writeTable(w io.Writer, records []Record) error {
 		}
 		fmt.Fprintln(out, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
-	if err := out.Flush(); err != nil {
-		return err
+	return out.Flush()
+}
+
+// writeEnvironments writes where and with what a table was measured: once, where that is
+// the same for all of it.
+func writeEnvironments(w io.Writer, records []Record) error {
+	var told []string
+	for i := range records {
+		e := records[i].Environment
+		line := e.String()
+		if e.CPUClock = 0; slices.Contains(told, e.String()) {
+			continue // another clock rate is no other environment
+		}
+		told = append(told, e.String())
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
 	}
-	return writeSummaries(w, records)
+	return nil
 }
 
 // writeSummaries writes what a table of several cases comes to.
@@ -167,35 +208,45 @@ func peersOf(records []Record) []string {
 	return peers
 }
 
+// units says of the units that benchstat does not know which way is better.
+var units = []struct{ name, better string }{
+	{"GFLOP/s", "higher"}, {"warp-instructions", "lower"}, {"FLOP", "lower"}, {"B-loaded", "lower"}, {"B-stored", "lower"},
+	{"sectors", "lower"}, {"wavefronts", "lower"}, {"conflicts", "lower"},
+}
+
 // writeBench writes a line for each sample, named by its case
-// (golang.org/design/14313-benchmark-format). Records without times are comments.
+// (golang.org/design/14313-benchmark-format). Records without times or counts are
+// comments. So are the versions, and the date: benchstat compares only what was measured
+// with the same configuration, which these must not be part of.
 func writeBench(w io.Writer, records []Record) error {
+	out := bufio.NewWriter(w) // it keeps the first error
+	for _, u := range units {
+		fmt.Fprintf(out, "Unit %s better=%s\n", u.name, u.better)
+	}
 	var last string
 	for i := range records {
 		r := &records[i]
 		e := &r.Environment
-		head := fmt.Sprintf("goos: %s\ngoarch: %s\npkg: tilework\ncpu: %s\ndevice: %s\nUnit GFLOP/s better=higher\n", oneLine(e.OS), oneLine(e.Arch), oneLine(e.CPU), oneLine(r.Device))
+		head := fmt.Sprintf("# %v\ngoos: %s\ngoarch: %s\npkg: tilework\ncpu: %s\ngpu: %s\ndevice: %s\n", oneLine(e.String()), oneLine(e.OS), oneLine(e.Arch), oneLine(e.CPU), oneLine(e.GPU), oneLine(r.Device))
 		if head != last {
-			if _, err := io.WriteString(w, head); err != nil {
-				return err
-			}
+			fmt.Fprint(out, head)
 			last = head
 		}
 		name := benchName(r)
-		if r.Error != "" {
-			if _, err := fmt.Fprintf(w, "# %s: %s\n", name, oneLine(r.Error)); err != nil {
-				return err
-			}
-			continue
-		}
-		n := max(1, r.Reps*r.Batch/len(r.Samples))
-		for _, s := range r.Samples {
-			if _, err := fmt.Fprintf(w, "%s %d %v ns/op %v GFLOP/s\n", name, n, s*1e9, r.flops()/s/1e9); err != nil {
-				return err
+		switch c := r.Counts; {
+		case r.Error != "":
+			fmt.Fprintf(out, "# %s: %s\n", name, oneLine(r.Error))
+		case c != nil:
+			fmt.Fprintf(out, "%s 1 %d warp-instructions %d FLOP %d B-loaded %d B-stored %d sectors %d wavefronts %d conflicts\n",
+				name, c.Instructions, c.Flops, c.LoadBytes, c.StoreBytes, c.Sectors, c.Wavefronts, c.Conflicts())
+		default:
+			n := max(1, r.Reps*max(r.MedianOf, 1)*r.Batch/len(r.Samples))
+			for _, s := range r.Samples {
+				fmt.Fprintf(out, "%s %d %v ns/op %v GFLOP/s\n", name, n, s*1e9, r.flops()/s/1e9)
 			}
 		}
 	}
-	return nil
+	return out.Flush()
 }
 
 // benchName has the parts that benchstat can group and filter by: /subject, /in …

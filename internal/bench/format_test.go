@@ -17,8 +17,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// examples are a kernel, a peer and one that failed, on one case, and the kernel
-// again on another.
+// examples are a kernel, a peer and one that failed, on one case, the kernel again on
+// another, and what an emulator counted.
 func examples(t *testing.T) []Record {
 	t.Helper()
 	env := Environment{Date: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), OS: "linux", Arch: "amd64", CPU: "R3000, 33 MHz", Cores: 2, GOMAXPROCS: 2, Go: "go1.26"}
@@ -45,7 +45,14 @@ func examples(t *testing.T) []Record {
 	}
 	last := record(Case{Problem: q, Device: "gpu:0", Transfers: true}, "tile 8/x", 0.25)
 	last.Cold = true
-	return []Record{a, p, bad, last}
+	emulated := newRecord(&Case{Problem: c.Problem, Device: "emu"})
+	emulated.Subject, emulated.Environment, emulated.Buffers = "naive", env, 1
+	emulated.Verified, emulated.ErrorRatio = true, 0.25
+	emulated.Counts = &Counts{
+		Instructions: 700, Flops: 20_000, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000, IdealSectors: 2600,
+		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10,
+	}
+	return []Record{a, p, bad, last, emulated}
 }
 
 func write(t *testing.T, format string, records []Record) string {
@@ -68,7 +75,10 @@ tile 8/x  cpu     float32           10×20×50                             2    
 openblas  cpu     float32           10×20×50                             2                         1     5 µs    0.0%    4                 0.12
 naive     cpu     float32           10×20×50                             2                                                                     verification failed: it is off, "much"
 tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        yes   1     250 ms  0.0%    9.6e-07           0.12
+subject  device  type     M×N×K     instructions  FLOP   loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
+naive    emu     float32  10×20×50  700           20000  78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
 `, "\n")
+	want += "R3000, 33 MHz, 2 of 2 cores; linux/amd64; go1.26; 2026-11-21\n"
 	if got := trimLines(write(t, "table", examples(t))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -106,6 +116,7 @@ func TestCSV(t *testing.T) {
 		{1, "peer", "true"}, {1, "speed_over_openblas", ""}, {1, "cpu", "R3000, 33 MHz"},
 		{2, "error", `verification failed: it is off, "much"`},
 		{3, "trans", "TN"}, {3, "beta", "1"}, {3, "bias", "column"}, {3, "device", "gpu:0"}, {3, "date", "2026-11-21T01:02:03Z"},
+		{3, "cores", "2"}, {3, "instructions", "0"}, {4, "instructions", "700"}, {4, "bank_conflicts", "2"}, {4, "flops_per_byte", "0.25"},
 	} {
 		if got := cell(c.row, c.name); got != c.want {
 			t.Errorf("row %d, %s: %q, want %q", c.row, c.name, got, c.want)
@@ -131,7 +142,7 @@ func TestBench(t *testing.T) {
 		case *benchfmt.Result:
 			results = append(results, r.Clone())
 		case *benchfmt.UnitMetadata:
-			if r.OrigUnit != "GFLOP/s" || r.Key != "better" || r.Value != "higher" {
+			if r.Key != "better" || (r.OrigUnit == "GFLOP/s") != (r.Value == "higher") {
 				t.Errorf("unit %+v", r)
 			}
 		default:
@@ -144,6 +155,16 @@ func TestBench(t *testing.T) {
 	want := 0
 	for i := range records {
 		r := &records[i]
+		if c := r.Counts; c != nil {
+			res := results[want]
+			want++
+			if n, ok := res.Value("warp-instructions"); !ok || n != float64(c.Instructions) {
+				t.Errorf("%s: %v instructions, want %d", res.Name, n, c.Instructions)
+			}
+			if n, ok := res.Value("conflicts"); !ok || n != float64(c.Conflicts()) {
+				t.Errorf("%s: %v conflicts, want %d", res.Name, n, c.Conflicts())
+			}
+		}
 		for _, s := range r.Samples {
 			if want >= len(results) {
 				t.Fatalf("%d results from\n%s", len(results), text)
@@ -185,7 +206,7 @@ func TestBench(t *testing.T) {
 
 func TestRoundTrip(t *testing.T) {
 	for _, format := range []string{"json", "jsonl"} {
-		for n := range 5 {
+		for n := range 6 {
 			want := examples(t)[:n]
 			got, err := ReadRecords(strings.NewReader(write(t, format, want)))
 			if err != nil {
@@ -222,6 +243,9 @@ func TestReadRecordsRefuses(t *testing.T) {
 		{"a sample of no time", swap(`"samples":[0.000001,`, `"samples":[0,`), "record 2: a sample of 0 seconds"},
 		{"a ratio of nothing", swap(`"speed":2.5`, `"speed":0`), "record 2: versus "},
 		{"a string for a number", swap(`"m":10`, `"m":"10"`), "record 2: json: "},
+		{"counts of nothing", countsLine(t, func(c *Counts) { c.Instructions = 0 }), "record 2: 0 instructions"},
+		{"a negative count", countsLine(t, func(c *Counts) { c.StoreBytes = -1 }), "record 2: -1 store_bytes"},
+		{"fewer than the ideal", countsLine(t, func(c *Counts) { c.Sectors = 1 }), "record 2: less than the ideal"},
 		{"a record cut short", good + good[:100], "record 2: unexpected EOF"},
 		{"an array cut short", "[" + good, "after record 1: unexpected EOF"},
 		{"an array cut in a record", "[" + good + "," + good[:100], "record 2: unexpected EOF"},
@@ -243,6 +267,14 @@ func TestReadRecordsRefuses(t *testing.T) {
 	if records, err := ReadRecords(strings.NewReader(" \n\t")); err != nil || len(records) != 0 {
 		t.Errorf("an empty file gives %d records and error %v", len(records), err)
 	}
+}
+
+// countsLine is a good record and one of counts that were changed.
+func countsLine(t *testing.T, change func(*Counts)) string {
+	t.Helper()
+	all := examples(t)
+	change(all[4].Counts)
+	return strings.TrimSpace(write(t, "jsonl", []Record{all[0], all[4]}))
 }
 
 func FuzzReadRecords(f *testing.F) {

@@ -19,10 +19,7 @@ type hostSite struct {
 }
 
 func newHostSite(p *gemm.Problem, data *operands, subjects []Subject, o Options) (site, error) {
-	n := copies(data.bytes, o.Cold, o.Environment.Cache)
-	if err := fit(p, float64(n)*data.bytes, o.Environment.Memory); err != nil {
-		return nil, err
-	}
+	_, n := hostSets(p, o)
 	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.C), order: data.rotation(n), now: o.now}
 	h.copies = append(h.copies, data.Buffers)
 	for range n - 1 {

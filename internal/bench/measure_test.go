@@ -38,7 +38,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timed := order[6:]
+	timed := order[6 : len(order)-3] // each is checked before and after
 	if len(timed)%3 != 0 {
 		t.Fatalf("the rounds are not whole: %v", timed)
 	}
@@ -125,13 +125,33 @@ func TestSlowSubject(t *testing.T) {
 	if slow.calls != 2 || records[0].Reps != 1 {
 		t.Errorf("slow ran %d times and was timed %d times, want 2 and 1", slow.calls, records[0].Reps)
 	}
-	if records[1].Reps < 100 {
-		t.Errorf("fast was timed %d times, want 100 in 100 ms", records[1].Reps)
+	if n := records[1].Reps * records[1].MedianOf; n < 100 {
+		t.Errorf("fast was timed %d times, want 100 in 100 ms", n)
+	}
+}
+
+// TestUnequals: the slow one of two does not run until the fast one has had its time.
+func TestUnequals(t *testing.T) {
+	c := new(clock)
+	slow := &fake{name: "slow", clock: c, cost: every(40 * time.Millisecond)}
+	fast := &fake{name: "fast", clock: c, cost: func(call int) time.Duration {
+		if call%10 == 0 {
+			return 5 * time.Millisecond // somebody disturbs it
+		}
+		return 100 * time.Microsecond
+	}}
+	records, err := measure(t, shape(t, Cube(4), dtype.F32, dtype.F32), quick(c), slow, fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, f := records[0], records[1]; s.Reps != 5 || s.MedianOf != 1 || f.Reps != 5 || f.MedianOf != 200 || f.Seconds.Max > 101e-6 {
+		t.Errorf("slow: %d of %d, fast: %d of %d, %+v", s.Reps, s.MedianOf, f.Reps, f.MedianOf, f.Seconds)
 	}
 }
 
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom\nand smoke")
+	spoiled := 0
 	for _, c := range []struct {
 		name string
 		f    fake
@@ -140,6 +160,11 @@ func TestFailures(t *testing.T) {
 	}{
 		{"an element is wrong", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}, "times what is allowed", gemm.ErrVerify},
 		{"an element is missing", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.C.Type, b.C[:4]) }}, "NaN times", gemm.ErrVerify},
+		{"an element is wrong in the end", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) {
+			if spoiled++; spoiled > 1 {
+				p.C.Type.Set(b.C, 5, 1e3)
+			}
+		}}, "after it was timed", gemm.ErrVerify},
 		{"it is unsupported", fake{refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}, "such products", nil},
 		{"it cannot prepare", fake{refuse: boom}, "boom and smoke", boom},
 		{"it fails at once", fake{fail: func(int) error { return boom }}, "boom", boom},
@@ -201,8 +226,8 @@ func TestMeasureRefuses(t *testing.T) {
 	}{
 		{"nothing", shape(t, Shape{0, 1, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrShape, "0×1×1"},
 		{"two of a name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil, `two subjects have the name "f"`},
-		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "take"},
-		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "4294967304.0 GiB"},
+		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "take 0.0 GiB, and this machine has 0.0 GiB"},
+		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "take 8589934600.0 GiB, and this machine has 1.0 GiB"},
 		{"a check that cannot be", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory, "preparing the check"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -242,6 +267,10 @@ func TestCancel(t *testing.T) {
 			reps := 0
 			for i := range records {
 				reps += records[i].Reps
+				// Either has enough after 100 timings of a millisecond.
+				if r := &records[i]; r.Interrupted != (r.Reps < 100) {
+					t.Errorf("%d timings are interrupted: %v", r.Reps, r.Interrupted)
+				}
 				if err := records[i].check(); err != nil {
 					t.Error(err)
 				}
@@ -276,7 +305,7 @@ func TestCold(t *testing.T) {
 	if bytes := n * 3 * 128 * 128 * 4; bytes < 2<<20 || !records[0].Cold {
 		t.Errorf("%d sets of operands hold %d bytes, the caches %d", n, bytes, 1<<20)
 	}
-	seen = seen[1:] // the check's
+	seen = seen[1 : len(seen)-1] // the others are the checks'
 	for i := range len(seen) - n + 1 {
 		if distinct := slices.Compact(slices.Sorted(slices.Values(seen[i : i+n]))); len(distinct) != n {
 			t.Fatalf("products %d to %d used %d sets of operands, want %d", i, i+n, len(distinct), n)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"unsafe"
@@ -17,23 +16,15 @@ const unknownCache = 64 << 20
 // operands are a problem's matrices as they are before any product.
 type operands struct {
 	gemm.Buffers
-	bytes float64 // of all of them, which cannot overflow as an integer could
 	order *rand.Rand
 }
 
 // newOperands fills the matrices: A, B and the bias with values that are uniform
 // in [-1, 1], or in ±127 for integers; C too if it is read, and otherwise with
-// what no product leaves there, NaN or the least integer. The machine has so much
-// memory, if it is not 0.
-func newOperands(p *gemm.Problem, seed uint64, memory int64) (*operands, error) {
-	sizes := [...]int{p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen() * p.C.Type.Size()}
+// what no product leaves there, NaN or the least integer.
+func newOperands(p *gemm.Problem, seed uint64) *operands {
 	o := &operands{order: rand.New(rand.NewPCG(seed, 0))}
-	for _, n := range sizes {
-		o.bytes += float64(n) + align
-	}
-	if err := fit(p, o.bytes, memory); err != nil {
-		return nil, err
-	}
+	sizes := matrixBytes(p)
 	for i, to := range []*[]byte{&o.A, &o.B, &o.C, &o.Bias} {
 		*to = aligned(sizes[i])
 	}
@@ -45,15 +36,12 @@ func newOperands(p *gemm.Problem, seed uint64, memory int64) (*operands, error) 
 	} else {
 		poison(p.C.Type, o.C)
 	}
-	return o, nil
+	return o
 }
 
-// fit refuses so many bytes of p's matrices where a memory has less, and is not 0.
-func fit(p *gemm.Problem, bytes float64, memory int64) error {
-	if limit := float64(memory); memory > 0 && bytes > limit {
-		return fmt.Errorf("%w: the matrices of %v take %.1f GiB, of %.1f", gemm.ErrOutOfMemory, p, bytes/(1<<30), limit/(1<<30))
-	}
-	return nil
+// matrixBytes are the sizes of A, B, C and the bias.
+func matrixBytes(p *gemm.Problem) [4]int {
+	return [...]int{p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen() * p.C.Type.Size()}
 }
 
 // copies is how many sets of operands, of so many bytes each, a measurement hands out

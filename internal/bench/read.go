@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,6 +48,16 @@ func ReadRecords(r io.Reader) ([]Record, error) {
 		return records, fmt.Errorf("after record %d: there is more behind the array's end", len(records))
 	}
 	return records, nil
+}
+
+// Mend is for a file of records, one a line, whose writer may have been stopped in the
+// midst of one: it returns what is whole, and what that lacks to end with a line.
+func Mend(text []byte) (whole []byte, lacks string) {
+	end := bytes.LastIndexByte(text, '\n') + 1
+	if json.Valid(text[end:]) {
+		return text, "\n"
+	}
+	return text[:end], ""
 }
 
 // startsArray looks at the first byte that is no white space.

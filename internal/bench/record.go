@@ -3,10 +3,12 @@
 //
 // [Measure] times subjects on one [Case] in turns, so that whatever disturbs the
 // machine disturbs them all, and checks each result before it times anything;
-// [MeasureOn] does so on matrices that are on a device. A [Record] is one subject's
+// [MeasureOn] does so on matrices that are on a device, and [CountOn] counts what an
+// emulated one does. A [Record] is one subject's
 // measurement with all that is needed to judge and to repeat it. [Formats] is the
-// table of the forms in which records are written; [ReadRecords] reads them back and
-// [Summarize] sums them up. [ParseSizes], [ParseShapes] and [Suite] say what to
+// table of the forms in which records are written; [ReadRecords] reads them back,
+// [Summarize] sums them up, and [NewHistory] finds in them what need not be measured
+// again. [ParseSizes], [ParseShapes] and [Suite] say what to
 // measure.
 //
 // The package knows no backend: whoever calls it passes the subjects in.
@@ -24,7 +26,7 @@ import (
 // or goes away raises it.
 const Schema = 1
 
-// Record is one subject's measurement on one case. Where Error is set the
+// Record is one subject's measurement on one case. Where Error or Counts is set the
 // subject has no times. Times are in seconds, rates in 10⁹ operations a second,
 // an operation being a multiplication or an addition.
 type Record struct {
@@ -63,19 +65,29 @@ type Record struct {
 	// its threads load, whatever answers them; see Loading.
 	Intensity float64 `json:"intensity,omitempty"`
 	// Setup is what a caller pays once: compiling, or trying algorithms, in seconds.
-	Setup   float64   `json:"setup_seconds,omitempty"`
-	Steps   *Steps    `json:"steps,omitempty"` // of a product with transfers
-	Reps    int       `json:"reps"`            // how often it was timed
-	Batch   int       `json:"batch"`           // products in each timing
-	Seconds Timing    `json:"seconds"`         // of one product
-	Samples []float64 `json:"samples"`         // see maxSamples
-	GFLOPS  float64   `json:"gflops"`          // at the median time
-	Peak    float64   `json:"peak_gflops,omitempty"`
+	Setup float64 `json:"setup_seconds,omitempty"`
+	Steps *Steps  `json:"steps,omitempty"` // of a product with transfers
+	// Reps are the timings that were kept, each the median of MedianOf timings (0 is 1)
+	// of Batch products.
+	Reps     int       `json:"reps"`
+	MedianOf int       `json:"median_of,omitempty"`
+	Batch    int       `json:"batch"`
+	Seconds  Timing    `json:"seconds"` // of one product
+	Samples  []float64 `json:"samples"` // see maxSamples
+	// Interrupted says that it was timed less than it should have been.
+	Interrupted bool    `json:"interrupted,omitempty"`
+	GFLOPS      float64 `json:"gflops"` // at the median time
+	Peak        float64 `json:"peak_gflops,omitempty"`
+	// Counts stand in place of times where a device is emulated.
+	Counts *Counts `json:"counts,omitempty"`
 
 	Verified   bool    `json:"verified"`    // its result was checked before it was timed
 	ErrorRatio float64 `json:"error_ratio"` // the largest error, as a part of what is allowed
 	Versus     []Ratio `json:"versus,omitempty"`
 	Error      string  `json:"error,omitempty"`
+	// Unsupported says that the error is no failure: the subject does not do such
+	// products.
+	Unsupported bool `json:"unsupported,omitempty"`
 
 	Load        *Load       `json:"load,omitempty"` // the device's
 	Environment Environment `json:"environment"`
@@ -109,6 +121,9 @@ func newRecord(c *Case) Record {
 	}
 	return r
 }
+
+// Timed reports whether the record has times.
+func (r *Record) Timed() bool { return r.Error == "" && r.Counts == nil }
 
 // PercentOfPeak is the rate as a part of the peak, and whether the peak is known.
 func (r *Record) PercentOfPeak() (percent float64, known bool) {
@@ -147,7 +162,10 @@ func (r *Record) check() error {
 	if r.Error != "" {
 		return nil
 	}
-	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 {
+	if r.Counts != nil {
+		return r.Counts.check()
+	}
+	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 || r.MedianOf < 0 {
 		return fmt.Errorf("%d reps of %d products on %d buffers, want at least one of each", r.Reps, r.Batch, r.Buffers)
 	}
 	s := r.Seconds

@@ -22,10 +22,7 @@ func TestSampled(t *testing.T) {
 		for _, out := range in.Info().Results {
 			for range 60 {
 				p := randomProblem(t, rng, in, out)
-				data, err := newOperands(&p, rng.Uint64(), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := newOperands(&p, rng.Uint64())
 				// Few enough to miss some elements, or enough for all.
 				n := 1 + rng.IntN(12)
 				check, err := Sampled(n, rng.Uint64())(&p, data.Buffers)
@@ -145,10 +142,7 @@ func TestRoundedOperands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := newOperands(&p, 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := newOperands(&p, 1)
 	check, err := Sampled(10, 1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
@@ -178,10 +172,7 @@ func TestUnwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := newOperands(&p, 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := newOperands(&p, 1)
 	check, err := Sampled(1, 1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
@@ -198,5 +189,30 @@ func TestUnwritten(t *testing.T) {
 		if ratio, err := check(b.C, 0); err != nil || ratio <= 1 {
 			t.Fatalf("element %d: ratio %v, error %v", at, ratio, err)
 		}
+	}
+}
+
+// TestThorough: of a small product every single element is looked at.
+func TestThorough(t *testing.T) {
+	p, err := Shape{23, 31, 5}.Problem(dtype.F32, dtype.F32, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := newOperands(&p, 1)
+	check, err := thorough(1)(&p, data.Buffers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	multiply(&p, data.Buffers)
+	if ratio, err := check(data.C, 0); err != nil || !(ratio <= 1) {
+		t.Fatalf("ratio %v, error %v", ratio, err)
+	}
+	for i := range p.M * p.N {
+		right := dtype.F32.At(data.C, i)
+		dtype.F32.Set(data.C, i, right+1e-3)
+		if ratio, _ := check(data.C, 0); ratio <= 1 {
+			t.Errorf("element %d is wrong and passes with %v", i, ratio)
+		}
+		dtype.F32.Set(data.C, i, right)
 	}
 }

@@ -51,6 +51,9 @@ func Processor() string {
 	return runtime.GOARCH
 }
 
+// Clock is the rate of the first processor's clock just now, in MHz.
+func Clock() float64 { return clock() }
+
 // LastLevelCache is the size of the processor's largest cache, in bytes.
 func LastLevelCache() int64 { return lastLevelCache() }
 

@@ -9,6 +9,8 @@ func processor() string {
 	return name
 }
 
+func clock() float64 { return 0 }
+
 // lastLevelCache is the L2 of the fast cores where there is no L3.
 func lastLevelCache() int64 {
 	for _, name := range []string{"hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize"} {

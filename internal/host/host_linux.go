@@ -25,6 +25,11 @@ func available() (uint64, bool) {
 
 func processor() string { return field("/proc/cpuinfo", "model name") }
 
+func clock() float64 {
+	mhz, _ := strconv.ParseFloat(field("/proc/cpuinfo", "cpu MHz"), 64)
+	return mhz
+}
+
 // field is the value of the first "key: value" line of that key, or "".
 func field(path, key string) string {
 	f, err := os.Open(path)

@@ -55,6 +55,7 @@ func (s *study) ratioChart(c *Chart, rows []row) *Chart {
 			}
 		}
 	}
+	rounding := s.rounding(rows[0])
 	columns := map[string][]duel{}
 	for _, name := range heat.Rows {
 		cells := make([]Cell, len(heat.Columns))
@@ -69,12 +70,57 @@ func (s *study) ratioChart(c *Chart, rows []row) *Chart {
 		}
 		heat.Cells = append(heat.Cells, cells)
 	}
-	c.Headline = ratioAnswer(heat.Columns, columns)
+	c.Headline = ratioAnswer(heat.Columns, columns, rounding)
+	for _, r := range rounding {
+		c.Notes = append(c.Notes, r.note())
+	}
 	return c
 }
 
-// ratioAnswer tells of the strongest peer, and in short of the others.
-func ratioAnswer(peers []string, duels map[string][]duel) string {
+// rounder is a peer that rounds A and B before it multiplies, as tensor cores want it,
+// and the fastest one that does not on the same product, if there is one.
+type rounder struct {
+	row
+	exact row
+}
+
+// rounding lists those on the device and of the type of like, each on its largest
+// product.
+func (s *study) rounding(like row) []rounder {
+	peers := bySize(filter(s.rows, isPeer, func(r row) bool { return r.kind() == like.kind() && r.Types() == like.Types() }))
+	var all []rounder
+	for _, r := range slices.Backward(peers) {
+		if r.Precision == "" || slices.ContainsFunc(all, func(x rounder) bool { return x.Subject == r.Subject }) {
+			continue
+		}
+		x := rounder{row: r}
+		for _, e := range peers {
+			if e.Precision == "" && e.source == r.source && shape(e.Record) == shape(r.Record) && (x.exact.Record == nil || e.Seconds.Median < x.exact.Seconds.Median) {
+				x.exact = e
+			}
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+func (x rounder) note() string {
+	text := fmt.Sprintf("%s rounds A and B to %s for the tensor cores", x.Subject, x.Precision)
+	if x.exact.Record == nil {
+		return text + "."
+	}
+	return fmt.Sprintf("%s: %s at %s, where %s, which rounds nothing and so cannot use them, takes %s.", text, bench.Duration(x.Seconds.Median), shape(x.Record), x.exact.Subject, bench.Duration(x.exact.Seconds.Median))
+}
+
+// ratioAnswer tells of the strongest peer that does not round its operands, unless all
+// do, and in short of the others.
+func ratioAnswer(peers []string, duels map[string][]duel, rounding []rounder) string {
+	rounds := func(peer string) int {
+		if slices.ContainsFunc(rounding, func(x rounder) bool { return x.Subject == duels[peer][0].Peer }) {
+			return 1
+		}
+		return 0
+	}
 	mean := func(peer string) float64 {
 		sum := 0.0
 		for _, d := range duels[peer] {
@@ -82,7 +128,7 @@ func ratioAnswer(peers []string, duels map[string][]duel) string {
 		}
 		return math.Exp(sum / float64(len(duels[peer])))
 	}
-	peers = slices.SortedStableFunc(slices.Values(peers), func(a, b string) int { return cmp.Compare(mean(a), mean(b)) })
+	peers = slices.SortedStableFunc(slices.Values(peers), func(a, b string) int { return cmp.Or(cmp.Compare(rounds(a), rounds(b)), cmp.Compare(mean(a), mean(b))) })
 	strongest := duels[peers[0]]
 	bySpeed := func(a, b duel) int { return cmp.Compare(a.Speed, b.Speed) }
 	worst, best := slices.MinFunc(strongest, bySpeed), slices.MaxFunc(strongest, bySpeed)

@@ -34,7 +34,7 @@ type Report struct {
 // charts is the one list of what is asked. A chart that there is one of for each
 // device and element type is made by one function.
 var charts = []func(*study) []*Chart{
-	changes, timeSmall, timeLarge, ladder, rates, ratios, roofline, transfers,
+	changes, timeSmall, timeLarge, ladder, rates, ratios, roofline, counts, transfers,
 }
 
 // New reads the records' answers. It is an error if there are no records.
@@ -69,7 +69,10 @@ func (s *study) title() string {
 	for _, g := range groupBy(s.rows, row.device) {
 		devices = append(devices, g.name)
 	}
-	if len(devices) == 0 {
+	switch {
+	case len(devices) == 0 && len(s.counted) > 0:
+		return "Matrix multiplication, counted for " + emulated(s.counted[0])
+	case len(devices) == 0:
 		return "Matrix multiplication: nothing was timed"
 	}
 	return "Matrix multiplication on " + list(devices)

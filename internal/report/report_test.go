@@ -88,6 +88,7 @@ func TestMissing(t *testing.T) {
 		{both, "time-float32", "the crossover leaves them out"},
 		{cpu[:4], "time-large", "No kernel was timed"},
 		{emulated, "rate", "No square product was timed."},
+		{cpu, "counts", "Nothing was counted"},
 		{failed, "ratio", "no ratios"},
 		{failed, "roofline", "there is no roof"},
 		{failed, "ladder", "No two kernels"},
@@ -104,6 +105,68 @@ func TestMissing(t *testing.T) {
 	}
 	if _, err := New([]Source{{"nothing", nil}}); err == nil {
 		t.Error("a report of no records is no error")
+	}
+}
+
+// TestCounts: what was counted is a chart of its own, and no time.
+func TestCounts(t *testing.T) {
+	cpu := newMachine(1, "", 1).sweep()
+	count := func(subject string, n int, loaded, sectors, ideal, conflicts int64) bench.Record {
+		return bench.Record{
+			Schema: bench.Schema, Subject: subject, Device: "emu:t4", In: "float32", Out: "float32", M: n, N: n, K: n, LDA: n, LDB: n, LDC: n, Alpha: 1,
+			Environment: bench.Environment{GPU: "t4, emulated"},
+			Counts: &bench.Counts{
+				Instructions: 1000, Flops: 2 * int64(n*n*n), LoadBytes: loaded, Sectors: sectors, IdealSectors: ideal, Wavefronts: 100 + conflicts, IdealWavefronts: 100,
+			},
+		}
+	}
+	counted := []bench.Record{
+		count("naive", 64, 1<<21, 4000, 3000, 0), count("tiled:16", 64, 1<<17, 400, 400, 0),
+		count("naive", 32, 1<<18, 500, 400, 0), count("padless", 64, 1<<17, 400, 400, 25),
+	}
+	r := newReport(t, Source{"r", append(cpu, counted...)})
+	if r.Title != "Matrix multiplication on Example CPU" {
+		t.Errorf("the title is %q", r.Title)
+	}
+	c := r.chart(t, "counts-float32-for-t4")
+	const want = "At 64³, operations for each byte that threads load: naive 0.250 → tiled:16 4.00 → padless 4.00. Bank conflicts: padless (25.0 % more wavefronts)."
+	if c.Headline != want {
+		t.Errorf("it says\n%s\nwant\n%s", c.Headline, want)
+	}
+	bars := c.Drawing.(*Bars)
+	if len(bars.Rows) != 3 || bars.Share[0][0] != 0.75 || bars.Share[0][1] != 0.25 || bars.Share[1][0] != 0.1 || bars.Share[1][1] != 0 {
+		t.Errorf("the bars of %v are %v", bars.Rows, bars.Share)
+	}
+	if len(c.Table.Rows) != 4 || c.Table.Rows[1][3] != "524,288" {
+		t.Errorf("the table is %v", c.Table.Rows)
+	}
+	if r := newReport(t, Source{"r", counted}); r.Title != "Matrix multiplication, counted for t4" || len(r.Notes) != 0 {
+		t.Errorf("of counts alone the title is %q, the notes %q", r.Title, r.Notes)
+	}
+}
+
+// TestRounding: a peer that rounds its operands is not who we are measured against first,
+// and what the rounding gains it is said.
+func TestRounding(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	tensor := pace{"cublaslt-tf32", true, 410_000, 5e-6, 0}
+	var all []bench.Record
+	for n := 1024; n <= 4096; n *= 2 {
+		records := m.compete(append(slices.Clone(gpuModels[2:]), tensor), "gpu:0", bench.Cube(n))
+		for i := range records {
+			if records[i].Subject == tensor.subject {
+				records[i].Precision = "tf32"
+			}
+		}
+		all = append(all, records...)
+	}
+	c := newReport(t, Source{"h200", all}).chart(t, "ratio-gpu-float32")
+	if want := regexp.MustCompile(`^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in .* Against the others: 0\.1\d× cublaslt-tf32\.$`); !want.MatchString(c.Headline) {
+		t.Errorf("it says %q", c.Headline)
+	}
+	want := regexp.MustCompile(`^cublaslt-tf32 rounds A and B to tf32 for the tensor cores: 3\d\d(\.\d)? µs at 4096³, where cublaslt, which rounds nothing and so cannot use them, takes 2\.6\d+ ms\.$`)
+	if len(c.Notes) != 1 || !want.MatchString(c.Notes[0]) {
+		t.Errorf("it notes %q", c.Notes)
 	}
 }
 

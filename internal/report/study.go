@@ -48,43 +48,50 @@ func (r row) square() bool { return r.M == r.N && r.N == r.K }
 // study is what the charts are drawn from.
 type study struct {
 	sources []string // their names, short
-	rows    []row
+	rows    []row    // with times
+	counted []row    // with counts
 	notes   []string // what was left out, and why
 }
 
-// newStudy keeps the records that charts can be made of: those with times, not
-// emulated, and of several of one measurement the last. Sources that have no
-// measurement in common are the parts of one.
+// newStudy keeps the records that charts can be made of: those with times, which are not
+// an emulated GPU's, and those with counts, and of several of one measurement the last.
+// Sources that have no measurement in common are the parts of one.
 func newStudy(sources []Source) *study {
 	s := &study{}
 	var failed, emulated, again int
 	for i, source := range sources {
 		s.sources = append(s.sources, source.Name)
-		at := map[string]int{}
+		at, counted := map[string]int{}, map[string]int{}
+		keep := func(rows []row, at map[string]int, r row) []row {
+			key := r.key()
+			if old, known := at[key]; known {
+				again++
+				rows[old] = r
+				return rows
+			}
+			at[key] = len(rows)
+			return append(rows, r)
+		}
 		for j := range source.Records {
 			r := row{&source.Records[j], i}
 			switch {
 			case r.Error != "":
 				failed++
-				continue
+			case r.Counts != nil:
+				s.counted = keep(s.counted, counted, r)
 			case r.kind() == onEmu:
 				emulated++
-				continue
+			default:
+				s.rows = keep(s.rows, at, r)
 			}
-			key := r.key()
-			if old, known := at[key]; known {
-				again++
-				s.rows[old] = r
-				continue
-			}
-			at[key] = len(s.rows)
-			s.rows = append(s.rows, r)
 		}
 	}
 	if !s.overlap() {
 		s.sources = []string{strings.Join(s.sources, ", ")}
-		for i := range s.rows {
-			s.rows[i].source = 0
+		for _, rows := range [][]row{s.rows, s.counted} {
+			for i := range rows {
+				rows[i].source = 0
+			}
 		}
 	}
 	for _, n := range []struct {
@@ -105,7 +112,7 @@ func newStudy(sources []Source) *study {
 // overlap reports whether two sources have the same measurement.
 func (s *study) overlap() bool {
 	from := map[string]int{}
-	for _, r := range s.rows {
+	for _, r := range slices.Concat(s.rows, s.counted) {
 		if source, known := from[r.key()]; known && source != r.source {
 			return true
 		}
@@ -165,6 +172,9 @@ func (r row) key() string {
 	parts := []string{shape(r.Record)}
 	for _, a := range attributes {
 		parts = append(parts, a.text(r))
+	}
+	if r.Counts != nil {
+		parts = append(parts, emulated(r)) // whose instructions differ
 	}
 	return strings.Join(parts, "\x00")
 }

@@ -58,6 +58,9 @@ func (s *study) timeCharts(id, title string, least int, keep func(row) bool) []*
 	}
 	var all []*Chart
 	for _, g := range groupBy(rows, func(r row) string { return r.Types() }) {
+		if !slices.ContainsFunc(g.rows, func(r row) bool { return r.N >= least }) {
+			continue
+		}
 		all = append(all, s.timeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name, Question: question}, g.rows))
 	}
 	return all

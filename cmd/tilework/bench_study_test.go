@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/internal/bench"
+)
+
+// TestPresets holds every preset's flags against the command, and runs each on sizes that
+// take no time, with an emulated GPU and without one.
+func TestPresets(t *testing.T) {
+	t.Chdir(t.TempDir())
+	measured := map[string]string{
+		"quick": "cpu, cpu on one thread, emu, gpu",
+		"seeds": "cpu, cpu on one thread, emu, gpu, gpu with copies",
+	}
+	for _, p := range presets {
+		t.Run(p.name, func(t *testing.T) {
+			args := []string{"bench", "--preset", p.name, "--sizes", "8", "--min-time", "1ms", "--warmup", "1ms", "--dtypes", "float32", "-o", p.name + ".jsonl", "--force"}
+			_, stderr, code := run(t.Context(), args...)
+			if code != 0 {
+				t.Fatalf("exit code %d, %q", code, stderr)
+			}
+			hasGPU := false
+			for _, r := range readRecords(t, p.name+".jsonl") {
+				hasGPU = hasGPU || strings.HasPrefix(r.Device, "gpu")
+				if r.N != 8 || r.Error != "" && !r.Unsupported {
+					t.Errorf("record %+v", r)
+				}
+			}
+			if said := strings.Contains(stderr, "left out: "); said == hasGPU {
+				t.Errorf("with a GPU: %v, and on standard error %q", hasGPU, stderr)
+			}
+			emulatedGPU(t)
+			_, stderr, code = run(t.Context(), args...)
+			if code != 0 {
+				t.Fatalf("exit code %d, %q", code, stderr)
+			}
+			parts := map[string]bool{}
+			for _, r := range readRecords(t, p.name+".jsonl") {
+				part := r.Device
+				if r.Transfers {
+					part += " with copies"
+				}
+				if r.Threads == 1 {
+					part += " on one thread"
+				}
+				parts[part] = true
+			}
+			if got, want := strings.Join(slices.Sorted(maps.Keys(parts)), ", "), measured[p.name]; got != want {
+				t.Errorf("it measured on %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestPresetOverrides: a flag that is given beside a preset replaces the preset's own.
+func TestPresetOverrides(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, v := range []struct{ args, want string }{
+		{"--preset seeds --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"},
+		{"--preset quick --device emu --kernels naive --sizes 5", "emu naive 5x5x5"},
+		{"--preset seeds --device cpu --kernels loop --sizes 6 --threads 1 --min-time 1ms", "cpu loop 6x6x6, cpu loop 6x6x6"},
+	} {
+		args := append([]string{"bench", "-o", "r.jsonl", "--force"}, strings.Fields(v.args)...)
+		if _, stderr, code := run(t.Context(), args...); code != 0 {
+			t.Errorf("%s: exit code %d, %q", v.args, code, stderr)
+			continue
+		}
+		var got []string
+		for _, r := range readRecords(t, "r.jsonl") {
+			got = append(got, r.Device+" "+r.Subject+" "+bench.Shape{M: r.M, N: r.N, K: r.K}.String())
+		}
+		if s := strings.Join(got, ", "); s != v.want {
+			t.Errorf("%s:\n%s, want\n%s", v.args, s, v.want)
+		}
+	}
+}
+
+// TestResume cuts a file of records at many places: what is measured then is what it
+// lacks, and the end is the same.
+func TestResume(t *testing.T) {
+	t.Chdir(t.TempDir())
+	flags := []string{"bench", "--device", "emu", "--kernels", "naive,tiled:2", "--sizes", "2:5:+1"}
+	bench := func(more ...string) (stdout, stderr string) {
+		t.Helper()
+		stdout, stderr, code := run(t.Context(), append(flags[:len(flags):len(flags)], more...)...)
+		if code != 0 {
+			t.Fatalf("%v: exit code %d, %q", more, code, stderr)
+		}
+		return stdout, stderr
+	}
+	whole, _ := bench("-o", "r.jsonl", "--format", "csv")
+	text, err := os.ReadFile("r.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	for _, keep := range []int{0, len(lines[0]), len(text) / 2, len(text) - 1, len(text)} {
+		if err := os.WriteFile("r.jsonl", text[:keep], 0o666); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr := bench("--resume", "r.jsonl", "--format", "csv")
+		cut := keep > 0 && text[keep-1] != '\n' && text[keep] != '\n'
+		if said := strings.Contains(stderr, "was cut off"); said != cut {
+			t.Errorf("of %d bytes a line was cut off: %v; on standard error %q", keep, cut, stderr)
+		}
+		if got, want := strings.Count(stdout, "\n"), strings.Count(whole, "\n"); got != want {
+			t.Errorf("of %d bytes: %d lines, want %d", keep, got, want)
+		}
+		// A case that is there in part is measured again as a whole.
+		there := bytes.Count(text[:keep], []byte("\n"))
+		if keep < len(text) && text[keep] == '\n' {
+			there++
+		}
+		if got, want := len(readRecords(t, "r.jsonl")), 8+there%2; got != want {
+			t.Errorf("of %d bytes: %d records, want %d", keep, got, want)
+		}
+	}
+}
+
+// TestRecordFileRefuses: no file of records is replaced unasked or continued elsewhere,
+// and none is touched that is refused.
+func TestRecordFileRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	flags := []string{"bench", "--device", "emu", "--kernels", "naive", "--sizes", "2"}
+	if _, stderr, code := run(t.Context(), append(flags, "-o", "r.jsonl")...); code != 0 {
+		t.Fatal(stderr)
+	}
+	good, err := os.ReadFile("r.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cores := bytes.Index(good, []byte(`"cores":`)) + len(`"cores":`)
+	elsewhere := append(append(bytes.Clone(good[:cores]), '9', '9'), good[cores:]...)
+	for _, v := range []struct {
+		name string
+		text []byte
+		args string
+		want string
+	}{
+		{"a file that is there", good, "-o r.jsonl", "r.jsonl is there already: go on with --resume r.jsonl, or replace it with --force"},
+		{"another machine's", elsewhere, "--resume r.jsonl", "cannot be continued here: its record 1 was measured with cores 99"},
+		{"another machine's, cut off", append(elsewhere, good[:50]...), "--resume r.jsonl", "cannot be continued here"},
+		{"no records", []byte("a,b\n"), "--resume r.jsonl", "no file of records: record 1"},
+		{"an array", append([]byte("["), good...), "--resume r.jsonl", "want one record a line"},
+		{"a folder that is not there", good, "-o absent/r.jsonl", "absent/r.jsonl: no such file or directory"},
+		{"both", good, "-o other.jsonl --resume r.jsonl", "[out resume] were all set"},
+		{"a size that cannot be", good, "--resume r.jsonl --sizes 1000000", "out of memory: the matrices to measure"},
+	} {
+		if err := os.WriteFile("r.jsonl", v.text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, code := run(t.Context(), append(flags, strings.Fields(v.args)...)...)
+		if code != 2 || !strings.Contains(stderr, v.want) || strings.Count(stderr, "\n") > 1 {
+			t.Errorf("%s: exit code %d, %q, want %q", v.name, code, stderr, v.want)
+		}
+		if now, err := os.ReadFile("r.jsonl"); err != nil || !bytes.Equal(now, v.text) {
+			t.Errorf("%s: the file was changed (%v)", v.name, err)
+		}
+	}
+	if _, stderr, code := run(t.Context(), append(flags, "--resume", "absent.jsonl")...); code != 2 || !strings.Contains(stderr, "absent.jsonl") {
+		t.Errorf("an absent file: exit code %d, %q", code, stderr)
+	}
+	if _, err := os.Stat("other.jsonl"); err == nil {
+		t.Error("an empty file was left")
+	}
+}
+
+// TestBenchKeepsWhatItMeasured interrupts a measurement and goes on with it.
+func TestBenchKeepsWhatItMeasured(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for {
+			if info, err := os.Stat("r.jsonl"); err == nil && info.Size() > 0 || t.Context().Err() != nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	args := []string{"bench", "--kernels", "loop", "--sizes", "8:40:+1", "--min-time", "10ms"}
+	stdout, stderr, code := run(ctx, append(args, "-o", "r.jsonl", "--format", "jsonl")...)
+	if code != interrupted {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	kept := readRecords(t, "r.jsonl")
+	if len(kept) == 0 || len(kept) == 33 || strings.Count(stdout, "\n") != len(kept) {
+		t.Fatalf("%d records are kept, and\n%s", len(kept), stdout)
+	}
+	whole := 0
+	for _, r := range kept {
+		if !r.Interrupted {
+			whole++
+		}
+	}
+	if _, stderr, code := run(t.Context(), append(args, "--resume", "r.jsonl")...); code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	if got, want := len(readRecords(t, "r.jsonl")), 33+len(kept)-whole; got != want {
+		t.Errorf("%d records in the end, want %d", got, want)
+	}
+}
+
+// TestBenchstat has benchstat itself compare two measurements.
+func TestBenchstat(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds benchstat")
+	}
+	folder := t.TempDir()
+	var files []string
+	for _, name := range []string{"old", "new"} {
+		var text string
+		for _, flags := range []string{"--kernels loop,portable --sizes 16 --min-time 5ms", "--device emu --kernels naive,tiled:16 --sizes 16"} {
+			stdout, stderr, code := run(t.Context(), append([]string{"bench", "--format", "bench"}, strings.Fields(flags)...)...)
+			if code != 0 {
+				t.Fatalf("exit code %d, %q", code, stderr)
+			}
+			text += strings.ReplaceAll(stdout, "; "+time.Now().UTC().Format(time.DateOnly), "; measured "+name) // on different days
+		}
+		path := folder + "/" + name + ".txt"
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, name+"="+path)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"tool", "benchstat"}, files...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"sec/op", "GFLOP/s", "warp-instructions", "conflicts", "vs base", "subject=loop", "subject=tiled:16", "all samples are equal"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("benchstat does not tell %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(string(out), "syntax") || strings.Contains(string(out), "missing") {
+		t.Errorf("benchstat complains:\n%s", out)
+	}
+}
+
+func TestMeant(t *testing.T) {
+	names := []string{"naive", "tiled", "blocked", "mma", "avx2", "avx512"}
+	for typed, want := range map[string]string{
+		"tield": "tiled", "avx521": "avx512", "blokced": "blocked", "naiv": "naive", "nmma": "mma", "wgmma": "mma",
+		"tensor": "", "x": "", "": "",
+	} {
+		got := meant(typed, names)
+		if want != "" {
+			want = " (did you mean \"" + want + "\"?)"
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", typed, got, want)
+		}
+	}
+}
+
+// TestBenchRefuses: bad input is named, with what is wanted.
+func TestBenchRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for args, want := range map[string]string{
+		"--kernels avx521":                  `--kernels: no kernel "avx521" on cpu (did you mean "avx512"?)`,
+		"--device emu --kernels tield:16":   `--kernels: no kernel "tield" on emu (did you mean "tiled"?)`,
+		"--preset sedes":                    `--preset sedes: no such preset (did you mean "seeds"?)`,
+		"--peers openblsa":                  `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
+		"--sizes 1000000":                   "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 take 14901.2 GiB, and this machine has",
+		"--device emu --cold":               "--cold: the emulator has no caches",
+		"--device emu --transfers":          "--transfers: there are no copies to time on emu",
+		"--peers mkl --peer-path mkl=no.so": "no.so",
+		"--preset quick --sizes 0":          "--sizes",
+	} {
+		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(args)...)...)
+		if code != 2 || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {
+			t.Errorf("%s: exit code %d, %q, want %q", args, code, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// emulated is the GPU that an emulator counted for.
+func emulated(r row) string {
+	return strings.TrimSuffix(cmp.Or(r.Environment.GPU, r.Device), ", emulated")
+}
+
+// counts shows what kernels ask of memory, as the emulator counted it.
+func counts(s *study) []*Chart {
+	const title, question = "What the emulator counted", "What does a kernel ask of memory?"
+	if len(s.counted) == 0 {
+		return []*Chart{{ID: "counts", Title: title, Question: question, Notes: []string{"Nothing was counted (bench --device emu)."}}}
+	}
+	var all []*Chart
+	for _, g := range groupBy(s.counted, func(r row) string {
+		name := r.Types() + " for " + emulated(r)
+		if r.Transposes() != "NN" {
+			name += ", " + r.Transposes()
+		}
+		if len(s.sources) > 1 {
+			name += " (" + s.sources[r.source] + ")"
+		}
+		return name
+	}) {
+		all = append(all, countChart(&Chart{ID: "counts-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
+	}
+	return all
+}
+
+// countChart draws the largest product, and lists all.
+func countChart(c *Chart, rows []row) *Chart {
+	rows = bySize(rows)
+	c.Table.Columns = []string{"M×N×K", "kernel", "instructions", "FLOP", "loaded", "FLOP/byte", "sectors", "of these needed", "different ones", "wavefronts", "bank conflicts"}
+	for _, r := range rows {
+		n := r.Counts
+		c.Table.Rows = append(c.Table.Rows, []string{
+			shape(r.Record), r.Subject, number(n.Instructions), number(n.Flops), number(n.LoadBytes), digits(n.Intensity()),
+			number(n.Sectors), number(n.IdealSectors), number(n.DistinctSectors), number(n.Wavefronts), number(n.Conflicts()),
+		})
+	}
+	last := shape(rows[len(rows)-1].Record)
+	rows = filter(rows, func(r row) bool { return shape(r.Record) == last })
+	bars := &Bars{Label: "sectors of 32 bytes, as a part of the most", Parts: []string{"that the bytes need", "more, as they are scattered"}}
+	c.Drawing = bars
+	most := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.Counts.Sectors, b.Counts.Sectors) }).Counts.Sectors
+	var intensities, conflicts []string
+	for _, r := range rows {
+		n := r.Counts
+		part := func(sectors int64) float64 { return float64(sectors) / float64(max(most, 1)) }
+		bars.Rows = append(bars.Rows, r.Subject)
+		bars.Share = append(bars.Share, []float64{part(n.IdealSectors), part(n.Sectors - n.IdealSectors)})
+		bars.Text = append(bars.Text, []string{
+			fmt.Sprintf("%s, %s\n%s sectors would hold the bytes of each access", r.Subject, last, number(n.IdealSectors)),
+			fmt.Sprintf("%s, %s\n%s sectors in all", r.Subject, last, number(n.Sectors)),
+		})
+		bars.Ends = append(bars.Ends, digits(n.Intensity())+" FLOP/byte")
+		intensities = append(intensities, r.Subject+" "+digits(n.Intensity()))
+		if n.Conflicts() > 0 {
+			conflicts = append(conflicts, fmt.Sprintf("%s (%s more wavefronts)", r.Subject, percent(float64(n.Conflicts())/float64(n.IdealWavefronts))))
+		}
+	}
+	c.Headline = fmt.Sprintf("At %s, operations for each byte that threads load: %s.", last, strings.Join(intensities, " → "))
+	if len(conflicts) > 0 {
+		c.Headline += " Bank conflicts: " + list(conflicts) + "."
+	} else {
+		c.Headline += " No bank conflicts."
+	}
+	c.Notes = append(c.Notes, "These are counts, not times: "+count(len(c.Table.Rows), "product")+" on an emulated GPU. "+
+		"tilework explain KERNEL shows each access, and what it took on the first GPUs, with half-warps and 16 banks.")
+	return c
+}
+
+// number is a count, its thousands apart.
+func number(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
