@@ -186,8 +186,12 @@ func writeSummaries(w io.Writer, records []Record) error {
 		if s.Cases < 2 {
 			continue
 		}
-		_, err := fmt.Fprintf(w, "%s × %s on %s, %s: geometric mean %.3f of %d, worst %.3f (%v)\n",
-			s.Subject, s.Peer, s.Device, typeNames(s.In, s.Out), s.Mean, s.Cases, s.Worst, s.WorstShape)
+		threads := ""
+		if s.Threads > 0 {
+			threads = fmt.Sprintf(", threads %d", s.Threads)
+		}
+		_, err := fmt.Fprintf(w, "%s × %s on %s%s, %s: geometric mean %.3f of %d, worst %.3f (%v)\n",
+			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, s.Worst, s.WorstShape)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import "math"
 type Summary struct {
 	Subject, Peer, Device string
 	In, Out               string
+	Threads               int // 0: all
 	Cases                 int
 	Mean                  float64 // geometric, of the speeds over the peer
 	Worst                 float64
@@ -16,7 +17,10 @@ type Summary struct {
 // Summarize sums up the records of kernels that have a peer, in the order in which subjects and
 // peers first appear.
 func Summarize(records []Record) []Summary {
-	type key struct{ subject, peer, device, in, out string }
+	type key struct {
+		subject, peer, device, in, out string
+		threads                        int
+	}
 	at := map[key]int{}
 	var all []Summary
 	for i := range records {
@@ -25,12 +29,12 @@ func Summarize(records []Record) []Summary {
 			continue
 		}
 		for _, v := range r.Versus {
-			k := key{r.Subject, v.Peer, r.Device, r.In, r.Out}
+			k := key{r.Subject, v.Peer, r.Device, r.In, r.Out, r.Threads}
 			n, known := at[k]
 			if !known {
 				n = len(all)
 				at[k] = n
-				all = append(all, Summary{Subject: r.Subject, Peer: v.Peer, Device: r.Device, In: r.In, Out: r.Out, Worst: math.Inf(1)})
+				all = append(all, Summary{Subject: r.Subject, Peer: v.Peer, Device: r.Device, In: r.In, Out: r.Out, Threads: r.Threads, Worst: math.Inf(1)})
 			}
 			s := &all[n]
 			s.Cases++

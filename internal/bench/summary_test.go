@@ -36,7 +36,7 @@ func TestSummaries(t *testing.T) {
 	if s := got[1]; s.Cases != 1 || s.Mean != 1 || s.Worst != 1 {
 		t.Errorf("%+v", s)
 	}
-	const want = "a × p on cpu, float32: geometric mean 2.000 of 3, worst 0.500 (9x9x9)\nR3000, 0 of 1 cores, cache 1 MiB; plan9/mips; 0001-01-01\n"
+	const want = "a × p on cpu, threads 2, float32: geometric mean 2.000 of 3, worst 0.500 (9x9x9)\nR3000, 0 of 1 cores, cache 1 MiB; plan9/mips; 0001-01-01\n"
 	if text := write(t, "table", records); !strings.HasSuffix(text, want) || strings.Contains(text, "b × p on") {
 		t.Errorf("the table ends\n%s\nwant\n%s", text, want)
 	}
