@@ -216,10 +216,11 @@ func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
 // threadCounts lists powers of two and all, for what is neither too small to be shared
 // nor so large that all are best.
 func threadCounts(p *gemm.Problem, workers int) []int {
+	const small, large = 1e6, 1e10 // operations
 	switch flops := p.Flops(); {
-	case flops < serialFlops/20:
+	case flops < small:
 		return []int{1}
-	case flops > serialFlops*500:
+	case flops > large:
 		return []int{workers}
 	}
 	counts := []int{workers}
