@@ -1,8 +1,10 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -43,27 +45,60 @@ func (c Config) check() error {
 	return nil
 }
 
-// with is the micro-kernel as c would have it for p.
-func (mk *micro[T]) with(c Config, p *gemm.Problem) (*micro[T], error) {
+// configured are the kernels that plans were given another configuration of, so that to
+// plan such a product again allocates nothing.
+var configured struct {
+	sync.Mutex
+	kernels map[configuredKey]*Kernel
+}
+
+type configuredKey struct {
+	kernel *Kernel
+	config Config
+}
+
+// with is the kernel as c would have it for p.
+func (k *Kernel) with(c Config, p *gemm.Problem) (*Kernel, error) {
 	if c == (Config{}) {
-		return mk, nil
+		return k, nil
 	}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	switch {
-	case c.Packing == PackNothing && !mk.canGoDirect(p), c.Packing == PackB && !mk.canReadInPlace(p):
-		return nil, fmt.Errorf("%w: %v with packing %q", gemm.ErrUnsupported, p, c.Packing)
+	sums := p.Accum()
+	if k.textbook || !k.Sums(sums) {
+		return nil, fmt.Errorf("%w: kernel %s with blocks, for products summed in %v", gemm.ErrUnsupported, k.Name, sums)
+	}
+	if blocks := k.blocker(sums); c.Packing != "" && c.Packing != blocks.usual(p) && !slices.Contains(blocks.packings(p), c.Packing) {
+		return nil, fmt.Errorf("%w: %v by kernel %s with packing %q", gemm.ErrUnsupported, p, k.Name, c.Packing)
+	}
+	c.Threads = 0 // which is the plan's matter
+	configured.Lock()
+	defer configured.Unlock()
+	key := configuredKey{k, c}
+	own := configured.kernels[key]
+	if own == nil {
+		const most = 1000
+		if configured.kernels == nil || len(configured.kernels) >= most {
+			configured.kernels = map[configuredKey]*Kernel{}
+		}
+		own = new(Kernel)
+		*own = *k
+		own.f32, own.f64, own.i32 = k.f32.with(c), k.f64.with(c), k.i32.with(c)
+		configured.kernels[key] = own
+	}
+	return own, nil
+}
+
+// with is the micro-kernel with the blocks and the packing of c; nil for none.
+func (mk *micro[T]) with(c Config) *micro[T] {
+	if mk == nil {
+		return nil
 	}
 	own := *mk
 	own.packing = c.Packing
-	if c.MC > 0 {
-		own.mc = c.MC
-	}
-	if c.KC > 0 {
-		own.kc = c.KC
-	}
-	return &own, nil
+	own.mc, own.kc = cmp.Or(c.MC, mk.mc), cmp.Or(c.KC, mk.kc)
+	return &own
 }
 
 // Candidate is a way to compute a product.
@@ -89,7 +124,11 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 			continue
 		}
 		taken++
-		for _, packing := range k.packings(p) {
+		blocks := k.blocker(p.Accum())
+		for _, packing := range blocks.packings(p) {
+			if packing == blocks.usual(p) {
+				packing = "" // by itself
+			}
 			for _, n := range threadCounts(p, workers) {
 				routes = append(routes, Candidate{k.Name, Config{Packing: packing, Threads: n}})
 			}
@@ -102,18 +141,20 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 // cut p into the same blocks as another.
 func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 	i, ok := find(route.Kernel)
-	if !ok {
+	if !ok || kernels[i].textbook {
 		return nil
 	}
+	blocks := kernels[i].blocker(p.Accum())
+	packing := cmp.Or(route.Config.Packing, blocks.usual(p))
 	var all []Candidate
 	seen := map[[2]int]bool{}
 	for _, kc := range []int{128, 192, 256, 384, 512, 768, 1024} {
 		for _, mc := range []int{48, 96, 144, 192, 288, 384} {
-			if route.Config.Packing == PackNothing {
-				mc = 0 // there are none
+			if packing == PackNothing {
+				mc = 0 // it has none
 			}
 			// Equal blocks of K, and of the rows, as plans cut them.
-			cut := [2]int{equalParts(p.K, kc, 1), equalParts(p.M, max(mc, 1), kernels[i].rows(p.Accum()))}
+			cut := [2]int{equalParts(p.K, kc, 1), equalParts(p.M, max(mc, 1), blocks.rows())}
 			if seen[cut] {
 				continue
 			}
@@ -126,28 +167,38 @@ func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 	return all
 }
 
-// rows is MR of the kernel for sums of a type.
-func (k *Kernel) rows(sums dtype.Type) int {
+// blocker is a [micro] of any type.
+type blocker interface {
+	rows() int
+	usual(p *gemm.Problem) Packing
+	packings(p *gemm.Problem) []Packing
+}
+
+// blocker is the kernel's for sums of a type.
+func (k *Kernel) blocker(sums dtype.Type) blocker {
 	switch sums {
 	case dtype.F32:
-		return k.f32.MR
+		return k.f32
 	case dtype.F64:
-		return k.f64.MR
+		return k.f64
 	}
-	return k.i32.MR
+	return k.i32
+}
+
+func (mk *micro[T]) rows() int { return mk.MR }
+
+// usual is what of p is packed unless that is decided.
+func (mk *micro[T]) usual(p *gemm.Problem) Packing {
+	switch {
+	case mk.goesDirect(p):
+		return PackNothing
+	case mk.readsInPlace(p):
+		return PackB
+	}
+	return PackBoth
 }
 
 // packings lists what may be packed of p.
-func (k *Kernel) packings(p *gemm.Problem) []Packing {
-	switch p.Accum() {
-	case dtype.F32:
-		return k.f32.packings(p)
-	case dtype.F64:
-		return k.f64.packings(p)
-	}
-	return k.i32.packings(p)
-}
-
 func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
 	all := []Packing{PackBoth}
 	if mk.canReadInPlace(p) {
@@ -165,10 +216,11 @@ func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
 // threadCounts lists powers of two and all, for what is neither too small to be shared
 // nor so large that all are best.
 func threadCounts(p *gemm.Problem, workers int) []int {
+	const small, large = 1e6, 1e10 // operations
 	switch flops := p.Flops(); {
-	case flops < serialFlops/20:
+	case flops < small:
 		return []int{1}
-	case flops > serialFlops*500:
+	case flops > large:
 		return []int{workers}
 	}
 	counts := []int{workers}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -62,11 +63,13 @@ func TestCandidates(t *testing.T) {
 		routes := Routes(&p, 3)
 		var packings []Packing
 		for _, r := range routes {
-			if !slices.Contains(packings, r.Config.Packing) {
-				packings = append(packings, r.Config.Packing)
+			i, _ := find(r.Kernel)
+			packing := cmp.Or(r.Config.Packing, kernels[i].blocker(p.Accum()).usual(&p))
+			if !slices.Contains(packings, packing) {
+				packings = append(packings, packing)
 			}
 			blockings := Blockings(&p, r)
-			if len(blockings) == 0 || r.Config.Packing == PackBoth && len(blockings) < c.blockings {
+			if len(blockings) == 0 || packing == PackBoth && len(blockings) < c.blockings {
 				t.Errorf("%v on route %+v: %d blockings", &p, r, len(blockings))
 			}
 			for i, b := range append(blockings, r) {

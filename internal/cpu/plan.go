@@ -42,6 +42,9 @@ func NewPlan(p *gemm.Problem, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if k, err = k.with(o.Config, p); err != nil {
+		return nil, err
+	}
 	pl, err := k.plan(p, o)
 	if err != nil {
 		return nil, err
@@ -55,50 +58,37 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (*Plan, error) {
 	if !k.Sums(p.Accum()) {
 		return nil, fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, p.Accum())
 	}
-	pl := &Plan{Problem: *p, Kernel: k, Threads: threads(p, o), progress: o.Progress}
-	var err error
+	pl := &Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), progress: o.Progress}
+	if n := o.Config.Threads; n > 0 {
+		pl.Threads = min(n, Workers(o.Threads))
+	}
 	switch p.Accum() {
 	case dtype.F32:
-		err = prepare(pl, k.f32, o.Config)
+		prepare(pl, k.f32)
 	case dtype.F64:
-		err = prepare(pl, k.f64, o.Config)
+		prepare(pl, k.f64)
 	default:
-		err = prepare(pl, k.i32, o.Config)
-	}
-	if err != nil {
-		return nil, err
+		prepare(pl, k.i32)
 	}
 	return pl, nil
 }
 
-// threads is the number of goroutines for p.
-func threads(p *gemm.Problem, o Options) int {
-	switch {
-	case o.Config.Threads > 0:
-		return min(o.Config.Threads, Workers(o.Threads))
-	case p.Flops() < serialFlops:
+// threads is the number of goroutines for p, asked being what the caller allows.
+func threads(p *gemm.Problem, asked int) int {
+	if p.Flops() < serialFlops {
 		return 1
 	}
-	return Workers(o.Threads)
+	return Workers(asked)
 }
 
 // prepare decides between the three ways to multiply: the textbook's, without
 // packing, and with it. mk is nil for the textbook's.
-func prepare[T scalar](pl *Plan, mk *micro[T], c Config) error {
+func prepare[T scalar](pl *Plan, mk *micro[T]) {
 	p := &pl.Problem
-	if pl.Kernel.textbook {
-		if c != (Config{}) {
-			return fmt.Errorf("%w: kernel %s with blocks", gemm.ErrUnsupported, pl.Kernel.Name)
-		}
+	switch {
+	case pl.Kernel.textbook:
 		pl.Threads, pl.Detail = 1, "one thread, nothing blocked or packed"
 		pl.task = func(b gemm.Buffers, _ *workspace) task { return newTextbook[T](p, b) }
-		return nil
-	}
-	mk, err := mk.with(c, p)
-	if err != nil {
-		return err
-	}
-	switch {
 	case mk.goesDirect(p):
 		pl.Detail = fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
 		pl.task = func(b gemm.Buffers, _ *workspace) task { return newDirect(mk, p, b, pl.Threads) }
@@ -110,7 +100,6 @@ func prepare[T scalar](pl *Plan, mk *micro[T], c Config) error {
 		pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
 		pl.task = func(b gemm.Buffers, w *workspace) task { return newProduct(mk, p, b, pl.Threads, w) }
 	}
-	return nil
 }
 
 // Run computes the product. The buffers are p's; [gemm.Buffers.Check] has

@@ -105,11 +105,11 @@ func CheckThreads(n int) error {
 
 // newCPU plans a product on the processor.
 func newCPU(r Request) (*Plan, error) {
-	p, err := planCPU(r)
+	p, tuned, err := planCPU(&r)
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Threads: p.Threads, Detail: p.Detail, Why: p.Why, run: p.Run}, nil
+	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Threads: p.Threads, Detail: p.Detail, Why: tuned.why(p.Why), run: p.Run}, nil
 }
 
 // Run computes the product and, if asked to, verifies it. The errors are those

@@ -41,18 +41,18 @@ func (u Tuner) Lock(ctx context.Context, waiting func()) (unlock func(), err err
 // Keep has plans of this process use a choice from now on, and those of later ones. The
 // error says why it could not be kept for those.
 func (u Tuner) Keep(x Tuned) error {
-	u.change(func(choices map[Form]Tuned) { choices[x.Form] = x })
+	u.change(func(choices map[Form]*Tuned) { choices[x.Form] = &x })
 	return u.t.shelf.Put(u.setting.key(x.Form), x)
 }
 
 // Drop has plans make their own choice again.
 func (u Tuner) Drop(p Form) error {
-	u.change(func(choices map[Form]Tuned) { delete(choices, p) })
+	u.change(func(choices map[Form]*Tuned) { delete(choices, p) })
 	return u.t.shelf.Remove(u.setting.key(p))
 }
 
 // change has plans use a book that differs in one choice.
-func (u Tuner) change(f func(map[Form]Tuned)) {
+func (u Tuner) change(f func(map[Form]*Tuned)) {
 	old := u.book()
 	next := &book{maps.Clone(old.choices), old.stale}
 	f(next.choices)

@@ -86,7 +86,7 @@ type tunings struct {
 
 // book is the choices for one setting. It is never changed.
 type book struct {
-	choices map[Form]Tuned
+	choices map[Form]*Tuned
 	stale   int // choices for the device with other kernels or another driver
 }
 
@@ -117,7 +117,7 @@ func SubstituteCache(c *cache.Cache) (restore func()) {
 
 // read is the book of a setting.
 func (t *tunings) read(s setting) *book {
-	b := &book{choices: map[Form]Tuned{}}
+	b := &book{choices: map[Form]*Tuned{}}
 	t.shelf.All(func(key string, value []byte) {
 		device, all := s.ours(key)
 		if !device {
@@ -129,7 +129,7 @@ func (t *tunings) read(s setting) *book {
 		}
 		var x Tuned
 		if json.Unmarshal(value, &x) == nil && x.valid() && key == s.key(x.Form) {
-			b.choices[x.Form] = x
+			b.choices[x.Form] = &x
 		}
 	})
 	return b
@@ -162,13 +162,30 @@ func (t *tunings) gpu(b *gpu.Backend) *book {
 	return t.gpus[s]
 }
 
-// find is the choice that was tuned for p, whose matrices have to lie as they did then.
-func (b *book) find(p *gemm.Problem, dense func(gemm.Layout) bool) (Tuned, bool) {
+// find is the choice that was tuned for p, whose matrices have to lie as they did then;
+// nil if there is none.
+func (b *book) find(p *gemm.Problem, dense func(gemm.Layout) bool) *Tuned {
 	if b == nil || len(b.choices) == 0 || !p.ReadsAB() || !dense(p.A) || !dense(p.B) || !dense(p.C) {
-		return Tuned{}, false
+		return nil
 	}
-	t, ok := b.choices[FormOf(p)]
-	return t, ok
+	return b.choices[FormOf(p)]
+}
+
+// tuning is what was tuned for a plan: nothing, for its zero value.
+type tuning struct {
+	*Tuned
+	unfit error // why the plan is another all the same
+}
+
+// why is what decided, otherwise being what did where nothing is tuned.
+func (t tuning) why(otherwise string) string {
+	switch {
+	case t.unfit != nil:
+		return fmt.Sprintf("%s; what was tuned for it does not do: %v", otherwise, t.unfit)
+	case t.Tuned != nil:
+		return t.Tuned.why()
+	}
+	return otherwise
 }
 
 func dense(l gemm.Layout) bool { return l.LD == max(l.Cols, 1) }
@@ -186,49 +203,43 @@ func PlanGPU(b *gpu.Backend, p *gemm.Problem, opt gpu.Options) (*gpu.Plan, error
 	if !opt.KeepLayout {
 		lies = func(gemm.Layout) bool { return true } // it will
 	}
-	t, ok := theTunings().gpu(b).find(p, lies)
-	if !ok {
-		return b.Plan(p, opt)
+	t := tuning{Tuned: theTunings().gpu(b).find(p, lies)}
+	if t.Tuned != nil {
+		tuned := opt
+		tuned.Kernel, tuned.Shape = t.Kernel, t.Shape
+		pl, err := b.Plan(p, tuned)
+		if err == nil {
+			pl.Why = t.why("")
+			return pl, nil
+		}
+		t.unfit = err
 	}
-	tuned := opt
-	tuned.Kernel, tuned.Shape = t.Kernel, t.Shape
-	pl, err := b.Plan(p, tuned)
+	pl, err := b.Plan(p, opt)
 	if err == nil {
-		pl.Why = t.why()
-		return pl, nil
+		pl.Why = t.why(pl.Why)
 	}
-	if pl, otherwise := b.Plan(p, opt); otherwise == nil {
-		pl.Why += fmt.Sprintf("; what was tuned for it does not do: %v", err)
-		return pl, nil
-	}
-	return nil, err
+	return pl, err
 }
 
 // planCPU plans a product on the processor with the kernel or the choice that r has or,
 // if it has none, with what was tuned for the product, or else with the plan's own
 // choice.
-func planCPU(r Request) (*cpu.Plan, error) {
+func planCPU(r *Request) (pl *cpu.Plan, t tuning, err error) {
 	opt := cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress}
-	if r.Choice != nil {
+	switch {
+	case r.Choice != nil:
 		opt.Kernel, opt.Config = r.Choice.Kernel, r.Choice.Config
-		return cpu.NewPlan(r.Problem, opt)
+	case r.Kernel == "":
+		t.Tuned = theTunings().processor().find(r.Problem, dense)
 	}
-	if r.Kernel != "" {
-		return cpu.NewPlan(r.Problem, opt)
+	if t.Tuned != nil {
+		tuned := opt
+		tuned.Kernel, tuned.Config = t.Kernel, t.Choice.Config
+		if pl, err = cpu.NewPlan(r.Problem, tuned); err == nil {
+			return pl, t, nil
+		}
+		t.unfit = err
 	}
-	t, ok := theTunings().processor().find(r.Problem, dense)
-	if !ok {
-		return cpu.NewPlan(r.Problem, opt)
-	}
-	tuned := opt
-	tuned.Kernel, tuned.Config = t.Kernel, t.Choice.Config
-	pl, err := cpu.NewPlan(r.Problem, tuned)
-	if err == nil {
-		pl.Why = t.why()
-		return pl, nil
-	}
-	if pl, err = cpu.NewPlan(r.Problem, opt); err == nil {
-		pl.Why += "; what was tuned for it does not do"
-	}
-	return pl, err
+	pl, err = cpu.NewPlan(r.Problem, opt)
+	return pl, t, err
 }

@@ -17,8 +17,8 @@ import (
 	"tilework/internal/gpu"
 )
 
-// tuning begins as a new process would, with the cache in dir.
-func tuning(t *testing.T, dir string) {
+// fresh begins as a new process would, with the cache in dir.
+func fresh(t *testing.T, dir string) {
 	t.Helper()
 	t.Cleanup(SubstituteCache(cache.At(dir)))
 }
@@ -37,7 +37,7 @@ func sample() Tuned {
 // dense matrices alone, and not where a kernel is named.
 func TestTuned(t *testing.T) {
 	dir := t.TempDir()
-	tuning(t, dir)
+	fresh(t, dir)
 	p := sized(t, dtype.F32, dtype.F32, 70, 60, 50)
 	on := func(r Request) *Plan {
 		t.Helper()
@@ -77,7 +77,7 @@ func TestTuned(t *testing.T) {
 				t.Errorf("a product %s: %s", name, pl.Why)
 			}
 		}
-		tuning(t, dir)
+		fresh(t, dir)
 	}
 	if kept := KeptTunings(); len(kept) != 1 || kept[0].Form != sample().Form || kept[0].Stale {
 		t.Errorf("kept: %+v", kept)
@@ -97,13 +97,13 @@ func TestTuned(t *testing.T) {
 // the notes say so.
 func TestTunedMatches(t *testing.T) {
 	dir := t.TempDir()
-	tuning(t, dir)
+	fresh(t, dir)
 	p := sized(t, dtype.F32, dtype.F32, 70, 60, 50)
 	shelf := cache.At(dir).Shelf("tuned")
 	here := processorSetting()
 	why := func() string {
 		t.Helper()
-		tuning(t, dir)
+		fresh(t, dir)
 		pl, err := New(Request{Problem: p, Device: Device{Kind: "cpu"}})
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func (c *card) Info() *device.Info { return &c.info }
 // TestTunedGPU: a GPU's choice is for all of its kind, for matrices as they lie there,
 // and never for an emulated one.
 func TestTunedGPU(t *testing.T) {
-	tuning(t, t.TempDir())
+	fresh(t, t.TempDir())
 	open := func(name string, emulated bool) *gpu.Backend {
 		e, err := openDevice(Device{Kind: "emu"})
 		if err != nil {
