@@ -107,7 +107,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := dispatch.CheckThreads(f.threads); err != nil {
 		return fmt.Errorf("--threads: %w", err)
 	}
-	problems, err := f.products.problems()
+	problems, err := f.products.problems("")
 	if err != nil {
 		return err
 	}
