@@ -42,10 +42,11 @@ func (l *processorLab) took(ctx context.Context, plan *dispatch.Plan) (time.Dura
 	b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
 	shortest := time.Duration(0)
 	for i := range 2 {
+		start := time.Now()
 		if err := plan.Run(ctx, b); err != nil {
 			return 0, err
 		}
-		if took := plan.Took(); i == 0 || took < shortest {
+		if took := time.Since(start); i == 0 || took < shortest {
 			shortest = took
 		}
 	}
