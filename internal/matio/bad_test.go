@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/fuzzing"
 	"tilework/internal/gemm"
 )
 
@@ -273,7 +273,7 @@ func TestBadFiles(t *testing.T) {
 				spec += "::" + rest
 			}
 			var err error
-			took := allocated(func() { _, err = Read(spec, f.o) })
+			took := fuzzing.Allocated(func() { _, err = Read(spec, f.o) })
 			checkError(t, err, f.kind, path, f.message)
 			if most := uint64(2*len(f.content) + 1<<20); took > most {
 				t.Errorf("a file of %d bytes took %d bytes of memory, want at most %d", len(f.content), took, most)
@@ -295,15 +295,6 @@ func checkError(t *testing.T, err, kind error, name, message string) {
 	case strings.ContainsAny(err.Error(), "\n\r\x00\x1b"):
 		t.Errorf("%q is more than a line", err)
 	}
-}
-
-// allocated is how many bytes of memory f takes in all.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 func TestNumpyFilesOfOtherThings(t *testing.T) {
