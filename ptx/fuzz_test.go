@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"tilework/internal/fuzzing"
+	"tilework/internal/testkit"
 )
 
 // FuzzParse: no text crashes the parser or the verifier, and what parses is the
@@ -36,7 +36,7 @@ func FuzzParse(f *testing.F) {
 // stands for what does not parse. An operand of one letter becomes a value of a hundred
 // bytes and more.
 func cheap(t *testing.T, text string) (m *Module) {
-	fuzzing.Cheap(t, len(text), 1024, func() {
+	testkit.Cheap(t, len(text), 1024, func() {
 		var err error
 		if m, err = Parse("k", text); err == nil {
 			_ = Verify(m)

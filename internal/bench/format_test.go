@@ -15,8 +15,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"tilework/dtype"
-	"tilework/internal/fuzzing"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // examples are a kernel, a peer and one that failed, on one case, and the kernel
@@ -264,7 +264,7 @@ func FuzzReadRecords(f *testing.F) {
 		var records []Record
 		var err error
 		// A record of the fewest fields takes some hundred bytes of text.
-		fuzzing.Cheap(t, len(text), 64, func() { records, err = ReadRecords(bytes.NewReader(text)) })
+		testkit.Cheap(t, len(text), 64, func() { records, err = ReadRecords(bytes.NewReader(text)) })
 		if err != nil {
 			return
 		}

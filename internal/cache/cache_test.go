@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tilework/internal/fuzzing"
+	"tilework/internal/testkit"
 )
 
 type sample struct {
@@ -200,7 +200,7 @@ func FuzzDecode(f *testing.F) {
 		var got sample
 		var err error
 		// A number of the list becomes eight bytes, its comma and digit are read twice.
-		fuzzing.Cheap(t, len(b), 64, func() { err = decode(b, "a", &got) })
+		testkit.Cheap(t, len(b), 64, func() { err = decode(b, "a", &got) })
 		if err != nil {
 			return
 		}

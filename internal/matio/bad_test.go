@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"tilework/dtype"
-	"tilework/internal/fuzzing"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // npy is an array file with the given header and so many bytes of elements.
@@ -273,7 +273,7 @@ func TestBadFiles(t *testing.T) {
 				spec += "::" + rest
 			}
 			var err error
-			took := fuzzing.Allocated(func() { _, err = Read(spec, f.o) })
+			took := testkit.Allocated(func() { _, err = Read(spec, f.o) })
 			checkError(t, err, f.kind, path, f.message)
 			if most := uint64(2*len(f.content) + 1<<20); took > most {
 				t.Errorf("a file of %d bytes took %d bytes of memory, want at most %d", len(f.content), took, most)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tilework/internal/fuzzing"
+	"tilework/internal/testkit"
 )
 
 // The fuzz targets, one a format, want of any bytes: no panic; an error of one
@@ -55,7 +55,7 @@ func fuzz(f *testing.F, ext string, most uint64) {
 	f.Fuzz(func(t *testing.T, content []byte, vector bool) {
 		var m *Matrix
 		var err error
-		fuzzing.Cheap(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
+		testkit.Cheap(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
 		if err != nil {
 			if text := err.Error(); strings.ContainsAny(text, "\n\r") || !strings.HasPrefix(strings.TrimPrefix(text, `"`), "fuzzed"+ext) {
 				t.Errorf("bad message %q", text)

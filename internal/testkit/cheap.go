@@ -1,6 +1,4 @@
-// Package fuzzing holds fuzz targets to what an input may cost, so that a few bytes
-// neither stop a program nor fill its memory.
-package fuzzing
+package testkit
 
 import (
 	"runtime"
