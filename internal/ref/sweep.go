@@ -5,8 +5,6 @@ import (
 	"math"
 	"runtime"
 	"sync"
-
-	"tilework/internal/gemm"
 )
 
 // number is what a Freivalds check computes in; uint32 wraps as int32 does.
@@ -42,8 +40,7 @@ func vectors[T number](n, size int) [][]T {
 // after row of it. Each output is summed by one goroutine and in one order, so
 // that the result does not depend on how many there are.
 type sweep[T number] struct {
-	layout  gemm.Layout
-	data    []byte
+	*operand
 	in, out [][]T
 
 	// size is, for each row of op(matrix), Σ|x|·weight, or Σx² without weight.
@@ -54,14 +51,18 @@ type sweep[T number] struct {
 	nonfinite func(i, j int)
 }
 
-func newSweep[T number](l gemm.Layout, data []byte, in [][]T) *sweep[T] {
-	return &sweep[T]{layout: l, data: data, in: in, out: vectors[T](len(in), l.OpRows()), size: make([]float64, l.OpRows())}
+func newSweep[T number](o *operand, in [][]T) *sweep[T] {
+	rows := o.layout.OpRows()
+	return &sweep[T]{operand: o, in: in, out: vectors[T](len(in), rows), size: make([]float64, rows)}
 }
 
 // run fills out and size.
 func (s *sweep[T]) run(ctx context.Context) error {
 	if s.layout.Len() == 0 {
 		return ctx.Err()
+	}
+	if done, err := s.remotely(ctx); done || err != nil {
+		return err
 	}
 	n := s.layout.OpRows()
 	workers := min(runtime.GOMAXPROCS(0), (n+63)/64)
