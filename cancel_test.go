@@ -57,7 +57,7 @@ func TestCancelledAnywhere(t *testing.T) {
 					return err
 				}
 			}
-			p, err := MulOn(ctx, on[0], on[1])
+			p, err := MulOn(ctx, on[0], on[1], WithVerify())
 			if err != nil {
 				return err
 			}

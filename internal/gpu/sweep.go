@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -98,11 +99,13 @@ func writeSweep(k *build.Kernel, c Config) {
 	})
 }
 
-// Sweep multiplies op(matrix), which is at an address of the device and of floating
-// point, by vectors with one value for each of its columns. What comes out has one for
+// sweeps are the types of matrices that the kernel reads.
+var sweeps = []dtype.Type{dtype.F64, dtype.F32, dtype.F16, dtype.BF16}
+
+// Sweep multiplies op(matrix), which is at an address of the device, by vectors with one value for each of its columns. What comes out has one for
 // each row, and in size Σ|x|·weight or, without weights, Σx² of the row: neither is
 // finite where an element is not. All is computed in float64. The errors are those of
-// [Plan.Run].
+// [Plan.Run], and ErrUnsupported for integers and the smallest floating-point types.
 func (b *Backend) Sweep(ctx context.Context, at device.Ptr, l gemm.Layout, vectors [][]float64, weights []float64) (out [][]float64, size []float64, err error) {
 	rows, cols := l.OpRows(), l.OpCols()
 	size = make([]float64, rows)
@@ -112,7 +115,7 @@ func (b *Backend) Sweep(ctx context.Context, at device.Ptr, l gemm.Layout, vecto
 	if rows == 0 || cols == 0 {
 		return out, size, ctx.Err()
 	}
-	if l.Type.Info().Integer {
+	if !slices.Contains(sweeps, l.Type) {
 		return nil, nil, fmt.Errorf("%w: a matrix of %v times vectors", gemm.ErrUnsupported, l.Type)
 	}
 	f, err := b.function(ctx, sweep, Config{In: l.Type, Out: dtype.F64, TransA: l.Trans, Lines: b.Device.Info().Emulated})

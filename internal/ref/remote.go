@@ -2,6 +2,7 @@ package ref
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 
 	"tilework/internal/gemm"
@@ -12,7 +13,8 @@ import (
 type Remote interface {
 	// Sweep multiplies op(matrix), of floating point, by vectors with one value for each
 	// of its columns, in float64. For each of its rows size is Σ|x|·weight or, without
-	// weights, Σx², and not finite where an element is not.
+	// weights, Σx², and not finite where an element is not. After ErrUnsupported the
+	// matrix is fetched instead.
 	Sweep(ctx context.Context, vectors [][]float64, weights []float64) (out [][]float64, size []float64, err error)
 	// Fetch copies some stored rows and columns, which come without room between them.
 	Fetch(ctx context.Context, row, col, rows, cols int) ([]byte, error)
@@ -62,7 +64,10 @@ func (s *sweep[T]) remotely(ctx context.Context) (done bool, err error) {
 	}
 	if floats {
 		out, size, err := s.far.Sweep(ctx, in, s.weight)
-		if err != nil {
+		switch {
+		case errors.Is(err, gemm.ErrUnsupported):
+			return false, s.fetch(ctx)
+		case err != nil:
 			return false, err
 		}
 		if !anyNonfinite(size) {
