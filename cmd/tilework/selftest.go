@@ -35,7 +35,7 @@ is needed to run it again, and the exit code is 1.
 
 --full runs 20,000 cases of the exact check and 3,000 of the bounds, shared out among
 the kernels, and prints for each kernel and type how near to its bounds the largest
-error came. It takes some minutes, on the emulator an hour.`,
+error came. It takes minutes, on the emulator a quarter of an hour.`,
 		Example: `  tilework selftest
   tilework selftest --kernels avx2 --cases 20000 --seed 7
   tilework selftest --full
