@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"tilework/dtype"
@@ -168,40 +167,6 @@ func TestGemmBatch(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Many goroutines at once, with products of all sizes, get the bits that one
-// alone gets.
-func TestConcurrentCallers(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6))
-	type product struct{ a, b, want Matrix[float32] }
-	var products []product
-	for _, n := range []int{5, 40, 150, 300} {
-		p := product{a: New[float32](n, n+7), b: New[float32](n+7, n)}
-		for _, m := range []Matrix[float32]{p.a, p.b} {
-			for i := range m.data {
-				m.data[i] = rng.Float32() - 0.5
-			}
-		}
-		var err error
-		if p.want, err = Mul(t.Context(), p.a, p.b, WithThreads(1)); err != nil {
-			t.Fatal(err)
-		}
-		products = append(products, p)
-	}
-	var wg sync.WaitGroup
-	for g := range 16 {
-		wg.Go(func() {
-			for r := range 6 {
-				p := products[(g+r)%len(products)]
-				c, err := Mul(t.Context(), p.a, p.b)
-				if err != nil || !slices.Equal(c.data, p.want.data) {
-					t.Errorf("goroutine %d, round %d: other bits than alone, or error %v", g, r, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func TestCancelMidway(t *testing.T) {

@@ -83,8 +83,8 @@ func WithThreads(n int) Option {
 }
 
 // WithVerify checks the result by Freivalds' method, in O(n²) operations: C·x is
-// compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64. What is
-// found wrong is ErrVerify.
+// compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, where the
+// matrices are. What is found wrong is ErrVerify.
 func WithVerify() Option { return func(c *config) { c.request.Verify = true } }
 
 // WithProgress calls f now and then, from the goroutine that multiplies, with how
@@ -146,8 +146,6 @@ func (c *config) checkOn(d *resident.Device) error {
 	switch asked := c.request.Device; {
 	case asked.Kind != "" && asked.String() != d.String():
 		return fmt.Errorf("%w: device %v for matrices that are on %v", ErrUnsupported, asked, d)
-	case c.request.Verify:
-		return fmt.Errorf("%w: verification of matrices on device %v: it needs them on the host", ErrUnsupported, d)
 	}
 	return c.request.Precision.Check(c.request.Device)
 }

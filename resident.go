@@ -92,8 +92,9 @@ func MulOn[T Float](ctx context.Context, a, b DeviceMatrix[T], opts ...Option) (
 //
 // What the device refuses is this function's error. What fails later is that of the
 // next download or Sync, ErrLaunch or ErrDeviceLost; C then holds anything. Matrices of
-// different devices are ErrUnsupported, and so is [WithVerify], which needs the
-// elements on the host. [WithThreads] and [WithProgress] concern the processor alone.
+// different devices are ErrUnsupported. With [WithVerify] it waits for the product, whose
+// matrices are checked on the device; an activation, which is not linear, is
+// ErrUnsupported then. [WithThreads] and [WithProgress] concern the processor alone.
 func GemmOn[I, O Element](ctx context.Context, alpha float64, a, b DeviceMatrix[I], beta float64, c DeviceMatrix[O], opts ...Option) error {
 	p, err := product(alpha, a, b, beta, c, opts)
 	if err != nil {
@@ -132,6 +133,6 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 	}
 	return &resident.Product{
 		Alpha: alpha, A: a.m, B: b.m, Beta: beta, C: c.m, Epilogue: cfg.Epilogue,
-		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel,
+		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Verify: cfg.request.Verify,
 	}, nil
 }

@@ -69,7 +69,7 @@ func TestResidentErrors(t *testing.T) {
 		{"no such device", gemm(a, b, c, WithDevice("gup")), ErrNoDevice, "gup"},
 		{"no such kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `no GPU kernel "fast"`},
 		{"no such shape", gemm(a, b, c, WithKernel("tiled:17x")), ErrUnsupported, "17x"},
-		{"verification", gemm(a, b, c, WithVerify()), ErrUnsupported, "needs them on the host"},
+		{"verification of an activation", gemm(a, b, c, WithVerify(), WithActivation("relu")), ErrUnsupported, "without the activation, or on the host"},
 		{"precision", gemm(a, b, c, WithPrecision("exact")), ErrUnsupported, "exact"},
 		{"activation", gemm(a, b, c, WithActivation("swish")), ErrUnsupported, "swish"},
 		{"cancelled", GemmOn(cancelled, 1, a, b, 0, c), context.Canceled, ""},
@@ -130,7 +130,7 @@ func chain(ctx context.Context, to Matrix[float32]) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := MulOn(ctx, a, a, WithRowBias([]float32{1, 2}))
+	b, err := MulOn(ctx, a, a, WithRowBias([]float32{1, 2}), WithVerify())
 	if err != nil {
 		return err
 	}

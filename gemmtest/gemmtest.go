@@ -155,6 +155,38 @@ type CheckReport struct {
 	// units of what rounding comes to, where the check measures them.
 	Worst float64 `json:"worst"`
 	Alarm float64 `json:"alarm"`
+	// ByType is the same for each pair of types, where the check measures errors.
+	ByType []TypeErrors `json:"by_type,omitempty"`
+}
+
+// TypeErrors is how far the results of one pair of types were off.
+type TypeErrors struct {
+	In    string `json:"in"`
+	Out   string `json:"out"`
+	Cases int    `json:"cases"`
+	// Worst and Alarm are those of [CheckReport]. BLAS is the largest ratio that the
+	// reference BLAS's test programs compute, in units of what they let pass; sums of
+	// more terms than theirs are left out.
+	Worst float64 `json:"worst"`
+	BLAS  float64 `json:"blas"`
+	Alarm float64 `json:"alarm"`
+}
+
+// record notes how far a result was off.
+func (r *CheckReport) record(p *Problem, c ref.Comparison) {
+	r.Worst, r.Alarm = max(r.Worst, c.Ratio), max(r.Alarm, c.RMS)
+	in, out := p.A.Type.String(), p.C.Type.String()
+	i := slices.IndexFunc(r.ByType, func(e TypeErrors) bool { return e.In == in && e.Out == out })
+	if i < 0 {
+		i = len(r.ByType)
+		r.ByType = append(r.ByType, TypeErrors{In: in, Out: out})
+	}
+	e := &r.ByType[i]
+	e.Cases++
+	e.Worst, e.Alarm = max(e.Worst, c.Ratio), max(e.Alarm, c.RMS)
+	if p.K <= ref.BLASTerms {
+		e.BLAS = max(e.BLAS, c.BLAS/ref.BLASLimit)
+	}
 }
 
 // Err is nil when every case passed, and otherwise the first failure or what

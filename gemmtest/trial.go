@@ -273,7 +273,6 @@ func (t *trial) within(o *operands) error {
 		return err
 	}
 	c := want.Compare(o.c.bytes(), t.impl.accuracy(&o.p))
-	t.report.Worst = max(t.report.Worst, c.Ratio)
-	t.report.Alarm = max(t.report.Alarm, c.RMS)
+	t.report.record(&o.p, c)
 	return c.Err()
 }

@@ -118,7 +118,7 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 				fmt.Fprintf(stderr, "  note: %s\n", caveat)
 			}
 			subjects = append(subjects, p)
-		case (f.peers == "all" || f.optional) && errors.Is(err, peers.ErrNotFound):
+		case (f.peers == "all" || f.optional) && (errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)):
 			fmt.Fprintf(stderr, "peer %s is not installed\n", name)
 		default:
 			return nil, fmt.Errorf("--peers: %w", err)

@@ -275,7 +275,7 @@ func parseArg(mem *emu.Memory, text string) (kernelArg, error) {
 		v, err := parseScalar(kind, rest)
 		return kernelArg{value: v}, err
 	}
-	m, err := matio.Read(text, matio.ReadOptions{})
+	m, err := matio.Read(text, matio.ReadOptions{Room: host.CheckMemory})
 	if err != nil {
 		return kernelArg{}, err
 	}

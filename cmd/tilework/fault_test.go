@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/dispatch"
+	"tilework/internal/testkit"
 )
 
 // TestEveryCallOfAVerbFails runs the verbs that use a device and fails one call to it
@@ -73,5 +76,48 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestVerbsEndAnywhere ends the context of each verb that computes at every point at
+// which it is looked at: the exit code is that of an interruption, no output is written
+// and no goroutine is left, or else the verb was done.
+func TestVerbsEndAnywhere(t *testing.T) {
+	t.Chdir(folder(t))
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{
+		"mul a.npy b.npy -o c.npz",
+		"mul a.npy b.npy -o c.csv --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify",
+		"mul a.npy b.npy -o c.npy --device emu --verify",
+		"bench --sizes 4 --kernels loop --min-time 1us --max-time 1us --warmup 1us",
+		"bench --device emu --kernels naive --sizes 4 --min-time 1us --max-time 1us --warmup 1us",
+		"selftest --device emu --kernels naive --cases 1 --seed 1",
+	} {
+		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 {
+			t.Fatalf("%s: exit code %d, %q", args, code, stderr)
+		}
+		before := goleak.IgnoreCurrent()
+		ends := 0
+		testkit.EveryLook(25, func(ctx *testkit.Ending) {
+			for _, out := range []string{"c.npz", "c.csv", "c.npy"} {
+				_ = os.Remove(out)
+			}
+			_, stderr, code := run(ctx, strings.Fields(args)...)
+			ends++
+			if code != interrupted && code != 0 {
+				t.Errorf("%s, end %d: exit code %d, %q", args, ends, code, stderr)
+			}
+			now, err := os.ReadDir(".")
+			if written := strings.HasPrefix(args, "mul") && code == 0; err != nil || len(now) != len(files) && !(written && len(now) == len(files)+1) {
+				t.Errorf("%s, end %d: exit code %d, and there are %v, %v", args, ends, code, now, err)
+			}
+		})
+		if ends < 3 {
+			t.Errorf("%s: %d ends", args, ends)
+		}
+		goleak.VerifyNone(t, before)
 	}
 }

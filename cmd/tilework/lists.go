@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tilework"
-	"tilework/internal/bench"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
@@ -103,26 +101,6 @@ func abilities(kernels []tilework.DeviceKernel) string {
 		groups = append(groups, strings.Join(names, ", ")+": "+strings.Join(types, " "))
 	}
 	return strings.Join(groups, "; ")
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the commit and the Go release it was built with",
-		Args:  noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			e := bench.Host()
-			v := cmp.Or(e.Version, "(devel)")
-			if e.Commit != "" {
-				v += " " + e.Commit[:min(12, len(e.Commit))]
-			}
-			if e.Modified {
-				v += " modified"
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "tilework %s %s %s/%s\n", v, e.Go, e.OS, e.Arch)
-			return err
-		},
-	}
 }
 
 func yesNo(b bool) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"tilework"
 	"tilework/dtype"
+	"tilework/gemmtest"
+	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
@@ -229,6 +232,7 @@ func TestMistakes(t *testing.T) {
 		{"selftest --kernels warp", 2, `no kernel "warp" on cpu`},
 		{"selftest --device emu --kernels avx2", 2, `no kernel "avx2" on emu`},
 		{"selftest --cases 0", 2, "--cases 0"},
+		{"selftest --full --cases 9", 2, "--full and --cases: want one or the other"},
 		{"selftest --device gpu:99", 3, "no such device"},
 	} {
 		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)
@@ -264,6 +268,26 @@ func TestSelftestPasses(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "selftest", "--cases", "60", "--seed", "1", "--format", "csv")
 	if code != 0 || !strings.Contains(stdout, "portable,exact,60,0") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+func TestSelftestPrintsErrors(t *testing.T) {
+	impls, err := (&selftestFlags{kernels: "portable"}).implementations(dispatch.Device{Kind: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []selftestRow
+	for _, c := range gemmtest.Check(t.Context(), impls[0], gemmtest.Options{Cases: 100, Seed: 1}).Checks {
+		rows = append(rows, selftestRow{impls[0].Name, c})
+	}
+	var table strings.Builder
+	if err := printErrors(&table, rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range impls[0].Types {
+		if types := fmt.Sprintf(" %v → %v ", p.In, p.Out); p.Out != dtype.I32 && strings.Count(table.String(), types) != 2 {
+			t.Errorf("no bounds and epilogues of %s in\n%s", types, &table)
+		}
 	}
 }
 

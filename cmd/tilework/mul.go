@@ -250,7 +250,7 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.Bias
 }
 
 func (f *mulFlags) readFactors(fileA, fileB string) (a, b *matio.Matrix, err error) {
-	var o matio.ReadOptions
+	o := matio.ReadOptions{Room: host.CheckMemory}
 	if f.dtype != "" {
 		if o.Type, err = dtype.Parse(f.dtype); err != nil {
 			return nil, nil, fmt.Errorf("--dtype: %w", err)
@@ -298,7 +298,7 @@ func (f *mulFlags) readC0(p *gemm.Problem, c []byte) error {
 	if f.c == "" {
 		return nil
 	}
-	m, err := matio.Read(f.c, matio.ReadOptions{Type: p.C.Type})
+	m, err := matio.Read(f.c, matio.ReadOptions{Type: p.C.Type, Room: host.CheckMemory})
 	if err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (f *mulFlags) readBias(p *gemm.Problem) ([]byte, error) {
 	if f.bias == "" {
 		return nil, nil
 	}
-	m, err := matio.Read(f.bias, matio.ReadOptions{Type: p.C.Type, Vector: true})
+	m, err := matio.Read(f.bias, matio.ReadOptions{Type: p.C.Type, Vector: true, Room: host.CheckMemory})
 	if err != nil {
 		return nil, err
 	}

@@ -256,6 +256,9 @@ func (pl *Plan) Scaled(alpha, beta float64) *Plan {
 	return &scaled
 }
 
+// Backend is what made the plan.
+func (pl *Plan) Backend() *Backend { return pl.backend }
+
 // Problem is the product with the layouts that its matrices have on the device.
 func (pl *Plan) Problem() *gemm.Problem { return &pl.device }
 

@@ -10,12 +10,41 @@ import (
 	"sync"
 	"testing"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
 // TestAssembles: NVIDIA's own assembler takes the texts, and the registers that it
 // finds them do not spill.
 func TestAssembles(t *testing.T) {
+	assemble := assembler(t)
+	var assembled sync.Map
+	configs(t, func(k *Kernel, p *gemm.Problem, c Config) {
+		// One text for each kernel, types and shape, and in full the product of
+		// transposes: the rest is the same instructions in other places.
+		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Shape, c.SM, c.TransA && c.TransB)
+		if testing.Short() && c.In != c.Out || c.TransA != c.TransB || p.M == 33 {
+			return
+		}
+		if _, was := assembled.LoadOrStore(kind, true); !was {
+			assemble(k, c)
+		}
+	})
+}
+
+// TestSweepAssembles is TestAssembles for what products are verified by.
+func TestSweepAssembles(t *testing.T) {
+	assemble := assembler(t)
+	for _, typ := range sweeps {
+		for _, trans := range []bool{false, true} {
+			assemble(sweep, Config{In: typ, Out: dtype.F64, TransA: trans})
+		}
+	}
+}
+
+// assembler is a function that has ptxas assemble a kernel's text for a configuration.
+func assembler(t *testing.T) func(k *Kernel, c Config) {
+	t.Helper()
 	ptxas := os.Getenv("TILEWORK_PTXAS")
 	if ptxas == "" {
 		path, err := exec.LookPath("ptxas")
@@ -26,17 +55,7 @@ func TestAssembles(t *testing.T) {
 	}
 	dir := t.TempDir()
 	used := regexp.MustCompile(`(\d+) bytes spill stores, (\d+) bytes spill loads[\s\S]*Used (\d+) registers`)
-	var assembled sync.Map
-	configs(t, func(k *Kernel, p *gemm.Problem, c Config) {
-		// One text for each kernel, types and shape, and in full the product of
-		// transposes: the rest is the same instructions in other places.
-		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Shape, c.SM, c.TransA && c.TransB)
-		if testing.Short() && c.In != c.Out || c.TransA != c.TransB || p.M == 33 {
-			return
-		}
-		if _, was := assembled.LoadOrStore(kind, true); was {
-			return
-		}
+	return func(k *Kernel, c Config) {
 		m, err := k.Emit(c)
 		if err != nil {
 			t.Error(err)
@@ -63,5 +82,5 @@ func TestAssembles(t *testing.T) {
 		if string(found[1]) != "0" || string(found[2]) != "0" {
 			t.Errorf("%s, %v: spills %s bytes", k.Name, c, found[1])
 		}
-	})
+	}
 }

@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // npy is an array file with the given header and so many bytes of elements.
@@ -273,7 +273,7 @@ func TestBadFiles(t *testing.T) {
 				spec += "::" + rest
 			}
 			var err error
-			took := allocated(func() { _, err = Read(spec, f.o) })
+			took := testkit.Allocated(func() { _, err = Read(spec, f.o) })
 			checkError(t, err, f.kind, path, f.message)
 			if most := uint64(2*len(f.content) + 1<<20); took > most {
 				t.Errorf("a file of %d bytes took %d bytes of memory, want at most %d", len(f.content), took, most)
@@ -297,13 +297,37 @@ func checkError(t *testing.T, err, kind error, name, message string) {
 	}
 }
 
-// allocated is how many bytes of memory f takes in all.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
+// TestNoRoom: what a small file would make large is asked for before it is made, and a
+// refusal ends the reading.
+func TestNoRoom(t *testing.T) {
+	folder := t.TempDir()
+	bomb := npy(npyHeaderOf("(2000, 2000)"), 0) + strings.Repeat("\x00", 16e6)
+	for name, content := range map[string]string{
+		"bomb.npz":   archive(member{name: "a.npy", content: bomb}),
+		"sparse.mtx": "%%MatrixMarket matrix coordinate real general\n2000 2000 1\n1 1 1\n",
+		"bytes.npy":  npy("{'descr': '|i1', 'fortran_order': False, 'shape': (2000, 2000)}", 4e6),
+	} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		full := fmt.Errorf("%w: of room", gemm.ErrOutOfMemory)
+		took := testkit.Allocated(func() {
+			_, err := Read(path, ReadOptions{Type: dtype.F32, Room: func(bytes int, what string) error {
+				if asked++; bytes < 16e6 || !strings.Contains(what, "2000×2000") || !strings.Contains(what, path) {
+					t.Errorf("%s: asked for %d bytes for %s", name, bytes, what)
+				}
+				return full
+			}})
+			if !errors.Is(err, full) || asked != 1 {
+				t.Errorf("%s: error %v after %d questions", name, err, asked)
+			}
+		})
+		if most := uint64(2*len(content) + 1<<20); took > most {
+			t.Errorf("%s: a file of %d bytes took %d bytes of memory, want at most %d", name, len(content), took, most)
+		}
+	}
 }
 
 func TestNumpyFilesOfOtherThings(t *testing.T) {

@@ -134,6 +134,9 @@ func (s *source) convert(m *Matrix, t dtype.Type) error {
 	if err := out.Check(oneLine(s.spec)); err != nil {
 		return err
 	}
+	if err := s.room(out); err != nil {
+		return err
+	}
 	data := alloc(out.Bytes())
 	var chunk [1024]float64
 	for first := 0; first < out.Len(); first += len(chunk) {

@@ -6,10 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tilework/internal/testkit"
 )
 
 // The fuzz targets, one a format, want of any bytes: no panic; an error of one
-// line; memory within a multiple of the input, plus a constant; and that what was
+// line; no more time than a second, and memory within a multiple of the input, plus a
+// constant; and that what was
 // read is written and read again as it was. They start from the files in
 // testdata and from the bad ones.
 
@@ -52,10 +55,7 @@ func fuzz(f *testing.F, ext string, most uint64) {
 	f.Fuzz(func(t *testing.T, content []byte, vector bool) {
 		var m *Matrix
 		var err error
-		took := allocated(func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
-		if limit := most*uint64(len(content)) + 1<<20; took > limit {
-			t.Errorf("%d bytes took %d bytes of memory, want at most %d", len(content), took, limit)
-		}
+		testkit.Cheap(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
 		if err != nil {
 			if text := err.Error(); strings.ContainsAny(text, "\n\r") || !strings.HasPrefix(strings.TrimPrefix(text, `"`), "fuzzed"+ext) {
 				t.Errorf("bad message %q", text)

@@ -78,6 +78,18 @@ type ReadOptions struct {
 	// Vector asks for a vector: a 1-D array, or a matrix of one row or one column.
 	// It is returned as 1×n.
 	Vector bool
+	// Room, if set, is asked before memory is taken for a matrix that its file does not
+	// hold as it is: one that is packed, sparse or converted, which a small file can make
+	// as large as it likes. It is told the bytes and, for a message, what they are for.
+	Room func(bytes int, what string) error
+}
+
+// room asks whether there is room for a matrix.
+func (s *source) room(l gemm.Layout) error {
+	if s.opt.Room == nil {
+		return nil
+	}
+	return s.opt.Room(l.Bytes(), fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type, oneLine(s.spec)))
 }
 
 // Read reads the matrix that spec names. Errors wrap [ErrFormat], [ErrMember],

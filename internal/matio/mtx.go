@@ -183,6 +183,9 @@ func (r *mtxReader) sizes() (entries uint64, err error) {
 		return 0, r.fail(ErrTooSparse, "%d×%d %v takes %d bytes, the file %d; want at most %d bytes or %d times the file",
 			l.OpRows(), l.OpCols(), l.Type, bytes, r.size, r.denseFloor, denseRatio)
 	}
+	if err := r.room(l); err != nil {
+		return 0, err
+	}
 	r.m = &Matrix{Layout: l, Data: alloc(l.Bytes())}
 	return entries, nil
 }

@@ -90,6 +90,9 @@ func (s *source) openMember(f *zip.File) (io.ReadCloser, npyHeader, error) {
 // has come so far, because the size that header and directory agree on can
 // still be a lie.
 func (s *source) inflate(r io.Reader, h npyHeader, f *zip.File) (*Matrix, error) {
+	if err := s.room(h.layout); err != nil {
+		return nil, err
+	}
 	want := h.layout.Bytes()
 	first := want
 	if f.Method != zip.Store { // whose size is the file's own

@@ -239,6 +239,9 @@ func TestLtRefuses(t *testing.T) {
 		{"a text file", hollow{d}, text, nil, "libcublasLt.so.13"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.path == text {
+				needsLoader(t)
+			}
 			_, err := OpenCuBLASLt(c.d, c.path)
 			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want one line with %q", err, c.want)

@@ -1,4 +1,4 @@
-//go:build !((linux || darwin) && (amd64 || arm64))
+//go:build nogpu || !((linux || darwin) && (amd64 || arm64))
 
 package peers
 
@@ -12,7 +12,8 @@ import (
 // No library can be opened here, so that nothing else is ever called.
 
 func dlopen(string, bool) (uintptr, error) {
-	return 0, fmt.Errorf("%w: comparison libraries on %s/%s", gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
+	return 0, fmt.Errorf("%w: this program for %s/%s was built without support for comparison libraries (it needs linux or darwin on amd64 or arm64, and no build tag nogpu)",
+		gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 
 func dlsym(uintptr, string) (uintptr, error) { return dlopen("", false) }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"tilework/internal/host"
 )
 
 // source is where a library's file comes from.
@@ -114,17 +116,10 @@ func fileName(stem, version string) string {
 }
 
 // safeSearch refuses the loader's own search where LD_LIBRARY_PATH would lead it
-// into the working directory: through a relative entry, or an empty one, as a
-// colon too many leaves (ld.so(8)).
+// into the working directory.
 func safeSearch() error {
-	path := os.Getenv("LD_LIBRARY_PATH")
-	if path == "" {
-		return nil
-	}
-	for _, dir := range strings.Split(strings.ReplaceAll(path, ";", ":"), ":") {
-		if !filepath.IsAbs(dir) {
-			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: libraries are not searched for in the working directory", dir)
-		}
+	if dirs := host.RelativeLibraryDirs(); len(dirs) > 0 {
+		return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: libraries are not searched for in the working directory", dirs[0])
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ const (
 	// and 1 + tanh(x) cancel.
 	activationError = 8
 
-	// blasLimit is the threshold of the reference BLAS's test programs (THRESH in
-	// dblat3), blasTerms the largest k that it is held to: their own sizes are small.
-	blasLimit, blasTerms = 16, 128
+	// BLASLimit is the threshold of the reference BLAS's test programs (THRESH in
+	// dblat3), BLASTerms the largest k that it is held to: their own sizes are small.
+	BLASLimit, BLASTerms = 16, 128
 
 	// alarmLimit is the largest RMS of a clean product of many elements. Calibrated:
 	// sums of random data, sequential or blocked, in every type, stay below 0.75 (a
@@ -131,8 +131,8 @@ func (c Comparison) Err() error {
 		return err
 	case c.RMS > alarmLimit*(1+2/math.Sqrt(float64(c.Elements))):
 		return fmt.Errorf("%w: statistical alarm: over %d elements of %d terms the errors are %.3g times what rounding comes to", gemm.ErrVerify, c.Elements, c.terms, c.RMS)
-	case c.BLAS >= blasLimit && c.terms <= blasTerms:
-		return fmt.Errorf("%w: the reference BLAS test's ratio is %.3g, want less than %d", gemm.ErrVerify, c.BLAS, blasLimit)
+	case c.BLAS >= BLASLimit && c.terms <= BLASTerms:
+		return fmt.Errorf("%w: the reference BLAS test's ratio is %.3g, want less than %d", gemm.ErrVerify, c.BLAS, BLASLimit)
 	}
 	return nil
 }

@@ -19,9 +19,10 @@ const (
 
 // freivalds is a Verifier that computes in T: float64, or words modulo 2^32.
 type freivalds[T number] struct {
-	p   *gemm.Problem
-	buf gemm.Buffers
-	opt VerifyOptions
+	p       *gemm.Problem
+	a, b, c operand // c as it was
+	bias    []byte
+	opt     VerifyOptions
 
 	x    [][]T     // the vectors, N values each; 0 in columns left out
 	want [][]T     // C·x as it should be, M values each
@@ -33,9 +34,9 @@ type freivalds[T number] struct {
 	repeats        float64   // share of neighbouring products that are equal
 }
 
-func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) *freivalds[T] {
+func newFreivalds[T number](p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) *freivalds[T] {
 	f := &freivalds[T]{
-		p: p, buf: buf, opt: opt,
+		p: p, a: a, b: b, c: c, bias: bias, opt: opt,
 		x: vectors[T](opt.Vectors, p.N), want: vectors[T](opt.Vectors, p.M),
 		size:   make([]float64, p.M),
 		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
@@ -64,7 +65,7 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ax := newSweep[T](p.A, f.buf.A, bx.out)
+		ax := newSweep(&f.a, bx.out)
 		ax.weight = bx.size
 		ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
 		if err := ax.run(ctx); err != nil {
@@ -74,10 +75,18 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		for i, s := range ax.size {
 			f.size[i] += math.Abs(alpha) * s
 		}
-		f.repeats = min(f.repeated(p.A, f.buf.A, 0, 1), f.repeated(p.B, f.buf.B, 1, 0))
+		alongA, err := f.repeated(ctx, f.a, 0, 1)
+		if err != nil {
+			return err
+		}
+		alongB, err := f.repeated(ctx, f.b, 1, 0)
+		if err != nil {
+			return err
+		}
+		f.repeats = min(alongA, alongB)
 	}
 	if p.Beta != 0 {
-		old := newSweep(p.C, f.buf.C, f.x)
+		old := newSweep(&f.c, f.x)
 		old.nonfinite = func(i, _ int) { f.oldBad[i]++ }
 		if err := old.run(ctx); err != nil {
 			return err
@@ -103,7 +112,7 @@ func (f *freivalds[T]) timesB(ctx context.Context) (*sweep[T], error) {
 	for {
 		var found atomic.Bool
 		bad := make([]atomic.Bool, f.p.N)
-		s := newSweep(f.p.B, f.buf.B, f.x)
+		s := newSweep(&f.b, f.x)
 		s.nonfinite = func(_, j int) { bad[j].Store(true); found.Store(found.Load() || !f.colBad[j]) }
 		if err := s.run(ctx); err != nil {
 			return nil, err
@@ -137,7 +146,7 @@ func (f *freivalds[T]) leaveOut() {
 func (f *freivalds[T]) readBias() []float64 {
 	p := f.p
 	bias := make([]float64, p.BiasLen())
-	p.C.Type.Load(bias, f.buf.Bias)
+	p.C.Type.Load(bias, f.bias)
 	bad := f.rowBad
 	if p.Epilogue.Bias == gemm.BiasCol {
 		bad = f.colBad
@@ -197,12 +206,16 @@ func (f *freivalds[T]) gather(factor float64, sums [][]T) {
 
 // repeated is the share of non-zero elements of op(matrix) that equal their
 // neighbour at (di, dj), from a sample.
-func (f *freivalds[T]) repeated(l gemm.Layout, data []byte, di, dj int) float64 {
+func (f *freivalds[T]) repeated(ctx context.Context, o operand, di, dj int) (float64, error) {
+	rng := rand.New(rand.NewPCG(f.opt.Seed, 1))
+	if err := o.sample(ctx, rng); err != nil {
+		return 0, err
+	}
+	l, data := o.layout, o.data
 	rows, cols := l.OpRows()-di, l.OpCols()-dj
 	if rows <= 0 || cols <= 0 {
-		return 0
+		return 0, nil
 	}
-	rng := rand.New(rand.NewPCG(f.opt.Seed, 1))
 	n := 0
 	for range probes {
 		i, j := rng.IntN(rows), rng.IntN(cols)
@@ -210,7 +223,7 @@ func (f *freivalds[T]) repeated(l gemm.Layout, data []byte, di, dj int) float64 
 			n++
 		}
 	}
-	return float64(n) / probes
+	return float64(n) / probes, nil
 }
 
 // limit is the threshold of a row of Euclidean norm norm.
@@ -240,12 +253,9 @@ func (f *freivalds[T]) limit(i int, norm float64) float64 {
 }
 
 // check implements checker.
-func (f *freivalds[T]) check(ctx context.Context, c []byte) (VerifyReport, error) {
+func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, error) {
 	p := f.p
 	report := VerifyReport{Seed: f.opt.Seed, Vectors: len(f.x)}
-	if len(c) < p.C.Bytes() {
-		return report, fmt.Errorf("%w: C has %d bytes of memory, want %d", gemm.ErrShape, len(c), p.C.Bytes())
-	}
 	expected := 0 // columns that must not be finite
 	for _, bad := range f.colBad {
 		if bad {
@@ -254,7 +264,7 @@ func (f *freivalds[T]) check(ctx context.Context, c []byte) (VerifyReport, error
 	}
 	found := make([]int, p.M)         // of those, in each row
 	unforeseen := make([][2]int, p.M) // other elements that are not finite, and the first
-	s := newSweep(p.C, c, f.x)
+	s := newSweep(&c, f.x)
 	s.nonfinite = func(i, j int) {
 		if f.colBad[j] {
 			found[i]++
@@ -278,7 +288,7 @@ func (f *freivalds[T]) check(ctx context.Context, c []byte) (VerifyReport, error
 		case f.rowBad[i] || f.oldBad[i] > 0:
 			report.Unsummed++
 		case unforeseen[i][0] > 0:
-			err = f.overflow(i, unforeseen[i][1], c)
+			err = f.overflow(ctx, i, unforeseen[i][1], c)
 			report.Unsummed++
 		default:
 			err = f.residual(&report, i, s)
@@ -316,13 +326,18 @@ func (f *freivalds[T]) residual(report *VerifyReport, i int, s *sweep[T]) error 
 }
 
 // overflow computes element (i, j) afresh, to tell whether it should be out of range.
-func (f *freivalds[T]) overflow(i, j int, c []byte) error {
+func (f *freivalds[T]) overflow(ctx context.Context, i, j int, c operand) error {
 	p := f.p
-	got := p.C.Type.At(c, p.C.Index(i, j))
+	got := c.at(i, j)
 	var sum, abs float64
 	if p.ReadsAB() {
+		for _, o := range []*operand{&f.a, &f.b} {
+			if err := o.fetch(ctx); err != nil {
+				return err
+			}
+		}
 		for k := range p.K {
-			t := p.A.Type.At(f.buf.A, p.A.Index(i, k)) * p.B.Type.At(f.buf.B, p.B.Index(k, j))
+			t := f.a.at(i, k) * f.b.at(k, j)
 			sum += t
 			abs += math.Abs(t)
 		}
@@ -333,7 +348,7 @@ func (f *freivalds[T]) overflow(i, j int, c []byte) error {
 		return nil
 	}
 	bias := make([]float64, p.BiasLen())
-	p.C.Type.Load(bias, f.buf.Bias)
+	p.C.Type.Load(bias, f.bias)
 	value := p.Alpha*sum + biasAt(p, bias, i, j)
 	slack := f.oldSize[i] + gamma(roundings(p), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
 	if math.IsInf(got, 0) && (math.Copysign(value, got) == value || slack > math.Abs(value)) &&

@@ -51,11 +51,12 @@ func addGauges(abs, squares []float64, a float64, b []float64) {
 
 // addTwice adds a·b with what each product and each sum leaves off gathered in
 // low: the result is as accurate as if computed in twice the precision (Ogita,
-// Rump and Oishi, "Accurate sum and dot product", algorithm 5.3).
+// Rump and Oishi, "Accurate sum and dot product", algorithm 5.3). The conversion
+// rounds the product, which some processors would otherwise fuse with the sum.
 func addTwice(sum, low []float64, a float64, b []float64) {
 	sum, low = sum[:len(b)], low[:len(b)]
 	for j, v := range b {
-		t := a * v
+		t := float64(a * v)
 		s, e := twoSum(sum[j], t)
 		sum[j] = s
 		low[j] += e + math.FMA(a, v, -t)
@@ -78,7 +79,7 @@ func (x twice) plus(y twice) twice {
 }
 
 func (x twice) times(f float64) twice {
-	t := x.high * f
+	t := float64(x.high * f) // rounded, and not fused with what is added to it
 	return twice{t, math.FMA(x.high, f, -t) + x.low*f}
 }
 

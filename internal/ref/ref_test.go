@@ -9,6 +9,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 var seed = flag.Uint64("seed", rand.Uint64(), "seed of the random cases")
@@ -19,13 +20,8 @@ func newRand(t *testing.T) *rand.Rand {
 }
 
 // repeats is n, or less with -short: under the race detector a float loop takes
-// twenty times as long.
-func repeats(n int) int {
-	if testing.Short() {
-		return n/10 + 1
-	}
-	return n
-}
+// twenty times as long. Where a long test is asked for it is fifty times as much.
+func repeats(n int) int { return testkit.Repeats(n/10+1, n, 50*n) }
 
 // pair is a type of operands and a type of result.
 type pair struct{ in, out dtype.Type }

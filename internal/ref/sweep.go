@@ -5,8 +5,6 @@ import (
 	"math"
 	"runtime"
 	"sync"
-
-	"tilework/internal/gemm"
 )
 
 // number is what a Freivalds check computes in; uint32 wraps as int32 does.
@@ -42,8 +40,7 @@ func vectors[T number](n, size int) [][]T {
 // after row of it. Each output is summed by one goroutine and in one order, so
 // that the result does not depend on how many there are.
 type sweep[T number] struct {
-	layout  gemm.Layout
-	data    []byte
+	*operand
 	in, out [][]T
 
 	// size is, for each row of op(matrix), Σ|x|·weight, or Σx² without weight.
@@ -54,14 +51,18 @@ type sweep[T number] struct {
 	nonfinite func(i, j int)
 }
 
-func newSweep[T number](l gemm.Layout, data []byte, in [][]T) *sweep[T] {
-	return &sweep[T]{layout: l, data: data, in: in, out: vectors[T](len(in), l.OpRows()), size: make([]float64, l.OpRows())}
+func newSweep[T number](o *operand, in [][]T) *sweep[T] {
+	rows := o.layout.OpRows()
+	return &sweep[T]{operand: o, in: in, out: vectors[T](len(in), rows), size: make([]float64, rows)}
 }
 
 // run fills out and size.
 func (s *sweep[T]) run(ctx context.Context) error {
 	if s.layout.Len() == 0 {
 		return ctx.Err()
+	}
+	if done, err := s.remotely(ctx); done || err != nil {
+		return err
 	}
 	n := s.layout.OpRows()
 	workers := min(runtime.GOMAXPROCS(0), (n+63)/64)
@@ -81,43 +82,93 @@ func (s *sweep[T]) part(ctx context.Context, lo, hi int) {
 	if l.Trans {
 		first, last, from, to = 0, l.Rows, lo, hi
 	}
-	row, as := make([]float64, to-from), make([]T, to-from)
+	row := make([]float64, to-from)
+	as, shared := any(row).([]T) // the same memory where T is float64
+	if !shared {
+		as = make([]T, to-from)
+	}
 	for r := first; r < last && ctx.Err() == nil; r++ {
 		l.Type.Load(row, s.data[(r*l.LD+from)*l.Type.Size():])
-		for j, x := range row {
-			if !finite(x) {
-				row[j] = 0
-				if l.Trans {
-					s.nonfinite(from+j, r)
-				} else {
-					s.nonfinite(r, from+j)
-				}
-				x = 0
+		if !l.Trans && shared {
+			s.addFloats(r, row)
+			continue
+		}
+		s.clean(r, from, row)
+		if !shared {
+			for j, x := range row {
+				as[j] = numberOf[T](x)
 			}
-			as[j] = numberOf[T](x)
 		}
 		if l.Trans {
 			s.addColumn(r, lo, hi, row, as)
 		} else {
-			s.addRow(r, row, as)
+			s.addRow(r, as)
 		}
 	}
 }
 
-// addRow adds row i of op(matrix).
-func (s *sweep[T]) addRow(i int, row []float64, as []T) {
+// clean takes what is not finite out of a part, from column from on, of a row of memory.
+func (s *sweep[T]) clean(r, from int, row []float64) {
+	for j, x := range row {
+		if finite(x) {
+			continue
+		}
+		row[j] = 0
+		if s.layout.Trans {
+			s.nonfinite(from+j, r)
+		} else {
+			s.nonfinite(r, from+j)
+		}
+	}
+}
+
+// addFloats is addRow for float64. What is not finite is looked for only where it shows:
+// it makes the row's size so, as infinity times any weight is infinite or NaN.
+func (s *sweep[T]) addFloats(i int, row []float64) {
+	in, out := any(s.in).([][]float64), any(s.out).([][]float64)
+	add := func() {
+		for n := 0; n < len(in); n += 4 {
+			var y [4][]float64
+			for k := range y {
+				y[k] = in[min(n+k, len(in)-1)]
+			}
+			sums := dots(row, y, s.weight)
+			for k := n; k < min(n+4, len(in)); k++ {
+				out[k][i] = sums[k-n]
+			}
+			s.size[i] = sums[4]
+		}
+	}
+	if add(); !finite(s.size[i]) {
+		s.clean(i, 0, row)
+		add()
+	}
+}
+
+// addRow adds row i of op(matrix), of whole numbers, whose size nobody needs: they are
+// checked exactly.
+func (s *sweep[T]) addRow(i int, as []T) {
 	for n, in := range s.in {
 		s.out[n][i] = dot(as, in)
 	}
-	var size float64
-	if s.weight == nil {
-		size = dot(row, row)
-	} else {
-		for j, x := range row {
-			size += math.Abs(x) * s.weight[j]
+}
+
+// dotsGo is Σx·y for four y, and Σ|x|·w or, without w, Σx².
+func dotsGo(x []float64, y [4][]float64, w []float64) [5]float64 {
+	var s0, s1, s2, s3, size float64
+	y0, y1, y2, y3 := y[0][:len(x)], y[1][:len(x)], y[2][:len(x)], y[3][:len(x)]
+	for j, v := range x {
+		s0 += v * y0[j]
+		s1 += v * y1[j]
+		s2 += v * y2[j]
+		s3 += v * y3[j]
+		if w == nil {
+			size += v * v
+		} else {
+			size += math.Abs(v) * w[j]
 		}
 	}
-	s.size[i] = size
+	return [5]float64{s0, s1, s2, s3, size}
 }
 
 // dot keeps four sums, as one would wait for its own last addition.

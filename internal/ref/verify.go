@@ -34,10 +34,14 @@ type VerifyOptions struct {
 // Integers are checked exactly, modulo 2^32. Their first vector is of ±1, so that no
 // lone wrong element of a row is missed; the others are of random words, because
 // 2^31 is its own negative and ±1 cannot tell two of them from none.
-type Verifier struct{ checker }
+type Verifier struct {
+	checker
+	c operand
+}
 
 type checker interface {
-	check(ctx context.Context, c []byte) (VerifyReport, error)
+	expect(ctx context.Context) error
+	check(ctx context.Context, c operand) (VerifyReport, error)
 }
 
 // VerifyReport says what a check saw.
@@ -68,27 +72,44 @@ func (r VerifyReport) String() string {
 // called. The errors are those of [gemm.Buffers.Check], the context's, and
 // ErrUnsupported for an activation, which is not linear.
 func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifier, error) {
-	if a := p.Epilogue.Activation; a != gemm.ActNone {
-		return nil, fmt.Errorf("%w: verifying a product with activation %v", gemm.ErrUnsupported, a)
-	}
 	if err := buf.Check(p); err != nil {
 		return nil, err
+	}
+	return newVerifier(ctx, p, operand{layout: p.A, data: buf.A}, operand{layout: p.B, data: buf.B}, operand{layout: p.C, data: buf.C}, buf.Bias, opt)
+}
+
+// NewRemoteVerifier is NewVerifier for matrices that are not in the host's memory; the
+// bias is. [Verifier.CheckRemote] ends it.
+func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, a, b, c Remote, bias []byte, opt VerifyOptions) (*Verifier, error) {
+	return newVerifier(ctx, p, operand{layout: p.A, far: a}, operand{layout: p.B, far: b}, operand{layout: p.C, far: c}, bias, opt)
+}
+
+func newVerifier(ctx context.Context, p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) (*Verifier, error) {
+	if act := p.Epilogue.Activation; act != gemm.ActNone {
+		return nil, fmt.Errorf("%w: verifying a product with activation %v", gemm.ErrUnsupported, act)
 	}
 	if opt.Vectors <= 0 {
 		opt.Vectors = DefaultVectors
 	}
 	opt.Accuracy = opt.Accuracy.or(p)
+	v := &Verifier{c: c}
 	if p.C.Type.Info().Integer {
-		f := newFreivalds[uint32](p, buf, opt)
-		return &Verifier{f}, f.expect(ctx)
+		v.checker = newFreivalds[uint32](p, a, b, c, bias, opt)
+	} else {
+		v.checker = newFreivalds[float64](p, a, b, c, bias, opt)
 	}
-	f := newFreivalds[float64](p, buf, opt)
-	return &Verifier{f}, f.expect(ctx)
+	return v, v.expect(ctx)
 }
 
 // Check reads the new C, laid out as the problem's. The error wraps ErrVerify when
 // C is not the product, and is the context's when that ends the check. It can be
 // called again for another run of the same product.
 func (v *Verifier) Check(ctx context.Context, c []byte) (VerifyReport, error) {
-	return v.check(ctx, c)
+	if len(c) < v.c.layout.Bytes() {
+		return VerifyReport{}, fmt.Errorf("%w: C has %d bytes of memory, want %d", gemm.ErrShape, len(c), v.c.layout.Bytes())
+	}
+	return v.check(ctx, operand{layout: v.c.layout, data: c})
 }
+
+// CheckRemote is Check for the C of [NewRemoteVerifier].
+func (v *Verifier) CheckRemote(ctx context.Context) (VerifyReport, error) { return v.check(ctx, v.c) }

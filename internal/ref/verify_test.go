@@ -26,6 +26,7 @@ func TestVerifyNoFalseAlarm(t *testing.T) {
 	fills := distributions(rng)
 	var constant float64
 	fills["constant"] = func() float64 { return constant }
+	products := 0
 	for name, fill := range fills {
 		worst := 0.0
 		for _, ty := range pairs() {
@@ -44,18 +45,23 @@ func TestVerifyNoFalseAlarm(t *testing.T) {
 					t.Fatalf("%s %v: %v (%v)", name, p, err, report)
 				}
 				worst = max(worst, report.Worst)
+				products++
 			}
 		}
 		if worst > 0.75 {
 			t.Errorf("%s: a clean product came to %.2f of its threshold, too close for no false alarms", name, worst)
 		}
+		t.Logf("%s: the worst of the clean products came to %.2f of its threshold", name, worst)
 	}
+	t.Logf("%d products, no alarm", products)
 }
 
-// TestVerifyFindsChanges changes one element by more than twice its row's
-// threshold, once for the threshold and once for the residual that it adds to.
+// TestVerifyFindsChanges changes one element by more than its row's threshold and what
+// the rounding of a clean product already takes of it: as the vectors are of ±1, the
+// residual changes by all of that, and each change is found.
 func TestVerifyFindsChanges(t *testing.T) {
 	rng := newRand(t)
+	found := 0
 	for _, ty := range pairs() {
 		integer := ty.out.Info().Integer
 		for n := range repeats(200) {
@@ -66,6 +72,10 @@ func TestVerifyFindsChanges(t *testing.T) {
 			p, buf := problem(t, rng, ty, 1+rng.IntN(20), 1+rng.IntN(90), 1+rng.IntN(90), 2, float64(n%2), gemm.Epilogue{}, fill)
 			v := verifier(t, p, buf, rng.Uint64())
 			c := honest(p, buf, p.K)
+			clean, err := v.Check(context.Background(), c)
+			if err != nil {
+				t.Fatalf("%v: %v", p, err)
+			}
 			i, j := rng.IntN(p.M), rng.IntN(p.N)
 			at := p.C.Index(i, j)
 			was := p.C.Type.At(c, at)
@@ -73,15 +83,25 @@ func TestVerifyFindsChanges(t *testing.T) {
 			case integer:
 				dtype.View[int32](c)[at] ^= 1 << rng.IntN(32)
 			default:
-				limit := v.checker.(*freivalds[float64]).limit(i, math.Sqrt(float64(p.N)*float64(p.K)))
-				p.C.Type.Set(c, at, was+2.5*limit)
+				squares := 0.0
+				for j := range p.N {
+					x := p.C.Type.At(c, p.C.Index(i, j))
+					squares += x * x
+				}
+				limit := v.checker.(*freivalds[float64]).limit(i, math.Sqrt(squares))
+				// A twentieth is for the change's own rounding, and for the threshold, which
+				// grows with the row.
+				change := limit * (1.05 + clean.Worst + 2*rng.Float64()*rng.Float64())
+				p.C.Type.Set(c, at, was+math.Copysign(change, rng.Float64()-0.5))
 			}
 			report, err := v.Check(context.Background(), c)
 			if !errors.Is(err, gemm.ErrVerify) || report.Row != i {
 				t.Fatalf("%v: C(%d,%d) changed from %v to %v: %v (%v)", p, i, j, was, p.C.Type.At(c, at), err, report)
 			}
+			found++
 		}
 	}
+	t.Logf("%d changes, all found", found)
 }
 
 // TestVerifySensitivity compares the threshold with the worst-case bound.

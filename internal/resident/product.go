@@ -21,13 +21,15 @@ type Product struct {
 	Bias     Matrix
 	HostBias []byte
 	Kernel   string // empty for the plan's choice
+	Verify   bool   // check the result
 }
 
 // Gemm asks for a product and returns, usually before it has begun. The errors are
 // those of [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several
 // devices, the context's and, of what the device refuses at once, the device's.
 //
-// It waits only while a bias of the host's is copied.
+// It waits only while a bias of the host's is copied, and for a product that is verified,
+// whose error may be ErrVerify then.
 func Gemm(ctx context.Context, p *Product) error {
 	if len(p.HostBias) > 0 {
 		return withBias(ctx, p)
@@ -35,6 +37,9 @@ func Gemm(ctx context.Context, p *Product) error {
 	return p.with(func(pl *gpu.Plan, m gpu.Memory) error {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if p.Verify {
+			return verified(ctx, pl, m)
 		}
 		return pl.Enqueue(ctx, m)
 	})

@@ -4,11 +4,13 @@ package cuda
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/ebitengine/purego"
 
 	"tilework/internal/device"
+	"tilework/internal/host"
 )
 
 // loaded is the library in this process.
@@ -16,8 +18,25 @@ type loaded struct {
 	addresses []uintptr // of the symbols, 0 for those that it lacks
 }
 
+// planted refuses to search where LD_LIBRARY_PATH leads the loader into the working
+// directory, or beneath it, and libraries lie there: one of the driver's name, or of
+// those that it loads itself, would run in its place. A colon too many is common, and
+// does no harm where there is nothing to find.
+func planted() error {
+	for _, dir := range host.RelativeLibraryDirs() {
+		found, err := filepath.Glob(filepath.Join(dir, "*.so*"))
+		if err == nil && len(found) > 0 {
+			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q, where %s lies: libraries are not loaded from the working directory", dir, found[0])
+		}
+	}
+	return nil
+}
+
 // openLibrary loads the driver. The error is ErrNoDevice.
 func openLibrary() (library, error) {
+	if err := planted(); err != nil {
+		return nil, fmt.Errorf("%w: %w", device.ErrNoDevice, err)
+	}
 	var handle uintptr
 	var reasons []string
 	for _, file := range libraryFiles {
@@ -52,6 +71,9 @@ func (l *loaded) invoke(s *symbol, args []uintptr) uintptr {
 
 // openManagement loads NVIDIA's management library.
 func openManagement() (*management, error) {
+	if err := planted(); err != nil {
+		return nil, err
+	}
 	var handle uintptr
 	var err error
 	for _, file := range managementFiles {

@@ -1,0 +1,111 @@
+package tilework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tilework/internal/testkit"
+)
+
+// TestCancelledAnywhere ends the context of a product at every point at which it is
+// looked at: what returns is the context's error or the whole product, C is not written
+// afterwards, nothing is left on the device, and no goroutine.
+func TestCancelledAnywhere(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	a, b := whole[float32](rng, 70, 40), whole[float32](rng, 40, 50)
+	large, wide := whole[float32](rng, 300, 200), whole[float32](rng, 200, 220)
+	many := func(m Matrix[float32]) []Matrix[float32] { return []Matrix[float32]{m, m, m} }
+	for _, test := range []struct {
+		name string
+		c    []Matrix[float32]
+		run  func(ctx context.Context, c []Matrix[float32]) error
+	}{
+		{"small", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
+			return MulInto(ctx, c[0], a, b, WithDevice("cpu"))
+		}},
+		{"verified", []Matrix[float32]{New[float32](300, 220)}, func(ctx context.Context, c []Matrix[float32]) error {
+			return MulInto(ctx, c[0], large, wide, WithDevice("cpu"), WithVerify(), WithActivation("relu"))
+		}},
+		{"portable", []Matrix[float32]{New[float32](300, 220)}, func(ctx context.Context, c []Matrix[float32]) error {
+			return MulInto(ctx, c[0], large, wide, WithKernel("portable"), WithDevice("cpu"))
+		}},
+		{"textbook", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
+			return MulInto(ctx, c[0], a, b, WithKernel("loop"), WithDevice("cpu"))
+		}},
+		{"batch", []Matrix[float32]{New[float32](70, 50), New[float32](70, 50), New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
+			return GemmBatch(ctx, 1, many(a), many(b), 0, c, WithDevice("cpu"))
+		}},
+		{"emulated", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
+			return MulInto(ctx, c[0], a, b, WithDevice("emu"), WithKernel("blocked"))
+		}},
+		{"resident", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
+			d, err := Open("emu")
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			on := make([]DeviceMatrix[float32], 2)
+			for i, m := range []Matrix[float32]{a, b} {
+				if on[i], err = Upload(ctx, d, m); err != nil {
+					return err
+				}
+			}
+			p, err := MulOn(ctx, on[0], on[1], WithVerify())
+			if err != nil {
+				return err
+			}
+			got, err := p.Download(ctx)
+			copy(c[0].data, got.data)
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := New[float32](test.c[0].Rows(), test.c[0].Cols())
+			all := []Matrix[float32]{want}
+			for range test.c[1:] {
+				all = append(all, want.Clone())
+			}
+			// A first call starts the helpers that stay.
+			if err := test.run(t.Context(), all); err != nil {
+				t.Fatal(err)
+			}
+			substitute(t, 0)
+			before := goleak.IgnoreCurrent()
+			ends := 0
+			testkit.EveryLook(60, func(ctx *testkit.Ending) {
+				for i := range test.c {
+					clear(test.c[i].data)
+				}
+				err := test.run(ctx, test.c)
+				ends++
+				switch {
+				case err == nil:
+					for i := range test.c {
+						if !slices.Equal(test.c[i].data, want.data) {
+							t.Fatalf("end %d: no error and other bits than undisturbed", ends)
+						}
+					}
+				case !ctx.Ended() || !errors.Is(err, context.Canceled):
+					t.Fatalf("end %d (%v): error %v", ends, ctx.Ended(), err)
+				}
+				was := fmt.Sprint(test.c[0].data)
+				time.Sleep(200 * time.Microsecond)
+				if fmt.Sprint(test.c[0].data) != was {
+					t.Fatalf("end %d: C is written after the call has returned", ends)
+				}
+			})
+			if ends < 2 {
+				t.Error("nothing looks at the context")
+			}
+			t.Logf("%d ends", ends)
+			goleak.VerifyNone(t, before)
+		})
+	}
+}

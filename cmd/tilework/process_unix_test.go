@@ -1,0 +1,237 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/matio"
+)
+
+// The variables by which a test starts this program again as the command itself.
+const (
+	asCommand = "TILEWORK_TEST_COMMAND"   // its arguments, one a line
+	fileLimit = "TILEWORK_TEST_FILE_SIZE" // if set, files may have 10,000 bytes
+)
+
+// TestCommand is the command, in a process that [process] has started.
+func TestCommand(t *testing.T) {
+	args, ok := os.LookupEnv(asCommand)
+	if !ok {
+		t.Skip("it is run by other tests, in a process of its own")
+	}
+	if os.Getenv(fileLimit) != "" {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10_000, Max: 10_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Args = append([]string{"tilework"}, strings.Split(args, "\n")...)
+	main()
+}
+
+// process is the command in a process of its own, with more variables in its
+// environment, not yet started.
+func process(args string, env ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	cmd = exec.Command(os.Args[0], "-test.run=^TestCommand$")
+	cmd.Env = append(append(os.Environ(), asCommand+"="+strings.ReplaceAll(args, " ", "\n")), env...)
+	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+// matrixFile writes a matrix of so many rows and columns.
+func matrixFile(t *testing.T, path string, rows, cols int) {
+	t.Helper()
+	l := gemm.Dense(dtype.F32, rows, cols)
+	data := make([]byte, l.Bytes())
+	for i := range l.Len() {
+		l.Type.Set(data, i, float64(i%11)/7)
+	}
+	if err := matio.Write(t.Context(), path, l, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files are the names in the working directory.
+func files(t *testing.T) string {
+	t.Helper()
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// TestSignals interrupts and ends the command while it computes and while it writes: it
+// says so in a line, its exit code is 130, the old output is whole and nothing lies
+// beside it.
+func TestSignals(t *testing.T) {
+	t.Chdir(t.TempDir())
+	matrixFile(t, "a.npy", 1500, 1500)
+	computing := func() bool { time.Sleep(150 * time.Millisecond); return true }
+	writing := func() bool {
+		temporary, err := filepath.Glob(".tilework-*.tmp")
+		if err != nil || len(temporary) == 0 {
+			return false
+		}
+		info, err := os.Stat(temporary[0])
+		return err == nil && info.Size() > 0
+	}
+	for _, test := range []struct {
+		name, args string
+		now        func() bool
+		signal     os.Signal
+	}{
+		{"computing", "mul a.npy a.npy -o c.csv --kernel loop --threads 1", computing, syscall.SIGINT},
+		{"computing, ended", "mul a.npy a.npy -o c.csv --kernel loop --threads 1", computing, syscall.SIGTERM},
+		{"emulating", "mul a.npy a.npy -o c.csv --device emu", computing, syscall.SIGINT},
+		{"writing", "mul a.npy a.npy -o c.csv", writing, syscall.SIGINT},
+		{"writing, ended", "mul a.npy a.npy -o c.csv", writing, syscall.SIGTERM},
+	} {
+		if err := os.WriteFile("c.csv", []byte("old"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd, stdout, stderr := process(test.args)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(20 * time.Second); !test.now() && time.Now().Before(deadline); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		if err := cmd.Process.Signal(test.signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != interrupted || stdout.Len() > 0 || stderr.String() != "tilework: interrupted\n" {
+			t.Errorf("%s: exit code %d, %q, %q", test.name, code, stdout, stderr)
+		}
+		if now := files(t); now != "a.npy c.csv" {
+			t.Errorf("%s: left behind: %s", test.name, now)
+		}
+		if old, err := os.ReadFile("c.csv"); err != nil || string(old) != "old" {
+			t.Errorf("%s: the old output has %d bytes, %v", test.name, len(old), err)
+		}
+	}
+}
+
+// TestSignalledBench: what an interrupted bench has appended to its file are whole
+// records.
+func TestSignalledBench(t *testing.T) {
+	t.Chdir(t.TempDir())
+	cmd, _, stderr := process("bench --sizes 8:4096:+8 --kernels loop --min-time 1ms --warmup 1ms -o r.jsonl")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if text, err := os.ReadFile("r.jsonl"); err == nil && bytes.Count(text, []byte("\n")) >= 3 {
+			break
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != interrupted {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if records := readRecords(t, "r.jsonl"); len(records) < 3 {
+		t.Errorf("%d records", len(records))
+	}
+	if now := files(t); now != "r.jsonl" {
+		t.Errorf("left behind: %s", now)
+	}
+}
+
+// TestNoRoom: where a file cannot be written to its end, the exit code is 2, a line says
+// what happened, and no part of it stays.
+func TestNoRoom(t *testing.T) {
+	t.Chdir(t.TempDir())
+	matrixFile(t, "a.npy", 10, 10)
+	matrixFile(t, "b.npy", 10, 10_000)
+	before := files(t)
+	for _, format := range matio.Formats() {
+		cmd, stdout, stderr := process("mul a.npy b.npy -o c"+format.Ext, fileLimit+"=1")
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != 2 || stdout.Len() > 0 || !strings.Contains(stderr.String(), "write c"+format.Ext) || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q, %q", format.Ext, code, stdout, stderr)
+		}
+		if now := files(t); now != before {
+			t.Errorf("%s: left behind: %s", format.Ext, now)
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("standard output that is full: %v", err)
+	}
+	defer full.Close()
+	for _, args := range []string{
+		"kernels", "devices --format json", "version --sbom", "mul a.npy a.npy -o c.npy",
+		"bench --sizes 8 --kernels loop --min-time 1ms", "occupancy --threads 256 --gpu h200", "explain tiled",
+	} {
+		cmd, _, stderr := process(args)
+		cmd.Stdout = full
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%s with a full standard output: exit code %d, %q", args, code, stderr)
+		}
+	}
+}
+
+// TestCacheOutOfReach: a cache that cannot be written costs time and nothing else.
+func TestCacheOutOfReach(t *testing.T) {
+	t.Chdir(folder(t))
+	for _, cache := range []string{"a.npy", "/proc/none", "/dev/full/x"} {
+		cmd, _, stderr := process("mul a.npy b.npy -o c.npy", "TILEWORK_CACHE="+cache)
+		if err := cmd.Run(); err != nil {
+			t.Errorf("%s: %v, %q", cache, err, stderr)
+		}
+	}
+}
+
+// TestPlantedLibraries: libraries that lie in the working directory are not loaded, even
+// where the environment has the loader look there. A text in their place would be an
+// error of the loader's.
+func TestPlantedLibraries(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{
+		"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libcublasLt.so.13", "libcublasLt.so.12", "libopenblas.so.0",
+		"libopenblas.so", "libblis.so.4", "libblis.so", "libmkl_rt.so.2", "libmkl_rt.so",
+	} {
+		if err := os.WriteFile(name, []byte("PLANTED"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const loaders = "file too short" // what glibc says of such a file
+	for _, path := range []string{"", ".", ":/usr/lib", here} {
+		for _, args := range []string{"devices", "bench --sizes 8 --kernels loop --min-time 1ms --peers openblas", "bench --sizes 8 --kernels loop --min-time 1ms --peers mkl"} {
+			cmd, stdout, stderr := process(args, "LD_LIBRARY_PATH="+path)
+			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+				t.Fatal(err)
+			}
+			found := strings.Contains(stdout.String()+stderr.String(), loaders)
+			if asked := path == here; found && !asked {
+				t.Errorf("%s with LD_LIBRARY_PATH=%q: %q, %q", args, path, stdout, stderr)
+			}
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+)
+
+// TestSBOM: the bill names the modules that the program is linked with, each with what
+// go.sum says of it, and is the same each time.
+func TestSBOM(t *testing.T) {
+	stdout, stderr, code := run(t.Context(), "version", "--sbom")
+	var bill billOfMaterials
+	if err := json.Unmarshal([]byte(stdout), &bill); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v, %q", code, err, stderr)
+	}
+	if bill.Format != "CycloneDX" || bill.Metadata.Component.Name != "tilework" {
+		t.Errorf("a bill of %+v", bill.Metadata)
+	}
+	for _, name := range []string{"std", "github.com/spf13/cobra", "golang.org/x/sys"} {
+		i := slices.IndexFunc(bill.Components, func(c component) bool { return c.Name == name })
+		if i < 0 {
+			t.Errorf("%s is not in it", name)
+		} else if c := bill.Components[i]; c.Version == "" || c.PURL != "pkg:golang/"+name+"@"+c.Version || name != "std" && len(c.Properties) != 1 {
+			t.Errorf("%+v", c)
+		}
+	}
+	if again, _, _ := run(t.Context(), "version", "--sbom"); again != stdout {
+		t.Error("another bill the second time")
+	}
+}

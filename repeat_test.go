@@ -1,0 +1,73 @@
+package tilework
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/testkit"
+)
+
+// TestRepeats: a product has the same bits a thousand times in turn, at 1 to 8 threads,
+// whatever the other goroutines do. That is of a kernel on a device: another kernel sums
+// in another order.
+func TestRepeats(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if !k.Available {
+			continue
+		}
+		plan, err := PlanGemm(New[float32](9, 9), New[float32](9, 9), New[float32](9, 9), WithDevice("cpu"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		device, size := WithDevice("cpu"), 225 // enough to be shared out
+		switch {
+		case k.Device == "gpu":
+			device, size = WithDevice("emu"), 40
+		case k.Name == "loop":
+			size = 60
+		}
+		for _, name := range k.Types {
+			run := map[string]func(*testing.T, *rand.Rand, int, int, ...Option){
+				"float64": repeat[float64, float64], "float32": repeat[float32, float32], "float16": repeat[Float16, Float16],
+				"bfloat16": repeat[BFloat16, BFloat16], "int8": repeat[int8, int32],
+			}[name]
+			if run == nil {
+				continue // a type that the library's face does not have
+			}
+			n := testkit.Repeats(8, 30, 1000)
+			if k.Name == plan.Kernel && name == "float32" { // what most products are
+				n = testkit.Repeats(100, 1000, 1000)
+			}
+			t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, rng, size, n, device, WithKernel(k.Name)) })
+		}
+	}
+}
+
+// repeat multiplies random matrices of about size×size n times.
+func repeat[I, O Element](t *testing.T, rng *rand.Rand, size, n int, opts ...Option) {
+	a, b, c := New[I](size, size+7), New[I](size+7, size-3), New[O](size, size-3)
+	for _, m := range []Matrix[I]{a, b} {
+		for i := range m.data {
+			m.data[i] = dtype.FromFloat64[I](float64(int8(rng.Uint32())) / 3)
+		}
+	}
+	var want string
+	for r := range n {
+		clear(c.data)
+		threads := r%8 + 1
+		if err := MulInto(t.Context(), c, a, b, append(opts, WithThreads(threads))...); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(dtype.Bytes(c.data)); r == 0 {
+			want = got
+		} else if got != want {
+			t.Fatalf("run %d, with %d threads, has other bits than the first, with one", r+1, threads)
+		}
+	}
+}
