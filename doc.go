@@ -12,7 +12,8 @@
 // [Mul] allocates its result; [MulInto] writes into a matrix that is there;
 // [Gemm] is the whole of BLAS's operation, C ← α·A·B + β·C; [GemmBatch] does many
 // at once. All take [Option]s and a context. [PlanGemm] tells what would run,
-// where, and why, without running it.
+// where, and why, without running it; [TuneGemm] measures what is fastest for a shape
+// on this machine and has it run from then on.
 //
 // # Matrices that stay on a device
 //
