@@ -48,8 +48,30 @@ type Kernels[T any] struct {
 	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
 	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
 
+	// Update[x][y] computes 1<<x rows and n ≥ 1 columns of C from 1<<y steps of k, all
+	// where they lie: it goes along the rows of B and C. See [Update].
+	Update [][]Update[T]
+
+	// Dot[s-1] computes the products of DotRows rows with s other ones. See [Dot].
+	Dot []Dot[T]
+
 	// Peak runs n ≥ 0 rounds of PeakFlops floating-point operations each, FMAs in
 	// registers only: the most that one core can do.
 	Peak      func(n int)
 	PeakFlops int
 }
+
+// Update is a kernel for few steps of k: A's element (i, p) is a[i*rsa+p*csa], B's (p, j)
+// is b[p*ldb+j], C's (i, j) is c[i*ldc+j]. With past C is written past the caches, which
+// pays where it does not fit them; then β must be 0, and each row of C start at a multiple
+// of 64 bytes.
+type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T, past bool)
+
+// Dot is a kernel for rows of two matrices that lie along k: x's element (i, p) is
+// x[i*ldx+p], y's (j, p) is y[j*ldy+p], and the sum of their products over p < k comes to
+// sums[j*DotRows+i]. A sum is taken in as many parts as a vector has elements, which are
+// then added in pairs, and so has other bits than the same one of other kernels.
+type Dot[T any] func(k int, x *T, ldx int, y *T, ldy int, sums *T)
+
+// DotRows is the number of rows of x that a [Dot] reads.
+const DotRows = 4

@@ -179,9 +179,9 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
 	VBROADCASTSS alpha+64(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+68(FP), X14
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -411,9 +411,9 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+68(FP), X7
 	VBROADCASTSS alpha+64(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+68(FP), X8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -644,9 +644,9 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+68(FP), X12
 	VBROADCASTSS alpha+64(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -791,6 +791,8 @@ TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-88
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x02, SI
 
 	// 1×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -861,9 +863,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -900,6 +902,8 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x02, SI
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -959,9 +963,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -988,6 +992,8 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x02, SI
 
 	// 1×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -1058,9 +1064,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1194,9 +1200,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1319,9 +1325,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1445,9 +1451,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1612,9 +1618,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1762,9 +1768,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1913,9 +1919,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -2112,9 +2118,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+84(FP), X9
 	VBROADCASTSS alpha+80(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISS     beta+84(FP), X10
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2288,9 +2294,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -2465,9 +2471,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -2695,9 +2701,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+84(FP), X11
 	VBROADCASTSS alpha+80(FP), Y11
+	VXORPS       X12, X12, X12
+	VUCOMISS     beta+84(FP), X12
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2896,9 +2902,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -3098,9 +3104,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
 	VBROADCASTSS alpha+80(FP), Y10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+84(FP), X11
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3374,9 +3380,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+84(FP), X13
 	VBROADCASTSS alpha+80(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+84(FP), X14
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -3601,9 +3607,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -3829,9 +3835,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
 	VBROADCASTSS alpha+80(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+84(FP), X13
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3924,6 +3930,2022 @@ whole_overwrite:
 	VMOVUPS Y11, 32(AX)
 
 whole_done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x1(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y1
+	VXORPS       X2, X2, X2
+	VUCOMISS     beta+68(FP), X2
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y2
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x03, DX
+	TESTQ        DX, DX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPS     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y3, Y0, Y4
+	VMOVUPS     (CX), Y3
+	VMULPS      Y2, Y3, Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMOVUPS     Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+7, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*4), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPS  (AX), Y5, Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMASKMOVPS  (CX), Y5, Y3
+	VMULPS      Y2, Y3, Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMASKMOVPS  Y3, Y5, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), DL
+	TESTB DL, DL
+	JNZ   past
+	MOVQ  n+56(FP), DX
+	SHRQ  $0x03, DX
+	TESTQ DX, DX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPS     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y3, Y0, Y4
+	VMULPS      Y1, Y4, Y4
+	VMOVUPS     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+7, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*4), Y2
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPS  (AX), Y2, Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMULPS      Y1, Y4, Y4
+	VMASKMOVPS  Y4, Y2, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), DX
+	SHRQ  $0x03, DX
+	TESTQ DX, DX
+	JZ    passing_end
+
+passing:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPS     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y3, Y0, Y4
+	VMULPS      Y1, Y4, Y4
+	VMOVNTPS    Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+7, DX
+	JZ          fence
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*4), Y2
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPS  (AX), Y2, Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMULPS      Y1, Y4, Y4
+	VMASKMOVPS  Y4, Y2, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x2(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	VBROADCASTSS alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x03, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VMOVUPS     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y4, Y1, Y5
+	VMOVUPS     (CX), Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMOVUPS     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPS  (AX), Y6, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMASKMOVPS  (AX)(DX*1), Y6, Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMASKMOVPS  (CX), Y6, Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMASKMOVPS  Y4, Y6, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), BL
+	TESTB BL, BL
+	JNZ   past
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VMOVUPS     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y4, Y1, Y5
+	VMULPS      Y2, Y5, Y5
+	VMOVUPS     Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y3
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPS  (AX), Y3, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMASKMOVPS  (AX)(DX*1), Y3, Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMULPS      Y2, Y5, Y5
+	VMASKMOVPS  Y5, Y3, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    passing_end
+
+passing:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VMOVUPS     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y4, Y1, Y5
+	VMULPS      Y2, Y5, Y5
+	VMOVNTPS    Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          fence
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y3
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPS  (AX), Y3, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMASKMOVPS  (AX)(DX*1), Y3, Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMULPS      Y2, Y5, Y5
+	VMASKMOVPS  Y5, Y3, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x4(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x02, SI
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x03, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VMOVUPS     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y6, Y2, Y7
+	VMOVUPS     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y6, Y3, Y7
+	VMOVUPS     (CX), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMOVUPS     Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y8
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPS  (AX), Y8, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VMASKMOVPS  (AX)(DX*1), Y8, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VMASKMOVPS  (AX)(DX*2), Y8, Y6
+	VFMADD231PS Y6, Y2, Y7
+	VMASKMOVPS  (AX)(BX*1), Y8, Y6
+	VFMADD231PS Y6, Y3, Y7
+	VMASKMOVPS  (CX), Y8, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMASKMOVPS  Y6, Y8, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), SI
+	TESTB SI, SI
+	JNZ   past
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VMOVUPS     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y6, Y2, Y7
+	VMOVUPS     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y6, Y3, Y7
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VMASKMOVPS  (AX)(DX*1), Y5, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VMASKMOVPS  (AX)(DX*2), Y5, Y6
+	VFMADD231PS Y6, Y2, Y7
+	VMASKMOVPS  (AX)(BX*1), Y5, Y6
+	VFMADD231PS Y6, Y3, Y7
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VMOVUPS     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y6, Y2, Y7
+	VMOVUPS     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y6, Y3, Y7
+	VMULPS      Y4, Y7, Y7
+	VMOVNTPS    Y7, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          fence
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VMASKMOVPS  (AX)(DX*1), Y5, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VMASKMOVPS  (AX)(DX*2), Y5, Y6
+	VFMADD231PS Y6, Y2, Y7
+	VMASKMOVPS  (AX)(BX*1), Y5, Y6
+	VFMADD231PS Y6, Y3, Y7
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x8(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y3
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y4
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y5
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y6
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	LEAQ         (BX)(DX*2), SI
+	LEAQ         (SI)(DX*2), DI
+	MOVQ         ldc+48(FP), R8
+	SHLQ         $0x02, R8
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y9
+	MOVQ         n+56(FP), R8
+	SHRQ         $0x03, R8
+	TESTQ        R8, R8
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VMOVUPS     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PS Y10, Y4, Y11
+	VMOVUPS     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Y10, Y5, Y11
+	VMOVUPS     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Y10, Y6, Y11
+	VMOVUPS     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Y10, Y7, Y11
+	VMOVUPS     (CX), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMOVUPS     Y10, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+7, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*4), Y12
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPS  (AX), Y12, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VMASKMOVPS  (AX)(DX*1), Y12, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VMASKMOVPS  (AX)(DX*2), Y12, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VMASKMOVPS  (AX)(BX*1), Y12, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VMASKMOVPS  (AX)(DX*4), Y12, Y10
+	VFMADD231PS Y10, Y4, Y11
+	VMASKMOVPS  (AX)(SI*1), Y12, Y10
+	VFMADD231PS Y10, Y5, Y11
+	VMASKMOVPS  (AX)(BX*2), Y12, Y10
+	VFMADD231PS Y10, Y6, Y11
+	VMASKMOVPS  (AX)(DI*1), Y12, Y10
+	VFMADD231PS Y10, Y7, Y11
+	VMASKMOVPS  (CX), Y12, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMASKMOVPS  Y10, Y12, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), R8
+	TESTB R8, R8
+	JNZ   past
+	MOVQ  n+56(FP), R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VMOVUPS     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PS Y10, Y4, Y11
+	VMOVUPS     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Y10, Y5, Y11
+	VMOVUPS     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Y10, Y6, Y11
+	VMOVUPS     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Y10, Y7, Y11
+	VMULPS      Y8, Y11, Y11
+	VMOVUPS     Y11, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+7, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VMASKMOVPS  (AX)(DX*2), Y9, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VMASKMOVPS  (AX)(BX*1), Y9, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VMASKMOVPS  (AX)(DX*4), Y9, Y10
+	VFMADD231PS Y10, Y4, Y11
+	VMASKMOVPS  (AX)(SI*1), Y9, Y10
+	VFMADD231PS Y10, Y5, Y11
+	VMASKMOVPS  (AX)(BX*2), Y9, Y10
+	VFMADD231PS Y10, Y6, Y11
+	VMASKMOVPS  (AX)(DI*1), Y9, Y10
+	VFMADD231PS Y10, Y7, Y11
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    passing_end
+
+passing:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VMOVUPS     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PS Y10, Y4, Y11
+	VMOVUPS     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Y10, Y5, Y11
+	VMOVUPS     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Y10, Y6, Y11
+	VMOVUPS     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Y10, Y7, Y11
+	VMULPS      Y8, Y11, Y11
+	VMOVNTPS    Y11, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+7, R8
+	JZ          fence
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VMASKMOVPS  (AX)(DX*2), Y9, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VMASKMOVPS  (AX)(BX*1), Y9, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VMASKMOVPS  (AX)(DX*4), Y9, Y10
+	VFMADD231PS Y10, Y4, Y11
+	VMASKMOVPS  (AX)(SI*1), Y9, Y10
+	VFMADD231PS Y10, Y5, Y11
+	VMASKMOVPS  (AX)(BX*2), Y9, Y10
+	VFMADD231PS Y10, Y6, Y11
+	VMASKMOVPS  (AX)(DI*1), Y9, Y10
+	VFMADD231PS Y10, Y7, Y11
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x2x1(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x03, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMOVUPS     (CX), Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMOVUPS     Y4, (CX)
+	VMOVUPS     (CX)(DX*1), Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y6, Y4
+	VMOVUPS     Y4, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y7
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPS  (AX), Y7, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMASKMOVPS  (CX), Y7, Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMASKMOVPS  Y4, Y7, (CX)
+	VMASKMOVPS  (CX)(DX*1), Y7, Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y6, Y4
+	VMASKMOVPS  Y4, Y7, (CX)(DX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), BL
+	TESTB BL, BL
+	JNZ   past
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMULPS      Y2, Y5, Y5
+	VMOVUPS     Y5, (CX)
+	VMULPS      Y2, Y6, Y6
+	VMOVUPS     Y6, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y3
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPS  (AX), Y3, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMULPS      Y2, Y5, Y5
+	VMASKMOVPS  Y5, Y3, (CX)
+	VMULPS      Y2, Y6, Y6
+	VMASKMOVPS  Y6, Y3, (CX)(DX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    passing_end
+
+passing:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMULPS      Y2, Y5, Y5
+	VMOVNTPS    Y5, (CX)
+	VMULPS      Y2, Y6, Y6
+	VMOVNTPS    Y6, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          fence
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y3
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPS  (AX), Y3, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMULPS      Y2, Y5, Y5
+	VMASKMOVPS  Y5, Y3, (CX)
+	VMULPS      Y2, Y6, Y6
+	VMASKMOVPS  Y6, Y3, (CX)(DX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x2x2(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x03, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMOVUPS     (CX), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMOVUPS     Y6, (CX)
+	VMOVUPS     (CX)(BX*1), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMOVUPS     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y9
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPS  (AX), Y9, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMASKMOVPS  (AX)(DX*1), Y9, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMASKMOVPS  (CX), Y9, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMASKMOVPS  Y6, Y9, (CX)
+	VMASKMOVPS  (CX)(BX*1), Y9, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMASKMOVPS  Y6, Y9, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), SI
+	TESTB SI, SI
+	JNZ   past
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMOVUPS     Y8, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMASKMOVPS  (AX)(DX*1), Y5, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMASKMOVPS  Y8, Y5, (CX)(BX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMULPS      Y4, Y7, Y7
+	VMOVNTPS    Y7, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMOVNTPS    Y8, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          fence
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMASKMOVPS  (AX)(DX*1), Y5, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMASKMOVPS  Y8, Y5, (CX)(BX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x2x4(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y1
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y5
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x02, SI
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x03, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMOVUPS     (CX), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMOVUPS     Y10, (CX)
+	VMOVUPS     (CX)(SI*1), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMOVUPS     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y13
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPS  (AX), Y13, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMASKMOVPS  (AX)(DX*1), Y13, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMASKMOVPS  (AX)(DX*2), Y13, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMASKMOVPS  (AX)(BX*1), Y13, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMASKMOVPS  (CX), Y13, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMASKMOVPS  Y10, Y13, (CX)
+	VMASKMOVPS  (CX)(SI*1), Y13, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMASKMOVPS  Y10, Y13, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), DI
+	TESTB DI, DI
+	JNZ   past
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x03, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMULPS      Y8, Y11, Y11
+	VMOVUPS     Y11, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMOVUPS     Y12, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMASKMOVPS  (AX)(DX*2), Y9, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMASKMOVPS  (AX)(BX*1), Y9, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMASKMOVPS  Y12, Y9, (CX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x03, DI
+	TESTQ DI, DI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMULPS      Y8, Y11, Y11
+	VMOVNTPS    Y11, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMOVNTPS    Y12, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          fence
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMASKMOVPS  (AX)(DX*2), Y9, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMASKMOVPS  (AX)(BX*1), Y9, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMASKMOVPS  Y12, Y9, (CX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x4x1(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y2
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x03, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMOVUPS     (CX), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMOVUPS     Y6, (CX)
+	VMOVUPS     (CX)(DX*1), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMOVUPS     Y6, (CX)(DX*1)
+	VMOVUPS     (CX)(DX*2), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y9, Y6
+	VMOVUPS     Y6, (CX)(DX*2)
+	VMOVUPS     (CX)(BX*1), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y10, Y6
+	VMOVUPS     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y11
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPS  (AX), Y11, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMASKMOVPS  (CX), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMASKMOVPS  Y6, Y11, (CX)
+	VMASKMOVPS  (CX)(DX*1), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMASKMOVPS  Y6, Y11, (CX)(DX*1)
+	VMASKMOVPS  (CX)(DX*2), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y9, Y6
+	VMASKMOVPS  Y6, Y11, (CX)(DX*2)
+	VMASKMOVPS  (CX)(BX*1), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y10, Y6
+	VMASKMOVPS  Y6, Y11, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), SI
+	TESTB SI, SI
+	JNZ   past
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMOVUPS     Y8, (CX)(DX*1)
+	VMULPS      Y4, Y9, Y9
+	VMOVUPS     Y9, (CX)(DX*2)
+	VMULPS      Y4, Y10, Y10
+	VMOVUPS     Y10, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMASKMOVPS  Y8, Y5, (CX)(DX*1)
+	VMULPS      Y4, Y9, Y9
+	VMASKMOVPS  Y9, Y5, (CX)(DX*2)
+	VMULPS      Y4, Y10, Y10
+	VMASKMOVPS  Y10, Y5, (CX)(BX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMULPS      Y4, Y7, Y7
+	VMOVNTPS    Y7, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMOVNTPS    Y8, (CX)(DX*1)
+	VMULPS      Y4, Y9, Y9
+	VMOVNTPS    Y9, (CX)(DX*2)
+	VMULPS      Y4, Y10, Y10
+	VMOVNTPS    Y10, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          fence
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMASKMOVPS  Y8, Y5, (CX)(DX*1)
+	VMULPS      Y4, Y9, Y9
+	VMASKMOVPS  Y9, Y5, (CX)(DX*2)
+	VMULPS      Y4, Y10, Y10
+	VMASKMOVPS  Y10, Y5, (CX)(BX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x4x2(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y5
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x03, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMOVUPS     (CX), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMOVUPS     Y10, (CX)
+	VMOVUPS     (CX)(BX*1), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMOVUPS     Y10, (CX)(BX*1)
+	VMOVUPS     (CX)(BX*2), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y13, Y10
+	VMOVUPS     Y10, (CX)(BX*2)
+	VMOVUPS     (CX)(SI*1), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y14, Y10
+	VMOVUPS     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y15
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPS  (AX), Y15, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMASKMOVPS  (AX)(DX*1), Y15, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMASKMOVPS  (CX), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMASKMOVPS  Y10, Y15, (CX)
+	VMASKMOVPS  (CX)(BX*1), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMASKMOVPS  Y10, Y15, (CX)(BX*1)
+	VMASKMOVPS  (CX)(BX*2), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y13, Y10
+	VMASKMOVPS  Y10, Y15, (CX)(BX*2)
+	VMASKMOVPS  (CX)(SI*1), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y14, Y10
+	VMASKMOVPS  Y10, Y15, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), DI
+	TESTB DI, DI
+	JNZ   past
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x03, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMULPS      Y8, Y11, Y11
+	VMOVUPS     Y11, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMOVUPS     Y12, (CX)(BX*1)
+	VMULPS      Y8, Y13, Y13
+	VMOVUPS     Y13, (CX)(BX*2)
+	VMULPS      Y8, Y14, Y14
+	VMOVUPS     Y14, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMASKMOVPS  Y12, Y9, (CX)(BX*1)
+	VMULPS      Y8, Y13, Y13
+	VMASKMOVPS  Y13, Y9, (CX)(BX*2)
+	VMULPS      Y8, Y14, Y14
+	VMASKMOVPS  Y14, Y9, (CX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x03, DI
+	TESTQ DI, DI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMULPS      Y8, Y11, Y11
+	VMOVNTPS    Y11, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMOVNTPS    Y12, (CX)(BX*1)
+	VMULPS      Y8, Y13, Y13
+	VMOVNTPS    Y13, (CX)(BX*2)
+	VMULPS      Y8, Y14, Y14
+	VMOVNTPS    Y14, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          fence
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMASKMOVPS  Y12, Y9, (CX)(BX*1)
+	VMULPS      Y8, Y13, Y13
+	VMASKMOVPS  Y13, Y9, (CX)(BX*2)
+	VMULPS      Y8, Y14, Y14
+	VMASKMOVPS  Y14, Y9, (CX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   AX, DI
+	SHRQ   $0x03, DI
+	TESTQ  DI, DI
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y4
+	VMOVUPS     (CX), Y5
+	PREFETCHT0  512(CX)
+	VFMADD231PS Y5, Y4, Y0
+	VMOVUPS     (CX)(BX*1), Y5
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PS Y5, Y4, Y1
+	VMOVUPS     (CX)(BX*2), Y5
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PS Y5, Y4, Y2
+	VMOVUPS     (CX)(SI*1), Y5
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        AX
+	VMOVDQU     (DI)(AX*4), Y6
+	VMASKMOVPS  (DX), Y6, Y4
+	VMASKMOVPS  (CX), Y6, Y5
+	VFMADD231PS Y5, Y4, Y0
+	VMASKMOVPS  (CX)(BX*1), Y6, Y5
+	VFMADD231PS Y5, Y4, Y1
+	VMASKMOVPS  (CX)(BX*2), Y6, Y5
+	VFMADD231PS Y5, Y4, Y2
+	VMASKMOVPS  (CX)(SI*1), Y6, Y5
+	VFMADD231PS Y5, Y4, Y3
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X5
+	VADDPS       X5, X0, X0
+	VPERMILPD    $0x01, X0, X5
+	VADDPS       X5, X0, X0
+	VMOVSHDUP    X0, X5
+	VADDPS       X5, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X5
+	VADDPS       X5, X1, X1
+	VPERMILPD    $0x01, X1, X5
+	VADDPS       X5, X1, X1
+	VMOVSHDUP    X1, X5
+	VADDPS       X5, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X5
+	VADDPS       X5, X2, X2
+	VPERMILPD    $0x01, X2, X5
+	VADDPS       X5, X2, X2
+	VMOVSHDUP    X2, X5
+	VADDPS       X5, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X5
+	VADDPS       X5, X3, X3
+	VPERMILPD    $0x01, X3, X5
+	VADDPS       X5, X3, X3
+	VMOVSHDUP    X3, X5
+	VADDPS       X5, X3, X3
+	VMOVSS       X3, 12(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, R8
+	SHRQ   $0x03, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(DI*1), Y9
+	VMOVUPS     (CX), Y10
+	PREFETCHT0  512(CX)
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y4
+	VMOVUPS     (CX)(BX*1), Y10
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS     (CX)(BX*2), Y10
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y6
+	VMOVUPS     (CX)(SI*1), Y10
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        AX
+	VMOVDQU     (R8)(AX*4), Y11
+	VMASKMOVPS  (DX), Y11, Y8
+	VMASKMOVPS  (DX)(DI*1), Y11, Y9
+	VMASKMOVPS  (CX), Y11, Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y4
+	VMASKMOVPS  (CX)(BX*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y5
+	VMASKMOVPS  (CX)(BX*2), Y11, Y10
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y6
+	VMASKMOVPS  (CX)(SI*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y7
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X10
+	VADDPS       X10, X0, X0
+	VPERMILPD    $0x01, X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSHDUP    X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X10
+	VADDPS       X10, X1, X1
+	VPERMILPD    $0x01, X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSHDUP    X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X10
+	VADDPS       X10, X2, X2
+	VPERMILPD    $0x01, X2, X10
+	VADDPS       X10, X2, X2
+	VMOVSHDUP    X2, X10
+	VADDPS       X10, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X10
+	VADDPS       X10, X3, X3
+	VPERMILPD    $0x01, X3, X10
+	VADDPS       X10, X3, X3
+	VMOVSHDUP    X3, X10
+	VADDPS       X10, X3, X3
+	VMOVSS       X3, 12(AX)
+	VEXTRACTF128 $0x01, Y4, X10
+	VADDPS       X10, X4, X4
+	VPERMILPD    $0x01, X4, X10
+	VADDPS       X10, X4, X4
+	VMOVSHDUP    X4, X10
+	VADDPS       X10, X4, X4
+	VMOVSS       X4, 16(AX)
+	VEXTRACTF128 $0x01, Y5, X10
+	VADDPS       X10, X5, X5
+	VPERMILPD    $0x01, X5, X10
+	VADDPS       X10, X5, X5
+	VMOVSHDUP    X5, X10
+	VADDPS       X10, X5, X5
+	VMOVSS       X5, 20(AX)
+	VEXTRACTF128 $0x01, Y6, X10
+	VADDPS       X10, X6, X6
+	VPERMILPD    $0x01, X6, X10
+	VADDPS       X10, X6, X6
+	VMOVSHDUP    X6, X10
+	VADDPS       X10, X6, X6
+	VMOVSS       X6, 24(AX)
+	VEXTRACTF128 $0x01, Y7, X10
+	VADDPS       X10, X7, X7
+	VPERMILPD    $0x01, X7, X10
+	VADDPS       X10, X7, X7
+	VMOVSHDUP    X7, X10
+	VADDPS       X10, X7, X7
+	VMOVSS       X7, 28(AX)
 	VZEROUPPER
 	RET
 

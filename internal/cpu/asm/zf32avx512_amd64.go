@@ -173,6 +173,317 @@ func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
+// UpdateF32AVX512x1x1 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x1x2 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x1x4 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x1x8 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 8; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x2x1 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x2x2 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x2x4 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x2x8 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 8; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x2x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x4x1 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x4x2 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// UpdateF32AVX512x4x4 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
+//
+//go:noescape
+func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+
+// DotF32AVX512x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [16]T
+//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
+//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+//go:noescape
+func DotF32AVX512x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [16]T
+//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
+//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+//go:noescape
+func DotF32AVX512x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x3 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 3; j++ {
+//			var lane [16]T
+//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
+//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+//go:noescape
+func DotF32AVX512x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x4 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 4; j++ {
+//			var lane [16]T
+//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
+//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+//go:noescape
+func DotF32AVX512x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
 // PeakF32AVX512 runs n times 16 independent vector FMAs, 512 operations, in registers only.
 //
 //go:noescape

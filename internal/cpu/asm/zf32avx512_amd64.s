@@ -237,9 +237,9 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+68(FP), X16
 	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -539,9 +539,9 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+68(FP), X8
 	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -840,9 +840,9 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+68(FP), X16
 	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1015,6 +1015,8 @@ TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
+	MOVQ  rsa+16(FP), SI
+	SHLQ  $0x02, SI
 
 	// 1×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -1090,9 +1092,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1131,6 +1133,8 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
+	MOVQ  rsa+16(FP), SI
+	SHLQ  $0x02, SI
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -1195,9 +1199,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X1, X1, X1
-	VUCOMISS     beta+84(FP), X1
 	VBROADCASTSS alpha+80(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISS     beta+84(FP), X2
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1224,6 +1228,8 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x02, SI
 
 	// 1×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -1299,9 +1305,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1442,9 +1448,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1574,9 +1580,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1705,9 +1711,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1879,9 +1885,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2036,9 +2042,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -2192,9 +2198,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -2398,9 +2404,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2581,9 +2587,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -2763,9 +2769,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3000,9 +3006,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
 	VBROADCASTSS alpha+80(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+84(FP), X11
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -3208,9 +3214,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -3415,9 +3421,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
 	VBROADCASTSS alpha+80(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+84(FP), X11
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3684,9 +3690,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
 	VBROADCASTSS alpha+80(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+84(FP), X13
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -3918,9 +3924,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -4151,9 +4157,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
 	VBROADCASTSS alpha+80(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+84(FP), X13
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -4451,9 +4457,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X14, X14, X14
-	VUCOMISS     beta+84(FP), X14
 	VBROADCASTSS alpha+80(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+84(FP), X15
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -4710,9 +4716,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -4968,9 +4974,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X14, X14, X14
-	VUCOMISS     beta+84(FP), X14
 	VBROADCASTSS alpha+80(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+84(FP), X15
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -5326,9 +5332,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+84(FP), X16
 	VBROADCASTSS alpha+80(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+84(FP), X17
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -5611,9 +5617,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -5895,9 +5901,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+84(FP), X16
 	VBROADCASTSS alpha+80(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+84(FP), X17
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -6018,6 +6024,3217 @@ whole_overwrite:
 	VMOVUPS Z15, 64(AX)
 
 whole_done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x1x1(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+64(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISS     beta+68(FP), X2
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z2
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS     (AX), Z3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS     (DX), Z3
+	VMULPS      Z2, Z3, Z3
+	VFMADD231PS Z1, Z4, Z3
+	VMOVUPS     Z3, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS.Z   (AX), K1, Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS.Z   (DX), K1, Z3
+	VMULPS      Z2, Z3, Z3
+	VFMADD231PS Z1, Z4, Z3
+	VMOVUPS     Z3, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS     (AX), Z3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z3, Z0, Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS.Z   (AX), K1, Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     Z4, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS     (AX), Z3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z3, Z0, Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVNTPS    Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS.Z   (AX), K1, Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     Z4, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x1x2(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z3
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS     (AX)(BX*1), Z4
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z4, Z1, Z5
+	VMOVUPS     (DX), Z4
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z2, Z5, Z4
+	VMOVUPS     Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS.Z   (AX), K1, Z4
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PS Z4, Z1, Z5
+	VMOVUPS.Z   (DX), K1, Z4
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z2, Z5, Z4
+	VMOVUPS     Z4, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS     (AX)(BX*1), Z4
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z4, Z1, Z5
+	VMULPS      Z2, Z5, Z5
+	VMOVUPS     Z5, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS.Z   (AX), K1, Z4
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PS Z4, Z1, Z5
+	VMULPS      Z2, Z5, Z5
+	VMOVUPS     Z5, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS     (AX)(BX*1), Z4
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z4, Z1, Z5
+	VMULPS      Z2, Z5, Z5
+	VMOVNTPS    Z5, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS.Z   (AX), K1, Z4
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PS Z4, Z1, Z5
+	VMULPS      Z2, Z5, Z5
+	VMOVUPS     Z5, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x1x4(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z5
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z7, Z7, Z7
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VMOVUPS     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z6, Z1, Z7
+	VMOVUPS     (AX)(BX*2), Z6
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z6, Z2, Z7
+	VMOVUPS     (AX)(SI*1), Z6
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z6, Z3, Z7
+	VMOVUPS     (DX), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z7, Z6
+	VMOVUPS     Z6, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VMOVUPS.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PS Z6, Z1, Z7
+	VMOVUPS.Z   (AX)(BX*2), K1, Z6
+	VFMADD231PS Z6, Z2, Z7
+	VMOVUPS.Z   (AX)(SI*1), K1, Z6
+	VFMADD231PS Z6, Z3, Z7
+	VMOVUPS.Z   (DX), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z7, Z6
+	VMOVUPS     Z6, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z7, Z7, Z7
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VMOVUPS     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z6, Z1, Z7
+	VMOVUPS     (AX)(BX*2), Z6
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z6, Z2, Z7
+	VMOVUPS     (AX)(SI*1), Z6
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z6, Z3, Z7
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VMOVUPS.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PS Z6, Z1, Z7
+	VMOVUPS.Z   (AX)(BX*2), K1, Z6
+	VFMADD231PS Z6, Z2, Z7
+	VMOVUPS.Z   (AX)(SI*1), K1, Z6
+	VFMADD231PS Z6, Z3, Z7
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z7, Z7, Z7
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VMOVUPS     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z6, Z1, Z7
+	VMOVUPS     (AX)(BX*2), Z6
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z6, Z2, Z7
+	VMOVUPS     (AX)(SI*1), Z6
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z6, Z3, Z7
+	VMULPS      Z4, Z7, Z7
+	VMOVNTPS    Z7, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VMOVUPS.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PS Z6, Z1, Z7
+	VMOVUPS.Z   (AX)(BX*2), K1, Z6
+	VFMADD231PS Z6, Z2, Z7
+	VMOVUPS.Z   (AX)(SI*1), K1, Z6
+	VFMADD231PS Z6, Z3, Z7
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x1x8(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z3
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z4
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z5
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z6
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z9
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z11, Z11, Z11
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VMOVUPS     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z10, Z2, Z11
+	VMOVUPS     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z10, Z3, Z11
+	VMOVUPS     (AX)(BX*4), Z10
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PS Z10, Z4, Z11
+	VMOVUPS     (AX)(DI*1), Z10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Z10, Z5, Z11
+	VMOVUPS     (AX)(SI*2), Z10
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PS Z10, Z6, Z11
+	VMOVUPS     (AX)(R8*1), Z10
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PS Z10, Z7, Z11
+	VMOVUPS     (DX), Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z11, Z10
+	VMOVUPS     Z10, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z11, Z11, Z11
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VMOVUPS.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PS Z10, Z2, Z11
+	VMOVUPS.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PS Z10, Z3, Z11
+	VMOVUPS.Z   (AX)(BX*4), K1, Z10
+	VFMADD231PS Z10, Z4, Z11
+	VMOVUPS.Z   (AX)(DI*1), K1, Z10
+	VFMADD231PS Z10, Z5, Z11
+	VMOVUPS.Z   (AX)(SI*2), K1, Z10
+	VFMADD231PS Z10, Z6, Z11
+	VMOVUPS.Z   (AX)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z7, Z11
+	VMOVUPS.Z   (DX), K1, Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z11, Z10
+	VMOVUPS     Z10, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z11, Z11, Z11
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VMOVUPS     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z10, Z2, Z11
+	VMOVUPS     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z10, Z3, Z11
+	VMOVUPS     (AX)(BX*4), Z10
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PS Z10, Z4, Z11
+	VMOVUPS     (AX)(DI*1), Z10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Z10, Z5, Z11
+	VMOVUPS     (AX)(SI*2), Z10
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PS Z10, Z6, Z11
+	VMOVUPS     (AX)(R8*1), Z10
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PS Z10, Z7, Z11
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z11, Z11, Z11
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VMOVUPS.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PS Z10, Z2, Z11
+	VMOVUPS.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PS Z10, Z3, Z11
+	VMOVUPS.Z   (AX)(BX*4), K1, Z10
+	VFMADD231PS Z10, Z4, Z11
+	VMOVUPS.Z   (AX)(DI*1), K1, Z10
+	VFMADD231PS Z10, Z5, Z11
+	VMOVUPS.Z   (AX)(SI*2), K1, Z10
+	VFMADD231PS Z10, Z6, Z11
+	VMOVUPS.Z   (AX)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z7, Z11
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z11, Z11, Z11
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VMOVUPS     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z10, Z2, Z11
+	VMOVUPS     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z10, Z3, Z11
+	VMOVUPS     (AX)(BX*4), Z10
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PS Z10, Z4, Z11
+	VMOVUPS     (AX)(DI*1), Z10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Z10, Z5, Z11
+	VMOVUPS     (AX)(SI*2), Z10
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PS Z10, Z6, Z11
+	VMOVUPS     (AX)(R8*1), Z10
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PS Z10, Z7, Z11
+	VMULPS      Z8, Z11, Z11
+	VMOVNTPS    Z11, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z11, Z11, Z11
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VMOVUPS.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PS Z10, Z2, Z11
+	VMOVUPS.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PS Z10, Z3, Z11
+	VMOVUPS.Z   (AX)(BX*4), K1, Z10
+	VFMADD231PS Z10, Z4, Z11
+	VMOVUPS.Z   (AX)(DI*1), K1, Z10
+	VFMADD231PS Z10, Z5, Z11
+	VMOVUPS.Z   (AX)(SI*2), K1, Z10
+	VFMADD231PS Z10, Z6, Z11
+	VMOVUPS.Z   (AX)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z7, Z11
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x2x1(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Z0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Z1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	VBROADCASTSS alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z3
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z4, Z0, Z5
+	VFMADD231PS Z4, Z1, Z6
+	VMOVUPS     (DX), Z4
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z2, Z5, Z4
+	VMOVUPS     Z4, (DX)
+	VMOVUPS     (DX)(BX*1), Z4
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z2, Z6, Z4
+	VMOVUPS     Z4, (DX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS.Z   (AX), K1, Z4
+	VFMADD231PS Z4, Z0, Z5
+	VFMADD231PS Z4, Z1, Z6
+	VMOVUPS.Z   (DX), K1, Z4
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z2, Z5, Z4
+	VMOVUPS     Z4, K1, (DX)
+	VMOVUPS.Z   (DX)(BX*1), K1, Z4
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z2, Z6, Z4
+	VMOVUPS     Z4, K1, (DX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z4, Z0, Z5
+	VFMADD231PS Z4, Z1, Z6
+	VMULPS      Z2, Z5, Z5
+	VMOVUPS     Z5, (DX)
+	VMULPS      Z2, Z6, Z6
+	VMOVUPS     Z6, (DX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS.Z   (AX), K1, Z4
+	VFMADD231PS Z4, Z0, Z5
+	VFMADD231PS Z4, Z1, Z6
+	VMULPS      Z2, Z5, Z5
+	VMOVUPS     Z5, K1, (DX)
+	VMULPS      Z2, Z6, Z6
+	VMOVUPS     Z6, K1, (DX)(BX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z4, Z0, Z5
+	VFMADD231PS Z4, Z1, Z6
+	VMULPS      Z2, Z5, Z5
+	VMOVNTPS    Z5, (DX)
+	VMULPS      Z2, Z6, Z6
+	VMOVNTPS    Z6, (DX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS.Z   (AX), K1, Z4
+	VFMADD231PS Z4, Z0, Z5
+	VFMADD231PS Z4, Z1, Z6
+	VMULPS      Z2, Z5, Z5
+	VMOVUPS     Z5, K1, (DX)
+	VMULPS      Z2, Z6, Z6
+	VMOVUPS     Z6, K1, (DX)(BX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x2x2(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x02, SI
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z5
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z2, Z8
+	VMOVUPS     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z6, Z1, Z7
+	VFMADD231PS Z6, Z3, Z8
+	VMOVUPS     (DX), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z7, Z6
+	VMOVUPS     Z6, (DX)
+	VMOVUPS     (DX)(SI*1), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z8, Z6
+	VMOVUPS     Z6, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z2, Z8
+	VMOVUPS.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PS Z6, Z1, Z7
+	VFMADD231PS Z6, Z3, Z8
+	VMOVUPS.Z   (DX), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z7, Z6
+	VMOVUPS     Z6, K1, (DX)
+	VMOVUPS.Z   (DX)(SI*1), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z8, Z6
+	VMOVUPS     Z6, K1, (DX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z2, Z8
+	VMOVUPS     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z6, Z1, Z7
+	VFMADD231PS Z6, Z3, Z8
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVUPS     Z8, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z2, Z8
+	VMOVUPS.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PS Z6, Z1, Z7
+	VFMADD231PS Z6, Z3, Z8
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, K1, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVUPS     Z8, K1, (DX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z2, Z8
+	VMOVUPS     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z6, Z1, Z7
+	VFMADD231PS Z6, Z3, Z8
+	VMULPS      Z4, Z7, Z7
+	VMOVNTPS    Z7, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVNTPS    Z8, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z2, Z8
+	VMOVUPS.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PS Z6, Z1, Z7
+	VFMADD231PS Z6, Z3, Z8
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, K1, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVUPS     Z8, K1, (DX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x2x4(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z1
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z5
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         ldc+48(FP), DI
+	SHLQ         $0x02, DI
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z9
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z4, Z12
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z5, Z12
+	VMOVUPS     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z10, Z2, Z11
+	VFMADD231PS Z10, Z6, Z12
+	VMOVUPS     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z10, Z3, Z11
+	VFMADD231PS Z10, Z7, Z12
+	VMOVUPS     (DX), Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z11, Z10
+	VMOVUPS     Z10, (DX)
+	VMOVUPS     (DX)(DI*1), Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z12, Z10
+	VMOVUPS     Z10, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z4, Z12
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z5, Z12
+	VMOVUPS.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PS Z10, Z2, Z11
+	VFMADD231PS Z10, Z6, Z12
+	VMOVUPS.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PS Z10, Z3, Z11
+	VFMADD231PS Z10, Z7, Z12
+	VMOVUPS.Z   (DX), K1, Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z11, Z10
+	VMOVUPS     Z10, K1, (DX)
+	VMOVUPS.Z   (DX)(DI*1), K1, Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z12, Z10
+	VMOVUPS     Z10, K1, (DX)(DI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z4, Z12
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z5, Z12
+	VMOVUPS     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z10, Z2, Z11
+	VFMADD231PS Z10, Z6, Z12
+	VMOVUPS     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z10, Z3, Z11
+	VFMADD231PS Z10, Z7, Z12
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVUPS     Z12, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z4, Z12
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z5, Z12
+	VMOVUPS.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PS Z10, Z2, Z11
+	VFMADD231PS Z10, Z6, Z12
+	VMOVUPS.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PS Z10, Z3, Z11
+	VFMADD231PS Z10, Z7, Z12
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, K1, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVUPS     Z12, K1, (DX)(DI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z4, Z12
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z5, Z12
+	VMOVUPS     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z10, Z2, Z11
+	VFMADD231PS Z10, Z6, Z12
+	VMOVUPS     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z10, Z3, Z11
+	VFMADD231PS Z10, Z7, Z12
+	VMULPS      Z8, Z11, Z11
+	VMOVNTPS    Z11, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVNTPS    Z12, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z4, Z12
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z5, Z12
+	VMOVUPS.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PS Z10, Z2, Z11
+	VFMADD231PS Z10, Z6, Z12
+	VMOVUPS.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PS Z10, Z3, Z11
+	VFMADD231PS Z10, Z7, Z12
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, K1, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVUPS     Z12, K1, (DX)(DI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x2x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x2x8(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z1
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z3
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z5
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z7
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z8
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z9
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z10
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z11
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z12
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z13
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z14
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z15
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
+	MOVQ         ldc+48(FP), R9
+	SHLQ         $0x02, R9
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z17
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPS     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z8, Z20
+	VMOVUPS     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z9, Z20
+	VMOVUPS     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z10, Z20
+	VMOVUPS     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z11, Z20
+	VMOVUPS     (AX)(BX*4), Z18
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PS Z18, Z4, Z19
+	VFMADD231PS Z18, Z12, Z20
+	VMOVUPS     (AX)(DI*1), Z18
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Z18, Z5, Z19
+	VFMADD231PS Z18, Z13, Z20
+	VMOVUPS     (AX)(SI*2), Z18
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PS Z18, Z6, Z19
+	VFMADD231PS Z18, Z14, Z20
+	VMOVUPS     (AX)(R8*1), Z18
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PS Z18, Z7, Z19
+	VFMADD231PS Z18, Z15, Z20
+	VMOVUPS     (DX), Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z19, Z18
+	VMOVUPS     Z18, (DX)
+	VMOVUPS     (DX)(R9*1), Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z20, Z18
+	VMOVUPS     Z18, (DX)(R9*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R10
+	SHLQ        CL, R10
+	DECQ        R10
+	KMOVW       R10, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPS.Z   (AX), K1, Z18
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z8, Z20
+	VMOVUPS.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z9, Z20
+	VMOVUPS.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z10, Z20
+	VMOVUPS.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z11, Z20
+	VMOVUPS.Z   (AX)(BX*4), K1, Z18
+	VFMADD231PS Z18, Z4, Z19
+	VFMADD231PS Z18, Z12, Z20
+	VMOVUPS.Z   (AX)(DI*1), K1, Z18
+	VFMADD231PS Z18, Z5, Z19
+	VFMADD231PS Z18, Z13, Z20
+	VMOVUPS.Z   (AX)(SI*2), K1, Z18
+	VFMADD231PS Z18, Z6, Z19
+	VFMADD231PS Z18, Z14, Z20
+	VMOVUPS.Z   (AX)(R8*1), K1, Z18
+	VFMADD231PS Z18, Z7, Z19
+	VFMADD231PS Z18, Z15, Z20
+	VMOVUPS.Z   (DX), K1, Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z19, Z18
+	VMOVUPS     Z18, K1, (DX)
+	VMOVUPS.Z   (DX)(R9*1), K1, Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z20, Z18
+	VMOVUPS     Z18, K1, (DX)(R9*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPS     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z8, Z20
+	VMOVUPS     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z9, Z20
+	VMOVUPS     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z10, Z20
+	VMOVUPS     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z11, Z20
+	VMOVUPS     (AX)(BX*4), Z18
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PS Z18, Z4, Z19
+	VFMADD231PS Z18, Z12, Z20
+	VMOVUPS     (AX)(DI*1), Z18
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Z18, Z5, Z19
+	VFMADD231PS Z18, Z13, Z20
+	VMOVUPS     (AX)(SI*2), Z18
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PS Z18, Z6, Z19
+	VFMADD231PS Z18, Z14, Z20
+	VMOVUPS     (AX)(R8*1), Z18
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PS Z18, Z7, Z19
+	VFMADD231PS Z18, Z15, Z20
+	VMULPS      Z16, Z19, Z19
+	VMOVUPS     Z19, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVUPS     Z20, (DX)(R9*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R10
+	SHLQ        CL, R10
+	DECQ        R10
+	KMOVW       R10, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPS.Z   (AX), K1, Z18
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z8, Z20
+	VMOVUPS.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z9, Z20
+	VMOVUPS.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z10, Z20
+	VMOVUPS.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z11, Z20
+	VMOVUPS.Z   (AX)(BX*4), K1, Z18
+	VFMADD231PS Z18, Z4, Z19
+	VFMADD231PS Z18, Z12, Z20
+	VMOVUPS.Z   (AX)(DI*1), K1, Z18
+	VFMADD231PS Z18, Z5, Z19
+	VFMADD231PS Z18, Z13, Z20
+	VMOVUPS.Z   (AX)(SI*2), K1, Z18
+	VFMADD231PS Z18, Z6, Z19
+	VFMADD231PS Z18, Z14, Z20
+	VMOVUPS.Z   (AX)(R8*1), K1, Z18
+	VFMADD231PS Z18, Z7, Z19
+	VFMADD231PS Z18, Z15, Z20
+	VMULPS      Z16, Z19, Z19
+	VMOVUPS     Z19, K1, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVUPS     Z20, K1, (DX)(R9*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPS     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z8, Z20
+	VMOVUPS     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z9, Z20
+	VMOVUPS     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z10, Z20
+	VMOVUPS     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z11, Z20
+	VMOVUPS     (AX)(BX*4), Z18
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PS Z18, Z4, Z19
+	VFMADD231PS Z18, Z12, Z20
+	VMOVUPS     (AX)(DI*1), Z18
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Z18, Z5, Z19
+	VFMADD231PS Z18, Z13, Z20
+	VMOVUPS     (AX)(SI*2), Z18
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PS Z18, Z6, Z19
+	VFMADD231PS Z18, Z14, Z20
+	VMOVUPS     (AX)(R8*1), Z18
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PS Z18, Z7, Z19
+	VFMADD231PS Z18, Z15, Z20
+	VMULPS      Z16, Z19, Z19
+	VMOVNTPS    Z19, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVNTPS    Z20, (DX)(R9*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, R10
+	SHLQ        CL, R10
+	DECQ        R10
+	KMOVW       R10, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPS.Z   (AX), K1, Z18
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z8, Z20
+	VMOVUPS.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z9, Z20
+	VMOVUPS.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z10, Z20
+	VMOVUPS.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z11, Z20
+	VMOVUPS.Z   (AX)(BX*4), K1, Z18
+	VFMADD231PS Z18, Z4, Z19
+	VFMADD231PS Z18, Z12, Z20
+	VMOVUPS.Z   (AX)(DI*1), K1, Z18
+	VFMADD231PS Z18, Z5, Z19
+	VFMADD231PS Z18, Z13, Z20
+	VMOVUPS.Z   (AX)(SI*2), K1, Z18
+	VFMADD231PS Z18, Z6, Z19
+	VFMADD231PS Z18, Z14, Z20
+	VMOVUPS.Z   (AX)(R8*1), K1, Z18
+	VFMADD231PS Z18, Z7, Z19
+	VFMADD231PS Z18, Z15, Z20
+	VMULPS      Z16, Z19, Z19
+	VMOVUPS     Z19, K1, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVUPS     Z20, K1, (DX)(R9*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x4x1(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Z0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Z1
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Z2
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z5
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z1, Z8
+	VFMADD231PS Z6, Z2, Z9
+	VFMADD231PS Z6, Z3, Z10
+	VMOVUPS     (DX), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z7, Z6
+	VMOVUPS     Z6, (DX)
+	VMOVUPS     (DX)(BX*1), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z8, Z6
+	VMOVUPS     Z6, (DX)(BX*1)
+	VMOVUPS     (DX)(BX*2), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z9, Z6
+	VMOVUPS     Z6, (DX)(BX*2)
+	VMOVUPS     (DX)(SI*1), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z10, Z6
+	VMOVUPS     Z6, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z1, Z8
+	VFMADD231PS Z6, Z2, Z9
+	VFMADD231PS Z6, Z3, Z10
+	VMOVUPS.Z   (DX), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z7, Z6
+	VMOVUPS     Z6, K1, (DX)
+	VMOVUPS.Z   (DX)(BX*1), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z8, Z6
+	VMOVUPS     Z6, K1, (DX)(BX*1)
+	VMOVUPS.Z   (DX)(BX*2), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z9, Z6
+	VMOVUPS     Z6, K1, (DX)(BX*2)
+	VMOVUPS.Z   (DX)(SI*1), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z4, Z10, Z6
+	VMOVUPS     Z6, K1, (DX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z1, Z8
+	VFMADD231PS Z6, Z2, Z9
+	VFMADD231PS Z6, Z3, Z10
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVUPS     Z8, (DX)(BX*1)
+	VMULPS      Z4, Z9, Z9
+	VMOVUPS     Z9, (DX)(BX*2)
+	VMULPS      Z4, Z10, Z10
+	VMOVUPS     Z10, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z1, Z8
+	VFMADD231PS Z6, Z2, Z9
+	VFMADD231PS Z6, Z3, Z10
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, K1, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVUPS     Z8, K1, (DX)(BX*1)
+	VMULPS      Z4, Z9, Z9
+	VMOVUPS     Z9, K1, (DX)(BX*2)
+	VMULPS      Z4, Z10, Z10
+	VMOVUPS     Z10, K1, (DX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPS     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z1, Z8
+	VFMADD231PS Z6, Z2, Z9
+	VFMADD231PS Z6, Z3, Z10
+	VMULPS      Z4, Z7, Z7
+	VMOVNTPS    Z7, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVNTPS    Z8, (DX)(BX*1)
+	VMULPS      Z4, Z9, Z9
+	VMOVNTPS    Z9, (DX)(BX*2)
+	VMULPS      Z4, Z10, Z10
+	VMOVNTPS    Z10, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPS.Z   (AX), K1, Z6
+	VFMADD231PS Z6, Z0, Z7
+	VFMADD231PS Z6, Z1, Z8
+	VFMADD231PS Z6, Z2, Z9
+	VFMADD231PS Z6, Z3, Z10
+	VMULPS      Z4, Z7, Z7
+	VMOVUPS     Z7, K1, (DX)
+	VMULPS      Z4, Z8, Z8
+	VMOVUPS     Z8, K1, (DX)(BX*1)
+	VMULPS      Z4, Z9, Z9
+	VMOVUPS     Z9, K1, (DX)(BX*2)
+	VMULPS      Z4, Z10, Z10
+	VMOVUPS     Z10, K1, (DX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x4x2(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z5
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x02, SI
+	LEAQ         (SI)(SI*2), DI
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z9
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z2, Z12
+	VFMADD231PS Z10, Z4, Z13
+	VFMADD231PS Z10, Z6, Z14
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z3, Z12
+	VFMADD231PS Z10, Z5, Z13
+	VFMADD231PS Z10, Z7, Z14
+	VMOVUPS     (DX), Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z11, Z10
+	VMOVUPS     Z10, (DX)
+	VMOVUPS     (DX)(SI*1), Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z12, Z10
+	VMOVUPS     Z10, (DX)(SI*1)
+	VMOVUPS     (DX)(SI*2), Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z13, Z10
+	VMOVUPS     Z10, (DX)(SI*2)
+	VMOVUPS     (DX)(DI*1), Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z14, Z10
+	VMOVUPS     Z10, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z2, Z12
+	VFMADD231PS Z10, Z4, Z13
+	VFMADD231PS Z10, Z6, Z14
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z3, Z12
+	VFMADD231PS Z10, Z5, Z13
+	VFMADD231PS Z10, Z7, Z14
+	VMOVUPS.Z   (DX), K1, Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z11, Z10
+	VMOVUPS     Z10, K1, (DX)
+	VMOVUPS.Z   (DX)(SI*1), K1, Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z12, Z10
+	VMOVUPS     Z10, K1, (DX)(SI*1)
+	VMOVUPS.Z   (DX)(SI*2), K1, Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z13, Z10
+	VMOVUPS     Z10, K1, (DX)(SI*2)
+	VMOVUPS.Z   (DX)(DI*1), K1, Z10
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z8, Z14, Z10
+	VMOVUPS     Z10, K1, (DX)(DI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z2, Z12
+	VFMADD231PS Z10, Z4, Z13
+	VFMADD231PS Z10, Z6, Z14
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z3, Z12
+	VFMADD231PS Z10, Z5, Z13
+	VFMADD231PS Z10, Z7, Z14
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVUPS     Z12, (DX)(SI*1)
+	VMULPS      Z8, Z13, Z13
+	VMOVUPS     Z13, (DX)(SI*2)
+	VMULPS      Z8, Z14, Z14
+	VMOVUPS     Z14, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z2, Z12
+	VFMADD231PS Z10, Z4, Z13
+	VFMADD231PS Z10, Z6, Z14
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z3, Z12
+	VFMADD231PS Z10, Z5, Z13
+	VFMADD231PS Z10, Z7, Z14
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, K1, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVUPS     Z12, K1, (DX)(SI*1)
+	VMULPS      Z8, Z13, Z13
+	VMOVUPS     Z13, K1, (DX)(SI*2)
+	VMULPS      Z8, Z14, Z14
+	VMOVUPS     Z14, K1, (DX)(DI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z2, Z12
+	VFMADD231PS Z10, Z4, Z13
+	VFMADD231PS Z10, Z6, Z14
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z3, Z12
+	VFMADD231PS Z10, Z5, Z13
+	VFMADD231PS Z10, Z7, Z14
+	VMULPS      Z8, Z11, Z11
+	VMOVNTPS    Z11, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVNTPS    Z12, (DX)(SI*1)
+	VMULPS      Z8, Z13, Z13
+	VMOVNTPS    Z13, (DX)(SI*2)
+	VMULPS      Z8, Z14, Z14
+	VMOVNTPS    Z14, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z0, Z11
+	VFMADD231PS Z10, Z2, Z12
+	VFMADD231PS Z10, Z4, Z13
+	VFMADD231PS Z10, Z6, Z14
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z1, Z11
+	VFMADD231PS Z10, Z3, Z12
+	VFMADD231PS Z10, Z5, Z13
+	VFMADD231PS Z10, Z7, Z14
+	VMULPS      Z8, Z11, Z11
+	VMOVUPS     Z11, K1, (DX)
+	VMULPS      Z8, Z12, Z12
+	VMOVUPS     Z12, K1, (DX)(SI*1)
+	VMULPS      Z8, Z13, Z13
+	VMOVUPS     Z13, K1, (DX)(SI*2)
+	VMULPS      Z8, Z14, Z14
+	VMOVUPS     Z14, K1, (DX)(DI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF32AVX512x4x4(SB), NOSPLIT, $0-73
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z1
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z5
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z7
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z8
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z9
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z10
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z11
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Z12
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z13
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z14
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Z15
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         ldc+48(FP), DI
+	SHLQ         $0x02, DI
+	LEAQ         (DI)(DI*2), R8
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSS beta+68(FP), Z17
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x04, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPS     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z4, Z20
+	VFMADD231PS Z18, Z8, Z21
+	VFMADD231PS Z18, Z12, Z22
+	VMOVUPS     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z5, Z20
+	VFMADD231PS Z18, Z9, Z21
+	VFMADD231PS Z18, Z13, Z22
+	VMOVUPS     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z6, Z20
+	VFMADD231PS Z18, Z10, Z21
+	VFMADD231PS Z18, Z14, Z22
+	VMOVUPS     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z7, Z20
+	VFMADD231PS Z18, Z11, Z21
+	VFMADD231PS Z18, Z15, Z22
+	VMOVUPS     (DX), Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z19, Z18
+	VMOVUPS     Z18, (DX)
+	VMOVUPS     (DX)(DI*1), Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z20, Z18
+	VMOVUPS     Z18, (DX)(DI*1)
+	VMOVUPS     (DX)(DI*2), Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z21, Z18
+	VMOVUPS     Z18, (DX)(DI*2)
+	VMOVUPS     (DX)(R8*1), Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z22, Z18
+	VMOVUPS     Z18, (DX)(R8*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPS.Z   (AX), K1, Z18
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z4, Z20
+	VFMADD231PS Z18, Z8, Z21
+	VFMADD231PS Z18, Z12, Z22
+	VMOVUPS.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z5, Z20
+	VFMADD231PS Z18, Z9, Z21
+	VFMADD231PS Z18, Z13, Z22
+	VMOVUPS.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z6, Z20
+	VFMADD231PS Z18, Z10, Z21
+	VFMADD231PS Z18, Z14, Z22
+	VMOVUPS.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z7, Z20
+	VFMADD231PS Z18, Z11, Z21
+	VFMADD231PS Z18, Z15, Z22
+	VMOVUPS.Z   (DX), K1, Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z19, Z18
+	VMOVUPS     Z18, K1, (DX)
+	VMOVUPS.Z   (DX)(DI*1), K1, Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z20, Z18
+	VMOVUPS     Z18, K1, (DX)(DI*1)
+	VMOVUPS.Z   (DX)(DI*2), K1, Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z21, Z18
+	VMOVUPS     Z18, K1, (DX)(DI*2)
+	VMOVUPS.Z   (DX)(R8*1), K1, Z18
+	VMULPS      Z17, Z18, Z18
+	VFMADD231PS Z16, Z22, Z18
+	VMOVUPS     Z18, K1, (DX)(R8*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+72(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPS     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z4, Z20
+	VFMADD231PS Z18, Z8, Z21
+	VFMADD231PS Z18, Z12, Z22
+	VMOVUPS     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z5, Z20
+	VFMADD231PS Z18, Z9, Z21
+	VFMADD231PS Z18, Z13, Z22
+	VMOVUPS     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z6, Z20
+	VFMADD231PS Z18, Z10, Z21
+	VFMADD231PS Z18, Z14, Z22
+	VMOVUPS     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z7, Z20
+	VFMADD231PS Z18, Z11, Z21
+	VFMADD231PS Z18, Z15, Z22
+	VMULPS      Z16, Z19, Z19
+	VMOVUPS     Z19, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVUPS     Z20, (DX)(DI*1)
+	VMULPS      Z16, Z21, Z21
+	VMOVUPS     Z21, (DX)(DI*2)
+	VMULPS      Z16, Z22, Z22
+	VMOVUPS     Z22, (DX)(R8*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPS.Z   (AX), K1, Z18
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z4, Z20
+	VFMADD231PS Z18, Z8, Z21
+	VFMADD231PS Z18, Z12, Z22
+	VMOVUPS.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z5, Z20
+	VFMADD231PS Z18, Z9, Z21
+	VFMADD231PS Z18, Z13, Z22
+	VMOVUPS.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z6, Z20
+	VFMADD231PS Z18, Z10, Z21
+	VFMADD231PS Z18, Z14, Z22
+	VMOVUPS.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z7, Z20
+	VFMADD231PS Z18, Z11, Z21
+	VFMADD231PS Z18, Z15, Z22
+	VMULPS      Z16, Z19, Z19
+	VMOVUPS     Z19, K1, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVUPS     Z20, K1, (DX)(DI*1)
+	VMULPS      Z16, Z21, Z21
+	VMOVUPS     Z21, K1, (DX)(DI*2)
+	VMULPS      Z16, Z22, Z22
+	VMOVUPS     Z22, K1, (DX)(R8*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPS     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z4, Z20
+	VFMADD231PS Z18, Z8, Z21
+	VFMADD231PS Z18, Z12, Z22
+	VMOVUPS     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z5, Z20
+	VFMADD231PS Z18, Z9, Z21
+	VFMADD231PS Z18, Z13, Z22
+	VMOVUPS     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z6, Z20
+	VFMADD231PS Z18, Z10, Z21
+	VFMADD231PS Z18, Z14, Z22
+	VMOVUPS     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z7, Z20
+	VFMADD231PS Z18, Z11, Z21
+	VFMADD231PS Z18, Z15, Z22
+	VMULPS      Z16, Z19, Z19
+	VMOVNTPS    Z19, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVNTPS    Z20, (DX)(DI*1)
+	VMULPS      Z16, Z21, Z21
+	VMOVNTPS    Z21, (DX)(DI*2)
+	VMULPS      Z16, Z22, Z22
+	VMOVNTPS    Z22, (DX)(R8*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+15, CX
+	JZ          fence
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPS.Z   (AX), K1, Z18
+	VFMADD231PS Z18, Z0, Z19
+	VFMADD231PS Z18, Z4, Z20
+	VFMADD231PS Z18, Z8, Z21
+	VFMADD231PS Z18, Z12, Z22
+	VMOVUPS.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PS Z18, Z1, Z19
+	VFMADD231PS Z18, Z5, Z20
+	VFMADD231PS Z18, Z9, Z21
+	VFMADD231PS Z18, Z13, Z22
+	VMOVUPS.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PS Z18, Z2, Z19
+	VFMADD231PS Z18, Z6, Z20
+	VFMADD231PS Z18, Z10, Z21
+	VFMADD231PS Z18, Z14, Z22
+	VMOVUPS.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PS Z18, Z3, Z19
+	VFMADD231PS Z18, Z7, Z20
+	VFMADD231PS Z18, Z11, Z21
+	VFMADD231PS Z18, Z15, Z22
+	VMULPS      Z16, Z19, Z19
+	VMOVUPS     Z19, K1, (DX)
+	VMULPS      Z16, Z20, Z20
+	VMOVUPS     Z20, K1, (DX)(DI*1)
+	VMULPS      Z16, Z21, Z21
+	VMOVUPS     Z21, K1, (DX)(DI*2)
+	VMULPS      Z16, Z22, Z22
+	VMOVUPS     Z22, K1, (DX)(R8*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   CX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z4
+	VMOVUPS     (AX), Z5
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z5, Z4, Z0
+	VMOVUPS     (AX)(BX*1), Z5
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z5, Z4, Z1
+	VMOVUPS     (AX)(BX*2), Z5
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z5, Z4, Z2
+	VMOVUPS     (AX)(SI*1), Z5
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z5, Z4, Z3
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (DX), K1, Z4
+	VMOVUPS.Z   (AX), K1, Z5
+	VFMADD231PS Z5, Z4, Z0
+	VMOVUPS.Z   (AX)(BX*1), K1, Z5
+	VFMADD231PS Z5, Z4, Z1
+	VMOVUPS.Z   (AX)(BX*2), K1, Z5
+	VFMADD231PS Z5, Z4, Z2
+	VMOVUPS.Z   (AX)(SI*1), K1, Z5
+	VFMADD231PS Z5, Z4, Z3
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y5
+	VADDPS        Y5, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X5
+	VADDPS        X5, X0, X0
+	VPERMILPD     $0x01, X0, X5
+	VADDPS        X5, X0, X0
+	VMOVSHDUP     X0, X5
+	VADDPS        X5, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y5
+	VADDPS        Y5, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X5
+	VADDPS        X5, X1, X1
+	VPERMILPD     $0x01, X1, X5
+	VADDPS        X5, X1, X1
+	VMOVSHDUP     X1, X5
+	VADDPS        X5, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y5
+	VADDPS        Y5, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X5
+	VADDPS        X5, X2, X2
+	VPERMILPD     $0x01, X2, X5
+	VADDPS        X5, X2, X2
+	VMOVSHDUP     X2, X5
+	VADDPS        X5, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPS        Y5, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X5
+	VADDPS        X5, X3, X3
+	VPERMILPD     $0x01, X3, X5
+	VADDPS        X5, X3, X3
+	VMOVSHDUP     X3, X5
+	VADDPS        X5, X3, X3
+	VMOVSS        X3, 12(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, R8
+	SHRQ   $0x04, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(DI*1), Z9
+	VMOVUPS     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z4
+	VMOVUPS     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z5
+	VMOVUPS     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z10, Z8, Z2
+	VFMADD231PS Z10, Z9, Z6
+	VMOVUPS     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z10, Z8, Z3
+	VFMADD231PS Z10, Z9, Z7
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (DX)(DI*1), K1, Z9
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z4
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z5
+	VMOVUPS.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PS Z10, Z8, Z2
+	VFMADD231PS Z10, Z9, Z6
+	VMOVUPS.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PS Z10, Z8, Z3
+	VFMADD231PS Z10, Z9, Z7
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y10
+	VADDPS        Y10, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPS        X10, X0, X0
+	VPERMILPD     $0x01, X0, X10
+	VADDPS        X10, X0, X0
+	VMOVSHDUP     X0, X10
+	VADDPS        X10, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y10
+	VADDPS        Y10, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X10
+	VADDPS        X10, X1, X1
+	VPERMILPD     $0x01, X1, X10
+	VADDPS        X10, X1, X1
+	VMOVSHDUP     X1, X10
+	VADDPS        X10, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y10
+	VADDPS        Y10, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X10
+	VADDPS        X10, X2, X2
+	VPERMILPD     $0x01, X2, X10
+	VADDPS        X10, X2, X2
+	VMOVSHDUP     X2, X10
+	VADDPS        X10, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y10
+	VADDPS        Y10, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X10
+	VADDPS        X10, X3, X3
+	VPERMILPD     $0x01, X3, X10
+	VADDPS        X10, X3, X3
+	VMOVSHDUP     X3, X10
+	VADDPS        X10, X3, X3
+	VMOVSS        X3, 12(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y10
+	VADDPS        Y10, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X10
+	VADDPS        X10, X4, X4
+	VPERMILPD     $0x01, X4, X10
+	VADDPS        X10, X4, X4
+	VMOVSHDUP     X4, X10
+	VADDPS        X10, X4, X4
+	VMOVSS        X4, 16(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y10
+	VADDPS        Y10, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X10
+	VADDPS        X10, X5, X5
+	VPERMILPD     $0x01, X5, X10
+	VADDPS        X10, X5, X5
+	VMOVSHDUP     X5, X10
+	VADDPS        X10, X5, X5
+	VMOVSS        X5, 20(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y10
+	VADDPS        Y10, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X10
+	VADDPS        X10, X6, X6
+	VPERMILPD     $0x01, X6, X10
+	VADDPS        X10, X6, X6
+	VMOVSHDUP     X6, X10
+	VADDPS        X10, X6, X6
+	VMOVSS        X6, 24(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y10
+	VADDPS        Y10, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X10
+	VADDPS        X10, X7, X7
+	VPERMILPD     $0x01, X7, X10
+	VADDPS        X10, X7, X7
+	VMOVSHDUP     X7, X10
+	VADDPS        X10, X7, X7
+	VMOVSS        X7, 28(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, R8
+	SHRQ   $0x04, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(DI*1), Z13
+	VMOVUPS     (DX)(DI*2), Z14
+	VMOVUPS     (AX), Z15
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z4
+	VFMADD231PS Z15, Z14, Z8
+	VMOVUPS     (AX)(BX*1), Z15
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z5
+	VFMADD231PS Z15, Z14, Z9
+	VMOVUPS     (AX)(BX*2), Z15
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z15, Z12, Z2
+	VFMADD231PS Z15, Z13, Z6
+	VFMADD231PS Z15, Z14, Z10
+	VMOVUPS     (AX)(SI*1), Z15
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z15, Z12, Z3
+	VFMADD231PS Z15, Z13, Z7
+	VFMADD231PS Z15, Z14, Z11
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX), K1, Z12
+	VMOVUPS.Z   (DX)(DI*1), K1, Z13
+	VMOVUPS.Z   (DX)(DI*2), K1, Z14
+	VMOVUPS.Z   (AX), K1, Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z4
+	VFMADD231PS Z15, Z14, Z8
+	VMOVUPS.Z   (AX)(BX*1), K1, Z15
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z5
+	VFMADD231PS Z15, Z14, Z9
+	VMOVUPS.Z   (AX)(BX*2), K1, Z15
+	VFMADD231PS Z15, Z12, Z2
+	VFMADD231PS Z15, Z13, Z6
+	VFMADD231PS Z15, Z14, Z10
+	VMOVUPS.Z   (AX)(SI*1), K1, Z15
+	VFMADD231PS Z15, Z12, Z3
+	VFMADD231PS Z15, Z13, Z7
+	VFMADD231PS Z15, Z14, Z11
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y15
+	VADDPS        Y15, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X15
+	VADDPS        X15, X0, X0
+	VPERMILPD     $0x01, X0, X15
+	VADDPS        X15, X0, X0
+	VMOVSHDUP     X0, X15
+	VADDPS        X15, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y15
+	VADDPS        Y15, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X15
+	VADDPS        X15, X1, X1
+	VPERMILPD     $0x01, X1, X15
+	VADDPS        X15, X1, X1
+	VMOVSHDUP     X1, X15
+	VADDPS        X15, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y15
+	VADDPS        Y15, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X15
+	VADDPS        X15, X2, X2
+	VPERMILPD     $0x01, X2, X15
+	VADDPS        X15, X2, X2
+	VMOVSHDUP     X2, X15
+	VADDPS        X15, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y15
+	VADDPS        Y15, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X15
+	VADDPS        X15, X3, X3
+	VPERMILPD     $0x01, X3, X15
+	VADDPS        X15, X3, X3
+	VMOVSHDUP     X3, X15
+	VADDPS        X15, X3, X3
+	VMOVSS        X3, 12(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y15
+	VADDPS        Y15, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X15
+	VADDPS        X15, X4, X4
+	VPERMILPD     $0x01, X4, X15
+	VADDPS        X15, X4, X4
+	VMOVSHDUP     X4, X15
+	VADDPS        X15, X4, X4
+	VMOVSS        X4, 16(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y15
+	VADDPS        Y15, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X15
+	VADDPS        X15, X5, X5
+	VPERMILPD     $0x01, X5, X15
+	VADDPS        X15, X5, X5
+	VMOVSHDUP     X5, X15
+	VADDPS        X15, X5, X5
+	VMOVSS        X5, 20(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y15
+	VADDPS        Y15, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X15
+	VADDPS        X15, X6, X6
+	VPERMILPD     $0x01, X6, X15
+	VADDPS        X15, X6, X6
+	VMOVSHDUP     X6, X15
+	VADDPS        X15, X6, X6
+	VMOVSS        X6, 24(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y15
+	VADDPS        Y15, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X15
+	VADDPS        X15, X7, X7
+	VPERMILPD     $0x01, X7, X15
+	VADDPS        X15, X7, X7
+	VMOVSHDUP     X7, X15
+	VADDPS        X15, X7, X7
+	VMOVSS        X7, 28(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y15
+	VADDPS        Y15, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X15
+	VADDPS        X15, X8, X8
+	VPERMILPD     $0x01, X8, X15
+	VADDPS        X15, X8, X8
+	VMOVSHDUP     X8, X15
+	VADDPS        X15, X8, X8
+	VMOVSS        X8, 32(AX)
+	VEXTRACTF64X4 $0x01, Z9, Y15
+	VADDPS        Y15, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X15
+	VADDPS        X15, X9, X9
+	VPERMILPD     $0x01, X9, X15
+	VADDPS        X15, X9, X9
+	VMOVSHDUP     X9, X15
+	VADDPS        X15, X9, X9
+	VMOVSS        X9, 36(AX)
+	VEXTRACTF64X4 $0x01, Z10, Y15
+	VADDPS        Y15, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X15
+	VADDPS        X15, X10, X10
+	VPERMILPD     $0x01, X10, X15
+	VADDPS        X15, X10, X10
+	VMOVSHDUP     X10, X15
+	VADDPS        X15, X10, X10
+	VMOVSS        X10, 40(AX)
+	VEXTRACTF64X4 $0x01, Z11, Y15
+	VADDPS        Y15, Y11, Y11
+	VEXTRACTF32X4 $0x01, Y11, X15
+	VADDPS        X15, X11, X11
+	VPERMILPD     $0x01, X11, X15
+	VADDPS        X15, X11, X11
+	VMOVSHDUP     X11, X15
+	VADDPS        X15, X11, X11
+	VMOVSS        X11, 44(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	LEAQ   (DI)(DI*2), R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   CX, R9
+	SHRQ   $0x04, R9
+	TESTQ  R9, R9
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z16
+	VMOVUPS     (DX)(DI*1), Z17
+	VMOVUPS     (DX)(DI*2), Z18
+	VMOVUPS     (DX)(R8*1), Z19
+	VMOVUPS     (AX), Z20
+	PREFETCHT0  512(AX)
+	VFMADD231PS Z20, Z16, Z0
+	VFMADD231PS Z20, Z17, Z4
+	VFMADD231PS Z20, Z18, Z8
+	VFMADD231PS Z20, Z19, Z12
+	VMOVUPS     (AX)(BX*1), Z20
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Z20, Z16, Z1
+	VFMADD231PS Z20, Z17, Z5
+	VFMADD231PS Z20, Z18, Z9
+	VFMADD231PS Z20, Z19, Z13
+	VMOVUPS     (AX)(BX*2), Z20
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Z20, Z16, Z2
+	VFMADD231PS Z20, Z17, Z6
+	VFMADD231PS Z20, Z18, Z10
+	VFMADD231PS Z20, Z19, Z14
+	VMOVUPS     (AX)(SI*1), Z20
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Z20, Z16, Z3
+	VFMADD231PS Z20, Z17, Z7
+	VFMADD231PS Z20, Z18, Z11
+	VFMADD231PS Z20, Z19, Z15
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R9
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (DX), K1, Z16
+	VMOVUPS.Z   (DX)(DI*1), K1, Z17
+	VMOVUPS.Z   (DX)(DI*2), K1, Z18
+	VMOVUPS.Z   (DX)(R8*1), K1, Z19
+	VMOVUPS.Z   (AX), K1, Z20
+	VFMADD231PS Z20, Z16, Z0
+	VFMADD231PS Z20, Z17, Z4
+	VFMADD231PS Z20, Z18, Z8
+	VFMADD231PS Z20, Z19, Z12
+	VMOVUPS.Z   (AX)(BX*1), K1, Z20
+	VFMADD231PS Z20, Z16, Z1
+	VFMADD231PS Z20, Z17, Z5
+	VFMADD231PS Z20, Z18, Z9
+	VFMADD231PS Z20, Z19, Z13
+	VMOVUPS.Z   (AX)(BX*2), K1, Z20
+	VFMADD231PS Z20, Z16, Z2
+	VFMADD231PS Z20, Z17, Z6
+	VFMADD231PS Z20, Z18, Z10
+	VFMADD231PS Z20, Z19, Z14
+	VMOVUPS.Z   (AX)(SI*1), K1, Z20
+	VFMADD231PS Z20, Z16, Z3
+	VFMADD231PS Z20, Z17, Z7
+	VFMADD231PS Z20, Z18, Z11
+	VFMADD231PS Z20, Z19, Z15
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y20
+	VADDPS        Y20, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X20
+	VADDPS        X20, X0, X0
+	VPERMILPD     $0x01, X0, X20
+	VADDPS        X20, X0, X0
+	VMOVSHDUP     X0, X20
+	VADDPS        X20, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y20
+	VADDPS        Y20, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X20
+	VADDPS        X20, X1, X1
+	VPERMILPD     $0x01, X1, X20
+	VADDPS        X20, X1, X1
+	VMOVSHDUP     X1, X20
+	VADDPS        X20, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y20
+	VADDPS        Y20, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X20
+	VADDPS        X20, X2, X2
+	VPERMILPD     $0x01, X2, X20
+	VADDPS        X20, X2, X2
+	VMOVSHDUP     X2, X20
+	VADDPS        X20, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y20
+	VADDPS        Y20, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X20
+	VADDPS        X20, X3, X3
+	VPERMILPD     $0x01, X3, X20
+	VADDPS        X20, X3, X3
+	VMOVSHDUP     X3, X20
+	VADDPS        X20, X3, X3
+	VMOVSS        X3, 12(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y20
+	VADDPS        Y20, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X20
+	VADDPS        X20, X4, X4
+	VPERMILPD     $0x01, X4, X20
+	VADDPS        X20, X4, X4
+	VMOVSHDUP     X4, X20
+	VADDPS        X20, X4, X4
+	VMOVSS        X4, 16(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y20
+	VADDPS        Y20, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X20
+	VADDPS        X20, X5, X5
+	VPERMILPD     $0x01, X5, X20
+	VADDPS        X20, X5, X5
+	VMOVSHDUP     X5, X20
+	VADDPS        X20, X5, X5
+	VMOVSS        X5, 20(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y20
+	VADDPS        Y20, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X20
+	VADDPS        X20, X6, X6
+	VPERMILPD     $0x01, X6, X20
+	VADDPS        X20, X6, X6
+	VMOVSHDUP     X6, X20
+	VADDPS        X20, X6, X6
+	VMOVSS        X6, 24(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y20
+	VADDPS        Y20, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X20
+	VADDPS        X20, X7, X7
+	VPERMILPD     $0x01, X7, X20
+	VADDPS        X20, X7, X7
+	VMOVSHDUP     X7, X20
+	VADDPS        X20, X7, X7
+	VMOVSS        X7, 28(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y20
+	VADDPS        Y20, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X20
+	VADDPS        X20, X8, X8
+	VPERMILPD     $0x01, X8, X20
+	VADDPS        X20, X8, X8
+	VMOVSHDUP     X8, X20
+	VADDPS        X20, X8, X8
+	VMOVSS        X8, 32(AX)
+	VEXTRACTF64X4 $0x01, Z9, Y20
+	VADDPS        Y20, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X20
+	VADDPS        X20, X9, X9
+	VPERMILPD     $0x01, X9, X20
+	VADDPS        X20, X9, X9
+	VMOVSHDUP     X9, X20
+	VADDPS        X20, X9, X9
+	VMOVSS        X9, 36(AX)
+	VEXTRACTF64X4 $0x01, Z10, Y20
+	VADDPS        Y20, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X20
+	VADDPS        X20, X10, X10
+	VPERMILPD     $0x01, X10, X20
+	VADDPS        X20, X10, X10
+	VMOVSHDUP     X10, X20
+	VADDPS        X20, X10, X10
+	VMOVSS        X10, 40(AX)
+	VEXTRACTF64X4 $0x01, Z11, Y20
+	VADDPS        Y20, Y11, Y11
+	VEXTRACTF32X4 $0x01, Y11, X20
+	VADDPS        X20, X11, X11
+	VPERMILPD     $0x01, X11, X20
+	VADDPS        X20, X11, X11
+	VMOVSHDUP     X11, X20
+	VADDPS        X20, X11, X11
+	VMOVSS        X11, 44(AX)
+	VEXTRACTF64X4 $0x01, Z12, Y20
+	VADDPS        Y20, Y12, Y12
+	VEXTRACTF32X4 $0x01, Y12, X20
+	VADDPS        X20, X12, X12
+	VPERMILPD     $0x01, X12, X20
+	VADDPS        X20, X12, X12
+	VMOVSHDUP     X12, X20
+	VADDPS        X20, X12, X12
+	VMOVSS        X12, 48(AX)
+	VEXTRACTF64X4 $0x01, Z13, Y20
+	VADDPS        Y20, Y13, Y13
+	VEXTRACTF32X4 $0x01, Y13, X20
+	VADDPS        X20, X13, X13
+	VPERMILPD     $0x01, X13, X20
+	VADDPS        X20, X13, X13
+	VMOVSHDUP     X13, X20
+	VADDPS        X20, X13, X13
+	VMOVSS        X13, 52(AX)
+	VEXTRACTF64X4 $0x01, Z14, Y20
+	VADDPS        Y20, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X20
+	VADDPS        X20, X14, X14
+	VPERMILPD     $0x01, X14, X20
+	VADDPS        X20, X14, X14
+	VMOVSHDUP     X14, X20
+	VADDPS        X20, X14, X14
+	VMOVSS        X14, 56(AX)
+	VEXTRACTF64X4 $0x01, Z15, Y20
+	VADDPS        Y20, Y15, Y15
+	VEXTRACTF32X4 $0x01, Y15, X20
+	VADDPS        X20, X15, X15
+	VPERMILPD     $0x01, X15, X20
+	VADDPS        X20, X15, X15
+	VMOVSHDUP     X15, X20
+	VADDPS        X20, X15, X15
+	VMOVSS        X15, 60(AX)
 	VZEROUPPER
 	RET
 

@@ -180,9 +180,9 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+72(FP), X13
 	VBROADCASTSD alpha+64(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+72(FP), X14
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -413,9 +413,9 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+72(FP), X7
 	VBROADCASTSD alpha+64(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+72(FP), X8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -647,9 +647,9 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+72(FP), X12
 	VBROADCASTSD alpha+64(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+72(FP), X13
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -794,6 +794,8 @@ TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-96
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x03, SI
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -864,9 +866,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -903,6 +905,8 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x03, SI
 
 	// 1×4 sums.
 	VXORPS Y1, Y1, Y1
@@ -962,9 +966,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -991,6 +995,8 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x03, SI
 
 	// 1×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -1061,9 +1067,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1197,9 +1203,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1322,9 +1328,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1448,9 +1454,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1615,9 +1621,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1765,9 +1771,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1916,9 +1922,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -2115,9 +2121,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X9, X9, X9
-	VUCOMISD     beta+88(FP), X9
 	VBROADCASTSD alpha+80(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISD     beta+88(FP), X10
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2291,9 +2297,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -2468,9 +2474,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -2698,9 +2704,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X11, X11, X11
-	VUCOMISD     beta+88(FP), X11
 	VBROADCASTSD alpha+80(FP), Y11
+	VXORPS       X12, X12, X12
+	VUCOMISD     beta+88(FP), X12
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2899,9 +2905,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -3101,9 +3107,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
 	VBROADCASTSD alpha+80(FP), Y10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+88(FP), X11
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3377,9 +3383,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+88(FP), X13
 	VBROADCASTSD alpha+80(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+88(FP), X14
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -3604,9 +3610,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -3832,9 +3838,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
 	VBROADCASTSD alpha+80(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+88(FP), X13
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3927,6 +3933,1998 @@ whole_overwrite:
 	VMOVUPD Y11, 32(AX)
 
 whole_done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x1(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+72(FP), X2
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y2
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x02, DX
+	TESTQ        DX, DX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPD     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y3, Y0, Y4
+	VMOVUPD     (CX), Y3
+	VMULPD      Y2, Y3, Y3
+	VFMADD231PD Y1, Y4, Y3
+	VMOVUPD     Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+3, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*8), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPD  (AX), Y5, Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMASKMOVPD  (CX), Y5, Y3
+	VMULPD      Y2, Y3, Y3
+	VFMADD231PD Y1, Y4, Y3
+	VMASKMOVPD  Y3, Y5, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), DL
+	TESTB DL, DL
+	JNZ   past
+	MOVQ  n+56(FP), DX
+	SHRQ  $0x02, DX
+	TESTQ DX, DX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPD     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y3, Y0, Y4
+	VMULPD      Y1, Y4, Y4
+	VMOVUPD     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+3, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*8), Y2
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPD  (AX), Y2, Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMULPD      Y1, Y4, Y4
+	VMASKMOVPD  Y4, Y2, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), DX
+	SHRQ  $0x02, DX
+	TESTQ DX, DX
+	JZ    passing_end
+
+passing:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPD     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y3, Y0, Y4
+	VMULPD      Y1, Y4, Y4
+	VMOVNTPD    Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+3, DX
+	JZ          fence
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*8), Y2
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPD  (AX), Y2, Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMULPD      Y1, Y4, Y4
+	VMASKMOVPD  Y4, Y2, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x2(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+72(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x02, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VMOVUPD     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y4, Y1, Y5
+	VMOVUPD     (CX), Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMOVUPD     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPD  (AX), Y6, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMASKMOVPD  (AX)(DX*1), Y6, Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMASKMOVPD  (CX), Y6, Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMASKMOVPD  Y4, Y6, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), BL
+	TESTB BL, BL
+	JNZ   past
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VMOVUPD     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y4, Y1, Y5
+	VMULPD      Y2, Y5, Y5
+	VMOVUPD     Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y3
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPD  (AX), Y3, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMASKMOVPD  (AX)(DX*1), Y3, Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMULPD      Y2, Y5, Y5
+	VMASKMOVPD  Y5, Y3, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    passing_end
+
+passing:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VMOVUPD     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y4, Y1, Y5
+	VMULPD      Y2, Y5, Y5
+	VMOVNTPD    Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          fence
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y3
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPD  (AX), Y3, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMASKMOVPD  (AX)(DX*1), Y3, Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMULPD      Y2, Y5, Y5
+	VMASKMOVPD  Y5, Y3, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x4(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x03, SI
+	VBROADCASTSD alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x02, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VMOVUPD     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y6, Y2, Y7
+	VMOVUPD     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y6, Y3, Y7
+	VMOVUPD     (CX), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMOVUPD     Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y8
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPD  (AX), Y8, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VMASKMOVPD  (AX)(DX*1), Y8, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VMASKMOVPD  (AX)(DX*2), Y8, Y6
+	VFMADD231PD Y6, Y2, Y7
+	VMASKMOVPD  (AX)(BX*1), Y8, Y6
+	VFMADD231PD Y6, Y3, Y7
+	VMASKMOVPD  (CX), Y8, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMASKMOVPD  Y6, Y8, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), SI
+	TESTB SI, SI
+	JNZ   past
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VMOVUPD     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y6, Y2, Y7
+	VMOVUPD     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y6, Y3, Y7
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VMASKMOVPD  (AX)(DX*1), Y5, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VMASKMOVPD  (AX)(DX*2), Y5, Y6
+	VFMADD231PD Y6, Y2, Y7
+	VMASKMOVPD  (AX)(BX*1), Y5, Y6
+	VFMADD231PD Y6, Y3, Y7
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VMOVUPD     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y6, Y2, Y7
+	VMOVUPD     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y6, Y3, Y7
+	VMULPD      Y4, Y7, Y7
+	VMOVNTPD    Y7, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          fence
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VMASKMOVPD  (AX)(DX*1), Y5, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VMASKMOVPD  (AX)(DX*2), Y5, Y6
+	VFMADD231PD Y6, Y2, Y7
+	VMASKMOVPD  (AX)(BX*1), Y5, Y6
+	VFMADD231PD Y6, Y3, Y7
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x8(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y3
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y4
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y5
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y6
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	LEAQ         (BX)(DX*2), SI
+	LEAQ         (SI)(DX*2), DI
+	MOVQ         ldc+48(FP), R8
+	SHLQ         $0x03, R8
+	VBROADCASTSD alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y9
+	MOVQ         n+56(FP), R8
+	SHRQ         $0x02, R8
+	TESTQ        R8, R8
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VMOVUPD     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PD Y10, Y4, Y11
+	VMOVUPD     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Y10, Y5, Y11
+	VMOVUPD     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Y10, Y6, Y11
+	VMOVUPD     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Y10, Y7, Y11
+	VMOVUPD     (CX), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMOVUPD     Y10, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+3, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*8), Y12
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPD  (AX), Y12, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VMASKMOVPD  (AX)(DX*1), Y12, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VMASKMOVPD  (AX)(DX*2), Y12, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VMASKMOVPD  (AX)(BX*1), Y12, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VMASKMOVPD  (AX)(DX*4), Y12, Y10
+	VFMADD231PD Y10, Y4, Y11
+	VMASKMOVPD  (AX)(SI*1), Y12, Y10
+	VFMADD231PD Y10, Y5, Y11
+	VMASKMOVPD  (AX)(BX*2), Y12, Y10
+	VFMADD231PD Y10, Y6, Y11
+	VMASKMOVPD  (AX)(DI*1), Y12, Y10
+	VFMADD231PD Y10, Y7, Y11
+	VMASKMOVPD  (CX), Y12, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMASKMOVPD  Y10, Y12, (CX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), R8
+	TESTB R8, R8
+	JNZ   past
+	MOVQ  n+56(FP), R8
+	SHRQ  $0x02, R8
+	TESTQ R8, R8
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VMOVUPD     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PD Y10, Y4, Y11
+	VMOVUPD     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Y10, Y5, Y11
+	VMOVUPD     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Y10, Y6, Y11
+	VMOVUPD     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Y10, Y7, Y11
+	VMULPD      Y8, Y11, Y11
+	VMOVUPD     Y11, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+3, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VMASKMOVPD  (AX)(DX*2), Y9, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VMASKMOVPD  (AX)(BX*1), Y9, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VMASKMOVPD  (AX)(DX*4), Y9, Y10
+	VFMADD231PD Y10, Y4, Y11
+	VMASKMOVPD  (AX)(SI*1), Y9, Y10
+	VFMADD231PD Y10, Y5, Y11
+	VMASKMOVPD  (AX)(BX*2), Y9, Y10
+	VFMADD231PD Y10, Y6, Y11
+	VMASKMOVPD  (AX)(DI*1), Y9, Y10
+	VFMADD231PD Y10, Y7, Y11
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), R8
+	SHRQ  $0x02, R8
+	TESTQ R8, R8
+	JZ    passing_end
+
+passing:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VMOVUPD     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PD Y10, Y4, Y11
+	VMOVUPD     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Y10, Y5, Y11
+	VMOVUPD     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Y10, Y6, Y11
+	VMOVUPD     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Y10, Y7, Y11
+	VMULPD      Y8, Y11, Y11
+	VMOVNTPD    Y11, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+3, R8
+	JZ          fence
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VMASKMOVPD  (AX)(DX*2), Y9, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VMASKMOVPD  (AX)(BX*1), Y9, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VMASKMOVPD  (AX)(DX*4), Y9, Y10
+	VFMADD231PD Y10, Y4, Y11
+	VMASKMOVPD  (AX)(SI*1), Y9, Y10
+	VFMADD231PD Y10, Y5, Y11
+	VMASKMOVPD  (AX)(BX*2), Y9, Y10
+	VFMADD231PD Y10, Y6, Y11
+	VMASKMOVPD  (AX)(DI*1), Y9, Y10
+	VFMADD231PD Y10, Y7, Y11
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x2x1(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+72(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x02, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMOVUPD     (CX), Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMOVUPD     Y4, (CX)
+	VMOVUPD     (CX)(DX*1), Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y6, Y4
+	VMOVUPD     Y4, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y7
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPD  (AX), Y7, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMASKMOVPD  (CX), Y7, Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMASKMOVPD  Y4, Y7, (CX)
+	VMASKMOVPD  (CX)(DX*1), Y7, Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y6, Y4
+	VMASKMOVPD  Y4, Y7, (CX)(DX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), BL
+	TESTB BL, BL
+	JNZ   past
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMULPD      Y2, Y5, Y5
+	VMOVUPD     Y5, (CX)
+	VMULPD      Y2, Y6, Y6
+	VMOVUPD     Y6, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y3
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPD  (AX), Y3, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMULPD      Y2, Y5, Y5
+	VMASKMOVPD  Y5, Y3, (CX)
+	VMULPD      Y2, Y6, Y6
+	VMASKMOVPD  Y6, Y3, (CX)(DX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    passing_end
+
+passing:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMULPD      Y2, Y5, Y5
+	VMOVNTPD    Y5, (CX)
+	VMULPD      Y2, Y6, Y6
+	VMOVNTPD    Y6, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          fence
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y3
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPD  (AX), Y3, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMULPD      Y2, Y5, Y5
+	VMASKMOVPD  Y5, Y3, (CX)
+	VMULPD      Y2, Y6, Y6
+	VMASKMOVPD  Y6, Y3, (CX)(DX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x2x2(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x02, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMOVUPD     (CX), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMOVUPD     Y6, (CX)
+	VMOVUPD     (CX)(BX*1), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMOVUPD     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y9
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPD  (AX), Y9, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMASKMOVPD  (AX)(DX*1), Y9, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMASKMOVPD  (CX), Y9, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMASKMOVPD  Y6, Y9, (CX)
+	VMASKMOVPD  (CX)(BX*1), Y9, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMASKMOVPD  Y6, Y9, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), SI
+	TESTB SI, SI
+	JNZ   past
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMOVUPD     Y8, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMASKMOVPD  (AX)(DX*1), Y5, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMASKMOVPD  Y8, Y5, (CX)(BX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMULPD      Y4, Y7, Y7
+	VMOVNTPD    Y7, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMOVNTPD    Y8, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          fence
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMASKMOVPD  (AX)(DX*1), Y5, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMASKMOVPD  Y8, Y5, (CX)(BX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x2x4(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y1
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y5
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x03, SI
+	VBROADCASTSD alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x02, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMOVUPD     (CX), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMOVUPD     Y10, (CX)
+	VMOVUPD     (CX)(SI*1), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMOVUPD     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y13
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPD  (AX), Y13, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMASKMOVPD  (AX)(DX*1), Y13, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMASKMOVPD  (AX)(DX*2), Y13, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMASKMOVPD  (AX)(BX*1), Y13, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMASKMOVPD  (CX), Y13, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMASKMOVPD  Y10, Y13, (CX)
+	VMASKMOVPD  (CX)(SI*1), Y13, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMASKMOVPD  Y10, Y13, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), DI
+	TESTB DI, DI
+	JNZ   past
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMULPD      Y8, Y11, Y11
+	VMOVUPD     Y11, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMOVUPD     Y12, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMASKMOVPD  (AX)(DX*2), Y9, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMASKMOVPD  (AX)(BX*1), Y9, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMASKMOVPD  Y12, Y9, (CX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMULPD      Y8, Y11, Y11
+	VMOVNTPD    Y11, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMOVNTPD    Y12, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          fence
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMASKMOVPD  (AX)(DX*2), Y9, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMASKMOVPD  (AX)(BX*1), Y9, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMASKMOVPD  Y12, Y9, (CX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x4x1(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y2
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSD alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x02, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMOVUPD     (CX), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMOVUPD     Y6, (CX)
+	VMOVUPD     (CX)(DX*1), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMOVUPD     Y6, (CX)(DX*1)
+	VMOVUPD     (CX)(DX*2), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y9, Y6
+	VMOVUPD     Y6, (CX)(DX*2)
+	VMOVUPD     (CX)(BX*1), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y10, Y6
+	VMOVUPD     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y11
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPD  (AX), Y11, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMASKMOVPD  (CX), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMASKMOVPD  Y6, Y11, (CX)
+	VMASKMOVPD  (CX)(DX*1), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMASKMOVPD  Y6, Y11, (CX)(DX*1)
+	VMASKMOVPD  (CX)(DX*2), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y9, Y6
+	VMASKMOVPD  Y6, Y11, (CX)(DX*2)
+	VMASKMOVPD  (CX)(BX*1), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y10, Y6
+	VMASKMOVPD  Y6, Y11, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), SI
+	TESTB SI, SI
+	JNZ   past
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMOVUPD     Y8, (CX)(DX*1)
+	VMULPD      Y4, Y9, Y9
+	VMOVUPD     Y9, (CX)(DX*2)
+	VMULPD      Y4, Y10, Y10
+	VMOVUPD     Y10, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMASKMOVPD  Y8, Y5, (CX)(DX*1)
+	VMULPD      Y4, Y9, Y9
+	VMASKMOVPD  Y9, Y5, (CX)(DX*2)
+	VMULPD      Y4, Y10, Y10
+	VMASKMOVPD  Y10, Y5, (CX)(BX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMULPD      Y4, Y7, Y7
+	VMOVNTPD    Y7, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMOVNTPD    Y8, (CX)(DX*1)
+	VMULPD      Y4, Y9, Y9
+	VMOVNTPD    Y9, (CX)(DX*2)
+	VMULPD      Y4, Y10, Y10
+	VMOVNTPD    Y10, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          fence
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMASKMOVPD  Y8, Y5, (CX)(DX*1)
+	VMULPD      Y4, Y9, Y9
+	VMASKMOVPD  Y9, Y5, (CX)(DX*2)
+	VMULPD      Y4, Y10, Y10
+	VMASKMOVPD  Y10, Y5, (CX)(BX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x4x2(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y5
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSD alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x02, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMOVUPD     (CX), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMOVUPD     Y10, (CX)
+	VMOVUPD     (CX)(BX*1), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMOVUPD     Y10, (CX)(BX*1)
+	VMOVUPD     (CX)(BX*2), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y13, Y10
+	VMOVUPD     Y10, (CX)(BX*2)
+	VMOVUPD     (CX)(SI*1), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y14, Y10
+	VMOVUPD     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y15
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPD  (AX), Y15, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMASKMOVPD  (AX)(DX*1), Y15, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMASKMOVPD  (CX), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMASKMOVPD  Y10, Y15, (CX)
+	VMASKMOVPD  (CX)(BX*1), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMASKMOVPD  Y10, Y15, (CX)(BX*1)
+	VMASKMOVPD  (CX)(BX*2), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y13, Y10
+	VMASKMOVPD  Y10, Y15, (CX)(BX*2)
+	VMASKMOVPD  (CX)(SI*1), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y14, Y10
+	VMASKMOVPD  Y10, Y15, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), DI
+	TESTB DI, DI
+	JNZ   past
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMULPD      Y8, Y11, Y11
+	VMOVUPD     Y11, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMOVUPD     Y12, (CX)(BX*1)
+	VMULPD      Y8, Y13, Y13
+	VMOVUPD     Y13, (CX)(BX*2)
+	VMULPD      Y8, Y14, Y14
+	VMOVUPD     Y14, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMASKMOVPD  Y12, Y9, (CX)(BX*1)
+	VMULPD      Y8, Y13, Y13
+	VMASKMOVPD  Y13, Y9, (CX)(BX*2)
+	VMULPD      Y8, Y14, Y14
+	VMASKMOVPD  Y14, Y9, (CX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
+	JZ    passing_end
+
+passing:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMULPD      Y8, Y11, Y11
+	VMOVNTPD    Y11, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMOVNTPD    Y12, (CX)(BX*1)
+	VMULPD      Y8, Y13, Y13
+	VMOVNTPD    Y13, (CX)(BX*2)
+	VMULPD      Y8, Y14, Y14
+	VMOVNTPD    Y14, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          fence
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMASKMOVPD  Y12, Y9, (CX)(BX*1)
+	VMULPD      Y8, Y13, Y13
+	VMASKMOVPD  Y13, Y9, (CX)(BX*2)
+	VMULPD      Y8, Y14, Y14
+	VMASKMOVPD  Y14, Y9, (CX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF64AVX2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF64AVX2x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   AX, DI
+	SHRQ   $0x02, DI
+	TESTQ  DI, DI
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Y4
+	VMOVUPD     (CX), Y5
+	PREFETCHT0  512(CX)
+	VFMADD231PD Y5, Y4, Y0
+	VMOVUPD     (CX)(BX*1), Y5
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PD Y5, Y4, Y1
+	VMOVUPD     (CX)(BX*2), Y5
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PD Y5, Y4, Y2
+	VMOVUPD     (CX)(SI*1), Y5
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PD Y5, Y4, Y3
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+3, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        AX
+	VMOVDQU     (DI)(AX*8), Y6
+	VMASKMOVPD  (DX), Y6, Y4
+	VMASKMOVPD  (CX), Y6, Y5
+	VFMADD231PD Y5, Y4, Y0
+	VMASKMOVPD  (CX)(BX*1), Y6, Y5
+	VFMADD231PD Y5, Y4, Y1
+	VMASKMOVPD  (CX)(BX*2), Y6, Y5
+	VFMADD231PD Y5, Y4, Y2
+	VMASKMOVPD  (CX)(SI*1), Y6, Y5
+	VFMADD231PD Y5, Y4, Y3
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X5
+	VADDPD       X5, X0, X0
+	VPERMILPD    $0x01, X0, X5
+	VADDPD       X5, X0, X0
+	VMOVSD       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X5
+	VADDPD       X5, X1, X1
+	VPERMILPD    $0x01, X1, X5
+	VADDPD       X5, X1, X1
+	VMOVSD       X1, 8(AX)
+	VEXTRACTF128 $0x01, Y2, X5
+	VADDPD       X5, X2, X2
+	VPERMILPD    $0x01, X2, X5
+	VADDPD       X5, X2, X2
+	VMOVSD       X2, 16(AX)
+	VEXTRACTF128 $0x01, Y3, X5
+	VADDPD       X5, X3, X3
+	VPERMILPD    $0x01, X3, X5
+	VADDPD       X5, X3, X3
+	VMOVSD       X3, 24(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF64AVX2x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, R8
+	SHRQ   $0x02, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Y8
+	VMOVUPD     (DX)(DI*1), Y9
+	VMOVUPD     (CX), Y10
+	PREFETCHT0  512(CX)
+	VFMADD231PD Y10, Y8, Y0
+	VFMADD231PD Y10, Y9, Y4
+	VMOVUPD     (CX)(BX*1), Y10
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PD Y10, Y8, Y1
+	VFMADD231PD Y10, Y9, Y5
+	VMOVUPD     (CX)(BX*2), Y10
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PD Y10, Y8, Y2
+	VFMADD231PD Y10, Y9, Y6
+	VMOVUPD     (CX)(SI*1), Y10
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PD Y10, Y8, Y3
+	VFMADD231PD Y10, Y9, Y7
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+3, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        AX
+	VMOVDQU     (R8)(AX*8), Y11
+	VMASKMOVPD  (DX), Y11, Y8
+	VMASKMOVPD  (DX)(DI*1), Y11, Y9
+	VMASKMOVPD  (CX), Y11, Y10
+	VFMADD231PD Y10, Y8, Y0
+	VFMADD231PD Y10, Y9, Y4
+	VMASKMOVPD  (CX)(BX*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y1
+	VFMADD231PD Y10, Y9, Y5
+	VMASKMOVPD  (CX)(BX*2), Y11, Y10
+	VFMADD231PD Y10, Y8, Y2
+	VFMADD231PD Y10, Y9, Y6
+	VMASKMOVPD  (CX)(SI*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y3
+	VFMADD231PD Y10, Y9, Y7
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X10
+	VADDPD       X10, X0, X0
+	VPERMILPD    $0x01, X0, X10
+	VADDPD       X10, X0, X0
+	VMOVSD       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X10
+	VADDPD       X10, X1, X1
+	VPERMILPD    $0x01, X1, X10
+	VADDPD       X10, X1, X1
+	VMOVSD       X1, 8(AX)
+	VEXTRACTF128 $0x01, Y2, X10
+	VADDPD       X10, X2, X2
+	VPERMILPD    $0x01, X2, X10
+	VADDPD       X10, X2, X2
+	VMOVSD       X2, 16(AX)
+	VEXTRACTF128 $0x01, Y3, X10
+	VADDPD       X10, X3, X3
+	VPERMILPD    $0x01, X3, X10
+	VADDPD       X10, X3, X3
+	VMOVSD       X3, 24(AX)
+	VEXTRACTF128 $0x01, Y4, X10
+	VADDPD       X10, X4, X4
+	VPERMILPD    $0x01, X4, X10
+	VADDPD       X10, X4, X4
+	VMOVSD       X4, 32(AX)
+	VEXTRACTF128 $0x01, Y5, X10
+	VADDPD       X10, X5, X5
+	VPERMILPD    $0x01, X5, X10
+	VADDPD       X10, X5, X5
+	VMOVSD       X5, 40(AX)
+	VEXTRACTF128 $0x01, Y6, X10
+	VADDPD       X10, X6, X6
+	VPERMILPD    $0x01, X6, X10
+	VADDPD       X10, X6, X6
+	VMOVSD       X6, 48(AX)
+	VEXTRACTF128 $0x01, Y7, X10
+	VADDPD       X10, X7, X7
+	VPERMILPD    $0x01, X7, X10
+	VADDPD       X10, X7, X7
+	VMOVSD       X7, 56(AX)
 	VZEROUPPER
 	RET
 

@@ -239,9 +239,9 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+72(FP), X16
 	VBROADCASTSD alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+72(FP), X17
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -543,9 +543,9 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+72(FP), X8
 	VBROADCASTSD alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -846,9 +846,9 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+72(FP), X16
 	VBROADCASTSD alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+72(FP), X17
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1021,6 +1021,8 @@ TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
+	MOVQ  rsa+16(FP), SI
+	SHLQ  $0x03, SI
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -1096,9 +1098,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1137,6 +1139,8 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
+	MOVQ  rsa+16(FP), SI
+	SHLQ  $0x03, SI
 
 	// 1×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -1201,9 +1205,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X1, X1, X1
-	VUCOMISD     beta+88(FP), X1
 	VBROADCASTSD alpha+80(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+88(FP), X2
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1230,6 +1234,8 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x03, SI
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -1305,9 +1311,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1448,9 +1454,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -1580,9 +1586,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -1711,9 +1717,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -1885,9 +1891,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2042,9 +2048,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -2198,9 +2204,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -2404,9 +2410,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -2587,9 +2593,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -2769,9 +2775,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3006,9 +3012,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
 	VBROADCASTSD alpha+80(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+88(FP), X11
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -3214,9 +3220,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -3421,9 +3427,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
 	VBROADCASTSD alpha+80(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+88(FP), X11
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -3690,9 +3696,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
 	VBROADCASTSD alpha+80(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+88(FP), X13
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -3924,9 +3930,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -4157,9 +4163,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
 	VBROADCASTSD alpha+80(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+88(FP), X13
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -4457,9 +4463,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+88(FP), X14
 	VBROADCASTSD alpha+80(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+88(FP), X15
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -4716,9 +4722,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -4974,9 +4980,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+88(FP), X14
 	VBROADCASTSD alpha+80(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+88(FP), X15
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -5332,9 +5338,9 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+88(FP), X16
 	VBROADCASTSD alpha+80(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+88(FP), X17
 	JNE          wide_accumulate
 	JPC          wide_overwrite
 
@@ -5617,9 +5623,9 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
 	JNE          narrow_accumulate
 	JPC          narrow_overwrite
 
@@ -5901,9 +5907,9 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+88(FP), X16
 	VBROADCASTSD alpha+80(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+88(FP), X17
 	JNE          whole_accumulate
 	JPC          whole_overwrite
 
@@ -6024,6 +6030,3137 @@ whole_overwrite:
 	VMOVUPD Z15, 64(AX)
 
 whole_done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x1x1(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+64(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+72(FP), X2
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z2
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD     (AX), Z3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z3, Z0, Z4
+	VMOVUPD     (DX), Z3
+	VMULPD      Z2, Z3, Z3
+	VFMADD231PD Z1, Z4, Z3
+	VMOVUPD     Z3, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD.Z   (AX), K1, Z3
+	VFMADD231PD Z3, Z0, Z4
+	VMOVUPD.Z   (DX), K1, Z3
+	VMULPD      Z2, Z3, Z3
+	VFMADD231PD Z1, Z4, Z3
+	VMOVUPD     Z3, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD     (AX), Z3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z3, Z0, Z4
+	VMULPD      Z1, Z4, Z4
+	VMOVUPD     Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD.Z   (AX), K1, Z3
+	VFMADD231PD Z3, Z0, Z4
+	VMULPD      Z1, Z4, Z4
+	VMOVUPD     Z4, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD     (AX), Z3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z3, Z0, Z4
+	VMULPD      Z1, Z4, Z4
+	VMOVNTPD    Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD.Z   (AX), K1, Z3
+	VFMADD231PD Z3, Z0, Z4
+	VMULPD      Z1, Z4, Z4
+	VMOVUPD     Z4, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x1x2(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+72(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z3
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD     (AX)(BX*1), Z4
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z4, Z1, Z5
+	VMOVUPD     (DX), Z4
+	VMULPD      Z3, Z4, Z4
+	VFMADD231PD Z2, Z5, Z4
+	VMOVUPD     Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PD Z4, Z1, Z5
+	VMOVUPD.Z   (DX), K1, Z4
+	VMULPD      Z3, Z4, Z4
+	VFMADD231PD Z2, Z5, Z4
+	VMOVUPD     Z4, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD     (AX)(BX*1), Z4
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z4, Z1, Z5
+	VMULPD      Z2, Z5, Z5
+	VMOVUPD     Z5, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PD Z4, Z1, Z5
+	VMULPD      Z2, Z5, Z5
+	VMOVUPD     Z5, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD     (AX)(BX*1), Z4
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z4, Z1, Z5
+	VMULPD      Z2, Z5, Z5
+	VMOVNTPD    Z5, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PD Z4, Z1, Z5
+	VMULPD      Z2, Z5, Z5
+	VMOVUPD     Z5, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x1x4(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z5
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z7, Z7, Z7
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VMOVUPD     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z6, Z1, Z7
+	VMOVUPD     (AX)(BX*2), Z6
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z6, Z2, Z7
+	VMOVUPD     (AX)(SI*1), Z6
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z6, Z3, Z7
+	VMOVUPD     (DX), Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z7, Z6
+	VMOVUPD     Z6, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VMOVUPD.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PD Z6, Z1, Z7
+	VMOVUPD.Z   (AX)(BX*2), K1, Z6
+	VFMADD231PD Z6, Z2, Z7
+	VMOVUPD.Z   (AX)(SI*1), K1, Z6
+	VFMADD231PD Z6, Z3, Z7
+	VMOVUPD.Z   (DX), K1, Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z7, Z6
+	VMOVUPD     Z6, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z7, Z7, Z7
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VMOVUPD     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z6, Z1, Z7
+	VMOVUPD     (AX)(BX*2), Z6
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z6, Z2, Z7
+	VMOVUPD     (AX)(SI*1), Z6
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z6, Z3, Z7
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VMOVUPD.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PD Z6, Z1, Z7
+	VMOVUPD.Z   (AX)(BX*2), K1, Z6
+	VFMADD231PD Z6, Z2, Z7
+	VMOVUPD.Z   (AX)(SI*1), K1, Z6
+	VFMADD231PD Z6, Z3, Z7
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z7, Z7, Z7
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VMOVUPD     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z6, Z1, Z7
+	VMOVUPD     (AX)(BX*2), Z6
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z6, Z2, Z7
+	VMOVUPD     (AX)(SI*1), Z6
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z6, Z3, Z7
+	VMULPD      Z4, Z7, Z7
+	VMOVNTPD    Z7, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VMOVUPD.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PD Z6, Z1, Z7
+	VMOVUPD.Z   (AX)(BX*2), K1, Z6
+	VFMADD231PD Z6, Z2, Z7
+	VMOVUPD.Z   (AX)(SI*1), K1, Z6
+	VFMADD231PD Z6, Z3, Z7
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x1x8(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z3
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z4
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z5
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z6
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
+	MOVQ         ldc+48(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z9
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z11, Z11, Z11
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VMOVUPD     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z10, Z2, Z11
+	VMOVUPD     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z10, Z3, Z11
+	VMOVUPD     (AX)(BX*4), Z10
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PD Z10, Z4, Z11
+	VMOVUPD     (AX)(DI*1), Z10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Z10, Z5, Z11
+	VMOVUPD     (AX)(SI*2), Z10
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PD Z10, Z6, Z11
+	VMOVUPD     (AX)(R8*1), Z10
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PD Z10, Z7, Z11
+	VMOVUPD     (DX), Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z11, Z10
+	VMOVUPD     Z10, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z11, Z11, Z11
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VMOVUPD.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PD Z10, Z2, Z11
+	VMOVUPD.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PD Z10, Z3, Z11
+	VMOVUPD.Z   (AX)(BX*4), K1, Z10
+	VFMADD231PD Z10, Z4, Z11
+	VMOVUPD.Z   (AX)(DI*1), K1, Z10
+	VFMADD231PD Z10, Z5, Z11
+	VMOVUPD.Z   (AX)(SI*2), K1, Z10
+	VFMADD231PD Z10, Z6, Z11
+	VMOVUPD.Z   (AX)(R8*1), K1, Z10
+	VFMADD231PD Z10, Z7, Z11
+	VMOVUPD.Z   (DX), K1, Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z11, Z10
+	VMOVUPD     Z10, K1, (DX)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z11, Z11, Z11
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VMOVUPD     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z10, Z2, Z11
+	VMOVUPD     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z10, Z3, Z11
+	VMOVUPD     (AX)(BX*4), Z10
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PD Z10, Z4, Z11
+	VMOVUPD     (AX)(DI*1), Z10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Z10, Z5, Z11
+	VMOVUPD     (AX)(SI*2), Z10
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PD Z10, Z6, Z11
+	VMOVUPD     (AX)(R8*1), Z10
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PD Z10, Z7, Z11
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z11, Z11, Z11
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VMOVUPD.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PD Z10, Z2, Z11
+	VMOVUPD.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PD Z10, Z3, Z11
+	VMOVUPD.Z   (AX)(BX*4), K1, Z10
+	VFMADD231PD Z10, Z4, Z11
+	VMOVUPD.Z   (AX)(DI*1), K1, Z10
+	VFMADD231PD Z10, Z5, Z11
+	VMOVUPD.Z   (AX)(SI*2), K1, Z10
+	VFMADD231PD Z10, Z6, Z11
+	VMOVUPD.Z   (AX)(R8*1), K1, Z10
+	VFMADD231PD Z10, Z7, Z11
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, K1, (DX)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z11, Z11, Z11
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VMOVUPD     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z10, Z2, Z11
+	VMOVUPD     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z10, Z3, Z11
+	VMOVUPD     (AX)(BX*4), Z10
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PD Z10, Z4, Z11
+	VMOVUPD     (AX)(DI*1), Z10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Z10, Z5, Z11
+	VMOVUPD     (AX)(SI*2), Z10
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PD Z10, Z6, Z11
+	VMOVUPD     (AX)(R8*1), Z10
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PD Z10, Z7, Z11
+	VMULPD      Z8, Z11, Z11
+	VMOVNTPD    Z11, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z11, Z11, Z11
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VMOVUPD.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PD Z10, Z2, Z11
+	VMOVUPD.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PD Z10, Z3, Z11
+	VMOVUPD.Z   (AX)(BX*4), K1, Z10
+	VFMADD231PD Z10, Z4, Z11
+	VMOVUPD.Z   (AX)(DI*1), K1, Z10
+	VFMADD231PD Z10, Z5, Z11
+	VMOVUPD.Z   (AX)(SI*2), K1, Z10
+	VFMADD231PD Z10, Z6, Z11
+	VMOVUPD.Z   (AX)(R8*1), K1, Z10
+	VFMADD231PD Z10, Z7, Z11
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, K1, (DX)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x2x1(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Z0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Z1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+72(FP), X3
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z3
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z4, Z0, Z5
+	VFMADD231PD Z4, Z1, Z6
+	VMOVUPD     (DX), Z4
+	VMULPD      Z3, Z4, Z4
+	VFMADD231PD Z2, Z5, Z4
+	VMOVUPD     Z4, (DX)
+	VMOVUPD     (DX)(BX*1), Z4
+	VMULPD      Z3, Z4, Z4
+	VFMADD231PD Z2, Z6, Z4
+	VMOVUPD     Z4, (DX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VFMADD231PD Z4, Z1, Z6
+	VMOVUPD.Z   (DX), K1, Z4
+	VMULPD      Z3, Z4, Z4
+	VFMADD231PD Z2, Z5, Z4
+	VMOVUPD     Z4, K1, (DX)
+	VMOVUPD.Z   (DX)(BX*1), K1, Z4
+	VMULPD      Z3, Z4, Z4
+	VFMADD231PD Z2, Z6, Z4
+	VMOVUPD     Z4, K1, (DX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z4, Z0, Z5
+	VFMADD231PD Z4, Z1, Z6
+	VMULPD      Z2, Z5, Z5
+	VMOVUPD     Z5, (DX)
+	VMULPD      Z2, Z6, Z6
+	VMOVUPD     Z6, (DX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VFMADD231PD Z4, Z1, Z6
+	VMULPD      Z2, Z5, Z5
+	VMOVUPD     Z5, K1, (DX)
+	VMULPD      Z2, Z6, Z6
+	VMOVUPD     Z6, K1, (DX)(BX*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD     (AX), Z4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z4, Z0, Z5
+	VFMADD231PD Z4, Z1, Z6
+	VMULPD      Z2, Z5, Z5
+	VMOVNTPD    Z5, (DX)
+	VMULPD      Z2, Z6, Z6
+	VMOVNTPD    Z6, (DX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VFMADD231PD Z4, Z1, Z6
+	VMULPD      Z2, Z5, Z5
+	VMOVUPD     Z5, K1, (DX)
+	VMULPD      Z2, Z6, Z6
+	VMOVUPD     Z6, K1, (DX)(BX*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x2x2(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x03, SI
+	VBROADCASTSD alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z5
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z2, Z8
+	VMOVUPD     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z6, Z1, Z7
+	VFMADD231PD Z6, Z3, Z8
+	VMOVUPD     (DX), Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z7, Z6
+	VMOVUPD     Z6, (DX)
+	VMOVUPD     (DX)(SI*1), Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z8, Z6
+	VMOVUPD     Z6, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z2, Z8
+	VMOVUPD.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PD Z6, Z1, Z7
+	VFMADD231PD Z6, Z3, Z8
+	VMOVUPD.Z   (DX), K1, Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z7, Z6
+	VMOVUPD     Z6, K1, (DX)
+	VMOVUPD.Z   (DX)(SI*1), K1, Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z8, Z6
+	VMOVUPD     Z6, K1, (DX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z2, Z8
+	VMOVUPD     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z6, Z1, Z7
+	VFMADD231PD Z6, Z3, Z8
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVUPD     Z8, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z2, Z8
+	VMOVUPD.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PD Z6, Z1, Z7
+	VFMADD231PD Z6, Z3, Z8
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, K1, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVUPD     Z8, K1, (DX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z2, Z8
+	VMOVUPD     (AX)(BX*1), Z6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z6, Z1, Z7
+	VFMADD231PD Z6, Z3, Z8
+	VMULPD      Z4, Z7, Z7
+	VMOVNTPD    Z7, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVNTPD    Z8, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z2, Z8
+	VMOVUPD.Z   (AX)(BX*1), K1, Z6
+	VFMADD231PD Z6, Z1, Z7
+	VFMADD231PD Z6, Z3, Z8
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, K1, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVUPD     Z8, K1, (DX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x2x4(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z1
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z5
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         ldc+48(FP), DI
+	SHLQ         $0x03, DI
+	VBROADCASTSD alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z9
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z4, Z12
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z5, Z12
+	VMOVUPD     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z10, Z2, Z11
+	VFMADD231PD Z10, Z6, Z12
+	VMOVUPD     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z10, Z3, Z11
+	VFMADD231PD Z10, Z7, Z12
+	VMOVUPD     (DX), Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z11, Z10
+	VMOVUPD     Z10, (DX)
+	VMOVUPD     (DX)(DI*1), Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z12, Z10
+	VMOVUPD     Z10, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z4, Z12
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z5, Z12
+	VMOVUPD.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PD Z10, Z2, Z11
+	VFMADD231PD Z10, Z6, Z12
+	VMOVUPD.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PD Z10, Z3, Z11
+	VFMADD231PD Z10, Z7, Z12
+	VMOVUPD.Z   (DX), K1, Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z11, Z10
+	VMOVUPD     Z10, K1, (DX)
+	VMOVUPD.Z   (DX)(DI*1), K1, Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z12, Z10
+	VMOVUPD     Z10, K1, (DX)(DI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z4, Z12
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z5, Z12
+	VMOVUPD     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z10, Z2, Z11
+	VFMADD231PD Z10, Z6, Z12
+	VMOVUPD     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z10, Z3, Z11
+	VFMADD231PD Z10, Z7, Z12
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVUPD     Z12, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z4, Z12
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z5, Z12
+	VMOVUPD.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PD Z10, Z2, Z11
+	VFMADD231PD Z10, Z6, Z12
+	VMOVUPD.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PD Z10, Z3, Z11
+	VFMADD231PD Z10, Z7, Z12
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, K1, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVUPD     Z12, K1, (DX)(DI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z4, Z12
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z5, Z12
+	VMOVUPD     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z10, Z2, Z11
+	VFMADD231PD Z10, Z6, Z12
+	VMOVUPD     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z10, Z3, Z11
+	VFMADD231PD Z10, Z7, Z12
+	VMULPD      Z8, Z11, Z11
+	VMOVNTPD    Z11, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVNTPD    Z12, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z4, Z12
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z5, Z12
+	VMOVUPD.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PD Z10, Z2, Z11
+	VFMADD231PD Z10, Z6, Z12
+	VMOVUPD.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PD Z10, Z3, Z11
+	VFMADD231PD Z10, Z7, Z12
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, K1, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVUPD     Z12, K1, (DX)(DI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x2x8(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z1
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z3
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z5
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z7
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z8
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z9
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z10
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z11
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z12
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z13
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z14
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z15
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
+	MOVQ         ldc+48(FP), R9
+	SHLQ         $0x03, R9
+	VBROADCASTSD alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+72(FP), X17
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z17
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPD     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z8, Z20
+	VMOVUPD     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z9, Z20
+	VMOVUPD     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z10, Z20
+	VMOVUPD     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z11, Z20
+	VMOVUPD     (AX)(BX*4), Z18
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PD Z18, Z4, Z19
+	VFMADD231PD Z18, Z12, Z20
+	VMOVUPD     (AX)(DI*1), Z18
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Z18, Z5, Z19
+	VFMADD231PD Z18, Z13, Z20
+	VMOVUPD     (AX)(SI*2), Z18
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PD Z18, Z6, Z19
+	VFMADD231PD Z18, Z14, Z20
+	VMOVUPD     (AX)(R8*1), Z18
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PD Z18, Z7, Z19
+	VFMADD231PD Z18, Z15, Z20
+	VMOVUPD     (DX), Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z19, Z18
+	VMOVUPD     Z18, (DX)
+	VMOVUPD     (DX)(R9*1), Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z20, Z18
+	VMOVUPD     Z18, (DX)(R9*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R10
+	SHLQ        CL, R10
+	DECQ        R10
+	KMOVW       R10, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPD.Z   (AX), K1, Z18
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z8, Z20
+	VMOVUPD.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z9, Z20
+	VMOVUPD.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z10, Z20
+	VMOVUPD.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z11, Z20
+	VMOVUPD.Z   (AX)(BX*4), K1, Z18
+	VFMADD231PD Z18, Z4, Z19
+	VFMADD231PD Z18, Z12, Z20
+	VMOVUPD.Z   (AX)(DI*1), K1, Z18
+	VFMADD231PD Z18, Z5, Z19
+	VFMADD231PD Z18, Z13, Z20
+	VMOVUPD.Z   (AX)(SI*2), K1, Z18
+	VFMADD231PD Z18, Z6, Z19
+	VFMADD231PD Z18, Z14, Z20
+	VMOVUPD.Z   (AX)(R8*1), K1, Z18
+	VFMADD231PD Z18, Z7, Z19
+	VFMADD231PD Z18, Z15, Z20
+	VMOVUPD.Z   (DX), K1, Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z19, Z18
+	VMOVUPD     Z18, K1, (DX)
+	VMOVUPD.Z   (DX)(R9*1), K1, Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z20, Z18
+	VMOVUPD     Z18, K1, (DX)(R9*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPD     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z8, Z20
+	VMOVUPD     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z9, Z20
+	VMOVUPD     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z10, Z20
+	VMOVUPD     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z11, Z20
+	VMOVUPD     (AX)(BX*4), Z18
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PD Z18, Z4, Z19
+	VFMADD231PD Z18, Z12, Z20
+	VMOVUPD     (AX)(DI*1), Z18
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Z18, Z5, Z19
+	VFMADD231PD Z18, Z13, Z20
+	VMOVUPD     (AX)(SI*2), Z18
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PD Z18, Z6, Z19
+	VFMADD231PD Z18, Z14, Z20
+	VMOVUPD     (AX)(R8*1), Z18
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PD Z18, Z7, Z19
+	VFMADD231PD Z18, Z15, Z20
+	VMULPD      Z16, Z19, Z19
+	VMOVUPD     Z19, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVUPD     Z20, (DX)(R9*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R10
+	SHLQ        CL, R10
+	DECQ        R10
+	KMOVW       R10, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPD.Z   (AX), K1, Z18
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z8, Z20
+	VMOVUPD.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z9, Z20
+	VMOVUPD.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z10, Z20
+	VMOVUPD.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z11, Z20
+	VMOVUPD.Z   (AX)(BX*4), K1, Z18
+	VFMADD231PD Z18, Z4, Z19
+	VFMADD231PD Z18, Z12, Z20
+	VMOVUPD.Z   (AX)(DI*1), K1, Z18
+	VFMADD231PD Z18, Z5, Z19
+	VFMADD231PD Z18, Z13, Z20
+	VMOVUPD.Z   (AX)(SI*2), K1, Z18
+	VFMADD231PD Z18, Z6, Z19
+	VFMADD231PD Z18, Z14, Z20
+	VMOVUPD.Z   (AX)(R8*1), K1, Z18
+	VFMADD231PD Z18, Z7, Z19
+	VFMADD231PD Z18, Z15, Z20
+	VMULPD      Z16, Z19, Z19
+	VMOVUPD     Z19, K1, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVUPD     Z20, K1, (DX)(R9*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPD     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z8, Z20
+	VMOVUPD     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z9, Z20
+	VMOVUPD     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z10, Z20
+	VMOVUPD     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z11, Z20
+	VMOVUPD     (AX)(BX*4), Z18
+	PREFETCHT0  512(AX)(BX*4)
+	VFMADD231PD Z18, Z4, Z19
+	VFMADD231PD Z18, Z12, Z20
+	VMOVUPD     (AX)(DI*1), Z18
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Z18, Z5, Z19
+	VFMADD231PD Z18, Z13, Z20
+	VMOVUPD     (AX)(SI*2), Z18
+	PREFETCHT0  512(AX)(SI*2)
+	VFMADD231PD Z18, Z6, Z19
+	VFMADD231PD Z18, Z14, Z20
+	VMOVUPD     (AX)(R8*1), Z18
+	PREFETCHT0  512(AX)(R8*1)
+	VFMADD231PD Z18, Z7, Z19
+	VFMADD231PD Z18, Z15, Z20
+	VMULPD      Z16, Z19, Z19
+	VMOVNTPD    Z19, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVNTPD    Z20, (DX)(R9*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, R10
+	SHLQ        CL, R10
+	DECQ        R10
+	KMOVW       R10, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VMOVUPD.Z   (AX), K1, Z18
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z8, Z20
+	VMOVUPD.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z9, Z20
+	VMOVUPD.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z10, Z20
+	VMOVUPD.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z11, Z20
+	VMOVUPD.Z   (AX)(BX*4), K1, Z18
+	VFMADD231PD Z18, Z4, Z19
+	VFMADD231PD Z18, Z12, Z20
+	VMOVUPD.Z   (AX)(DI*1), K1, Z18
+	VFMADD231PD Z18, Z5, Z19
+	VFMADD231PD Z18, Z13, Z20
+	VMOVUPD.Z   (AX)(SI*2), K1, Z18
+	VFMADD231PD Z18, Z6, Z19
+	VFMADD231PD Z18, Z14, Z20
+	VMOVUPD.Z   (AX)(R8*1), K1, Z18
+	VFMADD231PD Z18, Z7, Z19
+	VFMADD231PD Z18, Z15, Z20
+	VMULPD      Z16, Z19, Z19
+	VMOVUPD     Z19, K1, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVUPD     Z20, K1, (DX)(R9*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x4x1(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Z0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Z1
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Z2
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSD alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z5
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z1, Z8
+	VFMADD231PD Z6, Z2, Z9
+	VFMADD231PD Z6, Z3, Z10
+	VMOVUPD     (DX), Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z7, Z6
+	VMOVUPD     Z6, (DX)
+	VMOVUPD     (DX)(BX*1), Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z8, Z6
+	VMOVUPD     Z6, (DX)(BX*1)
+	VMOVUPD     (DX)(BX*2), Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z9, Z6
+	VMOVUPD     Z6, (DX)(BX*2)
+	VMOVUPD     (DX)(SI*1), Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z10, Z6
+	VMOVUPD     Z6, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z1, Z8
+	VFMADD231PD Z6, Z2, Z9
+	VFMADD231PD Z6, Z3, Z10
+	VMOVUPD.Z   (DX), K1, Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z7, Z6
+	VMOVUPD     Z6, K1, (DX)
+	VMOVUPD.Z   (DX)(BX*1), K1, Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z8, Z6
+	VMOVUPD     Z6, K1, (DX)(BX*1)
+	VMOVUPD.Z   (DX)(BX*2), K1, Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z9, Z6
+	VMOVUPD     Z6, K1, (DX)(BX*2)
+	VMOVUPD.Z   (DX)(SI*1), K1, Z6
+	VMULPD      Z5, Z6, Z6
+	VFMADD231PD Z4, Z10, Z6
+	VMOVUPD     Z6, K1, (DX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z1, Z8
+	VFMADD231PD Z6, Z2, Z9
+	VFMADD231PD Z6, Z3, Z10
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVUPD     Z8, (DX)(BX*1)
+	VMULPD      Z4, Z9, Z9
+	VMOVUPD     Z9, (DX)(BX*2)
+	VMULPD      Z4, Z10, Z10
+	VMOVUPD     Z10, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z1, Z8
+	VFMADD231PD Z6, Z2, Z9
+	VFMADD231PD Z6, Z3, Z10
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, K1, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVUPD     Z8, K1, (DX)(BX*1)
+	VMULPD      Z4, Z9, Z9
+	VMOVUPD     Z9, K1, (DX)(BX*2)
+	VMULPD      Z4, Z10, Z10
+	VMOVUPD     Z10, K1, (DX)(SI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPD     (AX), Z6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z1, Z8
+	VFMADD231PD Z6, Z2, Z9
+	VFMADD231PD Z6, Z3, Z10
+	VMULPD      Z4, Z7, Z7
+	VMOVNTPD    Z7, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVNTPD    Z8, (DX)(BX*1)
+	VMULPD      Z4, Z9, Z9
+	VMOVNTPD    Z9, (DX)(BX*2)
+	VMULPD      Z4, Z10, Z10
+	VMOVNTPD    Z10, (DX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VMOVUPD.Z   (AX), K1, Z6
+	VFMADD231PD Z6, Z0, Z7
+	VFMADD231PD Z6, Z1, Z8
+	VFMADD231PD Z6, Z2, Z9
+	VFMADD231PD Z6, Z3, Z10
+	VMULPD      Z4, Z7, Z7
+	VMOVUPD     Z7, K1, (DX)
+	VMULPD      Z4, Z8, Z8
+	VMOVUPD     Z8, K1, (DX)(BX*1)
+	VMULPD      Z4, Z9, Z9
+	VMOVUPD     Z9, K1, (DX)(BX*2)
+	VMULPD      Z4, Z10, Z10
+	VMOVUPD     Z10, K1, (DX)(SI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x4x2(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z5
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x03, SI
+	LEAQ         (SI)(SI*2), DI
+	VBROADCASTSD alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z9
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z2, Z12
+	VFMADD231PD Z10, Z4, Z13
+	VFMADD231PD Z10, Z6, Z14
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z3, Z12
+	VFMADD231PD Z10, Z5, Z13
+	VFMADD231PD Z10, Z7, Z14
+	VMOVUPD     (DX), Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z11, Z10
+	VMOVUPD     Z10, (DX)
+	VMOVUPD     (DX)(SI*1), Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z12, Z10
+	VMOVUPD     Z10, (DX)(SI*1)
+	VMOVUPD     (DX)(SI*2), Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z13, Z10
+	VMOVUPD     Z10, (DX)(SI*2)
+	VMOVUPD     (DX)(DI*1), Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z14, Z10
+	VMOVUPD     Z10, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z2, Z12
+	VFMADD231PD Z10, Z4, Z13
+	VFMADD231PD Z10, Z6, Z14
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z3, Z12
+	VFMADD231PD Z10, Z5, Z13
+	VFMADD231PD Z10, Z7, Z14
+	VMOVUPD.Z   (DX), K1, Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z11, Z10
+	VMOVUPD     Z10, K1, (DX)
+	VMOVUPD.Z   (DX)(SI*1), K1, Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z12, Z10
+	VMOVUPD     Z10, K1, (DX)(SI*1)
+	VMOVUPD.Z   (DX)(SI*2), K1, Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z13, Z10
+	VMOVUPD     Z10, K1, (DX)(SI*2)
+	VMOVUPD.Z   (DX)(DI*1), K1, Z10
+	VMULPD      Z9, Z10, Z10
+	VFMADD231PD Z8, Z14, Z10
+	VMOVUPD     Z10, K1, (DX)(DI*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z2, Z12
+	VFMADD231PD Z10, Z4, Z13
+	VFMADD231PD Z10, Z6, Z14
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z3, Z12
+	VFMADD231PD Z10, Z5, Z13
+	VFMADD231PD Z10, Z7, Z14
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVUPD     Z12, (DX)(SI*1)
+	VMULPD      Z8, Z13, Z13
+	VMOVUPD     Z13, (DX)(SI*2)
+	VMULPD      Z8, Z14, Z14
+	VMOVUPD     Z14, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z2, Z12
+	VFMADD231PD Z10, Z4, Z13
+	VFMADD231PD Z10, Z6, Z14
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z3, Z12
+	VFMADD231PD Z10, Z5, Z13
+	VFMADD231PD Z10, Z7, Z14
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, K1, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVUPD     Z12, K1, (DX)(SI*1)
+	VMULPD      Z8, Z13, Z13
+	VMOVUPD     Z13, K1, (DX)(SI*2)
+	VMULPD      Z8, Z14, Z14
+	VMOVUPD     Z14, K1, (DX)(DI*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z2, Z12
+	VFMADD231PD Z10, Z4, Z13
+	VFMADD231PD Z10, Z6, Z14
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z3, Z12
+	VFMADD231PD Z10, Z5, Z13
+	VFMADD231PD Z10, Z7, Z14
+	VMULPD      Z8, Z11, Z11
+	VMOVNTPD    Z11, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVNTPD    Z12, (DX)(SI*1)
+	VMULPD      Z8, Z13, Z13
+	VMOVNTPD    Z13, (DX)(SI*2)
+	VMULPD      Z8, Z14, Z14
+	VMOVNTPD    Z14, (DX)(DI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z0, Z11
+	VFMADD231PD Z10, Z2, Z12
+	VFMADD231PD Z10, Z4, Z13
+	VFMADD231PD Z10, Z6, Z14
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z1, Z11
+	VFMADD231PD Z10, Z3, Z12
+	VFMADD231PD Z10, Z5, Z13
+	VFMADD231PD Z10, Z7, Z14
+	VMULPD      Z8, Z11, Z11
+	VMOVUPD     Z11, K1, (DX)
+	VMULPD      Z8, Z12, Z12
+	VMOVUPD     Z12, K1, (DX)(SI*1)
+	VMULPD      Z8, Z13, Z13
+	VMOVUPD     Z13, K1, (DX)(SI*2)
+	VMULPD      Z8, Z14, Z14
+	VMOVUPD     Z14, K1, (DX)(DI*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX512x4x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·UpdateF64AVX512x4x4(SB), NOSPLIT, $0-81
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z1
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z5
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z7
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z8
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z9
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z10
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z11
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Z12
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z13
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z14
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Z15
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         ldc+48(FP), DI
+	SHLQ         $0x03, DI
+	LEAQ         (DI)(DI*2), R8
+	VBROADCASTSD alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+72(FP), X17
+	JNE          accumulate
+	JPC          overwrite
+
+accumulate:
+	VBROADCASTSD beta+72(FP), Z17
+	MOVQ         n+56(FP), CX
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPD     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z4, Z20
+	VFMADD231PD Z18, Z8, Z21
+	VFMADD231PD Z18, Z12, Z22
+	VMOVUPD     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z5, Z20
+	VFMADD231PD Z18, Z9, Z21
+	VFMADD231PD Z18, Z13, Z22
+	VMOVUPD     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z6, Z20
+	VFMADD231PD Z18, Z10, Z21
+	VFMADD231PD Z18, Z14, Z22
+	VMOVUPD     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z7, Z20
+	VFMADD231PD Z18, Z11, Z21
+	VFMADD231PD Z18, Z15, Z22
+	VMOVUPD     (DX), Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z19, Z18
+	VMOVUPD     Z18, (DX)
+	VMOVUPD     (DX)(DI*1), Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z20, Z18
+	VMOVUPD     Z18, (DX)(DI*1)
+	VMOVUPD     (DX)(DI*2), Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z21, Z18
+	VMOVUPD     Z18, (DX)(DI*2)
+	VMOVUPD     (DX)(R8*1), Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z22, Z18
+	VMOVUPD     Z18, (DX)(R8*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPD.Z   (AX), K1, Z18
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z4, Z20
+	VFMADD231PD Z18, Z8, Z21
+	VFMADD231PD Z18, Z12, Z22
+	VMOVUPD.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z5, Z20
+	VFMADD231PD Z18, Z9, Z21
+	VFMADD231PD Z18, Z13, Z22
+	VMOVUPD.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z6, Z20
+	VFMADD231PD Z18, Z10, Z21
+	VFMADD231PD Z18, Z14, Z22
+	VMOVUPD.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z7, Z20
+	VFMADD231PD Z18, Z11, Z21
+	VFMADD231PD Z18, Z15, Z22
+	VMOVUPD.Z   (DX), K1, Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z19, Z18
+	VMOVUPD     Z18, K1, (DX)
+	VMOVUPD.Z   (DX)(DI*1), K1, Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z20, Z18
+	VMOVUPD     Z18, K1, (DX)(DI*1)
+	VMOVUPD.Z   (DX)(DI*2), K1, Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z21, Z18
+	VMOVUPD     Z18, K1, (DX)(DI*2)
+	VMOVUPD.Z   (DX)(R8*1), K1, Z18
+	VMULPD      Z17, Z18, Z18
+	VFMADD231PD Z16, Z22, Z18
+	VMOVUPD     Z18, K1, (DX)(R8*1)
+	JMP         done
+
+overwrite:
+	MOVB  past+80(FP), CL
+	TESTB CL, CL
+	JNZ   past
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPD     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z4, Z20
+	VFMADD231PD Z18, Z8, Z21
+	VFMADD231PD Z18, Z12, Z22
+	VMOVUPD     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z5, Z20
+	VFMADD231PD Z18, Z9, Z21
+	VFMADD231PD Z18, Z13, Z22
+	VMOVUPD     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z6, Z20
+	VFMADD231PD Z18, Z10, Z21
+	VFMADD231PD Z18, Z14, Z22
+	VMOVUPD     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z7, Z20
+	VFMADD231PD Z18, Z11, Z21
+	VFMADD231PD Z18, Z15, Z22
+	VMULPD      Z16, Z19, Z19
+	VMOVUPD     Z19, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVUPD     Z20, (DX)(DI*1)
+	VMULPD      Z16, Z21, Z21
+	VMOVUPD     Z21, (DX)(DI*2)
+	VMULPD      Z16, Z22, Z22
+	VMOVUPD     Z22, (DX)(R8*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPD.Z   (AX), K1, Z18
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z4, Z20
+	VFMADD231PD Z18, Z8, Z21
+	VFMADD231PD Z18, Z12, Z22
+	VMOVUPD.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z5, Z20
+	VFMADD231PD Z18, Z9, Z21
+	VFMADD231PD Z18, Z13, Z22
+	VMOVUPD.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z6, Z20
+	VFMADD231PD Z18, Z10, Z21
+	VFMADD231PD Z18, Z14, Z22
+	VMOVUPD.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z7, Z20
+	VFMADD231PD Z18, Z11, Z21
+	VFMADD231PD Z18, Z15, Z22
+	VMULPD      Z16, Z19, Z19
+	VMOVUPD     Z19, K1, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVUPD     Z20, K1, (DX)(DI*1)
+	VMULPD      Z16, Z21, Z21
+	VMOVUPD     Z21, K1, (DX)(DI*2)
+	VMULPD      Z16, Z22, Z22
+	VMOVUPD     Z22, K1, (DX)(R8*1)
+	JMP         done
+
+past:
+	MOVQ  n+56(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    passing_end
+
+passing:
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPD     (AX), Z18
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z4, Z20
+	VFMADD231PD Z18, Z8, Z21
+	VFMADD231PD Z18, Z12, Z22
+	VMOVUPD     (AX)(BX*1), Z18
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z5, Z20
+	VFMADD231PD Z18, Z9, Z21
+	VFMADD231PD Z18, Z13, Z22
+	VMOVUPD     (AX)(BX*2), Z18
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z6, Z20
+	VFMADD231PD Z18, Z10, Z21
+	VFMADD231PD Z18, Z14, Z22
+	VMOVUPD     (AX)(SI*1), Z18
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z7, Z20
+	VFMADD231PD Z18, Z11, Z21
+	VFMADD231PD Z18, Z15, Z22
+	VMULPD      Z16, Z19, Z19
+	VMOVNTPD    Z19, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVNTPD    Z20, (DX)(DI*1)
+	VMULPD      Z16, Z21, Z21
+	VMOVNTPD    Z21, (DX)(DI*2)
+	VMULPD      Z16, Z22, Z22
+	VMOVNTPD    Z22, (DX)(R8*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         passing
+
+passing_end:
+	MOVQ        n+56(FP), CX
+	ANDQ        $+7, CX
+	JZ          fence
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	VXORPS      Z22, Z22, Z22
+	VMOVUPD.Z   (AX), K1, Z18
+	VFMADD231PD Z18, Z0, Z19
+	VFMADD231PD Z18, Z4, Z20
+	VFMADD231PD Z18, Z8, Z21
+	VFMADD231PD Z18, Z12, Z22
+	VMOVUPD.Z   (AX)(BX*1), K1, Z18
+	VFMADD231PD Z18, Z1, Z19
+	VFMADD231PD Z18, Z5, Z20
+	VFMADD231PD Z18, Z9, Z21
+	VFMADD231PD Z18, Z13, Z22
+	VMOVUPD.Z   (AX)(BX*2), K1, Z18
+	VFMADD231PD Z18, Z2, Z19
+	VFMADD231PD Z18, Z6, Z20
+	VFMADD231PD Z18, Z10, Z21
+	VFMADD231PD Z18, Z14, Z22
+	VMOVUPD.Z   (AX)(SI*1), K1, Z18
+	VFMADD231PD Z18, Z3, Z19
+	VFMADD231PD Z18, Z7, Z20
+	VFMADD231PD Z18, Z11, Z21
+	VFMADD231PD Z18, Z15, Z22
+	VMULPD      Z16, Z19, Z19
+	VMOVUPD     Z19, K1, (DX)
+	VMULPD      Z16, Z20, Z20
+	VMOVUPD     Z20, K1, (DX)(DI*1)
+	VMULPD      Z16, Z21, Z21
+	VMOVUPD     Z21, K1, (DX)(DI*2)
+	VMULPD      Z16, Z22, Z22
+	VMOVUPD     Z22, K1, (DX)(R8*1)
+
+fence:
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   CX, DI
+	SHRQ   $0x03, DI
+	TESTQ  DI, DI
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z4
+	VMOVUPD     (AX), Z5
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z5, Z4, Z0
+	VMOVUPD     (AX)(BX*1), Z5
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z5, Z4, Z1
+	VMOVUPD     (AX)(BX*2), Z5
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z5, Z4, Z2
+	VMOVUPD     (AX)(SI*1), Z5
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z5, Z4, Z3
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPD.Z   (DX), K1, Z4
+	VMOVUPD.Z   (AX), K1, Z5
+	VFMADD231PD Z5, Z4, Z0
+	VMOVUPD.Z   (AX)(BX*1), K1, Z5
+	VFMADD231PD Z5, Z4, Z1
+	VMOVUPD.Z   (AX)(BX*2), K1, Z5
+	VFMADD231PD Z5, Z4, Z2
+	VMOVUPD.Z   (AX)(SI*1), K1, Z5
+	VFMADD231PD Z5, Z4, Z3
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y5
+	VADDPD        Y5, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X5
+	VADDPD        X5, X0, X0
+	VPERMILPD     $0x01, X0, X5
+	VADDPD        X5, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y5
+	VADDPD        Y5, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X5
+	VADDPD        X5, X1, X1
+	VPERMILPD     $0x01, X1, X5
+	VADDPD        X5, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y5
+	VADDPD        Y5, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X5
+	VADDPD        X5, X2, X2
+	VPERMILPD     $0x01, X2, X5
+	VADDPD        X5, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPD        Y5, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X5
+	VADDPD        X5, X3, X3
+	VPERMILPD     $0x01, X3, X5
+	VADDPD        X5, X3, X3
+	VMOVSD        X3, 24(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, R8
+	SHRQ   $0x03, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(DI*1), Z9
+	VMOVUPD     (AX), Z10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z4
+	VMOVUPD     (AX)(BX*1), Z10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z10, Z8, Z1
+	VFMADD231PD Z10, Z9, Z5
+	VMOVUPD     (AX)(BX*2), Z10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z10, Z8, Z2
+	VFMADD231PD Z10, Z9, Z6
+	VMOVUPD     (AX)(SI*1), Z10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z10, Z8, Z3
+	VFMADD231PD Z10, Z9, Z7
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (DX)(DI*1), K1, Z9
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z4
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z8, Z1
+	VFMADD231PD Z10, Z9, Z5
+	VMOVUPD.Z   (AX)(BX*2), K1, Z10
+	VFMADD231PD Z10, Z8, Z2
+	VFMADD231PD Z10, Z9, Z6
+	VMOVUPD.Z   (AX)(SI*1), K1, Z10
+	VFMADD231PD Z10, Z8, Z3
+	VFMADD231PD Z10, Z9, Z7
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y10
+	VADDPD        Y10, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPD        X10, X0, X0
+	VPERMILPD     $0x01, X0, X10
+	VADDPD        X10, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y10
+	VADDPD        Y10, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X10
+	VADDPD        X10, X1, X1
+	VPERMILPD     $0x01, X1, X10
+	VADDPD        X10, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y10
+	VADDPD        Y10, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X10
+	VADDPD        X10, X2, X2
+	VPERMILPD     $0x01, X2, X10
+	VADDPD        X10, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y10
+	VADDPD        Y10, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X10
+	VADDPD        X10, X3, X3
+	VPERMILPD     $0x01, X3, X10
+	VADDPD        X10, X3, X3
+	VMOVSD        X3, 24(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y10
+	VADDPD        Y10, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X10
+	VADDPD        X10, X4, X4
+	VPERMILPD     $0x01, X4, X10
+	VADDPD        X10, X4, X4
+	VMOVSD        X4, 32(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y10
+	VADDPD        Y10, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X10
+	VADDPD        X10, X5, X5
+	VPERMILPD     $0x01, X5, X10
+	VADDPD        X10, X5, X5
+	VMOVSD        X5, 40(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y10
+	VADDPD        Y10, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X10
+	VADDPD        X10, X6, X6
+	VPERMILPD     $0x01, X6, X10
+	VADDPD        X10, X6, X6
+	VMOVSD        X6, 48(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y10
+	VADDPD        Y10, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X10
+	VADDPD        X10, X7, X7
+	VPERMILPD     $0x01, X7, X10
+	VADDPD        X10, X7, X7
+	VMOVSD        X7, 56(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, R8
+	SHRQ   $0x03, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(DI*1), Z13
+	VMOVUPD     (DX)(DI*2), Z14
+	VMOVUPD     (AX), Z15
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z4
+	VFMADD231PD Z15, Z14, Z8
+	VMOVUPD     (AX)(BX*1), Z15
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z15, Z12, Z1
+	VFMADD231PD Z15, Z13, Z5
+	VFMADD231PD Z15, Z14, Z9
+	VMOVUPD     (AX)(BX*2), Z15
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z15, Z12, Z2
+	VFMADD231PD Z15, Z13, Z6
+	VFMADD231PD Z15, Z14, Z10
+	VMOVUPD     (AX)(SI*1), Z15
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z15, Z12, Z3
+	VFMADD231PD Z15, Z13, Z7
+	VFMADD231PD Z15, Z14, Z11
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPD.Z   (DX), K1, Z12
+	VMOVUPD.Z   (DX)(DI*1), K1, Z13
+	VMOVUPD.Z   (DX)(DI*2), K1, Z14
+	VMOVUPD.Z   (AX), K1, Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z4
+	VFMADD231PD Z15, Z14, Z8
+	VMOVUPD.Z   (AX)(BX*1), K1, Z15
+	VFMADD231PD Z15, Z12, Z1
+	VFMADD231PD Z15, Z13, Z5
+	VFMADD231PD Z15, Z14, Z9
+	VMOVUPD.Z   (AX)(BX*2), K1, Z15
+	VFMADD231PD Z15, Z12, Z2
+	VFMADD231PD Z15, Z13, Z6
+	VFMADD231PD Z15, Z14, Z10
+	VMOVUPD.Z   (AX)(SI*1), K1, Z15
+	VFMADD231PD Z15, Z12, Z3
+	VFMADD231PD Z15, Z13, Z7
+	VFMADD231PD Z15, Z14, Z11
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y15
+	VADDPD        Y15, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X15
+	VADDPD        X15, X0, X0
+	VPERMILPD     $0x01, X0, X15
+	VADDPD        X15, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y15
+	VADDPD        Y15, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X15
+	VADDPD        X15, X1, X1
+	VPERMILPD     $0x01, X1, X15
+	VADDPD        X15, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y15
+	VADDPD        Y15, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X15
+	VADDPD        X15, X2, X2
+	VPERMILPD     $0x01, X2, X15
+	VADDPD        X15, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y15
+	VADDPD        Y15, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X15
+	VADDPD        X15, X3, X3
+	VPERMILPD     $0x01, X3, X15
+	VADDPD        X15, X3, X3
+	VMOVSD        X3, 24(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y15
+	VADDPD        Y15, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X15
+	VADDPD        X15, X4, X4
+	VPERMILPD     $0x01, X4, X15
+	VADDPD        X15, X4, X4
+	VMOVSD        X4, 32(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y15
+	VADDPD        Y15, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X15
+	VADDPD        X15, X5, X5
+	VPERMILPD     $0x01, X5, X15
+	VADDPD        X15, X5, X5
+	VMOVSD        X5, 40(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y15
+	VADDPD        Y15, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X15
+	VADDPD        X15, X6, X6
+	VPERMILPD     $0x01, X6, X15
+	VADDPD        X15, X6, X6
+	VMOVSD        X6, 48(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y15
+	VADDPD        Y15, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X15
+	VADDPD        X15, X7, X7
+	VPERMILPD     $0x01, X7, X15
+	VADDPD        X15, X7, X7
+	VMOVSD        X7, 56(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y15
+	VADDPD        Y15, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X15
+	VADDPD        X15, X8, X8
+	VPERMILPD     $0x01, X8, X15
+	VADDPD        X15, X8, X8
+	VMOVSD        X8, 64(AX)
+	VEXTRACTF64X4 $0x01, Z9, Y15
+	VADDPD        Y15, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X15
+	VADDPD        X15, X9, X9
+	VPERMILPD     $0x01, X9, X15
+	VADDPD        X15, X9, X9
+	VMOVSD        X9, 72(AX)
+	VEXTRACTF64X4 $0x01, Z10, Y15
+	VADDPD        Y15, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X15
+	VADDPD        X15, X10, X10
+	VPERMILPD     $0x01, X10, X15
+	VADDPD        X15, X10, X10
+	VMOVSD        X10, 80(AX)
+	VEXTRACTF64X4 $0x01, Z11, Y15
+	VADDPD        Y15, Y11, Y11
+	VEXTRACTF32X4 $0x01, Y11, X15
+	VADDPD        X15, X11, X11
+	VPERMILPD     $0x01, X11, X15
+	VADDPD        X15, X11, X11
+	VMOVSD        X11, 88(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	LEAQ   (DI)(DI*2), R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   CX, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z16
+	VMOVUPD     (DX)(DI*1), Z17
+	VMOVUPD     (DX)(DI*2), Z18
+	VMOVUPD     (DX)(R8*1), Z19
+	VMOVUPD     (AX), Z20
+	PREFETCHT0  512(AX)
+	VFMADD231PD Z20, Z16, Z0
+	VFMADD231PD Z20, Z17, Z4
+	VFMADD231PD Z20, Z18, Z8
+	VFMADD231PD Z20, Z19, Z12
+	VMOVUPD     (AX)(BX*1), Z20
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Z20, Z16, Z1
+	VFMADD231PD Z20, Z17, Z5
+	VFMADD231PD Z20, Z18, Z9
+	VFMADD231PD Z20, Z19, Z13
+	VMOVUPD     (AX)(BX*2), Z20
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Z20, Z16, Z2
+	VFMADD231PD Z20, Z17, Z6
+	VFMADD231PD Z20, Z18, Z10
+	VFMADD231PD Z20, Z19, Z14
+	VMOVUPD     (AX)(SI*1), Z20
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Z20, Z16, Z3
+	VFMADD231PD Z20, Z17, Z7
+	VFMADD231PD Z20, Z18, Z11
+	VFMADD231PD Z20, Z19, Z15
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R9
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VMOVUPD.Z   (DX), K1, Z16
+	VMOVUPD.Z   (DX)(DI*1), K1, Z17
+	VMOVUPD.Z   (DX)(DI*2), K1, Z18
+	VMOVUPD.Z   (DX)(R8*1), K1, Z19
+	VMOVUPD.Z   (AX), K1, Z20
+	VFMADD231PD Z20, Z16, Z0
+	VFMADD231PD Z20, Z17, Z4
+	VFMADD231PD Z20, Z18, Z8
+	VFMADD231PD Z20, Z19, Z12
+	VMOVUPD.Z   (AX)(BX*1), K1, Z20
+	VFMADD231PD Z20, Z16, Z1
+	VFMADD231PD Z20, Z17, Z5
+	VFMADD231PD Z20, Z18, Z9
+	VFMADD231PD Z20, Z19, Z13
+	VMOVUPD.Z   (AX)(BX*2), K1, Z20
+	VFMADD231PD Z20, Z16, Z2
+	VFMADD231PD Z20, Z17, Z6
+	VFMADD231PD Z20, Z18, Z10
+	VFMADD231PD Z20, Z19, Z14
+	VMOVUPD.Z   (AX)(SI*1), K1, Z20
+	VFMADD231PD Z20, Z16, Z3
+	VFMADD231PD Z20, Z17, Z7
+	VFMADD231PD Z20, Z18, Z11
+	VFMADD231PD Z20, Z19, Z15
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y20
+	VADDPD        Y20, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X20
+	VADDPD        X20, X0, X0
+	VPERMILPD     $0x01, X0, X20
+	VADDPD        X20, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y20
+	VADDPD        Y20, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X20
+	VADDPD        X20, X1, X1
+	VPERMILPD     $0x01, X1, X20
+	VADDPD        X20, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y20
+	VADDPD        Y20, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X20
+	VADDPD        X20, X2, X2
+	VPERMILPD     $0x01, X2, X20
+	VADDPD        X20, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y20
+	VADDPD        Y20, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X20
+	VADDPD        X20, X3, X3
+	VPERMILPD     $0x01, X3, X20
+	VADDPD        X20, X3, X3
+	VMOVSD        X3, 24(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y20
+	VADDPD        Y20, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X20
+	VADDPD        X20, X4, X4
+	VPERMILPD     $0x01, X4, X20
+	VADDPD        X20, X4, X4
+	VMOVSD        X4, 32(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y20
+	VADDPD        Y20, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X20
+	VADDPD        X20, X5, X5
+	VPERMILPD     $0x01, X5, X20
+	VADDPD        X20, X5, X5
+	VMOVSD        X5, 40(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y20
+	VADDPD        Y20, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X20
+	VADDPD        X20, X6, X6
+	VPERMILPD     $0x01, X6, X20
+	VADDPD        X20, X6, X6
+	VMOVSD        X6, 48(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y20
+	VADDPD        Y20, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X20
+	VADDPD        X20, X7, X7
+	VPERMILPD     $0x01, X7, X20
+	VADDPD        X20, X7, X7
+	VMOVSD        X7, 56(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y20
+	VADDPD        Y20, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X20
+	VADDPD        X20, X8, X8
+	VPERMILPD     $0x01, X8, X20
+	VADDPD        X20, X8, X8
+	VMOVSD        X8, 64(AX)
+	VEXTRACTF64X4 $0x01, Z9, Y20
+	VADDPD        Y20, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X20
+	VADDPD        X20, X9, X9
+	VPERMILPD     $0x01, X9, X20
+	VADDPD        X20, X9, X9
+	VMOVSD        X9, 72(AX)
+	VEXTRACTF64X4 $0x01, Z10, Y20
+	VADDPD        Y20, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X20
+	VADDPD        X20, X10, X10
+	VPERMILPD     $0x01, X10, X20
+	VADDPD        X20, X10, X10
+	VMOVSD        X10, 80(AX)
+	VEXTRACTF64X4 $0x01, Z11, Y20
+	VADDPD        Y20, Y11, Y11
+	VEXTRACTF32X4 $0x01, Y11, X20
+	VADDPD        X20, X11, X11
+	VPERMILPD     $0x01, X11, X20
+	VADDPD        X20, X11, X11
+	VMOVSD        X11, 88(AX)
+	VEXTRACTF64X4 $0x01, Z12, Y20
+	VADDPD        Y20, Y12, Y12
+	VEXTRACTF32X4 $0x01, Y12, X20
+	VADDPD        X20, X12, X12
+	VPERMILPD     $0x01, X12, X20
+	VADDPD        X20, X12, X12
+	VMOVSD        X12, 96(AX)
+	VEXTRACTF64X4 $0x01, Z13, Y20
+	VADDPD        Y20, Y13, Y13
+	VEXTRACTF32X4 $0x01, Y13, X20
+	VADDPD        X20, X13, X13
+	VPERMILPD     $0x01, X13, X20
+	VADDPD        X20, X13, X13
+	VMOVSD        X13, 104(AX)
+	VEXTRACTF64X4 $0x01, Z14, Y20
+	VADDPD        Y20, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X20
+	VADDPD        X20, X14, X14
+	VPERMILPD     $0x01, X14, X20
+	VADDPD        X20, X14, X14
+	VMOVSD        X14, 112(AX)
+	VEXTRACTF64X4 $0x01, Z15, Y20
+	VADDPD        Y20, Y15, Y15
+	VEXTRACTF32X4 $0x01, Y15, X20
+	VADDPD        X20, X15, X15
+	VPERMILPD     $0x01, X15, X20
+	VADDPD        X20, X15, X15
+	VMOVSD        X15, 120(AX)
 	VZEROUPPER
 	RET
 

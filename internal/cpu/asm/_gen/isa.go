@@ -16,20 +16,24 @@ type element struct {
 	name, goType string
 	size         int // bytes
 
-	broadcast, mul, fma, move instruction
-	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)
-	compare                   func(c *build.Context, x, y operand.Op)
+	broadcast, mul, add, fma instruction
+	move, moveScalar         instruction
+	moveZ, maskMove          func(c *build.Context, src, mask, dst operand.Op)
+	moveNT                   func(c *build.Context, src, dst operand.Op) // past the caches
+	compare                  func(c *build.Context, x, y operand.Op)
 }
 
 var (
 	f32 = element{
 		name: "F32", goType: "float32", size: 4,
-		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS, move: (*build.Context).VMOVUPS,
+		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, add: (*build.Context).VADDPS, fma: (*build.Context).VFMADD231PS,
+		move: (*build.Context).VMOVUPS, moveNT: (*build.Context).VMOVNTPS, moveScalar: (*build.Context).VMOVSS,
 		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS, compare: (*build.Context).VUCOMISS,
 	}
 	f64 = element{
 		name: "F64", goType: "float64", size: 8,
-		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD, move: (*build.Context).VMOVUPD,
+		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, add: (*build.Context).VADDPD, fma: (*build.Context).VFMADD231PD,
+		move: (*build.Context).VMOVUPD, moveNT: (*build.Context).VMOVNTPD, moveScalar: (*build.Context).VMOVSD,
 		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD, compare: (*build.Context).VUCOMISD,
 	}
 )
@@ -40,6 +44,7 @@ var (
 type isa struct {
 	name        string
 	vectorBytes int
+	registers   int // that hold a vector
 	vector      func(*build.Context) reg.VecVirtual
 	// fetchB says to fetch panels of B ahead: one as wide as two of the vectors,
 	// times the usual 256 steps, does not stay in an L1 of 32 KiB.
@@ -51,7 +56,7 @@ type isa struct {
 }
 
 var avx512 = isa{
-	name: "AVX512", vectorBytes: 64, vector: (*build.Context).ZMM, fetchB: true,
+	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		bits, mask := g.GP64(), g.K()
 		g.MOVQ(count, reg.RCX)
@@ -66,7 +71,7 @@ var avx512 = isa{
 }
 
 var avx2 = isa{
-	name: "AVX2", vectorBytes: 32, vector: (*build.Context).YMM,
+	name: "AVX2", vectorBytes: 32, registers: 16, vector: (*build.Context).YMM,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		window, mask := g.GP64(), g.YMM()
 		g.LEAQ(g.maskTable().Offset(32), window)

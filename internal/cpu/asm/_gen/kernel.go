@@ -130,15 +130,8 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	}
 	alpha, beta, t := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
 
-	// −0 equals zero too; a NaN, which compares as equal with the parity flag
-	// set, does not.
-	zero := g.XMM()
-	g.VXORPS(zero, zero, zero)
-	g.compare(g.Context, g.address("beta"), zero)
 	g.broadcast(g.Context, g.address("alpha"), alpha)
-	g.JNE(operand.LabelRef(b.name + "_accumulate"))
-	g.JPC(operand.LabelRef(overwrite))
-
+	g.jumpIfZero("beta", b.name+"_accumulate", overwrite)
 	g.Label(b.name + "_accumulate")
 	g.broadcast(g.Context, g.address("beta"), beta)
 	rowsOfC(func(sum reg.Register, v int, at operand.Mem) {
@@ -155,6 +148,16 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 		g.storeVector(b, sum, v, mask, at)
 	})
 	g.Label(done)
+}
+
+// jumpIfZero goes to overwrite if the parameter is zero, and to accumulate if not. −0
+// equals zero too; a NaN, which compares as equal with the parity flag set, does not.
+func (g *generator) jumpIfZero(param, accumulate, overwrite string) {
+	zero := g.XMM()
+	g.VXORPS(zero, zero, zero)
+	g.compare(g.Context, g.address(param), zero)
+	g.JNE(operand.LabelRef(accumulate))
+	g.JPC(operand.LabelRef(overwrite))
 }
 
 // prefetchC asks for the lines of C's tile, so that they have arrived when the

@@ -5,6 +5,7 @@
 //	main.go     the table, and what is written for each of its rows
 //	isa.go      what the instruction sets and the element types differ in
 //	kernel.go   the micro-kernels: the loop over k, then C's tile
+//	stream.go   the kernels for products that are bound by memory
 //	operands.go where a micro-kernel finds A and B: packed panels or matrices
 package main
 
@@ -79,6 +80,12 @@ func (v variant) write(dir string) error {
 	for rows := 1; rows <= v.mr; rows++ {
 		g.direct(rows)
 	}
+	for _, shape := range v.updates() {
+		g.update(shape[0], shape[1])
+	}
+	for count := 1; count <= v.dots(); count++ {
+		g.dot(count)
+	}
 	g.peak()
 
 	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
@@ -126,7 +133,7 @@ func (g *generator) function(name, params string, doc ...string) {
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		g.docLoop(name, "packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p*MR+i", "p*NR+j")...)
+		g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", "p*NR+j")...)
 	g.prefetchC()
 	g.bodies(g.mr, g.panels, true)
 }
@@ -135,7 +142,7 @@ func (g *generator) packed() {
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
-		g.docLoop(name, "matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, "a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	if rows == g.mr {
 		g.prefetchC()
 	}
@@ -144,15 +151,15 @@ func (g *generator) direct(rows int) {
 
 // docLoop is the doc comment of a micro-kernel: the loop that it computes. MR and
 // NR in the texts become the tile's.
-func (g *generator) docLoop(name, from, rows, a, b string) []string {
+func (g *generator) docLoop(name, from, rows, steps, a, b string) []string {
 	tile := strings.NewReplacer("MR", strconv.Itoa(g.mr), "NR", strconv.Itoa(g.nr))
 	return []string{
-		tile.Replace(name + " computes a part of a tile of C from " + from + ":"),
+		tile.Replace(name + " computes " + from + ":"),
 		"",
 		"\tfor i := 0; " + rows + "; i++ {",
 		"\t\tfor j := 0; j < n; j++ {",
 		"\t\t\tsum := 0",
-		"\t\t\tfor p := 0; p < k; p++ {",
+		"\t\t\tfor p := 0; " + steps + "; p++ {",
 		tile.Replace("\t\t\t\tsum = fma(a[" + a + "], b[" + b + "], sum)"),
 		"\t\t\t}",
 		"\t\t\tif beta == 0 {",

@@ -57,24 +57,9 @@ func (g *generator) matrices(rows int) operands {
 	a, b := g.param("a"), g.param("b")
 	csa, ldb := g.stride("csa"), g.stride("ldb")
 
-	// An address takes one index times 1, 2, 4 or 8: row i is one of these times an
-	// odd multiple of rsa, and only odd multiples need registers.
-	odd := map[int]reg.Register{}
-	if rows > 1 {
-		odd[1] = g.stride("rsa")
-	}
-	for n := 3; n < rows; n += 2 {
-		odd[n] = g.GP64()
-		g.LEAQ(operand.Mem{Base: odd[n-2], Index: odd[1], Scale: 2}, odd[n])
-	}
+	rowOfA := g.rowsAt(a, g.stride("rsa"), rows)
 	return operands{
-		a: func(_, i int) operand.Mem {
-			if i == 0 {
-				return operand.Mem{Base: a}
-			}
-			scale := i & -i
-			return operand.Mem{Base: a, Index: odd[i/scale], Scale: uint8(scale)}
-		},
+		a: func(_, i int) operand.Mem { return rowOfA(i) },
 		b: func(_, v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} },
 		fetch: func(_, i int) {
 			g.fetchRow(i, rows, operand.Mem{Base: b, Index: ldb, Scale: matrixRows})
@@ -85,6 +70,24 @@ func (g *generator) matrices(rows int) operands {
 		},
 		advance:  func(int) {},
 		maskTail: true,
+	}
+}
+
+// rowsAt is where each of a number of rows begins that are stride bytes apart. An address
+// takes one index times 1, 2, 4 or 8: row i is one of these times an odd multiple of the
+// stride, and only odd multiples need registers.
+func (g *generator) rowsAt(base, stride reg.Register, rows int) func(i int) operand.Mem {
+	odd := map[int]reg.Register{1: stride}
+	for n := 3; n < rows; n += 2 {
+		odd[n] = g.GP64()
+		g.LEAQ(operand.Mem{Base: odd[n-2], Index: stride, Scale: 2}, odd[n])
+	}
+	return func(i int) operand.Mem {
+		if i == 0 {
+			return operand.Mem{Base: base}
+		}
+		scale := i & -i
+		return operand.Mem{Base: base, Index: odd[i/scale], Scale: uint8(scale)}
 	}
 }
 
