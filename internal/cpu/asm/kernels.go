@@ -62,10 +62,8 @@ type Kernels[T any] struct {
 }
 
 // Update is a kernel for few steps of k: A's element (i, p) is a[i*rsa+p*csa], B's (p, j)
-// is b[p*ldb+j], C's (i, j) is c[i*ldc+j]. With past C is written past the caches, which
-// pays where it does not fit them; then β must be 0, and each row of C start at a multiple
-// of 64 bytes.
-type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T, past bool)
+// is b[p*ldb+j], C's (i, j) is c[i*ldc+j].
+type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
 
 // Dot is a kernel for rows of two matrices that lie along k: x's element (i, p) is
 // x[i*ldx+p], y's (j, p) is y[j*ldy+p], and the sum of their products over p < k comes to

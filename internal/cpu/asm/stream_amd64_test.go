@@ -5,7 +5,6 @@ package asm
 import (
 	"fmt"
 	"testing"
-	"unsafe"
 )
 
 func TestUpdate(t *testing.T) { eachKernel(t, testUpdate[float32], testUpdate[float64]) }
@@ -16,7 +15,7 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	for x, all := range ks.Update {
 		for y, update := range all {
 			m, k := 1<<x, 1<<y
-			for _, n := range append(upTo(2*ks.NR+1)[1:], 300) {
+			for _, n := range append(upTo(2*ks.NR + 1)[1:], 300) {
 				ldb, ldc := n+tt.rand.IntN(9), n+tt.rand.IntN(9)
 				rsa, csa := k+tt.rand.IntN(9), 1
 				if tt.rand.IntN(2) == 0 {
@@ -26,35 +25,8 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 					name: fmt.Sprintf("update %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
 					m:    m, n: n, k: k, ldc: ldc,
 					a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
-					run: func(a, b, c *T, alpha, beta T) { update(a, rsa, csa, b, ldb, c, ldc, n, alpha, beta, false) },
+					run: func(a, b, c *T, alpha, beta T) { update(a, rsa, csa, b, ldb, c, ldc, n, alpha, beta) },
 				})
-			}
-		}
-	}
-}
-
-// Writing past the caches changes where C's new values are, and not what they are.
-func TestUpdatePast(t *testing.T) { eachKernel(t, testUpdatePast[float32], testUpdatePast[float64]) }
-
-func testUpdatePast[T float32 | float64](t *testing.T, ks *Kernels[T]) {
-	tt := newTester[T](t)
-	const room = 1 << 12
-	line := Line / int(unsafe.Sizeof(*new(T)))
-	for x, all := range ks.Update {
-		for y, update := range all {
-			m, k := 1<<x, 1<<y
-			for n := 1; n <= 2*ks.NR+1; n++ {
-				ldc := (n + line - 1) / line * line // rows begin where lines do, as pages do
-				a, b, c := tt.a.last(m*k), tt.b.last(k*n), tt.c.first(room)
-				fill(a, tt.rand, finite[T])
-				fill(b, tt.rand, finite[T])
-				fill(c, tt.rand, finite[T])
-				alpha := finite[T](tt.rand)
-				want := reference(tile[T]{m: m, n: n, k: k, ldc: ldc, a: matrix{m * k, k, 1}, b: matrix{k * n, n, 1}}, a, b, c, alpha, 0)
-				update(&a[0], k, 1, &b[0], n, &c[0], ldc, n, alpha, 0, true)
-				if !sameAll(c, want) {
-					t.Fatalf("update %d×%d×%d past the caches: C differs", m, n, k)
-				}
 			}
 		}
 	}

@@ -151,10 +151,8 @@ func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x1x2 computes rows of C from matrices, strides in elements:
 //
@@ -172,10 +170,8 @@ func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x1x4 computes rows of C from matrices, strides in elements:
 //
@@ -193,10 +189,8 @@ func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x1x8 computes rows of C from matrices, strides in elements:
 //
@@ -214,10 +208,8 @@ func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x2x1 computes rows of C from matrices, strides in elements:
 //
@@ -235,10 +227,8 @@ func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x2x2 computes rows of C from matrices, strides in elements:
 //
@@ -256,10 +246,8 @@ func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x2x4 computes rows of C from matrices, strides in elements:
 //
@@ -277,10 +265,8 @@ func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x4x1 computes rows of C from matrices, strides in elements:
 //
@@ -298,10 +284,8 @@ func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x4x2 computes rows of C from matrices, strides in elements:
 //
@@ -319,10 +303,8 @@ func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
 // DotF32AVX2x1 computes the products of rows of x with rows of y:
 //

@@ -3933,9 +3933,9 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x1x1(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x1x1(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -3992,9 +3992,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), DL
-	TESTB DL, DL
-	JNZ   past
 	MOVQ  n+56(FP), DX
 	SHRQ  $0x03, DX
 	TESTQ DX, DX
@@ -4024,49 +4021,14 @@ overwriting_end:
 	VFMADD231PS Y3, Y0, Y4
 	VMULPS      Y1, Y4, Y4
 	VMASKMOVPS  Y4, Y2, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), DX
-	SHRQ  $0x03, DX
-	TESTQ DX, DX
-	JZ    passing_end
-
-passing:
-	VXORPS      Y4, Y4, Y4
-	VMOVUPS     (AX), Y3
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y3, Y0, Y4
-	VMULPS      Y1, Y4, Y4
-	VMOVNTPS    Y4, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        DX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), DX
-	ANDQ        $+7, DX
-	JZ          fence
-	LEAQ        masks<>+32(SB), BX
-	NEGQ        DX
-	VMOVDQU     (BX)(DX*4), Y2
-	VXORPS      Y4, Y4, Y4
-	VMASKMOVPS  (AX), Y2, Y3
-	VFMADD231PS Y3, Y0, Y4
-	VMULPS      Y1, Y4, Y4
-	VMASKMOVPS  Y4, Y2, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x1x2(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x1x2(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -4130,9 +4092,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), BL
-	TESTB BL, BL
-	JNZ   past
 	MOVQ  n+56(FP), BX
 	SHRQ  $0x03, BX
 	TESTQ BX, BX
@@ -4167,54 +4126,14 @@ overwriting_end:
 	VFMADD231PS Y4, Y1, Y5
 	VMULPS      Y2, Y5, Y5
 	VMASKMOVPS  Y5, Y3, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), BX
-	SHRQ  $0x03, BX
-	TESTQ BX, BX
-	JZ    passing_end
-
-passing:
-	VXORPS      Y5, Y5, Y5
-	VMOVUPS     (AX), Y4
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y4, Y0, Y5
-	VMOVUPS     (AX)(DX*1), Y4
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PS Y4, Y1, Y5
-	VMULPS      Y2, Y5, Y5
-	VMOVNTPS    Y5, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        BX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), BX
-	ANDQ        $+7, BX
-	JZ          fence
-	LEAQ        masks<>+32(SB), SI
-	NEGQ        BX
-	VMOVDQU     (SI)(BX*4), Y3
-	VXORPS      Y5, Y5, Y5
-	VMASKMOVPS  (AX), Y3, Y4
-	VFMADD231PS Y4, Y0, Y5
-	VMASKMOVPS  (AX)(DX*1), Y3, Y4
-	VFMADD231PS Y4, Y1, Y5
-	VMULPS      Y2, Y5, Y5
-	VMASKMOVPS  Y5, Y3, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x1x4(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x1x4(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -4293,9 +4212,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), SI
-	TESTB SI, SI
-	JNZ   past
 	MOVQ  n+56(FP), SI
 	SHRQ  $0x03, SI
 	TESTQ SI, SI
@@ -4340,64 +4256,14 @@ overwriting_end:
 	VFMADD231PS Y6, Y3, Y7
 	VMULPS      Y4, Y7, Y7
 	VMASKMOVPS  Y7, Y5, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), SI
-	SHRQ  $0x03, SI
-	TESTQ SI, SI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y7, Y7, Y7
-	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y6, Y0, Y7
-	VMOVUPS     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PS Y6, Y1, Y7
-	VMOVUPS     (AX)(DX*2), Y6
-	PREFETCHT0  512(AX)(DX*2)
-	VFMADD231PS Y6, Y2, Y7
-	VMOVUPS     (AX)(BX*1), Y6
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Y6, Y3, Y7
-	VMULPS      Y4, Y7, Y7
-	VMOVNTPS    Y7, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        SI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), SI
-	ANDQ        $+7, SI
-	JZ          fence
-	LEAQ        masks<>+32(SB), DI
-	NEGQ        SI
-	VMOVDQU     (DI)(SI*4), Y5
-	VXORPS      Y7, Y7, Y7
-	VMASKMOVPS  (AX), Y5, Y6
-	VFMADD231PS Y6, Y0, Y7
-	VMASKMOVPS  (AX)(DX*1), Y5, Y6
-	VFMADD231PS Y6, Y1, Y7
-	VMASKMOVPS  (AX)(DX*2), Y5, Y6
-	VFMADD231PS Y6, Y2, Y7
-	VMASKMOVPS  (AX)(BX*1), Y5, Y6
-	VFMADD231PS Y6, Y3, Y7
-	VMULPS      Y4, Y7, Y7
-	VMASKMOVPS  Y7, Y5, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x1x8(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x1x8(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -4506,9 +4372,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), R8
-	TESTB R8, R8
-	JNZ   past
 	MOVQ  n+56(FP), R8
 	SHRQ  $0x03, R8
 	TESTQ R8, R8
@@ -4573,84 +4436,14 @@ overwriting_end:
 	VFMADD231PS Y10, Y7, Y11
 	VMULPS      Y8, Y11, Y11
 	VMASKMOVPS  Y11, Y9, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), R8
-	SHRQ  $0x03, R8
-	TESTQ R8, R8
-	JZ    passing_end
-
-passing:
-	VXORPS      Y11, Y11, Y11
-	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y10, Y0, Y11
-	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PS Y10, Y1, Y11
-	VMOVUPS     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
-	VFMADD231PS Y10, Y2, Y11
-	VMOVUPS     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Y10, Y3, Y11
-	VMOVUPS     (AX)(DX*4), Y10
-	PREFETCHT0  512(AX)(DX*4)
-	VFMADD231PS Y10, Y4, Y11
-	VMOVUPS     (AX)(SI*1), Y10
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PS Y10, Y5, Y11
-	VMOVUPS     (AX)(BX*2), Y10
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PS Y10, Y6, Y11
-	VMOVUPS     (AX)(DI*1), Y10
-	PREFETCHT0  512(AX)(DI*1)
-	VFMADD231PS Y10, Y7, Y11
-	VMULPS      Y8, Y11, Y11
-	VMOVNTPS    Y11, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        R8
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), R8
-	ANDQ        $+7, R8
-	JZ          fence
-	LEAQ        masks<>+32(SB), R9
-	NEGQ        R8
-	VMOVDQU     (R9)(R8*4), Y9
-	VXORPS      Y11, Y11, Y11
-	VMASKMOVPS  (AX), Y9, Y10
-	VFMADD231PS Y10, Y0, Y11
-	VMASKMOVPS  (AX)(DX*1), Y9, Y10
-	VFMADD231PS Y10, Y1, Y11
-	VMASKMOVPS  (AX)(DX*2), Y9, Y10
-	VFMADD231PS Y10, Y2, Y11
-	VMASKMOVPS  (AX)(BX*1), Y9, Y10
-	VFMADD231PS Y10, Y3, Y11
-	VMASKMOVPS  (AX)(DX*4), Y9, Y10
-	VFMADD231PS Y10, Y4, Y11
-	VMASKMOVPS  (AX)(SI*1), Y9, Y10
-	VFMADD231PS Y10, Y5, Y11
-	VMASKMOVPS  (AX)(BX*2), Y9, Y10
-	VFMADD231PS Y10, Y6, Y11
-	VMASKMOVPS  (AX)(DI*1), Y9, Y10
-	VFMADD231PS Y10, Y7, Y11
-	VMULPS      Y8, Y11, Y11
-	VMASKMOVPS  Y11, Y9, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x2x1(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x2x1(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -4723,9 +4516,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), BL
-	TESTB BL, BL
-	JNZ   past
 	MOVQ  n+56(FP), BX
 	SHRQ  $0x03, BX
 	TESTQ BX, BX
@@ -4763,57 +4553,14 @@ overwriting_end:
 	VMASKMOVPS  Y5, Y3, (CX)
 	VMULPS      Y2, Y6, Y6
 	VMASKMOVPS  Y6, Y3, (CX)(DX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), BX
-	SHRQ  $0x03, BX
-	TESTQ BX, BX
-	JZ    passing_end
-
-passing:
-	VXORPS      Y5, Y5, Y5
-	VXORPS      Y6, Y6, Y6
-	VMOVUPS     (AX), Y4
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y4, Y0, Y5
-	VFMADD231PS Y4, Y1, Y6
-	VMULPS      Y2, Y5, Y5
-	VMOVNTPS    Y5, (CX)
-	VMULPS      Y2, Y6, Y6
-	VMOVNTPS    Y6, (CX)(DX*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        BX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), BX
-	ANDQ        $+7, BX
-	JZ          fence
-	LEAQ        masks<>+32(SB), SI
-	NEGQ        BX
-	VMOVDQU     (SI)(BX*4), Y3
-	VXORPS      Y5, Y5, Y5
-	VXORPS      Y6, Y6, Y6
-	VMASKMOVPS  (AX), Y3, Y4
-	VFMADD231PS Y4, Y0, Y5
-	VFMADD231PS Y4, Y1, Y6
-	VMULPS      Y2, Y5, Y5
-	VMASKMOVPS  Y5, Y3, (CX)
-	VMULPS      Y2, Y6, Y6
-	VMASKMOVPS  Y6, Y3, (CX)(DX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x2x2(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x2x2(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -4897,9 +4644,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), SI
-	TESTB SI, SI
-	JNZ   past
 	MOVQ  n+56(FP), SI
 	SHRQ  $0x03, SI
 	TESTQ SI, SI
@@ -4944,64 +4688,14 @@ overwriting_end:
 	VMASKMOVPS  Y7, Y5, (CX)
 	VMULPS      Y4, Y8, Y8
 	VMASKMOVPS  Y8, Y5, (CX)(BX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), SI
-	SHRQ  $0x03, SI
-	TESTQ SI, SI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y6, Y0, Y7
-	VFMADD231PS Y6, Y2, Y8
-	VMOVUPS     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PS Y6, Y1, Y7
-	VFMADD231PS Y6, Y3, Y8
-	VMULPS      Y4, Y7, Y7
-	VMOVNTPS    Y7, (CX)
-	VMULPS      Y4, Y8, Y8
-	VMOVNTPS    Y8, (CX)(BX*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        SI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), SI
-	ANDQ        $+7, SI
-	JZ          fence
-	LEAQ        masks<>+32(SB), DI
-	NEGQ        SI
-	VMOVDQU     (DI)(SI*4), Y5
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VMASKMOVPS  (AX), Y5, Y6
-	VFMADD231PS Y6, Y0, Y7
-	VFMADD231PS Y6, Y2, Y8
-	VMASKMOVPS  (AX)(DX*1), Y5, Y6
-	VFMADD231PS Y6, Y1, Y7
-	VFMADD231PS Y6, Y3, Y8
-	VMULPS      Y4, Y7, Y7
-	VMASKMOVPS  Y7, Y5, (CX)
-	VMULPS      Y4, Y8, Y8
-	VMASKMOVPS  Y8, Y5, (CX)(BX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x2x4(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x2x4(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -5108,9 +4802,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), DI
-	TESTB DI, DI
-	JNZ   past
 	MOVQ  n+56(FP), DI
 	SHRQ  $0x03, DI
 	TESTQ DI, DI
@@ -5169,78 +4860,14 @@ overwriting_end:
 	VMASKMOVPS  Y11, Y9, (CX)
 	VMULPS      Y8, Y12, Y12
 	VMASKMOVPS  Y12, Y9, (CX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), DI
-	SHRQ  $0x03, DI
-	TESTQ DI, DI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y10, Y0, Y11
-	VFMADD231PS Y10, Y4, Y12
-	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PS Y10, Y1, Y11
-	VFMADD231PS Y10, Y5, Y12
-	VMOVUPS     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
-	VFMADD231PS Y10, Y2, Y11
-	VFMADD231PS Y10, Y6, Y12
-	VMOVUPS     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Y10, Y3, Y11
-	VFMADD231PS Y10, Y7, Y12
-	VMULPS      Y8, Y11, Y11
-	VMOVNTPS    Y11, (CX)
-	VMULPS      Y8, Y12, Y12
-	VMOVNTPS    Y12, (CX)(SI*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        DI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), DI
-	ANDQ        $+7, DI
-	JZ          fence
-	LEAQ        masks<>+32(SB), R8
-	NEGQ        DI
-	VMOVDQU     (R8)(DI*4), Y9
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VMASKMOVPS  (AX), Y9, Y10
-	VFMADD231PS Y10, Y0, Y11
-	VFMADD231PS Y10, Y4, Y12
-	VMASKMOVPS  (AX)(DX*1), Y9, Y10
-	VFMADD231PS Y10, Y1, Y11
-	VFMADD231PS Y10, Y5, Y12
-	VMASKMOVPS  (AX)(DX*2), Y9, Y10
-	VFMADD231PS Y10, Y2, Y11
-	VFMADD231PS Y10, Y6, Y12
-	VMASKMOVPS  (AX)(BX*1), Y9, Y10
-	VFMADD231PS Y10, Y3, Y11
-	VFMADD231PS Y10, Y7, Y12
-	VMULPS      Y8, Y11, Y11
-	VMASKMOVPS  Y11, Y9, (CX)
-	VMULPS      Y8, Y12, Y12
-	VMASKMOVPS  Y12, Y9, (CX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x4x1(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x4x1(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -5344,9 +4971,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), SI
-	TESTB SI, SI
-	JNZ   past
 	MOVQ  n+56(FP), SI
 	SHRQ  $0x03, SI
 	TESTQ SI, SI
@@ -5400,73 +5024,14 @@ overwriting_end:
 	VMASKMOVPS  Y9, Y5, (CX)(DX*2)
 	VMULPS      Y4, Y10, Y10
 	VMASKMOVPS  Y10, Y5, (CX)(BX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), SI
-	SHRQ  $0x03, SI
-	TESTQ SI, SI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VXORPS      Y9, Y9, Y9
-	VXORPS      Y10, Y10, Y10
-	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y6, Y0, Y7
-	VFMADD231PS Y6, Y1, Y8
-	VFMADD231PS Y6, Y2, Y9
-	VFMADD231PS Y6, Y3, Y10
-	VMULPS      Y4, Y7, Y7
-	VMOVNTPS    Y7, (CX)
-	VMULPS      Y4, Y8, Y8
-	VMOVNTPS    Y8, (CX)(DX*1)
-	VMULPS      Y4, Y9, Y9
-	VMOVNTPS    Y9, (CX)(DX*2)
-	VMULPS      Y4, Y10, Y10
-	VMOVNTPS    Y10, (CX)(BX*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        SI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), SI
-	ANDQ        $+7, SI
-	JZ          fence
-	LEAQ        masks<>+32(SB), DI
-	NEGQ        SI
-	VMOVDQU     (DI)(SI*4), Y5
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VXORPS      Y9, Y9, Y9
-	VXORPS      Y10, Y10, Y10
-	VMASKMOVPS  (AX), Y5, Y6
-	VFMADD231PS Y6, Y0, Y7
-	VFMADD231PS Y6, Y1, Y8
-	VFMADD231PS Y6, Y2, Y9
-	VFMADD231PS Y6, Y3, Y10
-	VMULPS      Y4, Y7, Y7
-	VMASKMOVPS  Y7, Y5, (CX)
-	VMULPS      Y4, Y8, Y8
-	VMASKMOVPS  Y8, Y5, (CX)(DX*1)
-	VMULPS      Y4, Y9, Y9
-	VMASKMOVPS  Y9, Y5, (CX)(DX*2)
-	VMULPS      Y4, Y10, Y10
-	VMASKMOVPS  Y10, Y5, (CX)(BX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF32AVX2x4x2(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX2x4x2(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -5589,9 +5154,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), DI
-	TESTB DI, DI
-	JNZ   past
 	MOVQ  n+56(FP), DI
 	SHRQ  $0x03, DI
 	TESTQ DI, DI
@@ -5656,76 +5218,6 @@ overwriting_end:
 	VMASKMOVPS  Y13, Y9, (CX)(BX*2)
 	VMULPS      Y8, Y14, Y14
 	VMASKMOVPS  Y14, Y9, (CX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), DI
-	SHRQ  $0x03, DI
-	TESTQ DI, DI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VXORPS      Y13, Y13, Y13
-	VXORPS      Y14, Y14, Y14
-	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
-	VFMADD231PS Y10, Y0, Y11
-	VFMADD231PS Y10, Y2, Y12
-	VFMADD231PS Y10, Y4, Y13
-	VFMADD231PS Y10, Y6, Y14
-	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PS Y10, Y1, Y11
-	VFMADD231PS Y10, Y3, Y12
-	VFMADD231PS Y10, Y5, Y13
-	VFMADD231PS Y10, Y7, Y14
-	VMULPS      Y8, Y11, Y11
-	VMOVNTPS    Y11, (CX)
-	VMULPS      Y8, Y12, Y12
-	VMOVNTPS    Y12, (CX)(BX*1)
-	VMULPS      Y8, Y13, Y13
-	VMOVNTPS    Y13, (CX)(BX*2)
-	VMULPS      Y8, Y14, Y14
-	VMOVNTPS    Y14, (CX)(SI*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        DI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), DI
-	ANDQ        $+7, DI
-	JZ          fence
-	LEAQ        masks<>+32(SB), R8
-	NEGQ        DI
-	VMOVDQU     (R8)(DI*4), Y9
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VXORPS      Y13, Y13, Y13
-	VXORPS      Y14, Y14, Y14
-	VMASKMOVPS  (AX), Y9, Y10
-	VFMADD231PS Y10, Y0, Y11
-	VFMADD231PS Y10, Y2, Y12
-	VFMADD231PS Y10, Y4, Y13
-	VFMADD231PS Y10, Y6, Y14
-	VMASKMOVPS  (AX)(DX*1), Y9, Y10
-	VFMADD231PS Y10, Y1, Y11
-	VFMADD231PS Y10, Y3, Y12
-	VFMADD231PS Y10, Y5, Y13
-	VFMADD231PS Y10, Y7, Y14
-	VMULPS      Y8, Y11, Y11
-	VMASKMOVPS  Y11, Y9, (CX)
-	VMULPS      Y8, Y12, Y12
-	VMASKMOVPS  Y12, Y9, (CX)(BX*1)
-	VMULPS      Y8, Y13, Y13
-	VMASKMOVPS  Y13, Y9, (CX)(BX*2)
-	VMULPS      Y8, Y14, Y14
-	VMASKMOVPS  Y14, Y9, (CX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER

@@ -6027,9 +6027,9 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x1x1(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x1x1(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -6087,9 +6087,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -6120,50 +6117,14 @@ overwriting_end:
 	VFMADD231PS Z3, Z0, Z4
 	VMULPS      Z1, Z4, Z4
 	VMOVUPS     Z4, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z4, Z4, Z4
-	VMOVUPS     (AX), Z3
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z3, Z0, Z4
-	VMULPS      Z1, Z4, Z4
-	VMOVNTPS    Z4, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, BX
-	SHLQ        CL, BX
-	DECQ        BX
-	KMOVW       BX, K1
-	VXORPS      Z4, Z4, Z4
-	VMOVUPS.Z   (AX), K1, Z3
-	VFMADD231PS Z3, Z0, Z4
-	VMULPS      Z1, Z4, Z4
-	VMOVUPS     Z4, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x1x2(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x1x2(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -6228,9 +6189,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -6266,55 +6224,14 @@ overwriting_end:
 	VFMADD231PS Z4, Z1, Z5
 	VMULPS      Z2, Z5, Z5
 	VMOVUPS     Z5, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z5, Z5, Z5
-	VMOVUPS     (AX), Z4
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z4, Z0, Z5
-	VMOVUPS     (AX)(BX*1), Z4
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z4, Z1, Z5
-	VMULPS      Z2, Z5, Z5
-	VMOVNTPS    Z5, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, SI
-	SHLQ        CL, SI
-	DECQ        SI
-	KMOVW       SI, K1
-	VXORPS      Z5, Z5, Z5
-	VMOVUPS.Z   (AX), K1, Z4
-	VFMADD231PS Z4, Z0, Z5
-	VMOVUPS.Z   (AX)(BX*1), K1, Z4
-	VFMADD231PS Z4, Z1, Z5
-	VMULPS      Z2, Z5, Z5
-	VMOVUPS     Z5, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x1x4(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x1x4(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -6394,9 +6311,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -6442,65 +6356,14 @@ overwriting_end:
 	VFMADD231PS Z6, Z3, Z7
 	VMULPS      Z4, Z7, Z7
 	VMOVUPS     Z7, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z7, Z7, Z7
-	VMOVUPS     (AX), Z6
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z6, Z0, Z7
-	VMOVUPS     (AX)(BX*1), Z6
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z6, Z1, Z7
-	VMOVUPS     (AX)(BX*2), Z6
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PS Z6, Z2, Z7
-	VMOVUPS     (AX)(SI*1), Z6
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PS Z6, Z3, Z7
-	VMULPS      Z4, Z7, Z7
-	VMOVNTPS    Z7, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, DI
-	SHLQ        CL, DI
-	DECQ        DI
-	KMOVW       DI, K1
-	VXORPS      Z7, Z7, Z7
-	VMOVUPS.Z   (AX), K1, Z6
-	VFMADD231PS Z6, Z0, Z7
-	VMOVUPS.Z   (AX)(BX*1), K1, Z6
-	VFMADD231PS Z6, Z1, Z7
-	VMOVUPS.Z   (AX)(BX*2), K1, Z6
-	VFMADD231PS Z6, Z2, Z7
-	VMOVUPS.Z   (AX)(SI*1), K1, Z6
-	VFMADD231PS Z6, Z3, Z7
-	VMULPS      Z4, Z7, Z7
-	VMOVUPS     Z7, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x1x8(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x1x8(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -6610,9 +6473,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -6678,85 +6538,14 @@ overwriting_end:
 	VFMADD231PS Z10, Z7, Z11
 	VMULPS      Z8, Z11, Z11
 	VMOVUPS     Z11, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z11, Z11, Z11
-	VMOVUPS     (AX), Z10
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z10, Z0, Z11
-	VMOVUPS     (AX)(BX*1), Z10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z10, Z1, Z11
-	VMOVUPS     (AX)(BX*2), Z10
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PS Z10, Z2, Z11
-	VMOVUPS     (AX)(SI*1), Z10
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PS Z10, Z3, Z11
-	VMOVUPS     (AX)(BX*4), Z10
-	PREFETCHT0  512(AX)(BX*4)
-	VFMADD231PS Z10, Z4, Z11
-	VMOVUPS     (AX)(DI*1), Z10
-	PREFETCHT0  512(AX)(DI*1)
-	VFMADD231PS Z10, Z5, Z11
-	VMOVUPS     (AX)(SI*2), Z10
-	PREFETCHT0  512(AX)(SI*2)
-	VFMADD231PS Z10, Z6, Z11
-	VMOVUPS     (AX)(R8*1), Z10
-	PREFETCHT0  512(AX)(R8*1)
-	VFMADD231PS Z10, Z7, Z11
-	VMULPS      Z8, Z11, Z11
-	VMOVNTPS    Z11, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, R9
-	SHLQ        CL, R9
-	DECQ        R9
-	KMOVW       R9, K1
-	VXORPS      Z11, Z11, Z11
-	VMOVUPS.Z   (AX), K1, Z10
-	VFMADD231PS Z10, Z0, Z11
-	VMOVUPS.Z   (AX)(BX*1), K1, Z10
-	VFMADD231PS Z10, Z1, Z11
-	VMOVUPS.Z   (AX)(BX*2), K1, Z10
-	VFMADD231PS Z10, Z2, Z11
-	VMOVUPS.Z   (AX)(SI*1), K1, Z10
-	VFMADD231PS Z10, Z3, Z11
-	VMOVUPS.Z   (AX)(BX*4), K1, Z10
-	VFMADD231PS Z10, Z4, Z11
-	VMOVUPS.Z   (AX)(DI*1), K1, Z10
-	VFMADD231PS Z10, Z5, Z11
-	VMOVUPS.Z   (AX)(SI*2), K1, Z10
-	VFMADD231PS Z10, Z6, Z11
-	VMOVUPS.Z   (AX)(R8*1), K1, Z10
-	VFMADD231PS Z10, Z7, Z11
-	VMULPS      Z8, Z11, Z11
-	VMOVUPS     Z11, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x2x1(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x2x1(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -6830,9 +6619,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -6871,58 +6657,14 @@ overwriting_end:
 	VMOVUPS     Z5, K1, (DX)
 	VMULPS      Z2, Z6, Z6
 	VMOVUPS     Z6, K1, (DX)(BX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z5, Z5, Z5
-	VXORPS      Z6, Z6, Z6
-	VMOVUPS     (AX), Z4
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z4, Z0, Z5
-	VFMADD231PS Z4, Z1, Z6
-	VMULPS      Z2, Z5, Z5
-	VMOVNTPS    Z5, (DX)
-	VMULPS      Z2, Z6, Z6
-	VMOVNTPS    Z6, (DX)(BX*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, SI
-	SHLQ        CL, SI
-	DECQ        SI
-	KMOVW       SI, K1
-	VXORPS      Z5, Z5, Z5
-	VXORPS      Z6, Z6, Z6
-	VMOVUPS.Z   (AX), K1, Z4
-	VFMADD231PS Z4, Z0, Z5
-	VFMADD231PS Z4, Z1, Z6
-	VMULPS      Z2, Z5, Z5
-	VMOVUPS     Z5, K1, (DX)
-	VMULPS      Z2, Z6, Z6
-	VMOVUPS     Z6, K1, (DX)(BX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x2x2(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x2x2(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -7007,9 +6749,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -7055,65 +6794,14 @@ overwriting_end:
 	VMOVUPS     Z7, K1, (DX)
 	VMULPS      Z4, Z8, Z8
 	VMOVUPS     Z8, K1, (DX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VMOVUPS     (AX), Z6
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z6, Z0, Z7
-	VFMADD231PS Z6, Z2, Z8
-	VMOVUPS     (AX)(BX*1), Z6
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z6, Z1, Z7
-	VFMADD231PS Z6, Z3, Z8
-	VMULPS      Z4, Z7, Z7
-	VMOVNTPS    Z7, (DX)
-	VMULPS      Z4, Z8, Z8
-	VMOVNTPS    Z8, (DX)(SI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, DI
-	SHLQ        CL, DI
-	DECQ        DI
-	KMOVW       DI, K1
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VMOVUPS.Z   (AX), K1, Z6
-	VFMADD231PS Z6, Z0, Z7
-	VFMADD231PS Z6, Z2, Z8
-	VMOVUPS.Z   (AX)(BX*1), K1, Z6
-	VFMADD231PS Z6, Z1, Z7
-	VFMADD231PS Z6, Z3, Z8
-	VMULPS      Z4, Z7, Z7
-	VMOVUPS     Z7, K1, (DX)
-	VMULPS      Z4, Z8, Z8
-	VMOVUPS     Z8, K1, (DX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x2x4(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x2x4(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -7221,9 +6909,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -7283,79 +6968,14 @@ overwriting_end:
 	VMOVUPS     Z11, K1, (DX)
 	VMULPS      Z8, Z12, Z12
 	VMOVUPS     Z12, K1, (DX)(DI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VMOVUPS     (AX), Z10
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z10, Z0, Z11
-	VFMADD231PS Z10, Z4, Z12
-	VMOVUPS     (AX)(BX*1), Z10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z10, Z1, Z11
-	VFMADD231PS Z10, Z5, Z12
-	VMOVUPS     (AX)(BX*2), Z10
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PS Z10, Z2, Z11
-	VFMADD231PS Z10, Z6, Z12
-	VMOVUPS     (AX)(SI*1), Z10
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PS Z10, Z3, Z11
-	VFMADD231PS Z10, Z7, Z12
-	VMULPS      Z8, Z11, Z11
-	VMOVNTPS    Z11, (DX)
-	VMULPS      Z8, Z12, Z12
-	VMOVNTPS    Z12, (DX)(DI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, R8
-	SHLQ        CL, R8
-	DECQ        R8
-	KMOVW       R8, K1
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VMOVUPS.Z   (AX), K1, Z10
-	VFMADD231PS Z10, Z0, Z11
-	VFMADD231PS Z10, Z4, Z12
-	VMOVUPS.Z   (AX)(BX*1), K1, Z10
-	VFMADD231PS Z10, Z1, Z11
-	VFMADD231PS Z10, Z5, Z12
-	VMOVUPS.Z   (AX)(BX*2), K1, Z10
-	VFMADD231PS Z10, Z2, Z11
-	VFMADD231PS Z10, Z6, Z12
-	VMOVUPS.Z   (AX)(SI*1), K1, Z10
-	VFMADD231PS Z10, Z3, Z11
-	VFMADD231PS Z10, Z7, Z12
-	VMULPS      Z8, Z11, Z11
-	VMOVUPS     Z11, K1, (DX)
-	VMULPS      Z8, Z12, Z12
-	VMOVUPS     Z12, K1, (DX)(DI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x2x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x2x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x2x8(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x2x8(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -7509,9 +7129,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -7599,107 +7216,14 @@ overwriting_end:
 	VMOVUPS     Z19, K1, (DX)
 	VMULPS      Z16, Z20, Z20
 	VMOVUPS     Z20, K1, (DX)(R9*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VMOVUPS     (AX), Z18
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z18, Z0, Z19
-	VFMADD231PS Z18, Z8, Z20
-	VMOVUPS     (AX)(BX*1), Z18
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z18, Z1, Z19
-	VFMADD231PS Z18, Z9, Z20
-	VMOVUPS     (AX)(BX*2), Z18
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PS Z18, Z2, Z19
-	VFMADD231PS Z18, Z10, Z20
-	VMOVUPS     (AX)(SI*1), Z18
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PS Z18, Z3, Z19
-	VFMADD231PS Z18, Z11, Z20
-	VMOVUPS     (AX)(BX*4), Z18
-	PREFETCHT0  512(AX)(BX*4)
-	VFMADD231PS Z18, Z4, Z19
-	VFMADD231PS Z18, Z12, Z20
-	VMOVUPS     (AX)(DI*1), Z18
-	PREFETCHT0  512(AX)(DI*1)
-	VFMADD231PS Z18, Z5, Z19
-	VFMADD231PS Z18, Z13, Z20
-	VMOVUPS     (AX)(SI*2), Z18
-	PREFETCHT0  512(AX)(SI*2)
-	VFMADD231PS Z18, Z6, Z19
-	VFMADD231PS Z18, Z14, Z20
-	VMOVUPS     (AX)(R8*1), Z18
-	PREFETCHT0  512(AX)(R8*1)
-	VFMADD231PS Z18, Z7, Z19
-	VFMADD231PS Z18, Z15, Z20
-	VMULPS      Z16, Z19, Z19
-	VMOVNTPS    Z19, (DX)
-	VMULPS      Z16, Z20, Z20
-	VMOVNTPS    Z20, (DX)(R9*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, R10
-	SHLQ        CL, R10
-	DECQ        R10
-	KMOVW       R10, K1
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VMOVUPS.Z   (AX), K1, Z18
-	VFMADD231PS Z18, Z0, Z19
-	VFMADD231PS Z18, Z8, Z20
-	VMOVUPS.Z   (AX)(BX*1), K1, Z18
-	VFMADD231PS Z18, Z1, Z19
-	VFMADD231PS Z18, Z9, Z20
-	VMOVUPS.Z   (AX)(BX*2), K1, Z18
-	VFMADD231PS Z18, Z2, Z19
-	VFMADD231PS Z18, Z10, Z20
-	VMOVUPS.Z   (AX)(SI*1), K1, Z18
-	VFMADD231PS Z18, Z3, Z19
-	VFMADD231PS Z18, Z11, Z20
-	VMOVUPS.Z   (AX)(BX*4), K1, Z18
-	VFMADD231PS Z18, Z4, Z19
-	VFMADD231PS Z18, Z12, Z20
-	VMOVUPS.Z   (AX)(DI*1), K1, Z18
-	VFMADD231PS Z18, Z5, Z19
-	VFMADD231PS Z18, Z13, Z20
-	VMOVUPS.Z   (AX)(SI*2), K1, Z18
-	VFMADD231PS Z18, Z6, Z19
-	VFMADD231PS Z18, Z14, Z20
-	VMOVUPS.Z   (AX)(R8*1), K1, Z18
-	VFMADD231PS Z18, Z7, Z19
-	VFMADD231PS Z18, Z15, Z20
-	VMULPS      Z16, Z19, Z19
-	VMOVUPS     Z19, K1, (DX)
-	VMULPS      Z16, Z20, Z20
-	VMOVUPS     Z20, K1, (DX)(R9*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x4x1(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x4x1(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -7804,9 +7328,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -7861,74 +7382,14 @@ overwriting_end:
 	VMOVUPS     Z9, K1, (DX)(BX*2)
 	VMULPS      Z4, Z10, Z10
 	VMOVUPS     Z10, K1, (DX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VXORPS      Z9, Z9, Z9
-	VXORPS      Z10, Z10, Z10
-	VMOVUPS     (AX), Z6
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z6, Z0, Z7
-	VFMADD231PS Z6, Z1, Z8
-	VFMADD231PS Z6, Z2, Z9
-	VFMADD231PS Z6, Z3, Z10
-	VMULPS      Z4, Z7, Z7
-	VMOVNTPS    Z7, (DX)
-	VMULPS      Z4, Z8, Z8
-	VMOVNTPS    Z8, (DX)(BX*1)
-	VMULPS      Z4, Z9, Z9
-	VMOVNTPS    Z9, (DX)(BX*2)
-	VMULPS      Z4, Z10, Z10
-	VMOVNTPS    Z10, (DX)(SI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, DI
-	SHLQ        CL, DI
-	DECQ        DI
-	KMOVW       DI, K1
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VXORPS      Z9, Z9, Z9
-	VXORPS      Z10, Z10, Z10
-	VMOVUPS.Z   (AX), K1, Z6
-	VFMADD231PS Z6, Z0, Z7
-	VFMADD231PS Z6, Z1, Z8
-	VFMADD231PS Z6, Z2, Z9
-	VFMADD231PS Z6, Z3, Z10
-	VMULPS      Z4, Z7, Z7
-	VMOVUPS     Z7, K1, (DX)
-	VMULPS      Z4, Z8, Z8
-	VMOVUPS     Z8, K1, (DX)(BX*1)
-	VMULPS      Z4, Z9, Z9
-	VMOVUPS     Z9, K1, (DX)(BX*2)
-	VMULPS      Z4, Z10, Z10
-	VMOVUPS     Z10, K1, (DX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x4x2(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x4x2(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -8052,9 +7513,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -8120,85 +7578,14 @@ overwriting_end:
 	VMOVUPS     Z13, K1, (DX)(SI*2)
 	VMULPS      Z8, Z14, Z14
 	VMOVUPS     Z14, K1, (DX)(DI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VXORPS      Z13, Z13, Z13
-	VXORPS      Z14, Z14, Z14
-	VMOVUPS     (AX), Z10
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z10, Z0, Z11
-	VFMADD231PS Z10, Z2, Z12
-	VFMADD231PS Z10, Z4, Z13
-	VFMADD231PS Z10, Z6, Z14
-	VMOVUPS     (AX)(BX*1), Z10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z10, Z1, Z11
-	VFMADD231PS Z10, Z3, Z12
-	VFMADD231PS Z10, Z5, Z13
-	VFMADD231PS Z10, Z7, Z14
-	VMULPS      Z8, Z11, Z11
-	VMOVNTPS    Z11, (DX)
-	VMULPS      Z8, Z12, Z12
-	VMOVNTPS    Z12, (DX)(SI*1)
-	VMULPS      Z8, Z13, Z13
-	VMOVNTPS    Z13, (DX)(SI*2)
-	VMULPS      Z8, Z14, Z14
-	VMOVNTPS    Z14, (DX)(DI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, R8
-	SHLQ        CL, R8
-	DECQ        R8
-	KMOVW       R8, K1
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VXORPS      Z13, Z13, Z13
-	VXORPS      Z14, Z14, Z14
-	VMOVUPS.Z   (AX), K1, Z10
-	VFMADD231PS Z10, Z0, Z11
-	VFMADD231PS Z10, Z2, Z12
-	VFMADD231PS Z10, Z4, Z13
-	VFMADD231PS Z10, Z6, Z14
-	VMOVUPS.Z   (AX)(BX*1), K1, Z10
-	VFMADD231PS Z10, Z1, Z11
-	VFMADD231PS Z10, Z3, Z12
-	VFMADD231PS Z10, Z5, Z13
-	VFMADD231PS Z10, Z7, Z14
-	VMULPS      Z8, Z11, Z11
-	VMOVUPS     Z11, K1, (DX)
-	VMULPS      Z8, Z12, Z12
-	VMOVUPS     Z12, K1, (DX)(SI*1)
-	VMULPS      Z8, Z13, Z13
-	VMOVUPS     Z13, K1, (DX)(SI*2)
-	VMULPS      Z8, Z14, Z14
-	VMOVUPS     Z14, K1, (DX)(DI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32, past bool)
+// func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF32AVX512x4x4(SB), NOSPLIT, $0-73
+TEXT ·UpdateF32AVX512x4x4(SB), NOSPLIT, $0-72
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x02, CX
@@ -8361,9 +7748,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+72(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x04, CX
 	TESTQ CX, CX
@@ -8451,99 +7835,6 @@ overwriting_end:
 	VMOVUPS     Z21, K1, (DX)(DI*2)
 	VMULPS      Z16, Z22, Z22
 	VMOVUPS     Z22, K1, (DX)(R8*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VXORPS      Z21, Z21, Z21
-	VXORPS      Z22, Z22, Z22
-	VMOVUPS     (AX), Z18
-	PREFETCHT0  512(AX)
-	VFMADD231PS Z18, Z0, Z19
-	VFMADD231PS Z18, Z4, Z20
-	VFMADD231PS Z18, Z8, Z21
-	VFMADD231PS Z18, Z12, Z22
-	VMOVUPS     (AX)(BX*1), Z18
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PS Z18, Z1, Z19
-	VFMADD231PS Z18, Z5, Z20
-	VFMADD231PS Z18, Z9, Z21
-	VFMADD231PS Z18, Z13, Z22
-	VMOVUPS     (AX)(BX*2), Z18
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PS Z18, Z2, Z19
-	VFMADD231PS Z18, Z6, Z20
-	VFMADD231PS Z18, Z10, Z21
-	VFMADD231PS Z18, Z14, Z22
-	VMOVUPS     (AX)(SI*1), Z18
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PS Z18, Z3, Z19
-	VFMADD231PS Z18, Z7, Z20
-	VFMADD231PS Z18, Z11, Z21
-	VFMADD231PS Z18, Z15, Z22
-	VMULPS      Z16, Z19, Z19
-	VMOVNTPS    Z19, (DX)
-	VMULPS      Z16, Z20, Z20
-	VMOVNTPS    Z20, (DX)(DI*1)
-	VMULPS      Z16, Z21, Z21
-	VMOVNTPS    Z21, (DX)(DI*2)
-	VMULPS      Z16, Z22, Z22
-	VMOVNTPS    Z22, (DX)(R8*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+15, CX
-	JZ          fence
-	MOVQ        $+1, R9
-	SHLQ        CL, R9
-	DECQ        R9
-	KMOVW       R9, K1
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VXORPS      Z21, Z21, Z21
-	VXORPS      Z22, Z22, Z22
-	VMOVUPS.Z   (AX), K1, Z18
-	VFMADD231PS Z18, Z0, Z19
-	VFMADD231PS Z18, Z4, Z20
-	VFMADD231PS Z18, Z8, Z21
-	VFMADD231PS Z18, Z12, Z22
-	VMOVUPS.Z   (AX)(BX*1), K1, Z18
-	VFMADD231PS Z18, Z1, Z19
-	VFMADD231PS Z18, Z5, Z20
-	VFMADD231PS Z18, Z9, Z21
-	VFMADD231PS Z18, Z13, Z22
-	VMOVUPS.Z   (AX)(BX*2), K1, Z18
-	VFMADD231PS Z18, Z2, Z19
-	VFMADD231PS Z18, Z6, Z20
-	VFMADD231PS Z18, Z10, Z21
-	VFMADD231PS Z18, Z14, Z22
-	VMOVUPS.Z   (AX)(SI*1), K1, Z18
-	VFMADD231PS Z18, Z3, Z19
-	VFMADD231PS Z18, Z7, Z20
-	VFMADD231PS Z18, Z11, Z21
-	VFMADD231PS Z18, Z15, Z22
-	VMULPS      Z16, Z19, Z19
-	VMOVUPS     Z19, K1, (DX)
-	VMULPS      Z16, Z20, Z20
-	VMOVUPS     Z20, K1, (DX)(DI*1)
-	VMULPS      Z16, Z21, Z21
-	VMOVUPS     Z21, K1, (DX)(DI*2)
-	VMULPS      Z16, Z22, Z22
-	VMOVUPS     Z22, K1, (DX)(R8*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER

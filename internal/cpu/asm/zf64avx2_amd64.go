@@ -151,10 +151,8 @@ func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x1x2 computes rows of C from matrices, strides in elements:
 //
@@ -172,10 +170,8 @@ func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x1x4 computes rows of C from matrices, strides in elements:
 //
@@ -193,10 +189,8 @@ func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x1x8 computes rows of C from matrices, strides in elements:
 //
@@ -214,10 +208,8 @@ func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x2x1 computes rows of C from matrices, strides in elements:
 //
@@ -235,10 +227,8 @@ func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x2x2 computes rows of C from matrices, strides in elements:
 //
@@ -256,10 +246,8 @@ func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x2x4 computes rows of C from matrices, strides in elements:
 //
@@ -277,10 +265,8 @@ func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x4x1 computes rows of C from matrices, strides in elements:
 //
@@ -298,10 +284,8 @@ func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x4x2 computes rows of C from matrices, strides in elements:
 //
@@ -319,10 +303,8 @@ func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 32 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // DotF64AVX2x1 computes the products of rows of x with rows of y:
 //

@@ -3936,9 +3936,9 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x1x1(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x1x1(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -3995,9 +3995,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), DL
-	TESTB DL, DL
-	JNZ   past
 	MOVQ  n+56(FP), DX
 	SHRQ  $0x02, DX
 	TESTQ DX, DX
@@ -4027,49 +4024,14 @@ overwriting_end:
 	VFMADD231PD Y3, Y0, Y4
 	VMULPD      Y1, Y4, Y4
 	VMASKMOVPD  Y4, Y2, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), DX
-	SHRQ  $0x02, DX
-	TESTQ DX, DX
-	JZ    passing_end
-
-passing:
-	VXORPS      Y4, Y4, Y4
-	VMOVUPD     (AX), Y3
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y3, Y0, Y4
-	VMULPD      Y1, Y4, Y4
-	VMOVNTPD    Y4, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        DX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), DX
-	ANDQ        $+3, DX
-	JZ          fence
-	LEAQ        masks<>+32(SB), BX
-	NEGQ        DX
-	VMOVDQU     (BX)(DX*8), Y2
-	VXORPS      Y4, Y4, Y4
-	VMASKMOVPD  (AX), Y2, Y3
-	VFMADD231PD Y3, Y0, Y4
-	VMULPD      Y1, Y4, Y4
-	VMASKMOVPD  Y4, Y2, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x1x2(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x1x2(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -4133,9 +4095,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), BL
-	TESTB BL, BL
-	JNZ   past
 	MOVQ  n+56(FP), BX
 	SHRQ  $0x02, BX
 	TESTQ BX, BX
@@ -4170,54 +4129,14 @@ overwriting_end:
 	VFMADD231PD Y4, Y1, Y5
 	VMULPD      Y2, Y5, Y5
 	VMASKMOVPD  Y5, Y3, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), BX
-	SHRQ  $0x02, BX
-	TESTQ BX, BX
-	JZ    passing_end
-
-passing:
-	VXORPS      Y5, Y5, Y5
-	VMOVUPD     (AX), Y4
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y4, Y0, Y5
-	VMOVUPD     (AX)(DX*1), Y4
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PD Y4, Y1, Y5
-	VMULPD      Y2, Y5, Y5
-	VMOVNTPD    Y5, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        BX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), BX
-	ANDQ        $+3, BX
-	JZ          fence
-	LEAQ        masks<>+32(SB), SI
-	NEGQ        BX
-	VMOVDQU     (SI)(BX*8), Y3
-	VXORPS      Y5, Y5, Y5
-	VMASKMOVPD  (AX), Y3, Y4
-	VFMADD231PD Y4, Y0, Y5
-	VMASKMOVPD  (AX)(DX*1), Y3, Y4
-	VFMADD231PD Y4, Y1, Y5
-	VMULPD      Y2, Y5, Y5
-	VMASKMOVPD  Y5, Y3, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x1x4(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x1x4(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -4296,9 +4215,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), SI
-	TESTB SI, SI
-	JNZ   past
 	MOVQ  n+56(FP), SI
 	SHRQ  $0x02, SI
 	TESTQ SI, SI
@@ -4343,64 +4259,14 @@ overwriting_end:
 	VFMADD231PD Y6, Y3, Y7
 	VMULPD      Y4, Y7, Y7
 	VMASKMOVPD  Y7, Y5, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), SI
-	SHRQ  $0x02, SI
-	TESTQ SI, SI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y7, Y7, Y7
-	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y6, Y0, Y7
-	VMOVUPD     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PD Y6, Y1, Y7
-	VMOVUPD     (AX)(DX*2), Y6
-	PREFETCHT0  512(AX)(DX*2)
-	VFMADD231PD Y6, Y2, Y7
-	VMOVUPD     (AX)(BX*1), Y6
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Y6, Y3, Y7
-	VMULPD      Y4, Y7, Y7
-	VMOVNTPD    Y7, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        SI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), SI
-	ANDQ        $+3, SI
-	JZ          fence
-	LEAQ        masks<>+32(SB), DI
-	NEGQ        SI
-	VMOVDQU     (DI)(SI*8), Y5
-	VXORPS      Y7, Y7, Y7
-	VMASKMOVPD  (AX), Y5, Y6
-	VFMADD231PD Y6, Y0, Y7
-	VMASKMOVPD  (AX)(DX*1), Y5, Y6
-	VFMADD231PD Y6, Y1, Y7
-	VMASKMOVPD  (AX)(DX*2), Y5, Y6
-	VFMADD231PD Y6, Y2, Y7
-	VMASKMOVPD  (AX)(BX*1), Y5, Y6
-	VFMADD231PD Y6, Y3, Y7
-	VMULPD      Y4, Y7, Y7
-	VMASKMOVPD  Y7, Y5, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x1x8(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x1x8(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -4509,9 +4375,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), R8
-	TESTB R8, R8
-	JNZ   past
 	MOVQ  n+56(FP), R8
 	SHRQ  $0x02, R8
 	TESTQ R8, R8
@@ -4576,84 +4439,14 @@ overwriting_end:
 	VFMADD231PD Y10, Y7, Y11
 	VMULPD      Y8, Y11, Y11
 	VMASKMOVPD  Y11, Y9, (CX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), R8
-	SHRQ  $0x02, R8
-	TESTQ R8, R8
-	JZ    passing_end
-
-passing:
-	VXORPS      Y11, Y11, Y11
-	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y10, Y0, Y11
-	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PD Y10, Y1, Y11
-	VMOVUPD     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
-	VFMADD231PD Y10, Y2, Y11
-	VMOVUPD     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Y10, Y3, Y11
-	VMOVUPD     (AX)(DX*4), Y10
-	PREFETCHT0  512(AX)(DX*4)
-	VFMADD231PD Y10, Y4, Y11
-	VMOVUPD     (AX)(SI*1), Y10
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PD Y10, Y5, Y11
-	VMOVUPD     (AX)(BX*2), Y10
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PD Y10, Y6, Y11
-	VMOVUPD     (AX)(DI*1), Y10
-	PREFETCHT0  512(AX)(DI*1)
-	VFMADD231PD Y10, Y7, Y11
-	VMULPD      Y8, Y11, Y11
-	VMOVNTPD    Y11, (CX)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        R8
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), R8
-	ANDQ        $+3, R8
-	JZ          fence
-	LEAQ        masks<>+32(SB), R9
-	NEGQ        R8
-	VMOVDQU     (R9)(R8*8), Y9
-	VXORPS      Y11, Y11, Y11
-	VMASKMOVPD  (AX), Y9, Y10
-	VFMADD231PD Y10, Y0, Y11
-	VMASKMOVPD  (AX)(DX*1), Y9, Y10
-	VFMADD231PD Y10, Y1, Y11
-	VMASKMOVPD  (AX)(DX*2), Y9, Y10
-	VFMADD231PD Y10, Y2, Y11
-	VMASKMOVPD  (AX)(BX*1), Y9, Y10
-	VFMADD231PD Y10, Y3, Y11
-	VMASKMOVPD  (AX)(DX*4), Y9, Y10
-	VFMADD231PD Y10, Y4, Y11
-	VMASKMOVPD  (AX)(SI*1), Y9, Y10
-	VFMADD231PD Y10, Y5, Y11
-	VMASKMOVPD  (AX)(BX*2), Y9, Y10
-	VFMADD231PD Y10, Y6, Y11
-	VMASKMOVPD  (AX)(DI*1), Y9, Y10
-	VFMADD231PD Y10, Y7, Y11
-	VMULPD      Y8, Y11, Y11
-	VMASKMOVPD  Y11, Y9, (CX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x2x1(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x2x1(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -4726,9 +4519,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), BL
-	TESTB BL, BL
-	JNZ   past
 	MOVQ  n+56(FP), BX
 	SHRQ  $0x02, BX
 	TESTQ BX, BX
@@ -4766,57 +4556,14 @@ overwriting_end:
 	VMASKMOVPD  Y5, Y3, (CX)
 	VMULPD      Y2, Y6, Y6
 	VMASKMOVPD  Y6, Y3, (CX)(DX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), BX
-	SHRQ  $0x02, BX
-	TESTQ BX, BX
-	JZ    passing_end
-
-passing:
-	VXORPS      Y5, Y5, Y5
-	VXORPS      Y6, Y6, Y6
-	VMOVUPD     (AX), Y4
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y4, Y0, Y5
-	VFMADD231PD Y4, Y1, Y6
-	VMULPD      Y2, Y5, Y5
-	VMOVNTPD    Y5, (CX)
-	VMULPD      Y2, Y6, Y6
-	VMOVNTPD    Y6, (CX)(DX*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        BX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), BX
-	ANDQ        $+3, BX
-	JZ          fence
-	LEAQ        masks<>+32(SB), SI
-	NEGQ        BX
-	VMOVDQU     (SI)(BX*8), Y3
-	VXORPS      Y5, Y5, Y5
-	VXORPS      Y6, Y6, Y6
-	VMASKMOVPD  (AX), Y3, Y4
-	VFMADD231PD Y4, Y0, Y5
-	VFMADD231PD Y4, Y1, Y6
-	VMULPD      Y2, Y5, Y5
-	VMASKMOVPD  Y5, Y3, (CX)
-	VMULPD      Y2, Y6, Y6
-	VMASKMOVPD  Y6, Y3, (CX)(DX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x2x2(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x2x2(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -4900,9 +4647,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), SI
-	TESTB SI, SI
-	JNZ   past
 	MOVQ  n+56(FP), SI
 	SHRQ  $0x02, SI
 	TESTQ SI, SI
@@ -4947,64 +4691,14 @@ overwriting_end:
 	VMASKMOVPD  Y7, Y5, (CX)
 	VMULPD      Y4, Y8, Y8
 	VMASKMOVPD  Y8, Y5, (CX)(BX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), SI
-	SHRQ  $0x02, SI
-	TESTQ SI, SI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y6, Y0, Y7
-	VFMADD231PD Y6, Y2, Y8
-	VMOVUPD     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PD Y6, Y1, Y7
-	VFMADD231PD Y6, Y3, Y8
-	VMULPD      Y4, Y7, Y7
-	VMOVNTPD    Y7, (CX)
-	VMULPD      Y4, Y8, Y8
-	VMOVNTPD    Y8, (CX)(BX*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        SI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), SI
-	ANDQ        $+3, SI
-	JZ          fence
-	LEAQ        masks<>+32(SB), DI
-	NEGQ        SI
-	VMOVDQU     (DI)(SI*8), Y5
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VMASKMOVPD  (AX), Y5, Y6
-	VFMADD231PD Y6, Y0, Y7
-	VFMADD231PD Y6, Y2, Y8
-	VMASKMOVPD  (AX)(DX*1), Y5, Y6
-	VFMADD231PD Y6, Y1, Y7
-	VFMADD231PD Y6, Y3, Y8
-	VMULPD      Y4, Y7, Y7
-	VMASKMOVPD  Y7, Y5, (CX)
-	VMULPD      Y4, Y8, Y8
-	VMASKMOVPD  Y8, Y5, (CX)(BX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x2x4(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x2x4(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -5111,9 +4805,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), DI
-	TESTB DI, DI
-	JNZ   past
 	MOVQ  n+56(FP), DI
 	SHRQ  $0x02, DI
 	TESTQ DI, DI
@@ -5172,78 +4863,14 @@ overwriting_end:
 	VMASKMOVPD  Y11, Y9, (CX)
 	VMULPD      Y8, Y12, Y12
 	VMASKMOVPD  Y12, Y9, (CX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), DI
-	SHRQ  $0x02, DI
-	TESTQ DI, DI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y10, Y0, Y11
-	VFMADD231PD Y10, Y4, Y12
-	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PD Y10, Y1, Y11
-	VFMADD231PD Y10, Y5, Y12
-	VMOVUPD     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
-	VFMADD231PD Y10, Y2, Y11
-	VFMADD231PD Y10, Y6, Y12
-	VMOVUPD     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Y10, Y3, Y11
-	VFMADD231PD Y10, Y7, Y12
-	VMULPD      Y8, Y11, Y11
-	VMOVNTPD    Y11, (CX)
-	VMULPD      Y8, Y12, Y12
-	VMOVNTPD    Y12, (CX)(SI*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        DI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), DI
-	ANDQ        $+3, DI
-	JZ          fence
-	LEAQ        masks<>+32(SB), R8
-	NEGQ        DI
-	VMOVDQU     (R8)(DI*8), Y9
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VMASKMOVPD  (AX), Y9, Y10
-	VFMADD231PD Y10, Y0, Y11
-	VFMADD231PD Y10, Y4, Y12
-	VMASKMOVPD  (AX)(DX*1), Y9, Y10
-	VFMADD231PD Y10, Y1, Y11
-	VFMADD231PD Y10, Y5, Y12
-	VMASKMOVPD  (AX)(DX*2), Y9, Y10
-	VFMADD231PD Y10, Y2, Y11
-	VFMADD231PD Y10, Y6, Y12
-	VMASKMOVPD  (AX)(BX*1), Y9, Y10
-	VFMADD231PD Y10, Y3, Y11
-	VFMADD231PD Y10, Y7, Y12
-	VMULPD      Y8, Y11, Y11
-	VMASKMOVPD  Y11, Y9, (CX)
-	VMULPD      Y8, Y12, Y12
-	VMASKMOVPD  Y12, Y9, (CX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x4x1(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x4x1(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -5347,9 +4974,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), SI
-	TESTB SI, SI
-	JNZ   past
 	MOVQ  n+56(FP), SI
 	SHRQ  $0x02, SI
 	TESTQ SI, SI
@@ -5403,73 +5027,14 @@ overwriting_end:
 	VMASKMOVPD  Y9, Y5, (CX)(DX*2)
 	VMULPD      Y4, Y10, Y10
 	VMASKMOVPD  Y10, Y5, (CX)(BX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), SI
-	SHRQ  $0x02, SI
-	TESTQ SI, SI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VXORPS      Y9, Y9, Y9
-	VXORPS      Y10, Y10, Y10
-	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y6, Y0, Y7
-	VFMADD231PD Y6, Y1, Y8
-	VFMADD231PD Y6, Y2, Y9
-	VFMADD231PD Y6, Y3, Y10
-	VMULPD      Y4, Y7, Y7
-	VMOVNTPD    Y7, (CX)
-	VMULPD      Y4, Y8, Y8
-	VMOVNTPD    Y8, (CX)(DX*1)
-	VMULPD      Y4, Y9, Y9
-	VMOVNTPD    Y9, (CX)(DX*2)
-	VMULPD      Y4, Y10, Y10
-	VMOVNTPD    Y10, (CX)(BX*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        SI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), SI
-	ANDQ        $+3, SI
-	JZ          fence
-	LEAQ        masks<>+32(SB), DI
-	NEGQ        SI
-	VMOVDQU     (DI)(SI*8), Y5
-	VXORPS      Y7, Y7, Y7
-	VXORPS      Y8, Y8, Y8
-	VXORPS      Y9, Y9, Y9
-	VXORPS      Y10, Y10, Y10
-	VMASKMOVPD  (AX), Y5, Y6
-	VFMADD231PD Y6, Y0, Y7
-	VFMADD231PD Y6, Y1, Y8
-	VFMADD231PD Y6, Y2, Y9
-	VFMADD231PD Y6, Y3, Y10
-	VMULPD      Y4, Y7, Y7
-	VMASKMOVPD  Y7, Y5, (CX)
-	VMULPD      Y4, Y8, Y8
-	VMASKMOVPD  Y8, Y5, (CX)(DX*1)
-	VMULPD      Y4, Y9, Y9
-	VMASKMOVPD  Y9, Y5, (CX)(DX*2)
-	VMULPD      Y4, Y10, Y10
-	VMASKMOVPD  Y10, Y5, (CX)(BX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·UpdateF64AVX2x4x2(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX2x4x2(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -5592,9 +5157,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), DI
-	TESTB DI, DI
-	JNZ   past
 	MOVQ  n+56(FP), DI
 	SHRQ  $0x02, DI
 	TESTQ DI, DI
@@ -5659,76 +5221,6 @@ overwriting_end:
 	VMASKMOVPD  Y13, Y9, (CX)(BX*2)
 	VMULPD      Y8, Y14, Y14
 	VMASKMOVPD  Y14, Y9, (CX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), DI
-	SHRQ  $0x02, DI
-	TESTQ DI, DI
-	JZ    passing_end
-
-passing:
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VXORPS      Y13, Y13, Y13
-	VXORPS      Y14, Y14, Y14
-	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
-	VFMADD231PD Y10, Y0, Y11
-	VFMADD231PD Y10, Y2, Y12
-	VFMADD231PD Y10, Y4, Y13
-	VFMADD231PD Y10, Y6, Y14
-	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
-	VFMADD231PD Y10, Y1, Y11
-	VFMADD231PD Y10, Y3, Y12
-	VFMADD231PD Y10, Y5, Y13
-	VFMADD231PD Y10, Y7, Y14
-	VMULPD      Y8, Y11, Y11
-	VMOVNTPD    Y11, (CX)
-	VMULPD      Y8, Y12, Y12
-	VMOVNTPD    Y12, (CX)(BX*1)
-	VMULPD      Y8, Y13, Y13
-	VMOVNTPD    Y13, (CX)(BX*2)
-	VMULPD      Y8, Y14, Y14
-	VMOVNTPD    Y14, (CX)(SI*1)
-	ADDQ        $+32, AX
-	ADDQ        $+32, CX
-	DECQ        DI
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), DI
-	ANDQ        $+3, DI
-	JZ          fence
-	LEAQ        masks<>+32(SB), R8
-	NEGQ        DI
-	VMOVDQU     (R8)(DI*8), Y9
-	VXORPS      Y11, Y11, Y11
-	VXORPS      Y12, Y12, Y12
-	VXORPS      Y13, Y13, Y13
-	VXORPS      Y14, Y14, Y14
-	VMASKMOVPD  (AX), Y9, Y10
-	VFMADD231PD Y10, Y0, Y11
-	VFMADD231PD Y10, Y2, Y12
-	VFMADD231PD Y10, Y4, Y13
-	VFMADD231PD Y10, Y6, Y14
-	VMASKMOVPD  (AX)(DX*1), Y9, Y10
-	VFMADD231PD Y10, Y1, Y11
-	VFMADD231PD Y10, Y3, Y12
-	VFMADD231PD Y10, Y5, Y13
-	VFMADD231PD Y10, Y7, Y14
-	VMULPD      Y8, Y11, Y11
-	VMASKMOVPD  Y11, Y9, (CX)
-	VMULPD      Y8, Y12, Y12
-	VMASKMOVPD  Y12, Y9, (CX)(BX*1)
-	VMULPD      Y8, Y13, Y13
-	VMASKMOVPD  Y13, Y9, (CX)(BX*2)
-	VMULPD      Y8, Y14, Y14
-	VMASKMOVPD  Y14, Y9, (CX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER

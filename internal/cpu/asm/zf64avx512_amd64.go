@@ -189,10 +189,8 @@ func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x1x2 computes rows of C from matrices, strides in elements:
 //
@@ -210,10 +208,8 @@ func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x1x4 computes rows of C from matrices, strides in elements:
 //
@@ -231,10 +227,8 @@ func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x1x8 computes rows of C from matrices, strides in elements:
 //
@@ -252,10 +246,8 @@ func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x2x1 computes rows of C from matrices, strides in elements:
 //
@@ -273,10 +265,8 @@ func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x2x2 computes rows of C from matrices, strides in elements:
 //
@@ -294,10 +284,8 @@ func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x2x4 computes rows of C from matrices, strides in elements:
 //
@@ -315,10 +303,8 @@ func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x2x8 computes rows of C from matrices, strides in elements:
 //
@@ -336,10 +322,8 @@ func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x4x1 computes rows of C from matrices, strides in elements:
 //
@@ -357,10 +341,8 @@ func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x4x2 computes rows of C from matrices, strides in elements:
 //
@@ -378,10 +360,8 @@ func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x4x4 computes rows of C from matrices, strides in elements:
 //
@@ -399,10 +379,8 @@ func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //		}
 //	}
 //
-// With past, β = 0 and rows of C that start at multiples of 64 bytes, C is written past the caches.
-//
 //go:noescape
-func UpdateF64AVX512x4x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+func UpdateF64AVX512x4x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
 // DotF64AVX512x1 computes the products of rows of x with rows of y:
 //

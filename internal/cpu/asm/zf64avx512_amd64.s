@@ -6033,9 +6033,9 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x1x1(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x1x1(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -6093,9 +6093,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -6126,50 +6123,14 @@ overwriting_end:
 	VFMADD231PD Z3, Z0, Z4
 	VMULPD      Z1, Z4, Z4
 	VMOVUPD     Z4, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z4, Z4, Z4
-	VMOVUPD     (AX), Z3
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z3, Z0, Z4
-	VMULPD      Z1, Z4, Z4
-	VMOVNTPD    Z4, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, BX
-	SHLQ        CL, BX
-	DECQ        BX
-	KMOVW       BX, K1
-	VXORPS      Z4, Z4, Z4
-	VMOVUPD.Z   (AX), K1, Z3
-	VFMADD231PD Z3, Z0, Z4
-	VMULPD      Z1, Z4, Z4
-	VMOVUPD     Z4, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x1x2(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x1x2(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -6234,9 +6195,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -6272,55 +6230,14 @@ overwriting_end:
 	VFMADD231PD Z4, Z1, Z5
 	VMULPD      Z2, Z5, Z5
 	VMOVUPD     Z5, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z5, Z5, Z5
-	VMOVUPD     (AX), Z4
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z4, Z0, Z5
-	VMOVUPD     (AX)(BX*1), Z4
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z4, Z1, Z5
-	VMULPD      Z2, Z5, Z5
-	VMOVNTPD    Z5, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, SI
-	SHLQ        CL, SI
-	DECQ        SI
-	KMOVW       SI, K1
-	VXORPS      Z5, Z5, Z5
-	VMOVUPD.Z   (AX), K1, Z4
-	VFMADD231PD Z4, Z0, Z5
-	VMOVUPD.Z   (AX)(BX*1), K1, Z4
-	VFMADD231PD Z4, Z1, Z5
-	VMULPD      Z2, Z5, Z5
-	VMOVUPD     Z5, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x1x4(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x1x4(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -6400,9 +6317,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -6448,65 +6362,14 @@ overwriting_end:
 	VFMADD231PD Z6, Z3, Z7
 	VMULPD      Z4, Z7, Z7
 	VMOVUPD     Z7, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z7, Z7, Z7
-	VMOVUPD     (AX), Z6
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z6, Z0, Z7
-	VMOVUPD     (AX)(BX*1), Z6
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z6, Z1, Z7
-	VMOVUPD     (AX)(BX*2), Z6
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PD Z6, Z2, Z7
-	VMOVUPD     (AX)(SI*1), Z6
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PD Z6, Z3, Z7
-	VMULPD      Z4, Z7, Z7
-	VMOVNTPD    Z7, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, DI
-	SHLQ        CL, DI
-	DECQ        DI
-	KMOVW       DI, K1
-	VXORPS      Z7, Z7, Z7
-	VMOVUPD.Z   (AX), K1, Z6
-	VFMADD231PD Z6, Z0, Z7
-	VMOVUPD.Z   (AX)(BX*1), K1, Z6
-	VFMADD231PD Z6, Z1, Z7
-	VMOVUPD.Z   (AX)(BX*2), K1, Z6
-	VFMADD231PD Z6, Z2, Z7
-	VMOVUPD.Z   (AX)(SI*1), K1, Z6
-	VFMADD231PD Z6, Z3, Z7
-	VMULPD      Z4, Z7, Z7
-	VMOVUPD     Z7, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x1x8(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x1x8(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -6616,9 +6479,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -6684,85 +6544,14 @@ overwriting_end:
 	VFMADD231PD Z10, Z7, Z11
 	VMULPD      Z8, Z11, Z11
 	VMOVUPD     Z11, K1, (DX)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z11, Z11, Z11
-	VMOVUPD     (AX), Z10
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z10, Z0, Z11
-	VMOVUPD     (AX)(BX*1), Z10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z10, Z1, Z11
-	VMOVUPD     (AX)(BX*2), Z10
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PD Z10, Z2, Z11
-	VMOVUPD     (AX)(SI*1), Z10
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PD Z10, Z3, Z11
-	VMOVUPD     (AX)(BX*4), Z10
-	PREFETCHT0  512(AX)(BX*4)
-	VFMADD231PD Z10, Z4, Z11
-	VMOVUPD     (AX)(DI*1), Z10
-	PREFETCHT0  512(AX)(DI*1)
-	VFMADD231PD Z10, Z5, Z11
-	VMOVUPD     (AX)(SI*2), Z10
-	PREFETCHT0  512(AX)(SI*2)
-	VFMADD231PD Z10, Z6, Z11
-	VMOVUPD     (AX)(R8*1), Z10
-	PREFETCHT0  512(AX)(R8*1)
-	VFMADD231PD Z10, Z7, Z11
-	VMULPD      Z8, Z11, Z11
-	VMOVNTPD    Z11, (DX)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, R9
-	SHLQ        CL, R9
-	DECQ        R9
-	KMOVW       R9, K1
-	VXORPS      Z11, Z11, Z11
-	VMOVUPD.Z   (AX), K1, Z10
-	VFMADD231PD Z10, Z0, Z11
-	VMOVUPD.Z   (AX)(BX*1), K1, Z10
-	VFMADD231PD Z10, Z1, Z11
-	VMOVUPD.Z   (AX)(BX*2), K1, Z10
-	VFMADD231PD Z10, Z2, Z11
-	VMOVUPD.Z   (AX)(SI*1), K1, Z10
-	VFMADD231PD Z10, Z3, Z11
-	VMOVUPD.Z   (AX)(BX*4), K1, Z10
-	VFMADD231PD Z10, Z4, Z11
-	VMOVUPD.Z   (AX)(DI*1), K1, Z10
-	VFMADD231PD Z10, Z5, Z11
-	VMOVUPD.Z   (AX)(SI*2), K1, Z10
-	VFMADD231PD Z10, Z6, Z11
-	VMOVUPD.Z   (AX)(R8*1), K1, Z10
-	VFMADD231PD Z10, Z7, Z11
-	VMULPD      Z8, Z11, Z11
-	VMOVUPD     Z11, K1, (DX)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x2x1(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x2x1(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -6836,9 +6625,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -6877,58 +6663,14 @@ overwriting_end:
 	VMOVUPD     Z5, K1, (DX)
 	VMULPD      Z2, Z6, Z6
 	VMOVUPD     Z6, K1, (DX)(BX*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z5, Z5, Z5
-	VXORPS      Z6, Z6, Z6
-	VMOVUPD     (AX), Z4
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z4, Z0, Z5
-	VFMADD231PD Z4, Z1, Z6
-	VMULPD      Z2, Z5, Z5
-	VMOVNTPD    Z5, (DX)
-	VMULPD      Z2, Z6, Z6
-	VMOVNTPD    Z6, (DX)(BX*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, SI
-	SHLQ        CL, SI
-	DECQ        SI
-	KMOVW       SI, K1
-	VXORPS      Z5, Z5, Z5
-	VXORPS      Z6, Z6, Z6
-	VMOVUPD.Z   (AX), K1, Z4
-	VFMADD231PD Z4, Z0, Z5
-	VFMADD231PD Z4, Z1, Z6
-	VMULPD      Z2, Z5, Z5
-	VMOVUPD     Z5, K1, (DX)
-	VMULPD      Z2, Z6, Z6
-	VMOVUPD     Z6, K1, (DX)(BX*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x2x2(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x2x2(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -7013,9 +6755,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -7061,65 +6800,14 @@ overwriting_end:
 	VMOVUPD     Z7, K1, (DX)
 	VMULPD      Z4, Z8, Z8
 	VMOVUPD     Z8, K1, (DX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VMOVUPD     (AX), Z6
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z6, Z0, Z7
-	VFMADD231PD Z6, Z2, Z8
-	VMOVUPD     (AX)(BX*1), Z6
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z6, Z1, Z7
-	VFMADD231PD Z6, Z3, Z8
-	VMULPD      Z4, Z7, Z7
-	VMOVNTPD    Z7, (DX)
-	VMULPD      Z4, Z8, Z8
-	VMOVNTPD    Z8, (DX)(SI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, DI
-	SHLQ        CL, DI
-	DECQ        DI
-	KMOVW       DI, K1
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VMOVUPD.Z   (AX), K1, Z6
-	VFMADD231PD Z6, Z0, Z7
-	VFMADD231PD Z6, Z2, Z8
-	VMOVUPD.Z   (AX)(BX*1), K1, Z6
-	VFMADD231PD Z6, Z1, Z7
-	VFMADD231PD Z6, Z3, Z8
-	VMULPD      Z4, Z7, Z7
-	VMOVUPD     Z7, K1, (DX)
-	VMULPD      Z4, Z8, Z8
-	VMOVUPD     Z8, K1, (DX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x2x4(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x2x4(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -7227,9 +6915,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -7289,79 +6974,14 @@ overwriting_end:
 	VMOVUPD     Z11, K1, (DX)
 	VMULPD      Z8, Z12, Z12
 	VMOVUPD     Z12, K1, (DX)(DI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VMOVUPD     (AX), Z10
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z10, Z0, Z11
-	VFMADD231PD Z10, Z4, Z12
-	VMOVUPD     (AX)(BX*1), Z10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z10, Z1, Z11
-	VFMADD231PD Z10, Z5, Z12
-	VMOVUPD     (AX)(BX*2), Z10
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PD Z10, Z2, Z11
-	VFMADD231PD Z10, Z6, Z12
-	VMOVUPD     (AX)(SI*1), Z10
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PD Z10, Z3, Z11
-	VFMADD231PD Z10, Z7, Z12
-	VMULPD      Z8, Z11, Z11
-	VMOVNTPD    Z11, (DX)
-	VMULPD      Z8, Z12, Z12
-	VMOVNTPD    Z12, (DX)(DI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, R8
-	SHLQ        CL, R8
-	DECQ        R8
-	KMOVW       R8, K1
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VMOVUPD.Z   (AX), K1, Z10
-	VFMADD231PD Z10, Z0, Z11
-	VFMADD231PD Z10, Z4, Z12
-	VMOVUPD.Z   (AX)(BX*1), K1, Z10
-	VFMADD231PD Z10, Z1, Z11
-	VFMADD231PD Z10, Z5, Z12
-	VMOVUPD.Z   (AX)(BX*2), K1, Z10
-	VFMADD231PD Z10, Z2, Z11
-	VFMADD231PD Z10, Z6, Z12
-	VMOVUPD.Z   (AX)(SI*1), K1, Z10
-	VFMADD231PD Z10, Z3, Z11
-	VFMADD231PD Z10, Z7, Z12
-	VMULPD      Z8, Z11, Z11
-	VMOVUPD     Z11, K1, (DX)
-	VMULPD      Z8, Z12, Z12
-	VMOVUPD     Z12, K1, (DX)(DI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x2x8(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x2x8(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -7515,9 +7135,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -7605,107 +7222,14 @@ overwriting_end:
 	VMOVUPD     Z19, K1, (DX)
 	VMULPD      Z16, Z20, Z20
 	VMOVUPD     Z20, K1, (DX)(R9*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VMOVUPD     (AX), Z18
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z18, Z0, Z19
-	VFMADD231PD Z18, Z8, Z20
-	VMOVUPD     (AX)(BX*1), Z18
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z18, Z1, Z19
-	VFMADD231PD Z18, Z9, Z20
-	VMOVUPD     (AX)(BX*2), Z18
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PD Z18, Z2, Z19
-	VFMADD231PD Z18, Z10, Z20
-	VMOVUPD     (AX)(SI*1), Z18
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PD Z18, Z3, Z19
-	VFMADD231PD Z18, Z11, Z20
-	VMOVUPD     (AX)(BX*4), Z18
-	PREFETCHT0  512(AX)(BX*4)
-	VFMADD231PD Z18, Z4, Z19
-	VFMADD231PD Z18, Z12, Z20
-	VMOVUPD     (AX)(DI*1), Z18
-	PREFETCHT0  512(AX)(DI*1)
-	VFMADD231PD Z18, Z5, Z19
-	VFMADD231PD Z18, Z13, Z20
-	VMOVUPD     (AX)(SI*2), Z18
-	PREFETCHT0  512(AX)(SI*2)
-	VFMADD231PD Z18, Z6, Z19
-	VFMADD231PD Z18, Z14, Z20
-	VMOVUPD     (AX)(R8*1), Z18
-	PREFETCHT0  512(AX)(R8*1)
-	VFMADD231PD Z18, Z7, Z19
-	VFMADD231PD Z18, Z15, Z20
-	VMULPD      Z16, Z19, Z19
-	VMOVNTPD    Z19, (DX)
-	VMULPD      Z16, Z20, Z20
-	VMOVNTPD    Z20, (DX)(R9*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, R10
-	SHLQ        CL, R10
-	DECQ        R10
-	KMOVW       R10, K1
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VMOVUPD.Z   (AX), K1, Z18
-	VFMADD231PD Z18, Z0, Z19
-	VFMADD231PD Z18, Z8, Z20
-	VMOVUPD.Z   (AX)(BX*1), K1, Z18
-	VFMADD231PD Z18, Z1, Z19
-	VFMADD231PD Z18, Z9, Z20
-	VMOVUPD.Z   (AX)(BX*2), K1, Z18
-	VFMADD231PD Z18, Z2, Z19
-	VFMADD231PD Z18, Z10, Z20
-	VMOVUPD.Z   (AX)(SI*1), K1, Z18
-	VFMADD231PD Z18, Z3, Z19
-	VFMADD231PD Z18, Z11, Z20
-	VMOVUPD.Z   (AX)(BX*4), K1, Z18
-	VFMADD231PD Z18, Z4, Z19
-	VFMADD231PD Z18, Z12, Z20
-	VMOVUPD.Z   (AX)(DI*1), K1, Z18
-	VFMADD231PD Z18, Z5, Z19
-	VFMADD231PD Z18, Z13, Z20
-	VMOVUPD.Z   (AX)(SI*2), K1, Z18
-	VFMADD231PD Z18, Z6, Z19
-	VFMADD231PD Z18, Z14, Z20
-	VMOVUPD.Z   (AX)(R8*1), K1, Z18
-	VFMADD231PD Z18, Z7, Z19
-	VFMADD231PD Z18, Z15, Z20
-	VMULPD      Z16, Z19, Z19
-	VMOVUPD     Z19, K1, (DX)
-	VMULPD      Z16, Z20, Z20
-	VMOVUPD     Z20, K1, (DX)(R9*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x4x1(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x4x1(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -7810,9 +7334,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -7867,74 +7388,14 @@ overwriting_end:
 	VMOVUPD     Z9, K1, (DX)(BX*2)
 	VMULPD      Z4, Z10, Z10
 	VMOVUPD     Z10, K1, (DX)(SI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VXORPS      Z9, Z9, Z9
-	VXORPS      Z10, Z10, Z10
-	VMOVUPD     (AX), Z6
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z6, Z0, Z7
-	VFMADD231PD Z6, Z1, Z8
-	VFMADD231PD Z6, Z2, Z9
-	VFMADD231PD Z6, Z3, Z10
-	VMULPD      Z4, Z7, Z7
-	VMOVNTPD    Z7, (DX)
-	VMULPD      Z4, Z8, Z8
-	VMOVNTPD    Z8, (DX)(BX*1)
-	VMULPD      Z4, Z9, Z9
-	VMOVNTPD    Z9, (DX)(BX*2)
-	VMULPD      Z4, Z10, Z10
-	VMOVNTPD    Z10, (DX)(SI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, DI
-	SHLQ        CL, DI
-	DECQ        DI
-	KMOVW       DI, K1
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VXORPS      Z9, Z9, Z9
-	VXORPS      Z10, Z10, Z10
-	VMOVUPD.Z   (AX), K1, Z6
-	VFMADD231PD Z6, Z0, Z7
-	VFMADD231PD Z6, Z1, Z8
-	VFMADD231PD Z6, Z2, Z9
-	VFMADD231PD Z6, Z3, Z10
-	VMULPD      Z4, Z7, Z7
-	VMOVUPD     Z7, K1, (DX)
-	VMULPD      Z4, Z8, Z8
-	VMOVUPD     Z8, K1, (DX)(BX*1)
-	VMULPD      Z4, Z9, Z9
-	VMOVUPD     Z9, K1, (DX)(BX*2)
-	VMULPD      Z4, Z10, Z10
-	VMOVUPD     Z10, K1, (DX)(SI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x4x2(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x4x2(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -8058,9 +7519,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -8126,85 +7584,14 @@ overwriting_end:
 	VMOVUPD     Z13, K1, (DX)(SI*2)
 	VMULPD      Z8, Z14, Z14
 	VMOVUPD     Z14, K1, (DX)(DI*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VXORPS      Z13, Z13, Z13
-	VXORPS      Z14, Z14, Z14
-	VMOVUPD     (AX), Z10
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z10, Z0, Z11
-	VFMADD231PD Z10, Z2, Z12
-	VFMADD231PD Z10, Z4, Z13
-	VFMADD231PD Z10, Z6, Z14
-	VMOVUPD     (AX)(BX*1), Z10
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z10, Z1, Z11
-	VFMADD231PD Z10, Z3, Z12
-	VFMADD231PD Z10, Z5, Z13
-	VFMADD231PD Z10, Z7, Z14
-	VMULPD      Z8, Z11, Z11
-	VMOVNTPD    Z11, (DX)
-	VMULPD      Z8, Z12, Z12
-	VMOVNTPD    Z12, (DX)(SI*1)
-	VMULPD      Z8, Z13, Z13
-	VMOVNTPD    Z13, (DX)(SI*2)
-	VMULPD      Z8, Z14, Z14
-	VMOVNTPD    Z14, (DX)(DI*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, R8
-	SHLQ        CL, R8
-	DECQ        R8
-	KMOVW       R8, K1
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VXORPS      Z13, Z13, Z13
-	VXORPS      Z14, Z14, Z14
-	VMOVUPD.Z   (AX), K1, Z10
-	VFMADD231PD Z10, Z0, Z11
-	VFMADD231PD Z10, Z2, Z12
-	VFMADD231PD Z10, Z4, Z13
-	VFMADD231PD Z10, Z6, Z14
-	VMOVUPD.Z   (AX)(BX*1), K1, Z10
-	VFMADD231PD Z10, Z1, Z11
-	VFMADD231PD Z10, Z3, Z12
-	VFMADD231PD Z10, Z5, Z13
-	VFMADD231PD Z10, Z7, Z14
-	VMULPD      Z8, Z11, Z11
-	VMOVUPD     Z11, K1, (DX)
-	VMULPD      Z8, Z12, Z12
-	VMOVUPD     Z12, K1, (DX)(SI*1)
-	VMULPD      Z8, Z13, Z13
-	VMOVUPD     Z13, K1, (DX)(SI*2)
-	VMULPD      Z8, Z14, Z14
-	VMOVUPD     Z14, K1, (DX)(DI*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER
 	RET
 
-// func UpdateF64AVX512x4x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64, past bool)
+// func UpdateF64AVX512x4x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·UpdateF64AVX512x4x4(SB), NOSPLIT, $0-81
+TEXT ·UpdateF64AVX512x4x4(SB), NOSPLIT, $0-80
 	MOVQ         a+0(FP), AX
 	MOVQ         rsa+8(FP), CX
 	SHLQ         $0x03, CX
@@ -8367,9 +7754,6 @@ accumulating_end:
 	JMP         done
 
 overwrite:
-	MOVB  past+80(FP), CL
-	TESTB CL, CL
-	JNZ   past
 	MOVQ  n+56(FP), CX
 	SHRQ  $0x03, CX
 	TESTQ CX, CX
@@ -8457,99 +7841,6 @@ overwriting_end:
 	VMOVUPD     Z21, K1, (DX)(DI*2)
 	VMULPD      Z16, Z22, Z22
 	VMOVUPD     Z22, K1, (DX)(R8*1)
-	JMP         done
-
-past:
-	MOVQ  n+56(FP), CX
-	SHRQ  $0x03, CX
-	TESTQ CX, CX
-	JZ    passing_end
-
-passing:
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VXORPS      Z21, Z21, Z21
-	VXORPS      Z22, Z22, Z22
-	VMOVUPD     (AX), Z18
-	PREFETCHT0  512(AX)
-	VFMADD231PD Z18, Z0, Z19
-	VFMADD231PD Z18, Z4, Z20
-	VFMADD231PD Z18, Z8, Z21
-	VFMADD231PD Z18, Z12, Z22
-	VMOVUPD     (AX)(BX*1), Z18
-	PREFETCHT0  512(AX)(BX*1)
-	VFMADD231PD Z18, Z1, Z19
-	VFMADD231PD Z18, Z5, Z20
-	VFMADD231PD Z18, Z9, Z21
-	VFMADD231PD Z18, Z13, Z22
-	VMOVUPD     (AX)(BX*2), Z18
-	PREFETCHT0  512(AX)(BX*2)
-	VFMADD231PD Z18, Z2, Z19
-	VFMADD231PD Z18, Z6, Z20
-	VFMADD231PD Z18, Z10, Z21
-	VFMADD231PD Z18, Z14, Z22
-	VMOVUPD     (AX)(SI*1), Z18
-	PREFETCHT0  512(AX)(SI*1)
-	VFMADD231PD Z18, Z3, Z19
-	VFMADD231PD Z18, Z7, Z20
-	VFMADD231PD Z18, Z11, Z21
-	VFMADD231PD Z18, Z15, Z22
-	VMULPD      Z16, Z19, Z19
-	VMOVNTPD    Z19, (DX)
-	VMULPD      Z16, Z20, Z20
-	VMOVNTPD    Z20, (DX)(DI*1)
-	VMULPD      Z16, Z21, Z21
-	VMOVNTPD    Z21, (DX)(DI*2)
-	VMULPD      Z16, Z22, Z22
-	VMOVNTPD    Z22, (DX)(R8*1)
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        CX
-	JNZ         passing
-
-passing_end:
-	MOVQ        n+56(FP), CX
-	ANDQ        $+7, CX
-	JZ          fence
-	MOVQ        $+1, R9
-	SHLQ        CL, R9
-	DECQ        R9
-	KMOVW       R9, K1
-	VXORPS      Z19, Z19, Z19
-	VXORPS      Z20, Z20, Z20
-	VXORPS      Z21, Z21, Z21
-	VXORPS      Z22, Z22, Z22
-	VMOVUPD.Z   (AX), K1, Z18
-	VFMADD231PD Z18, Z0, Z19
-	VFMADD231PD Z18, Z4, Z20
-	VFMADD231PD Z18, Z8, Z21
-	VFMADD231PD Z18, Z12, Z22
-	VMOVUPD.Z   (AX)(BX*1), K1, Z18
-	VFMADD231PD Z18, Z1, Z19
-	VFMADD231PD Z18, Z5, Z20
-	VFMADD231PD Z18, Z9, Z21
-	VFMADD231PD Z18, Z13, Z22
-	VMOVUPD.Z   (AX)(BX*2), K1, Z18
-	VFMADD231PD Z18, Z2, Z19
-	VFMADD231PD Z18, Z6, Z20
-	VFMADD231PD Z18, Z10, Z21
-	VFMADD231PD Z18, Z14, Z22
-	VMOVUPD.Z   (AX)(SI*1), K1, Z18
-	VFMADD231PD Z18, Z3, Z19
-	VFMADD231PD Z18, Z7, Z20
-	VFMADD231PD Z18, Z11, Z21
-	VFMADD231PD Z18, Z15, Z22
-	VMULPD      Z16, Z19, Z19
-	VMOVUPD     Z19, K1, (DX)
-	VMULPD      Z16, Z20, Z20
-	VMOVUPD     Z20, K1, (DX)(DI*1)
-	VMULPD      Z16, Z21, Z21
-	VMOVUPD     Z21, K1, (DX)(DI*2)
-	VMULPD      Z16, Z22, Z22
-	VMOVUPD     Z22, K1, (DX)(R8*1)
-
-fence:
-	SFENCE
 
 done:
 	VZEROUPPER

@@ -19,7 +19,6 @@ type element struct {
 	broadcast, mul, add, fma instruction
 	move, moveScalar         instruction
 	moveZ, maskMove          func(c *build.Context, src, mask, dst operand.Op)
-	moveNT                   func(c *build.Context, src, dst operand.Op) // past the caches
 	compare                  func(c *build.Context, x, y operand.Op)
 }
 
@@ -27,13 +26,13 @@ var (
 	f32 = element{
 		name: "F32", goType: "float32", size: 4,
 		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, add: (*build.Context).VADDPS, fma: (*build.Context).VFMADD231PS,
-		move: (*build.Context).VMOVUPS, moveNT: (*build.Context).VMOVNTPS, moveScalar: (*build.Context).VMOVSS,
+		move: (*build.Context).VMOVUPS, moveScalar: (*build.Context).VMOVSS,
 		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS, compare: (*build.Context).VUCOMISS,
 	}
 	f64 = element{
 		name: "F64", goType: "float64", size: 8,
 		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, add: (*build.Context).VADDPD, fma: (*build.Context).VFMADD231PD,
-		move: (*build.Context).VMOVUPD, moveNT: (*build.Context).VMOVNTPD, moveScalar: (*build.Context).VMOVSD,
+		move: (*build.Context).VMOVUPD, moveScalar: (*build.Context).VMOVSD,
 		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD, compare: (*build.Context).VUCOMISD,
 	}
 )

@@ -33,10 +33,8 @@ const streamBytes = 512
 // update writes the kernel that adds to whole rows of C what a few steps of k bring.
 func (g *generator) update(rows, depth int) {
 	name := fmt.Sprintf("Update%sx%dx%d", g.suffix(), rows, depth)
-	g.function(name, "a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T, past bool", append(
-		g.docLoop(name, "rows of C from matrices, strides in elements", fmt.Sprintf("i < %d", rows), fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j"),
-		"",
-		fmt.Sprintf("With past, β = 0 and rows of C that start at multiples of %d bytes, C is written past the caches.", g.vectorBytes))...)
+	g.function(name, "a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
+		g.docLoop(name, "rows of C from matrices, strides in elements", fmt.Sprintf("i < %d", rows), fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
 
 	a := g.elementsOfA(rows, depth)
 	b, c := g.param("b"), g.param("c")
@@ -62,7 +60,7 @@ func (g *generator) update(rows, depth int) {
 		}
 	}
 	// pass goes along the rows, a vector at a time, and ends with a partial one.
-	pass := func(label, end string, finish func(s reg.Register, i int, mask reg.Register)) {
+	pass := func(label string, finish func(s reg.Register, i int, mask reg.Register)) {
 		n := g.param("n")
 		g.SHRQ(operand.U8(log2(g.lanes())), n)
 		g.loop(label, n, func() {
@@ -75,20 +73,20 @@ func (g *generator) update(rows, depth int) {
 		})
 		rest := g.param("n")
 		g.ANDQ(operand.I32(g.lanes()-1), rest)
-		g.JZ(operand.LabelRef(end))
+		g.JZ(operand.LabelRef("done"))
 		mask := g.mask(g, rest)
 		sum(mask)
 		for i, s := range sums {
 			finish(s, i, mask)
 		}
-		g.JMP(operand.LabelRef(end))
+		g.JMP(operand.LabelRef("done"))
 	}
 
 	g.jumpIfZero("beta", "accumulate", "overwrite")
 	g.Label("accumulate")
 	g.broadcast(g.Context, g.address("beta"), beta)
 	old := g.vector(g.Context)
-	pass("accumulating", "done", func(s reg.Register, i int, mask reg.Register) {
+	pass("accumulating", func(s reg.Register, i int, mask reg.Register) {
 		g.loadMasked(rowOfC(i), mask, old)
 		g.mul(g.Context, beta, old, old)
 		g.fma(g.Context, alpha, s, old)
@@ -96,26 +94,11 @@ func (g *generator) update(rows, depth int) {
 	})
 
 	g.Label("overwrite")
-	past := g.Load(g.Param("past"), g.GP8())
-	g.TESTB(past, past)
-	g.JNZ(operand.LabelRef("past"))
-	pass("overwriting", "done", func(s reg.Register, i int, mask reg.Register) {
+	pass("overwriting", func(s reg.Register, i int, mask reg.Register) {
 		g.mul(g.Context, alpha, s, s)
 		g.storeMasked(s, mask, rowOfC(i))
 	})
 
-	g.Label("past")
-	pass("passing", "fence", func(s reg.Register, i int, mask reg.Register) {
-		g.mul(g.Context, alpha, s, s)
-		if mask != nil {
-			g.store(g, s, mask, rowOfC(i))
-			return
-		}
-		g.moveNT(g.Context, s, rowOfC(i))
-	})
-
-	g.Label("fence")
-	g.SFENCE() // orders the stores past the caches before whatever tells others of them
 	g.Label("done")
 	g.VZEROUPPER()
 	g.RET()
