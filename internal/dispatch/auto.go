@@ -115,13 +115,13 @@ const (
 type choice struct {
 	device Device
 	because
-	gpu               Device  // the other one, if the processor was chosen
-	here, there       float64 // seconds on the processor and on the GPU …
-	start             float64 // … and to begin with it; 0 where that does not count
-	bytes             float64 // of the matrices
-	crossover         string
-	err               error // why there is no GPU, or no measurement
-	refused           error // why the GPU cannot compute it after all
+	gpu         Device  // the other one, if the processor was chosen
+	here, there float64 // seconds on the processor and on the GPU …
+	start       float64 // … and to begin with it; 0 where that does not count
+	bytes       float64 // of the matrices
+	crossover   string
+	err         error // why there is no GPU, or no measurement
+	refused     error // why the GPU cannot compute it after all
 }
 
 // because is what decided between the processor and a GPU.

@@ -54,7 +54,7 @@ type Plan struct {
 	Request
 	Device  Device // resolved: never "auto"
 	Kernel  string
-	Threads int    // goroutines that compute; 0 on a GPU
+	Threads int // goroutines that compute; 0 on a GPU
 
 	cpu    cpu.Plan
 	gpu    *gpu.Plan // nil on the processor
