@@ -9,6 +9,7 @@ import (
 // not add it, the epilogue, and the rounding to C's type. It works on a tile of
 // C that was just computed and so is still in the cache.
 type finisher[T scalar] struct {
+	needed   bool // false: there is nothing to finish
 	epilogue gemm.Epilogue
 	act      func(float64) float64
 	bias     []byte
@@ -22,13 +23,13 @@ type finisher[T scalar] struct {
 	narrow func(raw []byte, at int, src []T)
 }
 
-// newFinisher returns nil where there is nothing to finish.
-func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers) *finisher[T] {
+func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers) finisher[T] {
 	converts := p.C.Type != dtype.Of[T]()
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
-		return nil
+		return finisher[T]{}
 	}
-	f := &finisher[T]{
+	f := finisher[T]{
+		needed:   true,
 		epilogue: p.Epilogue, bias: b.Bias, biasType: p.C.Type,
 		act: p.Epilogue.Activation.Info().F,
 	}
@@ -39,12 +40,15 @@ func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers) *finisher[T] {
 	return f
 }
 
-// tile finishes rows×cols sums at c, which belong at (i0, j0) of C.
-func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int) {
-	var old [256]T
+// finishing is how many elements tile needs for C's old ones.
+const finishing = 256
+
+// tile finishes rows×cols sums at c, which belong at (i0, j0) of C. old is memory for
+// some elements, [finishing] where C is converted.
+func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, old []T) {
 	for i := range rows {
-		for j := 0; j < cols; j += len(old) {
-			sums := c[i*ldc+j:][:min(len(old), cols-j)]
+		for j := 0; j < cols; j += finishing {
+			sums := c[i*ldc+j:][:min(finishing, cols-j)]
 			at := (i0+i)*f.ld + j0 + j // in raw
 			if f.raw != nil && f.beta != 0 {
 				f.widen(old[:len(sums)], f.raw, at)
@@ -81,18 +85,26 @@ func (f *finisher[T]) apply(sums []T, i, j int) {
 	}
 }
 
+// The conversions, made once: to make a function of one costs memory.
+var (
+	toF16  = narrowWith(dtype.Float16From32)
+	toBF16 = narrowWith(dtype.BFloat16From32)
+)
+
 // narrowing is the conversion from what was summed to an element type of C.
-func narrowing[T scalar](to dtype.Type) func(raw []byte, at int, src []T) {
+func narrowing[T scalar](to dtype.Type) (f func(raw []byte, at int, src []T)) {
 	if to == dtype.F16 {
-		return narrowWith[T](dtype.Float16From32)
+		f, _ = any(toF16).(func([]byte, int, []T))
+	} else {
+		f, _ = any(toBF16).(func([]byte, int, []T))
 	}
-	return narrowWith[T](dtype.BFloat16From32)
+	return f
 }
 
-func narrowWith[T scalar, O dtype.Element](convert func(float32) O) func(raw []byte, at int, src []T) {
-	return func(raw []byte, at int, src []T) {
+func narrowWith[O dtype.Element](convert func(float32) O) func(raw []byte, at int, src []float32) {
+	return func(raw []byte, at int, src []float32) {
 		for i, v := range src {
-			dtype.View[O](raw)[at+i] = convert(float32(v))
+			dtype.View[O](raw)[at+i] = convert(v)
 		}
 	}
 }
