@@ -23,14 +23,10 @@ type direct[T scalar] struct {
 // directLimit is the largest M·N·K that is not packed.
 const directLimit = 96 * 96 * 96
 
-// goesDirect reports whether p is better not packed. It looks at the shape and
-// the types alone.
+// goesDirect reports whether p, whose elements are of the type that is summed in, is
+// better not packed.
 func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
-	t := dtype.Of[T]()
-	if len(mk.Direct) == 0 || p.A.Type != t || p.C.Type != t || p.B.Trans || !p.ReadsAB() {
-		return false
-	}
-	return p.M <= len(mk.Direct) || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
+	return !p.B.Trans && (p.M <= len(mk.Direct) || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit)
 }
 
 func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) direct[T] {

@@ -14,7 +14,7 @@ type dots[T scalar] struct {
 	x, y        strided[T] // along k
 	c           strided[T] // element (i, j) is x's row i times y's row j
 	alpha, beta T
-	finish      *finisher[T]
+	finish      finisher[T]
 	lc          int // rows of x for an item
 }
 
@@ -23,19 +23,8 @@ const (
 	dotsSteps = 4 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
 )
 
-// isDots reports whether p is to be summed that way, and whether x is A.
-func (mk *micro[T]) isDots(p *gemm.Problem) (xIsA, ok bool) {
-	switch {
-	case len(mk.Dot) == 0:
-		return false, false
-	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
-		return false, true
-	}
-	return true, !p.A.Trans && isThin(p.N, p.M, p.K, dotsRows)
-}
-
-func newDots[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, xIsA bool, w *workspace) *dots[T] {
-	d := &dots[T]{
+func newDots[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, xIsA bool) dots[T] {
+	d := dots[T]{
 		micro: mk, k: p.K,
 		x: stridedOf[T](p.A, b.A), y: stridedOf[T](p.B, b.B).t(), c: stridedOf[T](p.C, b.C),
 		l: p.M, s: p.N,
@@ -45,11 +34,22 @@ func newDots[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads in
 	if !xIsA {
 		d.x, d.y, d.c, d.l, d.s = d.y, d.x, d.c.t(), d.s, d.l
 	}
-	if d.y.cs != 1 {
-		d.y = d.y.packed(d.s, d.k, take[T](w, d.s*d.k))
-	}
 	d.lc = equalParts(d.l, max(64, d.l/(8*threads)), asm.DotRows)
 	return d
+}
+
+// bytes is what y takes where it must be copied to lie along k.
+func (d *dots[T]) bytes() int {
+	if d.y.cs == 1 {
+		return 0
+	}
+	return bytesFor[T](d.s * d.k)
+}
+
+func (d *dots[T]) use(m *memory, _ []place) {
+	if d.y.cs != 1 {
+		d.y = d.y.packed(d.s, d.k, take[T](m, d.s*d.k))
+	}
 }
 
 // packed is the matrix of rows×cols, copied so that rows lie along memory.
@@ -64,22 +64,21 @@ func (s strided[T]) packed(rows, cols int, to []T) strided[T] {
 	return strided[T]{to, cols, 1}
 }
 
-func (d *dots[T]) walk() walker  { return d }
-func (d *dots[T]) advance() bool { return false }
-func (d *dots[T]) items() int    { return ceilDiv(d.l, d.lc) }
+func (d *dots[T]) phases() int                { return 1 }
+func (d *dots[T]) enter(_, _ int) (items int) { return ceilDiv(d.l, d.lc) }
 
-func (d *dots[T]) do(item int) {
+func (d *dots[T]) do(item, _ int) {
 	first := item * d.lc
 	rows := min(d.lc, d.l-first)
 	for i := first; i < first+rows; i += asm.DotRows {
 		d.four(min(i, d.l-asm.DotRows), i)
 	}
 	switch {
-	case d.finish == nil:
+	case !d.finish.needed:
 	case d.c.cs == 1:
-		d.finish.tile(d.c.data[first*d.c.rs:], d.c.rs, first, 0, rows, d.s)
+		d.finish.tile(d.c.data[first*d.c.rs:], d.c.rs, first, 0, rows, d.s, nil)
 	default:
-		d.finish.tile(d.c.data[first:], d.c.cs, 0, first, d.s, rows)
+		d.finish.tile(d.c.data[first:], d.c.cs, 0, first, d.s, rows, nil)
 	}
 }
 

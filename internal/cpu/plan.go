@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -42,6 +43,10 @@ const (
 	byTheBook way = iota // the triple loop
 	unpacked             // micro-kernels on A and B where they lie
 	blocked              // the five loops
+	alongN               // along the rows of B and C
+	alongM               // the same for the transposed product
+	dotsOfB              // rows of A times rows of B, of which there are many
+	dotsOfA              // the same, A having the many rows
 )
 
 // leastFlops is the work, for each thread, that makes a helper pay: about 15 µs at the
@@ -83,9 +88,21 @@ func threads(p *gemm.Problem, asked int) int {
 	return max(1, int(min(float64(Workers(asked)), p.Flops()/leastFlops)))
 }
 
-// way decides between no packing and packing.
+// way decides between no packing, packing, and the ways of products bound by memory.
 func (mk *micro[T]) way(p *gemm.Problem) way {
-	if mk.goesDirect(p) {
+	if t := dtype.Of[T](); len(mk.Direct) == 0 || p.A.Type != t || p.C.Type != t || !p.ReadsAB() {
+		return blocked
+	}
+	switch {
+	case mk.sweeps(p):
+		return alongN
+	case mk.sweepsFlipped(p):
+		return alongM
+	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
+		return dotsOfB
+	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsRows):
+		return dotsOfA
+	case mk.goesDirect(p):
 		return unpacked
 	}
 	return blocked
@@ -117,8 +134,13 @@ func (pl *Plan) Detail() string {
 }
 
 func (mk *micro[T]) detail(pl *Plan) string {
-	if pl.way == unpacked {
+	switch pl.way {
+	case unpacked:
 		return fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
+	case alongN, alongM:
+		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
+	case dotsOfB, dotsOfA:
+		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
 	}
 	packed := "packed"
 	if mk.readsInPlace(&pl.Problem) {
@@ -163,6 +185,8 @@ var runs = sync.Pool{New: func() any { return new(run) }}
 type jobs[T scalar] struct {
 	textbook textbook[T]
 	direct   direct[T]
+	sweep    sweep[T]
+	dots     dots[T]
 	product  product[T]
 }
 
@@ -181,6 +205,10 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buff
 		at.textbook, j = newTextbook[T](p, b), &at.textbook
 	case unpacked:
 		at.direct, j = newDirect(mk, p, b, pl.Threads), &at.direct
+	case alongN, alongM:
+		at.sweep, j = newSweep(mk, p, b, pl.Threads, pl.way == alongM), &at.sweep
+	case dotsOfB, dotsOfA:
+		at.dots, j = newDots(mk, p, b, pl.Threads, pl.way == dotsOfA), &at.dots
 	default:
 		at.product, j = newProduct(mk, p, b, pl.Threads), &at.product
 	}

@@ -22,7 +22,7 @@ type sweep[T scalar] struct {
 	b           []T
 	ldb         int
 	alpha, beta T
-	finish      *finisher[T]
+	finish      finisher[T]
 	mc, nc      int // an item's part of C
 }
 
@@ -33,17 +33,15 @@ const (
 	sweepSums  = 4096      // elements of C that are summed beside it
 )
 
-// sweeps reports whether p, or with flipped its transpose, is a sweep.
-func (mk *micro[T]) sweeps(p *gemm.Problem) (flipped, ok bool) {
-	if len(mk.Update) == 0 {
-		return false, false
-	}
-	switch {
-	case p.B.Trans:
-	case p.K <= sweepDepth && p.N >= 64 && p.M >= 64, isThin(p.M, p.N, p.K, sweepRows):
-		return false, true
-	}
-	return true, p.A.Trans && isThin(p.N, p.M, p.K, sweepRows)
+// sweeps reports whether p goes along the rows of B and C.
+func (mk *micro[T]) sweeps(p *gemm.Problem) bool {
+	return !p.B.Trans &&
+		(p.K <= sweepDepth && p.M >= 64 && p.N >= 64 || isThin(p.M, p.N, p.K, sweepRows))
+}
+
+// sweepsFlipped reports whether p's transpose goes along the columns of A as rows.
+func (mk *micro[T]) sweepsFlipped(p *gemm.Problem) bool {
+	return p.A.Trans && isThin(p.N, p.M, p.K, sweepRows)
 }
 
 // isThin reports whether few rows of C, at most limit, stand against so much of the large
@@ -52,8 +50,8 @@ func isThin(few, many, k, limit int) bool {
 	return few <= limit && many >= 8*few && many >= 64 && k >= 32
 }
 
-func newSweep[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, flipped bool) *sweep[T] {
-	d := &sweep[T]{
+func newSweep[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, flipped bool) sweep[T] {
+	d := sweep[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
 		a: stridedOf[T](p.A, b.A), c: stridedOf[T](p.C, b.C),
 		b: dtype.View[T](b.B), ldb: p.B.LD,
@@ -79,11 +77,12 @@ func newSweep[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads i
 	return d
 }
 
-func (d *sweep[T]) walk() walker  { return d }
-func (d *sweep[T]) advance() bool { return false }
-func (d *sweep[T]) items() int    { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *sweep[T]) phases() int                { return 1 }
+func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *sweep[T]) bytes() int                 { return 0 }
+func (d *sweep[T]) use(*memory, []place)       {}
 
-func (d *sweep[T]) do(item int) {
+func (d *sweep[T]) do(item, _ int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := item%down*d.mc, item/down*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
@@ -97,11 +96,11 @@ func (d *sweep[T]) do(item int) {
 		}
 	}
 	switch {
-	case d.finish == nil:
+	case !d.finish.needed:
 	case d.c.cs == 1:
-		d.finish.tile(d.c.data[i0*d.c.rs+j0:], d.c.rs, i0, j0, rows, cols)
+		d.finish.tile(d.c.data[i0*d.c.rs+j0:], d.c.rs, i0, j0, rows, cols, nil)
 	default:
-		d.finish.tile(d.c.data[j0*d.c.cs+i0:], d.c.cs, j0, i0, cols, rows)
+		d.finish.tile(d.c.data[j0*d.c.cs+i0:], d.c.cs, j0, i0, cols, rows, nil)
 	}
 }
 
