@@ -48,8 +48,27 @@ type Kernels[T any] struct {
 	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
 	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
 
-	// Peak runs n ≥ 0 rounds of PeakFlops floating-point operations each, FMAs in
+	// Group is how many values of K one step multiplies: 1, or for int8, whose panels
+	// hold words of 32 bits, 4 or 2. Forms make such words.
+	Group int
+
+	// Start, where it is not nil, writes what sums start from into the first NR
+	// elements of a panel of B, whose k steps follow. Without it a panel has no such row.
+	Start func(k int, b *T)
+
+	// Peak runs n ≥ 0 rounds of PeakFlops operations each, multiply-adds in
 	// registers only: the most that one core can do.
 	Peak      func(n int)
 	PeakFlops int
+}
+
+// Form is how the elements of a matrix become the words of 32 bits that panels hold.
+// Its functions are nil where the processor lacks the instructions.
+type Form struct {
+	// Zip copies eight rows that run along K, ld bytes apart, to a panel r words wide:
+	// dst[p*r+i] is word p of row i, for p < k. k is a multiple of eight.
+	Zip func(k int, dst *uint32, r int, src *byte, ld int)
+	// Lay copies n columns, a multiple of eight, of rows that are ld
+	// bytes apart: dst[p*r+j] is word p of column j, for p < k.
+	Lay func(k, n int, dst *uint32, r int, src *byte, ld int)
 }

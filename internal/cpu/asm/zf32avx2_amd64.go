@@ -135,7 +135,7 @@ func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
-// PeakF32AVX2 runs n times 16 independent vector FMAs, 256 operations, in registers only.
+// PeakF32AVX2 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
 //
 //go:noescape
 func PeakF32AVX2(n int)

@@ -179,13 +179,13 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
 	VBROADCASTSS alpha+64(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+68(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
@@ -411,13 +411,13 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+68(FP), X7
 	VBROADCASTSS alpha+64(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+68(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
@@ -644,13 +644,13 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+68(FP), X12
 	VBROADCASTSS alpha+64(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
@@ -861,13 +861,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Y3
-	JNE          wide_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y4
 	VMOVUPS      (AX), Y5
 	VMULPS       Y4, Y5, Y5
@@ -959,13 +959,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Y2
-	JNE          narrow_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y3
 	VMASKMOVPS   (AX), Y0, Y4
 	VMULPS       Y3, Y4, Y4
@@ -1058,13 +1058,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Y2
-	JNE          whole_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y3
 	VMOVUPS      (AX), Y4
 	VMULPS       Y3, Y4, Y4
@@ -1194,13 +1194,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Y5
-	JNE          wide_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y6
 	VMOVUPS      (AX), Y7
 	VMULPS       Y6, Y7, Y7
@@ -1319,13 +1319,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Y3
-	JNE          narrow_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y4
 	VMASKMOVPS   (AX), Y0, Y5
 	VMULPS       Y4, Y5, Y5
@@ -1445,13 +1445,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Y4
-	JNE          whole_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y5
 	VMOVUPS      (AX), Y6
 	VMULPS       Y5, Y6, Y6
@@ -1612,13 +1612,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Y7
-	JNE          wide_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y8
 	VMOVUPS      (AX), Y9
 	VMULPS       Y8, Y9, Y9
@@ -1762,13 +1762,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Y4
-	JNE          narrow_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y5
 	VMASKMOVPS   (AX), Y0, Y6
 	VMULPS       Y5, Y6, Y6
@@ -1913,13 +1913,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Y6
-	JNE          whole_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y7
 	VMOVUPS      (AX), Y8
 	VMULPS       Y7, Y8, Y8
@@ -2112,13 +2112,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+84(FP), X9
 	VBROADCASTSS alpha+80(FP), Y9
-	JNE          wide_accumulate
+	VXORPS       X10, X10, X10
+	VUCOMISS     beta+84(FP), X10
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y10
 	VMOVUPS      (AX), Y11
 	VMULPS       Y10, Y11, Y11
@@ -2288,13 +2288,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Y5
-	JNE          narrow_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y6
 	VMASKMOVPS   (AX), Y0, Y7
 	VMULPS       Y6, Y7, Y7
@@ -2465,13 +2465,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Y8
-	JNE          whole_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y9
 	VMOVUPS      (AX), Y10
 	VMULPS       Y9, Y10, Y10
@@ -2695,13 +2695,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+84(FP), X11
 	VBROADCASTSS alpha+80(FP), Y11
-	JNE          wide_accumulate
+	VXORPS       X12, X12, X12
+	VUCOMISS     beta+84(FP), X12
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y12
 	VMOVUPS      (AX), Y13
 	VMULPS       Y12, Y13, Y13
@@ -2896,13 +2896,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Y6
-	JNE          narrow_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y7
 	VMASKMOVPS   (AX), Y0, Y8
 	VMULPS       Y7, Y8, Y8
@@ -3098,13 +3098,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
 	VBROADCASTSS alpha+80(FP), Y10
-	JNE          whole_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+84(FP), X11
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y11
 	VMOVUPS      (AX), Y12
 	VMULPS       Y11, Y12, Y12
@@ -3374,13 +3374,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+84(FP), X13
 	VBROADCASTSS alpha+80(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+84(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
@@ -3601,13 +3601,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
@@ -3829,13 +3829,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
 	VBROADCASTSS alpha+80(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+84(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14

@@ -173,7 +173,7 @@ func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
-// PeakF32AVX512 runs n times 16 independent vector FMAs, 512 operations, in registers only.
+// PeakF32AVX512 runs n times 16 independent vector multiply-adds, 512 operations, in registers only.
 //
 //go:noescape
 func PeakF32AVX512(n int)

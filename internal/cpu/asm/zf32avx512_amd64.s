@@ -237,13 +237,13 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+68(FP), X16
 	VBROADCASTSS alpha+64(FP), Z16
-	JNE          wide_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+68(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
@@ -539,13 +539,13 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+68(FP), X8
 	VBROADCASTSS alpha+64(FP), Z8
-	JNE          narrow_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+68(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
@@ -840,13 +840,13 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+68(FP), X16
 	VBROADCASTSS alpha+64(FP), Z16
-	JNE          whole_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+68(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
@@ -1090,13 +1090,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Z2
-	JNE          wide_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
@@ -1195,13 +1195,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X1, X1, X1
-	VUCOMISS     beta+84(FP), X1
 	VBROADCASTSS alpha+80(FP), Z1
-	JNE          narrow_accumulate
+	VXORPS       X2, X2, X2
+	VUCOMISS     beta+84(FP), X2
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z2
 	VMOVUPS.Z    (AX), K1, Z3
 	VMULPS       Z2, Z3, Z3
@@ -1299,13 +1299,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Z2
-	JNE          whole_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
@@ -1442,13 +1442,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Z4
-	JNE          wide_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
@@ -1574,13 +1574,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Z2
-	JNE          narrow_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS.Z    (AX), K1, Z4
 	VMULPS       Z3, Z4, Z4
@@ -1705,13 +1705,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Z4
-	JNE          whole_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
@@ -1879,13 +1879,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Z6
-	JNE          wide_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
@@ -2036,13 +2036,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Z3
-	JNE          narrow_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z4
 	VMOVUPS.Z    (AX), K1, Z5
 	VMULPS       Z4, Z5, Z5
@@ -2192,13 +2192,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Z6
-	JNE          whole_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
@@ -2398,13 +2398,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Z8
-	JNE          wide_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
@@ -2581,13 +2581,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Z4
-	JNE          narrow_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS.Z    (AX), K1, Z6
 	VMULPS       Z5, Z6, Z6
@@ -2763,13 +2763,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Z8
-	JNE          whole_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
@@ -3000,13 +3000,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
 	VBROADCASTSS alpha+80(FP), Z10
-	JNE          wide_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+84(FP), X11
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
@@ -3208,13 +3208,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Z5
-	JNE          narrow_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z6
 	VMOVUPS.Z    (AX), K1, Z7
 	VMULPS       Z6, Z7, Z7
@@ -3415,13 +3415,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
 	VBROADCASTSS alpha+80(FP), Z10
-	JNE          whole_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+84(FP), X11
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
@@ -3684,13 +3684,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
 	VBROADCASTSS alpha+80(FP), Z12
-	JNE          wide_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+84(FP), X13
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
@@ -3918,13 +3918,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Z6
-	JNE          narrow_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS.Z    (AX), K1, Z8
 	VMULPS       Z7, Z8, Z8
@@ -4151,13 +4151,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
 	VBROADCASTSS alpha+80(FP), Z12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+84(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
@@ -4451,13 +4451,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X14, X14, X14
-	VUCOMISS     beta+84(FP), X14
 	VBROADCASTSS alpha+80(FP), Z14
-	JNE          wide_accumulate
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+84(FP), X15
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
@@ -4710,13 +4710,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Z7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z8
 	VMOVUPS.Z    (AX), K1, Z9
 	VMULPS       Z8, Z9, Z9
@@ -4968,13 +4968,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X14, X14, X14
-	VUCOMISS     beta+84(FP), X14
 	VBROADCASTSS alpha+80(FP), Z14
-	JNE          whole_accumulate
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+84(FP), X15
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
@@ -5326,13 +5326,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+84(FP), X16
 	VBROADCASTSS alpha+80(FP), Z16
-	JNE          wide_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+84(FP), X17
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
@@ -5611,13 +5611,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Z8
-	JNE          narrow_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
@@ -5895,13 +5895,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X16, X16, X16
-	VUCOMISS     beta+84(FP), X16
 	VBROADCASTSS alpha+80(FP), Z16
-	JNE          whole_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+84(FP), X17
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18

@@ -135,7 +135,7 @@ func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
-// PeakF64AVX2 runs n times 16 independent vector FMAs, 128 operations, in registers only.
+// PeakF64AVX2 runs n times 16 independent vector multiply-adds, 128 operations, in registers only.
 //
 //go:noescape
 func PeakF64AVX2(n int)

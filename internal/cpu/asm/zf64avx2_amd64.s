@@ -180,13 +180,13 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+72(FP), X13
 	VBROADCASTSD alpha+64(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+72(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
@@ -413,13 +413,13 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+72(FP), X7
 	VBROADCASTSD alpha+64(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+72(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
@@ -647,13 +647,13 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+72(FP), X12
 	VBROADCASTSD alpha+64(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+72(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
@@ -864,13 +864,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Y3
-	JNE          wide_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y4
 	VMOVUPD      (AX), Y5
 	VMULPD       Y4, Y5, Y5
@@ -962,13 +962,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Y2
-	JNE          narrow_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y3
 	VMASKMOVPD   (AX), Y0, Y4
 	VMULPD       Y3, Y4, Y4
@@ -1061,13 +1061,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Y2
-	JNE          whole_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y3
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
@@ -1197,13 +1197,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Y5
-	JNE          wide_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y6
 	VMOVUPD      (AX), Y7
 	VMULPD       Y6, Y7, Y7
@@ -1322,13 +1322,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Y3
-	JNE          narrow_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y4
 	VMASKMOVPD   (AX), Y0, Y5
 	VMULPD       Y4, Y5, Y5
@@ -1448,13 +1448,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Y4
-	JNE          whole_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y5
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
@@ -1615,13 +1615,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Y7
-	JNE          wide_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y8
 	VMOVUPD      (AX), Y9
 	VMULPD       Y8, Y9, Y9
@@ -1765,13 +1765,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Y4
-	JNE          narrow_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y5
 	VMASKMOVPD   (AX), Y0, Y6
 	VMULPD       Y5, Y6, Y6
@@ -1916,13 +1916,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Y6
-	JNE          whole_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y7
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
@@ -2115,13 +2115,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X9, X9, X9
-	VUCOMISD     beta+88(FP), X9
 	VBROADCASTSD alpha+80(FP), Y9
-	JNE          wide_accumulate
+	VXORPS       X10, X10, X10
+	VUCOMISD     beta+88(FP), X10
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y10
 	VMOVUPD      (AX), Y11
 	VMULPD       Y10, Y11, Y11
@@ -2291,13 +2291,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Y5
-	JNE          narrow_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y6
 	VMASKMOVPD   (AX), Y0, Y7
 	VMULPD       Y6, Y7, Y7
@@ -2468,13 +2468,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Y8
-	JNE          whole_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y9
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
@@ -2698,13 +2698,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X11, X11, X11
-	VUCOMISD     beta+88(FP), X11
 	VBROADCASTSD alpha+80(FP), Y11
-	JNE          wide_accumulate
+	VXORPS       X12, X12, X12
+	VUCOMISD     beta+88(FP), X12
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y12
 	VMOVUPD      (AX), Y13
 	VMULPD       Y12, Y13, Y13
@@ -2899,13 +2899,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Y6
-	JNE          narrow_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y7
 	VMASKMOVPD   (AX), Y0, Y8
 	VMULPD       Y7, Y8, Y8
@@ -3101,13 +3101,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
 	VBROADCASTSD alpha+80(FP), Y10
-	JNE          whole_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+88(FP), X11
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y11
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
@@ -3377,13 +3377,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+88(FP), X13
 	VBROADCASTSD alpha+80(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+88(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
@@ -3604,13 +3604,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
@@ -3832,13 +3832,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
 	VBROADCASTSD alpha+80(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+88(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14

@@ -173,7 +173,7 @@ func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
-// PeakF64AVX512 runs n times 16 independent vector FMAs, 256 operations, in registers only.
+// PeakF64AVX512 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
 //
 //go:noescape
 func PeakF64AVX512(n int)

@@ -239,13 +239,13 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+72(FP), X16
 	VBROADCASTSD alpha+64(FP), Z16
-	JNE          wide_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+72(FP), X17
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+72(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
@@ -543,13 +543,13 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+72(FP), X8
 	VBROADCASTSD alpha+64(FP), Z8
-	JNE          narrow_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+72(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
@@ -846,13 +846,13 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+72(FP), X16
 	VBROADCASTSD alpha+64(FP), Z16
-	JNE          whole_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+72(FP), X17
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+72(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
@@ -1096,13 +1096,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Z2
-	JNE          wide_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
@@ -1201,13 +1201,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X1, X1, X1
-	VUCOMISD     beta+88(FP), X1
 	VBROADCASTSD alpha+80(FP), Z1
-	JNE          narrow_accumulate
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+88(FP), X2
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z2
 	VMOVUPD.Z    (AX), K1, Z3
 	VMULPD       Z2, Z3, Z3
@@ -1305,13 +1305,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Z2
-	JNE          whole_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
@@ -1448,13 +1448,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Z4
-	JNE          wide_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
@@ -1580,13 +1580,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Z2
-	JNE          narrow_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD.Z    (AX), K1, Z4
 	VMULPD       Z3, Z4, Z4
@@ -1711,13 +1711,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Z4
-	JNE          whole_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
@@ -1885,13 +1885,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Z6
-	JNE          wide_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
@@ -2042,13 +2042,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Z3
-	JNE          narrow_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z4
 	VMOVUPD.Z    (AX), K1, Z5
 	VMULPD       Z4, Z5, Z5
@@ -2198,13 +2198,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Z6
-	JNE          whole_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
@@ -2404,13 +2404,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Z8
-	JNE          wide_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
@@ -2587,13 +2587,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Z4
-	JNE          narrow_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD.Z    (AX), K1, Z6
 	VMULPD       Z5, Z6, Z6
@@ -2769,13 +2769,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Z8
-	JNE          whole_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
@@ -3006,13 +3006,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
 	VBROADCASTSD alpha+80(FP), Z10
-	JNE          wide_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+88(FP), X11
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
@@ -3214,13 +3214,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Z5
-	JNE          narrow_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z6
 	VMOVUPD.Z    (AX), K1, Z7
 	VMULPD       Z6, Z7, Z7
@@ -3421,13 +3421,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
 	VBROADCASTSD alpha+80(FP), Z10
-	JNE          whole_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+88(FP), X11
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
@@ -3690,13 +3690,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
 	VBROADCASTSD alpha+80(FP), Z12
-	JNE          wide_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+88(FP), X13
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
@@ -3924,13 +3924,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Z6
-	JNE          narrow_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD.Z    (AX), K1, Z8
 	VMULPD       Z7, Z8, Z8
@@ -4157,13 +4157,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
 	VBROADCASTSD alpha+80(FP), Z12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+88(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
@@ -4457,13 +4457,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+88(FP), X14
 	VBROADCASTSD alpha+80(FP), Z14
-	JNE          wide_accumulate
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+88(FP), X15
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
@@ -4716,13 +4716,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Z7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z8
 	VMOVUPD.Z    (AX), K1, Z9
 	VMULPD       Z8, Z9, Z9
@@ -4974,13 +4974,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+88(FP), X14
 	VBROADCASTSD alpha+80(FP), Z14
-	JNE          whole_accumulate
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+88(FP), X15
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
@@ -5332,13 +5332,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+88(FP), X16
 	VBROADCASTSD alpha+80(FP), Z16
-	JNE          wide_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+88(FP), X17
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
@@ -5617,13 +5617,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Z8
-	JNE          narrow_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
@@ -5901,13 +5901,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X16, X16, X16
-	VUCOMISD     beta+88(FP), X16
 	VBROADCASTSD alpha+80(FP), Z16
-	JNE          whole_accumulate
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+88(FP), X17
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18

@@ -5,6 +5,8 @@
 //	main.go     the table, and what is written for each of its rows
 //	isa.go      what the instruction sets and the element types differ in
 //	kernel.go   the micro-kernels: the loop over k, then C's tile
+//	integer.go  what int8 differs in
+//	pack.go     the copies into panels, conversions included
 //	operands.go where a micro-kernel finds A and B: packed panels or matrices
 package main
 
@@ -39,6 +41,8 @@ var variants = []variant{
 	{avx512, f64, 8, 16},
 	{avx2, f32, 6, 16},
 	{avx2, f64, 6, 8},
+	{vnni, quads, 8, 32},
+	{avx2, pairs, 4, 16}, // a product and a sum are two instructions, with a register between them
 }
 
 func main() {
@@ -48,8 +52,10 @@ func main() {
 			log.Fatalf("%s: %v", v.suffix(), err)
 		}
 	}
-	if err := writePause(".."); err != nil {
-		log.Fatalf("pause: %v", err)
+	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack} {
+		if err := write(".."); err != nil {
+			log.Fatalf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -76,8 +82,13 @@ func (v variant) suffix() string { return v.element.name + v.isa.name }
 func (v variant) write(dir string) error {
 	g := &generator{Context: build.NewContext(), variant: v}
 	g.packed()
-	for rows := 1; rows <= v.mr; rows++ {
-		g.direct(rows)
+	if v.group == 1 {
+		for rows := 1; rows <= v.mr; rows++ {
+			g.direct(rows)
+		}
+	}
+	if v.starts {
+		g.start()
 	}
 	g.peak()
 
@@ -126,7 +137,7 @@ func (g *generator) function(name, params string, doc ...string) {
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		g.docLoop(name, "packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p*MR+i", "p*NR+j")...)
+		g.docLoop(name, "packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p*MR+i", g.words.panel)...)
 	g.prefetchC()
 	g.bodies(g.mr, g.panels, true)
 }
@@ -146,21 +157,21 @@ func (g *generator) direct(rows int) {
 // NR in the texts become the tile's.
 func (g *generator) docLoop(name, from, rows, a, b string) []string {
 	tile := strings.NewReplacer("MR", strconv.Itoa(g.mr), "NR", strconv.Itoa(g.nr))
-	return []string{
+	return append([]string{
 		tile.Replace(name + " computes a part of a tile of C from " + from + ":"),
 		"",
 		"\tfor i := 0; " + rows + "; i++ {",
 		"\t\tfor j := 0; j < n; j++ {",
-		"\t\t\tsum := 0",
+		"\t\t\tsum := " + g.words.start,
 		"\t\t\tfor p := 0; p < k; p++ {",
-		tile.Replace("\t\t\t\tsum = fma(a[" + a + "], b[" + b + "], sum)"),
+		fmt.Sprintf("\t\t\t\tsum = %s(a[%s], b[%s], sum)", g.words.step, tile.Replace(a), tile.Replace(b)),
 		"\t\t\t}",
 		"\t\t\tif beta == 0 {",
 		"\t\t\t\tc[i*ldc+j] = alpha * sum",
 		"\t\t\t} else {",
-		"\t\t\t\tc[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])",
+		"\t\t\t\tc[i*ldc+j] = " + g.words.update,
 		"\t\t\t}",
 		"\t\t}",
 		"\t}",
-	}
+	}, g.words.more...)
 }
