@@ -22,7 +22,7 @@ import (
 // a task, and packing and computing are a phase each.
 type product[T scalar] struct {
 	*micro[T]
-	m, n, k     int
+	m, n, k     int // k in steps: of an element each, or of int8 several
 	a, b        operand[T]
 	alpha, beta T
 
@@ -44,8 +44,8 @@ type product[T scalar] struct {
 // of an item depends on that number, never the order of a sum.
 func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, w *workspace) *product[T] {
 	d := &product[T]{
-		micro: mk, m: p.M, n: p.N, k: p.K,
-		a: operandA[T](p, b), b: operandB[T](p, b),
+		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
+		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		finish: newFinisher[T](p, b),
 	}
@@ -54,7 +54,7 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 	}
 	d.ms = equalParts(d.m, mk.ms, mk.MR)
 	d.ns = equalParts(d.n, mk.ns, mk.NR)
-	d.kc = equalParts(d.k, mk.kc, 1)
+	d.kc = equalParts(d.k, mk.kc, 8)
 	if p.C.Type == dtype.Of[T]() {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	} else {
@@ -65,7 +65,7 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 	if d.packsA = !mk.readsInPlace(p); d.packsA {
 		d.aPack = take[T](w, d.ms*d.kc)
 	}
-	d.bPack = take[T](w, d.ns*d.kc)
+	d.bPack = take[T](w, d.ns*(d.top()+d.kc))
 	return d
 }
 
@@ -162,19 +162,34 @@ func (w *blockWalk[T]) do(item int) {
 		across := ceilDiv(w.cols(), w.nc)
 		w.compute(item/across*w.mc, item%across*w.nc)
 	case item < itemsA:
-		w.pack(w.aPack, &w.a, w.MR, w.i0, w.rows(), item)
+		w.pack(w.aPack, &w.a, w.MR, w.i0, w.rows(), item, nil)
 	default:
-		w.pack(w.bPack, &w.b, w.NR, w.j0, w.cols(), item-itemsA)
+		w.pack(w.bPack, &w.b, w.NR, w.j0, w.cols(), item-itemsA, w.Start)
 	}
 }
 
 // pack packs the item'th group of panels, of r rows each, of the n rows of o
-// from x0 on.
-func (w *blockWalk[T]) pack(dst []T, o *operand[T], r, x0, n, item int) {
-	k := w.depth()
-	for x := item * panelsPerItem * r; x < min((item+1)*panelsPerItem*r, n); x += r {
-		o.pack(dst[x*k:], r, x0+x, min(r, n-x), w.p0, k, w.tmp)
+// from x0 on. A panel that has a row on top gets it from start.
+func (w *blockWalk[T]) pack(dst []T, o *operand[T], r, x0, n, item int, start func(k int, b *T)) {
+	k, top := w.depth(), 0
+	if start != nil {
+		top = 1
 	}
+	for x := item * panelsPerItem * r; x < min((item+1)*panelsPerItem*r, n); x += r {
+		panel := dst[x*(top+k):]
+		o.pack(panel[top*r:], r, x0+x, min(r, n-x), w.p0, k, w.tmp)
+		if start != nil {
+			start(k, &panel[0])
+		}
+	}
+}
+
+// top is the number of rows in a panel of B before the first step.
+func (mk *micro[T]) top() int {
+	if mk.Start != nil {
+		return 1
+	}
+	return 0
 }
 
 // compute does loops 2 to 0 for the tile of C at (i, j) of the block. While a panel of
@@ -192,10 +207,11 @@ func (w *blockWalk[T]) compute(i, j int) {
 	if !w.scratch {
 		at += w.i0*w.ldc + w.j0
 	}
+	deep := w.top() + k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
 	for jr := 0; jr < cols; jr += w.NR {
-		b := &w.bPack[(j+jr)*k]
-		ahead := w.bPack[(j+min(jr+w.NR, cols-1))*k:]
+		b := &w.bPack[(j+jr)*deep]
+		ahead := w.bPack[(j+min(jr+w.NR, cols-1))*deep:]
 		for ir := 0; ir < rows; ir += w.MR {
 			m, n, tile := min(w.MR, rows-ir), min(w.NR, cols-jr), &c[at+ir*w.ldc+jr]
 			next := &ahead[min(ir/w.MR*fetched, len(ahead)-1)]
