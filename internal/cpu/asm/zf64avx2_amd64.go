@@ -139,3 +139,33 @@ func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //
 //go:noescape
 func PeakF64AVX2(n int)
+
+// BiasColF64AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
+// BiasRowF64AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
+// ReLUF64AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ReLUF64AVX2(m int, n int, c *float64, ldc int)
+
+// GELUF64AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUF64AVX2(m int, n int, c *float64, ldc int)
+
+// GELUTanhF64AVX2 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUTanhF64AVX2(m int, n int, c *float64, ldc int)
+
+// SiLUF64AVX2 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func SiLUF64AVX2(m int, n int, c *float64, ldc int)

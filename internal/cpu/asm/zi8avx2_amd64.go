@@ -27,3 +27,18 @@ func PackedI8AVX2(k int, a *int32, b *int32, c *int32, next *int32, ldc int, m i
 //
 //go:noescape
 func PeakI8AVX2(n int)
+
+// BiasColI8AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasColI8AVX2(m int, n int, c *int32, ldc int, v *int32)
+
+// BiasRowI8AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasRowI8AVX2(m int, n int, c *int32, ldc int, v *int32)
+
+// ReLUI8AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ReLUI8AVX2(m int, n int, c *int32, ldc int)

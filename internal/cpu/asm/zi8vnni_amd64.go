@@ -33,3 +33,18 @@ func StartI8VNNI(k int, b *int32)
 //
 //go:noescape
 func PeakI8VNNI(n int)
+
+// BiasColI8VNNI adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasColI8VNNI(m int, n int, c *int32, ldc int, v *int32)
+
+// BiasRowI8VNNI adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasRowI8VNNI(m int, n int, c *int32, ldc int, v *int32)
+
+// ReLUI8VNNI makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ReLUI8VNNI(m int, n int, c *int32, ldc int)

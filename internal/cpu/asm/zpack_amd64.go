@@ -26,6 +26,18 @@ func ZipF16(k int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func LayF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 
+// NarrowF16 rounds m rows of n elements, to nearest with ties to even: src's are lds elements apart,
+// dst's ldd. n is a multiple of eight.
+//
+//go:noescape
+func NarrowF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
+
+// AddOldF16 adds beta times m rows of n elements, lds elements apart, to sums that are ldd elements apart.
+// Products are rounded before they are added. n is a multiple of eight.
+//
+//go:noescape
+func AddOldF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
+
 // ZipBF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
 // of row i, a bfloat16 as float32, for p < k. k is a multiple of eight.
 //
@@ -37,6 +49,18 @@ func ZipBF16(k int, dst *uint32, r int, src *byte, ld int)
 //
 //go:noescape
 func LayBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
+
+// NarrowBF16 rounds m rows of n elements, to nearest with ties to even: src's are lds elements apart,
+// dst's ldd. n is a multiple of eight.
+//
+//go:noescape
+func NarrowBF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
+
+// AddOldBF16 adds beta times m rows of n elements, lds elements apart, to sums that are ldd elements apart.
+// Products are rounded before they are added. n is a multiple of eight.
+//
+//go:noescape
+func AddOldBF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
 
 // ZipI8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
 // of row i, four int8, for p < k. k is a multiple of eight.

@@ -214,6 +214,86 @@ end:
 	VZEROUPPER
 	RET
 
+// func NarrowF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
+// Requires: AVX, F16C
+TEXT ·NarrowF16(SB), NOSPLIT, $0-48
+	MOVQ  m+0(FP), AX
+	MOVQ  n+8(FP), CX
+	MOVQ  dst+16(FP), DX
+	MOVQ  ldd+24(FP), BX
+	MOVQ  src+32(FP), SI
+	MOVQ  lds+40(FP), DI
+	SHLQ  $0x01, BX
+	SHLQ  $0x02, DI
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    end
+	TESTQ AX, AX
+	JZ    end
+
+row:
+	MOVQ CX, R8
+	MOVQ DX, R9
+	MOVQ SI, R10
+
+eight:
+	VMOVUPS   (R10), Y0
+	VCVTPS2PH $0x00, Y0, X0
+	VMOVDQU   X0, (R9)
+	ADDQ      $+16, R9
+	ADDQ      $+32, R10
+	DECQ      R8
+	JNZ       eight
+	ADDQ      BX, DX
+	ADDQ      DI, SI
+	DECQ      AX
+	JNZ       row
+
+end:
+	VZEROUPPER
+	RET
+
+// func AddOldF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
+// Requires: AVX, F16C
+TEXT ·AddOldF16(SB), NOSPLIT, $0-52
+	MOVQ         m+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         dst+16(FP), DX
+	MOVQ         ldd+24(FP), BX
+	MOVQ         src+32(FP), SI
+	MOVQ         lds+40(FP), DI
+	VBROADCASTSS beta+48(FP), Y0
+	SHLQ         $0x02, BX
+	SHLQ         $0x01, DI
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           end
+	TESTQ        AX, AX
+	JZ           end
+
+row:
+	MOVQ CX, R8
+	MOVQ DX, R9
+	MOVQ SI, R10
+
+eight:
+	VCVTPH2PS (R10), Y1
+	VMULPS    Y1, Y0, Y1
+	VADDPS    (R9), Y1, Y1
+	VMOVUPS   Y1, (R9)
+	ADDQ      $+32, R9
+	ADDQ      $+16, R10
+	DECQ      R8
+	JNZ       eight
+	ADDQ      BX, DX
+	ADDQ      DI, SI
+	DECQ      AX
+	JNZ       row
+
+end:
+	VZEROUPPER
+	RET
+
 // func ZipBF16(k int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
 TEXT ·ZipBF16(SB), NOSPLIT, $0-40
@@ -322,6 +402,101 @@ eight:
 	JNZ       eight
 	ADDQ      DI, SI
 	ADDQ      BX, DX
+	DECQ      AX
+	JNZ       row
+
+end:
+	VZEROUPPER
+	RET
+
+// func NarrowBF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
+// Requires: AVX, AVX2
+TEXT ·NarrowBF16(SB), NOSPLIT, $0-48
+	MOVQ  m+0(FP), AX
+	MOVQ  n+8(FP), CX
+	MOVQ  dst+16(FP), DX
+	MOVQ  ldd+24(FP), BX
+	MOVQ  src+32(FP), SI
+	MOVQ  lds+40(FP), DI
+	SHLQ  $0x01, BX
+	SHLQ  $0x02, DI
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    end
+	TESTQ AX, AX
+	JZ    end
+
+row:
+	MOVQ CX, R8
+	MOVQ DX, R9
+	MOVQ SI, R10
+
+eight:
+	VMOVUPS   (R10), Y0
+	VCMPPS    $0x03, Y0, Y0, Y1
+	VPCMPEQD  Y3, Y3, Y3
+	VPSRLD    $0x10, Y0, Y2
+	VPSLLD    $0x1f, Y2, Y2
+	VPSRLD    $0x1f, Y2, Y2
+	VPSRLD    $0x11, Y3, Y4
+	VPADDD    Y4, Y2, Y2
+	VPADDD    Y0, Y2, Y2
+	VPSRLD    $0x1f, Y3, Y4
+	VPSLLD    $0x16, Y4, Y4
+	VPOR      Y0, Y4, Y4
+	VBLENDVPS Y1, Y4, Y2, Y2
+	VPSRLD    $0x10, Y2, Y2
+	VPACKUSDW Y2, Y2, Y2
+	VPERMQ    $0x08, Y2, Y2
+	VMOVDQU   X2, (R9)
+	ADDQ      $+16, R9
+	ADDQ      $+32, R10
+	DECQ      R8
+	JNZ       eight
+	ADDQ      BX, DX
+	ADDQ      DI, SI
+	DECQ      AX
+	JNZ       row
+
+end:
+	VZEROUPPER
+	RET
+
+// func AddOldBF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
+// Requires: AVX, AVX2
+TEXT ·AddOldBF16(SB), NOSPLIT, $0-52
+	MOVQ         m+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         dst+16(FP), DX
+	MOVQ         ldd+24(FP), BX
+	MOVQ         src+32(FP), SI
+	MOVQ         lds+40(FP), DI
+	VBROADCASTSS beta+48(FP), Y0
+	SHLQ         $0x02, BX
+	SHLQ         $0x01, DI
+	SHRQ         $0x03, CX
+	TESTQ        CX, CX
+	JZ           end
+	TESTQ        AX, AX
+	JZ           end
+
+row:
+	MOVQ CX, R8
+	MOVQ DX, R9
+	MOVQ SI, R10
+
+eight:
+	VPMOVZXWD (R10), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y1, Y0, Y1
+	VADDPS    (R9), Y1, Y1
+	VMOVUPS   Y1, (R9)
+	ADDQ      $+32, R9
+	ADDQ      $+16, R10
+	DECQ      R8
+	JNZ       eight
+	ADDQ      BX, DX
+	ADDQ      DI, SI
 	DECQ      AX
 	JNZ       row
 

@@ -27,6 +27,7 @@ func integer(name string, group int, start, step, panel string, dot instruction,
 	return element{
 		name: name, goType: "int32", size: 4,
 		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VPMULLD, fma: dot, move: moveWords,
+		add: (*build.Context).VPADDD, max: (*build.Context).VPMAXSD,
 		moveZ: (*build.Context).VMOVDQU32_Z, maskMove: (*build.Context).VPMASKMOVD,
 		addScaled: func(c *build.Context, alpha, sum, t operand.Op) {
 			c.VPMULLD(alpha, sum, sum)

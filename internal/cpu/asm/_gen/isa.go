@@ -18,6 +18,8 @@ type element struct {
 	size         int // bytes
 
 	broadcast, mul, fma, move instruction
+	add, max                  instruction
+	*maths                    // nil for integers
 	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)
 
 	// addScaled adds alpha·sum to t; sum is lost.
@@ -44,12 +46,14 @@ var (
 		name: "F32", goType: "float32", size: 4,
 		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS, move: (*build.Context).VMOVUPS,
 		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS,
+		add: (*build.Context).VADDPS, max: (*build.Context).VMAXPS, maths: maths32,
 		addScaled: scaledByFMA((*build.Context).VFMADD231PS), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISS), group: 1, words: floatWords,
 	}
 	f64 = element{
 		name: "F64", goType: "float64", size: 8,
 		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD, move: (*build.Context).VMOVUPD,
 		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD,
+		add: (*build.Context).VADDPD, max: (*build.Context).VMAXPD, maths: maths64,
 		addScaled: scaledByFMA((*build.Context).VFMADD231PD), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISD), group: 1, words: floatWords,
 	}
 )

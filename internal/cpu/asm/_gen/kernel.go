@@ -16,7 +16,8 @@ const unroll = 4
 type generator struct {
 	*build.Context
 	variant
-	masks operand.Mem
+	masks     operand.Mem
+	constants map[uint64]operand.Mem
 }
 
 // A body is a micro-kernel for the tiles of one kind of width. Only the last

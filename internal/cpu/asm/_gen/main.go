@@ -6,6 +6,8 @@
 //	isa.go      what the instruction sets and the element types differ in
 //	kernel.go   the micro-kernels: the loop over k, then C's tile
 //	integer.go  what int8 differs in
+//	finish.go   what is done to a tile of C before it leaves the cache
+//	narrow.go   what a C of 16 bits needs of that
 //	pack.go     the copies into panels, conversions included
 //	operands.go where a micro-kernel finds A and B: packed panels or matrices
 package main
@@ -80,7 +82,7 @@ func writePause(dir string) error {
 func (v variant) suffix() string { return v.element.name + v.isa.name }
 
 func (v variant) write(dir string) error {
-	g := &generator{Context: build.NewContext(), variant: v}
+	g := &generator{Context: build.NewContext(), variant: v, constants: map[uint64]operand.Mem{}}
 	g.packed()
 	if v.group == 1 {
 		for rows := 1; rows <= v.mr; rows++ {
@@ -91,6 +93,7 @@ func (v variant) write(dir string) error {
 		g.start()
 	}
 	g.peak()
+	g.finishers()
 
 	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
 }

@@ -89,6 +89,8 @@ func writePack(dir string) error {
 	for _, f := range forms {
 		f.zip(c)
 		f.lay(c)
+		f.narrow(c)
+		f.addOld(c)
 	}
 	return write(dir, "zpack_amd64", c)
 }
