@@ -31,7 +31,7 @@ type product[T scalar] struct {
 	c       []T
 	ldc     int
 	scratch bool
-	finish  *finisher[T]
+	finish  finisher[T]
 
 	ms, ns, kc int // the micro-kernel's, cut to equal parts of this product
 	mc, nc     int // an item's tile of C
@@ -47,7 +47,7 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
+		finish: newFinisher[T](p, b, mk),
 	}
 	if !p.ReadsAB() {
 		d.k, d.alpha = 0, 0
@@ -97,7 +97,7 @@ func (d *product[T]) tile(threads int) (mc, nc int) {
 }
 
 func (d *product[T]) walk() walker {
-	return &blockWalk[T]{product: d, tmp: make([]T, d.kc)}
+	return &blockWalk[T]{product: d, tmp: make([]T, max(d.kc, finishing))}
 }
 
 // blockWalk goes through loops 5 to 4.
@@ -222,9 +222,9 @@ func (w *blockWalk[T]) compute(i, j int) {
 			row := &w.a.data[w.a.index(w.i0+i+ir, w.p0)]
 			w.Direct[m-1](k, row, w.a.ld, 1, b, w.NR, tile, next, w.ldc, n, w.alpha, beta)
 		}
-	}
-	if w.finish != nil && w.p0+k >= w.k {
-		w.finish.tile(c[at:], w.ldc, w.i0+i, w.j0+j, rows, cols)
+		if w.finish.needed && w.p0+k >= w.k {
+			w.finish.tile(c[at+jr:], w.ldc, w.i0+i, w.j0+j+jr, rows, min(w.NR, cols-jr), w.tmp)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ type direct[T scalar] struct {
 	rsa, csa    int // A's strides from row to row and along K
 	ldb, ldc    int
 	alpha, beta T
-	finish      *finisher[T]
+	finish      finisher[T]
 	mc, nc      int // an item's tile of C
 }
 
@@ -39,7 +39,7 @@ func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads 
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
+		finish: newFinisher[T](p, b, mk),
 		mc:     p.M, nc: p.N,
 	}
 	if p.A.Trans {
@@ -75,7 +75,7 @@ func (d *direct[T]) do(item int) {
 		}
 		beta = 1
 	}
-	if d.finish != nil {
-		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols)
+	if d.finish.needed {
+		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
 	}
 }

@@ -16,7 +16,7 @@ type textbook[T scalar] struct {
 	c           []T // nil where C holds another type; finish converts then
 	ldc         int
 	alpha, beta T
-	finish      *finisher[T]
+	finish      finisher[T]
 	sums        []T // a row of C
 }
 
@@ -25,7 +25,7 @@ func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) *textbook[T] {
 		m: p.M, n: p.N, k: p.K,
 		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
+		finish: newFinisher[T](p, b, nil),
 		sums:   make([]T, p.N),
 	}
 	if !p.ReadsAB() {
@@ -50,8 +50,8 @@ func (t *textbook[T]) do(i int) {
 			t.sums[j] += T(t.beta * old)
 		}
 	}
-	if t.finish != nil {
-		t.finish.tile(t.sums, t.n, i, 0, 1, t.n)
+	if t.finish.needed {
+		t.finish.tile(t.sums, t.n, i, 0, 1, t.n, make([]T, finishing))
 	}
 	if t.c != nil {
 		copy(t.c[i*t.ldc:], t.sums)
