@@ -4377,10 +4377,10 @@ DATA constant17<>+16(SB)/8, $0xbf0d30e4bf0d30e4
 DATA constant17<>+24(SB)/8, $0xbf0d30e4bf0d30e4
 GLOBL constant17<>(SB), RODATA|NOPTR, $32
 
-DATA constant18<>+0(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+8(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+16(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+24(SB)/8, $0xc2ac0000c2ac0000
+DATA constant18<>+0(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+8(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+16(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+24(SB)/8, $0xc28c0000c28c0000
 GLOBL constant18<>(SB), RODATA|NOPTR, $32
 
 DATA constant19<>+0(SB)/8, $0x42b0000042b00000

@@ -6543,14 +6543,14 @@ DATA constant17<>+48(SB)/8, $0xbf0d30e4bf0d30e4
 DATA constant17<>+56(SB)/8, $0xbf0d30e4bf0d30e4
 GLOBL constant17<>(SB), RODATA|NOPTR, $64
 
-DATA constant18<>+0(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+8(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+16(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+24(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+32(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+40(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+48(SB)/8, $0xc2ac0000c2ac0000
-DATA constant18<>+56(SB)/8, $0xc2ac0000c2ac0000
+DATA constant18<>+0(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+8(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+16(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+24(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+32(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+40(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+48(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+56(SB)/8, $0xc28c0000c28c0000
 GLOBL constant18<>(SB), RODATA|NOPTR, $64
 
 DATA constant19<>+0(SB)/8, $0x42b0000042b00000

@@ -133,7 +133,7 @@ var (
 			g.VPSLLD(operand.U8(23), n, n)
 			g.VPADDD(n, x, x) // to the exponent of x, which stays a normal number
 		},
-		expTerms: 8, erfcTerms: 11, erfcEnd: 9.3, least: -86, most: 88, ln2High: 0x1.62e4p-1,
+		expTerms: 8, erfcTerms: 11, erfcEnd: 9.3, least: -70, most: 88, ln2High: 0x1.62e4p-1,
 	}
 	maths64 = &maths{
 		min: (*build.Context).VMINPD, sub: (*build.Context).VSUBPD, div: (*build.Context).VDIVPD, and: (*build.Context).VANDPD,
@@ -155,7 +155,7 @@ var (
 			g.VPSLLQ(operand.U8(52), n, n)
 			g.VPADDQ(n, x, x)
 		},
-		expTerms: 15, erfcTerms: 26, erfcEnd: 26, least: -707, most: 708, ln2High: 0x1.62e42feep-1,
+		expTerms: 15, erfcTerms: 26, erfcEnd: 26, least: -690, most: 708, ln2High: 0x1.62e42feep-1,
 	}
 )
 
