@@ -33,11 +33,11 @@ func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opt
 // product is summed in, and are whole numbers if that is int32. With β = 0 the
 // old C is not read; with α = 0 neither A nor B is.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
-	p, buffers, err := plan(alpha, a, b, beta, c, opts)
-	if err != nil {
+	var p dispatch.Product
+	if err := plan(&p, alpha, a, b, beta, c, opts); err != nil {
 		return err
 	}
-	return p.Run(ctx, buffers)
+	return p.Run(ctx, p.Buffers)
 }
 
 // GemmBatch computes C[i] ← α·A[i]·B[i] + β·C[i] for every i. The shapes may differ
@@ -48,39 +48,32 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 	}
 	batch := make([]dispatch.Product, len(a))
 	for i := range a {
-		p, buffers, err := plan(alpha, a[i], b[i], beta, c[i], opts)
-		if err != nil {
+		if err := plan(&batch[i], alpha, a[i], b[i], beta, c[i], opts); err != nil {
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		}
-		batch[i] = dispatch.Product{Plan: p, Buffers: buffers}
 	}
 	return dispatch.RunBatch(ctx, batch)
 }
 
 // plan turns a call into a plan and the memory to run it on.
-func plan[I, O Element](alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts []Option) (*dispatch.Plan, gemm.Buffers, error) {
-	var buffers gemm.Buffers
+func plan[I, O Element](p *dispatch.Product, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts []Option) error {
 	cfg := configure(opts)
 	if err := firstErr(a.err, b.err, c.err, cfg.err, cfg.checkHost()); err != nil {
-		return nil, buffers, err
+		return err
 	}
 	if err := cfg.checkBias(c.layout()); err != nil {
-		return nil, buffers, err
+		return err
 	}
 	problem, swapped, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
 	if err != nil {
-		return nil, buffers, err
+		return err
 	}
-	cfg.request.Problem = &problem
-	p, err := dispatch.New(cfg.request)
-	if err != nil {
-		return nil, buffers, err
-	}
-	buffers = gemm.Buffers{A: bytesOf(a), B: bytesOf(b), C: bytesOf(c), Bias: cfg.bias}
+	p.Buffers = gemm.Buffers{A: bytesOf(a), B: bytesOf(b), C: bytesOf(c), Bias: cfg.bias}
 	if swapped {
-		buffers.A, buffers.B = buffers.B, buffers.A
+		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
-	return p, buffers, nil
+	p.Request, p.Problem = cfg.request, problem
+	return p.Decide()
 }
 
 func firstErr(errs ...error) error {

@@ -3,6 +3,7 @@ package tilework
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"tilework/dtype"
 	"tilework/internal/dispatch"
@@ -25,12 +26,22 @@ type config struct {
 }
 
 func configure(opts []Option) config {
-	var c config
-	for _, o := range opts {
-		o(&c)
+	if len(opts) == 0 {
+		return config{}
 	}
-	return c
+	c := configs.Get().(*config)
+	for _, o := range opts {
+		o(c)
+	}
+	all := *c
+	*c = config{}
+	configs.Put(c)
+	return all
 }
+
+// configs are kept to be used again: what a function such as an option is given does not
+// live on a stack.
+var configs = sync.Pool{New: func() any { return new(config) }}
 
 func (c *config) fail(err error) {
 	if c.err == nil {
@@ -158,7 +169,10 @@ func WithActivation(name string) Option {
 
 // checkBias refuses a bias that does not fit the result.
 func (c *config) checkBias(out gemm.Layout) error {
-	want := map[gemm.BiasDim]int{gemm.BiasRow: out.OpRows(), gemm.BiasCol: out.OpCols()}[c.Bias]
+	want := out.OpRows()
+	if c.Bias == gemm.BiasCol {
+		want = out.OpCols()
+	}
 	switch {
 	case c.Bias == gemm.BiasNone:
 		return nil

@@ -145,13 +145,13 @@ func TestChoose(t *testing.T) {
 		{name: "blocked", sums: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},
 	} {
 		t.Setenv(EnvISA, test.env)
-		k, _, err := choose(test.name, test.sums)
+		c, err := choose(test.name, test.sums)
 		if test.err != nil {
 			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v: error %v", test, err)
 			}
-		} else if err != nil || k.Name != test.want {
-			t.Errorf("%+v: %v, error %v", test, k, err)
+		} else if err != nil || c.kernel.Name != test.want {
+			t.Errorf("%+v: %v, error %v", test, c.kernel, err)
 		}
 	}
 }

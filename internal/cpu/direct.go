@@ -33,8 +33,8 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	return p.M <= len(mk.Direct) || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
 }
 
-func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) *direct[T] {
-	d := &direct[T]{
+func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) direct[T] {
+	d := direct[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
@@ -54,11 +54,12 @@ func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads 
 
 // A direct product is one phase, whose items are tiles of C.
 
-func (d *direct[T]) walk() walker  { return d }
-func (d *direct[T]) advance() bool { return false }
-func (d *direct[T]) items() int    { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *direct[T]) phases() int                { return 1 }
+func (d *direct[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *direct[T]) bytes() int                 { return 0 }
+func (d *direct[T]) use(*memory, []place)       {}
 
-func (d *direct[T]) do(item int) {
+func (d *direct[T]) do(item, _ int) {
 	across := ceilDiv(d.n, d.nc)
 	i0, j0 := item/across*d.mc, item%across*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)

@@ -181,18 +181,26 @@ func (f *finisher[T]) biasCol(c []T, ldc int, bias []T, rows int) {
 	}
 }
 
+// The conversions, made once: to make a function of one costs memory.
+var (
+	toF16  = narrowWith(dtype.Float16From32)
+	toBF16 = narrowWith(dtype.BFloat16From32)
+)
+
 // narrowing is the conversion from what was summed to an element type of C.
-func narrowing[T scalar](to dtype.Type) func(raw []byte, at int, src []T) {
+func narrowing[T scalar](to dtype.Type) (f func(raw []byte, at int, src []T)) {
 	if to == dtype.F16 {
-		return narrowWith[T](dtype.Float16From32)
+		f, _ = any(toF16).(func([]byte, int, []T))
+	} else {
+		f, _ = any(toBF16).(func([]byte, int, []T))
 	}
-	return narrowWith[T](dtype.BFloat16From32)
+	return f
 }
 
-func narrowWith[T scalar, O dtype.Element](convert func(float32) O) func(raw []byte, at int, src []T) {
-	return func(raw []byte, at int, src []T) {
+func narrowWith[O dtype.Element](convert func(float32) O) func(raw []byte, at int, src []float32) {
+	return func(raw []byte, at int, src []float32) {
 		for i, v := range src {
-			dtype.View[O](raw)[at+i] = convert(float32(v))
+			dtype.View[O](raw)[at+i] = convert(v)
 		}
 	}
 }

@@ -176,35 +176,42 @@ func find(name string) (int, bool) {
 	return 0, false
 }
 
+// choice is a kernel and what decided for it.
+type choice struct {
+	kernel *Kernel
+	named  bool   // it was asked for by name
+	limit  string // what the environment allows, if it says so
+}
+
 // choose returns the kernel of that name, or, without a name, the fastest one
 // that this processor can run and the environment allows.
-func choose(name string, sums dtype.Type) (*Kernel, string, error) {
+func choose(name string, sums dtype.Type) (choice, error) {
 	if name != "" {
 		i, ok := find(name)
 		switch k := kernels[max(i, 0)]; {
 		case !ok:
-			return nil, "", fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
+			return choice{}, fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
 		case !k.Available():
-			return nil, "", fmt.Errorf("%w: kernel %s needs %s, which this processor lacks", gemm.ErrUnsupported, name, k.ISA)
+			return choice{}, fmt.Errorf("%w: kernel %s needs %s, which this processor lacks", gemm.ErrUnsupported, name, k.ISA)
 		default:
-			return k, "asked for by name", nil
+			return choice{kernel: k, named: true}, nil
 		}
 	}
-	last, why := len(kernels)-1, "the fastest kernel for this type that this processor can run"
-	if limit := os.Getenv(EnvISA); limit != "" {
+	last, limit := len(kernels)-1, os.Getenv(EnvISA)
+	if limit != "" {
 		i, ok := find(limit)
 		if !ok {
-			return nil, "", fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA, limit, names())
+			return choice{}, fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA, limit, names())
 		}
 		if !kernels[i].Available() {
-			return nil, "", fmt.Errorf("%w: %s=%s: the kernel needs %s, which this processor lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
+			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this processor lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
 		}
-		last, why = i, "the fastest kernel for this type that "+EnvISA+"="+limit+" allows"
+		last = i
 	}
 	for i := last; i > 0; i-- {
 		if k := kernels[i]; k.Available() && k.Sums(sums) {
-			return k, why, nil
+			return choice{kernel: k, limit: limit}, nil
 		}
 	}
-	return kernels[0], why, nil // the loop sums in everything
+	return choice{kernel: kernels[0], limit: limit}, nil // the loop sums in everything
 }

@@ -18,15 +18,15 @@ type textbook[T scalar] struct {
 	alpha, beta T
 	finish      finisher[T]
 	sums        []T // a row of C
+	old         []T // what was there, for finish
 }
 
-func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) *textbook[T] {
-	t := &textbook[T]{
+func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) textbook[T] {
+	t := textbook[T]{
 		m: p.M, n: p.N, k: p.K,
 		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		finish: newFinisher[T](p, b, nil),
-		sums:   make([]T, p.N),
 	}
 	if !p.ReadsAB() {
 		t.k, t.alpha = 0, 0
@@ -37,11 +37,15 @@ func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) *textbook[T] {
 	return t
 }
 
-func (t *textbook[T]) walk() walker  { return t }
-func (t *textbook[T]) items() int    { return t.m }
-func (t *textbook[T]) advance() bool { return false }
+func (t *textbook[T]) phases() int                { return 1 }
+func (t *textbook[T]) enter(_, _ int) (items int) { return t.m }
+func (t *textbook[T]) bytes() int                 { return bytesFor[T](t.n) + bytesFor[T](finishing) }
 
-func (t *textbook[T]) do(i int) {
+func (t *textbook[T]) use(m *memory, _ []place) {
+	t.sums, t.old = take[T](m, t.n), take[T](m, finishing)
+}
+
+func (t *textbook[T]) do(i, _ int) {
 	for j := range t.sums {
 		t.sums[j] = T(t.alpha * t.dot(i, j))
 	}
@@ -51,7 +55,7 @@ func (t *textbook[T]) do(i int) {
 		}
 	}
 	if t.finish.needed {
-		t.finish.tile(t.sums, t.n, i, 0, 1, t.n, make([]T, finishing))
+		t.finish.tile(t.sums, t.n, i, 0, 1, t.n, t.old)
 	}
 	if t.c != nil {
 		copy(t.c[i*t.ldc:], t.sums)

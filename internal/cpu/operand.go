@@ -105,22 +105,30 @@ func (o *operand[T]) grouped(x, step int) T {
 	return T(int32(w))
 }
 
+// The conversions, made once: to make a function of one costs memory.
+var (
+	fromF16  = widenWith(dtype.Float16.Float32)
+	fromBF16 = widenWith(dtype.BFloat16.Float32)
+	fromI8   = widenWith(func(v int8) int32 { return int32(v) })
+)
+
 // widening is the conversion from an element type to the type it is summed in.
-func widening[T scalar](from dtype.Type) func(dst []T, raw []byte, at int) {
+func widening[T scalar](from dtype.Type) (f func(dst []T, raw []byte, at int)) {
 	switch from {
 	case dtype.F16:
-		return widenWith[T](dtype.Float16.Float32)
+		f, _ = any(fromF16).(func([]T, []byte, int))
 	case dtype.BF16:
-		return widenWith[T](dtype.BFloat16.Float32)
+		f, _ = any(fromBF16).(func([]T, []byte, int))
 	default:
-		return widenWith[T](func(v int8) int32 { return int32(v) })
+		f, _ = any(fromI8).(func([]T, []byte, int))
 	}
+	return f
 }
 
-func widenWith[T scalar, I dtype.Element, W float32 | int32](convert func(I) W) func(dst []T, raw []byte, at int) {
+func widenWith[I dtype.Element, T float32 | int32](convert func(I) T) func(dst []T, raw []byte, at int) {
 	return func(dst []T, raw []byte, at int) {
 		for i, v := range dtype.View[I](raw)[at : at+len(dst)] {
-			dst[i] = T(convert(v))
+			dst[i] = convert(v)
 		}
 	}
 }

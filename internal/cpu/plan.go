@@ -3,6 +3,8 @@ package cpu
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -18,80 +20,111 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// Plan is a product on the processor, decided but not computed.
+// Plan is a product on the processor, decided but not computed. It is a value, and its
+// words are only made when they are asked for: to plan and to run one allocates nothing.
+// Any number of goroutines may run one at once.
 type Plan struct {
 	Problem gemm.Problem
 	Kernel  *Kernel
 	Threads int
-	Detail  string // the blocking, in words
-	Why     string // what decided for the kernel
 
+	way      way
+	named    bool   // whether the kernel was asked for
+	limit    string // what the environment allows, if it says so
 	progress func(done, total int64)
-	task     func(b gemm.Buffers, w *workspace) task
+	trace    *trace // nil outside of tests
 }
 
-// serialFlops is the work below which helpers cost more than they bring: about
-// 300 µs at the speed of one core with AVX-512.
-const serialFlops = 20e6
+// way is one of the ways to multiply.
+type way uint8
+
+const (
+	byTheBook way = iota // the triple loop
+	unpacked             // micro-kernels on A and B where they lie
+	blocked              // the five loops
+)
+
+// leastFlops is the work, for each thread, that makes a helper pay: about 15 µs at the
+// speed of one core with AVX-512, when to wake a helper costs its caller 3.5 µs.
+const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
-func NewPlan(p *gemm.Problem, o Options) (*Plan, error) {
-	k, why, err := choose(o.Kernel, p.Accum())
+func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
+	c, err := choose(o.Kernel, p.Accum())
 	if err != nil {
-		return nil, err
+		return Plan{}, err
 	}
-	pl, err := k.plan(p, o)
-	if err != nil {
-		return nil, err
-	}
-	pl.Why = why
-	return pl, nil
+	pl, err := c.kernel.plan(p, o)
+	pl.named, pl.limit = c.named, c.limit
+	return pl, err
 }
 
 // plan decides how k computes p.
-func (k *Kernel) plan(p *gemm.Problem, o Options) (*Plan, error) {
+func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	if !k.Sums(p.Accum()) {
-		return nil, fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, p.Accum())
+		return Plan{}, fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, p.Accum())
 	}
-	pl := &Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), progress: o.Progress}
-	switch p.Accum() {
-	case dtype.F32:
-		prepare(pl, k.f32)
-	case dtype.F64:
-		prepare(pl, k.f64)
+	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), progress: o.Progress}
+	switch {
+	case k.textbook:
+		pl.Threads = 1
+	case p.Accum() == dtype.F32:
+		pl.way = k.f32.way(p)
+	case p.Accum() == dtype.F64:
+		pl.way = k.f64.way(p)
 	default:
-		prepare(pl, k.i32)
+		pl.way = k.i32.way(p)
 	}
 	return pl, nil
 }
 
 // threads is the number of goroutines for p, asked being what the caller allows.
 func threads(p *gemm.Problem, asked int) int {
-	if p.Flops() < serialFlops {
-		return 1
-	}
-	return Workers(asked)
+	return max(1, int(min(float64(Workers(asked)), p.Flops()/leastFlops)))
 }
 
-// prepare decides between the three ways to multiply: the textbook's, without
-// packing, and with it. mk is nil for the textbook's.
-func prepare[T scalar](pl *Plan, mk *micro[T]) {
-	p := &pl.Problem
-	switch {
-	case pl.Kernel.textbook:
-		pl.Threads, pl.Detail = 1, "one thread, nothing blocked or packed"
-		pl.task = func(b gemm.Buffers, _ *workspace) task { return newTextbook[T](p, b) }
-	case mk.goesDirect(p):
-		pl.Detail = fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
-		pl.task = func(b gemm.Buffers, _ *workspace) task { return newDirect(mk, p, b, pl.Threads) }
-	default:
-		packed := "packed"
-		if mk.readsInPlace(p) {
-			packed = "B packed"
-		}
-		pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
-		pl.task = func(b gemm.Buffers, w *workspace) task { return newProduct(mk, p, b, pl.Threads, w) }
+// way decides between no packing and packing.
+func (mk *micro[T]) way(p *gemm.Problem) way {
+	if mk.goesDirect(p) {
+		return unpacked
 	}
+	return blocked
+}
+
+// Why says what decided for the kernel.
+func (pl *Plan) Why() string {
+	switch {
+	case pl.named:
+		return "asked for by name"
+	case pl.limit != "":
+		return "the fastest kernel for this type that " + EnvISA + "=" + pl.limit + " allows"
+	}
+	return "the fastest kernel for this type that this processor can run"
+}
+
+// Detail is the blocking, in words.
+func (pl *Plan) Detail() string {
+	switch k := pl.Kernel; {
+	case pl.way == byTheBook:
+		return "one thread, nothing blocked or packed"
+	case pl.Problem.Accum() == dtype.F32:
+		return k.f32.detail(pl)
+	case pl.Problem.Accum() == dtype.F64:
+		return k.f64.detail(pl)
+	default:
+		return k.i32.detail(pl)
+	}
+}
+
+func (mk *micro[T]) detail(pl *Plan) string {
+	if pl.way == unpacked {
+		return fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
+	}
+	packed := "packed"
+	if mk.readsInPlace(&pl.Problem) {
+		packed = "B packed"
+	}
+	return fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
 }
 
 // Run computes the product. The buffers are p's; [gemm.Buffers.Check] has
@@ -101,7 +134,61 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
-	w := borrow()
-	defer w.giveBack()
-	return execute(ctx, pl.task(b, w), pl.Threads, pl.progress)
+	r := runs.Get().(*run)
+	defer runs.Put(r)
+	r.crew.trace = pl.trace
+	switch k := pl.Kernel; pl.Problem.Accum() {
+	case dtype.F32:
+		return carryOut(ctx, pl, k.f32, b, &r.f32, r)
+	case dtype.F64:
+		return carryOut(ctx, pl, k.f64, b, &r.f64, r)
+	default:
+		return carryOut(ctx, pl, k.i32, b, &r.i32, r)
+	}
+}
+
+// run is what a product under way needs besides its plan, kept for the next one.
+type run struct {
+	crew   crew
+	memory memory
+	places []place // one for each slot
+	f32    jobs[float32]
+	f64    jobs[float64]
+	i32    jobs[int32]
+}
+
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+// jobs has room for a product in each of the ways to multiply.
+type jobs[T scalar] struct {
+	textbook textbook[T]
+	direct   direct[T]
+	product  product[T]
+}
+
+// job is a task that computes a product, and needs memory for that.
+type job interface {
+	task
+	bytes() int
+	use(m *memory, places []place)
+}
+
+// carryOut computes the product in the way that was decided.
+func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, at *jobs[T], r *run) error {
+	var j job
+	switch p := &pl.Problem; pl.way {
+	case byTheBook:
+		at.textbook, j = newTextbook[T](p, b), &at.textbook
+	case unpacked:
+		at.direct, j = newDirect(mk, p, b, pl.Threads), &at.direct
+	default:
+		at.product, j = newProduct(mk, p, b, pl.Threads), &at.product
+	}
+	r.memory = borrow(j.bytes())
+	r.places = slices.Grow(r.places[:0], pl.Threads)[:pl.Threads]
+	j.use(&r.memory, r.places)
+	err := r.crew.execute(ctx, j, pl.Threads, pl.progress)
+	r.memory.giveBack()
+	*at = jobs[T]{} // it refers to the caller's memory
+	return err
 }

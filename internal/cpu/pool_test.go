@@ -18,38 +18,45 @@ type phased struct {
 	running   atomic.Int64
 	most      atomic.Int64 // that ran at once
 	early     atomic.Int64 // items that began before their time
+	shared    atomic.Int64 // items that met another in their slot
+	at        [16]atomic.Int64
+	taken     [16]atomic.Bool
 	whileBusy func()
 }
 
-type phasedWalk struct {
-	*phased
-	phase int
+func (p *phased) phases() int { return len(p.sizes) }
+
+func (p *phased) enter(phase, slot int) int {
+	p.at[slot].Store(int64(phase))
+	return p.sizes[phase]
 }
 
-func (p *phased) walk() walker      { return &phasedWalk{phased: p} }
-func (w *phasedWalk) items() int    { return w.sizes[w.phase] }
-func (w *phasedWalk) advance() bool { w.phase++; return w.phase < len(w.sizes) }
-func (w *phasedWalk) do(int) {
-	now := w.running.Add(1)
-	for most := w.most.Load(); now > most && !w.most.CompareAndSwap(most, now); most = w.most.Load() {
+func (p *phased) do(_, slot int) {
+	at := int(p.at[slot].Load())
+	if !p.taken[slot].CompareAndSwap(false, true) {
+		p.shared.Add(1)
 	}
-	for phase := range w.phase {
-		if w.done[phase].Load() != int64(w.sizes[phase]) {
-			w.early.Add(1)
+	defer p.taken[slot].Store(false)
+	now := p.running.Add(1)
+	for most := p.most.Load(); now > most && !p.most.CompareAndSwap(most, now); most = p.most.Load() {
+	}
+	for phase := range at {
+		if p.done[phase].Load() != int64(p.sizes[phase]) {
+			p.early.Add(1)
 		}
 	}
-	if w.whileBusy != nil {
-		w.whileBusy()
+	if p.whileBusy != nil {
+		p.whileBusy()
 	}
-	w.done[w.phase].Add(1)
-	w.running.Add(-1)
+	p.done[at].Add(1)
+	p.running.Add(-1)
 }
 
 func TestPhasesFollowEachOther(t *testing.T) {
 	for _, threads := range []int{1, 2, 8} {
 		p := &phased{sizes: []int{3, 0, 1, 50, 7, 0}, whileBusy: runtime.Gosched}
 		p.done = make([]atomic.Int64, len(p.sizes))
-		if err := execute(t.Context(), p, threads, nil); err != nil {
+		if err := new(crew).execute(t.Context(), p, threads, nil); err != nil {
 			t.Fatal(err)
 		}
 		for phase, want := range p.sizes {
@@ -59,6 +66,9 @@ func TestPhasesFollowEachOther(t *testing.T) {
 		}
 		if p.early.Load() > 0 {
 			t.Errorf("%d threads: %d items began before the phase before them was done", threads, p.early.Load())
+		}
+		if p.shared.Load() > 0 {
+			t.Errorf("%d threads: %d items began in a slot that another one had", threads, p.shared.Load())
 		}
 		if most := p.most.Load(); most > int64(threads) || most > int64(runtime.GOMAXPROCS(0)) {
 			t.Errorf("%d threads: %d items ran at once", threads, most)
@@ -77,7 +87,7 @@ func TestHelpersAreBounded(t *testing.T) {
 			for range 20 {
 				p := &phased{sizes: []int{5, 5}}
 				p.done = make([]atomic.Int64, 2)
-				if err := execute(context.Background(), p, 4, nil); err != nil {
+				if err := new(crew).execute(context.Background(), p, 4, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -104,7 +114,7 @@ func TestCancelledTaskLeavesNothingRunning(t *testing.T) {
 		p := &phased{sizes: []int{1000}, whileBusy: func() { time.Sleep(10 * time.Microsecond) }}
 		p.done = make([]atomic.Int64, 1)
 		time.AfterFunc(200*time.Microsecond, cancel)
-		err := execute(ctx, p, 4, nil)
+		err := new(crew).execute(ctx, p, 4, nil)
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("error %v, want context.Canceled", err)
 		}

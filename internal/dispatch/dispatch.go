@@ -17,7 +17,7 @@ import (
 // Request is what a caller asks for. The zero value of each field but Problem
 // leaves the choice to the plan.
 type Request struct {
-	Problem   *gemm.Problem
+	Problem   gemm.Problem
 	Device    Device
 	Kernel    string
 	Precision Precision
@@ -27,6 +27,8 @@ type Request struct {
 	Once bool
 	// Verify checks the result after the fact; see [Plan.Verified].
 	Verify bool
+	// Timed has the product timed on the processor too; see [Plan.Took].
+	Timed bool
 	// Progress is called now and then, from the goroutine that runs the plan.
 	Progress func(done, total int64)
 }
@@ -52,18 +54,38 @@ type Plan struct {
 	Request
 	Device  Device // resolved: never "auto"
 	Kernel  string
-	Threads int    // goroutines that compute; 0 on a GPU
-	Detail  string // the kernel's parameters, in words
-	Why     string // what decided
+	Threads int // goroutines that compute; 0 on a GPU
 
+	cpu    cpu.Plan
 	gpu    *gpu.Plan // nil on the processor
-	run    func(ctx context.Context, b gemm.Buffers) error
+	choice choice    // what decided for the device, where that was left to the plan
 	took   time.Duration
 	report *Report
 }
 
+// Detail is the kernel's parameters, in words.
+func (pl *Plan) Detail() string {
+	if pl.gpu != nil {
+		return pl.gpu.Detail()
+	}
+	return pl.cpu.Detail()
+}
+
+// Why says what decided.
+func (pl *Plan) Why() string {
+	why := pl.cpu.Why
+	if pl.gpu != nil {
+		why = func() string { return pl.gpu.Why }
+	}
+	if device := pl.choice.String(); device != "" {
+		return device + "; " + why()
+	}
+	return why()
+}
+
 // Took is how long the product took in the last Run, without compiling the kernel and
-// without verification.
+// without verification; 0 on the processor unless [Request.Timed] was asked for, as to
+// look at the clock costs as much as a product of 8³.
 func (pl *Plan) Took() time.Duration { return pl.took }
 
 // CompileTime is how long it took to compile the kernel, once in this process; 0 before
@@ -78,31 +100,45 @@ func (pl *Plan) CompileTime() time.Duration {
 // New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
 // is left to it, the first plan that this matters for measures, for up to a second.
 func New(r Request) (*Plan, error) {
-	if err := r.Precision.Check(r.Device); err != nil {
+	pl := &Plan{Request: r}
+	if err := pl.Decide(); err != nil {
 		return nil, err
 	}
-	switch {
-	case r.Device.IsGPU():
-		return newGPU(r)
-	case r.Device.Kind == "cpu":
-		return newCPU(r)
-	}
-	return automatic(r)
+	return pl, nil
 }
 
-// newCPU plans a product on the processor.
-func newCPU(r Request) (*Plan, error) {
-	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
-	if err != nil {
-		return nil, err
+// Decide is [New] for a plan that is there already and has nothing but its Request. On
+// the processor it allocates nothing.
+func (pl *Plan) Decide() error {
+	if err := pl.Precision.Check(pl.Request.Device); err != nil {
+		return err
 	}
-	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Threads: p.Threads, Detail: p.Detail, Why: p.Why, run: p.Run}, nil
+	switch {
+	case pl.Request.Device.IsGPU():
+		return pl.onGPU(pl.Request.Device)
+	case pl.Request.Device.Kind == "cpu":
+		return pl.onCPU()
+	case pl.Request.Kernel != "":
+		return pl.byKernel()
+	}
+	return pl.on(theChooser().choose(&pl.Request))
+}
+
+// onCPU plans the product on the processor.
+func (pl *Plan) onCPU() (err error) {
+	r := &pl.Request
+	pl.cpu, err = cpu.NewPlan(&r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
+	if err != nil {
+		return err
+	}
+	pl.Device, pl.Kernel, pl.Threads = Device{Kind: "cpu"}, pl.cpu.Kernel.Name, pl.cpu.Threads
+	return nil
 }
 
 // Run computes the product and, if asked to, verifies it. The errors are those
 // of [gemm.Buffers.Check], ErrVerify and the context's.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	if err := b.Check(pl.Problem); err != nil {
+	if err := b.Check(&pl.Problem); err != nil {
 		return err
 	}
 	if pl.Verify {
@@ -112,13 +148,18 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 }
 
 func (pl *Plan) compute(ctx context.Context, b gemm.Buffers) error {
+	if pl.gpu == nil && !pl.Timed {
+		return pl.cpu.Run(ctx, b)
+	}
 	if pl.gpu != nil {
 		if err := pl.gpu.Compile(ctx); err != nil {
 			return err
 		}
 	}
 	start := time.Now()
-	err := pl.run(ctx, b)
-	pl.took = time.Since(start)
-	return err
+	defer func() { pl.took = time.Since(start) }()
+	if pl.gpu != nil {
+		return pl.gpu.Run(ctx, b)
+	}
+	return pl.cpu.Run(ctx, b)
 }

@@ -20,15 +20,21 @@ func (pl *Plan) Verified() *Report { return pl.report }
 // linear, and so cannot be checked by random vectors: the product before it is
 // computed apart, in the type of the sums, checked, and then finished.
 func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
+	own := *pl // what is not verified stays where it is, which may be a stack
+	defer func() { pl.took, pl.report = own.took, own.report }()
+	return own.runVerifiedHere(ctx, b)
+}
+
+func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	if pl.Problem.Epilogue.Activation == gemm.ActNone {
-		return pl.runChecked(ctx, pl.Problem, b, pl.compute)
+		return pl.runChecked(ctx, &pl.Problem, b, pl.compute)
 	}
-	linear, lb, err := withoutActivation(pl.Problem, b)
+	linear, lb, err := withoutActivation(&pl.Problem, b)
 	if err != nil {
 		return err
 	}
 	request := pl.Request
-	request.Problem, request.Verify, request.Kernel, request.Device = &linear, false, pl.Kernel, pl.Device
+	request.Problem, request.Verify, request.Kernel, request.Device = linear, false, pl.Kernel, pl.Device
 	inner, err := New(request)
 	if err != nil {
 		return err
