@@ -22,7 +22,7 @@ import (
 // a task, and packing and computing are a phase each.
 type product[T scalar] struct {
 	*micro[T]
-	m, n, k     int
+	m, n, k     int // k in steps: of an element each, or of int8 several
 	a, b        operand[T]
 	alpha, beta T
 
@@ -48,10 +48,10 @@ type product[T scalar] struct {
 // what depends on that number, never the order of a sum.
 func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) product[T] {
 	d := product[T]{
-		micro: mk, m: p.M, n: p.N, k: p.K,
-		a: operandA[T](p, b), b: operandB[T](p, b),
+		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
+		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish:  newFinisher[T](p, b),
+		finish:  newFinisher(p, b, mk),
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.C.Type != dtype.Of[T](),
 		threads: threads,
@@ -61,7 +61,7 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 	}
 	d.ms = equalParts(d.m, mk.ms, mk.MR)
 	d.ns = equalParts(d.n, mk.ns, mk.NR)
-	d.kc = equalParts(d.k, mk.kc, 1)
+	d.kc = equalParts(d.k, mk.kc, 8)
 	if d.scratch {
 		d.ms = equalParts(d.m, min(mk.ms, 1024), mk.MR)
 		d.ldc = d.ns
@@ -83,7 +83,7 @@ func (d *product[T]) sizes() (a, b, c int) {
 	if d.scratch {
 		c = d.ms * d.ns
 	}
-	return a, d.ns * d.kc, c
+	return a, d.ns * (d.top() + d.kc), c
 }
 
 func (d *product[T]) bytes() int {
@@ -98,6 +98,14 @@ func (d *product[T]) use(m *memory, places []place) {
 		d.c = take[T](m, c)
 	}
 	d.rows, d.places = take[T](m, d.threads*d.row()), places
+}
+
+// top is the number of rows of a panel of B before the first step.
+func (mk *micro[T]) top() int {
+	if mk.Start != nil {
+		return 1
+	}
+	return 0
 }
 
 // crowding is a distance of a matrix's rows, in bytes, whose multiples fall on one set
@@ -134,6 +142,7 @@ type panels struct {
 	count, parts int // panels, and parts of each
 	deep         int // a part's share of K
 	each         int // items of a share
+	top          int // rows of a panel before the first step; a panel that has one is not cut
 }
 
 func (d *product[T]) phases() int {
@@ -156,21 +165,21 @@ func (d *product[T]) enter(phase, slot int) (items int) {
 		return d.threads * w.each
 	}
 	if d.packsA {
-		w.a = d.panels(ceilDiv(w.rows, d.MR), w.deep)
+		w.a = d.panels(ceilDiv(w.rows, d.MR), w.deep, 0)
 	}
 	if w.i0 == 0 || d.kc < d.k { // else B's panels are those of the block of rows before
-		w.b = d.panels(ceilDiv(w.cols, d.NR), w.deep)
+		w.b = d.panels(ceilDiv(w.cols, d.NR), w.deep, d.top())
 	}
 	return d.threads * (w.a.each + w.b.each)
 }
 
 // panels cuts the packing of so many panels: into whole ones, or parts if they are too
 // few for the threads.
-func (d *product[T]) panels(count, deep int) panels {
+func (d *product[T]) panels(count, deep, top int) panels {
 	const least = 32 // steps of K, some 2 to 4 KiB
-	p := panels{count: count, parts: 1, deep: deep}
-	if d.threads > 1 && deep > least {
-		p.deep = max(least, ceilDiv(deep, ceilDiv(4*d.threads, count)))
+	p := panels{count: count, parts: 1, deep: deep, top: top}
+	if d.threads > 1 && deep > least && top == 0 {
+		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), 8)*8)
 		p.parts = ceilDiv(deep, p.deep)
 	}
 	p.each = ceilDiv(p.count*p.parts, d.threads)
@@ -233,7 +242,11 @@ func (d *product[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, share
 		return
 	}
 	x, p := item/ps.parts*r, item%ps.parts*ps.deep
-	o.pack(dst[x*w.deep+p*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.rows[slot*d.row():][:d.row()])
+	panel := dst[x*(ps.top+w.deep):]
+	o.pack(panel[(ps.top+p)*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.rows[slot*d.row():][:d.row()])
+	if ps.top > 0 {
+		d.Start(w.deep, &panel[0])
+	}
 }
 
 // compute does loops 2 to 0 for the rows×cols tile of C at (i, j) of the block. While a
@@ -251,11 +264,12 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	if !d.scratch {
 		at += w.i0*d.ldc + w.j0
 	}
+	deep := d.top() + k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
 	for jr := 0; jr < cols; jr += d.NR {
-		b, ahead := &d.bPack[(j+jr)*k], d.bPack[(j+jr)*k:]
+		b, ahead := &d.bPack[(j+jr)*deep], d.bPack[(j+jr)*deep:]
 		if j+jr+d.NR < w.cols {
-			ahead = ahead[d.NR*k:]
+			ahead = ahead[d.NR*deep:]
 		}
 		for ir := 0; ir < rows; ir += d.MR {
 			m, n, tile := min(d.MR, rows-ir), min(d.NR, cols-jr), &c[at+ir*d.ldc+jr]
@@ -267,9 +281,9 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 			row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
 			d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
 		}
-	}
-	if d.finish.needed && w.p0+k >= d.k {
-		d.finish.tile(c[at:], d.ldc, w.i0+i, w.j0+j, rows, cols, d.rows[slot*d.row():])
+		if d.finish.needed && w.p0+k >= d.k {
+			d.finish.tile(c[at+jr:], d.ldc, w.i0+i, w.j0+j+jr, rows, min(d.NR, cols-jr), d.rows[slot*d.row():])
+		}
 	}
 }
 

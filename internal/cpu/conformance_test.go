@@ -139,7 +139,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{env: "portable", sums: dtype.F32, want: "portable"},
 		{env: "loop", sums: dtype.F64, want: "loop"},
-		{env: "", sums: dtype.I32, want: "portable"},
+		{env: "portable", sums: dtype.I32, want: "portable"},
 		{env: "loop", name: "portable", sums: dtype.F32, want: "portable"},
 		{env: "sse", sums: dtype.F32, want: "TILEWORK_CPU=sse", err: gemm.ErrUnsupported},
 		{name: "blocked", sums: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},

@@ -35,7 +35,7 @@ func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads 
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
+		finish: newFinisher[T](p, b, mk),
 		mc:     p.M, nc: p.N,
 	}
 	if p.A.Trans {

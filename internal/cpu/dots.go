@@ -29,7 +29,7 @@ func newDots[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads in
 		x: stridedOf[T](p.A, b.A), y: stridedOf[T](p.B, b.B).t(), c: stridedOf[T](p.C, b.C),
 		l: p.M, s: p.N,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
+		finish: newFinisher(p, b, mk),
 	}
 	if !xIsA {
 		d.x, d.y, d.c, d.l, d.s = d.y, d.x, d.c.t(), d.s, d.l

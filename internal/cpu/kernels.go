@@ -45,9 +45,21 @@ type scalar interface{ float32 | float64 | int32 }
 // and ms×kc and kc×ns, what is packed at a time, in L3.
 type micro[T scalar] struct {
 	asm.Kernels[T]
-	mc, kc int
+	mc, kc int // kc counts steps, which for int8 multiply several values of K
 	ms, ns int
+
+	formsA, formsB forms // how panels are made; what has no form is packed in plain Go
 }
+
+// forms are those of the element types.
+type forms map[dtype.Type]asm.Form
+
+var (
+	floats = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}
+	quads  = forms{dtype.I8: asm.FormI8x4}
+	uquads = forms{dtype.I8: asm.FormU8x4}
+	pairs  = forms{dtype.I8: asm.FormI8x2}
+)
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
@@ -68,19 +80,27 @@ var kernels = []*Kernel{
 	},
 	{
 		Name: "avx2",
-		Adds: "6×16 tiles (float64: 6×8) in 256-bit registers with fused multiply-add",
+		Adds: "6×16 tiles (float64: 6×8, int8: 4×16) in 256-bit registers with fused multiply-add",
 		ISA:  "AVX2+FMA",
 		has:  func() bool { return asm.F32AVX2.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096},
+		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
 		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048},
+		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs},
 	},
 	{
 		Name: "avx512",
 		Adds: "8×32 tiles (float64: 8×16) in 512-bit registers, edges under masks",
 		ISA:  "AVX-512 F, DQ, BW, VL",
 		has:  func() bool { return asm.F32AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 192, kc: 512, ms: 4096, ns: 4096},
+		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
 		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 192, kc: 384, ms: 4096, ns: 2048},
+	},
+	{
+		Name: "vnni",
+		Adds: "int8 alone: 8×32 tiles, four products and their sum in one step of each 32 bits",
+		ISA:  "AVX-512 VNNI",
+		has:  func() bool { return asm.I8VNNI.ISA.Supported },
+		i32:  &micro[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: uquads, formsB: quads},
 	},
 }
 
@@ -135,7 +155,7 @@ func appendTiles[T scalar](sizes []int, mk *micro[T]) []int {
 	if mk == nil {
 		return sizes
 	}
-	return append(sizes, mk.MR, mk.NR, mk.mc, mk.kc)
+	return append(sizes, mk.MR, mk.NR, mk.mc, mk.kc*mk.Group)
 }
 
 // names is the list in words, for messages.

@@ -24,9 +24,9 @@ type textbook[T scalar] struct {
 func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) textbook[T] {
 	t := textbook[T]{
 		m: p.M, n: p.N, k: p.K,
-		a: operandA[T](p, b), b: operandB[T](p, b),
+		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
+		finish: newFinisher[T](p, b, nil),
 	}
 	if !p.ReadsAB() {
 		t.k, t.alpha = 0, 0

@@ -56,7 +56,7 @@ func newSweep[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads i
 		a: stridedOf[T](p.A, b.A), c: stridedOf[T](p.C, b.C),
 		b: dtype.View[T](b.B), ldb: p.B.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
+		finish: newFinisher(p, b, mk),
 	}
 	if flipped {
 		d.m, d.n = p.N, p.M

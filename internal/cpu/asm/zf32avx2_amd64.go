@@ -346,7 +346,37 @@ func DotF32AVX2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32
 //go:noescape
 func DotF32AVX2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// PeakF32AVX2 runs n times 16 independent vector FMAs, 256 operations, in registers only.
+// PeakF32AVX2 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
 //
 //go:noescape
 func PeakF32AVX2(n int)
+
+// BiasColF32AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
+// BiasRowF32AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
+// ReLUF32AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ReLUF32AVX2(m int, n int, c *float32, ldc int)
+
+// GELUF32AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUF32AVX2(m int, n int, c *float32, ldc int)
+
+// GELUTanhF32AVX2 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
+
+// SiLUF32AVX2 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func SiLUF32AVX2(m int, n int, c *float32, ldc int)

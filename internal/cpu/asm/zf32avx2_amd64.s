@@ -182,10 +182,10 @@ wide_single_end:
 	VBROADCASTSS alpha+64(FP), Y13
 	VXORPS       X14, X14, X14
 	VUCOMISS     beta+68(FP), X14
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
@@ -414,10 +414,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+64(FP), Y7
 	VXORPS       X8, X8, X8
 	VUCOMISS     beta+68(FP), X8
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
@@ -647,10 +647,10 @@ whole_single_end:
 	VBROADCASTSS alpha+64(FP), Y12
 	VXORPS       X13, X13, X13
 	VUCOMISS     beta+68(FP), X13
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
@@ -866,10 +866,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Y3
 	VXORPS       X4, X4, X4
 	VUCOMISS     beta+84(FP), X4
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y4
 	VMOVUPS      (AX), Y5
 	VMULPS       Y4, Y5, Y5
@@ -966,10 +966,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+84(FP), X3
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y3
 	VMASKMOVPS   (AX), Y0, Y4
 	VMULPS       Y3, Y4, Y4
@@ -1067,10 +1067,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+84(FP), X3
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y3
 	VMOVUPS      (AX), Y4
 	VMULPS       Y3, Y4, Y4
@@ -1203,10 +1203,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Y5
 	VXORPS       X6, X6, X6
 	VUCOMISS     beta+84(FP), X6
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y6
 	VMOVUPS      (AX), Y7
 	VMULPS       Y6, Y7, Y7
@@ -1328,10 +1328,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Y3
 	VXORPS       X4, X4, X4
 	VUCOMISS     beta+84(FP), X4
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y4
 	VMASKMOVPS   (AX), Y0, Y5
 	VMULPS       Y4, Y5, Y5
@@ -1454,10 +1454,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+84(FP), X5
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y5
 	VMOVUPS      (AX), Y6
 	VMULPS       Y5, Y6, Y6
@@ -1621,10 +1621,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Y7
 	VXORPS       X8, X8, X8
 	VUCOMISS     beta+84(FP), X8
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y8
 	VMOVUPS      (AX), Y9
 	VMULPS       Y8, Y9, Y9
@@ -1771,10 +1771,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+84(FP), X5
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y5
 	VMASKMOVPS   (AX), Y0, Y6
 	VMULPS       Y5, Y6, Y6
@@ -1922,10 +1922,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Y6
 	VXORPS       X7, X7, X7
 	VUCOMISS     beta+84(FP), X7
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y7
 	VMOVUPS      (AX), Y8
 	VMULPS       Y7, Y8, Y8
@@ -2121,10 +2121,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Y9
 	VXORPS       X10, X10, X10
 	VUCOMISS     beta+84(FP), X10
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y10
 	VMOVUPS      (AX), Y11
 	VMULPS       Y10, Y11, Y11
@@ -2297,10 +2297,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Y5
 	VXORPS       X6, X6, X6
 	VUCOMISS     beta+84(FP), X6
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y6
 	VMASKMOVPS   (AX), Y0, Y7
 	VMULPS       Y6, Y7, Y7
@@ -2474,10 +2474,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+84(FP), X9
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y9
 	VMOVUPS      (AX), Y10
 	VMULPS       Y9, Y10, Y10
@@ -2704,10 +2704,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Y11
 	VXORPS       X12, X12, X12
 	VUCOMISS     beta+84(FP), X12
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y12
 	VMOVUPS      (AX), Y13
 	VMULPS       Y12, Y13, Y13
@@ -2905,10 +2905,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Y6
 	VXORPS       X7, X7, X7
 	VUCOMISS     beta+84(FP), X7
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y7
 	VMASKMOVPS   (AX), Y0, Y8
 	VMULPS       Y7, Y8, Y8
@@ -3107,10 +3107,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Y10
 	VXORPS       X11, X11, X11
 	VUCOMISS     beta+84(FP), X11
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y11
 	VMOVUPS      (AX), Y12
 	VMULPS       Y11, Y12, Y12
@@ -3383,10 +3383,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Y13
 	VXORPS       X14, X14, X14
 	VUCOMISS     beta+84(FP), X14
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
@@ -3610,10 +3610,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Y7
 	VXORPS       X8, X8, X8
 	VUCOMISS     beta+84(FP), X8
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
@@ -3838,10 +3838,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Y12
 	VXORPS       X13, X13, X13
 	VUCOMISS     beta+84(FP), X13
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
@@ -3951,10 +3951,10 @@ TEXT ·UpdateF32AVX2x1x1(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y1
 	VXORPS       X2, X2, X2
 	VUCOMISS     beta+68(FP), X2
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y2
 	MOVQ         n+56(FP), DX
 	SHRQ         $0x03, DX
@@ -4046,10 +4046,10 @@ TEXT ·UpdateF32AVX2x1x2(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+68(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y3
 	MOVQ         n+56(FP), BX
 	SHRQ         $0x03, BX
@@ -4156,10 +4156,10 @@ TEXT ·UpdateF32AVX2x1x4(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+68(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y5
 	MOVQ         n+56(FP), SI
 	SHRQ         $0x03, SI
@@ -4296,10 +4296,10 @@ TEXT ·UpdateF32AVX2x1x8(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+68(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y9
 	MOVQ         n+56(FP), R8
 	SHRQ         $0x03, R8
@@ -4463,10 +4463,10 @@ TEXT ·UpdateF32AVX2x2x1(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+68(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y3
 	MOVQ         n+56(FP), BX
 	SHRQ         $0x03, BX
@@ -4584,10 +4584,10 @@ TEXT ·UpdateF32AVX2x2x2(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+68(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y5
 	MOVQ         n+56(FP), SI
 	SHRQ         $0x03, SI
@@ -4728,10 +4728,10 @@ TEXT ·UpdateF32AVX2x2x4(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+68(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y9
 	MOVQ         n+56(FP), DI
 	SHRQ         $0x03, DI
@@ -4894,10 +4894,10 @@ TEXT ·UpdateF32AVX2x4x1(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+68(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y5
 	MOVQ         n+56(FP), SI
 	SHRQ         $0x03, SI
@@ -5066,10 +5066,10 @@ TEXT ·UpdateF32AVX2x4x2(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+68(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Y9
 	MOVQ         n+56(FP), DI
 	SHRQ         $0x03, DI
@@ -5485,5 +5485,688 @@ fmas:
 	JNZ         fmas
 
 fmas_end:
+	VZEROUPPER
+	RET
+
+// func BiasColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX
+TEXT ·BiasColF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    v+32(FP), BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+7, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*4), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x03, DI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, R8
+	MOVQ  BX, R9
+	MOVQ  DI, R10
+	TESTQ R10, R10
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS (R8), Y1
+	VMOVUPS (R9), Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (R8)
+	ADDQ    $+32, R8
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     vectors
+
+vectors_end:
+	TESTQ      SI, SI
+	JZ         next
+	VMASKMOVPS (R8), Y0, Y1
+	VMASKMOVPS (R9), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX
+TEXT ·BiasRowF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    v+32(FP), BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+7, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*4), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x03, DI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	VBROADCASTSS (BX), Y1
+	MOVQ         CX, R8
+	MOVQ         BX, R9
+	MOVQ         DI, R9
+	TESTQ        R9, R9
+	JZ           vectors_end
+
+vectors:
+	VMOVUPS (R8), Y2
+	VADDPS  Y1, Y2, Y2
+	VMOVUPS Y2, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     vectors
+
+vectors_end:
+	TESTQ      SI, SI
+	JZ         next
+	VMASKMOVPS (R8), Y0, Y2
+	VADDPS     Y1, Y2, Y2
+	VMASKMOVPS Y2, Y0, (R8)
+
+next:
+	ADDQ DX, CX
+	ADDQ $+4, BX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func ReLUF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX
+TEXT ·ReLUF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS (DI), Y1
+	VXORPS  Y2, Y2, Y2
+	VMAXPS  Y1, Y2, Y1
+	VMOVUPS Y1, (DI)
+	ADDQ    $+32, DI
+	DECQ    R8
+	JNZ     vectors
+
+vectors_end:
+	TESTQ      BX, BX
+	JZ         next
+	VMASKMOVPS (DI), Y0, Y1
+	VXORPS     Y2, Y2, Y2
+	VMAXPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func GELUF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS      (DI), Y1
+	VANDPS       constant0<>+0(SB), Y1, Y2
+	VMOVUPS      constant1<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y3
+	VMOVUPS      constant3<>+0(SB), Y4
+	VFMADD213PS  constant4<>+0(SB), Y3, Y4
+	VMOVUPS      constant4<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      constant5<>+0(SB), Y5
+	VFMADD213PS  constant6<>+0(SB), Y4, Y5
+	VMOVUPS      constant7<>+0(SB), Y6
+	VFMADD213PS  constant8<>+0(SB), Y5, Y6
+	VFMADD213PS  constant9<>+0(SB), Y5, Y6
+	VFMADD213PS  constant10<>+0(SB), Y5, Y6
+	VFMADD213PS  constant11<>+0(SB), Y5, Y6
+	VFMADD213PS  constant12<>+0(SB), Y5, Y6
+	VFMADD213PS  constant13<>+0(SB), Y5, Y6
+	VFMADD213PS  constant14<>+0(SB), Y5, Y6
+	VFMADD213PS  constant15<>+0(SB), Y5, Y6
+	VFMADD213PS  constant16<>+0(SB), Y5, Y6
+	VFMADD213PS  constant17<>+0(SB), Y5, Y6
+	VFNMADD231PS Y3, Y3, Y6
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y6, Y3, Y6
+	VMULPS       constant20<>+0(SB), Y6, Y5
+	VROUNDPS     $0x00, Y5, Y5
+	VFNMADD231PS constant21<>+0(SB), Y5, Y6
+	VFNMADD231PS constant22<>+0(SB), Y5, Y6
+	VMOVUPS      constant23<>+0(SB), Y3
+	VFMADD213PS  constant24<>+0(SB), Y6, Y3
+	VFMADD213PS  constant25<>+0(SB), Y6, Y3
+	VFMADD213PS  constant26<>+0(SB), Y6, Y3
+	VFMADD213PS  constant27<>+0(SB), Y6, Y3
+	VFMADD213PS  constant3<>+0(SB), Y6, Y3
+	VFMADD213PS  constant4<>+0(SB), Y6, Y3
+	VFMADD213PS  constant4<>+0(SB), Y6, Y3
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMULPS       constant3<>+0(SB), Y2, Y2
+	VXORPS       Y4, Y4, Y4
+	VMAXPS       Y1, Y4, Y1
+	VFNMADD231PS Y2, Y3, Y1
+	VMOVUPS      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        BX, BX
+	JZ           next
+	VMASKMOVPS   (DI), Y0, Y1
+	VANDPS       constant0<>+0(SB), Y1, Y2
+	VMOVUPS      constant1<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y3
+	VMOVUPS      constant3<>+0(SB), Y4
+	VFMADD213PS  constant4<>+0(SB), Y3, Y4
+	VMOVUPS      constant4<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      constant5<>+0(SB), Y5
+	VFMADD213PS  constant6<>+0(SB), Y4, Y5
+	VMOVUPS      constant7<>+0(SB), Y6
+	VFMADD213PS  constant8<>+0(SB), Y5, Y6
+	VFMADD213PS  constant9<>+0(SB), Y5, Y6
+	VFMADD213PS  constant10<>+0(SB), Y5, Y6
+	VFMADD213PS  constant11<>+0(SB), Y5, Y6
+	VFMADD213PS  constant12<>+0(SB), Y5, Y6
+	VFMADD213PS  constant13<>+0(SB), Y5, Y6
+	VFMADD213PS  constant14<>+0(SB), Y5, Y6
+	VFMADD213PS  constant15<>+0(SB), Y5, Y6
+	VFMADD213PS  constant16<>+0(SB), Y5, Y6
+	VFMADD213PS  constant17<>+0(SB), Y5, Y6
+	VFNMADD231PS Y3, Y3, Y6
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y6, Y3, Y6
+	VMULPS       constant20<>+0(SB), Y6, Y5
+	VROUNDPS     $0x00, Y5, Y5
+	VFNMADD231PS constant21<>+0(SB), Y5, Y6
+	VFNMADD231PS constant22<>+0(SB), Y5, Y6
+	VMOVUPS      constant23<>+0(SB), Y3
+	VFMADD213PS  constant24<>+0(SB), Y6, Y3
+	VFMADD213PS  constant25<>+0(SB), Y6, Y3
+	VFMADD213PS  constant26<>+0(SB), Y6, Y3
+	VFMADD213PS  constant27<>+0(SB), Y6, Y3
+	VFMADD213PS  constant3<>+0(SB), Y6, Y3
+	VFMADD213PS  constant4<>+0(SB), Y6, Y3
+	VFMADD213PS  constant4<>+0(SB), Y6, Y3
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMULPS       constant3<>+0(SB), Y2, Y2
+	VXORPS       Y4, Y4, Y4
+	VMAXPS       Y1, Y4, Y1
+	VFNMADD231PS Y2, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant0<>+0(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+8(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+16(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+24(SB)/8, $0x7fffffff7fffffff
+GLOBL constant0<>(SB), RODATA|NOPTR, $32
+
+DATA constant1<>+0(SB)/8, $0x461c4000461c4000
+DATA constant1<>+8(SB)/8, $0x461c4000461c4000
+DATA constant1<>+16(SB)/8, $0x461c4000461c4000
+DATA constant1<>+24(SB)/8, $0x461c4000461c4000
+GLOBL constant1<>(SB), RODATA|NOPTR, $32
+
+DATA constant2<>+0(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+8(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+16(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+24(SB)/8, $0x3f3504f33f3504f3
+GLOBL constant2<>(SB), RODATA|NOPTR, $32
+
+DATA constant3<>+0(SB)/8, $0x3f0000003f000000
+DATA constant3<>+8(SB)/8, $0x3f0000003f000000
+DATA constant3<>+16(SB)/8, $0x3f0000003f000000
+DATA constant3<>+24(SB)/8, $0x3f0000003f000000
+GLOBL constant3<>(SB), RODATA|NOPTR, $32
+
+DATA constant4<>+0(SB)/8, $0x3f8000003f800000
+DATA constant4<>+8(SB)/8, $0x3f8000003f800000
+DATA constant4<>+16(SB)/8, $0x3f8000003f800000
+DATA constant4<>+24(SB)/8, $0x3f8000003f800000
+GLOBL constant4<>(SB), RODATA|NOPTR, $32
+
+DATA constant5<>+0(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+8(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+16(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+24(SB)/8, $0x401b86e2401b86e2
+GLOBL constant5<>(SB), RODATA|NOPTR, $32
+
+DATA constant6<>+0(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+8(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+16(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+24(SB)/8, $0xbfb70dc3bfb70dc3
+GLOBL constant6<>(SB), RODATA|NOPTR, $32
+
+DATA constant7<>+0(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+8(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+16(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+24(SB)/8, $0xb7b9a67cb7b9a67c
+GLOBL constant7<>(SB), RODATA|NOPTR, $32
+
+DATA constant8<>+0(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+8(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+16(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+24(SB)/8, $0x3844c2d13844c2d1
+GLOBL constant8<>(SB), RODATA|NOPTR, $32
+
+DATA constant9<>+0(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+8(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+16(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+24(SB)/8, $0x3905dd983905dd98
+GLOBL constant9<>(SB), RODATA|NOPTR, $32
+
+DATA constant10<>+0(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+8(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+16(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+24(SB)/8, $0xb9fad6beb9fad6be
+GLOBL constant10<>(SB), RODATA|NOPTR, $32
+
+DATA constant11<>+0(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+8(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+16(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+24(SB)/8, $0xb99e9e85b99e9e85
+GLOBL constant11<>(SB), RODATA|NOPTR, $32
+
+DATA constant12<>+0(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+8(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+16(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+24(SB)/8, $0x3b62f58b3b62f58b
+GLOBL constant12<>(SB), RODATA|NOPTR, $32
+
+DATA constant13<>+0(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+8(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+16(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+24(SB)/8, $0xba4b4844ba4b4844
+GLOBL constant13<>(SB), RODATA|NOPTR, $32
+
+DATA constant14<>+0(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+8(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+16(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+24(SB)/8, $0xbce8ec7cbce8ec7c
+GLOBL constant14<>(SB), RODATA|NOPTR, $32
+
+DATA constant15<>+0(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+8(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+16(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+24(SB)/8, $0x3c6a17e93c6a17e9
+GLOBL constant15<>(SB), RODATA|NOPTR, $32
+
+DATA constant16<>+0(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+8(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+16(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+24(SB)/8, $0x3f1048f53f1048f5
+GLOBL constant16<>(SB), RODATA|NOPTR, $32
+
+DATA constant17<>+0(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+8(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+16(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+24(SB)/8, $0xbf0d30e4bf0d30e4
+GLOBL constant17<>(SB), RODATA|NOPTR, $32
+
+DATA constant18<>+0(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+8(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+16(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+24(SB)/8, $0xc28c0000c28c0000
+GLOBL constant18<>(SB), RODATA|NOPTR, $32
+
+DATA constant19<>+0(SB)/8, $0x42b0000042b00000
+DATA constant19<>+8(SB)/8, $0x42b0000042b00000
+DATA constant19<>+16(SB)/8, $0x42b0000042b00000
+DATA constant19<>+24(SB)/8, $0x42b0000042b00000
+GLOBL constant19<>(SB), RODATA|NOPTR, $32
+
+DATA constant20<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
+GLOBL constant20<>(SB), RODATA|NOPTR, $32
+
+DATA constant21<>+0(SB)/8, $0x3f3172003f317200
+DATA constant21<>+8(SB)/8, $0x3f3172003f317200
+DATA constant21<>+16(SB)/8, $0x3f3172003f317200
+DATA constant21<>+24(SB)/8, $0x3f3172003f317200
+GLOBL constant21<>(SB), RODATA|NOPTR, $32
+
+DATA constant22<>+0(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+8(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+16(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+24(SB)/8, $0x35bfbe8e35bfbe8e
+GLOBL constant22<>(SB), RODATA|NOPTR, $32
+
+DATA constant23<>+0(SB)/8, $0x39500d0139500d01
+DATA constant23<>+8(SB)/8, $0x39500d0139500d01
+DATA constant23<>+16(SB)/8, $0x39500d0139500d01
+DATA constant23<>+24(SB)/8, $0x39500d0139500d01
+GLOBL constant23<>(SB), RODATA|NOPTR, $32
+
+DATA constant24<>+0(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+8(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+16(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+24(SB)/8, $0x3ab60b613ab60b61
+GLOBL constant24<>(SB), RODATA|NOPTR, $32
+
+DATA constant25<>+0(SB)/8, $0x3c0888893c088889
+DATA constant25<>+8(SB)/8, $0x3c0888893c088889
+DATA constant25<>+16(SB)/8, $0x3c0888893c088889
+DATA constant25<>+24(SB)/8, $0x3c0888893c088889
+GLOBL constant25<>(SB), RODATA|NOPTR, $32
+
+DATA constant26<>+0(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+8(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+16(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+24(SB)/8, $0x3d2aaaab3d2aaaab
+GLOBL constant26<>(SB), RODATA|NOPTR, $32
+
+DATA constant27<>+0(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+8(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+16(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+24(SB)/8, $0x3e2aaaab3e2aaaab
+GLOBL constant27<>(SB), RODATA|NOPTR, $32
+
+// func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUTanhF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS      (DI), Y1
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      constant28<>+0(SB), Y2
+	VFMADD213PS  constant29<>+0(SB), Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      constant18<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y2
+	VMINPS       Y3, Y2, Y3
+	VMULPS       constant20<>+0(SB), Y3, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y3
+	VFNMADD231PS constant22<>+0(SB), Y4, Y3
+	VMOVUPS      constant23<>+0(SB), Y2
+	VFMADD213PS  constant24<>+0(SB), Y3, Y2
+	VFMADD213PS  constant25<>+0(SB), Y3, Y2
+	VFMADD213PS  constant26<>+0(SB), Y3, Y2
+	VFMADD213PS  constant27<>+0(SB), Y3, Y2
+	VFMADD213PS  constant3<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VADDPS       constant4<>+0(SB), Y2, Y2
+	VMOVUPS      constant30<>+0(SB), Y3
+	VMAXPS       Y1, Y3, Y1
+	VDIVPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        BX, BX
+	JZ           next
+	VMASKMOVPS   (DI), Y0, Y1
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      constant28<>+0(SB), Y2
+	VFMADD213PS  constant29<>+0(SB), Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      constant18<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y2
+	VMINPS       Y3, Y2, Y3
+	VMULPS       constant20<>+0(SB), Y3, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y3
+	VFNMADD231PS constant22<>+0(SB), Y4, Y3
+	VMOVUPS      constant23<>+0(SB), Y2
+	VFMADD213PS  constant24<>+0(SB), Y3, Y2
+	VFMADD213PS  constant25<>+0(SB), Y3, Y2
+	VFMADD213PS  constant26<>+0(SB), Y3, Y2
+	VFMADD213PS  constant27<>+0(SB), Y3, Y2
+	VFMADD213PS  constant3<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VADDPS       constant4<>+0(SB), Y2, Y2
+	VMOVUPS      constant30<>+0(SB), Y3
+	VMAXPS       Y1, Y3, Y1
+	VDIVPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant28<>+0(SB)/8, $0x3d9222793d922279
+DATA constant28<>+8(SB)/8, $0x3d9222793d922279
+DATA constant28<>+16(SB)/8, $0x3d9222793d922279
+DATA constant28<>+24(SB)/8, $0x3d9222793d922279
+GLOBL constant28<>(SB), RODATA|NOPTR, $32
+
+DATA constant29<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+24(SB)/8, $0x3fcc422a3fcc422a
+GLOBL constant29<>(SB), RODATA|NOPTR, $32
+
+DATA constant30<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+24(SB)/8, $0xc61c4000c61c4000
+GLOBL constant30<>(SB), RODATA|NOPTR, $32
+
+// func SiLUF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·SiLUF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS      (DI), Y1
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y1, Y3, Y3
+	VMOVUPS      constant18<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y2
+	VMINPS       Y3, Y2, Y3
+	VMULPS       constant20<>+0(SB), Y3, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y3
+	VFNMADD231PS constant22<>+0(SB), Y4, Y3
+	VMOVUPS      constant23<>+0(SB), Y2
+	VFMADD213PS  constant24<>+0(SB), Y3, Y2
+	VFMADD213PS  constant25<>+0(SB), Y3, Y2
+	VFMADD213PS  constant26<>+0(SB), Y3, Y2
+	VFMADD213PS  constant27<>+0(SB), Y3, Y2
+	VFMADD213PS  constant3<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VADDPS       constant4<>+0(SB), Y2, Y2
+	VMOVUPS      constant30<>+0(SB), Y3
+	VMAXPS       Y1, Y3, Y1
+	VDIVPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        BX, BX
+	JZ           next
+	VMASKMOVPS   (DI), Y0, Y1
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y1, Y3, Y3
+	VMOVUPS      constant18<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y2
+	VMINPS       Y3, Y2, Y3
+	VMULPS       constant20<>+0(SB), Y3, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y3
+	VFNMADD231PS constant22<>+0(SB), Y4, Y3
+	VMOVUPS      constant23<>+0(SB), Y2
+	VFMADD213PS  constant24<>+0(SB), Y3, Y2
+	VFMADD213PS  constant25<>+0(SB), Y3, Y2
+	VFMADD213PS  constant26<>+0(SB), Y3, Y2
+	VFMADD213PS  constant27<>+0(SB), Y3, Y2
+	VFMADD213PS  constant3<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VFMADD213PS  constant4<>+0(SB), Y3, Y2
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VADDPS       constant4<>+0(SB), Y2, Y2
+	VMOVUPS      constant30<>+0(SB), Y3
+	VMAXPS       Y1, Y3, Y1
+	VDIVPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
 	VZEROUPPER
 	RET

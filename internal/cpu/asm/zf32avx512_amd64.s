@@ -240,10 +240,10 @@ wide_single_end:
 	VBROADCASTSS alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISS     beta+68(FP), X17
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+68(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
@@ -542,10 +542,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+68(FP), X9
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+68(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
@@ -843,10 +843,10 @@ whole_single_end:
 	VBROADCASTSS alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISS     beta+68(FP), X17
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+68(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
@@ -1095,10 +1095,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+84(FP), X3
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
@@ -1202,10 +1202,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z1
 	VXORPS       X2, X2, X2
 	VUCOMISS     beta+84(FP), X2
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z2
 	VMOVUPS.Z    (AX), K1, Z3
 	VMULPS       Z2, Z3, Z3
@@ -1308,10 +1308,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+84(FP), X3
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
@@ -1451,10 +1451,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+84(FP), X5
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
@@ -1583,10 +1583,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+84(FP), X3
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z3
 	VMOVUPS.Z    (AX), K1, Z4
 	VMULPS       Z3, Z4, Z4
@@ -1714,10 +1714,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+84(FP), X5
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
@@ -1888,10 +1888,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z6
 	VXORPS       X7, X7, X7
 	VUCOMISS     beta+84(FP), X7
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
@@ -2045,10 +2045,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z3
 	VXORPS       X4, X4, X4
 	VUCOMISS     beta+84(FP), X4
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z4
 	VMOVUPS.Z    (AX), K1, Z5
 	VMULPS       Z4, Z5, Z5
@@ -2201,10 +2201,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z6
 	VXORPS       X7, X7, X7
 	VUCOMISS     beta+84(FP), X7
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
@@ -2407,10 +2407,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+84(FP), X9
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
@@ -2590,10 +2590,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+84(FP), X5
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z5
 	VMOVUPS.Z    (AX), K1, Z6
 	VMULPS       Z5, Z6, Z6
@@ -2772,10 +2772,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+84(FP), X9
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
@@ -3009,10 +3009,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z10
 	VXORPS       X11, X11, X11
 	VUCOMISS     beta+84(FP), X11
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
@@ -3217,10 +3217,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z5
 	VXORPS       X6, X6, X6
 	VUCOMISS     beta+84(FP), X6
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z6
 	VMOVUPS.Z    (AX), K1, Z7
 	VMULPS       Z6, Z7, Z7
@@ -3424,10 +3424,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z10
 	VXORPS       X11, X11, X11
 	VUCOMISS     beta+84(FP), X11
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
@@ -3693,10 +3693,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z12
 	VXORPS       X13, X13, X13
 	VUCOMISS     beta+84(FP), X13
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
@@ -3927,10 +3927,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z6
 	VXORPS       X7, X7, X7
 	VUCOMISS     beta+84(FP), X7
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z7
 	VMOVUPS.Z    (AX), K1, Z8
 	VMULPS       Z7, Z8, Z8
@@ -4160,10 +4160,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z12
 	VXORPS       X13, X13, X13
 	VUCOMISS     beta+84(FP), X13
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
@@ -4460,10 +4460,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z14
 	VXORPS       X15, X15, X15
 	VUCOMISS     beta+84(FP), X15
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
@@ -4719,10 +4719,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z7
 	VXORPS       X8, X8, X8
 	VUCOMISS     beta+84(FP), X8
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z8
 	VMOVUPS.Z    (AX), K1, Z9
 	VMULPS       Z8, Z9, Z9
@@ -4977,10 +4977,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z14
 	VXORPS       X15, X15, X15
 	VUCOMISS     beta+84(FP), X15
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
@@ -5335,10 +5335,10 @@ wide_single_end:
 	VBROADCASTSS alpha+80(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISS     beta+84(FP), X17
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
@@ -5620,10 +5620,10 @@ narrow_single_end:
 	VBROADCASTSS alpha+80(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+84(FP), X9
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
@@ -5904,10 +5904,10 @@ whole_single_end:
 	VBROADCASTSS alpha+80(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISS     beta+84(FP), X17
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
@@ -6045,10 +6045,10 @@ TEXT ·UpdateF32AVX512x1x1(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z1
 	VXORPS       X2, X2, X2
 	VUCOMISS     beta+68(FP), X2
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z2
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -6142,10 +6142,10 @@ TEXT ·UpdateF32AVX512x1x2(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+68(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z3
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -6254,10 +6254,10 @@ TEXT ·UpdateF32AVX512x1x4(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+68(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z5
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -6396,10 +6396,10 @@ TEXT ·UpdateF32AVX512x1x8(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+68(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z9
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -6565,10 +6565,10 @@ TEXT ·UpdateF32AVX512x2x1(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISS     beta+68(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z3
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -6688,10 +6688,10 @@ TEXT ·UpdateF32AVX512x2x2(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+68(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z5
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -6834,10 +6834,10 @@ TEXT ·UpdateF32AVX512x2x4(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+68(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z9
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -7026,10 +7026,10 @@ TEXT ·UpdateF32AVX512x2x8(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISS     beta+68(FP), X17
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z17
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -7250,10 +7250,10 @@ TEXT ·UpdateF32AVX512x4x1(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISS     beta+68(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z5
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -7424,10 +7424,10 @@ TEXT ·UpdateF32AVX512x4x2(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISS     beta+68(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z9
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -7637,10 +7637,10 @@ TEXT ·UpdateF32AVX512x4x4(SB), NOSPLIT, $0-72
 	VBROADCASTSS alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISS     beta+68(FP), X17
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSS beta+68(FP), Z17
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x04, CX
@@ -8573,5 +8573,806 @@ fmas:
 	JNZ         fmas
 
 fmas_end:
+	VZEROUPPER
+	RET
+
+// func BiasColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX, AVX512F
+TEXT ·BiasColF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  v+32(FP), SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+15, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, R8
+	MOVQ  SI, R9
+	MOVQ  CX, R10
+	TESTQ R10, R10
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS (R8), Z0
+	VMOVUPS (R9), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
+	ADDQ    $+64, R8
+	ADDQ    $+64, R9
+	DECQ    R10
+	JNZ     vectors
+
+vectors_end:
+	TESTQ     DI, DI
+	JZ        next
+	VMOVUPS.Z (R8), K1, Z0
+	VMOVUPS.Z (R9), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX, AVX512F
+TEXT ·BiasRowF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  v+32(FP), SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+15, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	VBROADCASTSS (SI), Z0
+	MOVQ         DX, R8
+	MOVQ         SI, R9
+	MOVQ         CX, R9
+	TESTQ        R9, R9
+	JZ           vectors_end
+
+vectors:
+	VMOVUPS (R8), Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, (R8)
+	ADDQ    $+64, R8
+	DECQ    R9
+	JNZ     vectors
+
+vectors_end:
+	TESTQ     DI, DI
+	JZ        next
+	VMOVUPS.Z (R8), K1, Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, K1, (R8)
+
+next:
+	ADDQ BX, DX
+	ADDQ $+4, SI
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func ReLUF32AVX512(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ReLUF32AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS (DI), Z0
+	VXORPS  Z1, Z1, Z1
+	VMAXPS  Z0, Z1, Z0
+	VMOVUPS Z0, (DI)
+	ADDQ    $+64, DI
+	DECQ    R8
+	JNZ     vectors
+
+vectors_end:
+	TESTQ     SI, SI
+	JZ        next
+	VMOVUPS.Z (DI), K1, Z0
+	VXORPS    Z1, Z1, Z1
+	VMAXPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func GELUF32AVX512(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·GELUF32AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS      (DI), Z0
+	VANDPS       constant0<>+0(SB), Z0, Z1
+	VMOVUPS      constant1<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       constant2<>+0(SB), Z1, Z2
+	VMOVUPS      constant3<>+0(SB), Z3
+	VFMADD213PS  constant4<>+0(SB), Z2, Z3
+	VMOVUPS      constant4<>+0(SB), Z4
+	VDIVPS       Z3, Z4, Z3
+	VMOVUPS      constant5<>+0(SB), Z4
+	VFMADD213PS  constant6<>+0(SB), Z3, Z4
+	VMOVUPS      constant7<>+0(SB), Z5
+	VFMADD213PS  constant8<>+0(SB), Z4, Z5
+	VFMADD213PS  constant9<>+0(SB), Z4, Z5
+	VFMADD213PS  constant10<>+0(SB), Z4, Z5
+	VFMADD213PS  constant11<>+0(SB), Z4, Z5
+	VFMADD213PS  constant12<>+0(SB), Z4, Z5
+	VFMADD213PS  constant13<>+0(SB), Z4, Z5
+	VFMADD213PS  constant14<>+0(SB), Z4, Z5
+	VFMADD213PS  constant15<>+0(SB), Z4, Z5
+	VFMADD213PS  constant16<>+0(SB), Z4, Z5
+	VFMADD213PS  constant17<>+0(SB), Z4, Z5
+	VFNMADD231PS Z2, Z2, Z5
+	VMOVUPS      constant18<>+0(SB), Z2
+	VMAXPS       Z5, Z2, Z5
+	VMOVUPS      constant19<>+0(SB), Z2
+	VMINPS       Z5, Z2, Z5
+	VMULPS       constant20<>+0(SB), Z5, Z4
+	VRNDSCALEPS  $0x00, Z4, Z4
+	VFNMADD231PS constant21<>+0(SB), Z4, Z5
+	VFNMADD231PS constant22<>+0(SB), Z4, Z5
+	VMOVUPS      constant23<>+0(SB), Z2
+	VFMADD213PS  constant24<>+0(SB), Z5, Z2
+	VFMADD213PS  constant25<>+0(SB), Z5, Z2
+	VFMADD213PS  constant26<>+0(SB), Z5, Z2
+	VFMADD213PS  constant27<>+0(SB), Z5, Z2
+	VFMADD213PS  constant3<>+0(SB), Z5, Z2
+	VFMADD213PS  constant4<>+0(SB), Z5, Z2
+	VFMADD213PS  constant4<>+0(SB), Z5, Z2
+	VSCALEFPS    Z4, Z2, Z2
+	VMULPS       Z3, Z2, Z2
+	VMULPS       constant3<>+0(SB), Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VMAXPS       Z0, Z3, Z0
+	VFNMADD231PS Z1, Z2, Z0
+	VMOVUPS      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        SI, SI
+	JZ           next
+	VMOVUPS.Z    (DI), K1, Z0
+	VANDPS       constant0<>+0(SB), Z0, Z1
+	VMOVUPS      constant1<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       constant2<>+0(SB), Z1, Z2
+	VMOVUPS      constant3<>+0(SB), Z3
+	VFMADD213PS  constant4<>+0(SB), Z2, Z3
+	VMOVUPS      constant4<>+0(SB), Z4
+	VDIVPS       Z3, Z4, Z3
+	VMOVUPS      constant5<>+0(SB), Z4
+	VFMADD213PS  constant6<>+0(SB), Z3, Z4
+	VMOVUPS      constant7<>+0(SB), Z5
+	VFMADD213PS  constant8<>+0(SB), Z4, Z5
+	VFMADD213PS  constant9<>+0(SB), Z4, Z5
+	VFMADD213PS  constant10<>+0(SB), Z4, Z5
+	VFMADD213PS  constant11<>+0(SB), Z4, Z5
+	VFMADD213PS  constant12<>+0(SB), Z4, Z5
+	VFMADD213PS  constant13<>+0(SB), Z4, Z5
+	VFMADD213PS  constant14<>+0(SB), Z4, Z5
+	VFMADD213PS  constant15<>+0(SB), Z4, Z5
+	VFMADD213PS  constant16<>+0(SB), Z4, Z5
+	VFMADD213PS  constant17<>+0(SB), Z4, Z5
+	VFNMADD231PS Z2, Z2, Z5
+	VMOVUPS      constant18<>+0(SB), Z2
+	VMAXPS       Z5, Z2, Z5
+	VMOVUPS      constant19<>+0(SB), Z2
+	VMINPS       Z5, Z2, Z5
+	VMULPS       constant20<>+0(SB), Z5, Z4
+	VRNDSCALEPS  $0x00, Z4, Z4
+	VFNMADD231PS constant21<>+0(SB), Z4, Z5
+	VFNMADD231PS constant22<>+0(SB), Z4, Z5
+	VMOVUPS      constant23<>+0(SB), Z2
+	VFMADD213PS  constant24<>+0(SB), Z5, Z2
+	VFMADD213PS  constant25<>+0(SB), Z5, Z2
+	VFMADD213PS  constant26<>+0(SB), Z5, Z2
+	VFMADD213PS  constant27<>+0(SB), Z5, Z2
+	VFMADD213PS  constant3<>+0(SB), Z5, Z2
+	VFMADD213PS  constant4<>+0(SB), Z5, Z2
+	VFMADD213PS  constant4<>+0(SB), Z5, Z2
+	VSCALEFPS    Z4, Z2, Z2
+	VMULPS       Z3, Z2, Z2
+	VMULPS       constant3<>+0(SB), Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VMAXPS       Z0, Z3, Z0
+	VFNMADD231PS Z1, Z2, Z0
+	VMOVUPS      Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant0<>+0(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+8(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+16(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+24(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+32(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+40(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+48(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+56(SB)/8, $0x7fffffff7fffffff
+GLOBL constant0<>(SB), RODATA|NOPTR, $64
+
+DATA constant1<>+0(SB)/8, $0x461c4000461c4000
+DATA constant1<>+8(SB)/8, $0x461c4000461c4000
+DATA constant1<>+16(SB)/8, $0x461c4000461c4000
+DATA constant1<>+24(SB)/8, $0x461c4000461c4000
+DATA constant1<>+32(SB)/8, $0x461c4000461c4000
+DATA constant1<>+40(SB)/8, $0x461c4000461c4000
+DATA constant1<>+48(SB)/8, $0x461c4000461c4000
+DATA constant1<>+56(SB)/8, $0x461c4000461c4000
+GLOBL constant1<>(SB), RODATA|NOPTR, $64
+
+DATA constant2<>+0(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+8(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+16(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+24(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+32(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+40(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+48(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+56(SB)/8, $0x3f3504f33f3504f3
+GLOBL constant2<>(SB), RODATA|NOPTR, $64
+
+DATA constant3<>+0(SB)/8, $0x3f0000003f000000
+DATA constant3<>+8(SB)/8, $0x3f0000003f000000
+DATA constant3<>+16(SB)/8, $0x3f0000003f000000
+DATA constant3<>+24(SB)/8, $0x3f0000003f000000
+DATA constant3<>+32(SB)/8, $0x3f0000003f000000
+DATA constant3<>+40(SB)/8, $0x3f0000003f000000
+DATA constant3<>+48(SB)/8, $0x3f0000003f000000
+DATA constant3<>+56(SB)/8, $0x3f0000003f000000
+GLOBL constant3<>(SB), RODATA|NOPTR, $64
+
+DATA constant4<>+0(SB)/8, $0x3f8000003f800000
+DATA constant4<>+8(SB)/8, $0x3f8000003f800000
+DATA constant4<>+16(SB)/8, $0x3f8000003f800000
+DATA constant4<>+24(SB)/8, $0x3f8000003f800000
+DATA constant4<>+32(SB)/8, $0x3f8000003f800000
+DATA constant4<>+40(SB)/8, $0x3f8000003f800000
+DATA constant4<>+48(SB)/8, $0x3f8000003f800000
+DATA constant4<>+56(SB)/8, $0x3f8000003f800000
+GLOBL constant4<>(SB), RODATA|NOPTR, $64
+
+DATA constant5<>+0(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+8(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+16(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+24(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+32(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+40(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+48(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+56(SB)/8, $0x401b86e2401b86e2
+GLOBL constant5<>(SB), RODATA|NOPTR, $64
+
+DATA constant6<>+0(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+8(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+16(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+24(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+32(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+40(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+48(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+56(SB)/8, $0xbfb70dc3bfb70dc3
+GLOBL constant6<>(SB), RODATA|NOPTR, $64
+
+DATA constant7<>+0(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+8(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+16(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+24(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+32(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+40(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+48(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+56(SB)/8, $0xb7b9a67cb7b9a67c
+GLOBL constant7<>(SB), RODATA|NOPTR, $64
+
+DATA constant8<>+0(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+8(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+16(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+24(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+32(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+40(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+48(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+56(SB)/8, $0x3844c2d13844c2d1
+GLOBL constant8<>(SB), RODATA|NOPTR, $64
+
+DATA constant9<>+0(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+8(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+16(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+24(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+32(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+40(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+48(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+56(SB)/8, $0x3905dd983905dd98
+GLOBL constant9<>(SB), RODATA|NOPTR, $64
+
+DATA constant10<>+0(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+8(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+16(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+24(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+32(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+40(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+48(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+56(SB)/8, $0xb9fad6beb9fad6be
+GLOBL constant10<>(SB), RODATA|NOPTR, $64
+
+DATA constant11<>+0(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+8(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+16(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+24(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+32(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+40(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+48(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+56(SB)/8, $0xb99e9e85b99e9e85
+GLOBL constant11<>(SB), RODATA|NOPTR, $64
+
+DATA constant12<>+0(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+8(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+16(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+24(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+32(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+40(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+48(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+56(SB)/8, $0x3b62f58b3b62f58b
+GLOBL constant12<>(SB), RODATA|NOPTR, $64
+
+DATA constant13<>+0(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+8(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+16(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+24(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+32(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+40(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+48(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+56(SB)/8, $0xba4b4844ba4b4844
+GLOBL constant13<>(SB), RODATA|NOPTR, $64
+
+DATA constant14<>+0(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+8(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+16(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+24(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+32(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+40(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+48(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+56(SB)/8, $0xbce8ec7cbce8ec7c
+GLOBL constant14<>(SB), RODATA|NOPTR, $64
+
+DATA constant15<>+0(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+8(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+16(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+24(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+32(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+40(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+48(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+56(SB)/8, $0x3c6a17e93c6a17e9
+GLOBL constant15<>(SB), RODATA|NOPTR, $64
+
+DATA constant16<>+0(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+8(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+16(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+24(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+32(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+40(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+48(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+56(SB)/8, $0x3f1048f53f1048f5
+GLOBL constant16<>(SB), RODATA|NOPTR, $64
+
+DATA constant17<>+0(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+8(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+16(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+24(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+32(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+40(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+48(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+56(SB)/8, $0xbf0d30e4bf0d30e4
+GLOBL constant17<>(SB), RODATA|NOPTR, $64
+
+DATA constant18<>+0(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+8(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+16(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+24(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+32(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+40(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+48(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+56(SB)/8, $0xc28c0000c28c0000
+GLOBL constant18<>(SB), RODATA|NOPTR, $64
+
+DATA constant19<>+0(SB)/8, $0x42b0000042b00000
+DATA constant19<>+8(SB)/8, $0x42b0000042b00000
+DATA constant19<>+16(SB)/8, $0x42b0000042b00000
+DATA constant19<>+24(SB)/8, $0x42b0000042b00000
+DATA constant19<>+32(SB)/8, $0x42b0000042b00000
+DATA constant19<>+40(SB)/8, $0x42b0000042b00000
+DATA constant19<>+48(SB)/8, $0x42b0000042b00000
+DATA constant19<>+56(SB)/8, $0x42b0000042b00000
+GLOBL constant19<>(SB), RODATA|NOPTR, $64
+
+DATA constant20<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+32(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+40(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+48(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+56(SB)/8, $0x3fb8aa3b3fb8aa3b
+GLOBL constant20<>(SB), RODATA|NOPTR, $64
+
+DATA constant21<>+0(SB)/8, $0x3f3172003f317200
+DATA constant21<>+8(SB)/8, $0x3f3172003f317200
+DATA constant21<>+16(SB)/8, $0x3f3172003f317200
+DATA constant21<>+24(SB)/8, $0x3f3172003f317200
+DATA constant21<>+32(SB)/8, $0x3f3172003f317200
+DATA constant21<>+40(SB)/8, $0x3f3172003f317200
+DATA constant21<>+48(SB)/8, $0x3f3172003f317200
+DATA constant21<>+56(SB)/8, $0x3f3172003f317200
+GLOBL constant21<>(SB), RODATA|NOPTR, $64
+
+DATA constant22<>+0(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+8(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+16(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+24(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+32(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+40(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+48(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+56(SB)/8, $0x35bfbe8e35bfbe8e
+GLOBL constant22<>(SB), RODATA|NOPTR, $64
+
+DATA constant23<>+0(SB)/8, $0x39500d0139500d01
+DATA constant23<>+8(SB)/8, $0x39500d0139500d01
+DATA constant23<>+16(SB)/8, $0x39500d0139500d01
+DATA constant23<>+24(SB)/8, $0x39500d0139500d01
+DATA constant23<>+32(SB)/8, $0x39500d0139500d01
+DATA constant23<>+40(SB)/8, $0x39500d0139500d01
+DATA constant23<>+48(SB)/8, $0x39500d0139500d01
+DATA constant23<>+56(SB)/8, $0x39500d0139500d01
+GLOBL constant23<>(SB), RODATA|NOPTR, $64
+
+DATA constant24<>+0(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+8(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+16(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+24(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+32(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+40(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+48(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+56(SB)/8, $0x3ab60b613ab60b61
+GLOBL constant24<>(SB), RODATA|NOPTR, $64
+
+DATA constant25<>+0(SB)/8, $0x3c0888893c088889
+DATA constant25<>+8(SB)/8, $0x3c0888893c088889
+DATA constant25<>+16(SB)/8, $0x3c0888893c088889
+DATA constant25<>+24(SB)/8, $0x3c0888893c088889
+DATA constant25<>+32(SB)/8, $0x3c0888893c088889
+DATA constant25<>+40(SB)/8, $0x3c0888893c088889
+DATA constant25<>+48(SB)/8, $0x3c0888893c088889
+DATA constant25<>+56(SB)/8, $0x3c0888893c088889
+GLOBL constant25<>(SB), RODATA|NOPTR, $64
+
+DATA constant26<>+0(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+8(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+16(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+24(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+32(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+40(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+48(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+56(SB)/8, $0x3d2aaaab3d2aaaab
+GLOBL constant26<>(SB), RODATA|NOPTR, $64
+
+DATA constant27<>+0(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+8(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+16(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+24(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+32(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+40(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+48(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+56(SB)/8, $0x3e2aaaab3e2aaaab
+GLOBL constant27<>(SB), RODATA|NOPTR, $64
+
+// func GELUTanhF32AVX512(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·GELUTanhF32AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS      (DI), Z0
+	VMULPS       Z0, Z0, Z2
+	VMOVUPS      constant28<>+0(SB), Z1
+	VFMADD213PS  constant29<>+0(SB), Z2, Z1
+	VMULPS       Z0, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VSUBPS       Z1, Z2, Z2
+	VMOVUPS      constant18<>+0(SB), Z1
+	VMAXPS       Z2, Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z1
+	VMINPS       Z2, Z1, Z2
+	VMULPS       constant20<>+0(SB), Z2, Z3
+	VRNDSCALEPS  $0x00, Z3, Z3
+	VFNMADD231PS constant21<>+0(SB), Z3, Z2
+	VFNMADD231PS constant22<>+0(SB), Z3, Z2
+	VMOVUPS      constant23<>+0(SB), Z1
+	VFMADD213PS  constant24<>+0(SB), Z2, Z1
+	VFMADD213PS  constant25<>+0(SB), Z2, Z1
+	VFMADD213PS  constant26<>+0(SB), Z2, Z1
+	VFMADD213PS  constant27<>+0(SB), Z2, Z1
+	VFMADD213PS  constant3<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VSCALEFPS    Z3, Z1, Z1
+	VADDPS       constant4<>+0(SB), Z1, Z1
+	VMOVUPS      constant30<>+0(SB), Z2
+	VMAXPS       Z0, Z2, Z0
+	VDIVPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        SI, SI
+	JZ           next
+	VMOVUPS.Z    (DI), K1, Z0
+	VMULPS       Z0, Z0, Z2
+	VMOVUPS      constant28<>+0(SB), Z1
+	VFMADD213PS  constant29<>+0(SB), Z2, Z1
+	VMULPS       Z0, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VSUBPS       Z1, Z2, Z2
+	VMOVUPS      constant18<>+0(SB), Z1
+	VMAXPS       Z2, Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z1
+	VMINPS       Z2, Z1, Z2
+	VMULPS       constant20<>+0(SB), Z2, Z3
+	VRNDSCALEPS  $0x00, Z3, Z3
+	VFNMADD231PS constant21<>+0(SB), Z3, Z2
+	VFNMADD231PS constant22<>+0(SB), Z3, Z2
+	VMOVUPS      constant23<>+0(SB), Z1
+	VFMADD213PS  constant24<>+0(SB), Z2, Z1
+	VFMADD213PS  constant25<>+0(SB), Z2, Z1
+	VFMADD213PS  constant26<>+0(SB), Z2, Z1
+	VFMADD213PS  constant27<>+0(SB), Z2, Z1
+	VFMADD213PS  constant3<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VSCALEFPS    Z3, Z1, Z1
+	VADDPS       constant4<>+0(SB), Z1, Z1
+	VMOVUPS      constant30<>+0(SB), Z2
+	VMAXPS       Z0, Z2, Z0
+	VDIVPS       Z1, Z0, Z0
+	VMOVUPS      Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant28<>+0(SB)/8, $0x3d9222793d922279
+DATA constant28<>+8(SB)/8, $0x3d9222793d922279
+DATA constant28<>+16(SB)/8, $0x3d9222793d922279
+DATA constant28<>+24(SB)/8, $0x3d9222793d922279
+DATA constant28<>+32(SB)/8, $0x3d9222793d922279
+DATA constant28<>+40(SB)/8, $0x3d9222793d922279
+DATA constant28<>+48(SB)/8, $0x3d9222793d922279
+DATA constant28<>+56(SB)/8, $0x3d9222793d922279
+GLOBL constant28<>(SB), RODATA|NOPTR, $64
+
+DATA constant29<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+24(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+32(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+40(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+48(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+56(SB)/8, $0x3fcc422a3fcc422a
+GLOBL constant29<>(SB), RODATA|NOPTR, $64
+
+DATA constant30<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+24(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+32(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+40(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+48(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+56(SB)/8, $0xc61c4000c61c4000
+GLOBL constant30<>(SB), RODATA|NOPTR, $64
+
+// func SiLUF32AVX512(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·SiLUF32AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS      (DI), Z0
+	VXORPS       Z2, Z2, Z2
+	VSUBPS       Z0, Z2, Z2
+	VMOVUPS      constant18<>+0(SB), Z1
+	VMAXPS       Z2, Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z1
+	VMINPS       Z2, Z1, Z2
+	VMULPS       constant20<>+0(SB), Z2, Z3
+	VRNDSCALEPS  $0x00, Z3, Z3
+	VFNMADD231PS constant21<>+0(SB), Z3, Z2
+	VFNMADD231PS constant22<>+0(SB), Z3, Z2
+	VMOVUPS      constant23<>+0(SB), Z1
+	VFMADD213PS  constant24<>+0(SB), Z2, Z1
+	VFMADD213PS  constant25<>+0(SB), Z2, Z1
+	VFMADD213PS  constant26<>+0(SB), Z2, Z1
+	VFMADD213PS  constant27<>+0(SB), Z2, Z1
+	VFMADD213PS  constant3<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VSCALEFPS    Z3, Z1, Z1
+	VADDPS       constant4<>+0(SB), Z1, Z1
+	VMOVUPS      constant30<>+0(SB), Z2
+	VMAXPS       Z0, Z2, Z0
+	VDIVPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        SI, SI
+	JZ           next
+	VMOVUPS.Z    (DI), K1, Z0
+	VXORPS       Z2, Z2, Z2
+	VSUBPS       Z0, Z2, Z2
+	VMOVUPS      constant18<>+0(SB), Z1
+	VMAXPS       Z2, Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z1
+	VMINPS       Z2, Z1, Z2
+	VMULPS       constant20<>+0(SB), Z2, Z3
+	VRNDSCALEPS  $0x00, Z3, Z3
+	VFNMADD231PS constant21<>+0(SB), Z3, Z2
+	VFNMADD231PS constant22<>+0(SB), Z3, Z2
+	VMOVUPS      constant23<>+0(SB), Z1
+	VFMADD213PS  constant24<>+0(SB), Z2, Z1
+	VFMADD213PS  constant25<>+0(SB), Z2, Z1
+	VFMADD213PS  constant26<>+0(SB), Z2, Z1
+	VFMADD213PS  constant27<>+0(SB), Z2, Z1
+	VFMADD213PS  constant3<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VFMADD213PS  constant4<>+0(SB), Z2, Z1
+	VSCALEFPS    Z3, Z1, Z1
+	VADDPS       constant4<>+0(SB), Z1, Z1
+	VMOVUPS      constant30<>+0(SB), Z2
+	VMAXPS       Z0, Z2, Z0
+	VDIVPS       Z1, Z0, Z0
+	VMOVUPS      Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
 	VZEROUPPER
 	RET

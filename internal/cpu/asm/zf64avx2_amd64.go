@@ -346,7 +346,37 @@ func DotF64AVX2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64
 //go:noescape
 func DotF64AVX2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// PeakF64AVX2 runs n times 16 independent vector FMAs, 128 operations, in registers only.
+// PeakF64AVX2 runs n times 16 independent vector multiply-adds, 128 operations, in registers only.
 //
 //go:noescape
 func PeakF64AVX2(n int)
+
+// BiasColF64AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
+// BiasRowF64AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
+// ReLUF64AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ReLUF64AVX2(m int, n int, c *float64, ldc int)
+
+// GELUF64AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUF64AVX2(m int, n int, c *float64, ldc int)
+
+// GELUTanhF64AVX2 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUTanhF64AVX2(m int, n int, c *float64, ldc int)
+
+// SiLUF64AVX2 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func SiLUF64AVX2(m int, n int, c *float64, ldc int)

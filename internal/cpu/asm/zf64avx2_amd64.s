@@ -183,10 +183,10 @@ wide_single_end:
 	VBROADCASTSD alpha+64(FP), Y13
 	VXORPS       X14, X14, X14
 	VUCOMISD     beta+72(FP), X14
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
@@ -416,10 +416,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+64(FP), Y7
 	VXORPS       X8, X8, X8
 	VUCOMISD     beta+72(FP), X8
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
@@ -650,10 +650,10 @@ whole_single_end:
 	VBROADCASTSD alpha+64(FP), Y12
 	VXORPS       X13, X13, X13
 	VUCOMISD     beta+72(FP), X13
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
@@ -869,10 +869,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Y3
 	VXORPS       X4, X4, X4
 	VUCOMISD     beta+88(FP), X4
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y4
 	VMOVUPD      (AX), Y5
 	VMULPD       Y4, Y5, Y5
@@ -969,10 +969,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+88(FP), X3
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y3
 	VMASKMOVPD   (AX), Y0, Y4
 	VMULPD       Y3, Y4, Y4
@@ -1070,10 +1070,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+88(FP), X3
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y3
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
@@ -1206,10 +1206,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Y5
 	VXORPS       X6, X6, X6
 	VUCOMISD     beta+88(FP), X6
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y6
 	VMOVUPD      (AX), Y7
 	VMULPD       Y6, Y7, Y7
@@ -1331,10 +1331,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Y3
 	VXORPS       X4, X4, X4
 	VUCOMISD     beta+88(FP), X4
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y4
 	VMASKMOVPD   (AX), Y0, Y5
 	VMULPD       Y4, Y5, Y5
@@ -1457,10 +1457,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+88(FP), X5
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y5
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
@@ -1624,10 +1624,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Y7
 	VXORPS       X8, X8, X8
 	VUCOMISD     beta+88(FP), X8
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y8
 	VMOVUPD      (AX), Y9
 	VMULPD       Y8, Y9, Y9
@@ -1774,10 +1774,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+88(FP), X5
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y5
 	VMASKMOVPD   (AX), Y0, Y6
 	VMULPD       Y5, Y6, Y6
@@ -1925,10 +1925,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Y6
 	VXORPS       X7, X7, X7
 	VUCOMISD     beta+88(FP), X7
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y7
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
@@ -2124,10 +2124,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Y9
 	VXORPS       X10, X10, X10
 	VUCOMISD     beta+88(FP), X10
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y10
 	VMOVUPD      (AX), Y11
 	VMULPD       Y10, Y11, Y11
@@ -2300,10 +2300,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Y5
 	VXORPS       X6, X6, X6
 	VUCOMISD     beta+88(FP), X6
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y6
 	VMASKMOVPD   (AX), Y0, Y7
 	VMULPD       Y6, Y7, Y7
@@ -2477,10 +2477,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+88(FP), X9
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y9
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
@@ -2707,10 +2707,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Y11
 	VXORPS       X12, X12, X12
 	VUCOMISD     beta+88(FP), X12
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y12
 	VMOVUPD      (AX), Y13
 	VMULPD       Y12, Y13, Y13
@@ -2908,10 +2908,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Y6
 	VXORPS       X7, X7, X7
 	VUCOMISD     beta+88(FP), X7
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y7
 	VMASKMOVPD   (AX), Y0, Y8
 	VMULPD       Y7, Y8, Y8
@@ -3110,10 +3110,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Y10
 	VXORPS       X11, X11, X11
 	VUCOMISD     beta+88(FP), X11
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y11
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
@@ -3386,10 +3386,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Y13
 	VXORPS       X14, X14, X14
 	VUCOMISD     beta+88(FP), X14
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
@@ -3613,10 +3613,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Y7
 	VXORPS       X8, X8, X8
 	VUCOMISD     beta+88(FP), X8
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
@@ -3841,10 +3841,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Y12
 	VXORPS       X13, X13, X13
 	VUCOMISD     beta+88(FP), X13
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
@@ -3954,10 +3954,10 @@ TEXT ·UpdateF64AVX2x1x1(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y1
 	VXORPS       X2, X2, X2
 	VUCOMISD     beta+72(FP), X2
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y2
 	MOVQ         n+56(FP), DX
 	SHRQ         $0x02, DX
@@ -4049,10 +4049,10 @@ TEXT ·UpdateF64AVX2x1x2(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+72(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y3
 	MOVQ         n+56(FP), BX
 	SHRQ         $0x02, BX
@@ -4159,10 +4159,10 @@ TEXT ·UpdateF64AVX2x1x4(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+72(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y5
 	MOVQ         n+56(FP), SI
 	SHRQ         $0x02, SI
@@ -4299,10 +4299,10 @@ TEXT ·UpdateF64AVX2x1x8(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+72(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y9
 	MOVQ         n+56(FP), R8
 	SHRQ         $0x02, R8
@@ -4466,10 +4466,10 @@ TEXT ·UpdateF64AVX2x2x1(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+72(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y3
 	MOVQ         n+56(FP), BX
 	SHRQ         $0x02, BX
@@ -4587,10 +4587,10 @@ TEXT ·UpdateF64AVX2x2x2(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+72(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y5
 	MOVQ         n+56(FP), SI
 	SHRQ         $0x02, SI
@@ -4731,10 +4731,10 @@ TEXT ·UpdateF64AVX2x2x4(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+72(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y9
 	MOVQ         n+56(FP), DI
 	SHRQ         $0x02, DI
@@ -4897,10 +4897,10 @@ TEXT ·UpdateF64AVX2x4x1(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+72(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y5
 	MOVQ         n+56(FP), SI
 	SHRQ         $0x02, SI
@@ -5069,10 +5069,10 @@ TEXT ·UpdateF64AVX2x4x2(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Y8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+72(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Y9
 	MOVQ         n+56(FP), DI
 	SHRQ         $0x02, DI
@@ -5464,5 +5464,898 @@ fmas:
 	JNZ         fmas
 
 fmas_end:
+	VZEROUPPER
+	RET
+
+// func BiasColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX
+TEXT ·BiasColF64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    v+32(FP), BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+3, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*8), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x02, DI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, R8
+	MOVQ  BX, R9
+	MOVQ  DI, R10
+	TESTQ R10, R10
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD (R8), Y1
+	VMOVUPD (R9), Y2
+	VADDPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R8)
+	ADDQ    $+32, R8
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     vectors
+
+vectors_end:
+	TESTQ      SI, SI
+	JZ         next
+	VMASKMOVPD (R8), Y0, Y1
+	VMASKMOVPD (R9), Y0, Y2
+	VADDPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R8)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX
+TEXT ·BiasRowF64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    v+32(FP), BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+3, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*8), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x02, DI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	VBROADCASTSD (BX), Y1
+	MOVQ         CX, R8
+	MOVQ         BX, R9
+	MOVQ         DI, R9
+	TESTQ        R9, R9
+	JZ           vectors_end
+
+vectors:
+	VMOVUPD (R8), Y2
+	VADDPD  Y1, Y2, Y2
+	VMOVUPD Y2, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     vectors
+
+vectors_end:
+	TESTQ      SI, SI
+	JZ         next
+	VMASKMOVPD (R8), Y0, Y2
+	VADDPD     Y1, Y2, Y2
+	VMASKMOVPD Y2, Y0, (R8)
+
+next:
+	ADDQ DX, CX
+	ADDQ $+8, BX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func ReLUF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX
+TEXT ·ReLUF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD (DI), Y1
+	VXORPS  Y2, Y2, Y2
+	VMAXPD  Y1, Y2, Y1
+	VMOVUPD Y1, (DI)
+	ADDQ    $+32, DI
+	DECQ    R8
+	JNZ     vectors
+
+vectors_end:
+	TESTQ      BX, BX
+	JZ         next
+	VMASKMOVPD (DI), Y0, Y1
+	VXORPS     Y2, Y2, Y2
+	VMAXPD     Y1, Y2, Y1
+	VMASKMOVPD Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func GELUF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD      (DI), Y1
+	VANDPD       constant0<>+0(SB), Y1, Y2
+	VMOVUPD      constant1<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y3
+	VMOVUPD      constant3<>+0(SB), Y4
+	VFMADD213PD  constant4<>+0(SB), Y3, Y4
+	VMOVUPD      constant4<>+0(SB), Y5
+	VDIVPD       Y4, Y5, Y4
+	VMOVUPD      constant5<>+0(SB), Y5
+	VFMADD213PD  constant6<>+0(SB), Y4, Y5
+	VMOVUPD      constant7<>+0(SB), Y6
+	VFMADD213PD  constant8<>+0(SB), Y5, Y6
+	VFMADD213PD  constant9<>+0(SB), Y5, Y6
+	VFMADD213PD  constant10<>+0(SB), Y5, Y6
+	VFMADD213PD  constant11<>+0(SB), Y5, Y6
+	VFMADD213PD  constant12<>+0(SB), Y5, Y6
+	VFMADD213PD  constant13<>+0(SB), Y5, Y6
+	VFMADD213PD  constant14<>+0(SB), Y5, Y6
+	VFMADD213PD  constant15<>+0(SB), Y5, Y6
+	VFMADD213PD  constant16<>+0(SB), Y5, Y6
+	VFMADD213PD  constant17<>+0(SB), Y5, Y6
+	VFMADD213PD  constant18<>+0(SB), Y5, Y6
+	VFMADD213PD  constant19<>+0(SB), Y5, Y6
+	VFMADD213PD  constant20<>+0(SB), Y5, Y6
+	VFMADD213PD  constant21<>+0(SB), Y5, Y6
+	VFMADD213PD  constant22<>+0(SB), Y5, Y6
+	VFMADD213PD  constant23<>+0(SB), Y5, Y6
+	VFMADD213PD  constant24<>+0(SB), Y5, Y6
+	VFMADD213PD  constant25<>+0(SB), Y5, Y6
+	VFMADD213PD  constant26<>+0(SB), Y5, Y6
+	VFMADD213PD  constant27<>+0(SB), Y5, Y6
+	VFMADD213PD  constant28<>+0(SB), Y5, Y6
+	VFMADD213PD  constant29<>+0(SB), Y5, Y6
+	VFMADD213PD  constant30<>+0(SB), Y5, Y6
+	VFMADD213PD  constant31<>+0(SB), Y5, Y6
+	VFMADD213PD  constant32<>+0(SB), Y5, Y6
+	VFNMADD231PD Y3, Y3, Y6
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y6, Y3, Y6
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y6, Y3, Y6
+	VMULPD       constant35<>+0(SB), Y6, Y5
+	VROUNDPD     $0x00, Y5, Y5
+	VFNMADD231PD constant36<>+0(SB), Y5, Y6
+	VFNMADD231PD constant37<>+0(SB), Y5, Y6
+	VMOVUPD      constant38<>+0(SB), Y3
+	VFMADD213PD  constant39<>+0(SB), Y6, Y3
+	VFMADD213PD  constant40<>+0(SB), Y6, Y3
+	VFMADD213PD  constant41<>+0(SB), Y6, Y3
+	VFMADD213PD  constant42<>+0(SB), Y6, Y3
+	VFMADD213PD  constant43<>+0(SB), Y6, Y3
+	VFMADD213PD  constant44<>+0(SB), Y6, Y3
+	VFMADD213PD  constant45<>+0(SB), Y6, Y3
+	VFMADD213PD  constant46<>+0(SB), Y6, Y3
+	VFMADD213PD  constant47<>+0(SB), Y6, Y3
+	VFMADD213PD  constant48<>+0(SB), Y6, Y3
+	VFMADD213PD  constant49<>+0(SB), Y6, Y3
+	VFMADD213PD  constant3<>+0(SB), Y6, Y3
+	VFMADD213PD  constant4<>+0(SB), Y6, Y3
+	VFMADD213PD  constant4<>+0(SB), Y6, Y3
+	VADDPD       constant50<>+0(SB), Y5, Y5
+	VPSLLQ       $0x34, Y5, Y5
+	VPADDQ       Y5, Y3, Y3
+	VMULPD       Y4, Y3, Y3
+	VMULPD       constant3<>+0(SB), Y2, Y2
+	VXORPS       Y4, Y4, Y4
+	VMAXPD       Y1, Y4, Y1
+	VFNMADD231PD Y2, Y3, Y1
+	VMOVUPD      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        BX, BX
+	JZ           next
+	VMASKMOVPD   (DI), Y0, Y1
+	VANDPD       constant0<>+0(SB), Y1, Y2
+	VMOVUPD      constant1<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y3
+	VMOVUPD      constant3<>+0(SB), Y4
+	VFMADD213PD  constant4<>+0(SB), Y3, Y4
+	VMOVUPD      constant4<>+0(SB), Y5
+	VDIVPD       Y4, Y5, Y4
+	VMOVUPD      constant5<>+0(SB), Y5
+	VFMADD213PD  constant6<>+0(SB), Y4, Y5
+	VMOVUPD      constant7<>+0(SB), Y6
+	VFMADD213PD  constant8<>+0(SB), Y5, Y6
+	VFMADD213PD  constant9<>+0(SB), Y5, Y6
+	VFMADD213PD  constant10<>+0(SB), Y5, Y6
+	VFMADD213PD  constant11<>+0(SB), Y5, Y6
+	VFMADD213PD  constant12<>+0(SB), Y5, Y6
+	VFMADD213PD  constant13<>+0(SB), Y5, Y6
+	VFMADD213PD  constant14<>+0(SB), Y5, Y6
+	VFMADD213PD  constant15<>+0(SB), Y5, Y6
+	VFMADD213PD  constant16<>+0(SB), Y5, Y6
+	VFMADD213PD  constant17<>+0(SB), Y5, Y6
+	VFMADD213PD  constant18<>+0(SB), Y5, Y6
+	VFMADD213PD  constant19<>+0(SB), Y5, Y6
+	VFMADD213PD  constant20<>+0(SB), Y5, Y6
+	VFMADD213PD  constant21<>+0(SB), Y5, Y6
+	VFMADD213PD  constant22<>+0(SB), Y5, Y6
+	VFMADD213PD  constant23<>+0(SB), Y5, Y6
+	VFMADD213PD  constant24<>+0(SB), Y5, Y6
+	VFMADD213PD  constant25<>+0(SB), Y5, Y6
+	VFMADD213PD  constant26<>+0(SB), Y5, Y6
+	VFMADD213PD  constant27<>+0(SB), Y5, Y6
+	VFMADD213PD  constant28<>+0(SB), Y5, Y6
+	VFMADD213PD  constant29<>+0(SB), Y5, Y6
+	VFMADD213PD  constant30<>+0(SB), Y5, Y6
+	VFMADD213PD  constant31<>+0(SB), Y5, Y6
+	VFMADD213PD  constant32<>+0(SB), Y5, Y6
+	VFNMADD231PD Y3, Y3, Y6
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y6, Y3, Y6
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y6, Y3, Y6
+	VMULPD       constant35<>+0(SB), Y6, Y5
+	VROUNDPD     $0x00, Y5, Y5
+	VFNMADD231PD constant36<>+0(SB), Y5, Y6
+	VFNMADD231PD constant37<>+0(SB), Y5, Y6
+	VMOVUPD      constant38<>+0(SB), Y3
+	VFMADD213PD  constant39<>+0(SB), Y6, Y3
+	VFMADD213PD  constant40<>+0(SB), Y6, Y3
+	VFMADD213PD  constant41<>+0(SB), Y6, Y3
+	VFMADD213PD  constant42<>+0(SB), Y6, Y3
+	VFMADD213PD  constant43<>+0(SB), Y6, Y3
+	VFMADD213PD  constant44<>+0(SB), Y6, Y3
+	VFMADD213PD  constant45<>+0(SB), Y6, Y3
+	VFMADD213PD  constant46<>+0(SB), Y6, Y3
+	VFMADD213PD  constant47<>+0(SB), Y6, Y3
+	VFMADD213PD  constant48<>+0(SB), Y6, Y3
+	VFMADD213PD  constant49<>+0(SB), Y6, Y3
+	VFMADD213PD  constant3<>+0(SB), Y6, Y3
+	VFMADD213PD  constant4<>+0(SB), Y6, Y3
+	VFMADD213PD  constant4<>+0(SB), Y6, Y3
+	VADDPD       constant50<>+0(SB), Y5, Y5
+	VPSLLQ       $0x34, Y5, Y5
+	VPADDQ       Y5, Y3, Y3
+	VMULPD       Y4, Y3, Y3
+	VMULPD       constant3<>+0(SB), Y2, Y2
+	VXORPS       Y4, Y4, Y4
+	VMAXPD       Y1, Y4, Y1
+	VFNMADD231PD Y2, Y3, Y1
+	VMASKMOVPD   Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant0<>+0(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+8(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+16(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+24(SB)/8, $0x7fffffffffffffff
+GLOBL constant0<>(SB), RODATA|NOPTR, $32
+
+DATA constant1<>+0(SB)/8, $0x40c3880000000000
+DATA constant1<>+8(SB)/8, $0x40c3880000000000
+DATA constant1<>+16(SB)/8, $0x40c3880000000000
+DATA constant1<>+24(SB)/8, $0x40c3880000000000
+GLOBL constant1<>(SB), RODATA|NOPTR, $32
+
+DATA constant2<>+0(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+8(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+16(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+24(SB)/8, $0x3fe6a09e667f3bcd
+GLOBL constant2<>(SB), RODATA|NOPTR, $32
+
+DATA constant3<>+0(SB)/8, $0x3fe0000000000000
+DATA constant3<>+8(SB)/8, $0x3fe0000000000000
+DATA constant3<>+16(SB)/8, $0x3fe0000000000000
+DATA constant3<>+24(SB)/8, $0x3fe0000000000000
+GLOBL constant3<>(SB), RODATA|NOPTR, $32
+
+DATA constant4<>+0(SB)/8, $0x3ff0000000000000
+DATA constant4<>+8(SB)/8, $0x3ff0000000000000
+DATA constant4<>+16(SB)/8, $0x3ff0000000000000
+DATA constant4<>+24(SB)/8, $0x3ff0000000000000
+GLOBL constant4<>(SB), RODATA|NOPTR, $32
+
+DATA constant5<>+0(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+8(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+16(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+24(SB)/8, $0x40013b13b13b13b1
+GLOBL constant5<>(SB), RODATA|NOPTR, $32
+
+DATA constant6<>+0(SB)/8, $0xbff2762762762762
+DATA constant6<>+8(SB)/8, $0xbff2762762762762
+DATA constant6<>+16(SB)/8, $0xbff2762762762762
+DATA constant6<>+24(SB)/8, $0xbff2762762762762
+GLOBL constant6<>(SB), RODATA|NOPTR, $32
+
+DATA constant7<>+0(SB)/8, $0x3dfc000000000000
+DATA constant7<>+8(SB)/8, $0x3dfc000000000000
+DATA constant7<>+16(SB)/8, $0x3dfc000000000000
+DATA constant7<>+24(SB)/8, $0x3dfc000000000000
+GLOBL constant7<>(SB), RODATA|NOPTR, $32
+
+DATA constant8<>+0(SB)/8, $0xbe18000000000000
+DATA constant8<>+8(SB)/8, $0xbe18000000000000
+DATA constant8<>+16(SB)/8, $0xbe18000000000000
+DATA constant8<>+24(SB)/8, $0xbe18000000000000
+GLOBL constant8<>(SB), RODATA|NOPTR, $32
+
+DATA constant9<>+0(SB)/8, $0xbe13000000000000
+DATA constant9<>+8(SB)/8, $0xbe13000000000000
+DATA constant9<>+16(SB)/8, $0xbe13000000000000
+DATA constant9<>+24(SB)/8, $0xbe13000000000000
+GLOBL constant9<>(SB), RODATA|NOPTR, $32
+
+DATA constant10<>+0(SB)/8, $0x3e52020000000000
+DATA constant10<>+8(SB)/8, $0x3e52020000000000
+DATA constant10<>+16(SB)/8, $0x3e52020000000000
+DATA constant10<>+24(SB)/8, $0x3e52020000000000
+GLOBL constant10<>(SB), RODATA|NOPTR, $32
+
+DATA constant11<>+0(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+8(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+16(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+24(SB)/8, $0xbe57cd0000000000
+GLOBL constant11<>(SB), RODATA|NOPTR, $32
+
+DATA constant12<>+0(SB)/8, $0xbe73690000000000
+DATA constant12<>+8(SB)/8, $0xbe73690000000000
+DATA constant12<>+16(SB)/8, $0xbe73690000000000
+DATA constant12<>+24(SB)/8, $0xbe73690000000000
+GLOBL constant12<>(SB), RODATA|NOPTR, $32
+
+DATA constant13<>+0(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+8(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+16(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+24(SB)/8, $0x3e8e0c9800000000
+GLOBL constant13<>(SB), RODATA|NOPTR, $32
+
+DATA constant14<>+0(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+8(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+16(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+24(SB)/8, $0x3e5d63e000000000
+GLOBL constant14<>(SB), RODATA|NOPTR, $32
+
+DATA constant15<>+0(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+8(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+16(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+24(SB)/8, $0xbeb176fd40000000
+GLOBL constant15<>(SB), RODATA|NOPTR, $32
+
+DATA constant16<>+0(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+8(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+16(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+24(SB)/8, $0x3eb6d3fe00000000
+GLOBL constant16<>(SB), RODATA|NOPTR, $32
+
+DATA constant17<>+0(SB)/8, $0x3ec525e470000000
+DATA constant17<>+8(SB)/8, $0x3ec525e470000000
+DATA constant17<>+16(SB)/8, $0x3ec525e470000000
+DATA constant17<>+24(SB)/8, $0x3ec525e470000000
+GLOBL constant17<>(SB), RODATA|NOPTR, $32
+
+DATA constant18<>+0(SB)/8, $0xbee30bf310000000
+DATA constant18<>+8(SB)/8, $0xbee30bf310000000
+DATA constant18<>+16(SB)/8, $0xbee30bf310000000
+DATA constant18<>+24(SB)/8, $0xbee30bf310000000
+GLOBL constant18<>(SB), RODATA|NOPTR, $32
+
+DATA constant19<>+0(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+8(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+16(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+24(SB)/8, $0x3eb4403f70000000
+GLOBL constant19<>(SB), RODATA|NOPTR, $32
+
+DATA constant20<>+0(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+8(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+16(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+24(SB)/8, $0x3f02cd32c9a00000
+GLOBL constant20<>(SB), RODATA|NOPTR, $32
+
+DATA constant21<>+0(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+8(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+16(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+24(SB)/8, $0xbf083938bbc80000
+GLOBL constant21<>(SB), RODATA|NOPTR, $32
+
+DATA constant22<>+0(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+8(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+16(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+24(SB)/8, $0xbf19806ccd3a0000
+GLOBL constant22<>(SB), RODATA|NOPTR, $32
+
+DATA constant23<>+0(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+8(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+16(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+24(SB)/8, $0x3f32f8cbd3d20000
+GLOBL constant23<>(SB), RODATA|NOPTR, $32
+
+DATA constant24<>+0(SB)/8, $0x3f22889609a68000
+DATA constant24<>+8(SB)/8, $0x3f22889609a68000
+DATA constant24<>+16(SB)/8, $0x3f22889609a68000
+DATA constant24<>+24(SB)/8, $0x3f22889609a68000
+GLOBL constant24<>(SB), RODATA|NOPTR, $32
+
+DATA constant25<>+0(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+8(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+16(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+24(SB)/8, $0xbf568a357ce11000
+GLOBL constant25<>(SB), RODATA|NOPTR, $32
+
+DATA constant26<>+0(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+8(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+16(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+24(SB)/8, $0x3f3894d26155f800
+GLOBL constant26<>(SB), RODATA|NOPTR, $32
+
+DATA constant27<>+0(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+8(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+16(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+24(SB)/8, $0x3f7a5f7e8260d440
+GLOBL constant27<>(SB), RODATA|NOPTR, $32
+
+DATA constant28<>+0(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+8(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+16(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+24(SB)/8, $0xbf7425fa1cde4900
+GLOBL constant28<>(SB), RODATA|NOPTR, $32
+
+DATA constant29<>+0(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+8(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+16(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+24(SB)/8, $0xbfa4310b1dc77ed2
+GLOBL constant29<>(SB), RODATA|NOPTR, $32
+
+DATA constant30<>+0(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+8(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+16(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+24(SB)/8, $0x3fa05865fb122c99
+GLOBL constant30<>(SB), RODATA|NOPTR, $32
+
+DATA constant31<>+0(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+8(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+16(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+24(SB)/8, $0x3fe42a967e37adca
+GLOBL constant31<>(SB), RODATA|NOPTR, $32
+
+DATA constant32<>+0(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+8(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+16(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+24(SB)/8, $0xbfe3f3e870fcdc24
+GLOBL constant32<>(SB), RODATA|NOPTR, $32
+
+DATA constant33<>+0(SB)/8, $0xc085900000000000
+DATA constant33<>+8(SB)/8, $0xc085900000000000
+DATA constant33<>+16(SB)/8, $0xc085900000000000
+DATA constant33<>+24(SB)/8, $0xc085900000000000
+GLOBL constant33<>(SB), RODATA|NOPTR, $32
+
+DATA constant34<>+0(SB)/8, $0x4086200000000000
+DATA constant34<>+8(SB)/8, $0x4086200000000000
+DATA constant34<>+16(SB)/8, $0x4086200000000000
+DATA constant34<>+24(SB)/8, $0x4086200000000000
+GLOBL constant34<>(SB), RODATA|NOPTR, $32
+
+DATA constant35<>+0(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+8(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+16(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+24(SB)/8, $0x3ff71547652b82fe
+GLOBL constant35<>(SB), RODATA|NOPTR, $32
+
+DATA constant36<>+0(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+8(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+16(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+24(SB)/8, $0x3fe62e42fee00000
+GLOBL constant36<>(SB), RODATA|NOPTR, $32
+
+DATA constant37<>+0(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+8(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+16(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+24(SB)/8, $0x3dea39ef00000000
+GLOBL constant37<>(SB), RODATA|NOPTR, $32
+
+DATA constant38<>+0(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+8(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+16(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+24(SB)/8, $0x3da93974a8c07c9d
+GLOBL constant38<>(SB), RODATA|NOPTR, $32
+
+DATA constant39<>+0(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+8(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+16(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+24(SB)/8, $0x3de6124613a86d09
+GLOBL constant39<>(SB), RODATA|NOPTR, $32
+
+DATA constant40<>+0(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+8(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+16(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+24(SB)/8, $0x3e21eed8eff8d898
+GLOBL constant40<>(SB), RODATA|NOPTR, $32
+
+DATA constant41<>+0(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+8(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+16(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+24(SB)/8, $0x3e5ae64567f544e4
+GLOBL constant41<>(SB), RODATA|NOPTR, $32
+
+DATA constant42<>+0(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+8(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+16(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+24(SB)/8, $0x3e927e4fb7789f5c
+GLOBL constant42<>(SB), RODATA|NOPTR, $32
+
+DATA constant43<>+0(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+8(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+16(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+24(SB)/8, $0x3ec71de3a556c734
+GLOBL constant43<>(SB), RODATA|NOPTR, $32
+
+DATA constant44<>+0(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+8(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+16(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+24(SB)/8, $0x3efa01a01a01a01a
+GLOBL constant44<>(SB), RODATA|NOPTR, $32
+
+DATA constant45<>+0(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+8(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+16(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+24(SB)/8, $0x3f2a01a01a01a01a
+GLOBL constant45<>(SB), RODATA|NOPTR, $32
+
+DATA constant46<>+0(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+8(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+16(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+24(SB)/8, $0x3f56c16c16c16c17
+GLOBL constant46<>(SB), RODATA|NOPTR, $32
+
+DATA constant47<>+0(SB)/8, $0x3f81111111111111
+DATA constant47<>+8(SB)/8, $0x3f81111111111111
+DATA constant47<>+16(SB)/8, $0x3f81111111111111
+DATA constant47<>+24(SB)/8, $0x3f81111111111111
+GLOBL constant47<>(SB), RODATA|NOPTR, $32
+
+DATA constant48<>+0(SB)/8, $0x3fa5555555555555
+DATA constant48<>+8(SB)/8, $0x3fa5555555555555
+DATA constant48<>+16(SB)/8, $0x3fa5555555555555
+DATA constant48<>+24(SB)/8, $0x3fa5555555555555
+GLOBL constant48<>(SB), RODATA|NOPTR, $32
+
+DATA constant49<>+0(SB)/8, $0x3fc5555555555555
+DATA constant49<>+8(SB)/8, $0x3fc5555555555555
+DATA constant49<>+16(SB)/8, $0x3fc5555555555555
+DATA constant49<>+24(SB)/8, $0x3fc5555555555555
+GLOBL constant49<>(SB), RODATA|NOPTR, $32
+
+DATA constant50<>+0(SB)/8, $0x4338000000000000
+DATA constant50<>+8(SB)/8, $0x4338000000000000
+DATA constant50<>+16(SB)/8, $0x4338000000000000
+DATA constant50<>+24(SB)/8, $0x4338000000000000
+GLOBL constant50<>(SB), RODATA|NOPTR, $32
+
+// func GELUTanhF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUTanhF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD      (DI), Y1
+	VMULPD       Y1, Y1, Y3
+	VMOVUPD      constant51<>+0(SB), Y2
+	VFMADD213PD  constant52<>+0(SB), Y3, Y2
+	VMULPD       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPD       Y2, Y3, Y3
+	VMOVUPD      constant33<>+0(SB), Y2
+	VMAXPD       Y3, Y2, Y3
+	VMOVUPD      constant34<>+0(SB), Y2
+	VMINPD       Y3, Y2, Y3
+	VMULPD       constant35<>+0(SB), Y3, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y3
+	VFNMADD231PD constant37<>+0(SB), Y4, Y3
+	VMOVUPD      constant38<>+0(SB), Y2
+	VFMADD213PD  constant39<>+0(SB), Y3, Y2
+	VFMADD213PD  constant40<>+0(SB), Y3, Y2
+	VFMADD213PD  constant41<>+0(SB), Y3, Y2
+	VFMADD213PD  constant42<>+0(SB), Y3, Y2
+	VFMADD213PD  constant43<>+0(SB), Y3, Y2
+	VFMADD213PD  constant44<>+0(SB), Y3, Y2
+	VFMADD213PD  constant45<>+0(SB), Y3, Y2
+	VFMADD213PD  constant46<>+0(SB), Y3, Y2
+	VFMADD213PD  constant47<>+0(SB), Y3, Y2
+	VFMADD213PD  constant48<>+0(SB), Y3, Y2
+	VFMADD213PD  constant49<>+0(SB), Y3, Y2
+	VFMADD213PD  constant3<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y2, Y2
+	VADDPD       constant4<>+0(SB), Y2, Y2
+	VMOVUPD      constant53<>+0(SB), Y3
+	VMAXPD       Y1, Y3, Y1
+	VDIVPD       Y2, Y1, Y1
+	VMOVUPD      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        BX, BX
+	JZ           next
+	VMASKMOVPD   (DI), Y0, Y1
+	VMULPD       Y1, Y1, Y3
+	VMOVUPD      constant51<>+0(SB), Y2
+	VFMADD213PD  constant52<>+0(SB), Y3, Y2
+	VMULPD       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPD       Y2, Y3, Y3
+	VMOVUPD      constant33<>+0(SB), Y2
+	VMAXPD       Y3, Y2, Y3
+	VMOVUPD      constant34<>+0(SB), Y2
+	VMINPD       Y3, Y2, Y3
+	VMULPD       constant35<>+0(SB), Y3, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y3
+	VFNMADD231PD constant37<>+0(SB), Y4, Y3
+	VMOVUPD      constant38<>+0(SB), Y2
+	VFMADD213PD  constant39<>+0(SB), Y3, Y2
+	VFMADD213PD  constant40<>+0(SB), Y3, Y2
+	VFMADD213PD  constant41<>+0(SB), Y3, Y2
+	VFMADD213PD  constant42<>+0(SB), Y3, Y2
+	VFMADD213PD  constant43<>+0(SB), Y3, Y2
+	VFMADD213PD  constant44<>+0(SB), Y3, Y2
+	VFMADD213PD  constant45<>+0(SB), Y3, Y2
+	VFMADD213PD  constant46<>+0(SB), Y3, Y2
+	VFMADD213PD  constant47<>+0(SB), Y3, Y2
+	VFMADD213PD  constant48<>+0(SB), Y3, Y2
+	VFMADD213PD  constant49<>+0(SB), Y3, Y2
+	VFMADD213PD  constant3<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y2, Y2
+	VADDPD       constant4<>+0(SB), Y2, Y2
+	VMOVUPD      constant53<>+0(SB), Y3
+	VMAXPD       Y1, Y3, Y1
+	VDIVPD       Y2, Y1, Y1
+	VMASKMOVPD   Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant51<>+0(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant51<>+8(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant51<>+16(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant51<>+24(SB)/8, $0x3fb2444f2a4d8b4b
+GLOBL constant51<>(SB), RODATA|NOPTR, $32
+
+DATA constant52<>+0(SB)/8, $0x3ff9884533d43651
+DATA constant52<>+8(SB)/8, $0x3ff9884533d43651
+DATA constant52<>+16(SB)/8, $0x3ff9884533d43651
+DATA constant52<>+24(SB)/8, $0x3ff9884533d43651
+GLOBL constant52<>(SB), RODATA|NOPTR, $32
+
+DATA constant53<>+0(SB)/8, $0xc0c3880000000000
+DATA constant53<>+8(SB)/8, $0xc0c3880000000000
+DATA constant53<>+16(SB)/8, $0xc0c3880000000000
+DATA constant53<>+24(SB)/8, $0xc0c3880000000000
+GLOBL constant53<>(SB), RODATA|NOPTR, $32
+
+// func SiLUF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·SiLUF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    m+0(FP), AX
+	MOVQ    c+16(FP), CX
+	MOVQ    ldc+24(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	TESTQ   AX, AX
+	JZ      rows_end
+
+rows:
+	MOVQ  CX, DI
+	MOVQ  CX, R8
+	MOVQ  SI, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD      (DI), Y1
+	VXORPS       Y3, Y3, Y3
+	VSUBPD       Y1, Y3, Y3
+	VMOVUPD      constant33<>+0(SB), Y2
+	VMAXPD       Y3, Y2, Y3
+	VMOVUPD      constant34<>+0(SB), Y2
+	VMINPD       Y3, Y2, Y3
+	VMULPD       constant35<>+0(SB), Y3, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y3
+	VFNMADD231PD constant37<>+0(SB), Y4, Y3
+	VMOVUPD      constant38<>+0(SB), Y2
+	VFMADD213PD  constant39<>+0(SB), Y3, Y2
+	VFMADD213PD  constant40<>+0(SB), Y3, Y2
+	VFMADD213PD  constant41<>+0(SB), Y3, Y2
+	VFMADD213PD  constant42<>+0(SB), Y3, Y2
+	VFMADD213PD  constant43<>+0(SB), Y3, Y2
+	VFMADD213PD  constant44<>+0(SB), Y3, Y2
+	VFMADD213PD  constant45<>+0(SB), Y3, Y2
+	VFMADD213PD  constant46<>+0(SB), Y3, Y2
+	VFMADD213PD  constant47<>+0(SB), Y3, Y2
+	VFMADD213PD  constant48<>+0(SB), Y3, Y2
+	VFMADD213PD  constant49<>+0(SB), Y3, Y2
+	VFMADD213PD  constant3<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y2, Y2
+	VADDPD       constant4<>+0(SB), Y2, Y2
+	VMOVUPD      constant53<>+0(SB), Y3
+	VMAXPD       Y1, Y3, Y1
+	VDIVPD       Y2, Y1, Y1
+	VMOVUPD      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        BX, BX
+	JZ           next
+	VMASKMOVPD   (DI), Y0, Y1
+	VXORPS       Y3, Y3, Y3
+	VSUBPD       Y1, Y3, Y3
+	VMOVUPD      constant33<>+0(SB), Y2
+	VMAXPD       Y3, Y2, Y3
+	VMOVUPD      constant34<>+0(SB), Y2
+	VMINPD       Y3, Y2, Y3
+	VMULPD       constant35<>+0(SB), Y3, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y3
+	VFNMADD231PD constant37<>+0(SB), Y4, Y3
+	VMOVUPD      constant38<>+0(SB), Y2
+	VFMADD213PD  constant39<>+0(SB), Y3, Y2
+	VFMADD213PD  constant40<>+0(SB), Y3, Y2
+	VFMADD213PD  constant41<>+0(SB), Y3, Y2
+	VFMADD213PD  constant42<>+0(SB), Y3, Y2
+	VFMADD213PD  constant43<>+0(SB), Y3, Y2
+	VFMADD213PD  constant44<>+0(SB), Y3, Y2
+	VFMADD213PD  constant45<>+0(SB), Y3, Y2
+	VFMADD213PD  constant46<>+0(SB), Y3, Y2
+	VFMADD213PD  constant47<>+0(SB), Y3, Y2
+	VFMADD213PD  constant48<>+0(SB), Y3, Y2
+	VFMADD213PD  constant49<>+0(SB), Y3, Y2
+	VFMADD213PD  constant3<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VFMADD213PD  constant4<>+0(SB), Y3, Y2
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y2, Y2
+	VADDPD       constant4<>+0(SB), Y2, Y2
+	VMOVUPD      constant53<>+0(SB), Y3
+	VMAXPD       Y1, Y3, Y1
+	VDIVPD       Y2, Y1, Y1
+	VMASKMOVPD   Y1, Y0, (DI)
+
+next:
+	ADDQ DX, CX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
 	VZEROUPPER
 	RET

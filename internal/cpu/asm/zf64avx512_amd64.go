@@ -462,7 +462,37 @@ func DotF64AVX512x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //go:noescape
 func DotF64AVX512x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// PeakF64AVX512 runs n times 16 independent vector FMAs, 256 operations, in registers only.
+// PeakF64AVX512 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
 //
 //go:noescape
 func PeakF64AVX512(n int)
+
+// BiasColF64AVX512 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+
+// BiasRowF64AVX512 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+
+// ReLUF64AVX512 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ReLUF64AVX512(m int, n int, c *float64, ldc int)
+
+// GELUF64AVX512 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUF64AVX512(m int, n int, c *float64, ldc int)
+
+// GELUTanhF64AVX512 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUTanhF64AVX512(m int, n int, c *float64, ldc int)
+
+// SiLUF64AVX512 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func SiLUF64AVX512(m int, n int, c *float64, ldc int)

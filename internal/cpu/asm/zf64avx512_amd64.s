@@ -242,10 +242,10 @@ wide_single_end:
 	VBROADCASTSD alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISD     beta+72(FP), X17
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+72(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
@@ -546,10 +546,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+72(FP), X9
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+72(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
@@ -849,10 +849,10 @@ whole_single_end:
 	VBROADCASTSD alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISD     beta+72(FP), X17
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+72(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
@@ -1101,10 +1101,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+88(FP), X3
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
@@ -1208,10 +1208,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z1
 	VXORPS       X2, X2, X2
 	VUCOMISD     beta+88(FP), X2
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z2
 	VMOVUPD.Z    (AX), K1, Z3
 	VMULPD       Z2, Z3, Z3
@@ -1314,10 +1314,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+88(FP), X3
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
@@ -1457,10 +1457,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+88(FP), X5
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
@@ -1589,10 +1589,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+88(FP), X3
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z3
 	VMOVUPD.Z    (AX), K1, Z4
 	VMULPD       Z3, Z4, Z4
@@ -1720,10 +1720,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+88(FP), X5
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
@@ -1894,10 +1894,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z6
 	VXORPS       X7, X7, X7
 	VUCOMISD     beta+88(FP), X7
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
@@ -2051,10 +2051,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z3
 	VXORPS       X4, X4, X4
 	VUCOMISD     beta+88(FP), X4
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z4
 	VMOVUPD.Z    (AX), K1, Z5
 	VMULPD       Z4, Z5, Z5
@@ -2207,10 +2207,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z6
 	VXORPS       X7, X7, X7
 	VUCOMISD     beta+88(FP), X7
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
@@ -2413,10 +2413,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+88(FP), X9
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
@@ -2596,10 +2596,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+88(FP), X5
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z5
 	VMOVUPD.Z    (AX), K1, Z6
 	VMULPD       Z5, Z6, Z6
@@ -2778,10 +2778,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+88(FP), X9
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
@@ -3015,10 +3015,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z10
 	VXORPS       X11, X11, X11
 	VUCOMISD     beta+88(FP), X11
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
@@ -3223,10 +3223,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z5
 	VXORPS       X6, X6, X6
 	VUCOMISD     beta+88(FP), X6
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z6
 	VMOVUPD.Z    (AX), K1, Z7
 	VMULPD       Z6, Z7, Z7
@@ -3430,10 +3430,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z10
 	VXORPS       X11, X11, X11
 	VUCOMISD     beta+88(FP), X11
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
@@ -3699,10 +3699,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z12
 	VXORPS       X13, X13, X13
 	VUCOMISD     beta+88(FP), X13
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
@@ -3933,10 +3933,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z6
 	VXORPS       X7, X7, X7
 	VUCOMISD     beta+88(FP), X7
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z7
 	VMOVUPD.Z    (AX), K1, Z8
 	VMULPD       Z7, Z8, Z8
@@ -4166,10 +4166,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z12
 	VXORPS       X13, X13, X13
 	VUCOMISD     beta+88(FP), X13
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
@@ -4466,10 +4466,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z14
 	VXORPS       X15, X15, X15
 	VUCOMISD     beta+88(FP), X15
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
@@ -4725,10 +4725,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z7
 	VXORPS       X8, X8, X8
 	VUCOMISD     beta+88(FP), X8
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z8
 	VMOVUPD.Z    (AX), K1, Z9
 	VMULPD       Z8, Z9, Z9
@@ -4983,10 +4983,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z14
 	VXORPS       X15, X15, X15
 	VUCOMISD     beta+88(FP), X15
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
@@ -5341,10 +5341,10 @@ wide_single_end:
 	VBROADCASTSD alpha+80(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISD     beta+88(FP), X17
-	JNE          wide_accumulate
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
@@ -5626,10 +5626,10 @@ narrow_single_end:
 	VBROADCASTSD alpha+80(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+88(FP), X9
-	JNE          narrow_accumulate
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
@@ -5910,10 +5910,10 @@ whole_single_end:
 	VBROADCASTSD alpha+80(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISD     beta+88(FP), X17
-	JNE          whole_accumulate
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
@@ -6051,10 +6051,10 @@ TEXT ·UpdateF64AVX512x1x1(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z1
 	VXORPS       X2, X2, X2
 	VUCOMISD     beta+72(FP), X2
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z2
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -6148,10 +6148,10 @@ TEXT ·UpdateF64AVX512x1x2(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+72(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z3
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -6260,10 +6260,10 @@ TEXT ·UpdateF64AVX512x1x4(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+72(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z5
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -6402,10 +6402,10 @@ TEXT ·UpdateF64AVX512x1x8(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+72(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z9
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -6571,10 +6571,10 @@ TEXT ·UpdateF64AVX512x2x1(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z2
 	VXORPS       X3, X3, X3
 	VUCOMISD     beta+72(FP), X3
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z3
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -6694,10 +6694,10 @@ TEXT ·UpdateF64AVX512x2x2(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+72(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z5
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -6840,10 +6840,10 @@ TEXT ·UpdateF64AVX512x2x4(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+72(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z9
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -7032,10 +7032,10 @@ TEXT ·UpdateF64AVX512x2x8(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISD     beta+72(FP), X17
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z17
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -7256,10 +7256,10 @@ TEXT ·UpdateF64AVX512x4x1(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z4
 	VXORPS       X5, X5, X5
 	VUCOMISD     beta+72(FP), X5
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z5
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -7430,10 +7430,10 @@ TEXT ·UpdateF64AVX512x4x2(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z8
 	VXORPS       X9, X9, X9
 	VUCOMISD     beta+72(FP), X9
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z9
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -7643,10 +7643,10 @@ TEXT ·UpdateF64AVX512x4x4(SB), NOSPLIT, $0-80
 	VBROADCASTSD alpha+64(FP), Z16
 	VXORPS       X17, X17, X17
 	VUCOMISD     beta+72(FP), X17
-	JNE          accumulate
+	JNE          overwrite_not
 	JPC          overwrite
 
-accumulate:
+overwrite_not:
 	VBROADCASTSD beta+72(FP), Z17
 	MOVQ         n+56(FP), CX
 	SHRQ         $0x03, CX
@@ -8499,5 +8499,1098 @@ fmas:
 	JNZ         fmas
 
 fmas_end:
+	VZEROUPPER
+	RET
+
+// func BiasColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX, AVX512F
+TEXT ·BiasColF64AVX512(SB), NOSPLIT, $0-40
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  v+32(FP), SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+7, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, R8
+	MOVQ  SI, R9
+	MOVQ  CX, R10
+	TESTQ R10, R10
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD (R8), Z0
+	VMOVUPD (R9), Z1
+	VADDPD  Z1, Z0, Z0
+	VMOVUPD Z0, (R8)
+	ADDQ    $+64, R8
+	ADDQ    $+64, R9
+	DECQ    R10
+	JNZ     vectors
+
+vectors_end:
+	TESTQ     DI, DI
+	JZ        next
+	VMOVUPD.Z (R8), K1, Z0
+	VMOVUPD.Z (R9), K1, Z1
+	VADDPD    Z1, Z0, Z0
+	VMOVUPD   Z0, K1, (R8)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX, AVX512F
+TEXT ·BiasRowF64AVX512(SB), NOSPLIT, $0-40
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  v+32(FP), SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+7, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	VBROADCASTSD (SI), Z0
+	MOVQ         DX, R8
+	MOVQ         SI, R9
+	MOVQ         CX, R9
+	TESTQ        R9, R9
+	JZ           vectors_end
+
+vectors:
+	VMOVUPD (R8), Z1
+	VADDPD  Z0, Z1, Z1
+	VMOVUPD Z1, (R8)
+	ADDQ    $+64, R8
+	DECQ    R9
+	JNZ     vectors
+
+vectors_end:
+	TESTQ     DI, DI
+	JZ        next
+	VMOVUPD.Z (R8), K1, Z1
+	VADDPD    Z0, Z1, Z1
+	VMOVUPD   Z1, K1, (R8)
+
+next:
+	ADDQ BX, DX
+	ADDQ $+8, SI
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func ReLUF64AVX512(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ReLUF64AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+7, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD (DI), Z0
+	VXORPS  Z1, Z1, Z1
+	VMAXPD  Z0, Z1, Z0
+	VMOVUPD Z0, (DI)
+	ADDQ    $+64, DI
+	DECQ    R8
+	JNZ     vectors
+
+vectors_end:
+	TESTQ     SI, SI
+	JZ        next
+	VMOVUPD.Z (DI), K1, Z0
+	VXORPS    Z1, Z1, Z1
+	VMAXPD    Z0, Z1, Z0
+	VMOVUPD   Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func GELUF64AVX512(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·GELUF64AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+7, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD      (DI), Z0
+	VANDPD       constant0<>+0(SB), Z0, Z1
+	VMOVUPD      constant1<>+0(SB), Z2
+	VMINPD       Z1, Z2, Z1
+	VMULPD       constant2<>+0(SB), Z1, Z2
+	VMOVUPD      constant3<>+0(SB), Z3
+	VFMADD213PD  constant4<>+0(SB), Z2, Z3
+	VMOVUPD      constant4<>+0(SB), Z4
+	VDIVPD       Z3, Z4, Z3
+	VMOVUPD      constant5<>+0(SB), Z4
+	VFMADD213PD  constant6<>+0(SB), Z3, Z4
+	VMOVUPD      constant7<>+0(SB), Z5
+	VFMADD213PD  constant8<>+0(SB), Z4, Z5
+	VFMADD213PD  constant9<>+0(SB), Z4, Z5
+	VFMADD213PD  constant10<>+0(SB), Z4, Z5
+	VFMADD213PD  constant11<>+0(SB), Z4, Z5
+	VFMADD213PD  constant12<>+0(SB), Z4, Z5
+	VFMADD213PD  constant13<>+0(SB), Z4, Z5
+	VFMADD213PD  constant14<>+0(SB), Z4, Z5
+	VFMADD213PD  constant15<>+0(SB), Z4, Z5
+	VFMADD213PD  constant16<>+0(SB), Z4, Z5
+	VFMADD213PD  constant17<>+0(SB), Z4, Z5
+	VFMADD213PD  constant18<>+0(SB), Z4, Z5
+	VFMADD213PD  constant19<>+0(SB), Z4, Z5
+	VFMADD213PD  constant20<>+0(SB), Z4, Z5
+	VFMADD213PD  constant21<>+0(SB), Z4, Z5
+	VFMADD213PD  constant22<>+0(SB), Z4, Z5
+	VFMADD213PD  constant23<>+0(SB), Z4, Z5
+	VFMADD213PD  constant24<>+0(SB), Z4, Z5
+	VFMADD213PD  constant25<>+0(SB), Z4, Z5
+	VFMADD213PD  constant26<>+0(SB), Z4, Z5
+	VFMADD213PD  constant27<>+0(SB), Z4, Z5
+	VFMADD213PD  constant28<>+0(SB), Z4, Z5
+	VFMADD213PD  constant29<>+0(SB), Z4, Z5
+	VFMADD213PD  constant30<>+0(SB), Z4, Z5
+	VFMADD213PD  constant31<>+0(SB), Z4, Z5
+	VFMADD213PD  constant32<>+0(SB), Z4, Z5
+	VFNMADD231PD Z2, Z2, Z5
+	VMOVUPD      constant33<>+0(SB), Z2
+	VMAXPD       Z5, Z2, Z5
+	VMOVUPD      constant34<>+0(SB), Z2
+	VMINPD       Z5, Z2, Z5
+	VMULPD       constant35<>+0(SB), Z5, Z4
+	VRNDSCALEPD  $0x00, Z4, Z4
+	VFNMADD231PD constant36<>+0(SB), Z4, Z5
+	VFNMADD231PD constant37<>+0(SB), Z4, Z5
+	VMOVUPD      constant38<>+0(SB), Z2
+	VFMADD213PD  constant39<>+0(SB), Z5, Z2
+	VFMADD213PD  constant40<>+0(SB), Z5, Z2
+	VFMADD213PD  constant41<>+0(SB), Z5, Z2
+	VFMADD213PD  constant42<>+0(SB), Z5, Z2
+	VFMADD213PD  constant43<>+0(SB), Z5, Z2
+	VFMADD213PD  constant44<>+0(SB), Z5, Z2
+	VFMADD213PD  constant45<>+0(SB), Z5, Z2
+	VFMADD213PD  constant46<>+0(SB), Z5, Z2
+	VFMADD213PD  constant47<>+0(SB), Z5, Z2
+	VFMADD213PD  constant48<>+0(SB), Z5, Z2
+	VFMADD213PD  constant49<>+0(SB), Z5, Z2
+	VFMADD213PD  constant3<>+0(SB), Z5, Z2
+	VFMADD213PD  constant4<>+0(SB), Z5, Z2
+	VFMADD213PD  constant4<>+0(SB), Z5, Z2
+	VSCALEFPD    Z4, Z2, Z2
+	VMULPD       Z3, Z2, Z2
+	VMULPD       constant3<>+0(SB), Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VMAXPD       Z0, Z3, Z0
+	VFNMADD231PD Z1, Z2, Z0
+	VMOVUPD      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        SI, SI
+	JZ           next
+	VMOVUPD.Z    (DI), K1, Z0
+	VANDPD       constant0<>+0(SB), Z0, Z1
+	VMOVUPD      constant1<>+0(SB), Z2
+	VMINPD       Z1, Z2, Z1
+	VMULPD       constant2<>+0(SB), Z1, Z2
+	VMOVUPD      constant3<>+0(SB), Z3
+	VFMADD213PD  constant4<>+0(SB), Z2, Z3
+	VMOVUPD      constant4<>+0(SB), Z4
+	VDIVPD       Z3, Z4, Z3
+	VMOVUPD      constant5<>+0(SB), Z4
+	VFMADD213PD  constant6<>+0(SB), Z3, Z4
+	VMOVUPD      constant7<>+0(SB), Z5
+	VFMADD213PD  constant8<>+0(SB), Z4, Z5
+	VFMADD213PD  constant9<>+0(SB), Z4, Z5
+	VFMADD213PD  constant10<>+0(SB), Z4, Z5
+	VFMADD213PD  constant11<>+0(SB), Z4, Z5
+	VFMADD213PD  constant12<>+0(SB), Z4, Z5
+	VFMADD213PD  constant13<>+0(SB), Z4, Z5
+	VFMADD213PD  constant14<>+0(SB), Z4, Z5
+	VFMADD213PD  constant15<>+0(SB), Z4, Z5
+	VFMADD213PD  constant16<>+0(SB), Z4, Z5
+	VFMADD213PD  constant17<>+0(SB), Z4, Z5
+	VFMADD213PD  constant18<>+0(SB), Z4, Z5
+	VFMADD213PD  constant19<>+0(SB), Z4, Z5
+	VFMADD213PD  constant20<>+0(SB), Z4, Z5
+	VFMADD213PD  constant21<>+0(SB), Z4, Z5
+	VFMADD213PD  constant22<>+0(SB), Z4, Z5
+	VFMADD213PD  constant23<>+0(SB), Z4, Z5
+	VFMADD213PD  constant24<>+0(SB), Z4, Z5
+	VFMADD213PD  constant25<>+0(SB), Z4, Z5
+	VFMADD213PD  constant26<>+0(SB), Z4, Z5
+	VFMADD213PD  constant27<>+0(SB), Z4, Z5
+	VFMADD213PD  constant28<>+0(SB), Z4, Z5
+	VFMADD213PD  constant29<>+0(SB), Z4, Z5
+	VFMADD213PD  constant30<>+0(SB), Z4, Z5
+	VFMADD213PD  constant31<>+0(SB), Z4, Z5
+	VFMADD213PD  constant32<>+0(SB), Z4, Z5
+	VFNMADD231PD Z2, Z2, Z5
+	VMOVUPD      constant33<>+0(SB), Z2
+	VMAXPD       Z5, Z2, Z5
+	VMOVUPD      constant34<>+0(SB), Z2
+	VMINPD       Z5, Z2, Z5
+	VMULPD       constant35<>+0(SB), Z5, Z4
+	VRNDSCALEPD  $0x00, Z4, Z4
+	VFNMADD231PD constant36<>+0(SB), Z4, Z5
+	VFNMADD231PD constant37<>+0(SB), Z4, Z5
+	VMOVUPD      constant38<>+0(SB), Z2
+	VFMADD213PD  constant39<>+0(SB), Z5, Z2
+	VFMADD213PD  constant40<>+0(SB), Z5, Z2
+	VFMADD213PD  constant41<>+0(SB), Z5, Z2
+	VFMADD213PD  constant42<>+0(SB), Z5, Z2
+	VFMADD213PD  constant43<>+0(SB), Z5, Z2
+	VFMADD213PD  constant44<>+0(SB), Z5, Z2
+	VFMADD213PD  constant45<>+0(SB), Z5, Z2
+	VFMADD213PD  constant46<>+0(SB), Z5, Z2
+	VFMADD213PD  constant47<>+0(SB), Z5, Z2
+	VFMADD213PD  constant48<>+0(SB), Z5, Z2
+	VFMADD213PD  constant49<>+0(SB), Z5, Z2
+	VFMADD213PD  constant3<>+0(SB), Z5, Z2
+	VFMADD213PD  constant4<>+0(SB), Z5, Z2
+	VFMADD213PD  constant4<>+0(SB), Z5, Z2
+	VSCALEFPD    Z4, Z2, Z2
+	VMULPD       Z3, Z2, Z2
+	VMULPD       constant3<>+0(SB), Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VMAXPD       Z0, Z3, Z0
+	VFNMADD231PD Z1, Z2, Z0
+	VMOVUPD      Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant0<>+0(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+8(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+16(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+24(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+32(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+40(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+48(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+56(SB)/8, $0x7fffffffffffffff
+GLOBL constant0<>(SB), RODATA|NOPTR, $64
+
+DATA constant1<>+0(SB)/8, $0x40c3880000000000
+DATA constant1<>+8(SB)/8, $0x40c3880000000000
+DATA constant1<>+16(SB)/8, $0x40c3880000000000
+DATA constant1<>+24(SB)/8, $0x40c3880000000000
+DATA constant1<>+32(SB)/8, $0x40c3880000000000
+DATA constant1<>+40(SB)/8, $0x40c3880000000000
+DATA constant1<>+48(SB)/8, $0x40c3880000000000
+DATA constant1<>+56(SB)/8, $0x40c3880000000000
+GLOBL constant1<>(SB), RODATA|NOPTR, $64
+
+DATA constant2<>+0(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+8(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+16(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+24(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+32(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+40(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+48(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+56(SB)/8, $0x3fe6a09e667f3bcd
+GLOBL constant2<>(SB), RODATA|NOPTR, $64
+
+DATA constant3<>+0(SB)/8, $0x3fe0000000000000
+DATA constant3<>+8(SB)/8, $0x3fe0000000000000
+DATA constant3<>+16(SB)/8, $0x3fe0000000000000
+DATA constant3<>+24(SB)/8, $0x3fe0000000000000
+DATA constant3<>+32(SB)/8, $0x3fe0000000000000
+DATA constant3<>+40(SB)/8, $0x3fe0000000000000
+DATA constant3<>+48(SB)/8, $0x3fe0000000000000
+DATA constant3<>+56(SB)/8, $0x3fe0000000000000
+GLOBL constant3<>(SB), RODATA|NOPTR, $64
+
+DATA constant4<>+0(SB)/8, $0x3ff0000000000000
+DATA constant4<>+8(SB)/8, $0x3ff0000000000000
+DATA constant4<>+16(SB)/8, $0x3ff0000000000000
+DATA constant4<>+24(SB)/8, $0x3ff0000000000000
+DATA constant4<>+32(SB)/8, $0x3ff0000000000000
+DATA constant4<>+40(SB)/8, $0x3ff0000000000000
+DATA constant4<>+48(SB)/8, $0x3ff0000000000000
+DATA constant4<>+56(SB)/8, $0x3ff0000000000000
+GLOBL constant4<>(SB), RODATA|NOPTR, $64
+
+DATA constant5<>+0(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+8(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+16(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+24(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+32(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+40(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+48(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+56(SB)/8, $0x40013b13b13b13b1
+GLOBL constant5<>(SB), RODATA|NOPTR, $64
+
+DATA constant6<>+0(SB)/8, $0xbff2762762762762
+DATA constant6<>+8(SB)/8, $0xbff2762762762762
+DATA constant6<>+16(SB)/8, $0xbff2762762762762
+DATA constant6<>+24(SB)/8, $0xbff2762762762762
+DATA constant6<>+32(SB)/8, $0xbff2762762762762
+DATA constant6<>+40(SB)/8, $0xbff2762762762762
+DATA constant6<>+48(SB)/8, $0xbff2762762762762
+DATA constant6<>+56(SB)/8, $0xbff2762762762762
+GLOBL constant6<>(SB), RODATA|NOPTR, $64
+
+DATA constant7<>+0(SB)/8, $0x3dfc000000000000
+DATA constant7<>+8(SB)/8, $0x3dfc000000000000
+DATA constant7<>+16(SB)/8, $0x3dfc000000000000
+DATA constant7<>+24(SB)/8, $0x3dfc000000000000
+DATA constant7<>+32(SB)/8, $0x3dfc000000000000
+DATA constant7<>+40(SB)/8, $0x3dfc000000000000
+DATA constant7<>+48(SB)/8, $0x3dfc000000000000
+DATA constant7<>+56(SB)/8, $0x3dfc000000000000
+GLOBL constant7<>(SB), RODATA|NOPTR, $64
+
+DATA constant8<>+0(SB)/8, $0xbe18000000000000
+DATA constant8<>+8(SB)/8, $0xbe18000000000000
+DATA constant8<>+16(SB)/8, $0xbe18000000000000
+DATA constant8<>+24(SB)/8, $0xbe18000000000000
+DATA constant8<>+32(SB)/8, $0xbe18000000000000
+DATA constant8<>+40(SB)/8, $0xbe18000000000000
+DATA constant8<>+48(SB)/8, $0xbe18000000000000
+DATA constant8<>+56(SB)/8, $0xbe18000000000000
+GLOBL constant8<>(SB), RODATA|NOPTR, $64
+
+DATA constant9<>+0(SB)/8, $0xbe13000000000000
+DATA constant9<>+8(SB)/8, $0xbe13000000000000
+DATA constant9<>+16(SB)/8, $0xbe13000000000000
+DATA constant9<>+24(SB)/8, $0xbe13000000000000
+DATA constant9<>+32(SB)/8, $0xbe13000000000000
+DATA constant9<>+40(SB)/8, $0xbe13000000000000
+DATA constant9<>+48(SB)/8, $0xbe13000000000000
+DATA constant9<>+56(SB)/8, $0xbe13000000000000
+GLOBL constant9<>(SB), RODATA|NOPTR, $64
+
+DATA constant10<>+0(SB)/8, $0x3e52020000000000
+DATA constant10<>+8(SB)/8, $0x3e52020000000000
+DATA constant10<>+16(SB)/8, $0x3e52020000000000
+DATA constant10<>+24(SB)/8, $0x3e52020000000000
+DATA constant10<>+32(SB)/8, $0x3e52020000000000
+DATA constant10<>+40(SB)/8, $0x3e52020000000000
+DATA constant10<>+48(SB)/8, $0x3e52020000000000
+DATA constant10<>+56(SB)/8, $0x3e52020000000000
+GLOBL constant10<>(SB), RODATA|NOPTR, $64
+
+DATA constant11<>+0(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+8(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+16(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+24(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+32(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+40(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+48(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+56(SB)/8, $0xbe57cd0000000000
+GLOBL constant11<>(SB), RODATA|NOPTR, $64
+
+DATA constant12<>+0(SB)/8, $0xbe73690000000000
+DATA constant12<>+8(SB)/8, $0xbe73690000000000
+DATA constant12<>+16(SB)/8, $0xbe73690000000000
+DATA constant12<>+24(SB)/8, $0xbe73690000000000
+DATA constant12<>+32(SB)/8, $0xbe73690000000000
+DATA constant12<>+40(SB)/8, $0xbe73690000000000
+DATA constant12<>+48(SB)/8, $0xbe73690000000000
+DATA constant12<>+56(SB)/8, $0xbe73690000000000
+GLOBL constant12<>(SB), RODATA|NOPTR, $64
+
+DATA constant13<>+0(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+8(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+16(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+24(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+32(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+40(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+48(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+56(SB)/8, $0x3e8e0c9800000000
+GLOBL constant13<>(SB), RODATA|NOPTR, $64
+
+DATA constant14<>+0(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+8(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+16(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+24(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+32(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+40(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+48(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+56(SB)/8, $0x3e5d63e000000000
+GLOBL constant14<>(SB), RODATA|NOPTR, $64
+
+DATA constant15<>+0(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+8(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+16(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+24(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+32(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+40(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+48(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+56(SB)/8, $0xbeb176fd40000000
+GLOBL constant15<>(SB), RODATA|NOPTR, $64
+
+DATA constant16<>+0(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+8(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+16(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+24(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+32(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+40(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+48(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+56(SB)/8, $0x3eb6d3fe00000000
+GLOBL constant16<>(SB), RODATA|NOPTR, $64
+
+DATA constant17<>+0(SB)/8, $0x3ec525e470000000
+DATA constant17<>+8(SB)/8, $0x3ec525e470000000
+DATA constant17<>+16(SB)/8, $0x3ec525e470000000
+DATA constant17<>+24(SB)/8, $0x3ec525e470000000
+DATA constant17<>+32(SB)/8, $0x3ec525e470000000
+DATA constant17<>+40(SB)/8, $0x3ec525e470000000
+DATA constant17<>+48(SB)/8, $0x3ec525e470000000
+DATA constant17<>+56(SB)/8, $0x3ec525e470000000
+GLOBL constant17<>(SB), RODATA|NOPTR, $64
+
+DATA constant18<>+0(SB)/8, $0xbee30bf310000000
+DATA constant18<>+8(SB)/8, $0xbee30bf310000000
+DATA constant18<>+16(SB)/8, $0xbee30bf310000000
+DATA constant18<>+24(SB)/8, $0xbee30bf310000000
+DATA constant18<>+32(SB)/8, $0xbee30bf310000000
+DATA constant18<>+40(SB)/8, $0xbee30bf310000000
+DATA constant18<>+48(SB)/8, $0xbee30bf310000000
+DATA constant18<>+56(SB)/8, $0xbee30bf310000000
+GLOBL constant18<>(SB), RODATA|NOPTR, $64
+
+DATA constant19<>+0(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+8(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+16(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+24(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+32(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+40(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+48(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+56(SB)/8, $0x3eb4403f70000000
+GLOBL constant19<>(SB), RODATA|NOPTR, $64
+
+DATA constant20<>+0(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+8(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+16(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+24(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+32(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+40(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+48(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+56(SB)/8, $0x3f02cd32c9a00000
+GLOBL constant20<>(SB), RODATA|NOPTR, $64
+
+DATA constant21<>+0(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+8(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+16(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+24(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+32(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+40(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+48(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+56(SB)/8, $0xbf083938bbc80000
+GLOBL constant21<>(SB), RODATA|NOPTR, $64
+
+DATA constant22<>+0(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+8(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+16(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+24(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+32(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+40(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+48(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+56(SB)/8, $0xbf19806ccd3a0000
+GLOBL constant22<>(SB), RODATA|NOPTR, $64
+
+DATA constant23<>+0(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+8(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+16(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+24(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+32(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+40(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+48(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+56(SB)/8, $0x3f32f8cbd3d20000
+GLOBL constant23<>(SB), RODATA|NOPTR, $64
+
+DATA constant24<>+0(SB)/8, $0x3f22889609a68000
+DATA constant24<>+8(SB)/8, $0x3f22889609a68000
+DATA constant24<>+16(SB)/8, $0x3f22889609a68000
+DATA constant24<>+24(SB)/8, $0x3f22889609a68000
+DATA constant24<>+32(SB)/8, $0x3f22889609a68000
+DATA constant24<>+40(SB)/8, $0x3f22889609a68000
+DATA constant24<>+48(SB)/8, $0x3f22889609a68000
+DATA constant24<>+56(SB)/8, $0x3f22889609a68000
+GLOBL constant24<>(SB), RODATA|NOPTR, $64
+
+DATA constant25<>+0(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+8(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+16(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+24(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+32(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+40(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+48(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+56(SB)/8, $0xbf568a357ce11000
+GLOBL constant25<>(SB), RODATA|NOPTR, $64
+
+DATA constant26<>+0(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+8(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+16(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+24(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+32(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+40(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+48(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+56(SB)/8, $0x3f3894d26155f800
+GLOBL constant26<>(SB), RODATA|NOPTR, $64
+
+DATA constant27<>+0(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+8(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+16(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+24(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+32(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+40(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+48(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+56(SB)/8, $0x3f7a5f7e8260d440
+GLOBL constant27<>(SB), RODATA|NOPTR, $64
+
+DATA constant28<>+0(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+8(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+16(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+24(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+32(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+40(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+48(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+56(SB)/8, $0xbf7425fa1cde4900
+GLOBL constant28<>(SB), RODATA|NOPTR, $64
+
+DATA constant29<>+0(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+8(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+16(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+24(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+32(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+40(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+48(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+56(SB)/8, $0xbfa4310b1dc77ed2
+GLOBL constant29<>(SB), RODATA|NOPTR, $64
+
+DATA constant30<>+0(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+8(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+16(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+24(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+32(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+40(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+48(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+56(SB)/8, $0x3fa05865fb122c99
+GLOBL constant30<>(SB), RODATA|NOPTR, $64
+
+DATA constant31<>+0(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+8(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+16(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+24(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+32(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+40(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+48(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+56(SB)/8, $0x3fe42a967e37adca
+GLOBL constant31<>(SB), RODATA|NOPTR, $64
+
+DATA constant32<>+0(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+8(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+16(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+24(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+32(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+40(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+48(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+56(SB)/8, $0xbfe3f3e870fcdc24
+GLOBL constant32<>(SB), RODATA|NOPTR, $64
+
+DATA constant33<>+0(SB)/8, $0xc085900000000000
+DATA constant33<>+8(SB)/8, $0xc085900000000000
+DATA constant33<>+16(SB)/8, $0xc085900000000000
+DATA constant33<>+24(SB)/8, $0xc085900000000000
+DATA constant33<>+32(SB)/8, $0xc085900000000000
+DATA constant33<>+40(SB)/8, $0xc085900000000000
+DATA constant33<>+48(SB)/8, $0xc085900000000000
+DATA constant33<>+56(SB)/8, $0xc085900000000000
+GLOBL constant33<>(SB), RODATA|NOPTR, $64
+
+DATA constant34<>+0(SB)/8, $0x4086200000000000
+DATA constant34<>+8(SB)/8, $0x4086200000000000
+DATA constant34<>+16(SB)/8, $0x4086200000000000
+DATA constant34<>+24(SB)/8, $0x4086200000000000
+DATA constant34<>+32(SB)/8, $0x4086200000000000
+DATA constant34<>+40(SB)/8, $0x4086200000000000
+DATA constant34<>+48(SB)/8, $0x4086200000000000
+DATA constant34<>+56(SB)/8, $0x4086200000000000
+GLOBL constant34<>(SB), RODATA|NOPTR, $64
+
+DATA constant35<>+0(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+8(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+16(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+24(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+32(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+40(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+48(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+56(SB)/8, $0x3ff71547652b82fe
+GLOBL constant35<>(SB), RODATA|NOPTR, $64
+
+DATA constant36<>+0(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+8(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+16(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+24(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+32(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+40(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+48(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+56(SB)/8, $0x3fe62e42fee00000
+GLOBL constant36<>(SB), RODATA|NOPTR, $64
+
+DATA constant37<>+0(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+8(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+16(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+24(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+32(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+40(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+48(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+56(SB)/8, $0x3dea39ef00000000
+GLOBL constant37<>(SB), RODATA|NOPTR, $64
+
+DATA constant38<>+0(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+8(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+16(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+24(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+32(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+40(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+48(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+56(SB)/8, $0x3da93974a8c07c9d
+GLOBL constant38<>(SB), RODATA|NOPTR, $64
+
+DATA constant39<>+0(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+8(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+16(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+24(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+32(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+40(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+48(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+56(SB)/8, $0x3de6124613a86d09
+GLOBL constant39<>(SB), RODATA|NOPTR, $64
+
+DATA constant40<>+0(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+8(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+16(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+24(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+32(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+40(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+48(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+56(SB)/8, $0x3e21eed8eff8d898
+GLOBL constant40<>(SB), RODATA|NOPTR, $64
+
+DATA constant41<>+0(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+8(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+16(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+24(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+32(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+40(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+48(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+56(SB)/8, $0x3e5ae64567f544e4
+GLOBL constant41<>(SB), RODATA|NOPTR, $64
+
+DATA constant42<>+0(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+8(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+16(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+24(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+32(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+40(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+48(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+56(SB)/8, $0x3e927e4fb7789f5c
+GLOBL constant42<>(SB), RODATA|NOPTR, $64
+
+DATA constant43<>+0(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+8(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+16(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+24(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+32(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+40(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+48(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+56(SB)/8, $0x3ec71de3a556c734
+GLOBL constant43<>(SB), RODATA|NOPTR, $64
+
+DATA constant44<>+0(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+8(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+16(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+24(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+32(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+40(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+48(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+56(SB)/8, $0x3efa01a01a01a01a
+GLOBL constant44<>(SB), RODATA|NOPTR, $64
+
+DATA constant45<>+0(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+8(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+16(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+24(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+32(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+40(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+48(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+56(SB)/8, $0x3f2a01a01a01a01a
+GLOBL constant45<>(SB), RODATA|NOPTR, $64
+
+DATA constant46<>+0(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+8(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+16(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+24(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+32(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+40(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+48(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+56(SB)/8, $0x3f56c16c16c16c17
+GLOBL constant46<>(SB), RODATA|NOPTR, $64
+
+DATA constant47<>+0(SB)/8, $0x3f81111111111111
+DATA constant47<>+8(SB)/8, $0x3f81111111111111
+DATA constant47<>+16(SB)/8, $0x3f81111111111111
+DATA constant47<>+24(SB)/8, $0x3f81111111111111
+DATA constant47<>+32(SB)/8, $0x3f81111111111111
+DATA constant47<>+40(SB)/8, $0x3f81111111111111
+DATA constant47<>+48(SB)/8, $0x3f81111111111111
+DATA constant47<>+56(SB)/8, $0x3f81111111111111
+GLOBL constant47<>(SB), RODATA|NOPTR, $64
+
+DATA constant48<>+0(SB)/8, $0x3fa5555555555555
+DATA constant48<>+8(SB)/8, $0x3fa5555555555555
+DATA constant48<>+16(SB)/8, $0x3fa5555555555555
+DATA constant48<>+24(SB)/8, $0x3fa5555555555555
+DATA constant48<>+32(SB)/8, $0x3fa5555555555555
+DATA constant48<>+40(SB)/8, $0x3fa5555555555555
+DATA constant48<>+48(SB)/8, $0x3fa5555555555555
+DATA constant48<>+56(SB)/8, $0x3fa5555555555555
+GLOBL constant48<>(SB), RODATA|NOPTR, $64
+
+DATA constant49<>+0(SB)/8, $0x3fc5555555555555
+DATA constant49<>+8(SB)/8, $0x3fc5555555555555
+DATA constant49<>+16(SB)/8, $0x3fc5555555555555
+DATA constant49<>+24(SB)/8, $0x3fc5555555555555
+DATA constant49<>+32(SB)/8, $0x3fc5555555555555
+DATA constant49<>+40(SB)/8, $0x3fc5555555555555
+DATA constant49<>+48(SB)/8, $0x3fc5555555555555
+DATA constant49<>+56(SB)/8, $0x3fc5555555555555
+GLOBL constant49<>(SB), RODATA|NOPTR, $64
+
+// func GELUTanhF64AVX512(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·GELUTanhF64AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+7, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD      (DI), Z0
+	VMULPD       Z0, Z0, Z2
+	VMOVUPD      constant50<>+0(SB), Z1
+	VFMADD213PD  constant51<>+0(SB), Z2, Z1
+	VMULPD       Z0, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VSUBPD       Z1, Z2, Z2
+	VMOVUPD      constant33<>+0(SB), Z1
+	VMAXPD       Z2, Z1, Z2
+	VMOVUPD      constant34<>+0(SB), Z1
+	VMINPD       Z2, Z1, Z2
+	VMULPD       constant35<>+0(SB), Z2, Z3
+	VRNDSCALEPD  $0x00, Z3, Z3
+	VFNMADD231PD constant36<>+0(SB), Z3, Z2
+	VFNMADD231PD constant37<>+0(SB), Z3, Z2
+	VMOVUPD      constant38<>+0(SB), Z1
+	VFMADD213PD  constant39<>+0(SB), Z2, Z1
+	VFMADD213PD  constant40<>+0(SB), Z2, Z1
+	VFMADD213PD  constant41<>+0(SB), Z2, Z1
+	VFMADD213PD  constant42<>+0(SB), Z2, Z1
+	VFMADD213PD  constant43<>+0(SB), Z2, Z1
+	VFMADD213PD  constant44<>+0(SB), Z2, Z1
+	VFMADD213PD  constant45<>+0(SB), Z2, Z1
+	VFMADD213PD  constant46<>+0(SB), Z2, Z1
+	VFMADD213PD  constant47<>+0(SB), Z2, Z1
+	VFMADD213PD  constant48<>+0(SB), Z2, Z1
+	VFMADD213PD  constant49<>+0(SB), Z2, Z1
+	VFMADD213PD  constant3<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VSCALEFPD    Z3, Z1, Z1
+	VADDPD       constant4<>+0(SB), Z1, Z1
+	VMOVUPD      constant52<>+0(SB), Z2
+	VMAXPD       Z0, Z2, Z0
+	VDIVPD       Z1, Z0, Z0
+	VMOVUPD      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        SI, SI
+	JZ           next
+	VMOVUPD.Z    (DI), K1, Z0
+	VMULPD       Z0, Z0, Z2
+	VMOVUPD      constant50<>+0(SB), Z1
+	VFMADD213PD  constant51<>+0(SB), Z2, Z1
+	VMULPD       Z0, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VSUBPD       Z1, Z2, Z2
+	VMOVUPD      constant33<>+0(SB), Z1
+	VMAXPD       Z2, Z1, Z2
+	VMOVUPD      constant34<>+0(SB), Z1
+	VMINPD       Z2, Z1, Z2
+	VMULPD       constant35<>+0(SB), Z2, Z3
+	VRNDSCALEPD  $0x00, Z3, Z3
+	VFNMADD231PD constant36<>+0(SB), Z3, Z2
+	VFNMADD231PD constant37<>+0(SB), Z3, Z2
+	VMOVUPD      constant38<>+0(SB), Z1
+	VFMADD213PD  constant39<>+0(SB), Z2, Z1
+	VFMADD213PD  constant40<>+0(SB), Z2, Z1
+	VFMADD213PD  constant41<>+0(SB), Z2, Z1
+	VFMADD213PD  constant42<>+0(SB), Z2, Z1
+	VFMADD213PD  constant43<>+0(SB), Z2, Z1
+	VFMADD213PD  constant44<>+0(SB), Z2, Z1
+	VFMADD213PD  constant45<>+0(SB), Z2, Z1
+	VFMADD213PD  constant46<>+0(SB), Z2, Z1
+	VFMADD213PD  constant47<>+0(SB), Z2, Z1
+	VFMADD213PD  constant48<>+0(SB), Z2, Z1
+	VFMADD213PD  constant49<>+0(SB), Z2, Z1
+	VFMADD213PD  constant3<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VSCALEFPD    Z3, Z1, Z1
+	VADDPD       constant4<>+0(SB), Z1, Z1
+	VMOVUPD      constant52<>+0(SB), Z2
+	VMAXPD       Z0, Z2, Z0
+	VDIVPD       Z1, Z0, Z0
+	VMOVUPD      Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+DATA constant50<>+0(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant50<>+8(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant50<>+16(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant50<>+24(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant50<>+32(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant50<>+40(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant50<>+48(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant50<>+56(SB)/8, $0x3fb2444f2a4d8b4b
+GLOBL constant50<>(SB), RODATA|NOPTR, $64
+
+DATA constant51<>+0(SB)/8, $0x3ff9884533d43651
+DATA constant51<>+8(SB)/8, $0x3ff9884533d43651
+DATA constant51<>+16(SB)/8, $0x3ff9884533d43651
+DATA constant51<>+24(SB)/8, $0x3ff9884533d43651
+DATA constant51<>+32(SB)/8, $0x3ff9884533d43651
+DATA constant51<>+40(SB)/8, $0x3ff9884533d43651
+DATA constant51<>+48(SB)/8, $0x3ff9884533d43651
+DATA constant51<>+56(SB)/8, $0x3ff9884533d43651
+GLOBL constant51<>(SB), RODATA|NOPTR, $64
+
+DATA constant52<>+0(SB)/8, $0xc0c3880000000000
+DATA constant52<>+8(SB)/8, $0xc0c3880000000000
+DATA constant52<>+16(SB)/8, $0xc0c3880000000000
+DATA constant52<>+24(SB)/8, $0xc0c3880000000000
+DATA constant52<>+32(SB)/8, $0xc0c3880000000000
+DATA constant52<>+40(SB)/8, $0xc0c3880000000000
+DATA constant52<>+48(SB)/8, $0xc0c3880000000000
+DATA constant52<>+56(SB)/8, $0xc0c3880000000000
+GLOBL constant52<>(SB), RODATA|NOPTR, $64
+
+// func SiLUF64AVX512(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·SiLUF64AVX512(SB), NOSPLIT, $0-32
+	MOVQ  m+0(FP), AX
+	MOVQ  c+16(FP), DX
+	MOVQ  ldc+24(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+7, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	TESTQ AX, AX
+	JZ    rows_end
+
+rows:
+	MOVQ  DX, DI
+	MOVQ  DX, R8
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD      (DI), Z0
+	VXORPS       Z2, Z2, Z2
+	VSUBPD       Z0, Z2, Z2
+	VMOVUPD      constant33<>+0(SB), Z1
+	VMAXPD       Z2, Z1, Z2
+	VMOVUPD      constant34<>+0(SB), Z1
+	VMINPD       Z2, Z1, Z2
+	VMULPD       constant35<>+0(SB), Z2, Z3
+	VRNDSCALEPD  $0x00, Z3, Z3
+	VFNMADD231PD constant36<>+0(SB), Z3, Z2
+	VFNMADD231PD constant37<>+0(SB), Z3, Z2
+	VMOVUPD      constant38<>+0(SB), Z1
+	VFMADD213PD  constant39<>+0(SB), Z2, Z1
+	VFMADD213PD  constant40<>+0(SB), Z2, Z1
+	VFMADD213PD  constant41<>+0(SB), Z2, Z1
+	VFMADD213PD  constant42<>+0(SB), Z2, Z1
+	VFMADD213PD  constant43<>+0(SB), Z2, Z1
+	VFMADD213PD  constant44<>+0(SB), Z2, Z1
+	VFMADD213PD  constant45<>+0(SB), Z2, Z1
+	VFMADD213PD  constant46<>+0(SB), Z2, Z1
+	VFMADD213PD  constant47<>+0(SB), Z2, Z1
+	VFMADD213PD  constant48<>+0(SB), Z2, Z1
+	VFMADD213PD  constant49<>+0(SB), Z2, Z1
+	VFMADD213PD  constant3<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VSCALEFPD    Z3, Z1, Z1
+	VADDPD       constant4<>+0(SB), Z1, Z1
+	VMOVUPD      constant52<>+0(SB), Z2
+	VMAXPD       Z0, Z2, Z0
+	VDIVPD       Z1, Z0, Z0
+	VMOVUPD      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          vectors
+
+vectors_end:
+	TESTQ        SI, SI
+	JZ           next
+	VMOVUPD.Z    (DI), K1, Z0
+	VXORPS       Z2, Z2, Z2
+	VSUBPD       Z0, Z2, Z2
+	VMOVUPD      constant33<>+0(SB), Z1
+	VMAXPD       Z2, Z1, Z2
+	VMOVUPD      constant34<>+0(SB), Z1
+	VMINPD       Z2, Z1, Z2
+	VMULPD       constant35<>+0(SB), Z2, Z3
+	VRNDSCALEPD  $0x00, Z3, Z3
+	VFNMADD231PD constant36<>+0(SB), Z3, Z2
+	VFNMADD231PD constant37<>+0(SB), Z3, Z2
+	VMOVUPD      constant38<>+0(SB), Z1
+	VFMADD213PD  constant39<>+0(SB), Z2, Z1
+	VFMADD213PD  constant40<>+0(SB), Z2, Z1
+	VFMADD213PD  constant41<>+0(SB), Z2, Z1
+	VFMADD213PD  constant42<>+0(SB), Z2, Z1
+	VFMADD213PD  constant43<>+0(SB), Z2, Z1
+	VFMADD213PD  constant44<>+0(SB), Z2, Z1
+	VFMADD213PD  constant45<>+0(SB), Z2, Z1
+	VFMADD213PD  constant46<>+0(SB), Z2, Z1
+	VFMADD213PD  constant47<>+0(SB), Z2, Z1
+	VFMADD213PD  constant48<>+0(SB), Z2, Z1
+	VFMADD213PD  constant49<>+0(SB), Z2, Z1
+	VFMADD213PD  constant3<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VFMADD213PD  constant4<>+0(SB), Z2, Z1
+	VSCALEFPD    Z3, Z1, Z1
+	VADDPD       constant4<>+0(SB), Z1, Z1
+	VMOVUPD      constant52<>+0(SB), Z2
+	VMAXPD       Z0, Z2, Z0
+	VDIVPD       Z1, Z0, Z0
+	VMOVUPD      Z0, K1, (DI)
+
+next:
+	ADDQ BX, DX
+	DECQ AX
+	JNZ  rows
+
+rows_end:
 	VZEROUPPER
 	RET

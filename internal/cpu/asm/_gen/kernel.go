@@ -16,7 +16,8 @@ const unroll = 4
 type generator struct {
 	*build.Context
 	variant
-	masks operand.Mem
+	masks     operand.Mem
+	constants map[uint64]operand.Mem
 }
 
 // A body is a micro-kernel for the tiles of one kind of width. Only the last
@@ -65,9 +66,16 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	sums := make([][]reg.Register, rows)
 	for i := range sums {
 		sums[i] = g.vectors(b.vectors)
-		for _, sum := range sums[i] {
-			g.zero(sum)
+		for v, sum := range sums[i] {
+			if from.start == nil {
+				g.zero(sum)
+			} else {
+				g.move(g.Context, from.start(v), sum)
+			}
 		}
+	}
+	if from.start != nil {
+		from.begin()
 	}
 	row := g.vectors(b.vectors)
 	elem := g.vector(g.Context)
@@ -131,13 +139,13 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	alpha, beta, t := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
 
 	g.broadcast(g.Context, g.address("alpha"), alpha)
-	g.jumpIfZero("beta", b.name+"_accumulate", overwrite)
-	g.Label(b.name + "_accumulate")
+	g.jumpIfZero(g, g.address("beta"), overwrite)
+
 	g.broadcast(g.Context, g.address("beta"), beta)
 	rowsOfC(func(sum reg.Register, v int, at operand.Mem) {
 		g.loadVector(b, at, v, true, mask, t)
 		g.mul(g.Context, beta, t, t)
-		g.fma(g.Context, alpha, sum, t)
+		g.addScaled(g.Context, alpha, sum, t)
 		g.storeVector(b, t, v, mask, at)
 	})
 	g.JMP(operand.LabelRef(done))
@@ -148,16 +156,6 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 		g.storeVector(b, sum, v, mask, at)
 	})
 	g.Label(done)
-}
-
-// jumpIfZero goes to overwrite if the parameter is zero, and to accumulate if not. −0
-// equals zero too; a NaN, which compares as equal with the parity flag set, does not.
-func (g *generator) jumpIfZero(param, accumulate, overwrite string) {
-	zero := g.XMM()
-	g.VXORPS(zero, zero, zero)
-	g.compare(g.Context, g.address(param), zero)
-	g.JNE(operand.LabelRef(accumulate))
-	g.JPC(operand.LabelRef(overwrite))
 }
 
 // prefetchC asks for the lines of C's tile, so that they have arrived when the
@@ -176,10 +174,13 @@ func (g *generator) prefetchC() {
 
 // peak writes a loop that does nothing but multiply and add in registers.
 func (g *generator) peak() {
-	const chains = 16 // more than two units with a latency of five cycles keep in flight
+	chains := 16 // more than two units with a latency of five cycles keep in flight
+	if g.group == pairs.group {
+		chains = 12 // products take a register too
+	}
 	name := "Peak" + g.suffix()
 	g.function(name, "n int",
-		fmt.Sprintf("%s runs n times %d independent vector FMAs, %d operations, in registers only.", name, chains, chains*g.lanes()*2))
+		fmt.Sprintf("%s runs n times %d independent vector multiply-adds, %d operations, in registers only.", name, chains, chains*g.lanes()*g.group*2))
 	sums := g.vectors(chains)
 	for _, sum := range sums {
 		g.zero(sum)

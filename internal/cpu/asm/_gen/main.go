@@ -6,6 +6,10 @@
 //	isa.go      what the instruction sets and the element types differ in
 //	kernel.go   the micro-kernels: the loop over k, then C's tile
 //	stream.go   the kernels for products that are bound by memory
+//	integer.go  what int8 differs in
+//	finish.go   what is done to a tile of C before it leaves the cache
+//	narrow.go   what a C of 16 bits needs of that
+//	pack.go     the copies into panels, conversions included
 //	operands.go where a micro-kernel finds A and B: packed panels or matrices
 package main
 
@@ -40,6 +44,8 @@ var variants = []variant{
 	{avx512, f64, 8, 16},
 	{avx2, f32, 6, 16},
 	{avx2, f64, 6, 8},
+	{vnni, quads, 8, 32},
+	{avx2, pairs, 4, 16}, // a product and a sum are two instructions, with a register between them
 }
 
 func main() {
@@ -49,8 +55,10 @@ func main() {
 			log.Fatalf("%s: %v", v.suffix(), err)
 		}
 	}
-	if err := writePause(".."); err != nil {
-		log.Fatalf("pause: %v", err)
+	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack} {
+		if err := write(".."); err != nil {
+			log.Fatalf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -75,18 +83,24 @@ func writePause(dir string) error {
 func (v variant) suffix() string { return v.element.name + v.isa.name }
 
 func (v variant) write(dir string) error {
-	g := &generator{Context: build.NewContext(), variant: v}
+	g := &generator{Context: build.NewContext(), variant: v, constants: map[uint64]operand.Mem{}}
 	g.packed()
-	for rows := 1; rows <= v.mr; rows++ {
-		g.direct(rows)
+	if v.group == 1 {
+		for rows := 1; rows <= v.mr; rows++ {
+			g.direct(rows)
+		}
+		for _, shape := range v.updates() {
+			g.update(shape[0], shape[1])
+		}
+		for count := 1; count <= v.dots(); count++ {
+			g.dot(count)
+		}
 	}
-	for _, shape := range v.updates() {
-		g.update(shape[0], shape[1])
-	}
-	for count := 1; count <= v.dots(); count++ {
-		g.dot(count)
+	if v.starts {
+		g.start()
 	}
 	g.peak()
+	g.finishers()
 
 	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
 }
@@ -133,7 +147,7 @@ func (g *generator) function(name, params string, doc ...string) {
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", "p*NR+j")...)
+		g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", g.words.panel)...)
 	g.prefetchC()
 	g.bodies(g.mr, g.panels, true)
 }
@@ -153,21 +167,21 @@ func (g *generator) direct(rows int) {
 // NR in the texts become the tile's.
 func (g *generator) docLoop(name, from, rows, steps, a, b string) []string {
 	tile := strings.NewReplacer("MR", strconv.Itoa(g.mr), "NR", strconv.Itoa(g.nr))
-	return []string{
+	return append([]string{
 		tile.Replace(name + " computes " + from + ":"),
 		"",
 		"\tfor i := 0; " + rows + "; i++ {",
 		"\t\tfor j := 0; j < n; j++ {",
-		"\t\t\tsum := 0",
+		"\t\t\tsum := " + g.words.start,
 		"\t\t\tfor p := 0; " + steps + "; p++ {",
-		tile.Replace("\t\t\t\tsum = fma(a[" + a + "], b[" + b + "], sum)"),
+		fmt.Sprintf("\t\t\t\tsum = %s(a[%s], b[%s], sum)", g.words.step, tile.Replace(a), tile.Replace(b)),
 		"\t\t\t}",
 		"\t\t\tif beta == 0 {",
 		"\t\t\t\tc[i*ldc+j] = alpha * sum",
 		"\t\t\t} else {",
-		"\t\t\t\tc[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])",
+		"\t\t\t\tc[i*ldc+j] = " + g.words.update,
 		"\t\t\t}",
 		"\t\t}",
 		"\t}",
-	}
+	}, g.words.more...)
 }

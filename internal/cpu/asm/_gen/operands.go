@@ -9,6 +9,8 @@ import (
 type operands struct {
 	a        func(u, i int) operand.Mem // the element in row i of A, u steps of k ahead
 	b        func(u, v int) operand.Mem // vector v of the row of B, u steps of k ahead
+	start    func(v int) operand.Mem    // vector v of what the sums start from; nil for zero
+	begin    func()                     // goes from there to the first step
 	fetch    func(u, i int)             // may ask for what is read later, after row i of step u
 	step     func()                     // ends a step
 	advance  func(steps int)            // ends a group of steps
@@ -32,7 +34,7 @@ const lineBytes = 64 // of a cache line
 func (g *generator) panels(int) operands {
 	a, b := g.param("a"), g.param("b")
 	aStep, bStep := g.mr*g.size, g.nr*g.size
-	return operands{
+	panels := operands{
 		a: func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
 		b: func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.vectorBytes} },
 		fetch: func(u, i int) {
@@ -49,6 +51,11 @@ func (g *generator) panels(int) operands {
 			g.ADDQ(operand.I32(steps*bStep), b)
 		},
 	}
+	if g.starts {
+		panels.start = func(v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} }
+		panels.begin = func() { g.ADDQ(operand.I32(bStep), b) }
+	}
+	return panels
 }
 
 // matrices are operands as they lie in memory: rows of A any distance apart, and

@@ -82,8 +82,7 @@ func (g *generator) update(rows, depth int) {
 		g.JMP(operand.LabelRef("done"))
 	}
 
-	g.jumpIfZero("beta", "accumulate", "overwrite")
-	g.Label("accumulate")
+	g.jumpIfZero(g, g.address("beta"), "overwrite")
 	g.broadcast(g.Context, g.address("beta"), beta)
 	old := g.vector(g.Context)
 	pass("accumulating", func(s reg.Register, i int, mask reg.Register) {
