@@ -112,12 +112,20 @@ func (mk *micro[T]) top() int {
 // of an L1 cache with 64 of them, and on a few of an L2 cache: rows evict each other.
 const crowding = 4 << 10
 
+// crowds reports whether a matrix's rows do.
+func crowds(l gemm.Layout) bool { return l.LD*l.Type.Size()%crowding == 0 }
+
+// inPlaceBytes is how large A may be to be read where it lies, again for each panel of B:
+// beyond, its rows are on more pages than the processor knows the addresses of.
+const inPlaceBytes = 1 << 20
+
 // readsInPlace reports whether the micro-kernel may as well read A where it lies: its
 // rows run along K, which is the order in which panels would have them, and do not
 // crowd.
 func (mk *micro[T]) readsInPlace(p *gemm.Problem) bool {
 	t := dtype.Of[T]()
-	return len(mk.Direct) > 0 && p.ReadsAB() && p.A.Type == t && !p.A.Trans && p.A.LD*t.Size()%crowding != 0
+	return len(mk.Direct) > 0 && p.ReadsAB() && p.A.Type == t && !p.A.Trans &&
+		float64(p.M)*float64(p.K)*float64(t.Size()) <= inPlaceBytes && !crowds(p.A)
 }
 
 // place is the phase that a slot is in: a block of the product, to be packed or computed.
@@ -274,12 +282,15 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 		for ir := 0; ir < rows; ir += d.MR {
 			m, n, tile := min(d.MR, rows-ir), min(d.NR, cols-jr), &c[at+ir*d.ldc+jr]
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
-			if d.packsA {
+			switch {
+			case !d.packsA:
+				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
+				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
+			case m < len(d.Direct): // no more rows than there are
+				d.Direct[m-1](k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
+			default:
 				d.Packed(k, &d.aPack[(i+ir)*k], b, tile, next, d.ldc, m, n, d.alpha, beta)
-				continue
 			}
-			row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
-			d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
 		}
 		if d.finish.needed && w.p0+k >= d.k {
 			d.finish.tile(c[at+jr:], d.ldc, w.i0+i, w.j0+j+jr, rows, min(d.NR, cols-jr), d.rows[slot*d.row():])

@@ -20,13 +20,28 @@ type direct[T scalar] struct {
 	mc, nc      int // an item's tile of C
 }
 
-// directLimit is the largest M·N·K that is not packed.
-const directLimit = 96 * 96 * 96
+const (
+	// directLimit is the largest M·N·K that is not packed, whatever its shape.
+	directLimit = 132 * 132 * 132
+	// Of larger ones with at most so many tiles, one below the other, B is not packed if it
+	// takes no more than directBytes: to pack it would cost as much as to read it from a
+	// cache for most of them.
+	directTiles = 12
+	directBytes = 4 << 20
+)
 
 // goesDirect reports whether p, whose elements are of the type that is summed in, is
 // better not packed.
 func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
-	return !p.B.Trans && (p.M <= len(mk.Direct) || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit)
+	if p.B.Trans {
+		return false
+	}
+	tiles := directTiles
+	if crowds(p.B) {
+		tiles = 1
+	}
+	few := p.M <= tiles*len(mk.Direct) && float64(p.N)*float64(p.K)*float64(p.B.Type.Size()) <= directBytes
+	return few || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
 }
 
 func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) direct[T] {
@@ -59,14 +74,13 @@ func (d *direct[T]) do(item, _ int) {
 	across := ceilDiv(d.n, d.nc)
 	i0, j0 := item/across*d.mc, item%across*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
-	beta := d.beta
+	beta, high := d.beta, equalParts(rows, len(d.Direct), 1) // no tile of a few rows at the end
 	for p := 0; p < d.k; p += d.kc {
 		k := min(d.kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n := min(d.NR, j0+cols-j)
-			for i := i0; i < i0+rows; i += len(d.Direct) {
-				kernel := d.Direct[min(len(d.Direct), i0+rows-i)-1]
-				b := &d.b[p*d.ldb+j]
+			n, b := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j]
+			for i := i0; i < i0+rows; i += high {
+				kernel := d.Direct[min(high, i0+rows-i)-1]
 				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, d.ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
 			}
 		}

@@ -89,10 +89,10 @@ var kernels = []*Kernel{
 	},
 	{
 		Name: "avx512",
-		Adds: "8×32 tiles (float64: 8×16) in 512-bit registers, edges under masks",
+		Adds: "12×32 tiles (float64: 12×16) in 512-bit registers, edges under masks",
 		ISA:  "AVX-512 F, DQ, BW, VL",
 		has:  func() bool { return asm.F32AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
+		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
 		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 192, kc: 384, ms: 4096, ns: 2048},
 	},
 	{

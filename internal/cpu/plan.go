@@ -93,6 +93,9 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 	if t := dtype.Of[T](); len(mk.Direct) == 0 || p.A.Type != t || p.C.Type != t || !p.ReadsAB() {
 		return blocked
 	}
+	if mk.goesDirect(p) {
+		return unpacked
+	}
 	switch {
 	case mk.sweeps(p):
 		return alongN
@@ -102,8 +105,6 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return dotsOfB
 	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsRows):
 		return dotsOfA
-	case mk.goesDirect(p):
-		return unpacked
 	}
 	return blocked
 }

@@ -11,11 +11,12 @@ var (
 
 // F32AVX512 is the float32 kernels for AVX-512.
 var F32AVX512 = Kernels[float32]{
-	ISA: AVX512, MR: 8, NR: 32,
+	ISA: AVX512, MR: 12, NR: 32,
 	Packed: PackedF32AVX512, Group: 1,
 	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX512x1, DirectF32AVX512x2, DirectF32AVX512x3, DirectF32AVX512x4,
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
+		DirectF32AVX512x9, DirectF32AVX512x10, DirectF32AVX512x11, DirectF32AVX512x12,
 	},
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
@@ -32,11 +33,12 @@ var F32AVX512 = Kernels[float32]{
 
 // F64AVX512 is the float64 kernels for AVX-512.
 var F64AVX512 = Kernels[float64]{
-	ISA: AVX512, MR: 8, NR: 16,
+	ISA: AVX512, MR: 12, NR: 16,
 	Packed: PackedF64AVX512, Group: 1,
 	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
 		DirectF64AVX512x1, DirectF64AVX512x2, DirectF64AVX512x3, DirectF64AVX512x4,
 		DirectF64AVX512x5, DirectF64AVX512x6, DirectF64AVX512x7, DirectF64AVX512x8,
+		DirectF64AVX512x9, DirectF64AVX512x10, DirectF64AVX512x11, DirectF64AVX512x12,
 	},
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},

@@ -3,34 +3,26 @@
 #include "textflag.h"
 
 // func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-72
-	MOVQ       c+24(FP), AX
-	MOVQ       ldc+40(FP), CX
-	SHLQ       $0x02, CX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	MOVQ       n+56(FP), AX
-	CMPQ       AX, $+16
-	JEQ        whole
-	CMPQ       AX, $+8
-	JLE        narrow
-	MOVQ       n+56(FP), AX
-	SUBQ       $+8, AX
-	LEAQ       masks<>+32(SB), CX
-	NEGQ       AX
-	VMOVDQU    (CX)(AX*4), Y0
-	MOVQ       a+8(FP), AX
-	MOVQ       b+16(FP), CX
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -45,11 +37,11 @@ TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-72
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -137,14 +129,18 @@ wide_unrolled:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -171,7 +167,7 @@ wide_single:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
@@ -304,6 +300,12 @@ narrow:
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -312,11 +314,11 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -376,14 +378,18 @@ narrow_unrolled:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -403,7 +409,7 @@ narrow_single:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -494,8 +500,14 @@ narrow_done:
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+16(FP), CX
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   DX, SI
+	IMUL3Q $+6, BX, DI
+	ADDQ   DX, DI
 
 	// 6×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -510,11 +522,11 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -602,14 +614,18 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -636,7 +652,7 @@ whole_single:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:

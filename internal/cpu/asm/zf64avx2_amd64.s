@@ -3,34 +3,26 @@
 #include "textflag.h"
 
 // func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
-	MOVQ       c+24(FP), AX
-	MOVQ       ldc+40(FP), CX
-	SHLQ       $0x03, CX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	MOVQ       n+56(FP), AX
-	CMPQ       AX, $+8
-	JEQ        whole
-	CMPQ       AX, $+4
-	JLE        narrow
-	MOVQ       n+56(FP), AX
-	SUBQ       $+4, AX
-	LEAQ       masks<>+32(SB), CX
-	NEGQ       AX
-	VMOVDQU    (CX)(AX*8), Y0
-	MOVQ       a+8(FP), AX
-	MOVQ       b+16(FP), CX
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+8
+	JEQ     whole
+	CMPQ    AX, $+4
+	JLE     narrow
+	MOVQ    n+56(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -45,11 +37,11 @@ TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -138,14 +130,18 @@ wide_unrolled:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -172,7 +168,7 @@ wide_single:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
@@ -305,6 +301,12 @@ narrow:
 	VMOVDQU (CX)(AX*8), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×4 sums.
 	VXORPS Y1, Y1, Y1
@@ -313,11 +315,11 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -378,14 +380,18 @@ narrow_unrolled:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -405,7 +411,7 @@ narrow_single:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -496,8 +502,14 @@ narrow_done:
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+16(FP), CX
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   DX, SI
+	IMUL3Q $+6, BX, DI
+	ADDQ   DX, DI
 
 	// 6×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -512,11 +524,11 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -605,14 +617,18 @@ whole_unrolled:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -639,7 +655,7 @@ whole_single:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:

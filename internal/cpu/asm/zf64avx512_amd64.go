@@ -2,13 +2,13 @@
 
 package asm
 
-// PackedF64AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 8 and 1 ≤ n ≤ 16:
+// PackedF64AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 16:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*8+i], b[p*16+j], sum)
+//				sum = fma(a[p*12+i], b[p*16+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -172,6 +172,82 @@ func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //
 //go:noescape
 func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+
+// DirectF64AVX512x9 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	for i := 0; i < 9; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+
+// DirectF64AVX512x10 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	for i := 0; i < 10; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+
+// DirectF64AVX512x11 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	for i := 0; i < 11; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+
+// DirectF64AVX512x12 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	for i := 0; i < 12; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x1x1 computes rows of C from matrices, strides in elements:
 //

@@ -3,30 +3,26 @@
 #include "textflag.h"
 
 // func PackedI8AVX2(k int, a *int32, b *int32, c *int32, next *int32, ldc int, m int, n int, alpha int32, beta int32)
-// Requires: AVX, AVX2, MMX+
+// Requires: AVX, AVX2, CMOV, MMX+
 TEXT ·PackedI8AVX2(SB), NOSPLIT, $0-72
-	MOVQ       c+24(FP), AX
-	MOVQ       ldc+40(FP), CX
-	SHLQ       $0x02, CX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	MOVQ       n+56(FP), AX
-	CMPQ       AX, $+16
-	JEQ        whole
-	CMPQ       AX, $+8
-	JLE        narrow
-	MOVQ       n+56(FP), AX
-	SUBQ       $+8, AX
-	LEAQ       masks<>+32(SB), CX
-	NEGQ       AX
-	VMOVDQU    (CX)(AX*4), Y0
-	MOVQ       a+8(FP), AX
-	MOVQ       b+16(FP), CX
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+4, BX, DI
+	ADDQ    DX, DI
 
 	// 4×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -37,11 +33,11 @@ TEXT ·PackedI8AVX2(SB), NOSPLIT, $0-72
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -136,14 +132,18 @@ wide_unrolled:
 	VPADDD       Y9, Y8, Y8
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -172,7 +172,7 @@ wide_single:
 	VPADDD       Y9, Y8, Y8
 	ADDQ         $+16, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
@@ -273,17 +273,23 @@ narrow:
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+4, BX, DI
+	ADDQ    DX, DI
 
 	// 4×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -342,14 +348,18 @@ narrow_unrolled:
 	VPADDD       Y5, Y4, Y4
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -369,7 +379,7 @@ narrow_single:
 	VPADDD       Y5, Y4, Y4
 	ADDQ         $+16, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -436,8 +446,14 @@ narrow_done:
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+16(FP), CX
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   DX, SI
+	IMUL3Q $+4, BX, DI
+	ADDQ   DX, DI
 
 	// 4×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -448,11 +464,11 @@ whole:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -547,14 +563,18 @@ whole_unrolled:
 	VPADDD       Y8, Y7, Y7
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -583,7 +603,7 @@ whole_single:
 	VPADDD       Y8, Y7, Y7
 	ADDQ         $+16, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:

@@ -3,48 +3,28 @@
 #include "textflag.h"
 
 // func PackedI8VNNI(k int, a *int32, b *int32, c *int32, next *int32, ldc int, m int, n int, alpha int32, beta int32)
-// Requires: AVX, AVX512F, AVX512VNNI, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
 TEXT ·PackedI8VNNI(SB), NOSPLIT, $0-72
-	MOVQ       c+24(FP), AX
-	MOVQ       ldc+40(FP), CX
-	SHLQ       $0x02, CX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	MOVQ       n+56(FP), AX
-	CMPQ       AX, $+32
-	JEQ        whole
-	CMPQ       AX, $+16
-	JLE        narrow
-	MOVQ       n+56(FP), AX
-	SUBQ       $+16, AX
-	MOVQ       AX, CX
-	MOVQ       $+1, AX
-	SHLQ       CL, AX
-	DECQ       AX
-	KMOVW      AX, K1
-	MOVQ       a+8(FP), AX
-	MOVQ       b+16(FP), CX
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JEQ    whole
+	CMPQ   AX, $+16
+	JLE    narrow
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   DX, SI
+	IMUL3Q $+8, BX, DI
+	ADDQ   DX, DI
 
 	// 8×32 sums.
 	VMOVDQU32 (CX), Z0
@@ -64,11 +44,11 @@ TEXT ·PackedI8VNNI(SB), NOSPLIT, $0-72
 	VMOVDQU32 (CX), Z14
 	VMOVDQU32 64(CX), Z15
 	ADDQ      $+128, CX
-	MOVQ      k+0(FP), DX
-	MOVQ      DX, BX
-	SHRQ      $0x02, BX
-	MOVQ      next+32(FP), SI
-	TESTQ     BX, BX
+	MOVQ      k+0(FP), R8
+	MOVQ      R8, R9
+	SHRQ      $0x02, R9
+	MOVQ      next+32(FP), R10
+	TESTQ     R9, R9
 	JZ        wide_unrolled_end
 
 wide_unrolled:
@@ -188,14 +168,19 @@ wide_unrolled:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -230,7 +215,7 @@ wide_single:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+32, AX
 	ADDQ         $+128, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
@@ -405,14 +390,20 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+56(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+16(FP), CX
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   DX, SI
+	IMUL3Q $+8, BX, DI
+	ADDQ   DX, DI
 
 	// 8×16 sums.
 	VMOVDQU32 (CX), Z0
@@ -424,11 +415,11 @@ narrow:
 	VMOVDQU32 (CX), Z6
 	VMOVDQU32 (CX), Z7
 	ADDQ      $+128, CX
-	MOVQ      k+0(FP), DX
-	MOVQ      DX, BX
-	SHRQ      $0x02, BX
-	MOVQ      next+32(FP), SI
-	TESTQ     BX, BX
+	MOVQ      k+0(FP), R8
+	MOVQ      R8, R9
+	SHRQ      $0x02, R9
+	MOVQ      next+32(FP), R10
+	TESTQ     R9, R9
 	JZ        narrow_unrolled_end
 
 narrow_unrolled:
@@ -512,14 +503,19 @@ narrow_unrolled:
 	VPDPBUSD     Z8, Z9, Z7
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -545,7 +541,7 @@ narrow_single:
 	VPDPBUSD     Z8, Z9, Z7
 	ADDQ         $+32, AX
 	ADDQ         $+128, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -664,8 +660,14 @@ narrow_done:
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+16(FP), CX
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   DX, SI
+	IMUL3Q $+8, BX, DI
+	ADDQ   DX, DI
 
 	// 8×32 sums.
 	VMOVDQU32 (CX), Z0
@@ -685,11 +687,11 @@ whole:
 	VMOVDQU32 (CX), Z14
 	VMOVDQU32 64(CX), Z15
 	ADDQ      $+128, CX
-	MOVQ      k+0(FP), DX
-	MOVQ      DX, BX
-	SHRQ      $0x02, BX
-	MOVQ      next+32(FP), SI
-	TESTQ     BX, BX
+	MOVQ      k+0(FP), R8
+	MOVQ      R8, R9
+	SHRQ      $0x02, R9
+	MOVQ      next+32(FP), R10
+	TESTQ     R9, R9
 	JZ        whole_unrolled_end
 
 whole_unrolled:
@@ -809,14 +811,19 @@ whole_unrolled:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -851,7 +858,7 @@ whole_single:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+32, AX
 	ADDQ         $+128, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:

@@ -101,8 +101,13 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	g.MOVQ(k, groups)
 	g.SHRQ(operand.U8(log2(unroll)), groups)
 	next := g.param("next")
+	fetchC := from.fetchC
+	if fetchC == nil {
+		fetchC = func() {}
+	}
 	g.loop(b.name+"_unrolled", groups, func() {
 		steps(unroll)
+		fetchC()
 		g.PREFETCHT1(operand.Mem{Base: next})
 		g.ADDQ(operand.I32(lineBytes), next)
 	})
@@ -158,8 +163,27 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	g.Label(done)
 }
 
-// prefetchC asks for the lines of C's tile, so that they have arrived when the
-// sums are done. Rows beyond m are asked for too: a prefetch never faults.
+// fetchTile returns what asks for one row of C's tile each time, so that all have arrived
+// when the sums are done, without holding up the operands: there are some ten misses at a
+// time. After the last row it begins again. Rows beyond m are asked for too: a prefetch
+// never faults.
+func (g *generator) fetchTile() func() {
+	c, ldc := g.param("c"), g.stride("ldc")
+	at, end := g.GP64(), g.GP64()
+	g.MOVQ(c, at)
+	g.IMUL3Q(operand.I32(g.mr), ldc, end)
+	g.ADDQ(c, end)
+	return func() {
+		for line := 0; line < g.nr*g.size; line += lineBytes {
+			g.PREFETCHT0(operand.Mem{Base: at, Disp: line})
+		}
+		g.ADDQ(ldc, at)
+		g.CMPQ(at, end)
+		g.CMOVQGE(c, at)
+	}
+}
+
+// prefetchC asks for all of the lines of C's tile at once.
 func (g *generator) prefetchC() {
 	c, ldc := g.param("c"), g.stride("ldc")
 	for i := range g.mr {

@@ -14,6 +14,7 @@ type operands struct {
 	fetch    func(u, i int)             // may ask for what is read later, after row i of step u
 	step     func()                     // ends a step
 	advance  func(steps int)            // ends a group of steps
+	fetchC   func()                     // ends a group of the main loop, if there is one
 	maskTail bool                       // whether B may not be read beyond its first n columns
 }
 
@@ -35,8 +36,9 @@ func (g *generator) panels(int) operands {
 	a, b := g.param("a"), g.param("b")
 	aStep, bStep := g.mr*g.size, g.nr*g.size
 	panels := operands{
-		a: func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
-		b: func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.vectorBytes} },
+		fetchC: g.fetchTile(),
+		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
+		b:      func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.vectorBytes} },
 		fetch: func(u, i int) {
 			if g.fetchB {
 				g.fetchRow(i, g.mr, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
