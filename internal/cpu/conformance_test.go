@@ -144,8 +144,7 @@ func TestChoose(t *testing.T) {
 		{env: "sse", sums: dtype.F32, want: "TILEWORK_CPU=sse", err: gemm.ErrUnsupported},
 		{name: "blocked", sums: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},
 	} {
-		t.Setenv(EnvISA, test.env)
-		c, err := choose(test.name, test.sums)
+		c, err := choose(test.name, test.env, test.sums)
 		if test.err != nil {
 			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v: error %v", test, err)

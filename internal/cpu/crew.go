@@ -63,6 +63,9 @@ func (c *crew) execute(ctx context.Context, t task, threads int, progress func(d
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if threads == 1 && progress == nil && c.trace == nil {
+		return alone(ctx, t)
+	}
 	c.task, c.progress = t, progress
 	if ctx.Done() != nil {
 		c.ctx = ctx
@@ -82,6 +85,20 @@ func (c *crew) execute(ctx context.Context, t task, threads int, progress func(d
 	}
 	c.task, c.progress, c.ctx, c.trace = nil, nil, nil, nil
 	return err
+}
+
+// alone is execute without a crew: it costs nothing.
+func alone(ctx context.Context, t task) error {
+	ends := ctx.Done() != nil
+	for phase := range t.phases() {
+		for item := range t.enter(phase, 0) {
+			t.do(item, 0)
+			if ends && ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }
 
 // begin readies the counters.

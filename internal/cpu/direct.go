@@ -58,6 +58,7 @@ func (d *direct[T]) phases() int                { return 1 }
 func (d *direct[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
 func (d *direct[T]) bytes() int                 { return 0 }
 func (d *direct[T]) use(*memory, []place)       {}
+func (d *direct[T]) clear()                     { *d = direct[T]{} }
 
 func (d *direct[T]) do(item, _ int) {
 	across := ceilDiv(d.n, d.nc)

@@ -50,7 +50,7 @@ const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
-	c, err := choose(o.Kernel, p.Accum())
+	c, err := choose(o.Kernel, environment(), p.Accum())
 	if err != nil {
 		return Plan{}, err
 	}
@@ -171,6 +171,7 @@ type job interface {
 	task
 	bytes() int
 	use(m *memory, places []place)
+	clear()
 }
 
 // carryOut computes the product in the way that was decided.
@@ -189,6 +190,6 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buff
 	j.use(&r.memory, r.places)
 	err := r.crew.execute(ctx, j, pl.Threads, pl.progress)
 	r.memory.giveBack()
-	*at = jobs[T]{} // it refers to the caller's memory
+	j.clear() // it refers to the caller's memory
 	return err
 }
