@@ -76,15 +76,16 @@ func (c *crew) execute(ctx context.Context, t task, threads int, progress func(d
 		h.slot = i + 1
 		h.job.Store(c)
 	}
+	defer c.dismiss() // also if progress panics
 	callUp(c.helpers, 0)
 	c.work(0)
-	c.dismiss()
-	err := error(nil)
 	if c.stop.Load() {
-		err = ctx.Err()
+		return ctx.Err()
 	}
-	c.task, c.progress, c.ctx, c.trace = nil, nil, nil, nil
-	return err
+	if progress != nil {
+		progress(c.total, c.total) // others may have done the last items, or all of them
+	}
+	return nil
 }
 
 // alone is execute without a crew: it costs nothing.
@@ -207,6 +208,7 @@ func (c *crew) await(n int64, slot int) {
 // dismiss takes the task back from helpers that have not begun, and returns when the
 // others have left.
 func (c *crew) dismiss() {
+	c.stop.Store(true)
 	came := int64(0)
 	for _, h := range c.helpers {
 		if !h.job.CompareAndSwap(c, nil) {
@@ -216,6 +218,7 @@ func (c *crew) dismiss() {
 	for w := (wait{}); c.left.Load() < came; w.pause() {
 	}
 	release(c.helpers)
+	c.task, c.progress, c.ctx, c.trace = nil, nil, nil, nil
 }
 
 // wait is a wait for another goroutine, which is expected to take microseconds: it

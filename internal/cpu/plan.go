@@ -80,7 +80,10 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 
 // threads is the number of goroutines for p, asked being what the caller allows.
 func threads(p *gemm.Problem, asked int) int {
-	return max(1, int(min(float64(Workers(asked)), p.Flops()/leastFlops)))
+	if p.Flops() < 2*leastFlops {
+		return 1
+	}
+	return int(min(float64(Workers(asked)), p.Flops()/leastFlops))
 }
 
 // way decides between no packing and packing.

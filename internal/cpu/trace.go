@@ -5,6 +5,7 @@ import "time"
 // trace is what a test learns of one task under way; nil notes nothing.
 type trace struct {
 	start time.Time
+	took  time.Duration
 	slots []slotTrace
 }
 
