@@ -83,8 +83,9 @@ func (h *helper) run() {
 	for {
 		c := h.rest()
 		if h.job.CompareAndSwap(c, nil) { // or it was taken back
+			c.came.Add(1)
 			callUp(c.helpers, h.slot)
-			c.trace.came(h.slot)
+			c.trace.arrive(h.slot)
 			c.work(h.slot)
 			c.left.Add(1)
 		}

@@ -200,7 +200,6 @@ func TestHelpersComeAtAnyTime(t *testing.T) {
 // A share is drawn to its end and no further, from whichever phase.
 func TestShareIsDrawnOnce(t *testing.T) {
 	var s share
-	s.next.Store(-1)
 	for _, phase := range [][2]int64{{0, 3}, {3, 3}, {10, 12}} {
 		for want := phase[0]; want < phase[1]; want++ {
 			if got, ok := s.draw(phase[0], phase[1]); !ok || got != want {

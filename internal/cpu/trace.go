@@ -26,7 +26,7 @@ func newTrace(threads int) *trace {
 	return &trace{start: time.Now(), slots: make([]slotTrace, threads)}
 }
 
-func (t *trace) came(slot int) {
+func (t *trace) arrive(slot int) {
 	if t != nil {
 		t.slots[slot].arrived = time.Since(t.start)
 	}
