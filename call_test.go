@@ -23,6 +23,9 @@ func TestNoAllocations(t *testing.T) {
 			noAllocations[float64, float64](t, n, opts...)
 			noAllocations[float32, float32](t, n, opts...)
 			noAllocations[int8, int32](t, n, opts...)
+			if n > 200 {
+				continue // it would take long, and shows nothing new
+			}
 			noAllocations[Float16, Float16](t, n, opts...)
 			noAllocations[float32, float32](t, n, append(opts, WithKernel("portable"), WithColBias(make([]float32, n)), WithActivation("relu"))...)
 		}
@@ -36,7 +39,7 @@ func noAllocations[I, O Element](t *testing.T, n int, opts ...Option) {
 	a, b, c := New[I](n, n), New[I](n, n), New[O](n, n)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const runs = 10
+	const runs = 4
 	least := uint64(math.MaxUint64)
 	for range 5 { // other goroutines of the process allocate too, now and then
 		var before, after runtime.MemStats

@@ -100,8 +100,6 @@ func (d *product[T]) use(m *memory, places []place) {
 	d.rows, d.places = take[T](m, d.threads*d.row()), places
 }
 
-func (d *product[T]) clear() { *d = product[T]{} }
-
 // crowding is a distance of a matrix's rows, in bytes, whose multiples fall on one set
 // of an L1 cache with 64 of them, and on a few of an L2 cache: rows evict each other.
 const crowding = 4 << 10

@@ -45,8 +45,6 @@ func (t *textbook[T]) use(m *memory, _ []place) {
 	t.sums, t.old = take[T](m, t.n), take[T](m, finishing)
 }
 
-func (t *textbook[T]) clear() { *t = textbook[T]{} }
-
 func (t *textbook[T]) do(i, _ int) {
 	for j := range t.sums {
 		t.sums[j] = T(t.alpha * t.dot(i, j))

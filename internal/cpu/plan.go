@@ -137,16 +137,13 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
-	r := runs.Get().(*run)
-	defer runs.Put(r)
-	r.crew.trace = pl.trace
 	switch k := pl.Kernel; pl.Problem.Accum() {
 	case dtype.F32:
-		return carryOut(ctx, pl, k.f32, b, &r.f32, r)
+		return carryOut(ctx, pl, k.f32, b, func(r *run) *jobs[float32] { return &r.f32 })
 	case dtype.F64:
-		return carryOut(ctx, pl, k.f64, b, &r.f64, r)
+		return carryOut(ctx, pl, k.f64, b, func(r *run) *jobs[float64] { return &r.f64 })
 	default:
-		return carryOut(ctx, pl, k.i32, b, &r.i32, r)
+		return carryOut(ctx, pl, k.i32, b, func(r *run) *jobs[int32] { return &r.i32 })
 	}
 }
 
@@ -174,13 +171,21 @@ type job interface {
 	task
 	bytes() int
 	use(m *memory, places []place)
-	clear()
 }
 
 // carryOut computes the product in the way that was decided.
-func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, at *jobs[T], r *run) error {
-	var j job
-	switch p := &pl.Problem; pl.way {
+func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
+	p := &pl.Problem
+	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
+		// The smallest products: what the rest of this function costs is worth sparing.
+		d := newDirect(mk, p, b, 1)
+		return d.alone(ctx)
+	}
+	r := runs.Get().(*run)
+	defer runs.Put(r)
+	r.crew.trace = pl.trace
+	at, j := jobsOf(r), job(nil)
+	switch pl.way {
 	case byTheBook:
 		at.textbook, j = newTextbook[T](p, b), &at.textbook
 	case unpacked:
@@ -193,6 +198,6 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buff
 	j.use(&r.memory, r.places)
 	err := r.crew.execute(ctx, j, pl.Threads, pl.progress)
 	r.memory.giveBack()
-	j.clear() // it refers to the caller's memory
+	*at = jobs[T]{} // it refers to the caller's memory
 	return err
 }
