@@ -63,9 +63,9 @@ func (d *direct[T]) do(item, _ int) {
 	across := ceilDiv(d.n, d.nc)
 	i0, j0 := item/across*d.mc, item%across*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
-	beta := d.beta
-	for p := 0; p < d.k; p += d.kc {
-		k := min(d.kc, d.k-p)
+	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
+	for p := 0; p < d.k; p += kc {
+		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
 			n := min(d.NR, j0+cols-j)
 			for i := i0; i < i0+rows; i += len(d.Direct) {
