@@ -72,6 +72,9 @@ func plan[I, O Element](p *dispatch.Product, alpha float64, a, b Matrix[I], beta
 	if swapped {
 		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
+	if err := bindTile(&cfg, c, swapped); err != nil {
+		return err
+	}
 	p.Request, p.Problem = cfg.request, problem
 	return p.Decide()
 }

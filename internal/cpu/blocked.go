@@ -34,6 +34,7 @@ type product[T scalar] struct {
 	ldc     int
 	scratch bool
 	finish  finisher[T]
+	tile    func(i, j, rows, cols int) // is told of tiles of C that are final, if not nil
 
 	ms, ns, kc int // the micro-kernel's, cut to equal parts of this product
 	packsA     bool
@@ -50,17 +51,19 @@ type product[T scalar] struct {
 	rows    []T     // for each slot, a row under conversion
 }
 
-// newProduct lays out the blocks for the given number of threads. Only who computes
+// newProduct lays out the blocks for the plan's number of threads. Only who computes
 // what depends on that number, never the order of a sum.
-func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, packed *Packed) product[T] {
+func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
+	p, packed := &pl.Problem, pl.packed
 	d := product[T]{
 		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		finish:  newFinisher(p, b, mk),
+		tile:    pl.tile,
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.C.Type != dtype.Of[T](),
-		threads: threads,
+		threads: pl.Threads,
 	}
 	if !p.ReadsAB() {
 		d.k, d.alpha = 0, 0
@@ -81,7 +84,7 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 			d.b.raw = packed.data
 		}
 	}
-	d.grid = newGrid(threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
+	d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
 	return d
 }
 
@@ -182,7 +185,7 @@ func (d *product[T]) enter(phase, slot int) (items int) {
 	}
 	w.rows, w.cols, w.deep = min(d.ms, d.m-w.i0), min(d.ns, d.n-w.j0), min(d.kc, d.k-w.p0)
 	if w.computing {
-		w.mc, w.nc, w.across, w.each = d.tile(w)
+		w.mc, w.nc, w.across, w.each = d.item(w)
 		return d.threads * w.each
 	}
 	if d.packsA {
@@ -214,9 +217,9 @@ const (
 	mostItem  = 1 << 21
 )
 
-// tile chooses what one item computes. A share has at least four, so that others can
+// item chooses what one item computes. A share has at least four, so that others can
 // help, and consecutive ones lie side by side: they use the same rows of A.
-func (d *product[T]) tile(w *place) (mc, nc, across, each int) {
+func (d *product[T]) item(w *place) (mc, nc, across, each int) {
 	rows := ceilDiv(ceilDiv(w.rows, d.MR), d.grid.down) * d.MR
 	cols := ceilDiv(ceilDiv(w.cols, d.NR), d.grid.across) * d.NR
 	deep := max(w.deep, 1)
@@ -298,8 +301,15 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 			row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
 			d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
 		}
-		if d.finish.needed && w.p0+k >= d.k {
-			d.finish.tile(c[at+jr:], d.ldc, w.i0+i, w.j0+j+jr, rows, min(d.NR, cols-jr), d.rows[slot*d.row():])
+		if w.p0+k < d.k {
+			continue
+		}
+		i, j, cols := w.i0+i, w.j0+j+jr, min(d.NR, cols-jr)
+		if d.finish.needed {
+			d.finish.tile(c[at+jr:], d.ldc, i, j, rows, cols, d.rows[slot*d.row():])
+		}
+		if d.tile != nil {
+			d.tile(i, j, rows, cols)
 		}
 	}
 }

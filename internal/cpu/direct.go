@@ -17,7 +17,8 @@ type direct[T scalar] struct {
 	ldb, ldc    int
 	alpha, beta T
 	finish      finisher[T]
-	mc, nc      int // an item's tile of C
+	tile        func(i, j, rows, cols int) // see product
+	mc, nc      int                        // an item's tile of C
 }
 
 // directLimit is the largest M·N·K that is not packed.
@@ -33,14 +34,15 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	return p.M <= len(mk.Direct) || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
 }
 
-func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) direct[T] {
+func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
+	p, threads := &pl.Problem, pl.Threads
 	d := direct[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b, mk),
-		mc:     p.M, nc: p.N,
+		finish: newFinisher(p, b, mk), tile: pl.tile,
+		mc: p.M, nc: p.N,
 	}
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
@@ -78,5 +80,8 @@ func (d *direct[T]) do(item, _ int) {
 	}
 	if d.finish.needed {
 		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
+	}
+	if d.tile != nil {
+		d.tile(i0, j0, rows, cols)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/gemm"
 )
@@ -95,7 +96,7 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 }
 
 func TestPackErrors(t *testing.T) {
-	f32 := gemm.Dense(gemmtest.Pairs()[1].In, 8, 8)
+	f32 := gemm.Dense(dtype.F32, 8, 8)
 	data := aligned(f32.Bytes())
 	if _, err := Pack(t.Context(), f32, data, Options{Kernel: "loop"}); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("packed for the loop: %v", err)

@@ -18,6 +18,9 @@ type Options struct {
 	// Packed is B, if it is packed already: its kernel is the one to be used, and the
 	// product has no other memory of B.
 	Packed *Packed
+	// Tile is called for each tile of C, rows×cols from (i, j) on, once that is final, by
+	// the goroutine that computed it.
+	Tile func(i, j, rows, cols int)
 	// Progress is called now and then, from the caller's goroutine, with how much
 	// of the work is done.
 	Progress func(done, total int64)
@@ -32,6 +35,7 @@ type Plan struct {
 	Threads int
 
 	packed   *Packed
+	tile     func(i, j, rows, cols int)
 	way      way
 	named    bool   // whether the kernel was asked for
 	limit    string // what the environment allows, if it says so
@@ -74,7 +78,7 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	if !k.Sums(p.Accum()) {
 		return Plan{}, k.noArithmetic(p.Accum())
 	}
-	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, progress: o.Progress}
+	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, tile: o.Tile, progress: o.Progress}
 	switch {
 	case k.textbook:
 		pl.Threads = 1
@@ -197,13 +201,13 @@ type job interface {
 // carryOut computes the product in the way that was decided.
 func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, at *jobs[T], r *run) error {
 	var j job
-	switch p := &pl.Problem; pl.way {
+	switch pl.way {
 	case byTheBook:
-		at.textbook, j = newTextbook[T](p, b), &at.textbook
+		at.textbook, j = newTextbook[T](pl, b), &at.textbook
 	case unpacked:
-		at.direct, j = newDirect(mk, p, b, pl.Threads), &at.direct
+		at.direct, j = newDirect(pl, mk, b), &at.direct
 	default:
-		at.product, j = newProduct(mk, p, b, pl.Threads, pl.packed), &at.product
+		at.product, j = newProduct(pl, mk, b), &at.product
 	}
 	r.memory = borrow(j.bytes())
 	r.places = slices.Grow(r.places[:0], pl.Threads)[:pl.Threads]
