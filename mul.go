@@ -79,16 +79,18 @@ func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a, b Ma
 	if err := cfg.checkBias(c.layout()); err != nil {
 		return err
 	}
-	p.Request = cfg.request
-	var swapped bool
-	var err error
-	if p.Problem, swapped, err = gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue); err != nil {
+	problem, swapped, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
+	if err != nil {
 		return err
 	}
 	p.Buffers = gemm.Buffers{A: bytesOf(a), B: bytesOf(b), C: bytesOf(c), Bias: cfg.bias}
 	if swapped {
 		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
+	if err := bindTile(cfg, c, swapped); err != nil {
+		return err
+	}
+	p.Request, p.Problem = cfg.request, problem
 	return p.Decide()
 }
 

@@ -20,6 +20,7 @@ type config struct {
 	biasOn  resident.Matrix  // on a device
 	biasOf  dtype.Type
 	biasLen int
+	tile    func(c any, swapped bool) (func(i, j, rows, cols int), error)
 	gemm.Epilogue
 	err error // the first option that makes no sense
 }
@@ -136,6 +137,8 @@ func (c *config) checkOn(d *resident.Device) error {
 	switch asked := c.request.Device; {
 	case asked.Kind != "" && asked.String() != d.String():
 		return fmt.Errorf("%w: device %v for matrices that are on %v", ErrUnsupported, asked, d)
+	case c.tile != nil:
+		return fmt.Errorf("%w: a function of Go for each tile of matrices on device %v: only the processor runs it", ErrUnsupported, d)
 	case c.request.Verify:
 		return fmt.Errorf("%w: verification of matrices on device %v: it needs them on the host", ErrUnsupported, d)
 	}
@@ -152,6 +155,40 @@ func WithActivation(name string) Option {
 		}
 		c.Activation = a
 	}
+}
+
+// WithTileFunc has f called for every tile of the result as soon as its elements are final
+// (bias, activation and rounding done) and while they are in the cache: with the tile, a
+// view of C that f may change, and the row and the column at which it begins. The tiles
+// are all of C, each element once; how large they are depends on the kernel and the number
+// of threads. f is called by several goroutines at once, in any order.
+//
+// It is for the processor, where auto then computes: on a GPU, with matrices that are on
+// one, or with another T than C's it is ErrUnsupported.
+func WithTileFunc[T Element](f func(tile Matrix[T], row, col int)) Option {
+	return func(c *config) {
+		c.tile = func(of any, swapped bool) (func(i, j, rows, cols int), error) {
+			whole, ok := of.(Matrix[T])
+			switch {
+			case !ok:
+				return nil, fmt.Errorf("%w: a function for tiles of %v for a result of another type", ErrUnsupported, dtype.Of[T]())
+			case swapped: // the transpose is what is computed
+				return func(i, j, rows, cols int) { f(whole.Sub(j, i, cols, rows), j, i) }, nil
+			}
+			return func(i, j, rows, cols int) { f(whole.Sub(i, j, rows, cols), i, j) }, nil
+		}
+		if f == nil {
+			c.tile = nil
+		}
+	}
+}
+
+// bindTile makes the function for tiles, if there is one, that of a result.
+func bindTile[O Element](c *config, of Matrix[O], swapped bool) (err error) {
+	if c.tile != nil {
+		c.request.Tile, err = c.tile(of, swapped)
+	}
+	return err
 }
 
 // checkBias refuses a bias that does not fit the result.

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"unsafe"
+
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
@@ -32,11 +34,16 @@ type product[T scalar] struct {
 	ldc     int
 	scratch bool
 	finish  finisher[T]
+	tile    func(i, j, rows, cols int) // is told of tiles of C that are final, if not nil
 
 	ms, ns, kc int // the micro-kernel's, cut to equal parts of this product
 	packsA     bool
 	aPack      []T
 	bPack      []T
+	// B where it was packed before: in words, or in halves, which b.run widens.
+	cut    prepacked
+	whole  []T
+	halves bool
 
 	threads int
 	grid    grid
@@ -44,17 +51,19 @@ type product[T scalar] struct {
 	rows    []T     // for each slot, a row under conversion
 }
 
-// newProduct lays out the blocks for the given number of threads. Only who computes
+// newProduct lays out the blocks for the plan's number of threads. Only who computes
 // what depends on that number, never the order of a sum.
-func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) product[T] {
+func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
+	p, packed := &pl.Problem, pl.packed
 	d := product[T]{
 		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		finish:  newFinisher(p, b, mk),
+		tile:    pl.tile,
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.C.Type != dtype.Of[T](),
-		threads: threads,
+		threads: pl.Threads,
 	}
 	if !p.ReadsAB() {
 		d.k, d.alpha = 0, 0
@@ -68,12 +77,24 @@ func newProduct[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads
 	} else {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	}
-	d.grid = newGrid(threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
+	if packed != nil && len(packed.data) > 0 {
+		d.cut = mk.prepacked(p)
+		d.whole = dtype.View[T](packed.data)
+		if d.halves = d.cut.size < dtype.Of[T]().Size(); d.halves {
+			d.b.raw = packed.data
+		}
+	}
+	d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
 	return d
 }
 
-// row is how many elements each slot has for a row under conversion.
-func (d *product[T]) row() int { return max(d.kc, finishing) }
+// row is how many elements each slot has for a row under conversion, or a panel of B.
+func (d *product[T]) row() int {
+	if d.halves {
+		return max(d.kc*d.NR, finishing)
+	}
+	return max(d.kc, finishing)
+}
 
 // The sizes of what is packed and summed at a time.
 func (d *product[T]) sizes() (a, b, c int) {
@@ -83,7 +104,10 @@ func (d *product[T]) sizes() (a, b, c int) {
 	if d.scratch {
 		c = d.ms * d.ns
 	}
-	return a, d.ns * (d.top() + d.kc), c
+	if d.whole == nil {
+		b = d.ns * (d.top() + d.kc)
+	}
+	return a, b, c
 }
 
 func (d *product[T]) bytes() int {
@@ -169,13 +193,13 @@ func (d *product[T]) enter(phase, slot int) (items int) {
 	}
 	w.rows, w.cols, w.deep = min(d.ms, d.m-w.i0), min(d.ns, d.n-w.j0), min(d.kc, d.k-w.p0)
 	if w.computing {
-		w.mc, w.nc, w.across, w.each = d.tile(w)
+		w.mc, w.nc, w.across, w.each = d.item(w)
 		return d.threads * w.each
 	}
 	if d.packsA {
 		w.a = d.panels(ceilDiv(w.rows, d.MR), w.deep, 0)
 	}
-	if w.i0 == 0 || d.kc < d.k { // else B's panels are those of the block of rows before
+	if d.whole == nil && (w.i0 == 0 || d.kc < d.k) { // else B's panels are those of the block of rows before
 		w.b = d.panels(ceilDiv(w.cols, d.NR), w.deep, d.top())
 	}
 	return d.threads * (w.a.each + w.b.each)
@@ -201,9 +225,9 @@ const (
 	mostItem  = 1 << 21
 )
 
-// tile chooses what one item computes. A share has at least four, so that others can
+// item chooses what one item computes. A share has at least four, so that others can
 // help, and consecutive ones lie side by side: they use the same rows of A.
-func (d *product[T]) tile(w *place) (mc, nc, across, each int) {
+func (d *product[T]) item(w *place) (mc, nc, across, each int) {
 	rows := ceilDiv(ceilDiv(w.rows, d.MR), d.grid.down) * d.MR
 	cols := ceilDiv(ceilDiv(w.cols, d.NR), d.grid.across) * d.NR
 	deep := max(w.deep, 1)
@@ -272,13 +296,9 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	if !d.scratch {
 		at += w.i0*d.ldc + w.j0
 	}
-	deep := d.top() + k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
 	for jr := 0; jr < cols; jr += d.NR {
-		b, ahead := &d.bPack[(j+jr)*deep], d.bPack[(j+jr)*deep:]
-		if j+jr+d.NR < w.cols {
-			ahead = ahead[d.NR*deep:]
-		}
+		b, ahead := d.panel(w, j+jr, slot)
 		for ir := 0; ir < rows; ir += d.MR {
 			m, n, tile := min(d.MR, rows-ir), min(d.NR, cols-jr), &c[at+ir*d.ldc+jr]
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
@@ -292,10 +312,35 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 				d.Packed(k, &d.aPack[(i+ir)*k], b, tile, next, d.ldc, m, n, d.alpha, beta)
 			}
 		}
-		if d.finish.needed && w.p0+k >= d.k {
-			d.finish.tile(c[at+jr:], d.ldc, w.i0+i, w.j0+j+jr, rows, min(d.NR, cols-jr), d.rows[slot*d.row():])
+		if w.p0+k < d.k {
+			continue
+		}
+		i, j, cols := w.i0+i, w.j0+j+jr, min(d.NR, cols-jr)
+		if d.finish.needed {
+			d.finish.tile(c[at+jr:], d.ldc, i, j, rows, cols, d.rows[slot*d.row():])
+		}
+		if d.tile != nil {
+			d.tile(i, j, rows, cols)
 		}
 	}
+}
+
+// panel is where the block's panel of column j begins, and what is read after it.
+func (d *product[T]) panel(w *place, j, slot int) (b *T, ahead []T) {
+	deep, all := d.top()+w.deep, d.bPack
+	at := j * deep
+	if d.whole != nil {
+		at, all = d.cut.at(w.p0, w.j0+j, d.top()), d.whole
+		if d.halves {
+			panel := d.rows[slot*d.row():][:w.deep*d.NR]
+			d.b.run(panel, at)
+			return unsafe.SliceData(panel), d.whole[min((at+d.NR*deep)/2, len(d.whole)-1):]
+		}
+	}
+	if b, ahead = &all[at], all[at:]; j+d.NR < w.cols {
+		ahead = ahead[d.NR*deep:]
+	}
+	return b, ahead
 }
 
 // grid is how C is shared out: a part for each thread, the shares numbered down the

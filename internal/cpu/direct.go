@@ -19,7 +19,8 @@ type direct[T scalar] struct {
 	ldb, ldc    int
 	alpha, beta T
 	finish      finisher[T]
-	mc, nc      int // an item's tile of C
+	tile        func(i, j, rows, cols int) // see product
+	mc, nc      int                        // an item's tile of C
 }
 
 const (
@@ -46,19 +47,22 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	return few || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
 }
 
-func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) direct[T] {
+func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
+	p, threads := &pl.Problem, pl.Threads
 	d := direct[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b, mk),
-		mc:     p.M, nc: p.N,
+		finish: newFinisher(p, b, mk), tile: pl.tile,
+		mc: p.M, nc: p.N,
 	}
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
-	if threads > 1 {
+	if threads == 1 {
+		d.nc = equalParts(d.n, max(mostItem/max(d.m*d.k, 1), 1), mk.NR)
+	} else {
 		d.nc = equalParts(d.n, max(d.n/(4*threads), 1), mk.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(mk.Direct))
 	}
@@ -74,10 +78,10 @@ func (d *direct[T]) use(*memory, []place)       {}
 
 // alone does all items, and allocates nothing even where d is on a stack.
 func (d *direct[T]) alone(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	for item := range d.enter(0, 0) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		d.do(item, 0)
 	}
 	return nil
@@ -87,9 +91,10 @@ func (d *direct[T]) do(item, _ int) {
 	across := ceilDiv(d.n, d.nc)
 	i0, j0 := item/across*d.mc, item%across*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
-	beta, high := d.beta, equalParts(rows, len(d.Direct), 1) // no tile of a few rows at the end
-	for p := 0; p < d.k; p += d.kc {
-		k := min(d.kc, d.k-p)
+	high := equalParts(rows, len(d.Direct), 1)   // no tile of a few rows at the end
+	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
+	for p := 0; p < d.k; p += kc {
+		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
 			n, b := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j]
 			for i := i0; i < i0+rows; i += high {
@@ -101,5 +106,8 @@ func (d *direct[T]) do(item, _ int) {
 	}
 	if d.finish.needed {
 		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
+	}
+	if d.tile != nil {
+		d.tile(i0, j0, rows, cols)
 	}
 }

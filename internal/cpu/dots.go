@@ -12,9 +12,8 @@ type dots[T scalar] struct {
 	*micro[T]
 	l, s, k     int        // rows of x and of y
 	x, y        strided[T] // along k
-	c           strided[T] // element (i, j) is x's row i times y's row j
+	c           target[T]  // element (i, j) is x's row i times y's row j
 	alpha, beta T
-	finish      finisher[T]
 	lc          int // rows of x for an item
 }
 
@@ -23,16 +22,17 @@ const (
 	dotsSteps = 4 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
 )
 
-func newDots[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, xIsA bool) dots[T] {
+func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
+	p, threads := &pl.Problem, pl.Threads
 	d := dots[T]{
 		micro: mk, k: p.K,
-		x: stridedOf[T](p.A, b.A), y: stridedOf[T](p.B, b.B).t(), c: stridedOf[T](p.C, b.C),
+		x: stridedOf[T](p.A, b.A), y: stridedOf[T](p.B, b.B).t(),
+		c: newTarget(pl, mk, b, !xIsA),
 		l: p.M, s: p.N,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher(p, b, mk),
 	}
 	if !xIsA {
-		d.x, d.y, d.c, d.l, d.s = d.y, d.x, d.c.t(), d.s, d.l
+		d.x, d.y, d.l, d.s = d.y, d.x, d.s, d.l
 	}
 	d.lc = equalParts(d.l, max(64, d.l/(8*threads)), asm.DotRows)
 	return d
@@ -73,13 +73,7 @@ func (d *dots[T]) do(item, _ int) {
 	for i := first; i < first+rows; i += asm.DotRows {
 		d.four(min(i, d.l-asm.DotRows), i)
 	}
-	switch {
-	case !d.finish.needed:
-	case d.c.cs == 1:
-		d.finish.tile(d.c.data[first*d.c.rs:], d.c.rs, first, 0, rows, d.s, nil)
-	default:
-		d.finish.tile(d.c.data[first:], d.c.cs, 0, first, d.s, rows, nil)
-	}
+	d.c.done(first, 0, rows, d.s)
 }
 
 // four computes the elements of C for the rows of x from i on. Those before from belong to

@@ -49,6 +49,36 @@ func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) finish
 	return f
 }
 
+// Activate finishes sums, M×N of the type that the product is summed in without padding,
+// as the product would have been: it applies the activation and writes c, the plan's C.
+// The sums are lost.
+func (pl *Plan) Activate(sums, c []byte) {
+	p := pl.Problem
+	p.Beta, p.Epilogue.Bias = 0, gemm.BiasNone
+	switch k, b := pl.Kernel, (gemm.Buffers{C: c}); p.Accum() {
+	case dtype.F32:
+		activate(&p, b, k.f32, dtype.View[float32](sums))
+	case dtype.F64:
+		activate(&p, b, k.f64, dtype.View[float64](sums))
+	default:
+		activate(&p, b, k.i32, dtype.View[int32](sums))
+	}
+}
+
+func activate[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T], sums []T) {
+	f := newFinisher(p, b, mk)
+	if f.needed {
+		f.tile(sums, p.N, 0, 0, p.M, p.N, make([]T, finishing))
+	}
+	if f.raw != nil {
+		return
+	}
+	c := dtype.View[T](b.C)
+	for i := range p.M {
+		copy(c[i*p.C.LD:][:p.N], sums[i*p.N:])
+	}
+}
+
 // activation is the function of v that computes a, nil where it has none.
 func activation[T scalar](v *asm.Finish[T], a gemm.Activation) func(m, n int, c *T, ldc int) {
 	switch a {

@@ -17,16 +17,18 @@ type textbook[T scalar] struct {
 	ldc         int
 	alpha, beta T
 	finish      finisher[T]
-	sums        []T // a row of C
-	old         []T // what was there, for finish
+	tile        func(i, j, rows, cols int) // see product
+	sums        []T                        // a row of C
+	old         []T                        // what was there, for finish
 }
 
-func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) textbook[T] {
+func newTextbook[T scalar](pl *Plan, b gemm.Buffers) textbook[T] {
+	p := &pl.Problem
 	t := textbook[T]{
 		m: p.M, n: p.N, k: p.K,
 		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b, nil),
+		finish: newFinisher[T](p, b, nil), tile: pl.tile,
 	}
 	if !p.ReadsAB() {
 		t.k, t.alpha = 0, 0
@@ -59,6 +61,9 @@ func (t *textbook[T]) do(i, _ int) {
 	}
 	if t.c != nil {
 		copy(t.c[i*t.ldc:], t.sums)
+	}
+	if t.tile != nil {
+		t.tile(i, 0, 1, t.n)
 	}
 }
 

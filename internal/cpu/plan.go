@@ -16,6 +16,12 @@ import (
 type Options struct {
 	Kernel  string // a name of the list; empty: the fastest that fits
 	Threads int    // at most so many goroutines; 0 or less: GOMAXPROCS, never more than that
+	// Packed is B, if it is packed already: its kernel is the one to be used, and the
+	// product has no other memory of B.
+	Packed *Packed
+	// Tile is called for each tile of C, rows×cols from (i, j) on, once that is final, by
+	// the goroutine that computed it.
+	Tile func(i, j, rows, cols int)
 	// Progress is called now and then, from the caller's goroutine, with how much
 	// of the work is done.
 	Progress func(done, total int64)
@@ -29,6 +35,8 @@ type Plan struct {
 	Kernel  *Kernel
 	Threads int
 
+	packed   *Packed
+	tile     func(i, j, rows, cols int)
 	way      way
 	named    bool   // whether the kernel was asked for
 	limit    string // what the environment allows, if it says so
@@ -59,6 +67,12 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	if o.Packed != nil {
+		if c.named && c.kernel != o.Packed.kernel {
+			return Plan{}, fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
+		}
+		c.kernel = o.Packed.kernel
+	}
 	pl, err := c.kernel.plan(p, o)
 	pl.named, pl.limit = c.named, c.limit
 	return pl, err
@@ -67,12 +81,14 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 // plan decides how k computes p.
 func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	if !k.Sums(p.Accum()) {
-		return Plan{}, fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, p.Accum())
+		return Plan{}, k.noArithmetic(p.Accum())
 	}
-	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), progress: o.Progress}
+	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, tile: o.Tile, progress: o.Progress}
 	switch {
 	case k.textbook:
 		pl.Threads = 1
+	case o.Packed != nil:
+		pl.way = blocked
 	case p.Accum() == dtype.F32:
 		pl.way = k.f32.way(p)
 	case p.Accum() == dtype.F64:
@@ -81,6 +97,10 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 		pl.way = k.i32.way(p)
 	}
 	return pl, nil
+}
+
+func (k *Kernel) noArithmetic(sums dtype.Type) error {
+	return fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, sums)
 }
 
 // threads is the number of goroutines for p, asked being what the caller allows.
@@ -147,7 +167,12 @@ func (mk *micro[T]) detail(pl *Plan) string {
 		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
 	}
 	packed := "packed"
-	if mk.readsInPlace(&pl.Problem) {
+	switch inPlace := mk.readsInPlace(&pl.Problem); {
+	case pl.packed != nil && inPlace:
+		packed = "B packed before"
+	case pl.packed != nil:
+		packed = "A packed, B before"
+	case inPlace:
 		packed = "B packed"
 	}
 	return fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
@@ -200,10 +225,9 @@ type job interface {
 
 // carryOut computes the product in the way that was decided.
 func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
-	p := &pl.Problem
 	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 		// The smallest products: what the rest of this function costs is worth sparing.
-		d := newDirect(mk, p, b, 1)
+		d := newDirect(pl, mk, b)
 		return d.alone(ctx)
 	}
 	r := runs.Get().(*run)
@@ -212,15 +236,15 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buff
 	at, j := jobsOf(r), job(nil)
 	switch pl.way {
 	case byTheBook:
-		at.textbook, j = newTextbook[T](p, b), &at.textbook
+		at.textbook, j = newTextbook[T](pl, b), &at.textbook
 	case unpacked:
-		at.direct, j = newDirect(mk, p, b, pl.Threads), &at.direct
+		at.direct, j = newDirect(pl, mk, b), &at.direct
 	case alongN, alongM:
-		at.sweep, j = newSweep(mk, p, b, pl.Threads, pl.way == alongM), &at.sweep
+		at.sweep, j = newSweep(pl, mk, b, pl.way == alongM), &at.sweep
 	case dotsOfB, dotsOfA:
-		at.dots, j = newDots(mk, p, b, pl.Threads, pl.way == dotsOfA), &at.dots
+		at.dots, j = newDots(pl, mk, b, pl.way == dotsOfA), &at.dots
 	default:
-		at.product, j = newProduct(mk, p, b, pl.Threads), &at.product
+		at.product, j = newProduct(pl, mk, b), &at.product
 	}
 	r.memory = borrow(j.bytes())
 	r.places = slices.Grow(r.places[:0], pl.Threads)[:pl.Threads]

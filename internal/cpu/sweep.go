@@ -18,11 +18,11 @@ import (
 type sweep[T scalar] struct {
 	*micro[T]
 	m, n, k     int
-	a, c        strided[T]
+	a           strided[T]
 	b           []T
 	ldb         int
 	alpha, beta T
-	finish      finisher[T]
+	c           target[T]
 	mc, nc      int // an item's part of C
 }
 
@@ -50,17 +50,17 @@ func isThin(few, many, k, limit int) bool {
 	return few <= limit && many >= 8*few && many >= 64 && k >= 32
 }
 
-func newSweep[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int, flipped bool) sweep[T] {
+func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sweep[T] {
+	p, threads := &pl.Problem, pl.Threads
 	d := sweep[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
-		a: stridedOf[T](p.A, b.A), c: stridedOf[T](p.C, b.C),
+		a: stridedOf[T](p.A, b.A), c: newTarget(pl, mk, b, flipped),
 		b: dtype.View[T](b.B), ldb: p.B.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher(p, b, mk),
 	}
 	if flipped {
 		d.m, d.n = p.N, p.M
-		d.a, d.c = stridedOf[T](p.B, b.B).t(), d.c.t()
+		d.a = stridedOf[T](p.B, b.B).t()
 		d.b, d.ldb = dtype.View[T](b.A), p.A.LD
 	}
 	again := min(d.m, sweepRows) // for each column
@@ -95,13 +95,7 @@ func (d *sweep[T]) do(item, _ int) {
 			d.c.add(i0+i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
 		}
 	}
-	switch {
-	case !d.finish.needed:
-	case d.c.cs == 1:
-		d.finish.tile(d.c.data[i0*d.c.rs+j0:], d.c.rs, i0, j0, rows, cols, nil)
-	default:
-		d.finish.tile(d.c.data[j0*d.c.cs+i0:], d.c.cs, j0, i0, cols, rows, nil)
-	}
+	d.c.done(i0, j0, rows, cols)
 }
 
 // sum adds the products of rows of A and columns of B to c.
@@ -121,35 +115,5 @@ func (d *sweep[T]) sum(i0, j0, rows, cols int, c []T, ldc int, alpha, beta T) {
 			i += 1 << x
 		}
 		beta = 1
-	}
-}
-
-// strided is a matrix whose element (i, j) is data[i·rs + j·cs].
-type strided[T scalar] struct {
-	data   []T
-	rs, cs int
-}
-
-func stridedOf[T scalar](l gemm.Layout, b []byte) strided[T] {
-	s := strided[T]{dtype.View[T](b), l.LD, 1}
-	if l.Trans {
-		return s.t()
-	}
-	return s
-}
-
-func (s strided[T]) t() strided[T]  { return strided[T]{s.data, s.cs, s.rs} }
-func (s strided[T]) at(i, j int) *T { return &s.data[i*s.rs+j*s.cs] }
-
-// add stores α·sums + β·s at row i from column j on; β = 0 leaves s unread.
-func (s strided[T]) add(i, j int, sums []T, alpha, beta T) {
-	at := i*s.rs + j*s.cs
-	for _, v := range sums {
-		v = T(alpha * v)
-		if beta != 0 {
-			v += T(beta * s.data[at])
-		}
-		s.data[at] = v
-		at += s.cs
 	}
 }

@@ -22,6 +22,12 @@ type Request struct {
 	Kernel    string
 	Precision Precision
 	Threads   int
+	// Packed is B, if the processor is to multiply by one that was packed for it; the
+	// buffers then have no other.
+	Packed *Packed
+	// Tile is called for each tile of C that is final, by the goroutine of the processor
+	// that computed it; see [cpu.Options].
+	Tile func(i, j, rows, cols int)
 	// Once says that this is all that the process computes, as it is of a command: what
 	// it takes to begin with a device then counts where the choice is left to the plan.
 	Once bool
@@ -114,6 +120,11 @@ func (pl *Plan) Decide() error {
 		return err
 	}
 	switch {
+	case pl.Packed != nil || pl.Tile != nil:
+		if err := pl.checkHost(); err != nil {
+			return err
+		}
+		return pl.onCPU()
 	case pl.Request.Device.IsGPU():
 		return pl.onGPU(pl.Request.Device)
 	case pl.Request.Device.Kind == "cpu":
@@ -127,7 +138,7 @@ func (pl *Plan) Decide() error {
 // onCPU plans the product on the processor.
 func (pl *Plan) onCPU() (err error) {
 	r := &pl.Request
-	pl.cpu, err = cpu.NewPlan(&r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
+	pl.cpu, err = cpu.NewPlan(&r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Packed: r.Packed, Tile: r.Tile, Progress: r.Progress})
 	if err != nil {
 		return err
 	}
@@ -138,7 +149,7 @@ func (pl *Plan) onCPU() (err error) {
 // Run computes the product and, if asked to, verifies it. The errors are those
 // of [gemm.Buffers.Check], ErrVerify and the context's.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	if err := b.Check(&pl.Problem); err != nil {
+	if err := pl.check(&b); err != nil {
 		return err
 	}
 	if pl.Verify {

@@ -5507,295 +5507,300 @@ fmas_end:
 // func BiasColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 // Requires: AVX
 TEXT ·BiasColF32AVX2(SB), NOSPLIT, $0-40
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    v+32(FP), BX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
 	MOVQ    n+8(FP), SI
-	ANDQ    $+7, SI
-	MOVQ    SI, DI
-	LEAQ    masks<>+32(SB), R8
-	NEGQ    DI
-	VMOVDQU (R8)(DI*4), Y0
-	MOVQ    n+8(FP), DI
-	SHRQ    $0x03, DI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x03, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, R8
-	MOVQ  BX, R9
-	MOVQ  DI, R10
+row:
+	MOVQ  AX, R8
+	MOVQ  DX, R9
+	MOVQ  SI, R10
 	TESTQ R10, R10
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS (R8), Y1
 	VMOVUPS (R9), Y2
+	ADDQ    $+32, R9
 	VADDPS  Y2, Y1, Y1
 	VMOVUPS Y1, (R8)
 	ADDQ    $+32, R8
-	ADDQ    $+32, R9
 	DECQ    R10
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ      SI, SI
-	JZ         next
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
 	VMASKMOVPS (R8), Y0, Y1
 	VMASKMOVPS (R9), Y0, Y2
 	VADDPS     Y2, Y1, Y1
 	VMASKMOVPS Y1, Y0, (R8)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 // Requires: AVX
 TEXT ·BiasRowF32AVX2(SB), NOSPLIT, $0-40
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    v+32(FP), BX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
 	MOVQ    n+8(FP), SI
-	ANDQ    $+7, SI
-	MOVQ    SI, DI
-	LEAQ    masks<>+32(SB), R8
-	NEGQ    DI
-	VMOVDQU (R8)(DI*4), Y0
-	MOVQ    n+8(FP), DI
-	SHRQ    $0x03, DI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x03, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
 
-rows:
-	VBROADCASTSS (BX), Y1
-	MOVQ         CX, R8
-	MOVQ         BX, R9
-	MOVQ         DI, R9
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (DX), Y2
+	ADDQ         $+4, DX
+	MOVQ         SI, R9
 	TESTQ        R9, R9
-	JZ           vectors_end
+	JZ           row_vectors_end
 
-vectors:
-	VMOVUPS (R8), Y2
-	VADDPS  Y1, Y2, Y2
-	VMOVUPS Y2, (R8)
+row_vectors:
+	VMOVUPS (R8), Y1
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (R8)
 	ADDQ    $+32, R8
 	DECQ    R9
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ      SI, SI
-	JZ         next
-	VMASKMOVPS (R8), Y0, Y2
-	VADDPS     Y1, Y2, Y2
-	VMASKMOVPS Y2, Y0, (R8)
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPS (R8), Y0, Y1
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
 
-next:
-	ADDQ DX, CX
-	ADDQ $+4, BX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func ReLUF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX
 TEXT ·ReLUF32AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+7, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*4), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x03, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS (DI), Y1
 	VXORPS  Y2, Y2, Y2
 	VMAXPS  Y1, Y2, Y1
 	VMOVUPS Y1, (DI)
 	ADDQ    $+32, DI
 	DECQ    R8
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ      BX, BX
-	JZ         next
+row_vectors_end:
+	TESTQ      DX, DX
+	JZ         row_next
 	VMASKMOVPS (DI), Y0, Y1
 	VXORPS     Y2, Y2, Y2
 	VMAXPS     Y1, Y2, Y1
 	VMASKMOVPS Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func GELUF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·GELUF32AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+7, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*4), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x03, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS      (DI), Y1
 	VANDPS       constant0<>+0(SB), Y1, Y2
 	VMOVUPS      constant1<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant2<>+0(SB), Y2, Y3
-	VMOVUPS      constant3<>+0(SB), Y4
-	VFMADD213PS  constant4<>+0(SB), Y3, Y4
-	VMOVUPS      constant4<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y4
-	VMOVUPS      constant5<>+0(SB), Y5
-	VFMADD213PS  constant6<>+0(SB), Y4, Y5
-	VMOVUPS      constant7<>+0(SB), Y6
-	VFMADD213PS  constant8<>+0(SB), Y5, Y6
-	VFMADD213PS  constant9<>+0(SB), Y5, Y6
-	VFMADD213PS  constant10<>+0(SB), Y5, Y6
-	VFMADD213PS  constant11<>+0(SB), Y5, Y6
-	VFMADD213PS  constant12<>+0(SB), Y5, Y6
-	VFMADD213PS  constant13<>+0(SB), Y5, Y6
-	VFMADD213PS  constant14<>+0(SB), Y5, Y6
-	VFMADD213PS  constant15<>+0(SB), Y5, Y6
-	VFMADD213PS  constant16<>+0(SB), Y5, Y6
-	VFMADD213PS  constant17<>+0(SB), Y5, Y6
-	VFNMADD231PS Y3, Y3, Y6
-	VMOVUPS      constant18<>+0(SB), Y3
-	VMAXPS       Y6, Y3, Y6
-	VMOVUPS      constant19<>+0(SB), Y3
-	VMINPS       Y6, Y3, Y6
-	VMULPS       constant20<>+0(SB), Y6, Y5
-	VROUNDPS     $0x00, Y5, Y5
-	VFNMADD231PS constant21<>+0(SB), Y5, Y6
-	VFNMADD231PS constant22<>+0(SB), Y5, Y6
-	VMOVUPS      constant23<>+0(SB), Y3
-	VFMADD213PS  constant24<>+0(SB), Y6, Y3
-	VFMADD213PS  constant25<>+0(SB), Y6, Y3
-	VFMADD213PS  constant26<>+0(SB), Y6, Y3
-	VFMADD213PS  constant27<>+0(SB), Y6, Y3
-	VFMADD213PS  constant3<>+0(SB), Y6, Y3
-	VFMADD213PS  constant4<>+0(SB), Y6, Y3
-	VFMADD213PS  constant4<>+0(SB), Y6, Y3
-	VCVTPS2DQ    Y5, Y5
-	VPSLLD       $0x17, Y5, Y5
-	VPADDD       Y5, Y3, Y3
-	VMULPS       Y4, Y3, Y3
-	VMULPS       constant3<>+0(SB), Y2, Y2
-	VXORPS       Y4, Y4, Y4
-	VMAXPS       Y1, Y4, Y1
-	VFNMADD231PS Y2, Y3, Y1
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPS       Y1, Y3, Y1
+	VMOVUPS      constant3<>+0(SB), Y3
+	VFMADD213PS  constant4<>+0(SB), Y2, Y3
+	VMOVUPS      constant4<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
+	VFMADD213PS  constant6<>+0(SB), Y3, Y4
+	VMULPS       Y4, Y4, Y7
+	VMOVUPS      constant7<>+0(SB), Y5
+	VMOVUPS      constant8<>+0(SB), Y6
+	VFMADD213PS  constant9<>+0(SB), Y7, Y5
+	VFMADD213PS  constant10<>+0(SB), Y7, Y6
+	VFMADD213PS  constant11<>+0(SB), Y7, Y5
+	VFMADD213PS  constant12<>+0(SB), Y7, Y6
+	VFMADD213PS  constant13<>+0(SB), Y7, Y5
+	VFMADD213PS  constant14<>+0(SB), Y7, Y6
+	VFMADD213PS  constant15<>+0(SB), Y7, Y5
+	VFMADD213PS  constant16<>+0(SB), Y7, Y6
+	VFMADD213PS  constant17<>+0(SB), Y7, Y5
+	VFMADD231PS  Y4, Y6, Y5
+	VFNMADD231PS Y2, Y2, Y5
+	VMOVUPS      constant18<>+0(SB), Y4
+	VMAXPS       Y5, Y4, Y5
+	VMOVUPS      constant19<>+0(SB), Y4
+	VMINPS       Y5, Y4, Y5
+	VMULPS       constant20<>+0(SB), Y5, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y5
+	VFNMADD231PS constant22<>+0(SB), Y4, Y5
+	VMULPS       Y5, Y5, Y8
+	VMOVUPS      constant23<>+0(SB), Y7
+	VMOVUPS      constant24<>+0(SB), Y6
+	VFMADD213PS  constant25<>+0(SB), Y8, Y7
+	VFMADD213PS  constant26<>+0(SB), Y8, Y6
+	VFMADD213PS  constant27<>+0(SB), Y8, Y7
+	VFMADD213PS  constant3<>+0(SB), Y8, Y6
+	VFMADD213PS  constant4<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
+	VFMADD231PS  Y5, Y7, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VMULPS       Y3, Y2, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PS Y2, Y6, Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        BX, BX
-	JZ           next
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
 	VANDPS       constant0<>+0(SB), Y1, Y2
 	VMOVUPS      constant1<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant2<>+0(SB), Y2, Y3
-	VMOVUPS      constant3<>+0(SB), Y4
-	VFMADD213PS  constant4<>+0(SB), Y3, Y4
-	VMOVUPS      constant4<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y4
-	VMOVUPS      constant5<>+0(SB), Y5
-	VFMADD213PS  constant6<>+0(SB), Y4, Y5
-	VMOVUPS      constant7<>+0(SB), Y6
-	VFMADD213PS  constant8<>+0(SB), Y5, Y6
-	VFMADD213PS  constant9<>+0(SB), Y5, Y6
-	VFMADD213PS  constant10<>+0(SB), Y5, Y6
-	VFMADD213PS  constant11<>+0(SB), Y5, Y6
-	VFMADD213PS  constant12<>+0(SB), Y5, Y6
-	VFMADD213PS  constant13<>+0(SB), Y5, Y6
-	VFMADD213PS  constant14<>+0(SB), Y5, Y6
-	VFMADD213PS  constant15<>+0(SB), Y5, Y6
-	VFMADD213PS  constant16<>+0(SB), Y5, Y6
-	VFMADD213PS  constant17<>+0(SB), Y5, Y6
-	VFNMADD231PS Y3, Y3, Y6
-	VMOVUPS      constant18<>+0(SB), Y3
-	VMAXPS       Y6, Y3, Y6
-	VMOVUPS      constant19<>+0(SB), Y3
-	VMINPS       Y6, Y3, Y6
-	VMULPS       constant20<>+0(SB), Y6, Y5
-	VROUNDPS     $0x00, Y5, Y5
-	VFNMADD231PS constant21<>+0(SB), Y5, Y6
-	VFNMADD231PS constant22<>+0(SB), Y5, Y6
-	VMOVUPS      constant23<>+0(SB), Y3
-	VFMADD213PS  constant24<>+0(SB), Y6, Y3
-	VFMADD213PS  constant25<>+0(SB), Y6, Y3
-	VFMADD213PS  constant26<>+0(SB), Y6, Y3
-	VFMADD213PS  constant27<>+0(SB), Y6, Y3
-	VFMADD213PS  constant3<>+0(SB), Y6, Y3
-	VFMADD213PS  constant4<>+0(SB), Y6, Y3
-	VFMADD213PS  constant4<>+0(SB), Y6, Y3
-	VCVTPS2DQ    Y5, Y5
-	VPSLLD       $0x17, Y5, Y5
-	VPADDD       Y5, Y3, Y3
-	VMULPS       Y4, Y3, Y3
-	VMULPS       constant3<>+0(SB), Y2, Y2
-	VXORPS       Y4, Y4, Y4
-	VMAXPS       Y1, Y4, Y1
-	VFNMADD231PS Y2, Y3, Y1
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPS       Y1, Y3, Y1
+	VMOVUPS      constant3<>+0(SB), Y3
+	VFMADD213PS  constant4<>+0(SB), Y2, Y3
+	VMOVUPS      constant4<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
+	VFMADD213PS  constant6<>+0(SB), Y3, Y4
+	VMULPS       Y4, Y4, Y7
+	VMOVUPS      constant7<>+0(SB), Y5
+	VMOVUPS      constant8<>+0(SB), Y6
+	VFMADD213PS  constant9<>+0(SB), Y7, Y5
+	VFMADD213PS  constant10<>+0(SB), Y7, Y6
+	VFMADD213PS  constant11<>+0(SB), Y7, Y5
+	VFMADD213PS  constant12<>+0(SB), Y7, Y6
+	VFMADD213PS  constant13<>+0(SB), Y7, Y5
+	VFMADD213PS  constant14<>+0(SB), Y7, Y6
+	VFMADD213PS  constant15<>+0(SB), Y7, Y5
+	VFMADD213PS  constant16<>+0(SB), Y7, Y6
+	VFMADD213PS  constant17<>+0(SB), Y7, Y5
+	VFMADD231PS  Y4, Y6, Y5
+	VFNMADD231PS Y2, Y2, Y5
+	VMOVUPS      constant18<>+0(SB), Y4
+	VMAXPS       Y5, Y4, Y5
+	VMOVUPS      constant19<>+0(SB), Y4
+	VMINPS       Y5, Y4, Y5
+	VMULPS       constant20<>+0(SB), Y5, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y5
+	VFNMADD231PS constant22<>+0(SB), Y4, Y5
+	VMULPS       Y5, Y5, Y8
+	VMOVUPS      constant23<>+0(SB), Y7
+	VMOVUPS      constant24<>+0(SB), Y6
+	VFMADD213PS  constant25<>+0(SB), Y8, Y7
+	VFMADD213PS  constant26<>+0(SB), Y8, Y6
+	VFMADD213PS  constant27<>+0(SB), Y8, Y7
+	VFMADD213PS  constant3<>+0(SB), Y8, Y6
+	VFMADD213PS  constant4<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
+	VFMADD231PS  Y5, Y7, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VMULPS       Y3, Y2, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PS Y2, Y6, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -5970,105 +5975,108 @@ GLOBL constant27<>(SB), RODATA|NOPTR, $32
 // func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·GELUTanhF32AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+7, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*4), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x03, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS      (DI), Y1
 	VMULPS       Y1, Y1, Y3
 	VMOVUPS      constant28<>+0(SB), Y2
 	VFMADD213PS  constant29<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y2, Y3, Y3
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMAXPS       Y3, Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y3
-	VMULPS       constant20<>+0(SB), Y3, Y4
-	VROUNDPS     $0x00, Y4, Y4
-	VFNMADD231PS constant21<>+0(SB), Y4, Y3
-	VFNMADD231PS constant22<>+0(SB), Y4, Y3
-	VMOVUPS      constant23<>+0(SB), Y2
-	VFMADD213PS  constant24<>+0(SB), Y3, Y2
-	VFMADD213PS  constant25<>+0(SB), Y3, Y2
-	VFMADD213PS  constant26<>+0(SB), Y3, Y2
-	VFMADD213PS  constant27<>+0(SB), Y3, Y2
-	VFMADD213PS  constant3<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y2, Y2
-	VADDPS       constant4<>+0(SB), Y2, Y2
-	VMOVUPS      constant30<>+0(SB), Y3
-	VMAXPS       Y1, Y3, Y1
-	VDIVPS       Y2, Y1, Y1
+	VSUBPS       Y2, Y3, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        BX, BX
-	JZ           next
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
 	VMULPS       Y1, Y1, Y3
 	VMOVUPS      constant28<>+0(SB), Y2
 	VFMADD213PS  constant29<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y2, Y3, Y3
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMAXPS       Y3, Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y3
-	VMULPS       constant20<>+0(SB), Y3, Y4
-	VROUNDPS     $0x00, Y4, Y4
-	VFNMADD231PS constant21<>+0(SB), Y4, Y3
-	VFNMADD231PS constant22<>+0(SB), Y4, Y3
-	VMOVUPS      constant23<>+0(SB), Y2
-	VFMADD213PS  constant24<>+0(SB), Y3, Y2
-	VFMADD213PS  constant25<>+0(SB), Y3, Y2
-	VFMADD213PS  constant26<>+0(SB), Y3, Y2
-	VFMADD213PS  constant27<>+0(SB), Y3, Y2
-	VFMADD213PS  constant3<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y2, Y2
-	VADDPS       constant4<>+0(SB), Y2, Y2
-	VMOVUPS      constant30<>+0(SB), Y3
-	VMAXPS       Y1, Y3, Y1
-	VDIVPS       Y2, Y1, Y1
+	VSUBPS       Y2, Y3, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -6093,96 +6101,99 @@ GLOBL constant30<>(SB), RODATA|NOPTR, $32
 // func SiLUF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·SiLUF32AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+7, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*4), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x03, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS      (DI), Y1
-	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y1, Y3, Y3
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMAXPS       Y3, Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y3
-	VMULPS       constant20<>+0(SB), Y3, Y4
-	VROUNDPS     $0x00, Y4, Y4
-	VFNMADD231PS constant21<>+0(SB), Y4, Y3
-	VFNMADD231PS constant22<>+0(SB), Y4, Y3
-	VMOVUPS      constant23<>+0(SB), Y2
-	VFMADD213PS  constant24<>+0(SB), Y3, Y2
-	VFMADD213PS  constant25<>+0(SB), Y3, Y2
-	VFMADD213PS  constant26<>+0(SB), Y3, Y2
-	VFMADD213PS  constant27<>+0(SB), Y3, Y2
-	VFMADD213PS  constant3<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y2, Y2
-	VADDPS       constant4<>+0(SB), Y2, Y2
-	VMOVUPS      constant30<>+0(SB), Y3
-	VMAXPS       Y1, Y3, Y1
-	VDIVPS       Y2, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        BX, BX
-	JZ           next
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
-	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y1, Y3, Y3
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMAXPS       Y3, Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y3
-	VMULPS       constant20<>+0(SB), Y3, Y4
-	VROUNDPS     $0x00, Y4, Y4
-	VFNMADD231PS constant21<>+0(SB), Y4, Y3
-	VFNMADD231PS constant22<>+0(SB), Y4, Y3
-	VMOVUPS      constant23<>+0(SB), Y2
-	VFMADD213PS  constant24<>+0(SB), Y3, Y2
-	VFMADD213PS  constant25<>+0(SB), Y3, Y2
-	VFMADD213PS  constant26<>+0(SB), Y3, Y2
-	VFMADD213PS  constant27<>+0(SB), Y3, Y2
-	VFMADD213PS  constant3<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VFMADD213PS  constant4<>+0(SB), Y3, Y2
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y2, Y2
-	VADDPS       constant4<>+0(SB), Y2, Y2
-	VMOVUPS      constant30<>+0(SB), Y3
-	VMAXPS       Y1, Y3, Y1
-	VDIVPS       Y2, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET

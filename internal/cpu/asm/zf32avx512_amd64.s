@@ -13455,295 +13455,701 @@ fmas_end:
 // func BiasColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 // Requires: AVX, AVX512F
 TEXT ·BiasColF32AVX512(SB), NOSPLIT, $0-40
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  v+32(FP), SI
-	MOVQ  n+8(FP), DI
-	ANDQ  $+15, DI
-	MOVQ  DI, CX
-	MOVQ  $+1, R8
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x04, CX
-	TESTQ AX, AX
-	JZ    rows_end
+	MOVQ  m+0(FP), DI
+	TESTQ DI, DI
+	JZ    row_end
 
-rows:
-	MOVQ  DX, R8
-	MOVQ  SI, R9
+row:
+	MOVQ  AX, R8
+	MOVQ  BX, R9
 	MOVQ  CX, R10
 	TESTQ R10, R10
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS (R8), Z0
 	VMOVUPS (R9), Z1
+	ADDQ    $+64, R9
 	VADDPS  Z1, Z0, Z0
 	VMOVUPS Z0, (R8)
 	ADDQ    $+64, R8
-	ADDQ    $+64, R9
 	DECQ    R10
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ     DI, DI
-	JZ        next
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
 	VMOVUPS.Z (R8), K1, Z0
 	VMOVUPS.Z (R9), K1, Z1
 	VADDPS    Z1, Z0, Z0
 	VMOVUPS   Z0, K1, (R8)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func BiasRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 // Requires: AVX, AVX512F
 TEXT ·BiasRowF32AVX512(SB), NOSPLIT, $0-40
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  v+32(FP), SI
-	MOVQ  n+8(FP), DI
-	ANDQ  $+15, DI
-	MOVQ  DI, CX
-	MOVQ  $+1, R8
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x04, CX
-	TESTQ AX, AX
-	JZ    rows_end
+	MOVQ  m+0(FP), DI
+	TESTQ DI, DI
+	JZ    row_end
 
-rows:
-	VBROADCASTSS (SI), Z0
-	MOVQ         DX, R8
-	MOVQ         SI, R9
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (BX), Z1
+	ADDQ         $+4, BX
 	MOVQ         CX, R9
 	TESTQ        R9, R9
-	JZ           vectors_end
+	JZ           row_vectors_end
 
-vectors:
-	VMOVUPS (R8), Z1
-	VADDPS  Z0, Z1, Z1
-	VMOVUPS Z1, (R8)
+row_vectors:
+	VMOVUPS (R8), Z0
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
 	ADDQ    $+64, R8
 	DECQ    R9
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ     DI, DI
-	JZ        next
-	VMOVUPS.Z (R8), K1, Z1
-	VADDPS    Z0, Z1, Z1
-	VMOVUPS   Z1, K1, (R8)
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
+	VMOVUPS.Z (R8), K1, Z0
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
 
-next:
-	ADDQ BX, DX
-	ADDQ $+4, SI
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func ReLUF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·ReLUF32AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+15, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+15, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x04, CX
-	TESTQ AX, AX
-	JZ    rows_end
+	MOVQ  m+0(FP), SI
+	TESTQ SI, SI
+	JZ    row_end
 
-rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
+row:
+	MOVQ  AX, DI
 	MOVQ  CX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS (DI), Z0
 	VXORPS  Z1, Z1, Z1
 	VMAXPS  Z0, Z1, Z0
 	VMOVUPS Z0, (DI)
 	ADDQ    $+64, DI
 	DECQ    R8
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ     SI, SI
-	JZ        next
+row_vectors_end:
+	TESTQ     BX, BX
+	JZ        row_next
 	VMOVUPS.Z (DI), K1, Z0
 	VXORPS    Z1, Z1, Z1
 	VMAXPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (DI)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func GELUF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·GELUF32AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+15, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+15, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x04, CX
-	TESTQ AX, AX
+	MOVQ  m+0(FP), SI
+	MOVQ  SI, DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
 	JZ    rows_end
 
 rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
+	MOVQ  AX, R8
+	LEAQ  (DX)(DX*2), R10
+	MOVQ  CX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS      (R8), Z0
+	VMOVUPS      (R8)(DX*1), Z1
+	VMOVUPS      (R8)(DX*2), Z2
+	VMOVUPS      (R8)(R10*1), Z3
+	VANDPS       constant0<>+0(SB), Z0, Z4
+	VANDPS       constant0<>+0(SB), Z1, Z5
+	VANDPS       constant0<>+0(SB), Z2, Z6
+	VANDPS       constant0<>+0(SB), Z3, Z7
+	VMOVUPS      constant1<>+0(SB), Z8
+	VMINPS       Z4, Z8, Z4
+	VMINPS       Z5, Z8, Z5
+	VMINPS       Z6, Z8, Z6
+	VMINPS       Z7, Z8, Z7
+	VMULPS       constant2<>+0(SB), Z4, Z4
+	VMULPS       constant2<>+0(SB), Z5, Z5
+	VMULPS       constant2<>+0(SB), Z6, Z6
+	VMULPS       constant2<>+0(SB), Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VMAXPS       Z0, Z8, Z0
+	VMAXPS       Z1, Z8, Z1
+	VMAXPS       Z2, Z8, Z2
+	VMAXPS       Z3, Z8, Z3
+	VMOVUPS      constant3<>+0(SB), Z8
+	VMOVUPS      constant3<>+0(SB), Z9
+	VMOVUPS      constant3<>+0(SB), Z10
+	VMOVUPS      constant3<>+0(SB), Z11
+	VFMADD213PS  constant4<>+0(SB), Z4, Z8
+	VFMADD213PS  constant4<>+0(SB), Z5, Z9
+	VFMADD213PS  constant4<>+0(SB), Z6, Z10
+	VFMADD213PS  constant4<>+0(SB), Z7, Z11
+	VMOVUPS      constant4<>+0(SB), Z12
+	VDIVPS       Z8, Z12, Z8
+	VDIVPS       Z9, Z12, Z9
+	VDIVPS       Z10, Z12, Z10
+	VDIVPS       Z11, Z12, Z11
+	VMOVUPS      constant5<>+0(SB), Z12
+	VMOVUPS      constant5<>+0(SB), Z13
+	VMOVUPS      constant5<>+0(SB), Z14
+	VMOVUPS      constant5<>+0(SB), Z15
+	VFMADD213PS  constant6<>+0(SB), Z8, Z12
+	VFMADD213PS  constant6<>+0(SB), Z9, Z13
+	VFMADD213PS  constant6<>+0(SB), Z10, Z14
+	VFMADD213PS  constant6<>+0(SB), Z11, Z15
+	VMULPS       Z12, Z12, Z24
+	VMULPS       Z13, Z13, Z25
+	VMULPS       Z14, Z14, Z26
+	VMULPS       Z15, Z15, Z27
+	VMOVUPS      constant7<>+0(SB), Z16
+	VMOVUPS      constant7<>+0(SB), Z17
+	VMOVUPS      constant7<>+0(SB), Z18
+	VMOVUPS      constant7<>+0(SB), Z19
+	VMOVUPS      constant8<>+0(SB), Z20
+	VMOVUPS      constant8<>+0(SB), Z21
+	VMOVUPS      constant8<>+0(SB), Z22
+	VMOVUPS      constant8<>+0(SB), Z23
+	VFMADD213PS  constant9<>+0(SB), Z24, Z16
+	VFMADD213PS  constant9<>+0(SB), Z25, Z17
+	VFMADD213PS  constant9<>+0(SB), Z26, Z18
+	VFMADD213PS  constant9<>+0(SB), Z27, Z19
+	VFMADD213PS  constant10<>+0(SB), Z24, Z20
+	VFMADD213PS  constant10<>+0(SB), Z25, Z21
+	VFMADD213PS  constant10<>+0(SB), Z26, Z22
+	VFMADD213PS  constant10<>+0(SB), Z27, Z23
+	VFMADD213PS  constant11<>+0(SB), Z24, Z16
+	VFMADD213PS  constant11<>+0(SB), Z25, Z17
+	VFMADD213PS  constant11<>+0(SB), Z26, Z18
+	VFMADD213PS  constant11<>+0(SB), Z27, Z19
+	VFMADD213PS  constant12<>+0(SB), Z24, Z20
+	VFMADD213PS  constant12<>+0(SB), Z25, Z21
+	VFMADD213PS  constant12<>+0(SB), Z26, Z22
+	VFMADD213PS  constant12<>+0(SB), Z27, Z23
+	VFMADD213PS  constant13<>+0(SB), Z24, Z16
+	VFMADD213PS  constant13<>+0(SB), Z25, Z17
+	VFMADD213PS  constant13<>+0(SB), Z26, Z18
+	VFMADD213PS  constant13<>+0(SB), Z27, Z19
+	VFMADD213PS  constant14<>+0(SB), Z24, Z20
+	VFMADD213PS  constant14<>+0(SB), Z25, Z21
+	VFMADD213PS  constant14<>+0(SB), Z26, Z22
+	VFMADD213PS  constant14<>+0(SB), Z27, Z23
+	VFMADD213PS  constant15<>+0(SB), Z24, Z16
+	VFMADD213PS  constant15<>+0(SB), Z25, Z17
+	VFMADD213PS  constant15<>+0(SB), Z26, Z18
+	VFMADD213PS  constant15<>+0(SB), Z27, Z19
+	VFMADD213PS  constant16<>+0(SB), Z24, Z20
+	VFMADD213PS  constant16<>+0(SB), Z25, Z21
+	VFMADD213PS  constant16<>+0(SB), Z26, Z22
+	VFMADD213PS  constant16<>+0(SB), Z27, Z23
+	VFMADD213PS  constant17<>+0(SB), Z24, Z16
+	VFMADD213PS  constant17<>+0(SB), Z25, Z17
+	VFMADD213PS  constant17<>+0(SB), Z26, Z18
+	VFMADD213PS  constant17<>+0(SB), Z27, Z19
+	VFMADD231PS  Z12, Z20, Z16
+	VFMADD231PS  Z13, Z21, Z17
+	VFMADD231PS  Z14, Z22, Z18
+	VFMADD231PS  Z15, Z23, Z19
+	VFNMADD231PS Z4, Z4, Z16
+	VFNMADD231PS Z5, Z5, Z17
+	VFNMADD231PS Z6, Z6, Z18
+	VFNMADD231PS Z7, Z7, Z19
+	VMOVUPS      constant18<>+0(SB), Z12
+	VMAXPS       Z16, Z12, Z16
+	VMAXPS       Z17, Z12, Z17
+	VMAXPS       Z18, Z12, Z18
+	VMAXPS       Z19, Z12, Z19
+	VMOVUPS      constant19<>+0(SB), Z12
+	VMINPS       Z16, Z12, Z16
+	VMINPS       Z17, Z12, Z17
+	VMINPS       Z18, Z12, Z18
+	VMINPS       Z19, Z12, Z19
+	VMULPS       constant20<>+0(SB), Z16, Z12
+	VMULPS       constant20<>+0(SB), Z17, Z13
+	VMULPS       constant20<>+0(SB), Z18, Z14
+	VMULPS       constant20<>+0(SB), Z19, Z15
+	VRNDSCALEPS  $0x00, Z12, Z12
+	VRNDSCALEPS  $0x00, Z13, Z13
+	VRNDSCALEPS  $0x00, Z14, Z14
+	VRNDSCALEPS  $0x00, Z15, Z15
+	VFNMADD231PS constant21<>+0(SB), Z12, Z16
+	VFNMADD231PS constant21<>+0(SB), Z13, Z17
+	VFNMADD231PS constant21<>+0(SB), Z14, Z18
+	VFNMADD231PS constant21<>+0(SB), Z15, Z19
+	VFNMADD231PS constant22<>+0(SB), Z12, Z16
+	VFNMADD231PS constant22<>+0(SB), Z13, Z17
+	VFNMADD231PS constant22<>+0(SB), Z14, Z18
+	VFNMADD231PS constant22<>+0(SB), Z15, Z19
+	VMULPS       Z16, Z16, Z28
+	VMULPS       Z17, Z17, Z29
+	VMULPS       Z18, Z18, Z30
+	VMULPS       Z19, Z19, Z31
+	VMOVUPS      constant23<>+0(SB), Z24
+	VMOVUPS      constant23<>+0(SB), Z25
+	VMOVUPS      constant23<>+0(SB), Z26
+	VMOVUPS      constant23<>+0(SB), Z27
+	VMOVUPS      constant24<>+0(SB), Z20
+	VMOVUPS      constant24<>+0(SB), Z21
+	VMOVUPS      constant24<>+0(SB), Z22
+	VMOVUPS      constant24<>+0(SB), Z23
+	VFMADD213PS  constant25<>+0(SB), Z28, Z24
+	VFMADD213PS  constant25<>+0(SB), Z29, Z25
+	VFMADD213PS  constant25<>+0(SB), Z30, Z26
+	VFMADD213PS  constant25<>+0(SB), Z31, Z27
+	VFMADD213PS  constant26<>+0(SB), Z28, Z20
+	VFMADD213PS  constant26<>+0(SB), Z29, Z21
+	VFMADD213PS  constant26<>+0(SB), Z30, Z22
+	VFMADD213PS  constant26<>+0(SB), Z31, Z23
+	VFMADD213PS  constant27<>+0(SB), Z28, Z24
+	VFMADD213PS  constant27<>+0(SB), Z29, Z25
+	VFMADD213PS  constant27<>+0(SB), Z30, Z26
+	VFMADD213PS  constant27<>+0(SB), Z31, Z27
+	VFMADD213PS  constant3<>+0(SB), Z28, Z20
+	VFMADD213PS  constant3<>+0(SB), Z29, Z21
+	VFMADD213PS  constant3<>+0(SB), Z30, Z22
+	VFMADD213PS  constant3<>+0(SB), Z31, Z23
+	VFMADD213PS  constant4<>+0(SB), Z28, Z24
+	VFMADD213PS  constant4<>+0(SB), Z29, Z25
+	VFMADD213PS  constant4<>+0(SB), Z30, Z26
+	VFMADD213PS  constant4<>+0(SB), Z31, Z27
+	VFMADD213PS  constant4<>+0(SB), Z28, Z20
+	VFMADD213PS  constant4<>+0(SB), Z29, Z21
+	VFMADD213PS  constant4<>+0(SB), Z30, Z22
+	VFMADD213PS  constant4<>+0(SB), Z31, Z23
+	VFMADD231PS  Z16, Z24, Z20
+	VFMADD231PS  Z17, Z25, Z21
+	VFMADD231PS  Z18, Z26, Z22
+	VFMADD231PS  Z19, Z27, Z23
+	VSCALEFPS    Z12, Z20, Z20
+	VSCALEFPS    Z13, Z21, Z21
+	VSCALEFPS    Z14, Z22, Z22
+	VSCALEFPS    Z15, Z23, Z23
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z9, Z5, Z5
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VMULPS       constant2<>+0(SB), Z4, Z4
+	VMULPS       constant2<>+0(SB), Z5, Z5
+	VMULPS       constant2<>+0(SB), Z6, Z6
+	VMULPS       constant2<>+0(SB), Z7, Z7
+	VFNMADD231PS Z4, Z20, Z0
+	VFNMADD231PS Z5, Z21, Z1
+	VFNMADD231PS Z6, Z22, Z2
+	VFNMADD231PS Z7, Z23, Z3
+	VMOVUPS      Z0, (R8)
+	VMOVUPS      Z1, (R8)(DX*1)
+	VMOVUPS      Z2, (R8)(DX*2)
+	VMOVUPS      Z3, (R8)(R10*1)
+	ADDQ         $+64, R8
+	DECQ         R9
+	JNZ          rows_vectors
+
+rows_vectors_end:
+	TESTQ        BX, BX
+	JZ           rows_next
+	VMOVUPS.Z    (R8), K1, Z0
+	VMOVUPS.Z    (R8)(DX*1), K1, Z1
+	VMOVUPS.Z    (R8)(DX*2), K1, Z2
+	VMOVUPS.Z    (R8)(R10*1), K1, Z3
+	VANDPS       constant0<>+0(SB), Z0, Z4
+	VANDPS       constant0<>+0(SB), Z1, Z5
+	VANDPS       constant0<>+0(SB), Z2, Z6
+	VANDPS       constant0<>+0(SB), Z3, Z7
+	VMOVUPS      constant1<>+0(SB), Z8
+	VMINPS       Z4, Z8, Z4
+	VMINPS       Z5, Z8, Z5
+	VMINPS       Z6, Z8, Z6
+	VMINPS       Z7, Z8, Z7
+	VMULPS       constant2<>+0(SB), Z4, Z4
+	VMULPS       constant2<>+0(SB), Z5, Z5
+	VMULPS       constant2<>+0(SB), Z6, Z6
+	VMULPS       constant2<>+0(SB), Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VMAXPS       Z0, Z8, Z0
+	VMAXPS       Z1, Z8, Z1
+	VMAXPS       Z2, Z8, Z2
+	VMAXPS       Z3, Z8, Z3
+	VMOVUPS      constant3<>+0(SB), Z8
+	VMOVUPS      constant3<>+0(SB), Z9
+	VMOVUPS      constant3<>+0(SB), Z10
+	VMOVUPS      constant3<>+0(SB), Z11
+	VFMADD213PS  constant4<>+0(SB), Z4, Z8
+	VFMADD213PS  constant4<>+0(SB), Z5, Z9
+	VFMADD213PS  constant4<>+0(SB), Z6, Z10
+	VFMADD213PS  constant4<>+0(SB), Z7, Z11
+	VMOVUPS      constant4<>+0(SB), Z12
+	VDIVPS       Z8, Z12, Z8
+	VDIVPS       Z9, Z12, Z9
+	VDIVPS       Z10, Z12, Z10
+	VDIVPS       Z11, Z12, Z11
+	VMOVUPS      constant5<>+0(SB), Z12
+	VMOVUPS      constant5<>+0(SB), Z13
+	VMOVUPS      constant5<>+0(SB), Z14
+	VMOVUPS      constant5<>+0(SB), Z15
+	VFMADD213PS  constant6<>+0(SB), Z8, Z12
+	VFMADD213PS  constant6<>+0(SB), Z9, Z13
+	VFMADD213PS  constant6<>+0(SB), Z10, Z14
+	VFMADD213PS  constant6<>+0(SB), Z11, Z15
+	VMULPS       Z12, Z12, Z24
+	VMULPS       Z13, Z13, Z25
+	VMULPS       Z14, Z14, Z26
+	VMULPS       Z15, Z15, Z27
+	VMOVUPS      constant7<>+0(SB), Z16
+	VMOVUPS      constant7<>+0(SB), Z17
+	VMOVUPS      constant7<>+0(SB), Z18
+	VMOVUPS      constant7<>+0(SB), Z19
+	VMOVUPS      constant8<>+0(SB), Z20
+	VMOVUPS      constant8<>+0(SB), Z21
+	VMOVUPS      constant8<>+0(SB), Z22
+	VMOVUPS      constant8<>+0(SB), Z23
+	VFMADD213PS  constant9<>+0(SB), Z24, Z16
+	VFMADD213PS  constant9<>+0(SB), Z25, Z17
+	VFMADD213PS  constant9<>+0(SB), Z26, Z18
+	VFMADD213PS  constant9<>+0(SB), Z27, Z19
+	VFMADD213PS  constant10<>+0(SB), Z24, Z20
+	VFMADD213PS  constant10<>+0(SB), Z25, Z21
+	VFMADD213PS  constant10<>+0(SB), Z26, Z22
+	VFMADD213PS  constant10<>+0(SB), Z27, Z23
+	VFMADD213PS  constant11<>+0(SB), Z24, Z16
+	VFMADD213PS  constant11<>+0(SB), Z25, Z17
+	VFMADD213PS  constant11<>+0(SB), Z26, Z18
+	VFMADD213PS  constant11<>+0(SB), Z27, Z19
+	VFMADD213PS  constant12<>+0(SB), Z24, Z20
+	VFMADD213PS  constant12<>+0(SB), Z25, Z21
+	VFMADD213PS  constant12<>+0(SB), Z26, Z22
+	VFMADD213PS  constant12<>+0(SB), Z27, Z23
+	VFMADD213PS  constant13<>+0(SB), Z24, Z16
+	VFMADD213PS  constant13<>+0(SB), Z25, Z17
+	VFMADD213PS  constant13<>+0(SB), Z26, Z18
+	VFMADD213PS  constant13<>+0(SB), Z27, Z19
+	VFMADD213PS  constant14<>+0(SB), Z24, Z20
+	VFMADD213PS  constant14<>+0(SB), Z25, Z21
+	VFMADD213PS  constant14<>+0(SB), Z26, Z22
+	VFMADD213PS  constant14<>+0(SB), Z27, Z23
+	VFMADD213PS  constant15<>+0(SB), Z24, Z16
+	VFMADD213PS  constant15<>+0(SB), Z25, Z17
+	VFMADD213PS  constant15<>+0(SB), Z26, Z18
+	VFMADD213PS  constant15<>+0(SB), Z27, Z19
+	VFMADD213PS  constant16<>+0(SB), Z24, Z20
+	VFMADD213PS  constant16<>+0(SB), Z25, Z21
+	VFMADD213PS  constant16<>+0(SB), Z26, Z22
+	VFMADD213PS  constant16<>+0(SB), Z27, Z23
+	VFMADD213PS  constant17<>+0(SB), Z24, Z16
+	VFMADD213PS  constant17<>+0(SB), Z25, Z17
+	VFMADD213PS  constant17<>+0(SB), Z26, Z18
+	VFMADD213PS  constant17<>+0(SB), Z27, Z19
+	VFMADD231PS  Z12, Z20, Z16
+	VFMADD231PS  Z13, Z21, Z17
+	VFMADD231PS  Z14, Z22, Z18
+	VFMADD231PS  Z15, Z23, Z19
+	VFNMADD231PS Z4, Z4, Z16
+	VFNMADD231PS Z5, Z5, Z17
+	VFNMADD231PS Z6, Z6, Z18
+	VFNMADD231PS Z7, Z7, Z19
+	VMOVUPS      constant18<>+0(SB), Z12
+	VMAXPS       Z16, Z12, Z16
+	VMAXPS       Z17, Z12, Z17
+	VMAXPS       Z18, Z12, Z18
+	VMAXPS       Z19, Z12, Z19
+	VMOVUPS      constant19<>+0(SB), Z12
+	VMINPS       Z16, Z12, Z16
+	VMINPS       Z17, Z12, Z17
+	VMINPS       Z18, Z12, Z18
+	VMINPS       Z19, Z12, Z19
+	VMULPS       constant20<>+0(SB), Z16, Z12
+	VMULPS       constant20<>+0(SB), Z17, Z13
+	VMULPS       constant20<>+0(SB), Z18, Z14
+	VMULPS       constant20<>+0(SB), Z19, Z15
+	VRNDSCALEPS  $0x00, Z12, Z12
+	VRNDSCALEPS  $0x00, Z13, Z13
+	VRNDSCALEPS  $0x00, Z14, Z14
+	VRNDSCALEPS  $0x00, Z15, Z15
+	VFNMADD231PS constant21<>+0(SB), Z12, Z16
+	VFNMADD231PS constant21<>+0(SB), Z13, Z17
+	VFNMADD231PS constant21<>+0(SB), Z14, Z18
+	VFNMADD231PS constant21<>+0(SB), Z15, Z19
+	VFNMADD231PS constant22<>+0(SB), Z12, Z16
+	VFNMADD231PS constant22<>+0(SB), Z13, Z17
+	VFNMADD231PS constant22<>+0(SB), Z14, Z18
+	VFNMADD231PS constant22<>+0(SB), Z15, Z19
+	VMULPS       Z16, Z16, Z28
+	VMULPS       Z17, Z17, Z29
+	VMULPS       Z18, Z18, Z30
+	VMULPS       Z19, Z19, Z31
+	VMOVUPS      constant23<>+0(SB), Z24
+	VMOVUPS      constant23<>+0(SB), Z25
+	VMOVUPS      constant23<>+0(SB), Z26
+	VMOVUPS      constant23<>+0(SB), Z27
+	VMOVUPS      constant24<>+0(SB), Z20
+	VMOVUPS      constant24<>+0(SB), Z21
+	VMOVUPS      constant24<>+0(SB), Z22
+	VMOVUPS      constant24<>+0(SB), Z23
+	VFMADD213PS  constant25<>+0(SB), Z28, Z24
+	VFMADD213PS  constant25<>+0(SB), Z29, Z25
+	VFMADD213PS  constant25<>+0(SB), Z30, Z26
+	VFMADD213PS  constant25<>+0(SB), Z31, Z27
+	VFMADD213PS  constant26<>+0(SB), Z28, Z20
+	VFMADD213PS  constant26<>+0(SB), Z29, Z21
+	VFMADD213PS  constant26<>+0(SB), Z30, Z22
+	VFMADD213PS  constant26<>+0(SB), Z31, Z23
+	VFMADD213PS  constant27<>+0(SB), Z28, Z24
+	VFMADD213PS  constant27<>+0(SB), Z29, Z25
+	VFMADD213PS  constant27<>+0(SB), Z30, Z26
+	VFMADD213PS  constant27<>+0(SB), Z31, Z27
+	VFMADD213PS  constant3<>+0(SB), Z28, Z20
+	VFMADD213PS  constant3<>+0(SB), Z29, Z21
+	VFMADD213PS  constant3<>+0(SB), Z30, Z22
+	VFMADD213PS  constant3<>+0(SB), Z31, Z23
+	VFMADD213PS  constant4<>+0(SB), Z28, Z24
+	VFMADD213PS  constant4<>+0(SB), Z29, Z25
+	VFMADD213PS  constant4<>+0(SB), Z30, Z26
+	VFMADD213PS  constant4<>+0(SB), Z31, Z27
+	VFMADD213PS  constant4<>+0(SB), Z28, Z20
+	VFMADD213PS  constant4<>+0(SB), Z29, Z21
+	VFMADD213PS  constant4<>+0(SB), Z30, Z22
+	VFMADD213PS  constant4<>+0(SB), Z31, Z23
+	VFMADD231PS  Z16, Z24, Z20
+	VFMADD231PS  Z17, Z25, Z21
+	VFMADD231PS  Z18, Z26, Z22
+	VFMADD231PS  Z19, Z27, Z23
+	VSCALEFPS    Z12, Z20, Z20
+	VSCALEFPS    Z13, Z21, Z21
+	VSCALEFPS    Z14, Z22, Z22
+	VSCALEFPS    Z15, Z23, Z23
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z9, Z5, Z5
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VMULPS       constant2<>+0(SB), Z4, Z4
+	VMULPS       constant2<>+0(SB), Z5, Z5
+	VMULPS       constant2<>+0(SB), Z6, Z6
+	VMULPS       constant2<>+0(SB), Z7, Z7
+	VFNMADD231PS Z4, Z20, Z0
+	VFNMADD231PS Z5, Z21, Z1
+	VFNMADD231PS Z6, Z22, Z2
+	VFNMADD231PS Z7, Z23, Z3
+	VMOVUPS      Z0, K1, (R8)
+	VMOVUPS      Z1, K1, (R8)(DX*1)
+	VMOVUPS      Z2, K1, (R8)(DX*2)
+	VMOVUPS      Z3, K1, (R8)(R10*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
+
+row:
+	MOVQ  AX, DI
 	MOVQ  CX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS      (DI), Z0
 	VANDPS       constant0<>+0(SB), Z0, Z1
 	VMOVUPS      constant1<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant2<>+0(SB), Z1, Z2
-	VMOVUPS      constant3<>+0(SB), Z3
-	VFMADD213PS  constant4<>+0(SB), Z2, Z3
-	VMOVUPS      constant4<>+0(SB), Z4
-	VDIVPS       Z3, Z4, Z3
-	VMOVUPS      constant5<>+0(SB), Z4
-	VFMADD213PS  constant6<>+0(SB), Z3, Z4
-	VMOVUPS      constant7<>+0(SB), Z5
-	VFMADD213PS  constant8<>+0(SB), Z4, Z5
-	VFMADD213PS  constant9<>+0(SB), Z4, Z5
-	VFMADD213PS  constant10<>+0(SB), Z4, Z5
-	VFMADD213PS  constant11<>+0(SB), Z4, Z5
-	VFMADD213PS  constant12<>+0(SB), Z4, Z5
-	VFMADD213PS  constant13<>+0(SB), Z4, Z5
-	VFMADD213PS  constant14<>+0(SB), Z4, Z5
-	VFMADD213PS  constant15<>+0(SB), Z4, Z5
-	VFMADD213PS  constant16<>+0(SB), Z4, Z5
-	VFMADD213PS  constant17<>+0(SB), Z4, Z5
-	VFNMADD231PS Z2, Z2, Z5
-	VMOVUPS      constant18<>+0(SB), Z2
-	VMAXPS       Z5, Z2, Z5
-	VMOVUPS      constant19<>+0(SB), Z2
-	VMINPS       Z5, Z2, Z5
-	VMULPS       constant20<>+0(SB), Z5, Z4
-	VRNDSCALEPS  $0x00, Z4, Z4
-	VFNMADD231PS constant21<>+0(SB), Z4, Z5
-	VFNMADD231PS constant22<>+0(SB), Z4, Z5
-	VMOVUPS      constant23<>+0(SB), Z2
-	VFMADD213PS  constant24<>+0(SB), Z5, Z2
-	VFMADD213PS  constant25<>+0(SB), Z5, Z2
-	VFMADD213PS  constant26<>+0(SB), Z5, Z2
-	VFMADD213PS  constant27<>+0(SB), Z5, Z2
-	VFMADD213PS  constant3<>+0(SB), Z5, Z2
-	VFMADD213PS  constant4<>+0(SB), Z5, Z2
-	VFMADD213PS  constant4<>+0(SB), Z5, Z2
-	VSCALEFPS    Z4, Z2, Z2
-	VMULPS       Z3, Z2, Z2
-	VMULPS       constant3<>+0(SB), Z1, Z1
-	VXORPS       Z3, Z3, Z3
-	VMAXPS       Z0, Z3, Z0
-	VFNMADD231PS Z1, Z2, Z0
+	VMULPS       constant2<>+0(SB), Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VMAXPS       Z0, Z2, Z0
+	VMOVUPS      constant3<>+0(SB), Z2
+	VFMADD213PS  constant4<>+0(SB), Z1, Z2
+	VMOVUPS      constant4<>+0(SB), Z3
+	VDIVPS       Z2, Z3, Z2
+	VMOVUPS      constant5<>+0(SB), Z3
+	VFMADD213PS  constant6<>+0(SB), Z2, Z3
+	VMULPS       Z3, Z3, Z6
+	VMOVUPS      constant7<>+0(SB), Z4
+	VMOVUPS      constant8<>+0(SB), Z5
+	VFMADD213PS  constant9<>+0(SB), Z6, Z4
+	VFMADD213PS  constant10<>+0(SB), Z6, Z5
+	VFMADD213PS  constant11<>+0(SB), Z6, Z4
+	VFMADD213PS  constant12<>+0(SB), Z6, Z5
+	VFMADD213PS  constant13<>+0(SB), Z6, Z4
+	VFMADD213PS  constant14<>+0(SB), Z6, Z5
+	VFMADD213PS  constant15<>+0(SB), Z6, Z4
+	VFMADD213PS  constant16<>+0(SB), Z6, Z5
+	VFMADD213PS  constant17<>+0(SB), Z6, Z4
+	VFMADD231PS  Z3, Z5, Z4
+	VFNMADD231PS Z1, Z1, Z4
+	VMOVUPS      constant18<>+0(SB), Z3
+	VMAXPS       Z4, Z3, Z4
+	VMOVUPS      constant19<>+0(SB), Z3
+	VMINPS       Z4, Z3, Z4
+	VMULPS       constant20<>+0(SB), Z4, Z3
+	VRNDSCALEPS  $0x00, Z3, Z3
+	VFNMADD231PS constant21<>+0(SB), Z3, Z4
+	VFNMADD231PS constant22<>+0(SB), Z3, Z4
+	VMULPS       Z4, Z4, Z7
+	VMOVUPS      constant23<>+0(SB), Z6
+	VMOVUPS      constant24<>+0(SB), Z5
+	VFMADD213PS  constant25<>+0(SB), Z7, Z6
+	VFMADD213PS  constant26<>+0(SB), Z7, Z5
+	VFMADD213PS  constant27<>+0(SB), Z7, Z6
+	VFMADD213PS  constant3<>+0(SB), Z7, Z5
+	VFMADD213PS  constant4<>+0(SB), Z7, Z6
+	VFMADD213PS  constant4<>+0(SB), Z7, Z5
+	VFMADD231PS  Z4, Z6, Z5
+	VSCALEFPS    Z3, Z5, Z5
+	VMULPS       Z2, Z1, Z1
+	VMULPS       constant2<>+0(SB), Z1, Z1
+	VFNMADD231PS Z1, Z5, Z0
 	VMOVUPS      Z0, (DI)
 	ADDQ         $+64, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        SI, SI
-	JZ           next
+row_vectors_end:
+	TESTQ        BX, BX
+	JZ           row_next
 	VMOVUPS.Z    (DI), K1, Z0
 	VANDPS       constant0<>+0(SB), Z0, Z1
 	VMOVUPS      constant1<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant2<>+0(SB), Z1, Z2
-	VMOVUPS      constant3<>+0(SB), Z3
-	VFMADD213PS  constant4<>+0(SB), Z2, Z3
-	VMOVUPS      constant4<>+0(SB), Z4
-	VDIVPS       Z3, Z4, Z3
-	VMOVUPS      constant5<>+0(SB), Z4
-	VFMADD213PS  constant6<>+0(SB), Z3, Z4
-	VMOVUPS      constant7<>+0(SB), Z5
-	VFMADD213PS  constant8<>+0(SB), Z4, Z5
-	VFMADD213PS  constant9<>+0(SB), Z4, Z5
-	VFMADD213PS  constant10<>+0(SB), Z4, Z5
-	VFMADD213PS  constant11<>+0(SB), Z4, Z5
-	VFMADD213PS  constant12<>+0(SB), Z4, Z5
-	VFMADD213PS  constant13<>+0(SB), Z4, Z5
-	VFMADD213PS  constant14<>+0(SB), Z4, Z5
-	VFMADD213PS  constant15<>+0(SB), Z4, Z5
-	VFMADD213PS  constant16<>+0(SB), Z4, Z5
-	VFMADD213PS  constant17<>+0(SB), Z4, Z5
-	VFNMADD231PS Z2, Z2, Z5
-	VMOVUPS      constant18<>+0(SB), Z2
-	VMAXPS       Z5, Z2, Z5
-	VMOVUPS      constant19<>+0(SB), Z2
-	VMINPS       Z5, Z2, Z5
-	VMULPS       constant20<>+0(SB), Z5, Z4
-	VRNDSCALEPS  $0x00, Z4, Z4
-	VFNMADD231PS constant21<>+0(SB), Z4, Z5
-	VFNMADD231PS constant22<>+0(SB), Z4, Z5
-	VMOVUPS      constant23<>+0(SB), Z2
-	VFMADD213PS  constant24<>+0(SB), Z5, Z2
-	VFMADD213PS  constant25<>+0(SB), Z5, Z2
-	VFMADD213PS  constant26<>+0(SB), Z5, Z2
-	VFMADD213PS  constant27<>+0(SB), Z5, Z2
-	VFMADD213PS  constant3<>+0(SB), Z5, Z2
-	VFMADD213PS  constant4<>+0(SB), Z5, Z2
-	VFMADD213PS  constant4<>+0(SB), Z5, Z2
-	VSCALEFPS    Z4, Z2, Z2
-	VMULPS       Z3, Z2, Z2
-	VMULPS       constant3<>+0(SB), Z1, Z1
-	VXORPS       Z3, Z3, Z3
-	VMAXPS       Z0, Z3, Z0
-	VFNMADD231PS Z1, Z2, Z0
+	VMULPS       constant2<>+0(SB), Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VMAXPS       Z0, Z2, Z0
+	VMOVUPS      constant3<>+0(SB), Z2
+	VFMADD213PS  constant4<>+0(SB), Z1, Z2
+	VMOVUPS      constant4<>+0(SB), Z3
+	VDIVPS       Z2, Z3, Z2
+	VMOVUPS      constant5<>+0(SB), Z3
+	VFMADD213PS  constant6<>+0(SB), Z2, Z3
+	VMULPS       Z3, Z3, Z6
+	VMOVUPS      constant7<>+0(SB), Z4
+	VMOVUPS      constant8<>+0(SB), Z5
+	VFMADD213PS  constant9<>+0(SB), Z6, Z4
+	VFMADD213PS  constant10<>+0(SB), Z6, Z5
+	VFMADD213PS  constant11<>+0(SB), Z6, Z4
+	VFMADD213PS  constant12<>+0(SB), Z6, Z5
+	VFMADD213PS  constant13<>+0(SB), Z6, Z4
+	VFMADD213PS  constant14<>+0(SB), Z6, Z5
+	VFMADD213PS  constant15<>+0(SB), Z6, Z4
+	VFMADD213PS  constant16<>+0(SB), Z6, Z5
+	VFMADD213PS  constant17<>+0(SB), Z6, Z4
+	VFMADD231PS  Z3, Z5, Z4
+	VFNMADD231PS Z1, Z1, Z4
+	VMOVUPS      constant18<>+0(SB), Z3
+	VMAXPS       Z4, Z3, Z4
+	VMOVUPS      constant19<>+0(SB), Z3
+	VMINPS       Z4, Z3, Z4
+	VMULPS       constant20<>+0(SB), Z4, Z3
+	VRNDSCALEPS  $0x00, Z3, Z3
+	VFNMADD231PS constant21<>+0(SB), Z3, Z4
+	VFNMADD231PS constant22<>+0(SB), Z3, Z4
+	VMULPS       Z4, Z4, Z7
+	VMOVUPS      constant23<>+0(SB), Z6
+	VMOVUPS      constant24<>+0(SB), Z5
+	VFMADD213PS  constant25<>+0(SB), Z7, Z6
+	VFMADD213PS  constant26<>+0(SB), Z7, Z5
+	VFMADD213PS  constant27<>+0(SB), Z7, Z6
+	VFMADD213PS  constant3<>+0(SB), Z7, Z5
+	VFMADD213PS  constant4<>+0(SB), Z7, Z6
+	VFMADD213PS  constant4<>+0(SB), Z7, Z5
+	VFMADD231PS  Z4, Z6, Z5
+	VSCALEFPS    Z3, Z5, Z5
+	VMULPS       Z2, Z1, Z1
+	VMULPS       constant2<>+0(SB), Z1, Z1
+	VFNMADD231PS Z1, Z5, Z0
 	VMOVUPS      Z0, K1, (DI)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -14030,102 +14436,360 @@ GLOBL constant27<>(SB), RODATA|NOPTR, $64
 // func GELUTanhF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·GELUTanhF32AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+15, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+15, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x04, CX
-	TESTQ AX, AX
+	MOVQ  m+0(FP), SI
+	MOVQ  SI, DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
 	JZ    rows_end
 
 rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
+	MOVQ  AX, R8
+	LEAQ  (DX)(DX*2), R10
+	MOVQ  CX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS      (R8), Z0
+	VMOVUPS      (R8)(DX*1), Z1
+	VMOVUPS      (R8)(DX*2), Z2
+	VMOVUPS      (R8)(R10*1), Z3
+	VMULPS       Z0, Z0, Z8
+	VMULPS       Z1, Z1, Z9
+	VMULPS       Z2, Z2, Z10
+	VMULPS       Z3, Z3, Z11
+	VMOVUPS      constant28<>+0(SB), Z4
+	VMOVUPS      constant28<>+0(SB), Z5
+	VMOVUPS      constant28<>+0(SB), Z6
+	VMOVUPS      constant28<>+0(SB), Z7
+	VFMADD213PS  constant29<>+0(SB), Z8, Z4
+	VFMADD213PS  constant29<>+0(SB), Z9, Z5
+	VFMADD213PS  constant29<>+0(SB), Z10, Z6
+	VFMADD213PS  constant29<>+0(SB), Z11, Z7
+	VMULPS       Z0, Z4, Z4
+	VMULPS       Z1, Z5, Z5
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z3, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VSUBPS       Z4, Z8, Z4
+	VSUBPS       Z5, Z8, Z5
+	VSUBPS       Z6, Z8, Z6
+	VSUBPS       Z7, Z8, Z7
+	VMOVUPS      constant18<>+0(SB), Z8
+	VMAXPS       Z4, Z8, Z4
+	VMAXPS       Z5, Z8, Z5
+	VMAXPS       Z6, Z8, Z6
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMINPS       Z4, Z8, Z4
+	VMINPS       Z5, Z8, Z5
+	VMINPS       Z6, Z8, Z6
+	VMINPS       Z7, Z8, Z7
+	VMULPS       constant20<>+0(SB), Z4, Z8
+	VMULPS       constant20<>+0(SB), Z5, Z9
+	VMULPS       constant20<>+0(SB), Z6, Z10
+	VMULPS       constant20<>+0(SB), Z7, Z11
+	VRNDSCALEPS  $0x00, Z8, Z8
+	VRNDSCALEPS  $0x00, Z9, Z9
+	VRNDSCALEPS  $0x00, Z10, Z10
+	VRNDSCALEPS  $0x00, Z11, Z11
+	VFNMADD231PS constant21<>+0(SB), Z8, Z4
+	VFNMADD231PS constant21<>+0(SB), Z9, Z5
+	VFNMADD231PS constant21<>+0(SB), Z10, Z6
+	VFNMADD231PS constant21<>+0(SB), Z11, Z7
+	VFNMADD231PS constant22<>+0(SB), Z8, Z4
+	VFNMADD231PS constant22<>+0(SB), Z9, Z5
+	VFNMADD231PS constant22<>+0(SB), Z10, Z6
+	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMULPS       Z4, Z4, Z20
+	VMULPS       Z5, Z5, Z21
+	VMULPS       Z6, Z6, Z22
+	VMULPS       Z7, Z7, Z23
+	VMOVUPS      constant23<>+0(SB), Z16
+	VMOVUPS      constant23<>+0(SB), Z17
+	VMOVUPS      constant23<>+0(SB), Z18
+	VMOVUPS      constant23<>+0(SB), Z19
+	VMOVUPS      constant24<>+0(SB), Z12
+	VMOVUPS      constant24<>+0(SB), Z13
+	VMOVUPS      constant24<>+0(SB), Z14
+	VMOVUPS      constant24<>+0(SB), Z15
+	VFMADD213PS  constant25<>+0(SB), Z20, Z16
+	VFMADD213PS  constant25<>+0(SB), Z21, Z17
+	VFMADD213PS  constant25<>+0(SB), Z22, Z18
+	VFMADD213PS  constant25<>+0(SB), Z23, Z19
+	VFMADD213PS  constant26<>+0(SB), Z20, Z12
+	VFMADD213PS  constant26<>+0(SB), Z21, Z13
+	VFMADD213PS  constant26<>+0(SB), Z22, Z14
+	VFMADD213PS  constant26<>+0(SB), Z23, Z15
+	VFMADD213PS  constant27<>+0(SB), Z20, Z16
+	VFMADD213PS  constant27<>+0(SB), Z21, Z17
+	VFMADD213PS  constant27<>+0(SB), Z22, Z18
+	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VFMADD213PS  constant3<>+0(SB), Z20, Z12
+	VFMADD213PS  constant3<>+0(SB), Z21, Z13
+	VFMADD213PS  constant3<>+0(SB), Z22, Z14
+	VFMADD213PS  constant3<>+0(SB), Z23, Z15
+	VFMADD213PS  constant4<>+0(SB), Z20, Z16
+	VFMADD213PS  constant4<>+0(SB), Z21, Z17
+	VFMADD213PS  constant4<>+0(SB), Z22, Z18
+	VFMADD213PS  constant4<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
+	VFMADD231PS  Z4, Z16, Z12
+	VFMADD231PS  Z5, Z17, Z13
+	VFMADD231PS  Z6, Z18, Z14
+	VFMADD231PS  Z7, Z19, Z15
+	VSCALEFPS    Z8, Z12, Z12
+	VSCALEFPS    Z9, Z13, Z13
+	VSCALEFPS    Z10, Z14, Z14
+	VSCALEFPS    Z11, Z15, Z15
+	VADDPS       constant4<>+0(SB), Z12, Z12
+	VADDPS       constant4<>+0(SB), Z13, Z13
+	VADDPS       constant4<>+0(SB), Z14, Z14
+	VADDPS       constant4<>+0(SB), Z15, Z15
+	VMOVUPS      constant30<>+0(SB), Z4
+	VMAXPS       Z0, Z4, Z0
+	VMAXPS       Z1, Z4, Z1
+	VMAXPS       Z2, Z4, Z2
+	VMAXPS       Z3, Z4, Z3
+	VDIVPS       Z12, Z0, Z0
+	VDIVPS       Z13, Z1, Z1
+	VDIVPS       Z14, Z2, Z2
+	VDIVPS       Z15, Z3, Z3
+	VMOVUPS      Z0, (R8)
+	VMOVUPS      Z1, (R8)(DX*1)
+	VMOVUPS      Z2, (R8)(DX*2)
+	VMOVUPS      Z3, (R8)(R10*1)
+	ADDQ         $+64, R8
+	DECQ         R9
+	JNZ          rows_vectors
+
+rows_vectors_end:
+	TESTQ        BX, BX
+	JZ           rows_next
+	VMOVUPS.Z    (R8), K1, Z0
+	VMOVUPS.Z    (R8)(DX*1), K1, Z1
+	VMOVUPS.Z    (R8)(DX*2), K1, Z2
+	VMOVUPS.Z    (R8)(R10*1), K1, Z3
+	VMULPS       Z0, Z0, Z8
+	VMULPS       Z1, Z1, Z9
+	VMULPS       Z2, Z2, Z10
+	VMULPS       Z3, Z3, Z11
+	VMOVUPS      constant28<>+0(SB), Z4
+	VMOVUPS      constant28<>+0(SB), Z5
+	VMOVUPS      constant28<>+0(SB), Z6
+	VMOVUPS      constant28<>+0(SB), Z7
+	VFMADD213PS  constant29<>+0(SB), Z8, Z4
+	VFMADD213PS  constant29<>+0(SB), Z9, Z5
+	VFMADD213PS  constant29<>+0(SB), Z10, Z6
+	VFMADD213PS  constant29<>+0(SB), Z11, Z7
+	VMULPS       Z0, Z4, Z4
+	VMULPS       Z1, Z5, Z5
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z3, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VSUBPS       Z4, Z8, Z4
+	VSUBPS       Z5, Z8, Z5
+	VSUBPS       Z6, Z8, Z6
+	VSUBPS       Z7, Z8, Z7
+	VMOVUPS      constant18<>+0(SB), Z8
+	VMAXPS       Z4, Z8, Z4
+	VMAXPS       Z5, Z8, Z5
+	VMAXPS       Z6, Z8, Z6
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMINPS       Z4, Z8, Z4
+	VMINPS       Z5, Z8, Z5
+	VMINPS       Z6, Z8, Z6
+	VMINPS       Z7, Z8, Z7
+	VMULPS       constant20<>+0(SB), Z4, Z8
+	VMULPS       constant20<>+0(SB), Z5, Z9
+	VMULPS       constant20<>+0(SB), Z6, Z10
+	VMULPS       constant20<>+0(SB), Z7, Z11
+	VRNDSCALEPS  $0x00, Z8, Z8
+	VRNDSCALEPS  $0x00, Z9, Z9
+	VRNDSCALEPS  $0x00, Z10, Z10
+	VRNDSCALEPS  $0x00, Z11, Z11
+	VFNMADD231PS constant21<>+0(SB), Z8, Z4
+	VFNMADD231PS constant21<>+0(SB), Z9, Z5
+	VFNMADD231PS constant21<>+0(SB), Z10, Z6
+	VFNMADD231PS constant21<>+0(SB), Z11, Z7
+	VFNMADD231PS constant22<>+0(SB), Z8, Z4
+	VFNMADD231PS constant22<>+0(SB), Z9, Z5
+	VFNMADD231PS constant22<>+0(SB), Z10, Z6
+	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMULPS       Z4, Z4, Z20
+	VMULPS       Z5, Z5, Z21
+	VMULPS       Z6, Z6, Z22
+	VMULPS       Z7, Z7, Z23
+	VMOVUPS      constant23<>+0(SB), Z16
+	VMOVUPS      constant23<>+0(SB), Z17
+	VMOVUPS      constant23<>+0(SB), Z18
+	VMOVUPS      constant23<>+0(SB), Z19
+	VMOVUPS      constant24<>+0(SB), Z12
+	VMOVUPS      constant24<>+0(SB), Z13
+	VMOVUPS      constant24<>+0(SB), Z14
+	VMOVUPS      constant24<>+0(SB), Z15
+	VFMADD213PS  constant25<>+0(SB), Z20, Z16
+	VFMADD213PS  constant25<>+0(SB), Z21, Z17
+	VFMADD213PS  constant25<>+0(SB), Z22, Z18
+	VFMADD213PS  constant25<>+0(SB), Z23, Z19
+	VFMADD213PS  constant26<>+0(SB), Z20, Z12
+	VFMADD213PS  constant26<>+0(SB), Z21, Z13
+	VFMADD213PS  constant26<>+0(SB), Z22, Z14
+	VFMADD213PS  constant26<>+0(SB), Z23, Z15
+	VFMADD213PS  constant27<>+0(SB), Z20, Z16
+	VFMADD213PS  constant27<>+0(SB), Z21, Z17
+	VFMADD213PS  constant27<>+0(SB), Z22, Z18
+	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VFMADD213PS  constant3<>+0(SB), Z20, Z12
+	VFMADD213PS  constant3<>+0(SB), Z21, Z13
+	VFMADD213PS  constant3<>+0(SB), Z22, Z14
+	VFMADD213PS  constant3<>+0(SB), Z23, Z15
+	VFMADD213PS  constant4<>+0(SB), Z20, Z16
+	VFMADD213PS  constant4<>+0(SB), Z21, Z17
+	VFMADD213PS  constant4<>+0(SB), Z22, Z18
+	VFMADD213PS  constant4<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
+	VFMADD231PS  Z4, Z16, Z12
+	VFMADD231PS  Z5, Z17, Z13
+	VFMADD231PS  Z6, Z18, Z14
+	VFMADD231PS  Z7, Z19, Z15
+	VSCALEFPS    Z8, Z12, Z12
+	VSCALEFPS    Z9, Z13, Z13
+	VSCALEFPS    Z10, Z14, Z14
+	VSCALEFPS    Z11, Z15, Z15
+	VADDPS       constant4<>+0(SB), Z12, Z12
+	VADDPS       constant4<>+0(SB), Z13, Z13
+	VADDPS       constant4<>+0(SB), Z14, Z14
+	VADDPS       constant4<>+0(SB), Z15, Z15
+	VMOVUPS      constant30<>+0(SB), Z4
+	VMAXPS       Z0, Z4, Z0
+	VMAXPS       Z1, Z4, Z1
+	VMAXPS       Z2, Z4, Z2
+	VMAXPS       Z3, Z4, Z3
+	VDIVPS       Z12, Z0, Z0
+	VDIVPS       Z13, Z1, Z1
+	VDIVPS       Z14, Z2, Z2
+	VDIVPS       Z15, Z3, Z3
+	VMOVUPS      Z0, K1, (R8)
+	VMOVUPS      Z1, K1, (R8)(DX*1)
+	VMOVUPS      Z2, K1, (R8)(DX*2)
+	VMOVUPS      Z3, K1, (R8)(R10*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
+
+row:
+	MOVQ  AX, DI
 	MOVQ  CX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPS      (DI), Z0
 	VMULPS       Z0, Z0, Z2
 	VMOVUPS      constant28<>+0(SB), Z1
 	VFMADD213PS  constant29<>+0(SB), Z2, Z1
 	VMULPS       Z0, Z1, Z1
 	VXORPS       Z2, Z2, Z2
-	VSUBPS       Z1, Z2, Z2
-	VMOVUPS      constant18<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z1
-	VMINPS       Z2, Z1, Z2
-	VMULPS       constant20<>+0(SB), Z2, Z3
-	VRNDSCALEPS  $0x00, Z3, Z3
-	VFNMADD231PS constant21<>+0(SB), Z3, Z2
-	VFNMADD231PS constant22<>+0(SB), Z3, Z2
-	VMOVUPS      constant23<>+0(SB), Z1
-	VFMADD213PS  constant24<>+0(SB), Z2, Z1
-	VFMADD213PS  constant25<>+0(SB), Z2, Z1
-	VFMADD213PS  constant26<>+0(SB), Z2, Z1
-	VFMADD213PS  constant27<>+0(SB), Z2, Z1
-	VFMADD213PS  constant3<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VSCALEFPS    Z3, Z1, Z1
-	VADDPS       constant4<>+0(SB), Z1, Z1
-	VMOVUPS      constant30<>+0(SB), Z2
-	VMAXPS       Z0, Z2, Z0
-	VDIVPS       Z1, Z0, Z0
+	VSUBPS       Z1, Z2, Z1
+	VMOVUPS      constant18<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       constant20<>+0(SB), Z1, Z2
+	VRNDSCALEPS  $0x00, Z2, Z2
+	VFNMADD231PS constant21<>+0(SB), Z2, Z1
+	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMULPS       Z1, Z1, Z5
+	VMOVUPS      constant23<>+0(SB), Z4
+	VMOVUPS      constant24<>+0(SB), Z3
+	VFMADD213PS  constant25<>+0(SB), Z5, Z4
+	VFMADD213PS  constant26<>+0(SB), Z5, Z3
+	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VFMADD213PS  constant3<>+0(SB), Z5, Z3
+	VFMADD213PS  constant4<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
+	VFMADD231PS  Z1, Z4, Z3
+	VSCALEFPS    Z2, Z3, Z3
+	VADDPS       constant4<>+0(SB), Z3, Z3
+	VMOVUPS      constant30<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (DI)
 	ADDQ         $+64, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        SI, SI
-	JZ           next
+row_vectors_end:
+	TESTQ        BX, BX
+	JZ           row_next
 	VMOVUPS.Z    (DI), K1, Z0
 	VMULPS       Z0, Z0, Z2
 	VMOVUPS      constant28<>+0(SB), Z1
 	VFMADD213PS  constant29<>+0(SB), Z2, Z1
 	VMULPS       Z0, Z1, Z1
 	VXORPS       Z2, Z2, Z2
-	VSUBPS       Z1, Z2, Z2
-	VMOVUPS      constant18<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z1
-	VMINPS       Z2, Z1, Z2
-	VMULPS       constant20<>+0(SB), Z2, Z3
-	VRNDSCALEPS  $0x00, Z3, Z3
-	VFNMADD231PS constant21<>+0(SB), Z3, Z2
-	VFNMADD231PS constant22<>+0(SB), Z3, Z2
-	VMOVUPS      constant23<>+0(SB), Z1
-	VFMADD213PS  constant24<>+0(SB), Z2, Z1
-	VFMADD213PS  constant25<>+0(SB), Z2, Z1
-	VFMADD213PS  constant26<>+0(SB), Z2, Z1
-	VFMADD213PS  constant27<>+0(SB), Z2, Z1
-	VFMADD213PS  constant3<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VSCALEFPS    Z3, Z1, Z1
-	VADDPS       constant4<>+0(SB), Z1, Z1
-	VMOVUPS      constant30<>+0(SB), Z2
-	VMAXPS       Z0, Z2, Z0
-	VDIVPS       Z1, Z0, Z0
+	VSUBPS       Z1, Z2, Z1
+	VMOVUPS      constant18<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       constant20<>+0(SB), Z1, Z2
+	VRNDSCALEPS  $0x00, Z2, Z2
+	VFNMADD231PS constant21<>+0(SB), Z2, Z1
+	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMULPS       Z1, Z1, Z5
+	VMOVUPS      constant23<>+0(SB), Z4
+	VMOVUPS      constant24<>+0(SB), Z3
+	VFMADD213PS  constant25<>+0(SB), Z5, Z4
+	VFMADD213PS  constant26<>+0(SB), Z5, Z3
+	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VFMADD213PS  constant3<>+0(SB), Z5, Z3
+	VFMADD213PS  constant4<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
+	VFMADD231PS  Z1, Z4, Z3
+	VSCALEFPS    Z2, Z3, Z3
+	VADDPS       constant4<>+0(SB), Z3, Z3
+	VMOVUPS      constant30<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, K1, (DI)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -14162,93 +14826,319 @@ GLOBL constant30<>(SB), RODATA|NOPTR, $64
 // func SiLUF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·SiLUF32AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+15, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+15, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x04, CX
-	TESTQ AX, AX
+	MOVQ  m+0(FP), SI
+	MOVQ  SI, DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
 	JZ    rows_end
 
 rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
-	MOVQ  CX, R8
-	TESTQ R8, R8
-	JZ    vectors_end
+	MOVQ  AX, R8
+	LEAQ  (DX)(DX*2), R10
+	MOVQ  CX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
 
-vectors:
-	VMOVUPS      (DI), Z0
-	VXORPS       Z2, Z2, Z2
-	VSUBPS       Z0, Z2, Z2
-	VMOVUPS      constant18<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z1
-	VMINPS       Z2, Z1, Z2
-	VMULPS       constant20<>+0(SB), Z2, Z3
-	VRNDSCALEPS  $0x00, Z3, Z3
-	VFNMADD231PS constant21<>+0(SB), Z3, Z2
-	VFNMADD231PS constant22<>+0(SB), Z3, Z2
-	VMOVUPS      constant23<>+0(SB), Z1
-	VFMADD213PS  constant24<>+0(SB), Z2, Z1
-	VFMADD213PS  constant25<>+0(SB), Z2, Z1
-	VFMADD213PS  constant26<>+0(SB), Z2, Z1
-	VFMADD213PS  constant27<>+0(SB), Z2, Z1
-	VFMADD213PS  constant3<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VSCALEFPS    Z3, Z1, Z1
-	VADDPS       constant4<>+0(SB), Z1, Z1
-	VMOVUPS      constant30<>+0(SB), Z2
-	VMAXPS       Z0, Z2, Z0
-	VDIVPS       Z1, Z0, Z0
-	VMOVUPS      Z0, (DI)
-	ADDQ         $+64, DI
-	DECQ         R8
-	JNZ          vectors
+rows_vectors:
+	VMOVUPS      (R8), Z0
+	VMOVUPS      (R8)(DX*1), Z1
+	VMOVUPS      (R8)(DX*2), Z2
+	VMOVUPS      (R8)(R10*1), Z3
+	VXORPS       Z7, Z7, Z7
+	VSUBPS       Z0, Z7, Z4
+	VSUBPS       Z1, Z7, Z5
+	VSUBPS       Z2, Z7, Z6
+	VSUBPS       Z3, Z7, Z7
+	VMOVUPS      constant18<>+0(SB), Z8
+	VMAXPS       Z4, Z8, Z4
+	VMAXPS       Z5, Z8, Z5
+	VMAXPS       Z6, Z8, Z6
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMINPS       Z4, Z8, Z4
+	VMINPS       Z5, Z8, Z5
+	VMINPS       Z6, Z8, Z6
+	VMINPS       Z7, Z8, Z7
+	VMULPS       constant20<>+0(SB), Z4, Z8
+	VMULPS       constant20<>+0(SB), Z5, Z9
+	VMULPS       constant20<>+0(SB), Z6, Z10
+	VMULPS       constant20<>+0(SB), Z7, Z11
+	VRNDSCALEPS  $0x00, Z8, Z8
+	VRNDSCALEPS  $0x00, Z9, Z9
+	VRNDSCALEPS  $0x00, Z10, Z10
+	VRNDSCALEPS  $0x00, Z11, Z11
+	VFNMADD231PS constant21<>+0(SB), Z8, Z4
+	VFNMADD231PS constant21<>+0(SB), Z9, Z5
+	VFNMADD231PS constant21<>+0(SB), Z10, Z6
+	VFNMADD231PS constant21<>+0(SB), Z11, Z7
+	VFNMADD231PS constant22<>+0(SB), Z8, Z4
+	VFNMADD231PS constant22<>+0(SB), Z9, Z5
+	VFNMADD231PS constant22<>+0(SB), Z10, Z6
+	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMULPS       Z4, Z4, Z20
+	VMULPS       Z5, Z5, Z21
+	VMULPS       Z6, Z6, Z22
+	VMULPS       Z7, Z7, Z23
+	VMOVUPS      constant23<>+0(SB), Z16
+	VMOVUPS      constant23<>+0(SB), Z17
+	VMOVUPS      constant23<>+0(SB), Z18
+	VMOVUPS      constant23<>+0(SB), Z19
+	VMOVUPS      constant24<>+0(SB), Z12
+	VMOVUPS      constant24<>+0(SB), Z13
+	VMOVUPS      constant24<>+0(SB), Z14
+	VMOVUPS      constant24<>+0(SB), Z15
+	VFMADD213PS  constant25<>+0(SB), Z20, Z16
+	VFMADD213PS  constant25<>+0(SB), Z21, Z17
+	VFMADD213PS  constant25<>+0(SB), Z22, Z18
+	VFMADD213PS  constant25<>+0(SB), Z23, Z19
+	VFMADD213PS  constant26<>+0(SB), Z20, Z12
+	VFMADD213PS  constant26<>+0(SB), Z21, Z13
+	VFMADD213PS  constant26<>+0(SB), Z22, Z14
+	VFMADD213PS  constant26<>+0(SB), Z23, Z15
+	VFMADD213PS  constant27<>+0(SB), Z20, Z16
+	VFMADD213PS  constant27<>+0(SB), Z21, Z17
+	VFMADD213PS  constant27<>+0(SB), Z22, Z18
+	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VFMADD213PS  constant3<>+0(SB), Z20, Z12
+	VFMADD213PS  constant3<>+0(SB), Z21, Z13
+	VFMADD213PS  constant3<>+0(SB), Z22, Z14
+	VFMADD213PS  constant3<>+0(SB), Z23, Z15
+	VFMADD213PS  constant4<>+0(SB), Z20, Z16
+	VFMADD213PS  constant4<>+0(SB), Z21, Z17
+	VFMADD213PS  constant4<>+0(SB), Z22, Z18
+	VFMADD213PS  constant4<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
+	VFMADD231PS  Z4, Z16, Z12
+	VFMADD231PS  Z5, Z17, Z13
+	VFMADD231PS  Z6, Z18, Z14
+	VFMADD231PS  Z7, Z19, Z15
+	VSCALEFPS    Z8, Z12, Z12
+	VSCALEFPS    Z9, Z13, Z13
+	VSCALEFPS    Z10, Z14, Z14
+	VSCALEFPS    Z11, Z15, Z15
+	VADDPS       constant4<>+0(SB), Z12, Z12
+	VADDPS       constant4<>+0(SB), Z13, Z13
+	VADDPS       constant4<>+0(SB), Z14, Z14
+	VADDPS       constant4<>+0(SB), Z15, Z15
+	VMOVUPS      constant30<>+0(SB), Z4
+	VMAXPS       Z0, Z4, Z0
+	VMAXPS       Z1, Z4, Z1
+	VMAXPS       Z2, Z4, Z2
+	VMAXPS       Z3, Z4, Z3
+	VDIVPS       Z12, Z0, Z0
+	VDIVPS       Z13, Z1, Z1
+	VDIVPS       Z14, Z2, Z2
+	VDIVPS       Z15, Z3, Z3
+	VMOVUPS      Z0, (R8)
+	VMOVUPS      Z1, (R8)(DX*1)
+	VMOVUPS      Z2, (R8)(DX*2)
+	VMOVUPS      Z3, (R8)(R10*1)
+	ADDQ         $+64, R8
+	DECQ         R9
+	JNZ          rows_vectors
 
-vectors_end:
-	TESTQ        SI, SI
-	JZ           next
-	VMOVUPS.Z    (DI), K1, Z0
-	VXORPS       Z2, Z2, Z2
-	VSUBPS       Z0, Z2, Z2
-	VMOVUPS      constant18<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z1
-	VMINPS       Z2, Z1, Z2
-	VMULPS       constant20<>+0(SB), Z2, Z3
-	VRNDSCALEPS  $0x00, Z3, Z3
-	VFNMADD231PS constant21<>+0(SB), Z3, Z2
-	VFNMADD231PS constant22<>+0(SB), Z3, Z2
-	VMOVUPS      constant23<>+0(SB), Z1
-	VFMADD213PS  constant24<>+0(SB), Z2, Z1
-	VFMADD213PS  constant25<>+0(SB), Z2, Z1
-	VFMADD213PS  constant26<>+0(SB), Z2, Z1
-	VFMADD213PS  constant27<>+0(SB), Z2, Z1
-	VFMADD213PS  constant3<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VFMADD213PS  constant4<>+0(SB), Z2, Z1
-	VSCALEFPS    Z3, Z1, Z1
-	VADDPS       constant4<>+0(SB), Z1, Z1
-	VMOVUPS      constant30<>+0(SB), Z2
-	VMAXPS       Z0, Z2, Z0
-	VDIVPS       Z1, Z0, Z0
-	VMOVUPS      Z0, K1, (DI)
+rows_vectors_end:
+	TESTQ        BX, BX
+	JZ           rows_next
+	VMOVUPS.Z    (R8), K1, Z0
+	VMOVUPS.Z    (R8)(DX*1), K1, Z1
+	VMOVUPS.Z    (R8)(DX*2), K1, Z2
+	VMOVUPS.Z    (R8)(R10*1), K1, Z3
+	VXORPS       Z7, Z7, Z7
+	VSUBPS       Z0, Z7, Z4
+	VSUBPS       Z1, Z7, Z5
+	VSUBPS       Z2, Z7, Z6
+	VSUBPS       Z3, Z7, Z7
+	VMOVUPS      constant18<>+0(SB), Z8
+	VMAXPS       Z4, Z8, Z4
+	VMAXPS       Z5, Z8, Z5
+	VMAXPS       Z6, Z8, Z6
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMINPS       Z4, Z8, Z4
+	VMINPS       Z5, Z8, Z5
+	VMINPS       Z6, Z8, Z6
+	VMINPS       Z7, Z8, Z7
+	VMULPS       constant20<>+0(SB), Z4, Z8
+	VMULPS       constant20<>+0(SB), Z5, Z9
+	VMULPS       constant20<>+0(SB), Z6, Z10
+	VMULPS       constant20<>+0(SB), Z7, Z11
+	VRNDSCALEPS  $0x00, Z8, Z8
+	VRNDSCALEPS  $0x00, Z9, Z9
+	VRNDSCALEPS  $0x00, Z10, Z10
+	VRNDSCALEPS  $0x00, Z11, Z11
+	VFNMADD231PS constant21<>+0(SB), Z8, Z4
+	VFNMADD231PS constant21<>+0(SB), Z9, Z5
+	VFNMADD231PS constant21<>+0(SB), Z10, Z6
+	VFNMADD231PS constant21<>+0(SB), Z11, Z7
+	VFNMADD231PS constant22<>+0(SB), Z8, Z4
+	VFNMADD231PS constant22<>+0(SB), Z9, Z5
+	VFNMADD231PS constant22<>+0(SB), Z10, Z6
+	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMULPS       Z4, Z4, Z20
+	VMULPS       Z5, Z5, Z21
+	VMULPS       Z6, Z6, Z22
+	VMULPS       Z7, Z7, Z23
+	VMOVUPS      constant23<>+0(SB), Z16
+	VMOVUPS      constant23<>+0(SB), Z17
+	VMOVUPS      constant23<>+0(SB), Z18
+	VMOVUPS      constant23<>+0(SB), Z19
+	VMOVUPS      constant24<>+0(SB), Z12
+	VMOVUPS      constant24<>+0(SB), Z13
+	VMOVUPS      constant24<>+0(SB), Z14
+	VMOVUPS      constant24<>+0(SB), Z15
+	VFMADD213PS  constant25<>+0(SB), Z20, Z16
+	VFMADD213PS  constant25<>+0(SB), Z21, Z17
+	VFMADD213PS  constant25<>+0(SB), Z22, Z18
+	VFMADD213PS  constant25<>+0(SB), Z23, Z19
+	VFMADD213PS  constant26<>+0(SB), Z20, Z12
+	VFMADD213PS  constant26<>+0(SB), Z21, Z13
+	VFMADD213PS  constant26<>+0(SB), Z22, Z14
+	VFMADD213PS  constant26<>+0(SB), Z23, Z15
+	VFMADD213PS  constant27<>+0(SB), Z20, Z16
+	VFMADD213PS  constant27<>+0(SB), Z21, Z17
+	VFMADD213PS  constant27<>+0(SB), Z22, Z18
+	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VFMADD213PS  constant3<>+0(SB), Z20, Z12
+	VFMADD213PS  constant3<>+0(SB), Z21, Z13
+	VFMADD213PS  constant3<>+0(SB), Z22, Z14
+	VFMADD213PS  constant3<>+0(SB), Z23, Z15
+	VFMADD213PS  constant4<>+0(SB), Z20, Z16
+	VFMADD213PS  constant4<>+0(SB), Z21, Z17
+	VFMADD213PS  constant4<>+0(SB), Z22, Z18
+	VFMADD213PS  constant4<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
+	VFMADD231PS  Z4, Z16, Z12
+	VFMADD231PS  Z5, Z17, Z13
+	VFMADD231PS  Z6, Z18, Z14
+	VFMADD231PS  Z7, Z19, Z15
+	VSCALEFPS    Z8, Z12, Z12
+	VSCALEFPS    Z9, Z13, Z13
+	VSCALEFPS    Z10, Z14, Z14
+	VSCALEFPS    Z11, Z15, Z15
+	VADDPS       constant4<>+0(SB), Z12, Z12
+	VADDPS       constant4<>+0(SB), Z13, Z13
+	VADDPS       constant4<>+0(SB), Z14, Z14
+	VADDPS       constant4<>+0(SB), Z15, Z15
+	VMOVUPS      constant30<>+0(SB), Z4
+	VMAXPS       Z0, Z4, Z0
+	VMAXPS       Z1, Z4, Z1
+	VMAXPS       Z2, Z4, Z2
+	VMAXPS       Z3, Z4, Z3
+	VDIVPS       Z12, Z0, Z0
+	VDIVPS       Z13, Z1, Z1
+	VDIVPS       Z14, Z2, Z2
+	VDIVPS       Z15, Z3, Z3
+	VMOVUPS      Z0, K1, (R8)
+	VMOVUPS      Z1, K1, (R8)(DX*1)
+	VMOVUPS      Z2, K1, (R8)(DX*2)
+	VMOVUPS      Z3, K1, (R8)(R10*1)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ DI
 	JNZ  rows
 
 rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS      (DI), Z0
+	VXORPS       Z1, Z1, Z1
+	VSUBPS       Z0, Z1, Z1
+	VMOVUPS      constant18<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       constant20<>+0(SB), Z1, Z2
+	VRNDSCALEPS  $0x00, Z2, Z2
+	VFNMADD231PS constant21<>+0(SB), Z2, Z1
+	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMULPS       Z1, Z1, Z5
+	VMOVUPS      constant23<>+0(SB), Z4
+	VMOVUPS      constant24<>+0(SB), Z3
+	VFMADD213PS  constant25<>+0(SB), Z5, Z4
+	VFMADD213PS  constant26<>+0(SB), Z5, Z3
+	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VFMADD213PS  constant3<>+0(SB), Z5, Z3
+	VFMADD213PS  constant4<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
+	VFMADD231PS  Z1, Z4, Z3
+	VSCALEFPS    Z2, Z3, Z3
+	VADDPS       constant4<>+0(SB), Z3, Z3
+	VMOVUPS      constant30<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VDIVPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        BX, BX
+	JZ           row_next
+	VMOVUPS.Z    (DI), K1, Z0
+	VXORPS       Z1, Z1, Z1
+	VSUBPS       Z0, Z1, Z1
+	VMOVUPS      constant18<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       constant20<>+0(SB), Z1, Z2
+	VRNDSCALEPS  $0x00, Z2, Z2
+	VFNMADD231PS constant21<>+0(SB), Z2, Z1
+	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMULPS       Z1, Z1, Z5
+	VMOVUPS      constant23<>+0(SB), Z4
+	VMOVUPS      constant24<>+0(SB), Z3
+	VFMADD213PS  constant25<>+0(SB), Z5, Z4
+	VFMADD213PS  constant26<>+0(SB), Z5, Z3
+	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VFMADD213PS  constant3<>+0(SB), Z5, Z3
+	VFMADD213PS  constant4<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
+	VFMADD231PS  Z1, Z4, Z3
+	VSCALEFPS    Z2, Z3, Z3
+	VADDPS       constant4<>+0(SB), Z3, Z3
+	VMOVUPS      constant30<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VDIVPS       Z3, Z0, Z0
+	VMOVUPS      Z0, K1, (DI)
+
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
 	VZEROUPPER
 	RET

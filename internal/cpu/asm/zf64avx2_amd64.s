@@ -5486,339 +5486,344 @@ fmas_end:
 // func BiasColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 // Requires: AVX
 TEXT ·BiasColF64AVX2(SB), NOSPLIT, $0-40
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    v+32(FP), BX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
 	MOVQ    n+8(FP), SI
-	ANDQ    $+3, SI
-	MOVQ    SI, DI
-	LEAQ    masks<>+32(SB), R8
-	NEGQ    DI
-	VMOVDQU (R8)(DI*8), Y0
-	MOVQ    n+8(FP), DI
-	SHRQ    $0x02, DI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x02, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, R8
-	MOVQ  BX, R9
-	MOVQ  DI, R10
+row:
+	MOVQ  AX, R8
+	MOVQ  DX, R9
+	MOVQ  SI, R10
 	TESTQ R10, R10
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD (R8), Y1
 	VMOVUPD (R9), Y2
+	ADDQ    $+32, R9
 	VADDPD  Y2, Y1, Y1
 	VMOVUPD Y1, (R8)
 	ADDQ    $+32, R8
-	ADDQ    $+32, R9
 	DECQ    R10
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ      SI, SI
-	JZ         next
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
 	VMASKMOVPD (R8), Y0, Y1
 	VMASKMOVPD (R9), Y0, Y2
 	VADDPD     Y2, Y1, Y1
 	VMASKMOVPD Y1, Y0, (R8)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 // Requires: AVX
 TEXT ·BiasRowF64AVX2(SB), NOSPLIT, $0-40
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    v+32(FP), BX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
 	MOVQ    n+8(FP), SI
-	ANDQ    $+3, SI
-	MOVQ    SI, DI
-	LEAQ    masks<>+32(SB), R8
-	NEGQ    DI
-	VMOVDQU (R8)(DI*8), Y0
-	MOVQ    n+8(FP), DI
-	SHRQ    $0x02, DI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x02, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
 
-rows:
-	VBROADCASTSD (BX), Y1
-	MOVQ         CX, R8
-	MOVQ         BX, R9
-	MOVQ         DI, R9
+row:
+	MOVQ         AX, R8
+	VBROADCASTSD (DX), Y2
+	ADDQ         $+8, DX
+	MOVQ         SI, R9
 	TESTQ        R9, R9
-	JZ           vectors_end
+	JZ           row_vectors_end
 
-vectors:
-	VMOVUPD (R8), Y2
-	VADDPD  Y1, Y2, Y2
-	VMOVUPD Y2, (R8)
+row_vectors:
+	VMOVUPD (R8), Y1
+	VADDPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R8)
 	ADDQ    $+32, R8
 	DECQ    R9
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ      SI, SI
-	JZ         next
-	VMASKMOVPD (R8), Y0, Y2
-	VADDPD     Y1, Y2, Y2
-	VMASKMOVPD Y2, Y0, (R8)
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPD (R8), Y0, Y1
+	VADDPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R8)
 
-next:
-	ADDQ DX, CX
-	ADDQ $+8, BX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func ReLUF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX
 TEXT ·ReLUF64AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x03, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+3, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*8), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x02, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD (DI), Y1
 	VXORPS  Y2, Y2, Y2
 	VMAXPD  Y1, Y2, Y1
 	VMOVUPD Y1, (DI)
 	ADDQ    $+32, DI
 	DECQ    R8
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ      BX, BX
-	JZ         next
+row_vectors_end:
+	TESTQ      DX, DX
+	JZ         row_next
 	VMASKMOVPD (DI), Y0, Y1
 	VXORPS     Y2, Y2, Y2
 	VMAXPD     Y1, Y2, Y1
 	VMASKMOVPD Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func GELUF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·GELUF64AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x03, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+3, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*8), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x02, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD      (DI), Y1
 	VANDPD       constant0<>+0(SB), Y1, Y2
 	VMOVUPD      constant1<>+0(SB), Y3
 	VMINPD       Y2, Y3, Y2
-	VMULPD       constant2<>+0(SB), Y2, Y3
-	VMOVUPD      constant3<>+0(SB), Y4
-	VFMADD213PD  constant4<>+0(SB), Y3, Y4
-	VMOVUPD      constant4<>+0(SB), Y5
-	VDIVPD       Y4, Y5, Y4
-	VMOVUPD      constant5<>+0(SB), Y5
-	VFMADD213PD  constant6<>+0(SB), Y4, Y5
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPD       Y1, Y3, Y1
+	VMOVUPD      constant3<>+0(SB), Y3
+	VFMADD213PD  constant4<>+0(SB), Y2, Y3
+	VMOVUPD      constant4<>+0(SB), Y4
+	VDIVPD       Y3, Y4, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
+	VFMADD213PD  constant6<>+0(SB), Y3, Y4
+	VMULPD       Y4, Y4, Y7
 	VMOVUPD      constant7<>+0(SB), Y6
-	VFMADD213PD  constant8<>+0(SB), Y5, Y6
-	VFMADD213PD  constant9<>+0(SB), Y5, Y6
-	VFMADD213PD  constant10<>+0(SB), Y5, Y6
-	VFMADD213PD  constant11<>+0(SB), Y5, Y6
-	VFMADD213PD  constant12<>+0(SB), Y5, Y6
-	VFMADD213PD  constant13<>+0(SB), Y5, Y6
-	VFMADD213PD  constant14<>+0(SB), Y5, Y6
-	VFMADD213PD  constant15<>+0(SB), Y5, Y6
-	VFMADD213PD  constant16<>+0(SB), Y5, Y6
-	VFMADD213PD  constant17<>+0(SB), Y5, Y6
-	VFMADD213PD  constant18<>+0(SB), Y5, Y6
-	VFMADD213PD  constant19<>+0(SB), Y5, Y6
-	VFMADD213PD  constant20<>+0(SB), Y5, Y6
-	VFMADD213PD  constant21<>+0(SB), Y5, Y6
-	VFMADD213PD  constant22<>+0(SB), Y5, Y6
-	VFMADD213PD  constant23<>+0(SB), Y5, Y6
-	VFMADD213PD  constant24<>+0(SB), Y5, Y6
-	VFMADD213PD  constant25<>+0(SB), Y5, Y6
-	VFMADD213PD  constant26<>+0(SB), Y5, Y6
-	VFMADD213PD  constant27<>+0(SB), Y5, Y6
-	VFMADD213PD  constant28<>+0(SB), Y5, Y6
-	VFMADD213PD  constant29<>+0(SB), Y5, Y6
-	VFMADD213PD  constant30<>+0(SB), Y5, Y6
-	VFMADD213PD  constant31<>+0(SB), Y5, Y6
-	VFMADD213PD  constant32<>+0(SB), Y5, Y6
-	VFNMADD231PD Y3, Y3, Y6
-	VMOVUPD      constant33<>+0(SB), Y3
-	VMAXPD       Y6, Y3, Y6
-	VMOVUPD      constant34<>+0(SB), Y3
-	VMINPD       Y6, Y3, Y6
-	VMULPD       constant35<>+0(SB), Y6, Y5
-	VROUNDPD     $0x00, Y5, Y5
-	VFNMADD231PD constant36<>+0(SB), Y5, Y6
-	VFNMADD231PD constant37<>+0(SB), Y5, Y6
-	VMOVUPD      constant38<>+0(SB), Y3
-	VFMADD213PD  constant39<>+0(SB), Y6, Y3
-	VFMADD213PD  constant40<>+0(SB), Y6, Y3
-	VFMADD213PD  constant41<>+0(SB), Y6, Y3
-	VFMADD213PD  constant42<>+0(SB), Y6, Y3
-	VFMADD213PD  constant43<>+0(SB), Y6, Y3
-	VFMADD213PD  constant44<>+0(SB), Y6, Y3
-	VFMADD213PD  constant45<>+0(SB), Y6, Y3
-	VFMADD213PD  constant46<>+0(SB), Y6, Y3
-	VFMADD213PD  constant47<>+0(SB), Y6, Y3
-	VFMADD213PD  constant48<>+0(SB), Y6, Y3
-	VFMADD213PD  constant49<>+0(SB), Y6, Y3
-	VFMADD213PD  constant3<>+0(SB), Y6, Y3
-	VFMADD213PD  constant4<>+0(SB), Y6, Y3
-	VFMADD213PD  constant4<>+0(SB), Y6, Y3
-	VADDPD       constant50<>+0(SB), Y5, Y5
-	VPSLLQ       $0x34, Y5, Y5
-	VPADDQ       Y5, Y3, Y3
-	VMULPD       Y4, Y3, Y3
-	VMULPD       constant3<>+0(SB), Y2, Y2
-	VXORPS       Y4, Y4, Y4
-	VMAXPD       Y1, Y4, Y1
-	VFNMADD231PD Y2, Y3, Y1
+	VMOVUPD      constant8<>+0(SB), Y5
+	VFMADD213PD  constant9<>+0(SB), Y7, Y6
+	VFMADD213PD  constant10<>+0(SB), Y7, Y5
+	VFMADD213PD  constant11<>+0(SB), Y7, Y6
+	VFMADD213PD  constant12<>+0(SB), Y7, Y5
+	VFMADD213PD  constant13<>+0(SB), Y7, Y6
+	VFMADD213PD  constant14<>+0(SB), Y7, Y5
+	VFMADD213PD  constant15<>+0(SB), Y7, Y6
+	VFMADD213PD  constant16<>+0(SB), Y7, Y5
+	VFMADD213PD  constant17<>+0(SB), Y7, Y6
+	VFMADD213PD  constant18<>+0(SB), Y7, Y5
+	VFMADD213PD  constant19<>+0(SB), Y7, Y6
+	VFMADD213PD  constant20<>+0(SB), Y7, Y5
+	VFMADD213PD  constant21<>+0(SB), Y7, Y6
+	VFMADD213PD  constant22<>+0(SB), Y7, Y5
+	VFMADD213PD  constant23<>+0(SB), Y7, Y6
+	VFMADD213PD  constant24<>+0(SB), Y7, Y5
+	VFMADD213PD  constant25<>+0(SB), Y7, Y6
+	VFMADD213PD  constant26<>+0(SB), Y7, Y5
+	VFMADD213PD  constant27<>+0(SB), Y7, Y6
+	VFMADD213PD  constant28<>+0(SB), Y7, Y5
+	VFMADD213PD  constant29<>+0(SB), Y7, Y6
+	VFMADD213PD  constant30<>+0(SB), Y7, Y5
+	VFMADD213PD  constant31<>+0(SB), Y7, Y6
+	VFMADD213PD  constant32<>+0(SB), Y7, Y5
+	VFMADD231PD  Y4, Y6, Y5
+	VFNMADD231PD Y2, Y2, Y5
+	VMOVUPD      constant33<>+0(SB), Y4
+	VMAXPD       Y5, Y4, Y5
+	VMOVUPD      constant34<>+0(SB), Y4
+	VMINPD       Y5, Y4, Y5
+	VMULPD       constant35<>+0(SB), Y5, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y5
+	VFNMADD231PD constant37<>+0(SB), Y4, Y5
+	VMULPD       Y5, Y5, Y8
+	VMOVUPD      constant38<>+0(SB), Y6
+	VMOVUPD      constant39<>+0(SB), Y7
+	VFMADD213PD  constant40<>+0(SB), Y8, Y6
+	VFMADD213PD  constant41<>+0(SB), Y8, Y7
+	VFMADD213PD  constant42<>+0(SB), Y8, Y6
+	VFMADD213PD  constant43<>+0(SB), Y8, Y7
+	VFMADD213PD  constant44<>+0(SB), Y8, Y6
+	VFMADD213PD  constant45<>+0(SB), Y8, Y7
+	VFMADD213PD  constant46<>+0(SB), Y8, Y6
+	VFMADD213PD  constant47<>+0(SB), Y8, Y7
+	VFMADD213PD  constant48<>+0(SB), Y8, Y6
+	VFMADD213PD  constant49<>+0(SB), Y8, Y7
+	VFMADD213PD  constant3<>+0(SB), Y8, Y6
+	VFMADD213PD  constant4<>+0(SB), Y8, Y7
+	VFMADD213PD  constant4<>+0(SB), Y8, Y6
+	VFMADD231PD  Y5, Y7, Y6
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y6, Y6
+	VMULPD       Y3, Y2, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PD Y2, Y6, Y1
 	VMOVUPD      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        BX, BX
-	JZ           next
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
 	VMASKMOVPD   (DI), Y0, Y1
 	VANDPD       constant0<>+0(SB), Y1, Y2
 	VMOVUPD      constant1<>+0(SB), Y3
 	VMINPD       Y2, Y3, Y2
-	VMULPD       constant2<>+0(SB), Y2, Y3
-	VMOVUPD      constant3<>+0(SB), Y4
-	VFMADD213PD  constant4<>+0(SB), Y3, Y4
-	VMOVUPD      constant4<>+0(SB), Y5
-	VDIVPD       Y4, Y5, Y4
-	VMOVUPD      constant5<>+0(SB), Y5
-	VFMADD213PD  constant6<>+0(SB), Y4, Y5
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPD       Y1, Y3, Y1
+	VMOVUPD      constant3<>+0(SB), Y3
+	VFMADD213PD  constant4<>+0(SB), Y2, Y3
+	VMOVUPD      constant4<>+0(SB), Y4
+	VDIVPD       Y3, Y4, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
+	VFMADD213PD  constant6<>+0(SB), Y3, Y4
+	VMULPD       Y4, Y4, Y7
 	VMOVUPD      constant7<>+0(SB), Y6
-	VFMADD213PD  constant8<>+0(SB), Y5, Y6
-	VFMADD213PD  constant9<>+0(SB), Y5, Y6
-	VFMADD213PD  constant10<>+0(SB), Y5, Y6
-	VFMADD213PD  constant11<>+0(SB), Y5, Y6
-	VFMADD213PD  constant12<>+0(SB), Y5, Y6
-	VFMADD213PD  constant13<>+0(SB), Y5, Y6
-	VFMADD213PD  constant14<>+0(SB), Y5, Y6
-	VFMADD213PD  constant15<>+0(SB), Y5, Y6
-	VFMADD213PD  constant16<>+0(SB), Y5, Y6
-	VFMADD213PD  constant17<>+0(SB), Y5, Y6
-	VFMADD213PD  constant18<>+0(SB), Y5, Y6
-	VFMADD213PD  constant19<>+0(SB), Y5, Y6
-	VFMADD213PD  constant20<>+0(SB), Y5, Y6
-	VFMADD213PD  constant21<>+0(SB), Y5, Y6
-	VFMADD213PD  constant22<>+0(SB), Y5, Y6
-	VFMADD213PD  constant23<>+0(SB), Y5, Y6
-	VFMADD213PD  constant24<>+0(SB), Y5, Y6
-	VFMADD213PD  constant25<>+0(SB), Y5, Y6
-	VFMADD213PD  constant26<>+0(SB), Y5, Y6
-	VFMADD213PD  constant27<>+0(SB), Y5, Y6
-	VFMADD213PD  constant28<>+0(SB), Y5, Y6
-	VFMADD213PD  constant29<>+0(SB), Y5, Y6
-	VFMADD213PD  constant30<>+0(SB), Y5, Y6
-	VFMADD213PD  constant31<>+0(SB), Y5, Y6
-	VFMADD213PD  constant32<>+0(SB), Y5, Y6
-	VFNMADD231PD Y3, Y3, Y6
-	VMOVUPD      constant33<>+0(SB), Y3
-	VMAXPD       Y6, Y3, Y6
-	VMOVUPD      constant34<>+0(SB), Y3
-	VMINPD       Y6, Y3, Y6
-	VMULPD       constant35<>+0(SB), Y6, Y5
-	VROUNDPD     $0x00, Y5, Y5
-	VFNMADD231PD constant36<>+0(SB), Y5, Y6
-	VFNMADD231PD constant37<>+0(SB), Y5, Y6
-	VMOVUPD      constant38<>+0(SB), Y3
-	VFMADD213PD  constant39<>+0(SB), Y6, Y3
-	VFMADD213PD  constant40<>+0(SB), Y6, Y3
-	VFMADD213PD  constant41<>+0(SB), Y6, Y3
-	VFMADD213PD  constant42<>+0(SB), Y6, Y3
-	VFMADD213PD  constant43<>+0(SB), Y6, Y3
-	VFMADD213PD  constant44<>+0(SB), Y6, Y3
-	VFMADD213PD  constant45<>+0(SB), Y6, Y3
-	VFMADD213PD  constant46<>+0(SB), Y6, Y3
-	VFMADD213PD  constant47<>+0(SB), Y6, Y3
-	VFMADD213PD  constant48<>+0(SB), Y6, Y3
-	VFMADD213PD  constant49<>+0(SB), Y6, Y3
-	VFMADD213PD  constant3<>+0(SB), Y6, Y3
-	VFMADD213PD  constant4<>+0(SB), Y6, Y3
-	VFMADD213PD  constant4<>+0(SB), Y6, Y3
-	VADDPD       constant50<>+0(SB), Y5, Y5
-	VPSLLQ       $0x34, Y5, Y5
-	VPADDQ       Y5, Y3, Y3
-	VMULPD       Y4, Y3, Y3
-	VMULPD       constant3<>+0(SB), Y2, Y2
-	VXORPS       Y4, Y4, Y4
-	VMAXPD       Y1, Y4, Y1
-	VFNMADD231PD Y2, Y3, Y1
+	VMOVUPD      constant8<>+0(SB), Y5
+	VFMADD213PD  constant9<>+0(SB), Y7, Y6
+	VFMADD213PD  constant10<>+0(SB), Y7, Y5
+	VFMADD213PD  constant11<>+0(SB), Y7, Y6
+	VFMADD213PD  constant12<>+0(SB), Y7, Y5
+	VFMADD213PD  constant13<>+0(SB), Y7, Y6
+	VFMADD213PD  constant14<>+0(SB), Y7, Y5
+	VFMADD213PD  constant15<>+0(SB), Y7, Y6
+	VFMADD213PD  constant16<>+0(SB), Y7, Y5
+	VFMADD213PD  constant17<>+0(SB), Y7, Y6
+	VFMADD213PD  constant18<>+0(SB), Y7, Y5
+	VFMADD213PD  constant19<>+0(SB), Y7, Y6
+	VFMADD213PD  constant20<>+0(SB), Y7, Y5
+	VFMADD213PD  constant21<>+0(SB), Y7, Y6
+	VFMADD213PD  constant22<>+0(SB), Y7, Y5
+	VFMADD213PD  constant23<>+0(SB), Y7, Y6
+	VFMADD213PD  constant24<>+0(SB), Y7, Y5
+	VFMADD213PD  constant25<>+0(SB), Y7, Y6
+	VFMADD213PD  constant26<>+0(SB), Y7, Y5
+	VFMADD213PD  constant27<>+0(SB), Y7, Y6
+	VFMADD213PD  constant28<>+0(SB), Y7, Y5
+	VFMADD213PD  constant29<>+0(SB), Y7, Y6
+	VFMADD213PD  constant30<>+0(SB), Y7, Y5
+	VFMADD213PD  constant31<>+0(SB), Y7, Y6
+	VFMADD213PD  constant32<>+0(SB), Y7, Y5
+	VFMADD231PD  Y4, Y6, Y5
+	VFNMADD231PD Y2, Y2, Y5
+	VMOVUPD      constant33<>+0(SB), Y4
+	VMAXPD       Y5, Y4, Y5
+	VMOVUPD      constant34<>+0(SB), Y4
+	VMINPD       Y5, Y4, Y5
+	VMULPD       constant35<>+0(SB), Y5, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y5
+	VFNMADD231PD constant37<>+0(SB), Y4, Y5
+	VMULPD       Y5, Y5, Y8
+	VMOVUPD      constant38<>+0(SB), Y6
+	VMOVUPD      constant39<>+0(SB), Y7
+	VFMADD213PD  constant40<>+0(SB), Y8, Y6
+	VFMADD213PD  constant41<>+0(SB), Y8, Y7
+	VFMADD213PD  constant42<>+0(SB), Y8, Y6
+	VFMADD213PD  constant43<>+0(SB), Y8, Y7
+	VFMADD213PD  constant44<>+0(SB), Y8, Y6
+	VFMADD213PD  constant45<>+0(SB), Y8, Y7
+	VFMADD213PD  constant46<>+0(SB), Y8, Y6
+	VFMADD213PD  constant47<>+0(SB), Y8, Y7
+	VFMADD213PD  constant48<>+0(SB), Y8, Y6
+	VFMADD213PD  constant49<>+0(SB), Y8, Y7
+	VFMADD213PD  constant3<>+0(SB), Y8, Y6
+	VFMADD213PD  constant4<>+0(SB), Y8, Y7
+	VFMADD213PD  constant4<>+0(SB), Y8, Y6
+	VFMADD231PD  Y5, Y7, Y6
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y6, Y6
+	VMULPD       Y3, Y2, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PD Y2, Y6, Y1
 	VMASKMOVPD   Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -6131,119 +6136,122 @@ GLOBL constant50<>(SB), RODATA|NOPTR, $32
 // func GELUTanhF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·GELUTanhF64AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x03, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+3, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*8), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x02, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD      (DI), Y1
 	VMULPD       Y1, Y1, Y3
 	VMOVUPD      constant51<>+0(SB), Y2
 	VFMADD213PD  constant52<>+0(SB), Y3, Y2
 	VMULPD       Y1, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VSUBPD       Y2, Y3, Y3
-	VMOVUPD      constant33<>+0(SB), Y2
-	VMAXPD       Y3, Y2, Y3
-	VMOVUPD      constant34<>+0(SB), Y2
-	VMINPD       Y3, Y2, Y3
-	VMULPD       constant35<>+0(SB), Y3, Y4
-	VROUNDPD     $0x00, Y4, Y4
-	VFNMADD231PD constant36<>+0(SB), Y4, Y3
-	VFNMADD231PD constant37<>+0(SB), Y4, Y3
-	VMOVUPD      constant38<>+0(SB), Y2
-	VFMADD213PD  constant39<>+0(SB), Y3, Y2
-	VFMADD213PD  constant40<>+0(SB), Y3, Y2
-	VFMADD213PD  constant41<>+0(SB), Y3, Y2
-	VFMADD213PD  constant42<>+0(SB), Y3, Y2
-	VFMADD213PD  constant43<>+0(SB), Y3, Y2
-	VFMADD213PD  constant44<>+0(SB), Y3, Y2
-	VFMADD213PD  constant45<>+0(SB), Y3, Y2
-	VFMADD213PD  constant46<>+0(SB), Y3, Y2
-	VFMADD213PD  constant47<>+0(SB), Y3, Y2
-	VFMADD213PD  constant48<>+0(SB), Y3, Y2
-	VFMADD213PD  constant49<>+0(SB), Y3, Y2
-	VFMADD213PD  constant3<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VADDPD       constant50<>+0(SB), Y4, Y4
-	VPSLLQ       $0x34, Y4, Y4
-	VPADDQ       Y4, Y2, Y2
-	VADDPD       constant4<>+0(SB), Y2, Y2
-	VMOVUPD      constant53<>+0(SB), Y3
-	VMAXPD       Y1, Y3, Y1
-	VDIVPD       Y2, Y1, Y1
+	VSUBPD       Y2, Y3, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
 	VMOVUPD      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        BX, BX
-	JZ           next
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
 	VMASKMOVPD   (DI), Y0, Y1
 	VMULPD       Y1, Y1, Y3
 	VMOVUPD      constant51<>+0(SB), Y2
 	VFMADD213PD  constant52<>+0(SB), Y3, Y2
 	VMULPD       Y1, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VSUBPD       Y2, Y3, Y3
-	VMOVUPD      constant33<>+0(SB), Y2
-	VMAXPD       Y3, Y2, Y3
-	VMOVUPD      constant34<>+0(SB), Y2
-	VMINPD       Y3, Y2, Y3
-	VMULPD       constant35<>+0(SB), Y3, Y4
-	VROUNDPD     $0x00, Y4, Y4
-	VFNMADD231PD constant36<>+0(SB), Y4, Y3
-	VFNMADD231PD constant37<>+0(SB), Y4, Y3
-	VMOVUPD      constant38<>+0(SB), Y2
-	VFMADD213PD  constant39<>+0(SB), Y3, Y2
-	VFMADD213PD  constant40<>+0(SB), Y3, Y2
-	VFMADD213PD  constant41<>+0(SB), Y3, Y2
-	VFMADD213PD  constant42<>+0(SB), Y3, Y2
-	VFMADD213PD  constant43<>+0(SB), Y3, Y2
-	VFMADD213PD  constant44<>+0(SB), Y3, Y2
-	VFMADD213PD  constant45<>+0(SB), Y3, Y2
-	VFMADD213PD  constant46<>+0(SB), Y3, Y2
-	VFMADD213PD  constant47<>+0(SB), Y3, Y2
-	VFMADD213PD  constant48<>+0(SB), Y3, Y2
-	VFMADD213PD  constant49<>+0(SB), Y3, Y2
-	VFMADD213PD  constant3<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VADDPD       constant50<>+0(SB), Y4, Y4
-	VPSLLQ       $0x34, Y4, Y4
-	VPADDQ       Y4, Y2, Y2
-	VADDPD       constant4<>+0(SB), Y2, Y2
-	VMOVUPD      constant53<>+0(SB), Y3
-	VMAXPD       Y1, Y3, Y1
-	VDIVPD       Y2, Y1, Y1
+	VSUBPD       Y2, Y3, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
 	VMASKMOVPD   Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -6268,110 +6276,113 @@ GLOBL constant53<>(SB), RODATA|NOPTR, $32
 // func SiLUF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·SiLUF64AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x03, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
 	MOVQ    n+8(FP), BX
-	ANDQ    $+3, BX
-	MOVQ    BX, SI
-	LEAQ    masks<>+32(SB), DI
-	NEGQ    SI
-	VMOVDQU (DI)(SI*8), Y0
-	MOVQ    n+8(FP), SI
-	SHRQ    $0x02, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD      (DI), Y1
-	VXORPS       Y3, Y3, Y3
-	VSUBPD       Y1, Y3, Y3
-	VMOVUPD      constant33<>+0(SB), Y2
-	VMAXPD       Y3, Y2, Y3
-	VMOVUPD      constant34<>+0(SB), Y2
-	VMINPD       Y3, Y2, Y3
-	VMULPD       constant35<>+0(SB), Y3, Y4
-	VROUNDPD     $0x00, Y4, Y4
-	VFNMADD231PD constant36<>+0(SB), Y4, Y3
-	VFNMADD231PD constant37<>+0(SB), Y4, Y3
-	VMOVUPD      constant38<>+0(SB), Y2
-	VFMADD213PD  constant39<>+0(SB), Y3, Y2
-	VFMADD213PD  constant40<>+0(SB), Y3, Y2
-	VFMADD213PD  constant41<>+0(SB), Y3, Y2
-	VFMADD213PD  constant42<>+0(SB), Y3, Y2
-	VFMADD213PD  constant43<>+0(SB), Y3, Y2
-	VFMADD213PD  constant44<>+0(SB), Y3, Y2
-	VFMADD213PD  constant45<>+0(SB), Y3, Y2
-	VFMADD213PD  constant46<>+0(SB), Y3, Y2
-	VFMADD213PD  constant47<>+0(SB), Y3, Y2
-	VFMADD213PD  constant48<>+0(SB), Y3, Y2
-	VFMADD213PD  constant49<>+0(SB), Y3, Y2
-	VFMADD213PD  constant3<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VADDPD       constant50<>+0(SB), Y4, Y4
-	VPSLLQ       $0x34, Y4, Y4
-	VPADDQ       Y4, Y2, Y2
-	VADDPD       constant4<>+0(SB), Y2, Y2
-	VMOVUPD      constant53<>+0(SB), Y3
-	VMAXPD       Y1, Y3, Y1
-	VDIVPD       Y2, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPD       Y1, Y2, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
 	VMOVUPD      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        BX, BX
-	JZ           next
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
 	VMASKMOVPD   (DI), Y0, Y1
-	VXORPS       Y3, Y3, Y3
-	VSUBPD       Y1, Y3, Y3
-	VMOVUPD      constant33<>+0(SB), Y2
-	VMAXPD       Y3, Y2, Y3
-	VMOVUPD      constant34<>+0(SB), Y2
-	VMINPD       Y3, Y2, Y3
-	VMULPD       constant35<>+0(SB), Y3, Y4
-	VROUNDPD     $0x00, Y4, Y4
-	VFNMADD231PD constant36<>+0(SB), Y4, Y3
-	VFNMADD231PD constant37<>+0(SB), Y4, Y3
-	VMOVUPD      constant38<>+0(SB), Y2
-	VFMADD213PD  constant39<>+0(SB), Y3, Y2
-	VFMADD213PD  constant40<>+0(SB), Y3, Y2
-	VFMADD213PD  constant41<>+0(SB), Y3, Y2
-	VFMADD213PD  constant42<>+0(SB), Y3, Y2
-	VFMADD213PD  constant43<>+0(SB), Y3, Y2
-	VFMADD213PD  constant44<>+0(SB), Y3, Y2
-	VFMADD213PD  constant45<>+0(SB), Y3, Y2
-	VFMADD213PD  constant46<>+0(SB), Y3, Y2
-	VFMADD213PD  constant47<>+0(SB), Y3, Y2
-	VFMADD213PD  constant48<>+0(SB), Y3, Y2
-	VFMADD213PD  constant49<>+0(SB), Y3, Y2
-	VFMADD213PD  constant3<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VFMADD213PD  constant4<>+0(SB), Y3, Y2
-	VADDPD       constant50<>+0(SB), Y4, Y4
-	VPSLLQ       $0x34, Y4, Y4
-	VPADDQ       Y4, Y2, Y2
-	VADDPD       constant4<>+0(SB), Y2, Y2
-	VMOVUPD      constant53<>+0(SB), Y3
-	VMAXPD       Y1, Y3, Y1
-	VDIVPD       Y2, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPD       Y1, Y2, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
 	VMASKMOVPD   Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET

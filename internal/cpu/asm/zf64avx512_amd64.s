@@ -13378,339 +13378,921 @@ fmas_end:
 // func BiasColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 // Requires: AVX, AVX512F
 TEXT ·BiasColF64AVX512(SB), NOSPLIT, $0-40
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  v+32(FP), SI
-	MOVQ  n+8(FP), DI
-	ANDQ  $+7, DI
-	MOVQ  DI, CX
-	MOVQ  $+1, R8
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+7, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x03, CX
-	TESTQ AX, AX
-	JZ    rows_end
+	MOVQ  m+0(FP), DI
+	TESTQ DI, DI
+	JZ    row_end
 
-rows:
-	MOVQ  DX, R8
-	MOVQ  SI, R9
+row:
+	MOVQ  AX, R8
+	MOVQ  BX, R9
 	MOVQ  CX, R10
 	TESTQ R10, R10
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD (R8), Z0
 	VMOVUPD (R9), Z1
+	ADDQ    $+64, R9
 	VADDPD  Z1, Z0, Z0
 	VMOVUPD Z0, (R8)
 	ADDQ    $+64, R8
-	ADDQ    $+64, R9
 	DECQ    R10
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ     DI, DI
-	JZ        next
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
 	VMOVUPD.Z (R8), K1, Z0
 	VMOVUPD.Z (R9), K1, Z1
 	VADDPD    Z1, Z0, Z0
 	VMOVUPD   Z0, K1, (R8)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func BiasRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 // Requires: AVX, AVX512F
 TEXT ·BiasRowF64AVX512(SB), NOSPLIT, $0-40
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  v+32(FP), SI
-	MOVQ  n+8(FP), DI
-	ANDQ  $+7, DI
-	MOVQ  DI, CX
-	MOVQ  $+1, R8
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+7, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x03, CX
-	TESTQ AX, AX
-	JZ    rows_end
+	MOVQ  m+0(FP), DI
+	TESTQ DI, DI
+	JZ    row_end
 
-rows:
-	VBROADCASTSD (SI), Z0
-	MOVQ         DX, R8
-	MOVQ         SI, R9
+row:
+	MOVQ         AX, R8
+	VBROADCASTSD (BX), Z1
+	ADDQ         $+8, BX
 	MOVQ         CX, R9
 	TESTQ        R9, R9
-	JZ           vectors_end
+	JZ           row_vectors_end
 
-vectors:
-	VMOVUPD (R8), Z1
-	VADDPD  Z0, Z1, Z1
-	VMOVUPD Z1, (R8)
+row_vectors:
+	VMOVUPD (R8), Z0
+	VADDPD  Z1, Z0, Z0
+	VMOVUPD Z0, (R8)
 	ADDQ    $+64, R8
 	DECQ    R9
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ     DI, DI
-	JZ        next
-	VMOVUPD.Z (R8), K1, Z1
-	VADDPD    Z0, Z1, Z1
-	VMOVUPD   Z1, K1, (R8)
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
+	VMOVUPD.Z (R8), K1, Z0
+	VADDPD    Z1, Z0, Z0
+	VMOVUPD   Z0, K1, (R8)
 
-next:
-	ADDQ BX, DX
-	ADDQ $+8, SI
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func ReLUF64AVX512(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·ReLUF64AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+7, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+7, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x03, CX
-	TESTQ AX, AX
-	JZ    rows_end
+	MOVQ  m+0(FP), SI
+	TESTQ SI, SI
+	JZ    row_end
 
-rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
+row:
+	MOVQ  AX, DI
 	MOVQ  CX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD (DI), Z0
 	VXORPS  Z1, Z1, Z1
 	VMAXPD  Z0, Z1, Z0
 	VMOVUPD Z0, (DI)
 	ADDQ    $+64, DI
 	DECQ    R8
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ     SI, SI
-	JZ        next
+row_vectors_end:
+	TESTQ     BX, BX
+	JZ        row_next
 	VMOVUPD.Z (DI), K1, Z0
 	VXORPS    Z1, Z1, Z1
 	VMAXPD    Z0, Z1, Z0
 	VMOVUPD   Z0, K1, (DI)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
 // func GELUF64AVX512(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·GELUF64AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+7, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+7, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x03, CX
-	TESTQ AX, AX
+	MOVQ  m+0(FP), SI
+	MOVQ  SI, DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
 	JZ    rows_end
 
 rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
+	MOVQ  AX, R8
+	LEAQ  (DX)(DX*2), R10
+	MOVQ  CX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD      (R8), Z0
+	VMOVUPD      (R8)(DX*1), Z1
+	VMOVUPD      (R8)(DX*2), Z2
+	VMOVUPD      (R8)(R10*1), Z3
+	VANDPD       constant0<>+0(SB), Z0, Z4
+	VANDPD       constant0<>+0(SB), Z1, Z5
+	VANDPD       constant0<>+0(SB), Z2, Z6
+	VANDPD       constant0<>+0(SB), Z3, Z7
+	VMOVUPD      constant1<>+0(SB), Z8
+	VMINPD       Z4, Z8, Z4
+	VMINPD       Z5, Z8, Z5
+	VMINPD       Z6, Z8, Z6
+	VMINPD       Z7, Z8, Z7
+	VMULPD       constant2<>+0(SB), Z4, Z4
+	VMULPD       constant2<>+0(SB), Z5, Z5
+	VMULPD       constant2<>+0(SB), Z6, Z6
+	VMULPD       constant2<>+0(SB), Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VMAXPD       Z0, Z8, Z0
+	VMAXPD       Z1, Z8, Z1
+	VMAXPD       Z2, Z8, Z2
+	VMAXPD       Z3, Z8, Z3
+	VMOVUPD      constant3<>+0(SB), Z8
+	VMOVUPD      constant3<>+0(SB), Z9
+	VMOVUPD      constant3<>+0(SB), Z10
+	VMOVUPD      constant3<>+0(SB), Z11
+	VFMADD213PD  constant4<>+0(SB), Z4, Z8
+	VFMADD213PD  constant4<>+0(SB), Z5, Z9
+	VFMADD213PD  constant4<>+0(SB), Z6, Z10
+	VFMADD213PD  constant4<>+0(SB), Z7, Z11
+	VMOVUPD      constant4<>+0(SB), Z12
+	VDIVPD       Z8, Z12, Z8
+	VDIVPD       Z9, Z12, Z9
+	VDIVPD       Z10, Z12, Z10
+	VDIVPD       Z11, Z12, Z11
+	VMOVUPD      constant5<>+0(SB), Z12
+	VMOVUPD      constant5<>+0(SB), Z13
+	VMOVUPD      constant5<>+0(SB), Z14
+	VMOVUPD      constant5<>+0(SB), Z15
+	VFMADD213PD  constant6<>+0(SB), Z8, Z12
+	VFMADD213PD  constant6<>+0(SB), Z9, Z13
+	VFMADD213PD  constant6<>+0(SB), Z10, Z14
+	VFMADD213PD  constant6<>+0(SB), Z11, Z15
+	VMULPD       Z12, Z12, Z24
+	VMULPD       Z13, Z13, Z25
+	VMULPD       Z14, Z14, Z26
+	VMULPD       Z15, Z15, Z27
+	VMOVUPD      constant7<>+0(SB), Z20
+	VMOVUPD      constant7<>+0(SB), Z21
+	VMOVUPD      constant7<>+0(SB), Z22
+	VMOVUPD      constant7<>+0(SB), Z23
+	VMOVUPD      constant8<>+0(SB), Z16
+	VMOVUPD      constant8<>+0(SB), Z17
+	VMOVUPD      constant8<>+0(SB), Z18
+	VMOVUPD      constant8<>+0(SB), Z19
+	VFMADD213PD  constant9<>+0(SB), Z24, Z20
+	VFMADD213PD  constant9<>+0(SB), Z25, Z21
+	VFMADD213PD  constant9<>+0(SB), Z26, Z22
+	VFMADD213PD  constant9<>+0(SB), Z27, Z23
+	VFMADD213PD  constant10<>+0(SB), Z24, Z16
+	VFMADD213PD  constant10<>+0(SB), Z25, Z17
+	VFMADD213PD  constant10<>+0(SB), Z26, Z18
+	VFMADD213PD  constant10<>+0(SB), Z27, Z19
+	VFMADD213PD  constant11<>+0(SB), Z24, Z20
+	VFMADD213PD  constant11<>+0(SB), Z25, Z21
+	VFMADD213PD  constant11<>+0(SB), Z26, Z22
+	VFMADD213PD  constant11<>+0(SB), Z27, Z23
+	VFMADD213PD  constant12<>+0(SB), Z24, Z16
+	VFMADD213PD  constant12<>+0(SB), Z25, Z17
+	VFMADD213PD  constant12<>+0(SB), Z26, Z18
+	VFMADD213PD  constant12<>+0(SB), Z27, Z19
+	VFMADD213PD  constant13<>+0(SB), Z24, Z20
+	VFMADD213PD  constant13<>+0(SB), Z25, Z21
+	VFMADD213PD  constant13<>+0(SB), Z26, Z22
+	VFMADD213PD  constant13<>+0(SB), Z27, Z23
+	VFMADD213PD  constant14<>+0(SB), Z24, Z16
+	VFMADD213PD  constant14<>+0(SB), Z25, Z17
+	VFMADD213PD  constant14<>+0(SB), Z26, Z18
+	VFMADD213PD  constant14<>+0(SB), Z27, Z19
+	VFMADD213PD  constant15<>+0(SB), Z24, Z20
+	VFMADD213PD  constant15<>+0(SB), Z25, Z21
+	VFMADD213PD  constant15<>+0(SB), Z26, Z22
+	VFMADD213PD  constant15<>+0(SB), Z27, Z23
+	VFMADD213PD  constant16<>+0(SB), Z24, Z16
+	VFMADD213PD  constant16<>+0(SB), Z25, Z17
+	VFMADD213PD  constant16<>+0(SB), Z26, Z18
+	VFMADD213PD  constant16<>+0(SB), Z27, Z19
+	VFMADD213PD  constant17<>+0(SB), Z24, Z20
+	VFMADD213PD  constant17<>+0(SB), Z25, Z21
+	VFMADD213PD  constant17<>+0(SB), Z26, Z22
+	VFMADD213PD  constant17<>+0(SB), Z27, Z23
+	VFMADD213PD  constant18<>+0(SB), Z24, Z16
+	VFMADD213PD  constant18<>+0(SB), Z25, Z17
+	VFMADD213PD  constant18<>+0(SB), Z26, Z18
+	VFMADD213PD  constant18<>+0(SB), Z27, Z19
+	VFMADD213PD  constant19<>+0(SB), Z24, Z20
+	VFMADD213PD  constant19<>+0(SB), Z25, Z21
+	VFMADD213PD  constant19<>+0(SB), Z26, Z22
+	VFMADD213PD  constant19<>+0(SB), Z27, Z23
+	VFMADD213PD  constant20<>+0(SB), Z24, Z16
+	VFMADD213PD  constant20<>+0(SB), Z25, Z17
+	VFMADD213PD  constant20<>+0(SB), Z26, Z18
+	VFMADD213PD  constant20<>+0(SB), Z27, Z19
+	VFMADD213PD  constant21<>+0(SB), Z24, Z20
+	VFMADD213PD  constant21<>+0(SB), Z25, Z21
+	VFMADD213PD  constant21<>+0(SB), Z26, Z22
+	VFMADD213PD  constant21<>+0(SB), Z27, Z23
+	VFMADD213PD  constant22<>+0(SB), Z24, Z16
+	VFMADD213PD  constant22<>+0(SB), Z25, Z17
+	VFMADD213PD  constant22<>+0(SB), Z26, Z18
+	VFMADD213PD  constant22<>+0(SB), Z27, Z19
+	VFMADD213PD  constant23<>+0(SB), Z24, Z20
+	VFMADD213PD  constant23<>+0(SB), Z25, Z21
+	VFMADD213PD  constant23<>+0(SB), Z26, Z22
+	VFMADD213PD  constant23<>+0(SB), Z27, Z23
+	VFMADD213PD  constant24<>+0(SB), Z24, Z16
+	VFMADD213PD  constant24<>+0(SB), Z25, Z17
+	VFMADD213PD  constant24<>+0(SB), Z26, Z18
+	VFMADD213PD  constant24<>+0(SB), Z27, Z19
+	VFMADD213PD  constant25<>+0(SB), Z24, Z20
+	VFMADD213PD  constant25<>+0(SB), Z25, Z21
+	VFMADD213PD  constant25<>+0(SB), Z26, Z22
+	VFMADD213PD  constant25<>+0(SB), Z27, Z23
+	VFMADD213PD  constant26<>+0(SB), Z24, Z16
+	VFMADD213PD  constant26<>+0(SB), Z25, Z17
+	VFMADD213PD  constant26<>+0(SB), Z26, Z18
+	VFMADD213PD  constant26<>+0(SB), Z27, Z19
+	VFMADD213PD  constant27<>+0(SB), Z24, Z20
+	VFMADD213PD  constant27<>+0(SB), Z25, Z21
+	VFMADD213PD  constant27<>+0(SB), Z26, Z22
+	VFMADD213PD  constant27<>+0(SB), Z27, Z23
+	VFMADD213PD  constant28<>+0(SB), Z24, Z16
+	VFMADD213PD  constant28<>+0(SB), Z25, Z17
+	VFMADD213PD  constant28<>+0(SB), Z26, Z18
+	VFMADD213PD  constant28<>+0(SB), Z27, Z19
+	VFMADD213PD  constant29<>+0(SB), Z24, Z20
+	VFMADD213PD  constant29<>+0(SB), Z25, Z21
+	VFMADD213PD  constant29<>+0(SB), Z26, Z22
+	VFMADD213PD  constant29<>+0(SB), Z27, Z23
+	VFMADD213PD  constant30<>+0(SB), Z24, Z16
+	VFMADD213PD  constant30<>+0(SB), Z25, Z17
+	VFMADD213PD  constant30<>+0(SB), Z26, Z18
+	VFMADD213PD  constant30<>+0(SB), Z27, Z19
+	VFMADD213PD  constant31<>+0(SB), Z24, Z20
+	VFMADD213PD  constant31<>+0(SB), Z25, Z21
+	VFMADD213PD  constant31<>+0(SB), Z26, Z22
+	VFMADD213PD  constant31<>+0(SB), Z27, Z23
+	VFMADD213PD  constant32<>+0(SB), Z24, Z16
+	VFMADD213PD  constant32<>+0(SB), Z25, Z17
+	VFMADD213PD  constant32<>+0(SB), Z26, Z18
+	VFMADD213PD  constant32<>+0(SB), Z27, Z19
+	VFMADD231PD  Z12, Z20, Z16
+	VFMADD231PD  Z13, Z21, Z17
+	VFMADD231PD  Z14, Z22, Z18
+	VFMADD231PD  Z15, Z23, Z19
+	VFNMADD231PD Z4, Z4, Z16
+	VFNMADD231PD Z5, Z5, Z17
+	VFNMADD231PD Z6, Z6, Z18
+	VFNMADD231PD Z7, Z7, Z19
+	VMOVUPD      constant33<>+0(SB), Z12
+	VMAXPD       Z16, Z12, Z16
+	VMAXPD       Z17, Z12, Z17
+	VMAXPD       Z18, Z12, Z18
+	VMAXPD       Z19, Z12, Z19
+	VMOVUPD      constant34<>+0(SB), Z12
+	VMINPD       Z16, Z12, Z16
+	VMINPD       Z17, Z12, Z17
+	VMINPD       Z18, Z12, Z18
+	VMINPD       Z19, Z12, Z19
+	VMULPD       constant35<>+0(SB), Z16, Z12
+	VMULPD       constant35<>+0(SB), Z17, Z13
+	VMULPD       constant35<>+0(SB), Z18, Z14
+	VMULPD       constant35<>+0(SB), Z19, Z15
+	VRNDSCALEPD  $0x00, Z12, Z12
+	VRNDSCALEPD  $0x00, Z13, Z13
+	VRNDSCALEPD  $0x00, Z14, Z14
+	VRNDSCALEPD  $0x00, Z15, Z15
+	VFNMADD231PD constant36<>+0(SB), Z12, Z16
+	VFNMADD231PD constant36<>+0(SB), Z13, Z17
+	VFNMADD231PD constant36<>+0(SB), Z14, Z18
+	VFNMADD231PD constant36<>+0(SB), Z15, Z19
+	VFNMADD231PD constant37<>+0(SB), Z12, Z16
+	VFNMADD231PD constant37<>+0(SB), Z13, Z17
+	VFNMADD231PD constant37<>+0(SB), Z14, Z18
+	VFNMADD231PD constant37<>+0(SB), Z15, Z19
+	VMULPD       Z16, Z16, Z28
+	VMULPD       Z17, Z17, Z29
+	VMULPD       Z18, Z18, Z30
+	VMULPD       Z19, Z19, Z31
+	VMOVUPD      constant38<>+0(SB), Z20
+	VMOVUPD      constant38<>+0(SB), Z21
+	VMOVUPD      constant38<>+0(SB), Z22
+	VMOVUPD      constant38<>+0(SB), Z23
+	VMOVUPD      constant39<>+0(SB), Z24
+	VMOVUPD      constant39<>+0(SB), Z25
+	VMOVUPD      constant39<>+0(SB), Z26
+	VMOVUPD      constant39<>+0(SB), Z27
+	VFMADD213PD  constant40<>+0(SB), Z28, Z20
+	VFMADD213PD  constant40<>+0(SB), Z29, Z21
+	VFMADD213PD  constant40<>+0(SB), Z30, Z22
+	VFMADD213PD  constant40<>+0(SB), Z31, Z23
+	VFMADD213PD  constant41<>+0(SB), Z28, Z24
+	VFMADD213PD  constant41<>+0(SB), Z29, Z25
+	VFMADD213PD  constant41<>+0(SB), Z30, Z26
+	VFMADD213PD  constant41<>+0(SB), Z31, Z27
+	VFMADD213PD  constant42<>+0(SB), Z28, Z20
+	VFMADD213PD  constant42<>+0(SB), Z29, Z21
+	VFMADD213PD  constant42<>+0(SB), Z30, Z22
+	VFMADD213PD  constant42<>+0(SB), Z31, Z23
+	VFMADD213PD  constant43<>+0(SB), Z28, Z24
+	VFMADD213PD  constant43<>+0(SB), Z29, Z25
+	VFMADD213PD  constant43<>+0(SB), Z30, Z26
+	VFMADD213PD  constant43<>+0(SB), Z31, Z27
+	VFMADD213PD  constant44<>+0(SB), Z28, Z20
+	VFMADD213PD  constant44<>+0(SB), Z29, Z21
+	VFMADD213PD  constant44<>+0(SB), Z30, Z22
+	VFMADD213PD  constant44<>+0(SB), Z31, Z23
+	VFMADD213PD  constant45<>+0(SB), Z28, Z24
+	VFMADD213PD  constant45<>+0(SB), Z29, Z25
+	VFMADD213PD  constant45<>+0(SB), Z30, Z26
+	VFMADD213PD  constant45<>+0(SB), Z31, Z27
+	VFMADD213PD  constant46<>+0(SB), Z28, Z20
+	VFMADD213PD  constant46<>+0(SB), Z29, Z21
+	VFMADD213PD  constant46<>+0(SB), Z30, Z22
+	VFMADD213PD  constant46<>+0(SB), Z31, Z23
+	VFMADD213PD  constant47<>+0(SB), Z28, Z24
+	VFMADD213PD  constant47<>+0(SB), Z29, Z25
+	VFMADD213PD  constant47<>+0(SB), Z30, Z26
+	VFMADD213PD  constant47<>+0(SB), Z31, Z27
+	VFMADD213PD  constant48<>+0(SB), Z28, Z20
+	VFMADD213PD  constant48<>+0(SB), Z29, Z21
+	VFMADD213PD  constant48<>+0(SB), Z30, Z22
+	VFMADD213PD  constant48<>+0(SB), Z31, Z23
+	VFMADD213PD  constant49<>+0(SB), Z28, Z24
+	VFMADD213PD  constant49<>+0(SB), Z29, Z25
+	VFMADD213PD  constant49<>+0(SB), Z30, Z26
+	VFMADD213PD  constant49<>+0(SB), Z31, Z27
+	VFMADD213PD  constant3<>+0(SB), Z28, Z20
+	VFMADD213PD  constant3<>+0(SB), Z29, Z21
+	VFMADD213PD  constant3<>+0(SB), Z30, Z22
+	VFMADD213PD  constant3<>+0(SB), Z31, Z23
+	VFMADD213PD  constant4<>+0(SB), Z28, Z24
+	VFMADD213PD  constant4<>+0(SB), Z29, Z25
+	VFMADD213PD  constant4<>+0(SB), Z30, Z26
+	VFMADD213PD  constant4<>+0(SB), Z31, Z27
+	VFMADD213PD  constant4<>+0(SB), Z28, Z20
+	VFMADD213PD  constant4<>+0(SB), Z29, Z21
+	VFMADD213PD  constant4<>+0(SB), Z30, Z22
+	VFMADD213PD  constant4<>+0(SB), Z31, Z23
+	VFMADD231PD  Z16, Z24, Z20
+	VFMADD231PD  Z17, Z25, Z21
+	VFMADD231PD  Z18, Z26, Z22
+	VFMADD231PD  Z19, Z27, Z23
+	VSCALEFPD    Z12, Z20, Z20
+	VSCALEFPD    Z13, Z21, Z21
+	VSCALEFPD    Z14, Z22, Z22
+	VSCALEFPD    Z15, Z23, Z23
+	VMULPD       Z8, Z4, Z4
+	VMULPD       Z9, Z5, Z5
+	VMULPD       Z10, Z6, Z6
+	VMULPD       Z11, Z7, Z7
+	VMULPD       constant2<>+0(SB), Z4, Z4
+	VMULPD       constant2<>+0(SB), Z5, Z5
+	VMULPD       constant2<>+0(SB), Z6, Z6
+	VMULPD       constant2<>+0(SB), Z7, Z7
+	VFNMADD231PD Z4, Z20, Z0
+	VFNMADD231PD Z5, Z21, Z1
+	VFNMADD231PD Z6, Z22, Z2
+	VFNMADD231PD Z7, Z23, Z3
+	VMOVUPD      Z0, (R8)
+	VMOVUPD      Z1, (R8)(DX*1)
+	VMOVUPD      Z2, (R8)(DX*2)
+	VMOVUPD      Z3, (R8)(R10*1)
+	ADDQ         $+64, R8
+	DECQ         R9
+	JNZ          rows_vectors
+
+rows_vectors_end:
+	TESTQ        BX, BX
+	JZ           rows_next
+	VMOVUPD.Z    (R8), K1, Z0
+	VMOVUPD.Z    (R8)(DX*1), K1, Z1
+	VMOVUPD.Z    (R8)(DX*2), K1, Z2
+	VMOVUPD.Z    (R8)(R10*1), K1, Z3
+	VANDPD       constant0<>+0(SB), Z0, Z4
+	VANDPD       constant0<>+0(SB), Z1, Z5
+	VANDPD       constant0<>+0(SB), Z2, Z6
+	VANDPD       constant0<>+0(SB), Z3, Z7
+	VMOVUPD      constant1<>+0(SB), Z8
+	VMINPD       Z4, Z8, Z4
+	VMINPD       Z5, Z8, Z5
+	VMINPD       Z6, Z8, Z6
+	VMINPD       Z7, Z8, Z7
+	VMULPD       constant2<>+0(SB), Z4, Z4
+	VMULPD       constant2<>+0(SB), Z5, Z5
+	VMULPD       constant2<>+0(SB), Z6, Z6
+	VMULPD       constant2<>+0(SB), Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VMAXPD       Z0, Z8, Z0
+	VMAXPD       Z1, Z8, Z1
+	VMAXPD       Z2, Z8, Z2
+	VMAXPD       Z3, Z8, Z3
+	VMOVUPD      constant3<>+0(SB), Z8
+	VMOVUPD      constant3<>+0(SB), Z9
+	VMOVUPD      constant3<>+0(SB), Z10
+	VMOVUPD      constant3<>+0(SB), Z11
+	VFMADD213PD  constant4<>+0(SB), Z4, Z8
+	VFMADD213PD  constant4<>+0(SB), Z5, Z9
+	VFMADD213PD  constant4<>+0(SB), Z6, Z10
+	VFMADD213PD  constant4<>+0(SB), Z7, Z11
+	VMOVUPD      constant4<>+0(SB), Z12
+	VDIVPD       Z8, Z12, Z8
+	VDIVPD       Z9, Z12, Z9
+	VDIVPD       Z10, Z12, Z10
+	VDIVPD       Z11, Z12, Z11
+	VMOVUPD      constant5<>+0(SB), Z12
+	VMOVUPD      constant5<>+0(SB), Z13
+	VMOVUPD      constant5<>+0(SB), Z14
+	VMOVUPD      constant5<>+0(SB), Z15
+	VFMADD213PD  constant6<>+0(SB), Z8, Z12
+	VFMADD213PD  constant6<>+0(SB), Z9, Z13
+	VFMADD213PD  constant6<>+0(SB), Z10, Z14
+	VFMADD213PD  constant6<>+0(SB), Z11, Z15
+	VMULPD       Z12, Z12, Z24
+	VMULPD       Z13, Z13, Z25
+	VMULPD       Z14, Z14, Z26
+	VMULPD       Z15, Z15, Z27
+	VMOVUPD      constant7<>+0(SB), Z20
+	VMOVUPD      constant7<>+0(SB), Z21
+	VMOVUPD      constant7<>+0(SB), Z22
+	VMOVUPD      constant7<>+0(SB), Z23
+	VMOVUPD      constant8<>+0(SB), Z16
+	VMOVUPD      constant8<>+0(SB), Z17
+	VMOVUPD      constant8<>+0(SB), Z18
+	VMOVUPD      constant8<>+0(SB), Z19
+	VFMADD213PD  constant9<>+0(SB), Z24, Z20
+	VFMADD213PD  constant9<>+0(SB), Z25, Z21
+	VFMADD213PD  constant9<>+0(SB), Z26, Z22
+	VFMADD213PD  constant9<>+0(SB), Z27, Z23
+	VFMADD213PD  constant10<>+0(SB), Z24, Z16
+	VFMADD213PD  constant10<>+0(SB), Z25, Z17
+	VFMADD213PD  constant10<>+0(SB), Z26, Z18
+	VFMADD213PD  constant10<>+0(SB), Z27, Z19
+	VFMADD213PD  constant11<>+0(SB), Z24, Z20
+	VFMADD213PD  constant11<>+0(SB), Z25, Z21
+	VFMADD213PD  constant11<>+0(SB), Z26, Z22
+	VFMADD213PD  constant11<>+0(SB), Z27, Z23
+	VFMADD213PD  constant12<>+0(SB), Z24, Z16
+	VFMADD213PD  constant12<>+0(SB), Z25, Z17
+	VFMADD213PD  constant12<>+0(SB), Z26, Z18
+	VFMADD213PD  constant12<>+0(SB), Z27, Z19
+	VFMADD213PD  constant13<>+0(SB), Z24, Z20
+	VFMADD213PD  constant13<>+0(SB), Z25, Z21
+	VFMADD213PD  constant13<>+0(SB), Z26, Z22
+	VFMADD213PD  constant13<>+0(SB), Z27, Z23
+	VFMADD213PD  constant14<>+0(SB), Z24, Z16
+	VFMADD213PD  constant14<>+0(SB), Z25, Z17
+	VFMADD213PD  constant14<>+0(SB), Z26, Z18
+	VFMADD213PD  constant14<>+0(SB), Z27, Z19
+	VFMADD213PD  constant15<>+0(SB), Z24, Z20
+	VFMADD213PD  constant15<>+0(SB), Z25, Z21
+	VFMADD213PD  constant15<>+0(SB), Z26, Z22
+	VFMADD213PD  constant15<>+0(SB), Z27, Z23
+	VFMADD213PD  constant16<>+0(SB), Z24, Z16
+	VFMADD213PD  constant16<>+0(SB), Z25, Z17
+	VFMADD213PD  constant16<>+0(SB), Z26, Z18
+	VFMADD213PD  constant16<>+0(SB), Z27, Z19
+	VFMADD213PD  constant17<>+0(SB), Z24, Z20
+	VFMADD213PD  constant17<>+0(SB), Z25, Z21
+	VFMADD213PD  constant17<>+0(SB), Z26, Z22
+	VFMADD213PD  constant17<>+0(SB), Z27, Z23
+	VFMADD213PD  constant18<>+0(SB), Z24, Z16
+	VFMADD213PD  constant18<>+0(SB), Z25, Z17
+	VFMADD213PD  constant18<>+0(SB), Z26, Z18
+	VFMADD213PD  constant18<>+0(SB), Z27, Z19
+	VFMADD213PD  constant19<>+0(SB), Z24, Z20
+	VFMADD213PD  constant19<>+0(SB), Z25, Z21
+	VFMADD213PD  constant19<>+0(SB), Z26, Z22
+	VFMADD213PD  constant19<>+0(SB), Z27, Z23
+	VFMADD213PD  constant20<>+0(SB), Z24, Z16
+	VFMADD213PD  constant20<>+0(SB), Z25, Z17
+	VFMADD213PD  constant20<>+0(SB), Z26, Z18
+	VFMADD213PD  constant20<>+0(SB), Z27, Z19
+	VFMADD213PD  constant21<>+0(SB), Z24, Z20
+	VFMADD213PD  constant21<>+0(SB), Z25, Z21
+	VFMADD213PD  constant21<>+0(SB), Z26, Z22
+	VFMADD213PD  constant21<>+0(SB), Z27, Z23
+	VFMADD213PD  constant22<>+0(SB), Z24, Z16
+	VFMADD213PD  constant22<>+0(SB), Z25, Z17
+	VFMADD213PD  constant22<>+0(SB), Z26, Z18
+	VFMADD213PD  constant22<>+0(SB), Z27, Z19
+	VFMADD213PD  constant23<>+0(SB), Z24, Z20
+	VFMADD213PD  constant23<>+0(SB), Z25, Z21
+	VFMADD213PD  constant23<>+0(SB), Z26, Z22
+	VFMADD213PD  constant23<>+0(SB), Z27, Z23
+	VFMADD213PD  constant24<>+0(SB), Z24, Z16
+	VFMADD213PD  constant24<>+0(SB), Z25, Z17
+	VFMADD213PD  constant24<>+0(SB), Z26, Z18
+	VFMADD213PD  constant24<>+0(SB), Z27, Z19
+	VFMADD213PD  constant25<>+0(SB), Z24, Z20
+	VFMADD213PD  constant25<>+0(SB), Z25, Z21
+	VFMADD213PD  constant25<>+0(SB), Z26, Z22
+	VFMADD213PD  constant25<>+0(SB), Z27, Z23
+	VFMADD213PD  constant26<>+0(SB), Z24, Z16
+	VFMADD213PD  constant26<>+0(SB), Z25, Z17
+	VFMADD213PD  constant26<>+0(SB), Z26, Z18
+	VFMADD213PD  constant26<>+0(SB), Z27, Z19
+	VFMADD213PD  constant27<>+0(SB), Z24, Z20
+	VFMADD213PD  constant27<>+0(SB), Z25, Z21
+	VFMADD213PD  constant27<>+0(SB), Z26, Z22
+	VFMADD213PD  constant27<>+0(SB), Z27, Z23
+	VFMADD213PD  constant28<>+0(SB), Z24, Z16
+	VFMADD213PD  constant28<>+0(SB), Z25, Z17
+	VFMADD213PD  constant28<>+0(SB), Z26, Z18
+	VFMADD213PD  constant28<>+0(SB), Z27, Z19
+	VFMADD213PD  constant29<>+0(SB), Z24, Z20
+	VFMADD213PD  constant29<>+0(SB), Z25, Z21
+	VFMADD213PD  constant29<>+0(SB), Z26, Z22
+	VFMADD213PD  constant29<>+0(SB), Z27, Z23
+	VFMADD213PD  constant30<>+0(SB), Z24, Z16
+	VFMADD213PD  constant30<>+0(SB), Z25, Z17
+	VFMADD213PD  constant30<>+0(SB), Z26, Z18
+	VFMADD213PD  constant30<>+0(SB), Z27, Z19
+	VFMADD213PD  constant31<>+0(SB), Z24, Z20
+	VFMADD213PD  constant31<>+0(SB), Z25, Z21
+	VFMADD213PD  constant31<>+0(SB), Z26, Z22
+	VFMADD213PD  constant31<>+0(SB), Z27, Z23
+	VFMADD213PD  constant32<>+0(SB), Z24, Z16
+	VFMADD213PD  constant32<>+0(SB), Z25, Z17
+	VFMADD213PD  constant32<>+0(SB), Z26, Z18
+	VFMADD213PD  constant32<>+0(SB), Z27, Z19
+	VFMADD231PD  Z12, Z20, Z16
+	VFMADD231PD  Z13, Z21, Z17
+	VFMADD231PD  Z14, Z22, Z18
+	VFMADD231PD  Z15, Z23, Z19
+	VFNMADD231PD Z4, Z4, Z16
+	VFNMADD231PD Z5, Z5, Z17
+	VFNMADD231PD Z6, Z6, Z18
+	VFNMADD231PD Z7, Z7, Z19
+	VMOVUPD      constant33<>+0(SB), Z12
+	VMAXPD       Z16, Z12, Z16
+	VMAXPD       Z17, Z12, Z17
+	VMAXPD       Z18, Z12, Z18
+	VMAXPD       Z19, Z12, Z19
+	VMOVUPD      constant34<>+0(SB), Z12
+	VMINPD       Z16, Z12, Z16
+	VMINPD       Z17, Z12, Z17
+	VMINPD       Z18, Z12, Z18
+	VMINPD       Z19, Z12, Z19
+	VMULPD       constant35<>+0(SB), Z16, Z12
+	VMULPD       constant35<>+0(SB), Z17, Z13
+	VMULPD       constant35<>+0(SB), Z18, Z14
+	VMULPD       constant35<>+0(SB), Z19, Z15
+	VRNDSCALEPD  $0x00, Z12, Z12
+	VRNDSCALEPD  $0x00, Z13, Z13
+	VRNDSCALEPD  $0x00, Z14, Z14
+	VRNDSCALEPD  $0x00, Z15, Z15
+	VFNMADD231PD constant36<>+0(SB), Z12, Z16
+	VFNMADD231PD constant36<>+0(SB), Z13, Z17
+	VFNMADD231PD constant36<>+0(SB), Z14, Z18
+	VFNMADD231PD constant36<>+0(SB), Z15, Z19
+	VFNMADD231PD constant37<>+0(SB), Z12, Z16
+	VFNMADD231PD constant37<>+0(SB), Z13, Z17
+	VFNMADD231PD constant37<>+0(SB), Z14, Z18
+	VFNMADD231PD constant37<>+0(SB), Z15, Z19
+	VMULPD       Z16, Z16, Z28
+	VMULPD       Z17, Z17, Z29
+	VMULPD       Z18, Z18, Z30
+	VMULPD       Z19, Z19, Z31
+	VMOVUPD      constant38<>+0(SB), Z20
+	VMOVUPD      constant38<>+0(SB), Z21
+	VMOVUPD      constant38<>+0(SB), Z22
+	VMOVUPD      constant38<>+0(SB), Z23
+	VMOVUPD      constant39<>+0(SB), Z24
+	VMOVUPD      constant39<>+0(SB), Z25
+	VMOVUPD      constant39<>+0(SB), Z26
+	VMOVUPD      constant39<>+0(SB), Z27
+	VFMADD213PD  constant40<>+0(SB), Z28, Z20
+	VFMADD213PD  constant40<>+0(SB), Z29, Z21
+	VFMADD213PD  constant40<>+0(SB), Z30, Z22
+	VFMADD213PD  constant40<>+0(SB), Z31, Z23
+	VFMADD213PD  constant41<>+0(SB), Z28, Z24
+	VFMADD213PD  constant41<>+0(SB), Z29, Z25
+	VFMADD213PD  constant41<>+0(SB), Z30, Z26
+	VFMADD213PD  constant41<>+0(SB), Z31, Z27
+	VFMADD213PD  constant42<>+0(SB), Z28, Z20
+	VFMADD213PD  constant42<>+0(SB), Z29, Z21
+	VFMADD213PD  constant42<>+0(SB), Z30, Z22
+	VFMADD213PD  constant42<>+0(SB), Z31, Z23
+	VFMADD213PD  constant43<>+0(SB), Z28, Z24
+	VFMADD213PD  constant43<>+0(SB), Z29, Z25
+	VFMADD213PD  constant43<>+0(SB), Z30, Z26
+	VFMADD213PD  constant43<>+0(SB), Z31, Z27
+	VFMADD213PD  constant44<>+0(SB), Z28, Z20
+	VFMADD213PD  constant44<>+0(SB), Z29, Z21
+	VFMADD213PD  constant44<>+0(SB), Z30, Z22
+	VFMADD213PD  constant44<>+0(SB), Z31, Z23
+	VFMADD213PD  constant45<>+0(SB), Z28, Z24
+	VFMADD213PD  constant45<>+0(SB), Z29, Z25
+	VFMADD213PD  constant45<>+0(SB), Z30, Z26
+	VFMADD213PD  constant45<>+0(SB), Z31, Z27
+	VFMADD213PD  constant46<>+0(SB), Z28, Z20
+	VFMADD213PD  constant46<>+0(SB), Z29, Z21
+	VFMADD213PD  constant46<>+0(SB), Z30, Z22
+	VFMADD213PD  constant46<>+0(SB), Z31, Z23
+	VFMADD213PD  constant47<>+0(SB), Z28, Z24
+	VFMADD213PD  constant47<>+0(SB), Z29, Z25
+	VFMADD213PD  constant47<>+0(SB), Z30, Z26
+	VFMADD213PD  constant47<>+0(SB), Z31, Z27
+	VFMADD213PD  constant48<>+0(SB), Z28, Z20
+	VFMADD213PD  constant48<>+0(SB), Z29, Z21
+	VFMADD213PD  constant48<>+0(SB), Z30, Z22
+	VFMADD213PD  constant48<>+0(SB), Z31, Z23
+	VFMADD213PD  constant49<>+0(SB), Z28, Z24
+	VFMADD213PD  constant49<>+0(SB), Z29, Z25
+	VFMADD213PD  constant49<>+0(SB), Z30, Z26
+	VFMADD213PD  constant49<>+0(SB), Z31, Z27
+	VFMADD213PD  constant3<>+0(SB), Z28, Z20
+	VFMADD213PD  constant3<>+0(SB), Z29, Z21
+	VFMADD213PD  constant3<>+0(SB), Z30, Z22
+	VFMADD213PD  constant3<>+0(SB), Z31, Z23
+	VFMADD213PD  constant4<>+0(SB), Z28, Z24
+	VFMADD213PD  constant4<>+0(SB), Z29, Z25
+	VFMADD213PD  constant4<>+0(SB), Z30, Z26
+	VFMADD213PD  constant4<>+0(SB), Z31, Z27
+	VFMADD213PD  constant4<>+0(SB), Z28, Z20
+	VFMADD213PD  constant4<>+0(SB), Z29, Z21
+	VFMADD213PD  constant4<>+0(SB), Z30, Z22
+	VFMADD213PD  constant4<>+0(SB), Z31, Z23
+	VFMADD231PD  Z16, Z24, Z20
+	VFMADD231PD  Z17, Z25, Z21
+	VFMADD231PD  Z18, Z26, Z22
+	VFMADD231PD  Z19, Z27, Z23
+	VSCALEFPD    Z12, Z20, Z20
+	VSCALEFPD    Z13, Z21, Z21
+	VSCALEFPD    Z14, Z22, Z22
+	VSCALEFPD    Z15, Z23, Z23
+	VMULPD       Z8, Z4, Z4
+	VMULPD       Z9, Z5, Z5
+	VMULPD       Z10, Z6, Z6
+	VMULPD       Z11, Z7, Z7
+	VMULPD       constant2<>+0(SB), Z4, Z4
+	VMULPD       constant2<>+0(SB), Z5, Z5
+	VMULPD       constant2<>+0(SB), Z6, Z6
+	VMULPD       constant2<>+0(SB), Z7, Z7
+	VFNMADD231PD Z4, Z20, Z0
+	VFNMADD231PD Z5, Z21, Z1
+	VFNMADD231PD Z6, Z22, Z2
+	VFNMADD231PD Z7, Z23, Z3
+	VMOVUPD      Z0, K1, (R8)
+	VMOVUPD      Z1, K1, (R8)(DX*1)
+	VMOVUPD      Z2, K1, (R8)(DX*2)
+	VMOVUPD      Z3, K1, (R8)(R10*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
+
+row:
+	MOVQ  AX, DI
 	MOVQ  CX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD      (DI), Z0
 	VANDPD       constant0<>+0(SB), Z0, Z1
 	VMOVUPD      constant1<>+0(SB), Z2
 	VMINPD       Z1, Z2, Z1
-	VMULPD       constant2<>+0(SB), Z1, Z2
-	VMOVUPD      constant3<>+0(SB), Z3
-	VFMADD213PD  constant4<>+0(SB), Z2, Z3
-	VMOVUPD      constant4<>+0(SB), Z4
-	VDIVPD       Z3, Z4, Z3
-	VMOVUPD      constant5<>+0(SB), Z4
-	VFMADD213PD  constant6<>+0(SB), Z3, Z4
+	VMULPD       constant2<>+0(SB), Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VMAXPD       Z0, Z2, Z0
+	VMOVUPD      constant3<>+0(SB), Z2
+	VFMADD213PD  constant4<>+0(SB), Z1, Z2
+	VMOVUPD      constant4<>+0(SB), Z3
+	VDIVPD       Z2, Z3, Z2
+	VMOVUPD      constant5<>+0(SB), Z3
+	VFMADD213PD  constant6<>+0(SB), Z2, Z3
+	VMULPD       Z3, Z3, Z6
 	VMOVUPD      constant7<>+0(SB), Z5
-	VFMADD213PD  constant8<>+0(SB), Z4, Z5
-	VFMADD213PD  constant9<>+0(SB), Z4, Z5
-	VFMADD213PD  constant10<>+0(SB), Z4, Z5
-	VFMADD213PD  constant11<>+0(SB), Z4, Z5
-	VFMADD213PD  constant12<>+0(SB), Z4, Z5
-	VFMADD213PD  constant13<>+0(SB), Z4, Z5
-	VFMADD213PD  constant14<>+0(SB), Z4, Z5
-	VFMADD213PD  constant15<>+0(SB), Z4, Z5
-	VFMADD213PD  constant16<>+0(SB), Z4, Z5
-	VFMADD213PD  constant17<>+0(SB), Z4, Z5
-	VFMADD213PD  constant18<>+0(SB), Z4, Z5
-	VFMADD213PD  constant19<>+0(SB), Z4, Z5
-	VFMADD213PD  constant20<>+0(SB), Z4, Z5
-	VFMADD213PD  constant21<>+0(SB), Z4, Z5
-	VFMADD213PD  constant22<>+0(SB), Z4, Z5
-	VFMADD213PD  constant23<>+0(SB), Z4, Z5
-	VFMADD213PD  constant24<>+0(SB), Z4, Z5
-	VFMADD213PD  constant25<>+0(SB), Z4, Z5
-	VFMADD213PD  constant26<>+0(SB), Z4, Z5
-	VFMADD213PD  constant27<>+0(SB), Z4, Z5
-	VFMADD213PD  constant28<>+0(SB), Z4, Z5
-	VFMADD213PD  constant29<>+0(SB), Z4, Z5
-	VFMADD213PD  constant30<>+0(SB), Z4, Z5
-	VFMADD213PD  constant31<>+0(SB), Z4, Z5
-	VFMADD213PD  constant32<>+0(SB), Z4, Z5
-	VFNMADD231PD Z2, Z2, Z5
-	VMOVUPD      constant33<>+0(SB), Z2
-	VMAXPD       Z5, Z2, Z5
-	VMOVUPD      constant34<>+0(SB), Z2
-	VMINPD       Z5, Z2, Z5
-	VMULPD       constant35<>+0(SB), Z5, Z4
-	VRNDSCALEPD  $0x00, Z4, Z4
-	VFNMADD231PD constant36<>+0(SB), Z4, Z5
-	VFNMADD231PD constant37<>+0(SB), Z4, Z5
-	VMOVUPD      constant38<>+0(SB), Z2
-	VFMADD213PD  constant39<>+0(SB), Z5, Z2
-	VFMADD213PD  constant40<>+0(SB), Z5, Z2
-	VFMADD213PD  constant41<>+0(SB), Z5, Z2
-	VFMADD213PD  constant42<>+0(SB), Z5, Z2
-	VFMADD213PD  constant43<>+0(SB), Z5, Z2
-	VFMADD213PD  constant44<>+0(SB), Z5, Z2
-	VFMADD213PD  constant45<>+0(SB), Z5, Z2
-	VFMADD213PD  constant46<>+0(SB), Z5, Z2
-	VFMADD213PD  constant47<>+0(SB), Z5, Z2
-	VFMADD213PD  constant48<>+0(SB), Z5, Z2
-	VFMADD213PD  constant49<>+0(SB), Z5, Z2
-	VFMADD213PD  constant3<>+0(SB), Z5, Z2
-	VFMADD213PD  constant4<>+0(SB), Z5, Z2
-	VFMADD213PD  constant4<>+0(SB), Z5, Z2
-	VSCALEFPD    Z4, Z2, Z2
-	VMULPD       Z3, Z2, Z2
-	VMULPD       constant3<>+0(SB), Z1, Z1
-	VXORPS       Z3, Z3, Z3
-	VMAXPD       Z0, Z3, Z0
-	VFNMADD231PD Z1, Z2, Z0
+	VMOVUPD      constant8<>+0(SB), Z4
+	VFMADD213PD  constant9<>+0(SB), Z6, Z5
+	VFMADD213PD  constant10<>+0(SB), Z6, Z4
+	VFMADD213PD  constant11<>+0(SB), Z6, Z5
+	VFMADD213PD  constant12<>+0(SB), Z6, Z4
+	VFMADD213PD  constant13<>+0(SB), Z6, Z5
+	VFMADD213PD  constant14<>+0(SB), Z6, Z4
+	VFMADD213PD  constant15<>+0(SB), Z6, Z5
+	VFMADD213PD  constant16<>+0(SB), Z6, Z4
+	VFMADD213PD  constant17<>+0(SB), Z6, Z5
+	VFMADD213PD  constant18<>+0(SB), Z6, Z4
+	VFMADD213PD  constant19<>+0(SB), Z6, Z5
+	VFMADD213PD  constant20<>+0(SB), Z6, Z4
+	VFMADD213PD  constant21<>+0(SB), Z6, Z5
+	VFMADD213PD  constant22<>+0(SB), Z6, Z4
+	VFMADD213PD  constant23<>+0(SB), Z6, Z5
+	VFMADD213PD  constant24<>+0(SB), Z6, Z4
+	VFMADD213PD  constant25<>+0(SB), Z6, Z5
+	VFMADD213PD  constant26<>+0(SB), Z6, Z4
+	VFMADD213PD  constant27<>+0(SB), Z6, Z5
+	VFMADD213PD  constant28<>+0(SB), Z6, Z4
+	VFMADD213PD  constant29<>+0(SB), Z6, Z5
+	VFMADD213PD  constant30<>+0(SB), Z6, Z4
+	VFMADD213PD  constant31<>+0(SB), Z6, Z5
+	VFMADD213PD  constant32<>+0(SB), Z6, Z4
+	VFMADD231PD  Z3, Z5, Z4
+	VFNMADD231PD Z1, Z1, Z4
+	VMOVUPD      constant33<>+0(SB), Z3
+	VMAXPD       Z4, Z3, Z4
+	VMOVUPD      constant34<>+0(SB), Z3
+	VMINPD       Z4, Z3, Z4
+	VMULPD       constant35<>+0(SB), Z4, Z3
+	VRNDSCALEPD  $0x00, Z3, Z3
+	VFNMADD231PD constant36<>+0(SB), Z3, Z4
+	VFNMADD231PD constant37<>+0(SB), Z3, Z4
+	VMULPD       Z4, Z4, Z7
+	VMOVUPD      constant38<>+0(SB), Z5
+	VMOVUPD      constant39<>+0(SB), Z6
+	VFMADD213PD  constant40<>+0(SB), Z7, Z5
+	VFMADD213PD  constant41<>+0(SB), Z7, Z6
+	VFMADD213PD  constant42<>+0(SB), Z7, Z5
+	VFMADD213PD  constant43<>+0(SB), Z7, Z6
+	VFMADD213PD  constant44<>+0(SB), Z7, Z5
+	VFMADD213PD  constant45<>+0(SB), Z7, Z6
+	VFMADD213PD  constant46<>+0(SB), Z7, Z5
+	VFMADD213PD  constant47<>+0(SB), Z7, Z6
+	VFMADD213PD  constant48<>+0(SB), Z7, Z5
+	VFMADD213PD  constant49<>+0(SB), Z7, Z6
+	VFMADD213PD  constant3<>+0(SB), Z7, Z5
+	VFMADD213PD  constant4<>+0(SB), Z7, Z6
+	VFMADD213PD  constant4<>+0(SB), Z7, Z5
+	VFMADD231PD  Z4, Z6, Z5
+	VSCALEFPD    Z3, Z5, Z5
+	VMULPD       Z2, Z1, Z1
+	VMULPD       constant2<>+0(SB), Z1, Z1
+	VFNMADD231PD Z1, Z5, Z0
 	VMOVUPD      Z0, (DI)
 	ADDQ         $+64, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        SI, SI
-	JZ           next
+row_vectors_end:
+	TESTQ        BX, BX
+	JZ           row_next
 	VMOVUPD.Z    (DI), K1, Z0
 	VANDPD       constant0<>+0(SB), Z0, Z1
 	VMOVUPD      constant1<>+0(SB), Z2
 	VMINPD       Z1, Z2, Z1
-	VMULPD       constant2<>+0(SB), Z1, Z2
-	VMOVUPD      constant3<>+0(SB), Z3
-	VFMADD213PD  constant4<>+0(SB), Z2, Z3
-	VMOVUPD      constant4<>+0(SB), Z4
-	VDIVPD       Z3, Z4, Z3
-	VMOVUPD      constant5<>+0(SB), Z4
-	VFMADD213PD  constant6<>+0(SB), Z3, Z4
+	VMULPD       constant2<>+0(SB), Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VMAXPD       Z0, Z2, Z0
+	VMOVUPD      constant3<>+0(SB), Z2
+	VFMADD213PD  constant4<>+0(SB), Z1, Z2
+	VMOVUPD      constant4<>+0(SB), Z3
+	VDIVPD       Z2, Z3, Z2
+	VMOVUPD      constant5<>+0(SB), Z3
+	VFMADD213PD  constant6<>+0(SB), Z2, Z3
+	VMULPD       Z3, Z3, Z6
 	VMOVUPD      constant7<>+0(SB), Z5
-	VFMADD213PD  constant8<>+0(SB), Z4, Z5
-	VFMADD213PD  constant9<>+0(SB), Z4, Z5
-	VFMADD213PD  constant10<>+0(SB), Z4, Z5
-	VFMADD213PD  constant11<>+0(SB), Z4, Z5
-	VFMADD213PD  constant12<>+0(SB), Z4, Z5
-	VFMADD213PD  constant13<>+0(SB), Z4, Z5
-	VFMADD213PD  constant14<>+0(SB), Z4, Z5
-	VFMADD213PD  constant15<>+0(SB), Z4, Z5
-	VFMADD213PD  constant16<>+0(SB), Z4, Z5
-	VFMADD213PD  constant17<>+0(SB), Z4, Z5
-	VFMADD213PD  constant18<>+0(SB), Z4, Z5
-	VFMADD213PD  constant19<>+0(SB), Z4, Z5
-	VFMADD213PD  constant20<>+0(SB), Z4, Z5
-	VFMADD213PD  constant21<>+0(SB), Z4, Z5
-	VFMADD213PD  constant22<>+0(SB), Z4, Z5
-	VFMADD213PD  constant23<>+0(SB), Z4, Z5
-	VFMADD213PD  constant24<>+0(SB), Z4, Z5
-	VFMADD213PD  constant25<>+0(SB), Z4, Z5
-	VFMADD213PD  constant26<>+0(SB), Z4, Z5
-	VFMADD213PD  constant27<>+0(SB), Z4, Z5
-	VFMADD213PD  constant28<>+0(SB), Z4, Z5
-	VFMADD213PD  constant29<>+0(SB), Z4, Z5
-	VFMADD213PD  constant30<>+0(SB), Z4, Z5
-	VFMADD213PD  constant31<>+0(SB), Z4, Z5
-	VFMADD213PD  constant32<>+0(SB), Z4, Z5
-	VFNMADD231PD Z2, Z2, Z5
-	VMOVUPD      constant33<>+0(SB), Z2
-	VMAXPD       Z5, Z2, Z5
-	VMOVUPD      constant34<>+0(SB), Z2
-	VMINPD       Z5, Z2, Z5
-	VMULPD       constant35<>+0(SB), Z5, Z4
-	VRNDSCALEPD  $0x00, Z4, Z4
-	VFNMADD231PD constant36<>+0(SB), Z4, Z5
-	VFNMADD231PD constant37<>+0(SB), Z4, Z5
-	VMOVUPD      constant38<>+0(SB), Z2
-	VFMADD213PD  constant39<>+0(SB), Z5, Z2
-	VFMADD213PD  constant40<>+0(SB), Z5, Z2
-	VFMADD213PD  constant41<>+0(SB), Z5, Z2
-	VFMADD213PD  constant42<>+0(SB), Z5, Z2
-	VFMADD213PD  constant43<>+0(SB), Z5, Z2
-	VFMADD213PD  constant44<>+0(SB), Z5, Z2
-	VFMADD213PD  constant45<>+0(SB), Z5, Z2
-	VFMADD213PD  constant46<>+0(SB), Z5, Z2
-	VFMADD213PD  constant47<>+0(SB), Z5, Z2
-	VFMADD213PD  constant48<>+0(SB), Z5, Z2
-	VFMADD213PD  constant49<>+0(SB), Z5, Z2
-	VFMADD213PD  constant3<>+0(SB), Z5, Z2
-	VFMADD213PD  constant4<>+0(SB), Z5, Z2
-	VFMADD213PD  constant4<>+0(SB), Z5, Z2
-	VSCALEFPD    Z4, Z2, Z2
-	VMULPD       Z3, Z2, Z2
-	VMULPD       constant3<>+0(SB), Z1, Z1
-	VXORPS       Z3, Z3, Z3
-	VMAXPD       Z0, Z3, Z0
-	VFNMADD231PD Z1, Z2, Z0
+	VMOVUPD      constant8<>+0(SB), Z4
+	VFMADD213PD  constant9<>+0(SB), Z6, Z5
+	VFMADD213PD  constant10<>+0(SB), Z6, Z4
+	VFMADD213PD  constant11<>+0(SB), Z6, Z5
+	VFMADD213PD  constant12<>+0(SB), Z6, Z4
+	VFMADD213PD  constant13<>+0(SB), Z6, Z5
+	VFMADD213PD  constant14<>+0(SB), Z6, Z4
+	VFMADD213PD  constant15<>+0(SB), Z6, Z5
+	VFMADD213PD  constant16<>+0(SB), Z6, Z4
+	VFMADD213PD  constant17<>+0(SB), Z6, Z5
+	VFMADD213PD  constant18<>+0(SB), Z6, Z4
+	VFMADD213PD  constant19<>+0(SB), Z6, Z5
+	VFMADD213PD  constant20<>+0(SB), Z6, Z4
+	VFMADD213PD  constant21<>+0(SB), Z6, Z5
+	VFMADD213PD  constant22<>+0(SB), Z6, Z4
+	VFMADD213PD  constant23<>+0(SB), Z6, Z5
+	VFMADD213PD  constant24<>+0(SB), Z6, Z4
+	VFMADD213PD  constant25<>+0(SB), Z6, Z5
+	VFMADD213PD  constant26<>+0(SB), Z6, Z4
+	VFMADD213PD  constant27<>+0(SB), Z6, Z5
+	VFMADD213PD  constant28<>+0(SB), Z6, Z4
+	VFMADD213PD  constant29<>+0(SB), Z6, Z5
+	VFMADD213PD  constant30<>+0(SB), Z6, Z4
+	VFMADD213PD  constant31<>+0(SB), Z6, Z5
+	VFMADD213PD  constant32<>+0(SB), Z6, Z4
+	VFMADD231PD  Z3, Z5, Z4
+	VFNMADD231PD Z1, Z1, Z4
+	VMOVUPD      constant33<>+0(SB), Z3
+	VMAXPD       Z4, Z3, Z4
+	VMOVUPD      constant34<>+0(SB), Z3
+	VMINPD       Z4, Z3, Z4
+	VMULPD       constant35<>+0(SB), Z4, Z3
+	VRNDSCALEPD  $0x00, Z3, Z3
+	VFNMADD231PD constant36<>+0(SB), Z3, Z4
+	VFNMADD231PD constant37<>+0(SB), Z3, Z4
+	VMULPD       Z4, Z4, Z7
+	VMOVUPD      constant38<>+0(SB), Z5
+	VMOVUPD      constant39<>+0(SB), Z6
+	VFMADD213PD  constant40<>+0(SB), Z7, Z5
+	VFMADD213PD  constant41<>+0(SB), Z7, Z6
+	VFMADD213PD  constant42<>+0(SB), Z7, Z5
+	VFMADD213PD  constant43<>+0(SB), Z7, Z6
+	VFMADD213PD  constant44<>+0(SB), Z7, Z5
+	VFMADD213PD  constant45<>+0(SB), Z7, Z6
+	VFMADD213PD  constant46<>+0(SB), Z7, Z5
+	VFMADD213PD  constant47<>+0(SB), Z7, Z6
+	VFMADD213PD  constant48<>+0(SB), Z7, Z5
+	VFMADD213PD  constant49<>+0(SB), Z7, Z6
+	VFMADD213PD  constant3<>+0(SB), Z7, Z5
+	VFMADD213PD  constant4<>+0(SB), Z7, Z6
+	VFMADD213PD  constant4<>+0(SB), Z7, Z5
+	VFMADD231PD  Z4, Z6, Z5
+	VSCALEFPD    Z3, Z5, Z5
+	VMULPD       Z2, Z1, Z1
+	VMULPD       constant2<>+0(SB), Z1, Z1
+	VFNMADD231PD Z1, Z5, Z0
 	VMOVUPD      Z0, K1, (DI)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -14217,116 +14799,430 @@ GLOBL constant49<>(SB), RODATA|NOPTR, $64
 // func GELUTanhF64AVX512(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·GELUTanhF64AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+7, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+7, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x03, CX
-	TESTQ AX, AX
+	MOVQ  m+0(FP), SI
+	MOVQ  SI, DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
 	JZ    rows_end
 
 rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
+	MOVQ  AX, R8
+	LEAQ  (DX)(DX*2), R10
+	MOVQ  CX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD      (R8), Z0
+	VMOVUPD      (R8)(DX*1), Z1
+	VMOVUPD      (R8)(DX*2), Z2
+	VMOVUPD      (R8)(R10*1), Z3
+	VMULPD       Z0, Z0, Z8
+	VMULPD       Z1, Z1, Z9
+	VMULPD       Z2, Z2, Z10
+	VMULPD       Z3, Z3, Z11
+	VMOVUPD      constant50<>+0(SB), Z4
+	VMOVUPD      constant50<>+0(SB), Z5
+	VMOVUPD      constant50<>+0(SB), Z6
+	VMOVUPD      constant50<>+0(SB), Z7
+	VFMADD213PD  constant51<>+0(SB), Z8, Z4
+	VFMADD213PD  constant51<>+0(SB), Z9, Z5
+	VFMADD213PD  constant51<>+0(SB), Z10, Z6
+	VFMADD213PD  constant51<>+0(SB), Z11, Z7
+	VMULPD       Z0, Z4, Z4
+	VMULPD       Z1, Z5, Z5
+	VMULPD       Z2, Z6, Z6
+	VMULPD       Z3, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VSUBPD       Z4, Z8, Z4
+	VSUBPD       Z5, Z8, Z5
+	VSUBPD       Z6, Z8, Z6
+	VSUBPD       Z7, Z8, Z7
+	VMOVUPD      constant33<>+0(SB), Z8
+	VMAXPD       Z4, Z8, Z4
+	VMAXPD       Z5, Z8, Z5
+	VMAXPD       Z6, Z8, Z6
+	VMAXPD       Z7, Z8, Z7
+	VMOVUPD      constant34<>+0(SB), Z8
+	VMINPD       Z4, Z8, Z4
+	VMINPD       Z5, Z8, Z5
+	VMINPD       Z6, Z8, Z6
+	VMINPD       Z7, Z8, Z7
+	VMULPD       constant35<>+0(SB), Z4, Z8
+	VMULPD       constant35<>+0(SB), Z5, Z9
+	VMULPD       constant35<>+0(SB), Z6, Z10
+	VMULPD       constant35<>+0(SB), Z7, Z11
+	VRNDSCALEPD  $0x00, Z8, Z8
+	VRNDSCALEPD  $0x00, Z9, Z9
+	VRNDSCALEPD  $0x00, Z10, Z10
+	VRNDSCALEPD  $0x00, Z11, Z11
+	VFNMADD231PD constant36<>+0(SB), Z8, Z4
+	VFNMADD231PD constant36<>+0(SB), Z9, Z5
+	VFNMADD231PD constant36<>+0(SB), Z10, Z6
+	VFNMADD231PD constant36<>+0(SB), Z11, Z7
+	VFNMADD231PD constant37<>+0(SB), Z8, Z4
+	VFNMADD231PD constant37<>+0(SB), Z9, Z5
+	VFNMADD231PD constant37<>+0(SB), Z10, Z6
+	VFNMADD231PD constant37<>+0(SB), Z11, Z7
+	VMULPD       Z4, Z4, Z20
+	VMULPD       Z5, Z5, Z21
+	VMULPD       Z6, Z6, Z22
+	VMULPD       Z7, Z7, Z23
+	VMOVUPD      constant38<>+0(SB), Z12
+	VMOVUPD      constant38<>+0(SB), Z13
+	VMOVUPD      constant38<>+0(SB), Z14
+	VMOVUPD      constant38<>+0(SB), Z15
+	VMOVUPD      constant39<>+0(SB), Z16
+	VMOVUPD      constant39<>+0(SB), Z17
+	VMOVUPD      constant39<>+0(SB), Z18
+	VMOVUPD      constant39<>+0(SB), Z19
+	VFMADD213PD  constant40<>+0(SB), Z20, Z12
+	VFMADD213PD  constant40<>+0(SB), Z21, Z13
+	VFMADD213PD  constant40<>+0(SB), Z22, Z14
+	VFMADD213PD  constant40<>+0(SB), Z23, Z15
+	VFMADD213PD  constant41<>+0(SB), Z20, Z16
+	VFMADD213PD  constant41<>+0(SB), Z21, Z17
+	VFMADD213PD  constant41<>+0(SB), Z22, Z18
+	VFMADD213PD  constant41<>+0(SB), Z23, Z19
+	VFMADD213PD  constant42<>+0(SB), Z20, Z12
+	VFMADD213PD  constant42<>+0(SB), Z21, Z13
+	VFMADD213PD  constant42<>+0(SB), Z22, Z14
+	VFMADD213PD  constant42<>+0(SB), Z23, Z15
+	VFMADD213PD  constant43<>+0(SB), Z20, Z16
+	VFMADD213PD  constant43<>+0(SB), Z21, Z17
+	VFMADD213PD  constant43<>+0(SB), Z22, Z18
+	VFMADD213PD  constant43<>+0(SB), Z23, Z19
+	VFMADD213PD  constant44<>+0(SB), Z20, Z12
+	VFMADD213PD  constant44<>+0(SB), Z21, Z13
+	VFMADD213PD  constant44<>+0(SB), Z22, Z14
+	VFMADD213PD  constant44<>+0(SB), Z23, Z15
+	VFMADD213PD  constant45<>+0(SB), Z20, Z16
+	VFMADD213PD  constant45<>+0(SB), Z21, Z17
+	VFMADD213PD  constant45<>+0(SB), Z22, Z18
+	VFMADD213PD  constant45<>+0(SB), Z23, Z19
+	VFMADD213PD  constant46<>+0(SB), Z20, Z12
+	VFMADD213PD  constant46<>+0(SB), Z21, Z13
+	VFMADD213PD  constant46<>+0(SB), Z22, Z14
+	VFMADD213PD  constant46<>+0(SB), Z23, Z15
+	VFMADD213PD  constant47<>+0(SB), Z20, Z16
+	VFMADD213PD  constant47<>+0(SB), Z21, Z17
+	VFMADD213PD  constant47<>+0(SB), Z22, Z18
+	VFMADD213PD  constant47<>+0(SB), Z23, Z19
+	VFMADD213PD  constant48<>+0(SB), Z20, Z12
+	VFMADD213PD  constant48<>+0(SB), Z21, Z13
+	VFMADD213PD  constant48<>+0(SB), Z22, Z14
+	VFMADD213PD  constant48<>+0(SB), Z23, Z15
+	VFMADD213PD  constant49<>+0(SB), Z20, Z16
+	VFMADD213PD  constant49<>+0(SB), Z21, Z17
+	VFMADD213PD  constant49<>+0(SB), Z22, Z18
+	VFMADD213PD  constant49<>+0(SB), Z23, Z19
+	VFMADD213PD  constant3<>+0(SB), Z20, Z12
+	VFMADD213PD  constant3<>+0(SB), Z21, Z13
+	VFMADD213PD  constant3<>+0(SB), Z22, Z14
+	VFMADD213PD  constant3<>+0(SB), Z23, Z15
+	VFMADD213PD  constant4<>+0(SB), Z20, Z16
+	VFMADD213PD  constant4<>+0(SB), Z21, Z17
+	VFMADD213PD  constant4<>+0(SB), Z22, Z18
+	VFMADD213PD  constant4<>+0(SB), Z23, Z19
+	VFMADD213PD  constant4<>+0(SB), Z20, Z12
+	VFMADD213PD  constant4<>+0(SB), Z21, Z13
+	VFMADD213PD  constant4<>+0(SB), Z22, Z14
+	VFMADD213PD  constant4<>+0(SB), Z23, Z15
+	VFMADD231PD  Z4, Z16, Z12
+	VFMADD231PD  Z5, Z17, Z13
+	VFMADD231PD  Z6, Z18, Z14
+	VFMADD231PD  Z7, Z19, Z15
+	VSCALEFPD    Z8, Z12, Z12
+	VSCALEFPD    Z9, Z13, Z13
+	VSCALEFPD    Z10, Z14, Z14
+	VSCALEFPD    Z11, Z15, Z15
+	VADDPD       constant4<>+0(SB), Z12, Z12
+	VADDPD       constant4<>+0(SB), Z13, Z13
+	VADDPD       constant4<>+0(SB), Z14, Z14
+	VADDPD       constant4<>+0(SB), Z15, Z15
+	VMOVUPD      constant52<>+0(SB), Z4
+	VMAXPD       Z0, Z4, Z0
+	VMAXPD       Z1, Z4, Z1
+	VMAXPD       Z2, Z4, Z2
+	VMAXPD       Z3, Z4, Z3
+	VDIVPD       Z12, Z0, Z0
+	VDIVPD       Z13, Z1, Z1
+	VDIVPD       Z14, Z2, Z2
+	VDIVPD       Z15, Z3, Z3
+	VMOVUPD      Z0, (R8)
+	VMOVUPD      Z1, (R8)(DX*1)
+	VMOVUPD      Z2, (R8)(DX*2)
+	VMOVUPD      Z3, (R8)(R10*1)
+	ADDQ         $+64, R8
+	DECQ         R9
+	JNZ          rows_vectors
+
+rows_vectors_end:
+	TESTQ        BX, BX
+	JZ           rows_next
+	VMOVUPD.Z    (R8), K1, Z0
+	VMOVUPD.Z    (R8)(DX*1), K1, Z1
+	VMOVUPD.Z    (R8)(DX*2), K1, Z2
+	VMOVUPD.Z    (R8)(R10*1), K1, Z3
+	VMULPD       Z0, Z0, Z8
+	VMULPD       Z1, Z1, Z9
+	VMULPD       Z2, Z2, Z10
+	VMULPD       Z3, Z3, Z11
+	VMOVUPD      constant50<>+0(SB), Z4
+	VMOVUPD      constant50<>+0(SB), Z5
+	VMOVUPD      constant50<>+0(SB), Z6
+	VMOVUPD      constant50<>+0(SB), Z7
+	VFMADD213PD  constant51<>+0(SB), Z8, Z4
+	VFMADD213PD  constant51<>+0(SB), Z9, Z5
+	VFMADD213PD  constant51<>+0(SB), Z10, Z6
+	VFMADD213PD  constant51<>+0(SB), Z11, Z7
+	VMULPD       Z0, Z4, Z4
+	VMULPD       Z1, Z5, Z5
+	VMULPD       Z2, Z6, Z6
+	VMULPD       Z3, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VSUBPD       Z4, Z8, Z4
+	VSUBPD       Z5, Z8, Z5
+	VSUBPD       Z6, Z8, Z6
+	VSUBPD       Z7, Z8, Z7
+	VMOVUPD      constant33<>+0(SB), Z8
+	VMAXPD       Z4, Z8, Z4
+	VMAXPD       Z5, Z8, Z5
+	VMAXPD       Z6, Z8, Z6
+	VMAXPD       Z7, Z8, Z7
+	VMOVUPD      constant34<>+0(SB), Z8
+	VMINPD       Z4, Z8, Z4
+	VMINPD       Z5, Z8, Z5
+	VMINPD       Z6, Z8, Z6
+	VMINPD       Z7, Z8, Z7
+	VMULPD       constant35<>+0(SB), Z4, Z8
+	VMULPD       constant35<>+0(SB), Z5, Z9
+	VMULPD       constant35<>+0(SB), Z6, Z10
+	VMULPD       constant35<>+0(SB), Z7, Z11
+	VRNDSCALEPD  $0x00, Z8, Z8
+	VRNDSCALEPD  $0x00, Z9, Z9
+	VRNDSCALEPD  $0x00, Z10, Z10
+	VRNDSCALEPD  $0x00, Z11, Z11
+	VFNMADD231PD constant36<>+0(SB), Z8, Z4
+	VFNMADD231PD constant36<>+0(SB), Z9, Z5
+	VFNMADD231PD constant36<>+0(SB), Z10, Z6
+	VFNMADD231PD constant36<>+0(SB), Z11, Z7
+	VFNMADD231PD constant37<>+0(SB), Z8, Z4
+	VFNMADD231PD constant37<>+0(SB), Z9, Z5
+	VFNMADD231PD constant37<>+0(SB), Z10, Z6
+	VFNMADD231PD constant37<>+0(SB), Z11, Z7
+	VMULPD       Z4, Z4, Z20
+	VMULPD       Z5, Z5, Z21
+	VMULPD       Z6, Z6, Z22
+	VMULPD       Z7, Z7, Z23
+	VMOVUPD      constant38<>+0(SB), Z12
+	VMOVUPD      constant38<>+0(SB), Z13
+	VMOVUPD      constant38<>+0(SB), Z14
+	VMOVUPD      constant38<>+0(SB), Z15
+	VMOVUPD      constant39<>+0(SB), Z16
+	VMOVUPD      constant39<>+0(SB), Z17
+	VMOVUPD      constant39<>+0(SB), Z18
+	VMOVUPD      constant39<>+0(SB), Z19
+	VFMADD213PD  constant40<>+0(SB), Z20, Z12
+	VFMADD213PD  constant40<>+0(SB), Z21, Z13
+	VFMADD213PD  constant40<>+0(SB), Z22, Z14
+	VFMADD213PD  constant40<>+0(SB), Z23, Z15
+	VFMADD213PD  constant41<>+0(SB), Z20, Z16
+	VFMADD213PD  constant41<>+0(SB), Z21, Z17
+	VFMADD213PD  constant41<>+0(SB), Z22, Z18
+	VFMADD213PD  constant41<>+0(SB), Z23, Z19
+	VFMADD213PD  constant42<>+0(SB), Z20, Z12
+	VFMADD213PD  constant42<>+0(SB), Z21, Z13
+	VFMADD213PD  constant42<>+0(SB), Z22, Z14
+	VFMADD213PD  constant42<>+0(SB), Z23, Z15
+	VFMADD213PD  constant43<>+0(SB), Z20, Z16
+	VFMADD213PD  constant43<>+0(SB), Z21, Z17
+	VFMADD213PD  constant43<>+0(SB), Z22, Z18
+	VFMADD213PD  constant43<>+0(SB), Z23, Z19
+	VFMADD213PD  constant44<>+0(SB), Z20, Z12
+	VFMADD213PD  constant44<>+0(SB), Z21, Z13
+	VFMADD213PD  constant44<>+0(SB), Z22, Z14
+	VFMADD213PD  constant44<>+0(SB), Z23, Z15
+	VFMADD213PD  constant45<>+0(SB), Z20, Z16
+	VFMADD213PD  constant45<>+0(SB), Z21, Z17
+	VFMADD213PD  constant45<>+0(SB), Z22, Z18
+	VFMADD213PD  constant45<>+0(SB), Z23, Z19
+	VFMADD213PD  constant46<>+0(SB), Z20, Z12
+	VFMADD213PD  constant46<>+0(SB), Z21, Z13
+	VFMADD213PD  constant46<>+0(SB), Z22, Z14
+	VFMADD213PD  constant46<>+0(SB), Z23, Z15
+	VFMADD213PD  constant47<>+0(SB), Z20, Z16
+	VFMADD213PD  constant47<>+0(SB), Z21, Z17
+	VFMADD213PD  constant47<>+0(SB), Z22, Z18
+	VFMADD213PD  constant47<>+0(SB), Z23, Z19
+	VFMADD213PD  constant48<>+0(SB), Z20, Z12
+	VFMADD213PD  constant48<>+0(SB), Z21, Z13
+	VFMADD213PD  constant48<>+0(SB), Z22, Z14
+	VFMADD213PD  constant48<>+0(SB), Z23, Z15
+	VFMADD213PD  constant49<>+0(SB), Z20, Z16
+	VFMADD213PD  constant49<>+0(SB), Z21, Z17
+	VFMADD213PD  constant49<>+0(SB), Z22, Z18
+	VFMADD213PD  constant49<>+0(SB), Z23, Z19
+	VFMADD213PD  constant3<>+0(SB), Z20, Z12
+	VFMADD213PD  constant3<>+0(SB), Z21, Z13
+	VFMADD213PD  constant3<>+0(SB), Z22, Z14
+	VFMADD213PD  constant3<>+0(SB), Z23, Z15
+	VFMADD213PD  constant4<>+0(SB), Z20, Z16
+	VFMADD213PD  constant4<>+0(SB), Z21, Z17
+	VFMADD213PD  constant4<>+0(SB), Z22, Z18
+	VFMADD213PD  constant4<>+0(SB), Z23, Z19
+	VFMADD213PD  constant4<>+0(SB), Z20, Z12
+	VFMADD213PD  constant4<>+0(SB), Z21, Z13
+	VFMADD213PD  constant4<>+0(SB), Z22, Z14
+	VFMADD213PD  constant4<>+0(SB), Z23, Z15
+	VFMADD231PD  Z4, Z16, Z12
+	VFMADD231PD  Z5, Z17, Z13
+	VFMADD231PD  Z6, Z18, Z14
+	VFMADD231PD  Z7, Z19, Z15
+	VSCALEFPD    Z8, Z12, Z12
+	VSCALEFPD    Z9, Z13, Z13
+	VSCALEFPD    Z10, Z14, Z14
+	VSCALEFPD    Z11, Z15, Z15
+	VADDPD       constant4<>+0(SB), Z12, Z12
+	VADDPD       constant4<>+0(SB), Z13, Z13
+	VADDPD       constant4<>+0(SB), Z14, Z14
+	VADDPD       constant4<>+0(SB), Z15, Z15
+	VMOVUPD      constant52<>+0(SB), Z4
+	VMAXPD       Z0, Z4, Z0
+	VMAXPD       Z1, Z4, Z1
+	VMAXPD       Z2, Z4, Z2
+	VMAXPD       Z3, Z4, Z3
+	VDIVPD       Z12, Z0, Z0
+	VDIVPD       Z13, Z1, Z1
+	VDIVPD       Z14, Z2, Z2
+	VDIVPD       Z15, Z3, Z3
+	VMOVUPD      Z0, K1, (R8)
+	VMOVUPD      Z1, K1, (R8)(DX*1)
+	VMOVUPD      Z2, K1, (R8)(DX*2)
+	VMOVUPD      Z3, K1, (R8)(R10*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
+
+row:
+	MOVQ  AX, DI
 	MOVQ  CX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVUPD      (DI), Z0
 	VMULPD       Z0, Z0, Z2
 	VMOVUPD      constant50<>+0(SB), Z1
 	VFMADD213PD  constant51<>+0(SB), Z2, Z1
 	VMULPD       Z0, Z1, Z1
 	VXORPS       Z2, Z2, Z2
-	VSUBPD       Z1, Z2, Z2
-	VMOVUPD      constant33<>+0(SB), Z1
-	VMAXPD       Z2, Z1, Z2
-	VMOVUPD      constant34<>+0(SB), Z1
-	VMINPD       Z2, Z1, Z2
-	VMULPD       constant35<>+0(SB), Z2, Z3
-	VRNDSCALEPD  $0x00, Z3, Z3
-	VFNMADD231PD constant36<>+0(SB), Z3, Z2
-	VFNMADD231PD constant37<>+0(SB), Z3, Z2
-	VMOVUPD      constant38<>+0(SB), Z1
-	VFMADD213PD  constant39<>+0(SB), Z2, Z1
-	VFMADD213PD  constant40<>+0(SB), Z2, Z1
-	VFMADD213PD  constant41<>+0(SB), Z2, Z1
-	VFMADD213PD  constant42<>+0(SB), Z2, Z1
-	VFMADD213PD  constant43<>+0(SB), Z2, Z1
-	VFMADD213PD  constant44<>+0(SB), Z2, Z1
-	VFMADD213PD  constant45<>+0(SB), Z2, Z1
-	VFMADD213PD  constant46<>+0(SB), Z2, Z1
-	VFMADD213PD  constant47<>+0(SB), Z2, Z1
-	VFMADD213PD  constant48<>+0(SB), Z2, Z1
-	VFMADD213PD  constant49<>+0(SB), Z2, Z1
-	VFMADD213PD  constant3<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VSCALEFPD    Z3, Z1, Z1
-	VADDPD       constant4<>+0(SB), Z1, Z1
-	VMOVUPD      constant52<>+0(SB), Z2
-	VMAXPD       Z0, Z2, Z0
-	VDIVPD       Z1, Z0, Z0
+	VSUBPD       Z1, Z2, Z1
+	VMOVUPD      constant33<>+0(SB), Z2
+	VMAXPD       Z1, Z2, Z1
+	VMOVUPD      constant34<>+0(SB), Z2
+	VMINPD       Z1, Z2, Z1
+	VMULPD       constant35<>+0(SB), Z1, Z2
+	VRNDSCALEPD  $0x00, Z2, Z2
+	VFNMADD231PD constant36<>+0(SB), Z2, Z1
+	VFNMADD231PD constant37<>+0(SB), Z2, Z1
+	VMULPD       Z1, Z1, Z5
+	VMOVUPD      constant38<>+0(SB), Z3
+	VMOVUPD      constant39<>+0(SB), Z4
+	VFMADD213PD  constant40<>+0(SB), Z5, Z3
+	VFMADD213PD  constant41<>+0(SB), Z5, Z4
+	VFMADD213PD  constant42<>+0(SB), Z5, Z3
+	VFMADD213PD  constant43<>+0(SB), Z5, Z4
+	VFMADD213PD  constant44<>+0(SB), Z5, Z3
+	VFMADD213PD  constant45<>+0(SB), Z5, Z4
+	VFMADD213PD  constant46<>+0(SB), Z5, Z3
+	VFMADD213PD  constant47<>+0(SB), Z5, Z4
+	VFMADD213PD  constant48<>+0(SB), Z5, Z3
+	VFMADD213PD  constant49<>+0(SB), Z5, Z4
+	VFMADD213PD  constant3<>+0(SB), Z5, Z3
+	VFMADD213PD  constant4<>+0(SB), Z5, Z4
+	VFMADD213PD  constant4<>+0(SB), Z5, Z3
+	VFMADD231PD  Z1, Z4, Z3
+	VSCALEFPD    Z2, Z3, Z3
+	VADDPD       constant4<>+0(SB), Z3, Z3
+	VMOVUPD      constant52<>+0(SB), Z1
+	VMAXPD       Z0, Z1, Z0
+	VDIVPD       Z3, Z0, Z0
 	VMOVUPD      Z0, (DI)
 	ADDQ         $+64, DI
 	DECQ         R8
-	JNZ          vectors
+	JNZ          row_vectors
 
-vectors_end:
-	TESTQ        SI, SI
-	JZ           next
+row_vectors_end:
+	TESTQ        BX, BX
+	JZ           row_next
 	VMOVUPD.Z    (DI), K1, Z0
 	VMULPD       Z0, Z0, Z2
 	VMOVUPD      constant50<>+0(SB), Z1
 	VFMADD213PD  constant51<>+0(SB), Z2, Z1
 	VMULPD       Z0, Z1, Z1
 	VXORPS       Z2, Z2, Z2
-	VSUBPD       Z1, Z2, Z2
-	VMOVUPD      constant33<>+0(SB), Z1
-	VMAXPD       Z2, Z1, Z2
-	VMOVUPD      constant34<>+0(SB), Z1
-	VMINPD       Z2, Z1, Z2
-	VMULPD       constant35<>+0(SB), Z2, Z3
-	VRNDSCALEPD  $0x00, Z3, Z3
-	VFNMADD231PD constant36<>+0(SB), Z3, Z2
-	VFNMADD231PD constant37<>+0(SB), Z3, Z2
-	VMOVUPD      constant38<>+0(SB), Z1
-	VFMADD213PD  constant39<>+0(SB), Z2, Z1
-	VFMADD213PD  constant40<>+0(SB), Z2, Z1
-	VFMADD213PD  constant41<>+0(SB), Z2, Z1
-	VFMADD213PD  constant42<>+0(SB), Z2, Z1
-	VFMADD213PD  constant43<>+0(SB), Z2, Z1
-	VFMADD213PD  constant44<>+0(SB), Z2, Z1
-	VFMADD213PD  constant45<>+0(SB), Z2, Z1
-	VFMADD213PD  constant46<>+0(SB), Z2, Z1
-	VFMADD213PD  constant47<>+0(SB), Z2, Z1
-	VFMADD213PD  constant48<>+0(SB), Z2, Z1
-	VFMADD213PD  constant49<>+0(SB), Z2, Z1
-	VFMADD213PD  constant3<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VSCALEFPD    Z3, Z1, Z1
-	VADDPD       constant4<>+0(SB), Z1, Z1
-	VMOVUPD      constant52<>+0(SB), Z2
-	VMAXPD       Z0, Z2, Z0
-	VDIVPD       Z1, Z0, Z0
+	VSUBPD       Z1, Z2, Z1
+	VMOVUPD      constant33<>+0(SB), Z2
+	VMAXPD       Z1, Z2, Z1
+	VMOVUPD      constant34<>+0(SB), Z2
+	VMINPD       Z1, Z2, Z1
+	VMULPD       constant35<>+0(SB), Z1, Z2
+	VRNDSCALEPD  $0x00, Z2, Z2
+	VFNMADD231PD constant36<>+0(SB), Z2, Z1
+	VFNMADD231PD constant37<>+0(SB), Z2, Z1
+	VMULPD       Z1, Z1, Z5
+	VMOVUPD      constant38<>+0(SB), Z3
+	VMOVUPD      constant39<>+0(SB), Z4
+	VFMADD213PD  constant40<>+0(SB), Z5, Z3
+	VFMADD213PD  constant41<>+0(SB), Z5, Z4
+	VFMADD213PD  constant42<>+0(SB), Z5, Z3
+	VFMADD213PD  constant43<>+0(SB), Z5, Z4
+	VFMADD213PD  constant44<>+0(SB), Z5, Z3
+	VFMADD213PD  constant45<>+0(SB), Z5, Z4
+	VFMADD213PD  constant46<>+0(SB), Z5, Z3
+	VFMADD213PD  constant47<>+0(SB), Z5, Z4
+	VFMADD213PD  constant48<>+0(SB), Z5, Z3
+	VFMADD213PD  constant49<>+0(SB), Z5, Z4
+	VFMADD213PD  constant3<>+0(SB), Z5, Z3
+	VFMADD213PD  constant4<>+0(SB), Z5, Z4
+	VFMADD213PD  constant4<>+0(SB), Z5, Z3
+	VFMADD231PD  Z1, Z4, Z3
+	VSCALEFPD    Z2, Z3, Z3
+	VADDPD       constant4<>+0(SB), Z3, Z3
+	VMOVUPD      constant52<>+0(SB), Z1
+	VMAXPD       Z0, Z1, Z0
+	VDIVPD       Z3, Z0, Z0
 	VMOVUPD      Z0, K1, (DI)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET
 
@@ -14363,107 +15259,389 @@ GLOBL constant52<>(SB), RODATA|NOPTR, $64
 // func SiLUF64AVX512(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·SiLUF64AVX512(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  n+8(FP), SI
-	ANDQ  $+7, SI
-	MOVQ  SI, CX
-	MOVQ  $+1, DI
-	SHLQ  CL, DI
-	DECQ  DI
-	KMOVW DI, K1
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+7, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x03, CX
-	TESTQ AX, AX
+	MOVQ  m+0(FP), SI
+	MOVQ  SI, DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
 	JZ    rows_end
 
 rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
-	MOVQ  CX, R8
-	TESTQ R8, R8
-	JZ    vectors_end
+	MOVQ  AX, R8
+	LEAQ  (DX)(DX*2), R10
+	MOVQ  CX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
 
-vectors:
-	VMOVUPD      (DI), Z0
-	VXORPS       Z2, Z2, Z2
-	VSUBPD       Z0, Z2, Z2
-	VMOVUPD      constant33<>+0(SB), Z1
-	VMAXPD       Z2, Z1, Z2
-	VMOVUPD      constant34<>+0(SB), Z1
-	VMINPD       Z2, Z1, Z2
-	VMULPD       constant35<>+0(SB), Z2, Z3
-	VRNDSCALEPD  $0x00, Z3, Z3
-	VFNMADD231PD constant36<>+0(SB), Z3, Z2
-	VFNMADD231PD constant37<>+0(SB), Z3, Z2
-	VMOVUPD      constant38<>+0(SB), Z1
-	VFMADD213PD  constant39<>+0(SB), Z2, Z1
-	VFMADD213PD  constant40<>+0(SB), Z2, Z1
-	VFMADD213PD  constant41<>+0(SB), Z2, Z1
-	VFMADD213PD  constant42<>+0(SB), Z2, Z1
-	VFMADD213PD  constant43<>+0(SB), Z2, Z1
-	VFMADD213PD  constant44<>+0(SB), Z2, Z1
-	VFMADD213PD  constant45<>+0(SB), Z2, Z1
-	VFMADD213PD  constant46<>+0(SB), Z2, Z1
-	VFMADD213PD  constant47<>+0(SB), Z2, Z1
-	VFMADD213PD  constant48<>+0(SB), Z2, Z1
-	VFMADD213PD  constant49<>+0(SB), Z2, Z1
-	VFMADD213PD  constant3<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VSCALEFPD    Z3, Z1, Z1
-	VADDPD       constant4<>+0(SB), Z1, Z1
-	VMOVUPD      constant52<>+0(SB), Z2
-	VMAXPD       Z0, Z2, Z0
-	VDIVPD       Z1, Z0, Z0
-	VMOVUPD      Z0, (DI)
-	ADDQ         $+64, DI
-	DECQ         R8
-	JNZ          vectors
+rows_vectors:
+	VMOVUPD      (R8), Z0
+	VMOVUPD      (R8)(DX*1), Z1
+	VMOVUPD      (R8)(DX*2), Z2
+	VMOVUPD      (R8)(R10*1), Z3
+	VXORPS       Z7, Z7, Z7
+	VSUBPD       Z0, Z7, Z4
+	VSUBPD       Z1, Z7, Z5
+	VSUBPD       Z2, Z7, Z6
+	VSUBPD       Z3, Z7, Z7
+	VMOVUPD      constant33<>+0(SB), Z8
+	VMAXPD       Z4, Z8, Z4
+	VMAXPD       Z5, Z8, Z5
+	VMAXPD       Z6, Z8, Z6
+	VMAXPD       Z7, Z8, Z7
+	VMOVUPD      constant34<>+0(SB), Z8
+	VMINPD       Z4, Z8, Z4
+	VMINPD       Z5, Z8, Z5
+	VMINPD       Z6, Z8, Z6
+	VMINPD       Z7, Z8, Z7
+	VMULPD       constant35<>+0(SB), Z4, Z8
+	VMULPD       constant35<>+0(SB), Z5, Z9
+	VMULPD       constant35<>+0(SB), Z6, Z10
+	VMULPD       constant35<>+0(SB), Z7, Z11
+	VRNDSCALEPD  $0x00, Z8, Z8
+	VRNDSCALEPD  $0x00, Z9, Z9
+	VRNDSCALEPD  $0x00, Z10, Z10
+	VRNDSCALEPD  $0x00, Z11, Z11
+	VFNMADD231PD constant36<>+0(SB), Z8, Z4
+	VFNMADD231PD constant36<>+0(SB), Z9, Z5
+	VFNMADD231PD constant36<>+0(SB), Z10, Z6
+	VFNMADD231PD constant36<>+0(SB), Z11, Z7
+	VFNMADD231PD constant37<>+0(SB), Z8, Z4
+	VFNMADD231PD constant37<>+0(SB), Z9, Z5
+	VFNMADD231PD constant37<>+0(SB), Z10, Z6
+	VFNMADD231PD constant37<>+0(SB), Z11, Z7
+	VMULPD       Z4, Z4, Z20
+	VMULPD       Z5, Z5, Z21
+	VMULPD       Z6, Z6, Z22
+	VMULPD       Z7, Z7, Z23
+	VMOVUPD      constant38<>+0(SB), Z12
+	VMOVUPD      constant38<>+0(SB), Z13
+	VMOVUPD      constant38<>+0(SB), Z14
+	VMOVUPD      constant38<>+0(SB), Z15
+	VMOVUPD      constant39<>+0(SB), Z16
+	VMOVUPD      constant39<>+0(SB), Z17
+	VMOVUPD      constant39<>+0(SB), Z18
+	VMOVUPD      constant39<>+0(SB), Z19
+	VFMADD213PD  constant40<>+0(SB), Z20, Z12
+	VFMADD213PD  constant40<>+0(SB), Z21, Z13
+	VFMADD213PD  constant40<>+0(SB), Z22, Z14
+	VFMADD213PD  constant40<>+0(SB), Z23, Z15
+	VFMADD213PD  constant41<>+0(SB), Z20, Z16
+	VFMADD213PD  constant41<>+0(SB), Z21, Z17
+	VFMADD213PD  constant41<>+0(SB), Z22, Z18
+	VFMADD213PD  constant41<>+0(SB), Z23, Z19
+	VFMADD213PD  constant42<>+0(SB), Z20, Z12
+	VFMADD213PD  constant42<>+0(SB), Z21, Z13
+	VFMADD213PD  constant42<>+0(SB), Z22, Z14
+	VFMADD213PD  constant42<>+0(SB), Z23, Z15
+	VFMADD213PD  constant43<>+0(SB), Z20, Z16
+	VFMADD213PD  constant43<>+0(SB), Z21, Z17
+	VFMADD213PD  constant43<>+0(SB), Z22, Z18
+	VFMADD213PD  constant43<>+0(SB), Z23, Z19
+	VFMADD213PD  constant44<>+0(SB), Z20, Z12
+	VFMADD213PD  constant44<>+0(SB), Z21, Z13
+	VFMADD213PD  constant44<>+0(SB), Z22, Z14
+	VFMADD213PD  constant44<>+0(SB), Z23, Z15
+	VFMADD213PD  constant45<>+0(SB), Z20, Z16
+	VFMADD213PD  constant45<>+0(SB), Z21, Z17
+	VFMADD213PD  constant45<>+0(SB), Z22, Z18
+	VFMADD213PD  constant45<>+0(SB), Z23, Z19
+	VFMADD213PD  constant46<>+0(SB), Z20, Z12
+	VFMADD213PD  constant46<>+0(SB), Z21, Z13
+	VFMADD213PD  constant46<>+0(SB), Z22, Z14
+	VFMADD213PD  constant46<>+0(SB), Z23, Z15
+	VFMADD213PD  constant47<>+0(SB), Z20, Z16
+	VFMADD213PD  constant47<>+0(SB), Z21, Z17
+	VFMADD213PD  constant47<>+0(SB), Z22, Z18
+	VFMADD213PD  constant47<>+0(SB), Z23, Z19
+	VFMADD213PD  constant48<>+0(SB), Z20, Z12
+	VFMADD213PD  constant48<>+0(SB), Z21, Z13
+	VFMADD213PD  constant48<>+0(SB), Z22, Z14
+	VFMADD213PD  constant48<>+0(SB), Z23, Z15
+	VFMADD213PD  constant49<>+0(SB), Z20, Z16
+	VFMADD213PD  constant49<>+0(SB), Z21, Z17
+	VFMADD213PD  constant49<>+0(SB), Z22, Z18
+	VFMADD213PD  constant49<>+0(SB), Z23, Z19
+	VFMADD213PD  constant3<>+0(SB), Z20, Z12
+	VFMADD213PD  constant3<>+0(SB), Z21, Z13
+	VFMADD213PD  constant3<>+0(SB), Z22, Z14
+	VFMADD213PD  constant3<>+0(SB), Z23, Z15
+	VFMADD213PD  constant4<>+0(SB), Z20, Z16
+	VFMADD213PD  constant4<>+0(SB), Z21, Z17
+	VFMADD213PD  constant4<>+0(SB), Z22, Z18
+	VFMADD213PD  constant4<>+0(SB), Z23, Z19
+	VFMADD213PD  constant4<>+0(SB), Z20, Z12
+	VFMADD213PD  constant4<>+0(SB), Z21, Z13
+	VFMADD213PD  constant4<>+0(SB), Z22, Z14
+	VFMADD213PD  constant4<>+0(SB), Z23, Z15
+	VFMADD231PD  Z4, Z16, Z12
+	VFMADD231PD  Z5, Z17, Z13
+	VFMADD231PD  Z6, Z18, Z14
+	VFMADD231PD  Z7, Z19, Z15
+	VSCALEFPD    Z8, Z12, Z12
+	VSCALEFPD    Z9, Z13, Z13
+	VSCALEFPD    Z10, Z14, Z14
+	VSCALEFPD    Z11, Z15, Z15
+	VADDPD       constant4<>+0(SB), Z12, Z12
+	VADDPD       constant4<>+0(SB), Z13, Z13
+	VADDPD       constant4<>+0(SB), Z14, Z14
+	VADDPD       constant4<>+0(SB), Z15, Z15
+	VMOVUPD      constant52<>+0(SB), Z4
+	VMAXPD       Z0, Z4, Z0
+	VMAXPD       Z1, Z4, Z1
+	VMAXPD       Z2, Z4, Z2
+	VMAXPD       Z3, Z4, Z3
+	VDIVPD       Z12, Z0, Z0
+	VDIVPD       Z13, Z1, Z1
+	VDIVPD       Z14, Z2, Z2
+	VDIVPD       Z15, Z3, Z3
+	VMOVUPD      Z0, (R8)
+	VMOVUPD      Z1, (R8)(DX*1)
+	VMOVUPD      Z2, (R8)(DX*2)
+	VMOVUPD      Z3, (R8)(R10*1)
+	ADDQ         $+64, R8
+	DECQ         R9
+	JNZ          rows_vectors
 
-vectors_end:
-	TESTQ        SI, SI
-	JZ           next
-	VMOVUPD.Z    (DI), K1, Z0
-	VXORPS       Z2, Z2, Z2
-	VSUBPD       Z0, Z2, Z2
-	VMOVUPD      constant33<>+0(SB), Z1
-	VMAXPD       Z2, Z1, Z2
-	VMOVUPD      constant34<>+0(SB), Z1
-	VMINPD       Z2, Z1, Z2
-	VMULPD       constant35<>+0(SB), Z2, Z3
-	VRNDSCALEPD  $0x00, Z3, Z3
-	VFNMADD231PD constant36<>+0(SB), Z3, Z2
-	VFNMADD231PD constant37<>+0(SB), Z3, Z2
-	VMOVUPD      constant38<>+0(SB), Z1
-	VFMADD213PD  constant39<>+0(SB), Z2, Z1
-	VFMADD213PD  constant40<>+0(SB), Z2, Z1
-	VFMADD213PD  constant41<>+0(SB), Z2, Z1
-	VFMADD213PD  constant42<>+0(SB), Z2, Z1
-	VFMADD213PD  constant43<>+0(SB), Z2, Z1
-	VFMADD213PD  constant44<>+0(SB), Z2, Z1
-	VFMADD213PD  constant45<>+0(SB), Z2, Z1
-	VFMADD213PD  constant46<>+0(SB), Z2, Z1
-	VFMADD213PD  constant47<>+0(SB), Z2, Z1
-	VFMADD213PD  constant48<>+0(SB), Z2, Z1
-	VFMADD213PD  constant49<>+0(SB), Z2, Z1
-	VFMADD213PD  constant3<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VFMADD213PD  constant4<>+0(SB), Z2, Z1
-	VSCALEFPD    Z3, Z1, Z1
-	VADDPD       constant4<>+0(SB), Z1, Z1
-	VMOVUPD      constant52<>+0(SB), Z2
-	VMAXPD       Z0, Z2, Z0
-	VDIVPD       Z1, Z0, Z0
-	VMOVUPD      Z0, K1, (DI)
+rows_vectors_end:
+	TESTQ        BX, BX
+	JZ           rows_next
+	VMOVUPD.Z    (R8), K1, Z0
+	VMOVUPD.Z    (R8)(DX*1), K1, Z1
+	VMOVUPD.Z    (R8)(DX*2), K1, Z2
+	VMOVUPD.Z    (R8)(R10*1), K1, Z3
+	VXORPS       Z7, Z7, Z7
+	VSUBPD       Z0, Z7, Z4
+	VSUBPD       Z1, Z7, Z5
+	VSUBPD       Z2, Z7, Z6
+	VSUBPD       Z3, Z7, Z7
+	VMOVUPD      constant33<>+0(SB), Z8
+	VMAXPD       Z4, Z8, Z4
+	VMAXPD       Z5, Z8, Z5
+	VMAXPD       Z6, Z8, Z6
+	VMAXPD       Z7, Z8, Z7
+	VMOVUPD      constant34<>+0(SB), Z8
+	VMINPD       Z4, Z8, Z4
+	VMINPD       Z5, Z8, Z5
+	VMINPD       Z6, Z8, Z6
+	VMINPD       Z7, Z8, Z7
+	VMULPD       constant35<>+0(SB), Z4, Z8
+	VMULPD       constant35<>+0(SB), Z5, Z9
+	VMULPD       constant35<>+0(SB), Z6, Z10
+	VMULPD       constant35<>+0(SB), Z7, Z11
+	VRNDSCALEPD  $0x00, Z8, Z8
+	VRNDSCALEPD  $0x00, Z9, Z9
+	VRNDSCALEPD  $0x00, Z10, Z10
+	VRNDSCALEPD  $0x00, Z11, Z11
+	VFNMADD231PD constant36<>+0(SB), Z8, Z4
+	VFNMADD231PD constant36<>+0(SB), Z9, Z5
+	VFNMADD231PD constant36<>+0(SB), Z10, Z6
+	VFNMADD231PD constant36<>+0(SB), Z11, Z7
+	VFNMADD231PD constant37<>+0(SB), Z8, Z4
+	VFNMADD231PD constant37<>+0(SB), Z9, Z5
+	VFNMADD231PD constant37<>+0(SB), Z10, Z6
+	VFNMADD231PD constant37<>+0(SB), Z11, Z7
+	VMULPD       Z4, Z4, Z20
+	VMULPD       Z5, Z5, Z21
+	VMULPD       Z6, Z6, Z22
+	VMULPD       Z7, Z7, Z23
+	VMOVUPD      constant38<>+0(SB), Z12
+	VMOVUPD      constant38<>+0(SB), Z13
+	VMOVUPD      constant38<>+0(SB), Z14
+	VMOVUPD      constant38<>+0(SB), Z15
+	VMOVUPD      constant39<>+0(SB), Z16
+	VMOVUPD      constant39<>+0(SB), Z17
+	VMOVUPD      constant39<>+0(SB), Z18
+	VMOVUPD      constant39<>+0(SB), Z19
+	VFMADD213PD  constant40<>+0(SB), Z20, Z12
+	VFMADD213PD  constant40<>+0(SB), Z21, Z13
+	VFMADD213PD  constant40<>+0(SB), Z22, Z14
+	VFMADD213PD  constant40<>+0(SB), Z23, Z15
+	VFMADD213PD  constant41<>+0(SB), Z20, Z16
+	VFMADD213PD  constant41<>+0(SB), Z21, Z17
+	VFMADD213PD  constant41<>+0(SB), Z22, Z18
+	VFMADD213PD  constant41<>+0(SB), Z23, Z19
+	VFMADD213PD  constant42<>+0(SB), Z20, Z12
+	VFMADD213PD  constant42<>+0(SB), Z21, Z13
+	VFMADD213PD  constant42<>+0(SB), Z22, Z14
+	VFMADD213PD  constant42<>+0(SB), Z23, Z15
+	VFMADD213PD  constant43<>+0(SB), Z20, Z16
+	VFMADD213PD  constant43<>+0(SB), Z21, Z17
+	VFMADD213PD  constant43<>+0(SB), Z22, Z18
+	VFMADD213PD  constant43<>+0(SB), Z23, Z19
+	VFMADD213PD  constant44<>+0(SB), Z20, Z12
+	VFMADD213PD  constant44<>+0(SB), Z21, Z13
+	VFMADD213PD  constant44<>+0(SB), Z22, Z14
+	VFMADD213PD  constant44<>+0(SB), Z23, Z15
+	VFMADD213PD  constant45<>+0(SB), Z20, Z16
+	VFMADD213PD  constant45<>+0(SB), Z21, Z17
+	VFMADD213PD  constant45<>+0(SB), Z22, Z18
+	VFMADD213PD  constant45<>+0(SB), Z23, Z19
+	VFMADD213PD  constant46<>+0(SB), Z20, Z12
+	VFMADD213PD  constant46<>+0(SB), Z21, Z13
+	VFMADD213PD  constant46<>+0(SB), Z22, Z14
+	VFMADD213PD  constant46<>+0(SB), Z23, Z15
+	VFMADD213PD  constant47<>+0(SB), Z20, Z16
+	VFMADD213PD  constant47<>+0(SB), Z21, Z17
+	VFMADD213PD  constant47<>+0(SB), Z22, Z18
+	VFMADD213PD  constant47<>+0(SB), Z23, Z19
+	VFMADD213PD  constant48<>+0(SB), Z20, Z12
+	VFMADD213PD  constant48<>+0(SB), Z21, Z13
+	VFMADD213PD  constant48<>+0(SB), Z22, Z14
+	VFMADD213PD  constant48<>+0(SB), Z23, Z15
+	VFMADD213PD  constant49<>+0(SB), Z20, Z16
+	VFMADD213PD  constant49<>+0(SB), Z21, Z17
+	VFMADD213PD  constant49<>+0(SB), Z22, Z18
+	VFMADD213PD  constant49<>+0(SB), Z23, Z19
+	VFMADD213PD  constant3<>+0(SB), Z20, Z12
+	VFMADD213PD  constant3<>+0(SB), Z21, Z13
+	VFMADD213PD  constant3<>+0(SB), Z22, Z14
+	VFMADD213PD  constant3<>+0(SB), Z23, Z15
+	VFMADD213PD  constant4<>+0(SB), Z20, Z16
+	VFMADD213PD  constant4<>+0(SB), Z21, Z17
+	VFMADD213PD  constant4<>+0(SB), Z22, Z18
+	VFMADD213PD  constant4<>+0(SB), Z23, Z19
+	VFMADD213PD  constant4<>+0(SB), Z20, Z12
+	VFMADD213PD  constant4<>+0(SB), Z21, Z13
+	VFMADD213PD  constant4<>+0(SB), Z22, Z14
+	VFMADD213PD  constant4<>+0(SB), Z23, Z15
+	VFMADD231PD  Z4, Z16, Z12
+	VFMADD231PD  Z5, Z17, Z13
+	VFMADD231PD  Z6, Z18, Z14
+	VFMADD231PD  Z7, Z19, Z15
+	VSCALEFPD    Z8, Z12, Z12
+	VSCALEFPD    Z9, Z13, Z13
+	VSCALEFPD    Z10, Z14, Z14
+	VSCALEFPD    Z11, Z15, Z15
+	VADDPD       constant4<>+0(SB), Z12, Z12
+	VADDPD       constant4<>+0(SB), Z13, Z13
+	VADDPD       constant4<>+0(SB), Z14, Z14
+	VADDPD       constant4<>+0(SB), Z15, Z15
+	VMOVUPD      constant52<>+0(SB), Z4
+	VMAXPD       Z0, Z4, Z0
+	VMAXPD       Z1, Z4, Z1
+	VMAXPD       Z2, Z4, Z2
+	VMAXPD       Z3, Z4, Z3
+	VDIVPD       Z12, Z0, Z0
+	VDIVPD       Z13, Z1, Z1
+	VDIVPD       Z14, Z2, Z2
+	VDIVPD       Z15, Z3, Z3
+	VMOVUPD      Z0, K1, (R8)
+	VMOVUPD      Z1, K1, (R8)(DX*1)
+	VMOVUPD      Z2, K1, (R8)(DX*2)
+	VMOVUPD      Z3, K1, (R8)(R10*1)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ DI
 	JNZ  rows
 
 rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  CX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD      (DI), Z0
+	VXORPS       Z1, Z1, Z1
+	VSUBPD       Z0, Z1, Z1
+	VMOVUPD      constant33<>+0(SB), Z2
+	VMAXPD       Z1, Z2, Z1
+	VMOVUPD      constant34<>+0(SB), Z2
+	VMINPD       Z1, Z2, Z1
+	VMULPD       constant35<>+0(SB), Z1, Z2
+	VRNDSCALEPD  $0x00, Z2, Z2
+	VFNMADD231PD constant36<>+0(SB), Z2, Z1
+	VFNMADD231PD constant37<>+0(SB), Z2, Z1
+	VMULPD       Z1, Z1, Z5
+	VMOVUPD      constant38<>+0(SB), Z3
+	VMOVUPD      constant39<>+0(SB), Z4
+	VFMADD213PD  constant40<>+0(SB), Z5, Z3
+	VFMADD213PD  constant41<>+0(SB), Z5, Z4
+	VFMADD213PD  constant42<>+0(SB), Z5, Z3
+	VFMADD213PD  constant43<>+0(SB), Z5, Z4
+	VFMADD213PD  constant44<>+0(SB), Z5, Z3
+	VFMADD213PD  constant45<>+0(SB), Z5, Z4
+	VFMADD213PD  constant46<>+0(SB), Z5, Z3
+	VFMADD213PD  constant47<>+0(SB), Z5, Z4
+	VFMADD213PD  constant48<>+0(SB), Z5, Z3
+	VFMADD213PD  constant49<>+0(SB), Z5, Z4
+	VFMADD213PD  constant3<>+0(SB), Z5, Z3
+	VFMADD213PD  constant4<>+0(SB), Z5, Z4
+	VFMADD213PD  constant4<>+0(SB), Z5, Z3
+	VFMADD231PD  Z1, Z4, Z3
+	VSCALEFPD    Z2, Z3, Z3
+	VADDPD       constant4<>+0(SB), Z3, Z3
+	VMOVUPD      constant52<>+0(SB), Z1
+	VMAXPD       Z0, Z1, Z0
+	VDIVPD       Z3, Z0, Z0
+	VMOVUPD      Z0, (DI)
+	ADDQ         $+64, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        BX, BX
+	JZ           row_next
+	VMOVUPD.Z    (DI), K1, Z0
+	VXORPS       Z1, Z1, Z1
+	VSUBPD       Z0, Z1, Z1
+	VMOVUPD      constant33<>+0(SB), Z2
+	VMAXPD       Z1, Z2, Z1
+	VMOVUPD      constant34<>+0(SB), Z2
+	VMINPD       Z1, Z2, Z1
+	VMULPD       constant35<>+0(SB), Z1, Z2
+	VRNDSCALEPD  $0x00, Z2, Z2
+	VFNMADD231PD constant36<>+0(SB), Z2, Z1
+	VFNMADD231PD constant37<>+0(SB), Z2, Z1
+	VMULPD       Z1, Z1, Z5
+	VMOVUPD      constant38<>+0(SB), Z3
+	VMOVUPD      constant39<>+0(SB), Z4
+	VFMADD213PD  constant40<>+0(SB), Z5, Z3
+	VFMADD213PD  constant41<>+0(SB), Z5, Z4
+	VFMADD213PD  constant42<>+0(SB), Z5, Z3
+	VFMADD213PD  constant43<>+0(SB), Z5, Z4
+	VFMADD213PD  constant44<>+0(SB), Z5, Z3
+	VFMADD213PD  constant45<>+0(SB), Z5, Z4
+	VFMADD213PD  constant46<>+0(SB), Z5, Z3
+	VFMADD213PD  constant47<>+0(SB), Z5, Z4
+	VFMADD213PD  constant48<>+0(SB), Z5, Z3
+	VFMADD213PD  constant49<>+0(SB), Z5, Z4
+	VFMADD213PD  constant3<>+0(SB), Z5, Z3
+	VFMADD213PD  constant4<>+0(SB), Z5, Z4
+	VFMADD213PD  constant4<>+0(SB), Z5, Z3
+	VFMADD231PD  Z1, Z4, Z3
+	VSCALEFPD    Z2, Z3, Z3
+	VADDPD       constant4<>+0(SB), Z3, Z3
+	VMOVUPD      constant52<>+0(SB), Z1
+	VMAXPD       Z0, Z1, Z0
+	VDIVPD       Z3, Z0, Z0
+	VMOVUPD      Z0, K1, (DI)
+
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
 	VZEROUPPER
 	RET

@@ -761,115 +761,10 @@ fmas_end:
 // func BiasColI8AVX2(m int, n int, c *int32, ldc int, v *int32)
 // Requires: AVX, AVX2
 TEXT ·BiasColI8AVX2(SB), NOSPLIT, $0-40
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    v+32(FP), BX
-	MOVQ    n+8(FP), SI
-	ANDQ    $+7, SI
-	MOVQ    SI, DI
-	LEAQ    masks<>+32(SB), R8
-	NEGQ    DI
-	VMOVDQU (R8)(DI*4), Y0
-	MOVQ    n+8(FP), DI
-	SHRQ    $0x03, DI
-	TESTQ   AX, AX
-	JZ      rows_end
-
-rows:
-	MOVQ  CX, R8
-	MOVQ  BX, R9
-	MOVQ  DI, R10
-	TESTQ R10, R10
-	JZ    vectors_end
-
-vectors:
-	VMOVDQU (R8), Y1
-	VMOVDQU (R9), Y2
-	VPADDD  Y2, Y1, Y1
-	VMOVDQU Y1, (R8)
-	ADDQ    $+32, R8
-	ADDQ    $+32, R9
-	DECQ    R10
-	JNZ     vectors
-
-vectors_end:
-	TESTQ      SI, SI
-	JZ         next
-	VPMASKMOVD (R8), Y0, Y1
-	VPMASKMOVD (R9), Y0, Y2
-	VPADDD     Y2, Y1, Y1
-	VPMASKMOVD Y1, Y0, (R8)
-
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
-
-rows_end:
-	VZEROUPPER
-	RET
-
-// func BiasRowI8AVX2(m int, n int, c *int32, ldc int, v *int32)
-// Requires: AVX, AVX2
-TEXT ·BiasRowI8AVX2(SB), NOSPLIT, $0-40
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    v+32(FP), BX
-	MOVQ    n+8(FP), SI
-	ANDQ    $+7, SI
-	MOVQ    SI, DI
-	LEAQ    masks<>+32(SB), R8
-	NEGQ    DI
-	VMOVDQU (R8)(DI*4), Y0
-	MOVQ    n+8(FP), DI
-	SHRQ    $0x03, DI
-	TESTQ   AX, AX
-	JZ      rows_end
-
-rows:
-	VBROADCASTSS (BX), Y1
-	MOVQ         CX, R8
-	MOVQ         BX, R9
-	MOVQ         DI, R9
-	TESTQ        R9, R9
-	JZ           vectors_end
-
-vectors:
-	VMOVDQU (R8), Y2
-	VPADDD  Y1, Y2, Y2
-	VMOVDQU Y2, (R8)
-	ADDQ    $+32, R8
-	DECQ    R9
-	JNZ     vectors
-
-vectors_end:
-	TESTQ      SI, SI
-	JZ         next
-	VPMASKMOVD (R8), Y0, Y2
-	VPADDD     Y1, Y2, Y2
-	VPMASKMOVD Y2, Y0, (R8)
-
-next:
-	ADDQ DX, CX
-	ADDQ $+4, BX
-	DECQ AX
-	JNZ  rows
-
-rows_end:
-	VZEROUPPER
-	RET
-
-// func ReLUI8AVX2(m int, n int, c *int32, ldc int)
-// Requires: AVX, AVX2
-TEXT ·ReLUI8AVX2(SB), NOSPLIT, $0-32
-	MOVQ    m+0(FP), AX
-	MOVQ    c+16(FP), CX
-	MOVQ    ldc+24(FP), DX
-	SHLQ    $0x02, DX
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
 	MOVQ    n+8(FP), BX
 	ANDQ    $+7, BX
 	MOVQ    BX, SI
@@ -878,38 +773,141 @@ TEXT ·ReLUI8AVX2(SB), NOSPLIT, $0-32
 	VMOVDQU (DI)(SI*4), Y0
 	MOVQ    n+8(FP), SI
 	SHRQ    $0x03, SI
-	TESTQ   AX, AX
-	JZ      rows_end
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
 
-rows:
-	MOVQ  CX, DI
-	MOVQ  CX, R8
-	MOVQ  SI, R8
+row:
+	MOVQ  AX, R8
+	MOVQ  DX, R9
+	MOVQ  SI, R10
+	TESTQ R10, R10
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVDQU (R8), Y1
+	VMOVDQU (R9), Y2
+	ADDQ    $+32, R9
+	VPADDD  Y2, Y1, Y1
+	VMOVDQU Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R10
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VPMASKMOVD (R8), Y0, Y1
+	VPMASKMOVD (R9), Y0, Y2
+	VPADDD     Y2, Y1, Y1
+	VPMASKMOVD Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowI8AVX2(m int, n int, c *int32, ldc int, v *int32)
+// Requires: AVX, AVX2
+TEXT ·BiasRowI8AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (DX), Y2
+	ADDQ         $+4, DX
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVDQU (R8), Y1
+	VPADDD  Y2, Y1, Y1
+	VMOVDQU Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VPMASKMOVD (R8), Y0, Y1
+	VPADDD     Y2, Y1, Y1
+	VPMASKMOVD Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ReLUI8AVX2(m int, n int, c *int32, ldc int)
+// Requires: AVX, AVX2
+TEXT ·ReLUI8AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVDQU (DI), Y1
 	VXORPS  Y2, Y2, Y2
 	VPMAXSD Y1, Y2, Y1
 	VMOVDQU Y1, (DI)
 	ADDQ    $+32, DI
 	DECQ    R8
-	JNZ     vectors
+	JNZ     row_vectors
 
-vectors_end:
-	TESTQ      BX, BX
-	JZ         next
+row_vectors_end:
+	TESTQ      DX, DX
+	JZ         row_next
 	VPMASKMOVD (DI), Y0, Y1
 	VXORPS     Y2, Y2, Y2
 	VPMAXSD    Y1, Y2, Y1
 	VPMASKMOVD Y1, Y0, (DI)
 
-next:
-	ADDQ DX, CX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET

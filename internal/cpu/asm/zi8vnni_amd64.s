@@ -1111,117 +1111,10 @@ fmas_end:
 // func BiasColI8VNNI(m int, n int, c *int32, ldc int, v *int32)
 // Requires: AVX, AVX512F
 TEXT ·BiasColI8VNNI(SB), NOSPLIT, $0-40
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  v+32(FP), SI
-	MOVQ  n+8(FP), DI
-	ANDQ  $+15, DI
-	MOVQ  DI, CX
-	MOVQ  $+1, R8
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
-	MOVQ  n+8(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ AX, AX
-	JZ    rows_end
-
-rows:
-	MOVQ  DX, R8
-	MOVQ  SI, R9
-	MOVQ  CX, R10
-	TESTQ R10, R10
-	JZ    vectors_end
-
-vectors:
-	VMOVDQU32 (R8), Z0
-	VMOVDQU32 (R9), Z1
-	VPADDD    Z1, Z0, Z0
-	VMOVDQU32 Z0, (R8)
-	ADDQ      $+64, R8
-	ADDQ      $+64, R9
-	DECQ      R10
-	JNZ       vectors
-
-vectors_end:
-	TESTQ       DI, DI
-	JZ          next
-	VMOVDQU32.Z (R8), K1, Z0
-	VMOVDQU32.Z (R9), K1, Z1
-	VPADDD      Z1, Z0, Z0
-	VMOVDQU32   Z0, K1, (R8)
-
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
-
-rows_end:
-	VZEROUPPER
-	RET
-
-// func BiasRowI8VNNI(m int, n int, c *int32, ldc int, v *int32)
-// Requires: AVX, AVX512F
-TEXT ·BiasRowI8VNNI(SB), NOSPLIT, $0-40
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  v+32(FP), SI
-	MOVQ  n+8(FP), DI
-	ANDQ  $+15, DI
-	MOVQ  DI, CX
-	MOVQ  $+1, R8
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
-	MOVQ  n+8(FP), CX
-	SHRQ  $0x04, CX
-	TESTQ AX, AX
-	JZ    rows_end
-
-rows:
-	VBROADCASTSS (SI), Z0
-	MOVQ         DX, R8
-	MOVQ         SI, R9
-	MOVQ         CX, R9
-	TESTQ        R9, R9
-	JZ           vectors_end
-
-vectors:
-	VMOVDQU32 (R8), Z1
-	VPADDD    Z0, Z1, Z1
-	VMOVDQU32 Z1, (R8)
-	ADDQ      $+64, R8
-	DECQ      R9
-	JNZ       vectors
-
-vectors_end:
-	TESTQ       DI, DI
-	JZ          next
-	VMOVDQU32.Z (R8), K1, Z1
-	VPADDD      Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (R8)
-
-next:
-	ADDQ BX, DX
-	ADDQ $+4, SI
-	DECQ AX
-	JNZ  rows
-
-rows_end:
-	VZEROUPPER
-	RET
-
-// func ReLUI8VNNI(m int, n int, c *int32, ldc int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ReLUI8VNNI(SB), NOSPLIT, $0-32
-	MOVQ  m+0(FP), AX
-	MOVQ  c+16(FP), DX
-	MOVQ  ldc+24(FP), BX
-	SHLQ  $0x02, BX
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
 	MOVQ  n+8(FP), SI
 	ANDQ  $+15, SI
 	MOVQ  SI, CX
@@ -1231,38 +1124,143 @@ TEXT ·ReLUI8VNNI(SB), NOSPLIT, $0-32
 	KMOVW DI, K1
 	MOVQ  n+8(FP), CX
 	SHRQ  $0x04, CX
-	TESTQ AX, AX
-	JZ    rows_end
+	MOVQ  m+0(FP), DI
+	TESTQ DI, DI
+	JZ    row_end
 
-rows:
-	MOVQ  DX, DI
-	MOVQ  DX, R8
+row:
+	MOVQ  AX, R8
+	MOVQ  BX, R9
+	MOVQ  CX, R10
+	TESTQ R10, R10
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVDQU32 (R8), Z0
+	VMOVDQU32 (R9), Z1
+	ADDQ      $+64, R9
+	VPADDD    Z1, Z0, Z0
+	VMOVDQU32 Z0, (R8)
+	ADDQ      $+64, R8
+	DECQ      R10
+	JNZ       row_vectors
+
+row_vectors_end:
+	TESTQ       SI, SI
+	JZ          row_next
+	VMOVDQU32.Z (R8), K1, Z0
+	VMOVDQU32.Z (R9), K1, Z1
+	VPADDD      Z1, Z0, Z0
+	VMOVDQU32   Z0, K1, (R8)
+
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowI8VNNI(m int, n int, c *int32, ldc int, v *int32)
+// Requires: AVX, AVX512F
+TEXT ·BiasRowI8VNNI(SB), NOSPLIT, $0-40
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (BX), Z1
+	ADDQ         $+4, BX
+	MOVQ         CX, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVDQU32 (R8), Z0
+	VPADDD    Z1, Z0, Z0
+	VMOVDQU32 Z0, (R8)
+	ADDQ      $+64, R8
+	DECQ      R9
+	JNZ       row_vectors
+
+row_vectors_end:
+	TESTQ       SI, SI
+	JZ          row_next
+	VMOVDQU32.Z (R8), K1, Z0
+	VPADDD      Z1, Z0, Z0
+	VMOVDQU32   Z0, K1, (R8)
+
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ReLUI8VNNI(m int, n int, c *int32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ReLUI8VNNI(SB), NOSPLIT, $0-32
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  n+8(FP), BX
+	ANDQ  $+15, BX
+	MOVQ  BX, CX
+	MOVQ  $+1, SI
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVW SI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), SI
+	TESTQ SI, SI
+	JZ    row_end
+
+row:
+	MOVQ  AX, DI
 	MOVQ  CX, R8
 	TESTQ R8, R8
-	JZ    vectors_end
+	JZ    row_vectors_end
 
-vectors:
+row_vectors:
 	VMOVDQU32 (DI), Z0
 	VXORPS    Z1, Z1, Z1
 	VPMAXSD   Z0, Z1, Z0
 	VMOVDQU32 Z0, (DI)
 	ADDQ      $+64, DI
 	DECQ      R8
-	JNZ       vectors
+	JNZ       row_vectors
 
-vectors_end:
-	TESTQ       SI, SI
-	JZ          next
+row_vectors_end:
+	TESTQ       BX, BX
+	JZ          row_next
 	VMOVDQU32.Z (DI), K1, Z0
 	VXORPS      Z1, Z1, Z1
 	VPMAXSD     Z0, Z1, Z0
 	VMOVDQU32   Z0, K1, (DI)
 
-next:
-	ADDQ BX, DX
-	DECQ AX
-	JNZ  rows
+row_next:
+	ADDQ DX, AX
+	DECQ SI
+	JNZ  row
 
-rows_end:
+row_end:
 	VZEROUPPER
 	RET

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
@@ -13,54 +12,57 @@ import (
 
 // finishers writes the functions that finish a tile of C while it is in the cache.
 func (g *generator) finishers() {
-	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j",
-		func(reg.Register) func(reg.Register, func(dst reg.Register)) {
-			return func(x reg.Register, load func(reg.Register)) {
-				bias := g.vector(g.Context)
-				load(bias)
-				g.add(g.Context, bias, x, x)
-			}
-		})
-	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i",
-		func(row reg.Register) func(reg.Register, func(reg.Register)) {
-			bias := g.vector(g.Context)
-			g.broadcast(g.Context, operand.Mem{Base: row}, bias)
-			return func(x reg.Register, _ func(reg.Register)) { g.add(g.Context, bias, x, x) }
-		})
-	g.activation("ReLU", "makes every element max(x, 0)", func(x reg.Register) {
-		zero := g.vector(g.Context)
-		g.zero(zero)
-		g.max(g.Context, x, zero, x) // x comes second, so that a NaN stays one
-	})
+	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("ReLU", "", "makes every element max(x, 0)", 1, func(x, _ group) { g.atLeastZero(x) })
 	if g.maths == nil {
 		return
 	}
-	g.activation("GELU", "makes every element x·Φ(x), Φ the normal distribution", g.gelu)
-	g.activation("GELUTanh", "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.geluTanh)
-	g.activation("SiLU", "makes every element x/(1 + e⁻ˣ)", func(x reg.Register) { g.timesSigmoid(x, x) })
+	g.finisher("GELU", "", "makes every element x·Φ(x), Φ the normal distribution", g.abreast, func(x, _ group) { g.gelu(x) })
+	g.finisher("GELUTanh", "", "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.abreast, func(x, _ group) { g.geluTanh(x) })
+	g.finisher("SiLU", "", "makes every element x/(1 + e⁻ˣ)", g.abreast, func(x, _ group) { g.timesSigmoid(x, x) })
 }
 
-func (g *generator) activation(name, does string, apply func(x reg.Register)) {
-	g.finisher(name, "", does, func(reg.Register) func(reg.Register, func(reg.Register)) {
-		return func(x reg.Register, _ func(reg.Register)) { apply(x) }
-	})
+// A group is a register of each of several rows, which are computed abreast: what is done
+// to one waits for what was done to it before, so that a processor with one row at a time
+// would wait most of the time.
+type group []reg.Register
+
+// another is a group of as many registers as x has.
+func (g *generator) another(x group) group { return g.vectors(len(x)) }
+
+// each does an instruction to each of a group. Operands are groups, or the same for all.
+func (g *generator) each(op instruction, operands ...any) {
+	var n int
+	for _, o := range operands {
+		if rows, ok := o.(group); ok {
+			n = len(rows)
+		}
+	}
+	for i := range n {
+		var ops []operand.Op
+		for _, o := range operands {
+			if rows, ok := o.(group); ok {
+				o = rows[i]
+			}
+			ops = append(ops, o.(operand.Op))
+		}
+		op(g.Context, ops...)
+	}
 }
 
-// finisher writes one function over the elements of a tile. open begins a row, with a
-// pointer to its element of v, and returns what is done to a vector x; load gives that the
-// elements of v in x's columns. Whatever stands in a tile's last columns is treated as
-// the rest.
-func (g *generator) finisher(name, extra, does string, open func(row reg.Register) func(x reg.Register, load func(reg.Register))) {
+// finisher writes one function over the elements of a tile, several rows abreast and the
+// rest one by one. apply does it to vectors x, and is given the elements of v that belong
+// to them. What stands in a tile's last columns is treated as all else.
+func (g *generator) finisher(name, extra, does string, abreast int, apply func(x, v group)) {
+	bias := name
 	name += g.suffix()
 	g.function(name, "m, n int, c *T, ldc int"+extra,
 		fmt.Sprintf("%s %s of an m×n tile of C, whose rows are ldc elements apart.", name, does))
-	m, c, ldc := g.param("m"), g.param("c"), g.stride("ldc")
+	c, ldc := g.param("c"), g.stride("ldc")
 	var v reg.GPVirtual
-	each := strings.HasPrefix(name, "BiasCol")
 	if extra != "" {
 		v = g.param("v")
-	} else {
-		v = c
 	}
 	tail := g.param("n")
 	g.ANDQ(operand.I32(g.lanes()-1), tail)
@@ -70,33 +72,59 @@ func (g *generator) finisher(name, extra, does string, open func(row reg.Registe
 	whole := g.param("n")
 	g.SHRQ(operand.U8(log2(g.lanes())), whole)
 
-	g.loop("rows", m, func() {
-		apply := open(v)
+	rows := func(label string, count int) {
 		at, from, left := g.GP64(), g.GP64(), g.GP64()
 		g.MOVQ(c, at)
-		g.MOVQ(v, from)
+		lines := strides(g.Context, at, ldc, count)
+		x, y := group(g.vectors(count)), group(g.vectors(count))
+		switch bias {
+		case "BiasRow":
+			g.each(g.broadcast, operand.Mem{Base: v}, y)
+			g.ADDQ(operand.I32(g.size), v)
+		case "BiasCol":
+			g.MOVQ(v, from)
+		}
 		g.MOVQ(whole, left)
-		x := g.vector(g.Context)
-		g.loop("vectors", left, func() {
-			g.move(g.Context, operand.Mem{Base: at}, x)
-			apply(x, func(dst reg.Register) { g.move(g.Context, operand.Mem{Base: from}, dst) })
-			g.move(g.Context, x, operand.Mem{Base: at})
-			g.ADDQ(operand.I32(g.vectorBytes), at)
-			if each {
+		g.loop(label+"_vectors", left, func() {
+			for i := range x {
+				g.move(g.Context, lines[i], x[i])
+			}
+			if bias == "BiasCol" {
+				g.each(g.move, operand.Mem{Base: from}, y)
 				g.ADDQ(operand.I32(g.vectorBytes), from)
 			}
+			apply(x, y)
+			for i := range x {
+				g.move(g.Context, x[i], lines[i])
+			}
+			g.ADDQ(operand.I32(g.vectorBytes), at)
 		})
 		g.TESTQ(tail, tail)
-		g.JZ(operand.LabelRef("next"))
-		g.load(g, operand.Mem{Base: at}, mask, x)
-		apply(x, func(dst reg.Register) { g.load(g, operand.Mem{Base: from}, mask, dst) })
-		g.store(g, x, mask, operand.Mem{Base: at})
-		g.Label("next")
-		g.ADDQ(ldc, c)
-		if extra != "" && !each {
-			g.ADDQ(operand.I32(g.size), v)
+		g.JZ(operand.LabelRef(label + "_next"))
+		for i := range x {
+			g.load(g, lines[i], mask, x[i])
+			if bias == "BiasCol" {
+				g.load(g, operand.Mem{Base: from}, mask, y[i])
+			}
 		}
-	})
+		apply(x, y)
+		for i := range x {
+			g.store(g, x[i], mask, lines[i])
+		}
+		g.Label(label + "_next")
+		for range count {
+			g.ADDQ(ldc, c)
+		}
+	}
+	m := g.param("m")
+	if abreast > 1 {
+		groups := g.GP64()
+		g.MOVQ(m, groups)
+		g.SHRQ(operand.U8(log2(abreast)), groups)
+		g.loop("rows", groups, func() { rows("rows", abreast) })
+		g.ANDQ(operand.I32(abreast-1), m)
+	}
+	g.loop("row", m, func() { rows("row", 1) })
 	g.VZEROUPPER()
 	g.RET()
 }
@@ -159,91 +187,110 @@ var (
 	}
 )
 
+// atLeastZero is max(x, 0). x comes second, so that a NaN stays one.
+func (g *generator) atLeastZero(x group) {
+	zero := g.vector(g.Context)
+	g.zero(zero)
+	g.each(g.max, x, zero, x)
+}
+
 // gelu is x·Φ(x) = max(x, 0) − |x|·erfc(|x|/√2)/2, which for x < 0 keeps small values.
-func (g *generator) gelu(x reg.Register) {
-	far, y, e := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
-	g.and(g.Context, g.allButSign(), x, far)
-	g.limit(far, g.maths.min, 1e4) // ∞ times the tail, which is 0 there, would be NaN
-	g.mul(g.Context, g.constant(1/math.Sqrt2), far, y)
+func (g *generator) gelu(x group) {
+	y := g.another(x) // |x|/√2
+	g.each(g.and, g.allButSign(), x, y)
+	g.limit(y, g.maths.min, 1e4) // ∞ times the tail, which is 0 there, would be NaN
+	g.each(g.mul, g.constant(1/math.Sqrt2), y, y)
+	g.atLeastZero(x)
 
 	// erfc(y) = t·e^(P(t) − y²), t = 1/(1 + y/2) (Press et al., Numerical Recipes,
 	// 3rd ed., §6.2.2), with P in s, which runs from -1 to 1.
-	t, s, p := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
-	g.move(g.Context, g.constant(0.5), t)
-	g.mulAdd(g.Context, g.constant(1), y, t)
-	one := g.vector(g.Context)
+	t, one := g.another(x), g.vector(g.Context)
+	g.each(g.move, g.constant(0.5), t)
+	g.each(g.mulAdd, g.constant(1), y, t)
 	g.move(g.Context, g.constant(1), one)
-	g.div(g.Context, t, one, t)
+	g.each(g.div, t, one, t)
+	s := g.another(x)
 	least := 1 / (1 + g.erfcEnd/2)
-	g.move(g.Context, g.constant(2/(1-least)), s)
-	g.mulAdd(g.Context, g.constant(-(1+least)/(1-least)), t, s)
-	g.polynomial(s, p, erfcPolynomial(g.erfcEnd, g.erfcTerms))
-	g.subtractFMA(g.Context, y, y, p)
-	g.exp(p, e)
-	g.mul(g.Context, t, e, e)
+	g.each(g.move, g.constant(2/(1-least)), s)
+	g.each(g.mulAdd, g.constant(-(1+least)/(1-least)), t, s)
+	p := g.polynomial(s, erfcPolynomial(g.erfcEnd, g.erfcTerms))
+	g.each(g.subtractFMA, y, y, p)
+	e := g.exp(p)
 
-	g.mul(g.Context, g.constant(0.5), far, far)
-	zero := g.vector(g.Context)
-	g.zero(zero)
-	g.max(g.Context, x, zero, x)
-	g.subtractFMA(g.Context, far, e, x)
+	g.each(g.mul, t, y, y)
+	g.each(g.mul, g.constant(1/math.Sqrt2), y, y) // t·|x|/2
+	g.each(g.subtractFMA, y, e, x)
 }
 
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
-func (g *generator) geluTanh(x reg.Register) {
-	z, square := g.vector(g.Context), g.vector(g.Context)
-	g.mul(g.Context, x, x, square)
+func (g *generator) geluTanh(x group) {
+	z, square := g.another(x), g.another(x)
+	g.each(g.mul, x, x, square)
 	scale := 2 * math.Sqrt(2/math.Pi)
-	g.move(g.Context, g.constant(0.044715*scale), z)
-	g.mulAdd(g.Context, g.constant(scale), square, z)
-	g.mul(g.Context, x, z, z)
+	g.each(g.move, g.constant(0.044715*scale), z)
+	g.each(g.mulAdd, g.constant(scale), square, z)
+	g.each(g.mul, x, z, z)
 	g.timesSigmoid(x, z)
 }
 
 // timesSigmoid is x/(1 + e^(-z)). Where e^(-z) is beyond the type's range, x is first
 // brought to where the result is as good as zero: −∞ tends to 0.
-func (g *generator) timesSigmoid(x, z reg.Register) {
-	e, minus := g.vector(g.Context), g.vector(g.Context)
-	g.zero(minus)
-	g.sub(g.Context, z, minus, minus)
-	g.exp(minus, e)
-	g.add(g.Context, g.constant(1), e, e)
+func (g *generator) timesSigmoid(x, z group) {
+	minus, zero := g.another(x), g.vector(g.Context)
+	g.zero(zero)
+	g.each(g.sub, z, zero, minus)
+	e := g.exp(minus)
+	g.each(g.add, g.constant(1), e, e)
 	g.limit(x, g.max, -1e4)
-	g.div(g.Context, e, x, x)
+	g.each(g.div, e, x, x)
 }
 
 // exp is e^x, to about a roundoff; x is lost.
-func (g *generator) exp(x, dst reg.Register) {
+func (g *generator) exp(x group) group {
 	g.limit(x, g.max, g.least)
 	g.limit(x, g.min, g.most)
-	n := g.vector(g.Context)
-	g.mul(g.Context, g.constant(math.Log2E), x, n)
-	g.round(g.Context, g.vectorBytes, n, n)
+	n := g.another(x)
+	g.each(g.mul, g.constant(math.Log2E), x, n)
+	for _, n := range n {
+		g.round(g.Context, g.vectorBytes, n, n)
+	}
 	// ln 2 in two parts, the first so short that its multiples are exact.
-	g.subtractFMA(g.Context, g.constant(g.ln2High), n, x)
-	g.subtractFMA(g.Context, g.constant(math.Ln2-g.ln2High), n, x)
+	g.each(g.subtractFMA, g.constant(g.ln2High), n, x)
+	g.each(g.subtractFMA, g.constant(math.Ln2-g.ln2High), n, x)
 	series := make([]float64, g.expTerms)
 	for i := range series {
 		series[i] = 1 / math.Gamma(float64(i+1))
 	}
-	g.polynomial(x, dst, series)
-	g.power(g, n, dst)
+	e := g.polynomial(x, series)
+	for i := range e {
+		g.power(g, n[i], e[i])
+	}
+	return e
 }
 
 // limit applies min or max with a constant. x is their second source, so that a NaN
 // stays one.
-func (g *generator) limit(x reg.Register, which instruction, to float64) {
+func (g *generator) limit(x group, which instruction, to float64) {
 	bound := g.vector(g.Context)
 	g.move(g.Context, g.constant(to), bound)
-	which(g.Context, x, bound, x)
+	g.each(which, x, bound, x)
 }
 
-// polynomial is Σ c[i]·xⁱ, by Horner's rule.
-func (g *generator) polynomial(x, dst reg.Register, c []float64) {
-	g.move(g.Context, g.constant(c[len(c)-1]), dst)
-	for i := len(c) - 2; i >= 0; i-- {
-		g.mulAdd(g.Context, g.constant(c[i]), x, dst)
+// polynomial is Σ c[i]·xⁱ, by Horner's rule in x² for the even and the odd terms, which
+// halves the wait.
+func (g *generator) polynomial(x group, c []float64) group {
+	even, odd, square := g.another(x), g.another(x), g.another(x)
+	g.each(g.mul, x, x, square)
+	sums, last := []group{even, odd}, len(c)-1
+	for i := last; i >= 0; i-- {
+		if i > last-2 {
+			g.each(g.move, g.constant(c[i]), sums[i%2])
+		} else {
+			g.each(g.mulAdd, g.constant(c[i]), square, sums[i%2])
+		}
 	}
+	g.each(g.fma, x, odd, even)
+	return even
 }
 
 // constant is a vector of one number in memory.

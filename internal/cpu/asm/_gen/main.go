@@ -18,6 +18,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -126,12 +127,18 @@ func write(dir, name string, c *build.Context) error {
 		if err != nil {
 			return err
 		}
+		if avx512 := strings.Contains(name, "avx512") || strings.Contains(name, "vnni"); !avx512 && beyond15.Match(text) {
+			return fmt.Errorf("%s: a register that only AVX-512 has: too many are in use at once", name)
+		}
 		if err := os.WriteFile(filepath.Join(dir, name+out.ext), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// beyond15 is a vector register that AVX2 does not have. Avo takes them as they come.
+var beyond15 = regexp.MustCompile(`\b[XY](1[6-9]|2[0-9]|3[01])\b`)
 
 // function opens a function of v whose parameters are written with T for the
 // element type. Nothing it is given escapes, and none of them calls another.
