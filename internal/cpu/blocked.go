@@ -174,7 +174,10 @@ type panels struct {
 	count, parts int // panels, and parts of each
 	deep         int // a part's share of K
 	each         int // items of a share
-	top          int // rows of a panel before the first step; a panel that has one is not cut
+	// rowwise says that items go through all panels before the next part of K: along rows
+	// that are pages apart, each of which is then visited once.
+	rowwise bool
+	top     int // rows of a panel before the first step; a panel that has one is not cut
 }
 
 func (d *product[T]) phases() int {
@@ -197,20 +200,24 @@ func (d *product[T]) enter(phase, slot int) (items int) {
 		return d.threads * w.each
 	}
 	if d.packsA {
-		w.a = d.panels(ceilDiv(w.rows, d.MR), w.deep, 0)
+		w.a = d.panels(&d.a, ceilDiv(w.rows, d.MR), w.deep, 0)
 	}
 	if d.whole == nil && (w.i0 == 0 || d.kc < d.k) { // else B's panels are those of the block of rows before
-		w.b = d.panels(ceilDiv(w.cols, d.NR), w.deep, d.top())
+		w.b = d.panels(&d.b, ceilDiv(w.cols, d.NR), w.deep, d.top())
 	}
 	return d.threads * (w.a.each + w.b.each)
 }
 
 // panels cuts the packing of so many panels: into whole ones, or parts if they are too
 // few for the threads.
-func (d *product[T]) panels(count, deep, top int) panels {
+func (d *product[T]) panels(o *operand[T], count, deep, top int) panels {
 	const least = 32 // steps of K, some 2 to 4 KiB
 	p := panels{count: count, parts: 1, deep: deep, top: top}
-	if d.threads > 1 && deep > least && top == 0 {
+	switch {
+	case deep <= least || top > 0:
+	case d.threads == 1 && !o.alongK:
+		p.deep, p.parts, p.rowwise = least, ceilDiv(deep, least), true
+	case d.threads > 1:
 		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), 8)*8)
 		p.parts = ceilDiv(deep, p.deep)
 	}
@@ -274,6 +281,9 @@ func (d *product[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, share
 		return
 	}
 	x, p := item/ps.parts*r, item%ps.parts*ps.deep
+	if ps.rowwise {
+		x, p = item%ps.count*r, item/ps.count*ps.deep
+	}
 	panel := dst[x*(ps.top+w.deep):]
 	o.pack(panel[(ps.top+p)*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.rows[slot*d.row():][:d.row()])
 	if ps.top > 0 {

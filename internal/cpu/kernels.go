@@ -56,10 +56,11 @@ type micro[T scalar] struct {
 type forms map[dtype.Type]asm.Form
 
 var (
-	floats = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}
-	quads  = forms{dtype.I8: asm.FormI8x4}
-	uquads = forms{dtype.I8: asm.FormU8x4}
-	pairs  = forms{dtype.I8: asm.FormI8x2}
+	floats  = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}
+	doubles = forms{dtype.F64: asm.FormF64}
+	quads   = forms{dtype.I8: asm.FormI8x4}
+	uquads  = forms{dtype.I8: asm.FormU8x4}
+	pairs   = forms{dtype.I8: asm.FormI8x2}
 )
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
@@ -85,7 +86,7 @@ var kernels = []*Kernel{
 		ISA:  "AVX2+FMA",
 		has:  func() bool { return asm.F32AVX2.ISA.Supported },
 		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
-		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048},
+		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
 		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs},
 	},
 	{
@@ -94,7 +95,7 @@ var kernels = []*Kernel{
 		ISA:  "AVX-512 F, DQ, BW, VL",
 		has:  func() bool { return asm.F32AVX512.ISA.Supported },
 		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
-		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 192, kc: 384, ms: 4096, ns: 2048},
+		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
 	},
 	{
 		Name: "vnni",

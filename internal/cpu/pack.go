@@ -1,5 +1,7 @@
 package cpu
 
+import "tilework/dtype"
+
 // pack copies rows x0…x0+n-1 of an operand, for the k steps from p0 on, into a panel of
 // r rows (n ≤ r) as the micro-kernels read it:
 //
@@ -22,22 +24,22 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 // form8 packs what the operand's form can, eight rows and along K eight steps at a
 // time, and returns how many rows and steps of them these are.
 func (o *operand[T]) form8(dst []T, r, x0, n, p0, k int) (rows, steps int) {
-	rows, steps = n&^7, min(k, o.depth/o.group-p0)
-	if o.alongK {
-		steps &^= 7
-	}
-	if o.form.Zip == nil || rows == 0 || steps <= 0 {
+	steps = min(k, o.depth/o.group-p0)
+	if o.form.Zip == nil || n < 8 || steps < 8 {
 		return 0, 0
 	}
-	ld := o.ld * o.from.Size()
+	ld, words := o.ld*o.from.Size(), dtype.Of[T]().Size()/4 // of 32 bits, which the forms count
 	if !o.alongK {
-		o.form.Lay(steps, rows, word(dst), r, o.bytes(o.index(x0, p0*o.group)), ld)
+		rows = n &^ 7
+		o.form.Lay(steps, rows*words, word(dst), r*words, o.bytes(o.index(x0, p0*o.group)), ld)
 		return rows, steps
 	}
-	for i := 0; i < rows; i += 8 {
-		o.form.Zip(steps, word(dst[i:]), r, o.bytes(o.index(x0+i, p0*o.group)), ld)
+	steps &^= 7
+	for i := 0; i < n; i += 8 {
+		i := min(i, n-8) // some rows twice, rather than one by one
+		o.form.Zip(steps, word(dst[i:]), r*words, o.bytes(o.index(x0+i, p0*o.group)), ld)
 	}
-	return rows, steps
+	return n, steps
 }
 
 // plain packs the rows from i0 to n, and of each the steps from q0 to k.

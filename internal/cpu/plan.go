@@ -120,9 +120,9 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return unpacked
 	}
 	switch {
-	case mk.sweeps(p):
+	case sweeps(p):
 		return alongN
-	case mk.sweepsFlipped(p):
+	case sweepsFlipped(p):
 		return alongM
 	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
 		return dotsOfB

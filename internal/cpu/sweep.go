@@ -34,13 +34,13 @@ const (
 )
 
 // sweeps reports whether p goes along the rows of B and C.
-func (mk *micro[T]) sweeps(p *gemm.Problem) bool {
+func sweeps(p *gemm.Problem) bool {
 	return !p.B.Trans &&
 		(p.K <= sweepDepth && p.M >= 64 && p.N >= 64 || isThin(p.M, p.N, p.K, sweepRows))
 }
 
 // sweepsFlipped reports whether p's transpose goes along the columns of A as rows.
-func (mk *micro[T]) sweepsFlipped(p *gemm.Problem) bool {
+func sweepsFlipped(p *gemm.Problem) bool {
 	return p.A.Trans && isThin(p.N, p.M, p.K, sweepRows)
 }
 

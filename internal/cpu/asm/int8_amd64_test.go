@@ -30,10 +30,10 @@ var integerKernels = []struct {
 }
 
 // words fills s with random words, now and then of the extreme bytes only.
-func words[T int32 | uint32 | byte](s []T, r *rand.Rand) {
+func words[T int32 | uint32 | uint64 | byte](s []T, r *rand.Rand) {
 	extreme := r.IntN(3) == 0
 	for i := range s {
-		if s[i] = T(r.Uint32()); extreme {
+		if s[i] = T(r.Uint64()); extreme {
 			s[i] = T([]uint32{0x80808080, 0x7f7f7f7f, 0xffffffff, 0x80008000}[r.IntN(4)])
 		}
 	}
@@ -200,5 +200,40 @@ func TestForms(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestZipF64 compares the copies of float64 into panels with one element after another.
+func TestZipF64(t *testing.T) {
+	require(t, AVX2)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	src, dst := newArena[uint64](t, 1<<10), newArena[uint64](t, 1<<10)
+	for round := range 300 {
+		take := (*arena[uint64]).last
+		if round%2 == 0 {
+			take = (*arena[uint64]).first
+		}
+		k, wide := 4*r.IntN(6), 8+r.IntN(9)
+		ld := k + r.IntN(9)
+		from, to := take(src, span(8, ld, k, 1)), dst.last(span(k, wide, 8, 1))
+		words(from, r)
+		words(to, r)
+		want := slices.Clone(to)
+		for p := range k {
+			for i := range 8 {
+				want[p*wide+i] = from[i*ld+p]
+			}
+		}
+		word := func(p *uint64) *uint32 { return (*uint32)(unsafe.Pointer(p)) }
+		if fault := faults(func() {
+			ZipF64(k, word(dst.start(to)), 2*wide, (*byte)(unsafe.Pointer(src.start(from))), 8*ld)
+		}); fault != nil {
+			t.Fatalf("zip of %d: %v", k, fault)
+		}
+		if !slices.Equal(to, want) {
+			t.Fatalf("zip of %d, %d wide, rows %d apart: wrong", k, wide, ld)
+		}
 	}
 }

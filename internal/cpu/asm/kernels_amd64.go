@@ -112,6 +112,7 @@ var I8AVX2 = Kernels[int32]{
 // The forms.
 var (
 	FormF32  = form(Form{Zip: ZipF32, Lay: LayF32})
+	FormF64  = form(Form{Zip: ZipF64, Lay: LayF32}) // an element is two words
 	FormF16  = form(Form{ZipF16, LayF16, NarrowF16, AddOldF16})
 	FormBF16 = form(Form{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
 	FormI8x4 = form(Form{Zip: ZipI8x4, Lay: LayI8x4}) // B's words for I8VNNI

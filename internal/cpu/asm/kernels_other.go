@@ -11,7 +11,7 @@ var (
 	F64AVX512, F64AVX2 Kernels[float64]
 	I8VNNI, I8AVX2     Kernels[int32]
 
-	FormF32, FormF16, FormBF16, FormI8x4, FormU8x4, FormI8x2 Form
+	FormF32, FormF64, FormF16, FormBF16, FormI8x4, FormU8x4, FormI8x2 Form
 )
 
 // Pause lets some time pass, n ≥ 1 times a few nanoseconds.

@@ -97,3 +97,9 @@ func ZipI8x2(k int, dst *uint32, r int, src *byte, ld int)
 //
 //go:noescape
 func LayI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
+
+// ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the word
+// after it are element p of row i, the float64, for p < k. k is a multiple of four.
+//
+//go:noescape
+func ZipF64(k int, dst *uint32, r int, src *byte, ld int)

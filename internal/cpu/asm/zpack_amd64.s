@@ -887,3 +887,62 @@ eight:
 end:
 	VZEROUPPER
 	RET
+
+// func ZipF64(k int, dst *uint32, r int, src *byte, ld int)
+// Requires: AVX
+TEXT ·ZipF64(SB), NOSPLIT, $0-40
+	MOVQ  k+0(FP), AX
+	MOVQ  dst+8(FP), CX
+	MOVQ  r+16(FP), DX
+	MOVQ  src+24(FP), BX
+	MOVQ  ld+32(FP), SI
+	SHRQ  $0x02, AX
+	SHLQ  $0x02, DX
+	LEAQ  (SI)(SI*2), DI
+	LEAQ  (DI)(SI*2), R8
+	LEAQ  (R8)(SI*2), R9
+	LEAQ  (DX)(DX*2), R10
+	TESTQ AX, AX
+	JZ    end
+
+four:
+	VMOVUPD    (BX), Y0
+	VMOVUPD    (BX)(SI*1), Y2
+	VMOVUPD    (BX)(SI*2), Y4
+	VMOVUPD    (BX)(DI*1), Y6
+	VUNPCKLPD  Y2, Y0, Y1
+	VUNPCKHPD  Y2, Y0, Y3
+	VUNPCKLPD  Y6, Y4, Y5
+	VUNPCKHPD  Y6, Y4, Y6
+	VPERM2F128 $0x20, Y5, Y1, Y0
+	VMOVUPD    Y0, (CX)
+	VPERM2F128 $0x20, Y6, Y3, Y2
+	VMOVUPD    Y2, (CX)(DX*1)
+	VPERM2F128 $0x31, Y5, Y1, Y4
+	VMOVUPD    Y4, (CX)(DX*2)
+	VPERM2F128 $0x31, Y6, Y3, Y6
+	VMOVUPD    Y6, (CX)(R10*1)
+	VMOVUPD    (BX)(SI*4), Y0
+	VMOVUPD    (BX)(R8*1), Y2
+	VMOVUPD    (BX)(DI*2), Y4
+	VMOVUPD    (BX)(R9*1), Y6
+	VUNPCKLPD  Y2, Y0, Y1
+	VUNPCKHPD  Y2, Y0, Y3
+	VUNPCKLPD  Y6, Y4, Y5
+	VUNPCKHPD  Y6, Y4, Y6
+	VPERM2F128 $0x20, Y5, Y1, Y0
+	VMOVUPD    Y0, 32(CX)
+	VPERM2F128 $0x20, Y6, Y3, Y2
+	VMOVUPD    Y2, 32(CX)(DX*1)
+	VPERM2F128 $0x31, Y5, Y1, Y4
+	VMOVUPD    Y4, 32(CX)(DX*2)
+	VPERM2F128 $0x31, Y6, Y3, Y6
+	VMOVUPD    Y6, 32(CX)(R10*1)
+	ADDQ       $+32, BX
+	LEAQ       (CX)(DX*4), CX
+	DECQ       AX
+	JNZ        four
+
+end:
+	VZEROUPPER
+	RET

@@ -92,6 +92,7 @@ func writePack(dir string) error {
 		f.narrow(c)
 		f.addOld(c)
 	}
+	zipDoubles(c)
 	return write(dir, "zpack_amd64", c)
 }
 
@@ -183,6 +184,42 @@ func transposed(c *build.Context, row []reg.Register) []reg.Register {
 		}
 	}
 	return column
+}
+
+// zipDoubles is zip for float64, each of which is two words.
+func zipDoubles(c *build.Context) {
+	packFunction(c, "ZipF64", "k",
+		"ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the word",
+		"after it are element p of row i, the float64, for p < k. k is a multiple of four.")
+	k, dst, r, src, ld := param(c, "k"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
+	c.SHRQ(operand.U8(2), k)
+	c.SHLQ(operand.U8(2), r)
+	from, to := strides(c, src, ld, 8), strides(c, dst, r, 4)
+	c.TESTQ(k, k)
+	c.JZ(operand.LabelRef("end"))
+	c.Label("four")
+	for i := 0; i < 8; i += 4 {
+		row, pair := make([]reg.Register, 4), make([]reg.Register, 4)
+		for x := range row {
+			row[x], pair[x] = c.YMM(), c.YMM()
+			c.VMOVUPD(from[i+x], row[x])
+		}
+		for x := 0; x < 4; x += 2 {
+			c.VUNPCKLPD(row[x+1], row[x], pair[x])
+			c.VUNPCKHPD(row[x+1], row[x], pair[x+1])
+		}
+		for p := range 4 {
+			c.VPERM2F128(operand.U8(0x20+0x11*(p/2)), pair[2+p%2], pair[p%2], row[p])
+			c.VMOVUPD(row[p], to[p].Offset(i*8))
+		}
+	}
+	c.ADDQ(operand.I32(32), src)
+	c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: 4}, dst)
+	c.DECQ(k)
+	c.JNZ(operand.LabelRef("four"))
+	c.Label("end")
+	c.VZEROUPPER()
+	c.RET()
 }
 
 // lay writes the function for operands whose columns lie side by side.
