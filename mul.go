@@ -3,6 +3,7 @@ package tilework
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
@@ -33,12 +34,25 @@ func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opt
 // product is summed in, and are whole numbers if that is int32. With β = 0 the
 // old C is not read; with α = 0 neither A nor B is.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
-	p, buffers, err := plan(alpha, a, b, beta, c, opts)
-	if err != nil {
-		return err
+	k := calls.Get().(*call)
+	k.config.configure(opts)
+	err := plan(&k.product, &k.config, alpha, a, b, beta, c)
+	if err == nil {
+		err = k.product.Run(ctx, k.product.Buffers)
 	}
-	return p.Run(ctx, buffers)
+	*k = call{} // it refers to the caller's memory
+	calls.Put(k)
+	return err
 }
+
+// call is what one call needs, kept for the next one: what the options are given does not
+// live on a stack.
+type call struct {
+	config  config
+	product dispatch.Product
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // GemmBatch computes C[i] ← α·A[i]·B[i] + β·C[i] for every i. The shapes may differ
 // from one i to the next; no C may overlap another or any A or B.
@@ -48,39 +62,36 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 	}
 	batch := make([]dispatch.Product, len(a))
 	for i := range a {
-		p, buffers, err := plan(alpha, a[i], b[i], beta, c[i], opts)
-		if err != nil {
+		var cfg config
+		cfg.configure(opts)
+		if err := plan(&batch[i], &cfg, alpha, a[i], b[i], beta, c[i]); err != nil {
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		}
-		batch[i] = dispatch.Product{Plan: p, Buffers: buffers}
 	}
 	return dispatch.RunBatch(ctx, batch)
 }
 
 // plan turns a call into a plan and the memory to run it on.
-func plan[I, O Element](alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts []Option) (*dispatch.Plan, gemm.Buffers, error) {
-	var buffers gemm.Buffers
-	cfg := configure(opts)
+func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a, b Matrix[I], beta float64, c Matrix[O]) error {
 	if err := firstErr(a.err, b.err, c.err, cfg.err, cfg.checkHost()); err != nil {
-		return nil, buffers, err
+		return err
 	}
 	if err := cfg.checkBias(c.layout()); err != nil {
-		return nil, buffers, err
+		return err
 	}
 	problem, swapped, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
 	if err != nil {
-		return nil, buffers, err
+		return err
 	}
-	cfg.request.Problem = &problem
-	p, err := dispatch.New(cfg.request)
-	if err != nil {
-		return nil, buffers, err
-	}
-	buffers = gemm.Buffers{A: bytesOf(a), B: bytesOf(b), C: bytesOf(c), Bias: cfg.bias}
+	p.Buffers = gemm.Buffers{A: bytesOf(a), B: bytesOf(b), C: bytesOf(c), Bias: cfg.bias}
 	if swapped {
-		buffers.A, buffers.B = buffers.B, buffers.A
+		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
-	return p, buffers, nil
+	if err := bindTile(cfg, c, swapped); err != nil {
+		return err
+	}
+	p.Request, p.Problem = cfg.request, problem
+	return p.Decide()
 }
 
 func firstErr(errs ...error) error {

@@ -20,16 +20,15 @@ type config struct {
 	biasOn  resident.Matrix  // on a device
 	biasOf  dtype.Type
 	biasLen int
+	tile    func(c any, swapped bool) (func(i, j, rows, cols int), error)
 	gemm.Epilogue
 	err error // the first option that makes no sense
 }
 
-func configure(opts []Option) config {
-	var c config
+func (c *config) configure(opts []Option) {
 	for _, o := range opts {
-		o(&c)
+		o(c)
 	}
-	return c
 }
 
 func (c *config) fail(err error) {
@@ -146,6 +145,8 @@ func (c *config) checkOn(d *resident.Device) error {
 	switch asked := c.request.Device; {
 	case asked.Kind != "" && asked.String() != d.String():
 		return fmt.Errorf("%w: device %v for matrices that are on %v", ErrUnsupported, asked, d)
+	case c.tile != nil:
+		return fmt.Errorf("%w: a function of Go for each tile of matrices on device %v: only the processor runs it", ErrUnsupported, d)
 	}
 	return c.request.Precision.Check(c.request.Device)
 }
@@ -162,9 +163,46 @@ func WithActivation(name string) Option {
 	}
 }
 
+// WithTileFunc has f called for every tile of the result as soon as its elements are final
+// (bias, activation and rounding done) and while they are in the cache: with the tile, a
+// view of C that f may change, and the row and the column at which it begins. The tiles
+// are all of C, each element once; how large they are depends on the kernel and the number
+// of threads. f is called by several goroutines at once, in any order.
+//
+// It is for the processor, where auto then computes: on a GPU, with matrices that are on
+// one, or with another T than C's it is ErrUnsupported.
+func WithTileFunc[T Element](f func(tile Matrix[T], row, col int)) Option {
+	return func(c *config) {
+		c.tile = func(of any, swapped bool) (func(i, j, rows, cols int), error) {
+			whole, ok := of.(Matrix[T])
+			switch {
+			case !ok:
+				return nil, fmt.Errorf("%w: a function for tiles of %v for a result of another type", ErrUnsupported, dtype.Of[T]())
+			case swapped: // the transpose is what is computed
+				return func(i, j, rows, cols int) { f(whole.Sub(j, i, cols, rows), j, i) }, nil
+			}
+			return func(i, j, rows, cols int) { f(whole.Sub(i, j, rows, cols), i, j) }, nil
+		}
+		if f == nil {
+			c.tile = nil
+		}
+	}
+}
+
+// bindTile makes the function for tiles, if there is one, that of a result.
+func bindTile[O Element](c *config, of Matrix[O], swapped bool) (err error) {
+	if c.tile != nil {
+		c.request.Tile, err = c.tile(of, swapped)
+	}
+	return err
+}
+
 // checkBias refuses a bias that does not fit the result.
 func (c *config) checkBias(out gemm.Layout) error {
-	want := map[gemm.BiasDim]int{gemm.BiasRow: out.OpRows(), gemm.BiasCol: out.OpCols()}[c.Bias]
+	want := out.OpRows()
+	if c.Bias == gemm.BiasCol {
+		want = out.OpCols()
+	}
 	switch {
 	case c.Bias == gemm.BiasNone:
 		return nil

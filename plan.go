@@ -44,13 +44,15 @@ func planFor(p *gemm.Problem) Plan {
 // PlanGemm is what [Gemm] would run for these matrices and options. No element is
 // read; where the device is left to the plan it may have to be measured, on others.
 func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, error) {
-	p, _, err := plan(1, a, b, 0, c, opts)
-	if err != nil {
+	var p dispatch.Product
+	var cfg config
+	cfg.configure(opts)
+	if err := plan(&p, &cfg, 1, a, b, 0, c); err != nil {
 		return Plan{}, err
 	}
-	pl := planFor(p.Problem)
+	pl := planFor(&p.Problem)
 	pl.Device, pl.Kernel, pl.Threads, pl.Compile = p.Device.String(), p.Kernel, p.Threads, p.CompileTime()
-	pl.Detail, pl.Why = p.Detail, p.Why
+	pl.Detail, pl.Why = p.Detail(), p.Why()
 	return pl, nil
 }
 

@@ -36,7 +36,8 @@ type Tuning struct {
 // The errors are ErrUnsupported, for "auto" and for an emulated GPU, which has no times,
 // ErrNoDevice, ErrShape, ErrVerify for a kernel that is wrong, and the context's.
 func TuneGemm[I, O Element](ctx context.Context, a, b Matrix[I], c Matrix[O], limit time.Duration, opts ...Option) (Tuning, error) {
-	cfg := configure(opts)
+	var cfg config
+	cfg.configure(opts)
 	if err := firstErr(a.err, b.err, c.err, cfg.err); err != nil {
 		return Tuning{}, err
 	}

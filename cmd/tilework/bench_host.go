@@ -21,7 +21,7 @@ func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, prob
 	request := dispatch.Request{Device: device, Threads: f.threads}
 	picks, err := f.picks(device, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		r := request
-		r.Problem, r.Kernel = p, kernel
+		r.Problem, r.Kernel = *p, kernel
 		plan, err := dispatch.New(r)
 		if err != nil {
 			return "", err
@@ -75,7 +75,7 @@ func (s *subject) Name() string { return s.name }
 
 func (s *subject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	request := s.request
-	request.Problem = p
+	request.Problem = *p
 	plan, err := dispatch.New(request)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *subject) String() string {
 	if s.plan == nil {
 		return ""
 	}
-	return s.plan.Kernel + ", " + s.plan.Detail
+	return s.plan.Kernel + ", " + s.plan.Detail()
 }
 
 func libraryNames() []string {

@@ -172,7 +172,7 @@ func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Impl
 			impl := gemmtest.Implementation{
 				Name: k.Name, Types: pairsOf(k), Tiles: k.Tiles, Concurrent: true, Cancels: true,
 				Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-					plan, err := dispatch.New(dispatch.Request{Problem: p, Device: device, Kernel: k.Name})
+					plan, err := dispatch.New(dispatch.Request{Problem: *p, Device: device, Kernel: k.Name})
 					if err != nil {
 						return err
 					}

@@ -1,44 +1,75 @@
 package bench
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
-// TestSuite: what the suite of float32 promises to cover is there, each shape once.
-func TestSuite(t *testing.T) {
-	cases, err := Suite("fp32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[Shape]bool{}
-	odd, skinny, deep := 0, [3]int{}, 0
-	for _, c := range cases {
-		if seen[c.Shape] {
-			t.Errorf("%v stands there twice", c.Shape)
+// coverage is what a list of shapes has of each kind.
+type coverage struct {
+	shapes, odd, deep int
+	skinny            [3]int // along M, N and K
+	squares           map[int]bool
+}
+
+// What the suites promise to cover is there, each shape once and with a reason.
+func TestSuites(t *testing.T) {
+	for _, want := range []struct {
+		suite       string
+		shapes, odd int // at least
+		skinny      int // along each of M, N and K, at least
+		deep        int // with a K of 4096 and more that outgrows M and N 60 times
+		first, last int // squares of the powers of two from here to there
+	}{
+		{"fp32", 40, 10, 2, 2, 64, 16384},
+		{"cpu", 60, 16, 6, 2, 8, 4096},
+	} {
+		samples, err := Suite(want.suite)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if c.Why == "" {
-			t.Errorf("%v has no reason", c.Shape)
-		}
-		seen[c.Shape] = true
-		if c.M%2 != 0 && c.N%2 != 0 && c.K%2 != 0 {
-			odd++
-		}
-		for i, n := range []int{c.M, c.N, c.K} {
-			if n <= 64 && max(c.M, c.N, c.K) >= 4096 {
-				skinny[i]++
+		got := cover(t, samples)
+		for n := want.first; n <= want.last; n *= 2 {
+			if !got.squares[n] {
+				t.Errorf("%s: the square of %d is not there", want.suite, n)
 			}
 		}
-		if c.K >= 65536 {
-			deep++
+		if got.shapes < want.shapes || got.odd < want.odd || slices.Min(got.skinny[:]) < want.skinny || got.deep < want.deep {
+			t.Errorf("%s covers %+v, want at least %+v", want.suite, got, want)
 		}
 	}
-	for n := 64; n <= 16384; n *= 2 {
-		if !seen[Cube(n)] {
-			t.Errorf("the square of %d is not there", n)
-		}
-	}
-	if len(cases) < 40 || odd < 10 || skinny[0] < 2 || skinny[1] < 2 || skinny[2] < 2 || deep < 2 {
-		t.Errorf("%d shapes, %d of odd sizes, %v skinny along M, N and K, %d with a long K", len(cases), odd, skinny, deep)
-	}
-	if _, err := Suite("fp31"); err == nil || err.Error() != `no suite "fp31" (there are fp32)` {
+	if _, err := Suite("fp31"); err == nil || err.Error() != `no suite "fp31" (there are fp32, cpu)` {
 		t.Errorf("an unknown suite: %v", err)
 	}
+}
+
+func cover(t *testing.T, samples []Sample) coverage {
+	t.Helper()
+	c := coverage{squares: map[int]bool{}}
+	seen := map[Shape]bool{}
+	for _, s := range samples {
+		if seen[s.Shape] {
+			t.Errorf("%v stands there twice", s.Shape)
+		}
+		if s.Why == "" {
+			t.Errorf("%v has no reason", s.Shape)
+		}
+		seen[s.Shape] = true
+		c.shapes++
+		if s.Shape == Cube(s.M) {
+			c.squares[s.M] = true
+		}
+		if s.M%2 != 0 && s.N%2 != 0 && s.K%2 != 0 {
+			c.odd++
+		}
+		for i, n := range []int{s.M, s.N, s.K} {
+			if n <= 64 && max(s.M, s.N, s.K) >= 4096 {
+				c.skinny[i]++
+			}
+		}
+		if s.K >= 4096 && s.K >= 60*max(s.M, s.N) {
+			c.deep++
+		}
+	}
+	return c
 }

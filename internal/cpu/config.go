@@ -112,11 +112,11 @@ type Candidate struct {
 // below it, what is packed, and how many goroutines share the work.
 func Routes(p *gemm.Problem, workers int) []Candidate {
 	var routes []Candidate
-	best, _, err := choose("", p.Accum())
+	best, err := choose("", environment(), p.Accum())
 	if err != nil {
 		return nil
 	}
-	last, _ := find(best.Name)
+	last, _ := find(best.kernel.Name)
 	taken := 0
 	for i := last; i >= 0 && taken < 2; i-- {
 		k := kernels[i]
@@ -190,7 +190,7 @@ func (mk *micro[T]) rows() int { return mk.MR }
 // usual is what of p is packed unless that is decided.
 func (mk *micro[T]) usual(p *gemm.Problem) Packing {
 	switch {
-	case mk.goesDirect(p):
+	case mk.way(p) != blocked:
 		return PackNothing
 	case mk.readsInPlace(p):
 		return PackB

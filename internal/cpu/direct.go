@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"context"
+
 	"tilework/dtype"
 	"tilework/internal/gemm"
 )
@@ -16,44 +18,59 @@ type direct[T scalar] struct {
 	rsa, csa    int // A's strides from row to row and along K
 	ldb, ldc    int
 	alpha, beta T
-	finish      *finisher[T]
-	mc, nc      int // an item's tile of C
+	finish      finisher[T]
+	tile        func(i, j, rows, cols int) // see product
+	mc, nc      int                        // an item's tile of C
 }
 
-// directLimit is the largest M·N·K that is not packed.
-const directLimit = 96 * 96 * 96
+const (
+	// directLimit is the largest M·N·K that is not packed, whatever its shape.
+	directLimit = 132 * 132 * 132
+	// Of larger ones with at most so many tiles, one below the other, B is not packed if it
+	// takes no more than directBytes: to pack it would cost as much as to read it from a
+	// cache for most of them.
+	directTiles = 12
+	directBytes = 4 << 20
+)
 
-// goesDirect reports whether p is better not packed, unless that was decided. It looks
-// at the shape and the types alone.
+// goesDirect reports whether p is better not packed.
 func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	if !mk.canGoDirect(p) {
 		return false
 	}
-	if mk.packing != "" {
-		return mk.packing == PackNothing
+	tiles := directTiles
+	if crowds(p.B) {
+		tiles = 1
 	}
-	return p.M <= len(mk.Direct) || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
+	few := p.M <= tiles*len(mk.Direct) && float64(p.N)*float64(p.K)*float64(p.B.Type.Size()) <= directBytes
+	return few || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
 }
 
 // canGoDirect reports whether p can be computed without packing at all.
-func (mk *micro[T]) canGoDirect(p *gemm.Problem) bool {
+func (mk *micro[T]) canGoDirect(p *gemm.Problem) bool { return mk.native(p) && !p.B.Trans }
+
+// native reports whether micro-kernels can read and write p's matrices where they lie.
+func (mk *micro[T]) native(p *gemm.Problem) bool {
 	t := dtype.Of[T]()
-	return len(mk.Direct) > 0 && p.A.Type == t && p.C.Type == t && !p.B.Trans && p.ReadsAB()
+	return len(mk.Direct) > 0 && p.A.Type == t && p.C.Type == t && p.ReadsAB()
 }
 
-func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads int) *direct[T] {
-	d := &direct[T]{
+func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
+	p, threads := &pl.Problem, pl.Threads
+	d := direct[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
-		mc:     p.M, nc: p.N,
+		finish: newFinisher(p, b, mk), tile: pl.tile,
+		mc: p.M, nc: p.N,
 	}
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
-	if threads > 1 {
+	if threads == 1 {
+		d.nc = equalParts(d.n, max(mostItem/max(d.m*d.k, 1), 1), mk.NR)
+	} else {
 		d.nc = equalParts(d.n, max(d.n/(4*threads), 1), mk.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(mk.Direct))
 	}
@@ -62,28 +79,43 @@ func newDirect[T scalar](mk *micro[T], p *gemm.Problem, b gemm.Buffers, threads 
 
 // A direct product is one phase, whose items are tiles of C.
 
-func (d *direct[T]) walk() walker  { return d }
-func (d *direct[T]) advance() bool { return false }
-func (d *direct[T]) items() int    { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *direct[T]) phases() int                { return 1 }
+func (d *direct[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *direct[T]) bytes() int                 { return 0 }
+func (d *direct[T]) use(*memory, []place)       {}
 
-func (d *direct[T]) do(item int) {
+// alone does all items, and allocates nothing even where d is on a stack.
+func (d *direct[T]) alone(ctx context.Context) error {
+	for item := range d.enter(0, 0) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d.do(item, 0)
+	}
+	return nil
+}
+
+func (d *direct[T]) do(item, _ int) {
 	across := ceilDiv(d.n, d.nc)
 	i0, j0 := item/across*d.mc, item%across*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
-	beta := d.beta
-	for p := 0; p < d.k; p += d.kc {
-		k := min(d.kc, d.k-p)
+	high := equalParts(rows, len(d.Direct), 1)   // no tile of a few rows at the end
+	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
+	for p := 0; p < d.k; p += kc {
+		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n := min(d.NR, j0+cols-j)
-			for i := i0; i < i0+rows; i += len(d.Direct) {
-				kernel := d.Direct[min(len(d.Direct), i0+rows-i)-1]
-				b := &d.b[p*d.ldb+j]
+			n, b := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j]
+			for i := i0; i < i0+rows; i += high {
+				kernel := d.Direct[min(high, i0+rows-i)-1]
 				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, d.ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
 			}
 		}
 		beta = 1
 	}
-	if d.finish != nil {
-		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols)
+	if d.finish.needed {
+		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
+	}
+	if d.tile != nil {
+		d.tile(i0, j0, rows, cols)
 	}
 }

@@ -1,37 +1,47 @@
 package cpu
 
 import (
+	"unsafe"
+
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
 // finisher turns sums into what C is to hold: β·C where the micro-kernels could
 // not add it, the epilogue, and the rounding to C's type. It works on a tile of
-// C that was just computed and so is still in the cache.
+// C that was just computed and so is still in the cache, in vectors where the kernel
+// has them for it and otherwise in plain Go.
 type finisher[T scalar] struct {
+	needed   bool // false: there is nothing to finish
 	epilogue gemm.Epilogue
-	act      func(float64) float64
 	bias     []byte
-	biasType dtype.Type
+	vectors  *asm.Finish[T]
+	act      func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
 
 	// For a C of another type than the sums: its memory and the conversions.
+	to     dtype.Type
 	raw    []byte
 	ld     int
 	beta   T
+	form   asm.Form
 	widen  func(dst []T, raw []byte, at int)
 	narrow func(raw []byte, at int, src []T)
 }
 
-// newFinisher returns nil where there is nothing to finish.
-func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers) *finisher[T] {
+// newFinisher is for the kernel mk; the textbook's has none.
+func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) finisher[T] {
 	converts := p.C.Type != dtype.Of[T]()
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
-		return nil
+		return finisher[T]{}
 	}
-	f := &finisher[T]{
-		epilogue: p.Epilogue, bias: b.Bias, biasType: p.C.Type,
-		act: p.Epilogue.Activation.Info().F,
+	f := finisher[T]{needed: true, epilogue: p.Epilogue, bias: b.Bias, to: p.C.Type}
+	if mk == nil {
+		f.vectors = &asm.Finish[T]{}
+	} else {
+		f.vectors, f.form = &mk.Finish, mk.formsA[p.C.Type]
 	}
+	f.act = activation(f.vectors, p.Epilogue.Activation)
 	if converts {
 		f.raw, f.ld, f.beta = b.C, p.C.LD, T(p.Beta)
 		f.widen, f.narrow = widening[T](p.C.Type), narrowing[T](p.C.Type)
@@ -39,60 +49,188 @@ func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers) *finisher[T] {
 	return f
 }
 
-// tile finishes rows×cols sums at c, which belong at (i0, j0) of C.
-func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int) {
-	var old [256]T
-	for i := range rows {
-		for j := 0; j < cols; j += len(old) {
-			sums := c[i*ldc+j:][:min(len(old), cols-j)]
-			at := (i0+i)*f.ld + j0 + j // in raw
-			if f.raw != nil && f.beta != 0 {
-				f.widen(old[:len(sums)], f.raw, at)
-				for x := range sums {
-					sums[x] += f.beta * old[x]
-				}
-			}
-			f.apply(sums, i0+i, j0+j)
-			if f.raw != nil {
-				f.narrow(f.raw, at, sums)
-			}
+// Activate finishes sums, M×N of the type that the product is summed in without padding,
+// as the product would have been: it applies the activation and writes c, the plan's C.
+// The sums are lost.
+func (pl *Plan) Activate(sums, c []byte) {
+	p := pl.Problem
+	p.Beta, p.Epilogue.Bias = 0, gemm.BiasNone
+	switch k, b := pl.Kernel, (gemm.Buffers{C: c}); p.Accum() {
+	case dtype.F32:
+		activate(&p, b, k.f32, dtype.View[float32](sums))
+	case dtype.F64:
+		activate(&p, b, k.f64, dtype.View[float64](sums))
+	default:
+		activate(&p, b, k.i32, dtype.View[int32](sums))
+	}
+}
+
+func activate[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T], sums []T) {
+	f := newFinisher(p, b, mk)
+	if f.needed {
+		f.tile(sums, p.N, 0, 0, p.M, p.N, make([]T, finishing))
+	}
+	if f.raw != nil {
+		return
+	}
+	c := dtype.View[T](b.C)
+	for i := range p.M {
+		copy(c[i*p.C.LD:][:p.N], sums[i*p.N:])
+	}
+}
+
+// activation is the function of v that computes a, nil where it has none.
+func activation[T scalar](v *asm.Finish[T], a gemm.Activation) func(m, n int, c *T, ldc int) {
+	switch a {
+	case gemm.ActReLU:
+		return v.ReLU
+	case gemm.ActGELU:
+		return v.GELU
+	case gemm.ActGELUTanh:
+		return v.GELUTanh
+	case gemm.ActSiLU:
+		return v.SiLU
+	}
+	return nil
+}
+
+// finishing is how many rows and columns of a tile are finished at once, and how many
+// elements tile needs where C is converted.
+const finishing = 256
+
+// tile finishes rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
+// some elements, [finishing] where C is converted.
+func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+	for i := 0; i < rows; i += finishing {
+		for j := 0; j < cols; j += finishing {
+			f.block(c[i*ldc+j:], ldc, i0+i, j0+j, min(finishing, rows-i), min(finishing, cols-j), tmp)
 		}
 	}
 }
 
-// apply carries out the epilogue on consecutive elements of row i of C, from
-// column j on.
-func (f *finisher[T]) apply(sums []T, i, j int) {
+// block does that for no more than [finishing] rows and columns.
+func (f *finisher[T]) block(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+	if f.raw != nil && f.beta != 0 {
+		f.addOld(c, ldc, i0, j0, rows, cols, tmp)
+	}
 	switch f.epilogue.Bias {
 	case gemm.BiasRow:
-		bias := T(f.biasType.At(f.bias, i))
-		for x := range sums {
-			sums[x] += bias
-		}
+		f.biasRow(c, ldc, f.biases(i0, rows, tmp), cols)
 	case gemm.BiasCol:
-		for x := range sums {
-			sums[x] += T(f.biasType.At(f.bias, j+x))
+		f.biasCol(c, ldc, f.biases(j0, cols, tmp), rows)
+	}
+	switch act := f.epilogue.Activation; {
+	case act == gemm.ActNone:
+	case f.act != nil:
+		f.act(rows, cols, &c[0], ldc)
+	default:
+		apply := act.Info().F
+		for i := range rows {
+			for x, v := range c[i*ldc:][:cols] {
+				c[i*ldc+x] = T(apply(float64(v)))
+			}
 		}
 	}
-	if f.epilogue.Activation != gemm.ActNone {
-		for x, v := range sums {
-			sums[x] = T(f.act(float64(v)))
+	if f.raw != nil {
+		f.round(c, ldc, i0, j0, rows, cols)
+	}
+}
+
+// addOld adds β times the old C.
+func (f *finisher[T]) addOld(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+	whole := 0
+	if f.form.AddOld != nil {
+		if whole = cols &^ 7; whole > 0 {
+			f.form.AddOld(rows, whole, single(c), ldc, f.half(i0, j0), f.ld, float32(f.beta))
+		}
+	}
+	for i := range rows {
+		old := tmp[:cols-whole]
+		f.widen(old, f.raw, (i0+i)*f.ld+j0+whole)
+		sums := c[i*ldc+whole:][:len(old)]
+		for x, v := range old {
+			sums[x] += T(f.beta * v)
 		}
 	}
 }
+
+// round writes the finished elements to C.
+func (f *finisher[T]) round(c []T, ldc, i0, j0, rows, cols int) {
+	whole := 0
+	if f.form.Narrow != nil {
+		if whole = cols &^ 7; whole > 0 {
+			f.form.Narrow(rows, whole, f.half(i0, j0), f.ld, single(c), ldc)
+		}
+	}
+	if whole == cols {
+		return
+	}
+	for i := range rows {
+		f.narrow(f.raw, (i0+i)*f.ld+j0+whole, c[i*ldc+whole:i*ldc+cols])
+	}
+}
+
+// half is where element (i, j) of a C of 16 bits stands, single the sums where they are
+// float32, as they are for such a C.
+func (f *finisher[T]) half(i, j int) *uint16 {
+	return (*uint16)(unsafe.Pointer(&f.raw[2*(i*f.ld+j)]))
+}
+
+func single[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.SliceData(c))) }
+
+// biases are n of the bias's elements, from the one at on, in the type of the sums.
+func (f *finisher[T]) biases(at, n int, tmp []T) []T {
+	if f.widen == nil {
+		return dtype.View[T](f.bias)[at : at+n]
+	}
+	f.widen(tmp[:n], f.bias, at)
+	return tmp[:n]
+}
+
+func (f *finisher[T]) biasRow(c []T, ldc int, bias []T, cols int) {
+	if f.vectors.BiasRow != nil {
+		f.vectors.BiasRow(len(bias), cols, &c[0], ldc, &bias[0])
+		return
+	}
+	for i, v := range bias {
+		for x := range cols {
+			c[i*ldc+x] += v
+		}
+	}
+}
+
+func (f *finisher[T]) biasCol(c []T, ldc int, bias []T, rows int) {
+	if f.vectors.BiasCol != nil {
+		f.vectors.BiasCol(rows, len(bias), &c[0], ldc, &bias[0])
+		return
+	}
+	for i := range rows {
+		for x, v := range bias {
+			c[i*ldc+x] += v
+		}
+	}
+}
+
+// The conversions, made once: to make a function of one costs memory.
+var (
+	toF16  = narrowWith(dtype.Float16From32)
+	toBF16 = narrowWith(dtype.BFloat16From32)
+)
 
 // narrowing is the conversion from what was summed to an element type of C.
-func narrowing[T scalar](to dtype.Type) func(raw []byte, at int, src []T) {
+func narrowing[T scalar](to dtype.Type) (f func(raw []byte, at int, src []T)) {
 	if to == dtype.F16 {
-		return narrowWith[T](dtype.Float16From32)
+		f, _ = any(toF16).(func([]byte, int, []T))
+	} else {
+		f, _ = any(toBF16).(func([]byte, int, []T))
 	}
-	return narrowWith[T](dtype.BFloat16From32)
+	return f
 }
 
-func narrowWith[T scalar, O dtype.Element](convert func(float32) O) func(raw []byte, at int, src []T) {
-	return func(raw []byte, at int, src []T) {
+func narrowWith[O dtype.Element](convert func(float32) O) func(raw []byte, at int, src []float32) {
+	return func(raw []byte, at int, src []float32) {
 		for i, v := range src {
-			dtype.View[O](raw)[at+i] = convert(float32(v))
+			dtype.View[O](raw)[at+i] = convert(v)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
@@ -45,10 +46,24 @@ type scalar interface{ float32 | float64 | int32 }
 // and ms×kc and kc×ns, what is packed at a time, in L3.
 type micro[T scalar] struct {
 	asm.Kernels[T]
-	mc, kc  int
-	ms, ns  int
+	mc, kc int // kc counts steps, which for int8 multiply several values of K
+	ms, ns int
+
+	formsA, formsB forms // how panels are made; what has no form is packed in plain Go
+
 	packing Packing // what a [Config] decided
 }
+
+// forms are those of the element types.
+type forms map[dtype.Type]asm.Form
+
+var (
+	floats  = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}
+	doubles = forms{dtype.F64: asm.FormF64}
+	quads   = forms{dtype.I8: asm.FormI8x4}
+	uquads  = forms{dtype.I8: asm.FormU8x4}
+	pairs   = forms{dtype.I8: asm.FormI8x2}
+)
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
@@ -69,25 +84,36 @@ var kernels = []*Kernel{
 	},
 	{
 		Name: "avx2",
-		Adds: "6×16 tiles (float64: 6×8) in 256-bit registers with fused multiply-add",
+		Adds: "6×16 tiles (float64: 6×8, int8: 4×16) in 256-bit registers with fused multiply-add",
 		ISA:  "AVX2+FMA",
 		has:  func() bool { return asm.F32AVX2.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096},
-		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048},
+		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
+		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
+		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs},
 	},
 	{
 		Name: "avx512",
-		Adds: "8×32 tiles (float64: 8×16) in 512-bit registers, edges under masks",
+		Adds: "12×32 tiles (float64: 12×16) in 512-bit registers, edges under masks",
 		ISA:  "AVX-512 F, DQ, BW, VL",
 		has:  func() bool { return asm.F32AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 192, kc: 512, ms: 4096, ns: 4096},
-		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 192, kc: 384, ms: 4096, ns: 2048},
+		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
+		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
+	},
+	{
+		Name: "vnni",
+		Adds: "int8 alone: 8×32 tiles, four products and their sum in one step of each 32 bits",
+		ISA:  "AVX-512 VNNI",
+		has:  func() bool { return asm.I8VNNI.ISA.Supported },
+		i32:  &micro[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: uquads, formsB: quads},
 	},
 }
 
 // EnvISA is the environment variable that names the fastest kernel to be chosen
-// unasked, so that a slower path can be tested on a processor that has more.
+// unasked, so that a slower path can be tested on a processor that has more. It is read
+// once.
 const EnvISA = "TILEWORK_CPU"
+
+var environment = sync.OnceValue(func() string { return os.Getenv(EnvISA) })
 
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }
@@ -136,7 +162,7 @@ func appendTiles[T scalar](sizes []int, mk *micro[T]) []int {
 	if mk == nil {
 		return sizes
 	}
-	return append(sizes, mk.MR, mk.NR, mk.mc, mk.kc)
+	return append(sizes, mk.MR, mk.NR, mk.mc, mk.kc*mk.Group)
 }
 
 // names is the list in words, for messages.
@@ -157,35 +183,42 @@ func find(name string) (int, bool) {
 	return 0, false
 }
 
+// choice is a kernel and what decided for it.
+type choice struct {
+	kernel *Kernel
+	named  bool   // it was asked for by name
+	limit  string // what the environment allows, if it says so
+}
+
 // choose returns the kernel of that name, or, without a name, the fastest one
-// that this processor can run and the environment allows.
-func choose(name string, sums dtype.Type) (*Kernel, string, error) {
+// that this processor can run and limit, if it names one, allows.
+func choose(name, limit string, sums dtype.Type) (choice, error) {
 	if name != "" {
 		i, ok := find(name)
 		switch k := kernels[max(i, 0)]; {
 		case !ok:
-			return nil, "", fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
+			return choice{}, fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
 		case !k.Available():
-			return nil, "", fmt.Errorf("%w: kernel %s needs %s, which this processor lacks", gemm.ErrUnsupported, name, k.ISA)
+			return choice{}, fmt.Errorf("%w: kernel %s needs %s, which this processor lacks", gemm.ErrUnsupported, name, k.ISA)
 		default:
-			return k, "asked for by name", nil
+			return choice{kernel: k, named: true}, nil
 		}
 	}
-	last, why := len(kernels)-1, "the fastest kernel for this type that this processor can run"
-	if limit := os.Getenv(EnvISA); limit != "" {
+	last := len(kernels) - 1
+	if limit != "" {
 		i, ok := find(limit)
 		if !ok {
-			return nil, "", fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA, limit, names())
+			return choice{}, fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA, limit, names())
 		}
 		if !kernels[i].Available() {
-			return nil, "", fmt.Errorf("%w: %s=%s: the kernel needs %s, which this processor lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
+			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this processor lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
 		}
-		last, why = i, "the fastest kernel for this type that "+EnvISA+"="+limit+" allows"
+		last = i
 	}
 	for i := last; i > 0; i-- {
 		if k := kernels[i]; k.Available() && k.Sums(sums) {
-			return k, why, nil
+			return choice{kernel: k, limit: limit}, nil
 		}
 	}
-	return kernels[0], why, nil // the loop sums in everything
+	return choice{kernel: kernels[0], limit: limit}, nil // the loop sums in everything
 }

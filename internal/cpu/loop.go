@@ -16,17 +16,19 @@ type textbook[T scalar] struct {
 	c           []T // nil where C holds another type; finish converts then
 	ldc         int
 	alpha, beta T
-	finish      *finisher[T]
-	sums        []T // a row of C
+	finish      finisher[T]
+	tile        func(i, j, rows, cols int) // see product
+	sums        []T                        // a row of C
+	old         []T                        // what was there, for finish
 }
 
-func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) *textbook[T] {
-	t := &textbook[T]{
+func newTextbook[T scalar](pl *Plan, b gemm.Buffers) textbook[T] {
+	p := &pl.Problem
+	t := textbook[T]{
 		m: p.M, n: p.N, k: p.K,
-		a: operandA[T](p, b), b: operandB[T](p, b),
+		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b),
-		sums:   make([]T, p.N),
+		finish: newFinisher[T](p, b, nil), tile: pl.tile,
 	}
 	if !p.ReadsAB() {
 		t.k, t.alpha = 0, 0
@@ -37,11 +39,15 @@ func newTextbook[T scalar](p *gemm.Problem, b gemm.Buffers) *textbook[T] {
 	return t
 }
 
-func (t *textbook[T]) walk() walker  { return t }
-func (t *textbook[T]) items() int    { return t.m }
-func (t *textbook[T]) advance() bool { return false }
+func (t *textbook[T]) phases() int                { return 1 }
+func (t *textbook[T]) enter(_, _ int) (items int) { return t.m }
+func (t *textbook[T]) bytes() int                 { return bytesFor[T](t.n) + bytesFor[T](finishing) }
 
-func (t *textbook[T]) do(i int) {
+func (t *textbook[T]) use(m *memory, _ []place) {
+	t.sums, t.old = take[T](m, t.n), take[T](m, finishing)
+}
+
+func (t *textbook[T]) do(i, _ int) {
 	for j := range t.sums {
 		t.sums[j] = T(t.alpha * t.dot(i, j))
 	}
@@ -50,11 +56,14 @@ func (t *textbook[T]) do(i int) {
 			t.sums[j] += T(t.beta * old)
 		}
 	}
-	if t.finish != nil {
-		t.finish.tile(t.sums, t.n, i, 0, 1, t.n)
+	if t.finish.needed {
+		t.finish.tile(t.sums, t.n, i, 0, 1, t.n, t.old)
 	}
 	if t.c != nil {
 		copy(t.c[i*t.ldc:], t.sums)
+	}
+	if t.tile != nil {
+		t.tile(i, 0, 1, t.n)
 	}
 }
 

@@ -1,7 +1,10 @@
 package cpu
 
 import (
+	"unsafe"
+
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -9,33 +12,45 @@ import (
 // to row x of op(A) or column x of op(B), and p counts along K. In memory either
 // consecutive p are neighbours (alongK: A as it is, B transposed) or consecutive
 // x are.
+//
+// A panel holds a word for each step along K. It is an element, widened to T, or for
+// kernels that multiply several at once the next group of them, in int32.
 type operand[T scalar] struct {
-	data []T // the elements, where they are of type T already
-	// Otherwise raw is their memory, of type from, and widen converts as many
-	// as dst takes from the element at on.
 	raw    []byte
-	from   dtype.Type
-	widen  func(dst []T, raw []byte, at int)
+	from   dtype.Type // of the elements
 	ld     int
 	alongK bool
+	depth  int // elements along K
+
+	data  []T // the elements, where they are of type T already; otherwise
+	widen func(dst []T, raw []byte, at int)
+	// widen converts as many as dst takes from the element at on.
+
+	group  int   // elements to a word
+	offset int32 // what is added to each of them, if they are more than one
+	form   asm.Form
 }
 
 // operandA and operandB make the operands of a product. A row of op(A) runs
 // along K as stored; a column of op(B) does when B is transposed.
-func operandA[T scalar](p *gemm.Problem, b gemm.Buffers) operand[T] {
-	return newOperand[T](p.A, b.A, !p.A.Trans)
+func operandA[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T] {
+	o := newOperand[T](p.A, b.A, !p.A.Trans, p.K, mk.Group, mk.formsA)
+	if mk.Start != nil {
+		o.offset = 128
+	}
+	return o
 }
 
-func operandB[T scalar](p *gemm.Problem, b gemm.Buffers) operand[T] {
-	return newOperand[T](p.B, b.B, p.B.Trans)
+func operandB[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T] {
+	return newOperand[T](p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
 }
 
-func newOperand[T scalar](l gemm.Layout, b []byte, alongK bool) operand[T] {
-	o := operand[T]{ld: l.LD, alongK: alongK}
+func newOperand[T scalar](l gemm.Layout, b []byte, alongK bool, depth, group int, f forms) operand[T] {
+	o := operand[T]{raw: b, from: l.Type, ld: l.LD, alongK: alongK, depth: depth, group: group, form: f[l.Type]}
 	if l.Type == dtype.Of[T]() {
 		o.data = dtype.View[T](b)
 	} else {
-		o.raw, o.from, o.widen = b, l.Type, widening[T](l.Type)
+		o.widen = widening[T](l.Type)
 	}
 	return o
 }
@@ -58,29 +73,62 @@ func (o *operand[T]) at(x, p int) T {
 
 // run copies consecutive elements in memory, from the element at on, to dst.
 func (o *operand[T]) run(dst []T, at int) {
-	if o.widen != nil {
-		o.widen(dst, o.raw, at)
+	if o.widen == nil {
+		copy(dst, o.data[at:])
 		return
 	}
-	copy(dst, o.data[at:])
+	if whole := len(dst) &^ 7; o.form.Lay != nil && whole > 0 {
+		o.form.Lay(1, whole, word(dst), whole, o.bytes(at), 0)
+		dst, at = dst[whole:], at+whole
+	}
+	o.widen(dst, o.raw, at)
 }
+
+// word is where dst starts, as the word that its elements are where there are forms.
+func word[T scalar](dst []T) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(dst))) }
+
+// bytes is where the element at stands.
+func (o *operand[T]) bytes(at int) *byte { return &o.raw[at*o.from.Size()] }
+
+// grouped is the word of x at a step: the elements of the group side by side, the
+// first in the lowest bits. Beyond the end of K they are zero.
+func (o *operand[T]) grouped(x, step int) T {
+	bits := 32 / o.group
+	var w uint32
+	for i := range o.group {
+		v := o.offset
+		if p := step*o.group + i; p < o.depth {
+			v += int32(int8(o.raw[o.index(x, p)]))
+		}
+		w |= uint32(v) & (1<<bits - 1) << (i * bits)
+	}
+	return T(int32(w))
+}
+
+// The conversions, made once: to make a function of one costs memory.
+var (
+	fromF16  = widenWith(dtype.Float16.Float32)
+	fromBF16 = widenWith(dtype.BFloat16.Float32)
+	fromI8   = widenWith(func(v int8) int32 { return int32(v) })
+)
 
 // widening is the conversion from an element type to the type it is summed in.
-func widening[T scalar](from dtype.Type) func(dst []T, raw []byte, at int) {
+func widening[T scalar](from dtype.Type) (f func(dst []T, raw []byte, at int)) {
 	switch from {
 	case dtype.F16:
-		return widenWith[T](dtype.Float16.Float32)
+		f, _ = any(fromF16).(func([]T, []byte, int))
 	case dtype.BF16:
-		return widenWith[T](dtype.BFloat16.Float32)
+		f, _ = any(fromBF16).(func([]T, []byte, int))
 	default:
-		return widenWith[T](func(v int8) int32 { return int32(v) })
+		f, _ = any(fromI8).(func([]T, []byte, int))
 	}
+	return f
 }
 
-func widenWith[T scalar, I dtype.Element, W float32 | int32](convert func(I) W) func(dst []T, raw []byte, at int) {
+func widenWith[I dtype.Element, T float32 | int32](convert func(I) T) func(dst []T, raw []byte, at int) {
 	return func(dst []T, raw []byte, at int) {
 		for i, v := range dtype.View[I](raw)[at : at+len(dst)] {
-			dst[i] = T(convert(v))
+			dst[i] = convert(v)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package cpu
 
-// pack copies rows x0…x0+n-1 of an operand, for p = p0…p0+k-1, into a panel of
+import "tilework/dtype"
+
+// pack copies rows x0…x0+n-1 of an operand, for the k steps from p0 on, into a panel of
 // r rows (n ≤ r) as the micro-kernels read it:
 //
-//	dst[p·r + i] = element(x0+i, p0+p)     zero for i ≥ n
+//	dst[p·r + i] = word of x0+i at step p0+p     zero for i ≥ n
 //
 // tmp holds k elements for conversions.
 func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
@@ -14,29 +16,68 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 	if n < r {
 		clear(dst)
 	}
+	rows, steps := o.form8(dst, r, x0, n, p0, k)
+	o.plain(dst, r, x0, 0, rows, p0, steps, k, tmp)
+	o.plain(dst, r, x0, rows, n, p0, 0, k, tmp)
+}
+
+// form8 packs what the operand's form can, eight rows and along K eight steps at a
+// time, and returns how many rows and steps of them these are.
+func (o *operand[T]) form8(dst []T, r, x0, n, p0, k int) (rows, steps int) {
+	steps = min(k, o.depth/o.group-p0)
+	if o.form.Zip == nil || n < 8 || steps < 8 {
+		return 0, 0
+	}
+	ld, words := o.ld*o.from.Size(), dtype.Of[T]().Size()/4 // of 32 bits, which the forms count
 	if !o.alongK {
-		for p := range k {
-			o.run(dst[p*r:p*r+n], o.index(x0, p0+p))
+		rows = n &^ 7
+		o.form.Lay(steps, rows*words, word(dst), r*words, o.bytes(o.index(x0, p0*o.group)), ld)
+		return rows, steps
+	}
+	steps &^= 7
+	for i := 0; i < n; i += 8 {
+		i := min(i, n-8) // some rows twice, rather than one by one
+		o.form.Zip(steps, word(dst[i:]), r*words, o.bytes(o.index(x0+i, p0*o.group)), ld)
+	}
+	return n, steps
+}
+
+// plain packs the rows from i0 to n, and of each the steps from q0 to k.
+func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
+	if i0 >= n || q0 >= k {
+		return
+	}
+	if o.group > 1 {
+		for p := q0; p < k; p++ {
+			for i := i0; i < n; i++ {
+				dst[p*r+i] = o.grouped(x0+i, p0+p)
+			}
+		}
+		return
+	}
+	if !o.alongK {
+		for p := q0; p < k; p++ {
+			o.run(dst[p*r+i0:p*r+n], o.index(x0+i0, p0+p))
 		}
 		return
 	}
 	// Transpose, as many rows at a time as the panel has: it is then written from
 	// its first byte to its last, once.
-	i := 0
+	i, from := i0, dst[q0*r:]
 	if o.widen == nil {
-		row := func(i int) []T { return o.data[o.index(x0+i, p0):][:k] }
+		row := func(i int) []T { return o.data[o.index(x0+i, p0+q0):][:k-q0] }
 		for ; i+8 <= n; i += 8 {
-			zip8(dst[i:], r, row(i), row(i+1), row(i+2), row(i+3), row(i+4), row(i+5), row(i+6), row(i+7))
+			zip8(from[i:], r, row(i), row(i+1), row(i+2), row(i+3), row(i+4), row(i+5), row(i+6), row(i+7))
 		}
 		for ; i+2 <= n; i += 2 {
-			zip2(dst[i:], r, row(i), row(i+1))
+			zip2(from[i:], r, row(i), row(i+1))
 		}
 	}
 	for ; i < n; i++ {
-		tmp := tmp[:k]
-		o.run(tmp, o.index(x0+i, p0))
+		tmp := tmp[:k-q0]
+		o.run(tmp, o.index(x0+i, p0+q0))
 		for p, v := range tmp {
-			dst[p*r+i] = v
+			from[p*r+i] = v
 		}
 	}
 }

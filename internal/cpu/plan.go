@@ -3,8 +3,11 @@ package cpu
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -13,6 +16,12 @@ import (
 type Options struct {
 	Kernel  string // a name of the list; empty: the fastest that fits
 	Threads int    // at most so many goroutines; 0 or less: GOMAXPROCS, never more than that
+	// Packed is B, if it is packed already: its kernel is the one to be used, and the
+	// product has no other memory of B.
+	Packed *Packed
+	// Tile is called for each tile of C, rows×cols from (i, j) on, once that is final, by
+	// the goroutine that computed it.
+	Tile func(i, j, rows, cols int)
 	// Progress is called now and then, from the caller's goroutine, with how much
 	// of the work is done.
 	Progress func(done, total int64)
@@ -20,86 +29,160 @@ type Options struct {
 	Config Config
 }
 
-// Plan is a product on the processor, decided but not computed.
+// Plan is a product on the processor, decided but not computed. It is a value, and its
+// words are only made when they are asked for: to plan and to run one allocates nothing.
+// Any number of goroutines may run one at once.
 type Plan struct {
 	Problem gemm.Problem
 	Kernel  *Kernel
 	Threads int
-	Detail  string // the blocking, in words
-	Why     string // what decided for the kernel
 
+	packed   *Packed
+	tile     func(i, j, rows, cols int)
+	way      way
+	named    bool   // whether the kernel was asked for
+	limit    string // what the environment allows, if it says so
 	progress func(done, total int64)
-	task     func(b gemm.Buffers, w *workspace) task
+	trace    *trace // nil outside of tests
 }
 
-// serialFlops is the work below which helpers cost more than they bring: about
-// 300 µs at the speed of one core with AVX-512.
-const serialFlops = 20e6
+// way is one of the ways to multiply.
+type way uint8
+
+const (
+	byTheBook way = iota // the triple loop
+	unpacked             // micro-kernels on A and B where they lie
+	blocked              // the five loops
+	alongN               // along the rows of B and C
+	alongM               // the same for the transposed product
+	dotsOfB              // rows of A times rows of B, of which there are many
+	dotsOfA              // the same, A having the many rows
+)
+
+// leastFlops is the work, for each thread, that makes a helper pay: about 15 µs at the
+// speed of one core with AVX-512, when to wake a helper costs its caller 3.5 µs.
+const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
-func NewPlan(p *gemm.Problem, o Options) (*Plan, error) {
-	k, why, err := choose(o.Kernel, p.Accum())
+func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
+	c, err := choose(o.Kernel, environment(), p.Accum())
 	if err != nil {
-		return nil, err
+		return Plan{}, err
 	}
-	if k, err = k.with(o.Config, p); err != nil {
-		return nil, err
+	if o.Packed != nil {
+		if c.named && c.kernel != o.Packed.kernel {
+			return Plan{}, fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
+		}
+		c.kernel = o.Packed.kernel
+	} else if c.kernel, err = c.kernel.with(o.Config, p); err != nil {
+		return Plan{}, err
 	}
-	pl, err := k.plan(p, o)
-	if err != nil {
-		return nil, err
-	}
-	pl.Why = why
-	return pl, nil
+	pl, err := c.kernel.plan(p, o)
+	pl.named, pl.limit = c.named, c.limit
+	return pl, err
 }
 
 // plan decides how k computes p.
-func (k *Kernel) plan(p *gemm.Problem, o Options) (*Plan, error) {
+func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	if !k.Sums(p.Accum()) {
-		return nil, fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, p.Accum())
+		return Plan{}, k.noArithmetic(p.Accum())
 	}
-	pl := &Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), progress: o.Progress}
+	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, tile: o.Tile, progress: o.Progress}
 	if n := o.Config.Threads; n > 0 {
 		pl.Threads = min(n, Workers(o.Threads))
 	}
-	switch p.Accum() {
-	case dtype.F32:
-		prepare(pl, k.f32)
-	case dtype.F64:
-		prepare(pl, k.f64)
+	switch {
+	case k.textbook:
+		pl.Threads = 1
+	case o.Packed != nil:
+		pl.way = blocked
+	case p.Accum() == dtype.F32:
+		pl.way = k.f32.way(p)
+	case p.Accum() == dtype.F64:
+		pl.way = k.f64.way(p)
 	default:
-		prepare(pl, k.i32)
+		pl.way = k.i32.way(p)
 	}
 	return pl, nil
+}
+
+func (k *Kernel) noArithmetic(sums dtype.Type) error {
+	return fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, sums)
 }
 
 // threads is the number of goroutines for p, asked being what the caller allows.
 func threads(p *gemm.Problem, asked int) int {
-	if p.Flops() < serialFlops {
+	if p.Flops() < 2*leastFlops {
 		return 1
 	}
-	return Workers(asked)
+	return int(min(float64(Workers(asked)), p.Flops()/leastFlops))
 }
 
-// prepare decides between the three ways to multiply: the textbook's, without
-// packing, and with it. mk is nil for the textbook's.
-func prepare[T scalar](pl *Plan, mk *micro[T]) {
-	p := &pl.Problem
+// way decides between no packing, packing, and the ways of products bound by memory.
+func (mk *micro[T]) way(p *gemm.Problem) way {
 	switch {
-	case pl.Kernel.textbook:
-		pl.Threads, pl.Detail = 1, "one thread, nothing blocked or packed"
-		pl.task = func(b gemm.Buffers, _ *workspace) task { return newTextbook[T](p, b) }
+	case !mk.native(p) || mk.packing == PackB || mk.packing == PackBoth:
+		return blocked
 	case mk.goesDirect(p):
-		pl.Detail = fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
-		pl.task = func(b gemm.Buffers, _ *workspace) task { return newDirect(mk, p, b, pl.Threads) }
-	default:
-		packed := "packed"
-		if mk.readsInPlace(p) {
-			packed = "B packed"
-		}
-		pl.Detail = fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
-		pl.task = func(b gemm.Buffers, w *workspace) task { return newProduct(mk, p, b, pl.Threads, w) }
+		return unpacked
+	case sweeps(p):
+		return alongN
+	case sweepsFlipped(p):
+		return alongM
+	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
+		return dotsOfB
+	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsRows):
+		return dotsOfA
+	case mk.packing == PackNothing:
+		return unpacked
 	}
+	return blocked
+}
+
+// Why says what decided for the kernel.
+func (pl *Plan) Why() string {
+	switch {
+	case pl.named:
+		return "asked for by name"
+	case pl.limit != "":
+		return "the fastest kernel for this type that " + EnvISA + "=" + pl.limit + " allows"
+	}
+	return "the fastest kernel for this type that this processor can run"
+}
+
+// Detail is the blocking, in words.
+func (pl *Plan) Detail() string {
+	switch k := pl.Kernel; {
+	case pl.way == byTheBook:
+		return "one thread, nothing blocked or packed"
+	case pl.Problem.Accum() == dtype.F32:
+		return k.f32.detail(pl)
+	case pl.Problem.Accum() == dtype.F64:
+		return k.f64.detail(pl)
+	default:
+		return k.i32.detail(pl)
+	}
+}
+
+func (mk *micro[T]) detail(pl *Plan) string {
+	switch pl.way {
+	case unpacked:
+		return fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
+	case alongN, alongM:
+		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
+	case dotsOfB, dotsOfA:
+		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
+	}
+	packed := "packed"
+	switch inPlace := mk.readsInPlace(&pl.Problem); {
+	case pl.packed != nil && inPlace:
+		packed = "B packed before"
+	case pl.packed != nil:
+		packed = "A packed, B before"
+	case inPlace:
+		packed = "B packed"
+	}
+	return fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
 }
 
 // Run computes the product. The buffers are p's; [gemm.Buffers.Check] has
@@ -109,7 +192,72 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
-	w := borrow()
-	defer w.giveBack()
-	return execute(ctx, pl.task(b, w), pl.Threads, pl.progress)
+	switch k := pl.Kernel; pl.Problem.Accum() {
+	case dtype.F32:
+		return carryOut(ctx, pl, k.f32, b, func(r *run) *jobs[float32] { return &r.f32 })
+	case dtype.F64:
+		return carryOut(ctx, pl, k.f64, b, func(r *run) *jobs[float64] { return &r.f64 })
+	default:
+		return carryOut(ctx, pl, k.i32, b, func(r *run) *jobs[int32] { return &r.i32 })
+	}
+}
+
+// run is what a product under way needs besides its plan, kept for the next one.
+type run struct {
+	crew   crew
+	memory memory
+	places []place // one for each slot
+	f32    jobs[float32]
+	f64    jobs[float64]
+	i32    jobs[int32]
+}
+
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+// jobs has room for a product in each of the ways to multiply.
+type jobs[T scalar] struct {
+	textbook textbook[T]
+	direct   direct[T]
+	sweep    sweep[T]
+	dots     dots[T]
+	product  product[T]
+}
+
+// job is a task that computes a product, and needs memory for that.
+type job interface {
+	task
+	bytes() int
+	use(m *memory, places []place)
+}
+
+// carryOut computes the product in the way that was decided.
+func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
+	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
+		// The smallest products: what the rest of this function costs is worth sparing.
+		d := newDirect(pl, mk, b)
+		return d.alone(ctx)
+	}
+	r := runs.Get().(*run)
+	defer runs.Put(r)
+	r.crew.trace = pl.trace
+	at, j := jobsOf(r), job(nil)
+	switch pl.way {
+	case byTheBook:
+		at.textbook, j = newTextbook[T](pl, b), &at.textbook
+	case unpacked:
+		at.direct, j = newDirect(pl, mk, b), &at.direct
+	case alongN, alongM:
+		at.sweep, j = newSweep(pl, mk, b, pl.way == alongM), &at.sweep
+	case dotsOfB, dotsOfA:
+		at.dots, j = newDots(pl, mk, b, pl.way == dotsOfA), &at.dots
+	default:
+		at.product, j = newProduct(pl, mk, b), &at.product
+	}
+	r.memory = borrow(j.bytes())
+	r.places = slices.Grow(r.places[:0], pl.Threads)[:pl.Threads]
+	j.use(&r.memory, r.places)
+	err := r.crew.execute(ctx, j, pl.Threads, pl.progress)
+	r.memory.giveBack()
+	*at = jobs[T]{} // it refers to the caller's memory
+	return err
 }

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -10,185 +9,14 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// A task is work cut into items, numbered from 0, that several goroutines do
-// together. The items form phases; those of one phase may run at once, and none
-// starts before all of the phase before it are done.
+// The helpers are goroutines that outlive the task they came for. One without work
+// looks out for some for spinTime and then sleeps until it is woken.
 //
-// Which goroutine does which item never shows in the result: an item always
-// computes the same thing from the same inputs.
-type task interface {
-	// walk returns a fresh walk over the phases, at the first.
-	walk() walker
-}
-
-// A walker goes through a task's phases in order. Each goroutine has its own.
-type walker interface {
-	// items is the number of items in the present phase.
-	items() int
-	// do carries out item i of the present phase.
-	do(i int)
-	// advance goes to the next phase, or reports false after the last.
-	advance() bool
-}
-
-// crew is one task under way. Whoever takes part draws tickets, the items'
-// numbers counted through all phases, and does what it drew.
-//
-// Nobody waits for a helper that has not come: an item belongs to the one that
-// drew it, and whoever draws is already running. So a wait for lower tickets
-// always ends.
-type crew struct {
-	task task
-	// What all write is kept on cache lines of its own.
-	_    [cacheLine]byte
-	next atomic.Int64 // the next ticket
-	_    [cacheLine]byte
-	done atomic.Int64 // how many items are done
-	_    [cacheLine]byte
-	stop atomic.Bool // leave after the item in hand
-
-	// doors counts the helpers inside; the lowest bit says that the doors are
-	// closed, after which nobody enters.
-	doors atomic.Int64
-}
-
-const (
-	doorsClosed = 1
-	oneHelper   = 2
-)
-
-// execute does the task with up to threads goroutines, the caller being one,
-// and returns when nothing of it runs any more. progress, if any, is called from
-// this goroutine with the items done and their total. When ctx ends, execute
-// leaves what is undone and returns its error.
-func execute(ctx context.Context, t task, threads int, progress func(done, total int64)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	c := &crew{task: t}
-	var total int64
-	if progress != nil {
-		for w := t.walk(); ; {
-			total += int64(w.items())
-			if !w.advance() {
-				break
-			}
-		}
-	}
-	for range threads - 1 {
-		if !recruit(c) {
-			break
-		}
-	}
-	ended := ctx.Done()
-	c.work(func() {
-		if ended != nil && ctx.Err() != nil {
-			c.stop.Store(true)
-		}
-		if progress != nil {
-			progress(c.done.Load(), total)
-		}
-	})
-	c.close()
-	if c.stop.Load() {
-		return ctx.Err()
-	}
-	return nil
-}
-
-// work draws tickets until there are none. after, if not nil, is called after
-// each item.
-func (c *crew) work(after func()) {
-	w := c.task.walk()
-	var first int64 // the first ticket of w's phase
-	for {
-		ticket := c.next.Add(1) - 1
-		for ticket >= first+int64(w.items()) {
-			first += int64(w.items())
-			if !w.advance() {
-				return
-			}
-		}
-		if !c.await(first) {
-			return
-		}
-		w.do(int(ticket - first))
-		c.done.Add(1)
-		if after != nil {
-			after()
-		}
-	}
-}
-
-// await returns when n items are done, or false when the task is to stop.
-func (c *crew) await(n int64) bool {
-	for w := (wait{}); !c.stop.Load(); w.pause() {
-		if c.done.Load() >= n {
-			return true
-		}
-	}
-	return false
-}
-
-// wait is a wait for another goroutine, which is expected to take microseconds: it
-// spins, and now and then lets others have the processor. To do that at every turn
-// would be no better on idle cores, and would have all who wait contend for the
-// scheduler's lock.
-type wait struct{ turns int }
-
-func (w *wait) pause() {
-	asm.Pause(16) // about half a microsecond
-	if w.turns++; w.turns%16 == 0 {
-		runtime.Gosched()
-	}
-}
-
-// help is what a helper does with a crew: nothing when the doors are closed.
-func (c *crew) help() {
-	if c.doors.Add(oneHelper)&doorsClosed == 0 {
-		c.work(nil)
-	}
-	c.doors.Add(-oneHelper)
-}
-
-// close lets no more helpers in and returns when the last has left.
-func (c *crew) close() {
-	c.doors.Add(doorsClosed)
-	for w := (wait{}); c.doors.Load()&^doorsClosed != 0; w.pause() {
-	}
-}
-
-// Share calls f(0) … f(n-1) from up to [Workers](threads) goroutines, the caller's
-// included. When ctx ends, the rest is left out and its error
-// returned.
-func Share(ctx context.Context, n, threads int, f func(i int)) error {
-	return execute(ctx, &calls{n, f}, Workers(threads), nil)
-}
-
-type calls struct {
-	n int
-	f func(i int)
-}
-
-func (c *calls) walk() walker  { return c }
-func (c *calls) items() int    { return c.n }
-func (c *calls) do(i int)      { c.f(i) }
-func (c *calls) advance() bool { return false }
-
-// Workers is the number of goroutines that compute for a caller who allows that
-// many: 0 or less is GOMAXPROCS, which is also the most.
-func Workers(asked int) int {
-	n := runtime.GOMAXPROCS(0)
-	if asked > 0 {
-		n = min(n, asked)
-	}
-	return n
-}
-
-// The helpers are goroutines that outlive the task they came for, because to
-// start one costs more (100 µs and above until it runs on another core) than a
-// small product. A helper without work looks out for some for spinTime and then
-// sleeps until it is woken.
+// It sleeps on a word of memory, and not on a channel, where the system can do that
+// (Linux's futex): whoever wakes it pays 3.5 µs, and it runs 2.5 µs later, where the
+// Go scheduler takes 60 µs and more for a channel's receiver and wakes one thread at a
+// time, so that the fifteenth would come after a millisecond (measured on two cores of
+// a Xeon, in a virtual machine).
 var helpers struct {
 	sync.Mutex
 	idle    []*helper // those without work, the last to have become so at the end
@@ -196,56 +24,85 @@ var helpers struct {
 }
 
 type helper struct {
-	job  atomic.Pointer[crew]
-	wake chan struct{}
+	job  atomic.Pointer[crew] // the crew that wants it
+	slot int                  // that it has there
+	sleeper
+	_ [2 * cacheLine]byte
 }
 
-const spinTime = 100 * time.Microsecond
+const (
+	spinTime = 100 * time.Microsecond
+	pauses   = 8 // between two looks: 0.2 to 0.5 µs
+)
 
-// recruit gives c one helper more, if there is an idle one or room to start one:
-// there are never more helpers than GOMAXPROCS less one.
-func recruit(c *crew) bool {
+// recruit appends up to n helpers to list, idle ones or new ones: there are never more
+// than GOMAXPROCS less one.
+func recruit(list []*helper, n int) []*helper {
+	if n == 0 {
+		return list
+	}
+	most := runtime.GOMAXPROCS(0) - 1
+	n = min(n, most)
 	helpers.Lock()
 	defer helpers.Unlock()
-	if n := len(helpers.idle); n > 0 {
-		h := helpers.idle[n-1]
-		helpers.idle = helpers.idle[:n-1]
-		h.job.Store(c)
-		select {
-		case h.wake <- struct{}{}:
-		default:
+	for range min(n, len(helpers.idle)) {
+		last := len(helpers.idle) - 1
+		list = append(list, helpers.idle[last])
+		helpers.idle = helpers.idle[:last]
+	}
+	for len(list) < n && helpers.started < most {
+		helpers.started++
+		h := new(helper)
+		go h.run()
+		list = append(list, h)
+	}
+	return list
+}
+
+// release makes helpers that have no job idle.
+func release(list []*helper) {
+	if len(list) == 0 {
+		return
+	}
+	helpers.Lock()
+	helpers.idle = append(helpers.idle, list...)
+	helpers.Unlock()
+}
+
+// callUp wakes those two of the list whom slot has to wake: each wakes two, so that all
+// are awake after as many steps as a tree has levels.
+func callUp(list []*helper, slot int) {
+	for _, child := range [2]int{2*slot + 1, 2*slot + 2} {
+		if child <= len(list) {
+			list[child-1].wake()
 		}
-		return true
 	}
-	if helpers.started >= runtime.GOMAXPROCS(0)-1 {
-		return false
-	}
-	helpers.started++
-	h := &helper{wake: make(chan struct{}, 1)}
-	h.job.Store(c)
-	go h.run()
-	return true
 }
 
 func (h *helper) run() {
 	for {
-		if c := h.job.Swap(nil); c != nil {
-			c.help()
-			helpers.Lock()
-			helpers.idle = append(helpers.idle, h)
-			helpers.Unlock()
+		c := h.rest()
+		if h.job.CompareAndSwap(c, nil) { // or it was taken back
+			c.came.Add(1)
+			callUp(c.helpers, h.slot)
+			c.trace.arrive(h.slot)
+			c.work(h.slot)
+			c.left.Add(1)
 		}
-		h.rest()
 	}
 }
 
-// rest returns when there may be work.
-func (h *helper) rest() {
-	var w wait
-	for start := time.Now(); time.Since(start) < spinTime; w.pause() {
-		if h.job.Load() != nil {
-			return
+// rest returns when there is a job.
+func (h *helper) rest() *crew {
+	for {
+		for start := time.Now(); time.Since(start) < spinTime; asm.Pause(pauses) {
+			if c := h.job.Load(); c != nil {
+				return c
+			}
+		}
+		h.lieDown()
+		if h.job.Load() == nil {
+			h.sleep()
 		}
 	}
-	<-h.wake
 }

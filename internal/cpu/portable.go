@@ -5,7 +5,7 @@ import "tilework/internal/cpu/asm"
 // portable is the micro-kernel in plain Go, for any type and any processor: a
 // 4×4 tile, as many sums as most have registers for.
 func portable[T scalar]() asm.Kernels[T] {
-	return asm.Kernels[T]{MR: 4, NR: 4, Packed: packed4x4[T]}
+	return asm.Kernels[T]{MR: 4, NR: 4, Packed: packed4x4[T], Group: 1}
 }
 
 // packed4x4 is, for i < m and j < n,

@@ -1,64 +1,76 @@
 package cpu
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 
 	"tilework/dtype"
 )
 
-// A workspace is the memory that a product packs into: at most ms·kc + kc·ns
-// elements and, where C holds a narrower type than the sums, 1024·ns sums. The
-// largest rows of the kernel list make that 16 and 16 MiB.
-type workspace struct {
-	free, all []byte
-	need      int // what the product before took, growth included
+// memory is what a product packs into: at most ms·kc + kc·ns elements and, where C
+// holds a narrower type than the sums, 1024·ns sums, with a row of K for each thread.
+// The largest rows of the kernel list make that 16 and 16 MiB.
+type memory struct {
+	all, free []byte
 }
 
-// idle holds workspaces to be used again, those last given back at the end: no
-// more than maxIdle, so that no more than 64 MiB lie unused. (A sync.Pool loses
-// what a goroutine gives back that has moved to another processor meanwhile, and
-// to fill megabytes with zeros again costs more than a small product.)
+// idle holds memory to be used again, what was given back last at the end: no more
+// than maxIdle bytes of it. (A sync.Pool loses what a goroutine gives back that has
+// moved to another processor meanwhile, and to fill megabytes with zeros again costs
+// more than a small product.)
 var idle struct {
 	sync.Mutex
-	list []*workspace
+	list  []memory
+	bytes int
 }
 
-const maxIdle = 2
+const maxIdle = 64 << 20
 
-// borrow returns an empty workspace; give it back when nothing uses its memory.
-func borrow() *workspace {
-	w := new(workspace)
+// borrow returns n bytes of memory; give it back when nothing uses it. What it holds is
+// arbitrary.
+func borrow(n int) memory {
+	if n == 0 {
+		return memory{}
+	}
 	idle.Lock()
-	if n := len(idle.list); n > 0 {
-		w, idle.list = idle.list[n-1], idle.list[:n-1]
+	for i := len(idle.list) - 1; i >= 0; i-- {
+		if m := idle.list[i]; len(m.all) >= n {
+			idle.list = slices.Delete(idle.list, i, i+1)
+			idle.bytes -= len(m.all)
+			idle.Unlock()
+			return memory{m.all, m.all}
+		}
 	}
 	idle.Unlock()
-	if w.need > len(w.all) {
-		w.all = aligned(w.need)
-	}
-	w.free, w.need = w.all, 0
-	return w
+	all := aligned(n)
+	return memory{all, all}
 }
 
-func (w *workspace) giveBack() {
-	idle.Lock()
-	if len(idle.list) < maxIdle {
-		idle.list = append(idle.list, w)
+// giveBack ends a loan. Of what lies idle the oldest is let go where it is too much.
+func (m *memory) giveBack() {
+	if n := len(m.all); 0 < n && n <= maxIdle {
+		idle.Lock()
+		old := 0
+		for idle.bytes += n; idle.bytes > maxIdle; old++ {
+			idle.bytes -= len(idle.list[old].all)
+		}
+		idle.list = append(slices.Delete(idle.list, 0, old), *m)
+		idle.Unlock()
 	}
-	idle.Unlock()
+	*m = memory{}
 }
 
-// take returns n elements of the workspace's memory, starting on a cache line.
-// What they hold is arbitrary.
-func take[T scalar](w *workspace, n int) []T {
-	bytes := (max(n, 1)*int(unsafe.Sizeof(*new(T))) + cacheLine - 1) &^ (cacheLine - 1)
-	w.need += bytes
-	if bytes > len(w.free) {
-		return dtype.View[T](aligned(bytes))[:n]
-	}
-	s := dtype.View[T](w.free[:bytes])[:n]
-	w.free = w.free[bytes:]
+// bytesFor is the memory that n elements take.
+func bytesFor[T scalar](n int) int {
+	return (n*int(unsafe.Sizeof(*new(T))) + cacheLine - 1) &^ (cacheLine - 1)
+}
+
+// take returns n elements of the memory, starting on a cache line.
+func take[T scalar](m *memory, n int) []T {
+	bytes := bytesFor[T](n)
+	s := dtype.View[T](m.free[:bytes])[:n]
+	m.free = m.free[bytes:]
 	return s
 }
 
@@ -67,7 +79,7 @@ const cacheLine = 64
 // aligned allocates n bytes that start on a cache line.
 func aligned(n int) []byte {
 	b := make([]byte, n+cacheLine)
-	return b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))%cacheLine:][:n]
+	return b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))%cacheLine:][:n:n]
 }
 
 // slice is the n elements at p.

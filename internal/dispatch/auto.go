@@ -110,60 +110,122 @@ const (
 	leastStart = 0.05
 )
 
-// choose is the processor or the GPU, and why.
-func (c *chooser) choose(r Request) (Device, string) {
-	cpus, p := Device{Kind: "cpu"}, r.Problem
-	if p.Flops() < tooSmall {
-		return cpus, "too small for a GPU to pay"
+// choice is a device that was chosen unasked, and why; the words are made when they are
+// asked for. The zero value says nothing.
+type choice struct {
+	device Device
+	because
+	gpu         Device  // the other one, if the processor was chosen
+	here, there float64 // seconds on the processor and on the GPU …
+	start       float64 // … and to begin with it; 0 where that does not count
+	bytes       float64 // of the matrices
+	crossover   string
+	err         error // why there is no GPU, or no measurement
+	refused     error // why the GPU cannot compute it after all
+}
+
+// because is what decided between the processor and a GPU.
+type because uint8
+
+const (
+	_ because = iota
+	tooSmallForGPU
+	noGPU
+	noMeasurementHere
+	noMeasurementThere
+	notWorthBeginning
+	tooLargeForGPU
+	faster
+)
+
+func (c choice) String() string {
+	s := c.words()
+	if c.refused != nil {
+		s += fmt.Sprintf(", which cannot compute it: %v", c.refused)
 	}
-	if err := c.present(); err != nil {
-		return cpus, noGPU(err)
+	return s
+}
+
+func (c choice) words() string {
+	switch c.because {
+	case tooSmallForGPU:
+		return "too small for a GPU to pay"
+	case noGPU:
+		return "no GPU: " + strings.TrimPrefix(c.err.Error(), device.ErrNoDevice.Error()+": ")
+	case noMeasurementHere:
+		return fmt.Sprintf("the processor could not be measured: %v", c.err)
+	case noMeasurementThere:
+		return fmt.Sprintf("%v could not be measured: %v", c.gpu, c.err)
+	case notWorthBeginning:
+		least := ""
+		if c.start == leastStart {
+			least = "at least "
+		}
+		return fmt.Sprintf("about %s here, not worth beginning with %v, which takes %s%s", words(c.here), c.gpu, least, words(c.start))
+	case tooLargeForGPU:
+		return fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(c.bytes)), c.gpu)
+	case faster:
+		s := fmt.Sprintf("about %s here against %s on %v", words(c.here), words(c.there), c.gpu)
+		if c.start > 0 {
+			s += fmt.Sprintf(" and %s to begin with it", words(c.start))
+		}
+		return s + c.crossover
+	}
+	return ""
+}
+
+// choose is the processor or the GPU, and why.
+func (c *chooser) choose(r *Request) choice {
+	p, made := &r.Problem, choice{device: Device{Kind: "cpu"}, gpu: c.gpu}
+	if p.Flops() < tooSmall {
+		made.because = tooSmallForGPU
+		return made
+	}
+	if made.err = c.present(); made.err != nil {
+		made.because = noGPU
+		return made
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := kind{pair{p.A.Type, p.C.Type}, cpu.Workers(r.Threads)}
 	speed, err := c.processor(u)
 	if err != nil {
-		return cpus, fmt.Sprintf("the processor could not be measured: %v", err)
+		made.because, made.err = noMeasurementHere, err
+		return made
 	}
-	here, start, all := speed.seconds(p.Flops()), c.knownStart(), float64(often)
+	made.here = speed.seconds(p.Flops())
+	start, all := c.knownStart(), float64(often)
 	if r.Once {
 		all = 1
 	}
-	if here*all <= start {
-		least := ""
-		if start == leastStart {
-			least = "at least "
-		}
-		return cpus, fmt.Sprintf("about %s here, not worth beginning with %v, which takes %s%s", words(here), c.gpu, least, words(start))
+	if made.here*all <= start {
+		made.because, made.start = notWorthBeginning, start
+		return made
 	}
 	gpu := c.begin()
 	if gpu.err != nil {
-		return cpus, noGPU(gpu.err)
+		made.because, made.err = noGPU, gpu.err
+		return made
 	}
-	bytes := traffic(p)
-	if most := 0.9 * float64(gpu.memory); bytes > most {
-		return cpus, fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(bytes)), c.gpu)
+	made.bytes = traffic(p)
+	if made.bytes > 0.9*float64(gpu.memory) {
+		made.because = tooLargeForGPU
+		return made
 	}
 	shot, err := c.shot(u, gpu.identity, speed)
 	if err != nil {
-		return cpus, fmt.Sprintf("%v could not be measured: %v", c.gpu, err)
+		made.because, made.err = noMeasurementThere, err
+		return made
 	}
-	there := shot.seconds(side(p), p.Flops())
-	why := fmt.Sprintf("about %s here against %s on %v", words(here), words(there), c.gpu)
+	made.because, made.crossover = faster, shot.crossover
+	made.there = shot.seconds(side(p), p.Flops())
 	if r.Once {
-		there += c.start
-		why += fmt.Sprintf(" and %s to begin with it", words(c.start))
+		made.start = c.start
 	}
-	why += shot.crossover
-	if there < here {
-		return c.gpu, why
+	if made.there+made.start < made.here {
+		made.device = c.gpu
 	}
-	return cpus, why
-}
-
-func noGPU(err error) string {
-	return "no GPU: " + strings.TrimPrefix(err.Error(), device.ErrNoDevice.Error()+": ")
+	return made
 }
 
 // words is a time to two digits.
@@ -175,47 +237,26 @@ func words(s float64) string {
 	return d.Round(unit).String()
 }
 
-// automatic plans a product on the device that it is best computed on.
-func automatic(r Request) (*Plan, error) {
-	if r.Kernel != "" {
-		return byKernel(r)
-	}
-	d, why := theChooser().choose(r)
-	return r.planOn(d, why)
-}
-
-// planOn plans a product on a device that was chosen unasked: where a GPU cannot
-// compute it after all, the processor does.
-func (r Request) planOn(d Device, why string) (*Plan, error) {
-	chosen := r
-	if d.IsGPU() {
-		chosen.Device = d
-		pl, err := newGPU(chosen)
-		if err == nil {
-			pl.Why = why + "; " + pl.Why
-			return pl, nil
+// on plans the product on a device that was chosen unasked: where a GPU cannot compute
+// it after all, the processor does.
+func (pl *Plan) on(c choice) error {
+	if c.device.IsGPU() {
+		if c.refused = pl.onGPU(c.device); c.refused == nil {
+			pl.choice = c
+			return nil
 		}
-		why = fmt.Sprintf("%s, which cannot compute it: %v", why, err)
 	}
-	chosen.Device = Device{Kind: "cpu"}
-	pl, err := newCPU(chosen)
-	if err != nil {
-		return nil, err
-	}
-	pl.Why = why + "; " + pl.Why
-	return pl, nil
+	pl.choice = c
+	return pl.onCPU()
 }
 
-// byKernel plans a product on the device that has the kernel that was asked for.
-func byKernel(r Request) (*Plan, error) {
-	if _, err := gpu.Find(GPUOptions(r.Kernel).Kernel); err != nil {
-		r.Device = Device{Kind: "cpu"}
-		return newCPU(r)
+// byKernel plans the product on the device that has the kernel that was asked for.
+func (pl *Plan) byKernel() error {
+	if _, err := gpu.Find(GPUOptions(pl.Request.Kernel).Kernel); err != nil {
+		return pl.onCPU()
 	}
-	r.Device = Device{Kind: "gpu"}
-	pl, err := newGPU(r)
-	if err != nil {
-		return nil, fmt.Errorf("kernel %s runs on GPUs, real or emulated (device emu): %w", r.Kernel, err)
+	if err := pl.onGPU(Device{Kind: "gpu"}); err != nil {
+		return fmt.Errorf("kernel %s runs on GPUs, real or emulated (device emu): %w", pl.Request.Kernel, err)
 	}
-	return pl, nil
+	return nil
 }

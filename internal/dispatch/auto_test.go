@@ -64,13 +64,19 @@ func (w *world) chooser(c *cache.Cache) *chooser {
 }
 
 // sized is a product that nobody runs.
-func sized(t *testing.T, in, out dtype.Type, m, n, k int) *gemm.Problem {
+func sized(t *testing.T, in, out dtype.Type, m, n, k int) gemm.Problem {
 	t.Helper()
 	p, _, err := gemm.New(1, gemm.Dense(in, m, k), gemm.Dense(in, k, n), 0, gemm.Dense(out, m, n), gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &p
+	return p
+}
+
+// chosen is what the chooser chooses, and the reason in words.
+func chosen(c *chooser, r Request) (Device, string) {
+	made := c.choose(&r)
+	return made.device, made.String()
 }
 
 // TestChoose: the device that takes less time, and the reason, and no beginning with a
@@ -108,7 +114,7 @@ func TestChoose(t *testing.T) {
 		if c.change != nil {
 			c.change(w)
 		}
-		d, why := w.chooser(nil).choose(Request{Problem: sized(t, dtype.F32, dtype.F32, c.m, c.n, c.k), Once: c.once})
+		d, why := chosen(w.chooser(nil), Request{Problem: sized(t, dtype.F32, dtype.F32, c.m, c.n, c.k), Once: c.once})
 		if d.String() != c.want || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %v, %q; want %s, %q", c.name, d, why, c.want, c.why)
 		}
@@ -170,7 +176,7 @@ func TestMeasure(t *testing.T) {
 		}
 		for _, size := range [][3]int{{100, 100, 100}, {300, 300, 300}, {1000, 1000, 1000}, {10000, 10000, 10000}, {16, 4096, 4096}, {256, 256, 65536}} {
 			p := sized(t, dtype.BF16, dtype.F32, size[0], size[1], size[2])
-			if g, w := got.seconds(side(p), p.Flops()), want.seconds(traffic(p), p.Flops()); math.Abs(g-w) > 0.2*w {
+			if g, w := got.seconds(side(&p), p.Flops()), want.seconds(traffic(&p), p.Flops()); math.Abs(g-w) > 0.2*w {
 				t.Errorf("%v: %v takes %g s, want %g", want, size, g, w)
 			}
 		}
@@ -185,7 +191,7 @@ func TestRemembers(t *testing.T) {
 	choose := func(w *world, c *chooser) int32 {
 		t.Helper()
 		before := w.trials.Load()
-		if d, why := c.choose(Request{Problem: large}); d.Kind != "emu" {
+		if d, why := chosen(c, Request{Problem: large}); d.Kind != "emu" {
 			t.Errorf("%v: %s", d, why)
 		}
 		return w.trials.Load() - before
@@ -194,7 +200,7 @@ func TestRemembers(t *testing.T) {
 	first := w.chooser(cache.At(dir))
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { first.choose(Request{Problem: large}) })
+		wg.Go(func() { chosen(first, Request{Problem: large}) })
 	}
 	wg.Wait()
 	measured := w.trials.Load()
@@ -221,7 +227,7 @@ func TestRemembers(t *testing.T) {
 		}
 		again := w.chooser(store)
 		before := w.trials.Load()
-		if d, why := again.choose(Request{Problem: large, Threads: 1}); d.Kind != "emu" || w.trials.Load() == before {
+		if d, why := chosen(again, Request{Problem: large, Threads: 1}); d.Kind != "emu" || w.trials.Load() == before {
 			t.Errorf("%v is taken for a measurement: %v, %s", nonsense, d, why)
 		}
 	}
@@ -245,13 +251,13 @@ func TestStartIsMeasured(t *testing.T) {
 		return identify()
 	}
 	once := Request{Problem: sized(t, dtype.F32, dtype.F32, 1500, 1500, 1500), Once: true} // 68 ms
-	if d, why := c.choose(once); d.Kind != "cpu" || !strings.Contains(why, "to begin with it") {
+	if d, why := chosen(c, once); d.Kind != "cpu" || !strings.Contains(why, "to begin with it") {
 		t.Errorf("the first process: %v, %s", d, why)
 	}
 	next := w.chooser(store)
 	next.start = 0
 	before := w.begun.Load()
-	if d, why := next.choose(once); d.Kind != "cpu" || !strings.Contains(why, "not worth beginning") || w.begun.Load() != before {
+	if d, why := chosen(next, once); d.Kind != "cpu" || !strings.Contains(why, "not worth beginning") || w.begun.Load() != before {
 		t.Errorf("the next process: %v, %s, begun %d times", d, why, w.begun.Load()-before)
 	}
 }
@@ -274,11 +280,12 @@ func TestPlanOn(t *testing.T) {
 		}
 	}()
 	for _, c := range []struct{ d, want, why string }{
-		{"cpu", "cpu", "because; "},
-		{"emu", "emu", "because; the fastest kernel"},
-		{"emu:broken", "cpu", "because, which cannot compute it: no such device"},
+		{"cpu", "cpu", "no GPU: because; "},
+		{"emu", "emu", "no GPU: because; the fastest kernel"},
+		{"emu:broken", "cpu", "no GPU: because, which cannot compute it: no such device"},
 	} {
-		pl, err := Request{Problem: small}.planOn(name(t, c.d), "because")
+		pl := &Plan{Request: Request{Problem: small}}
+		err := pl.on(choice{device: name(t, c.d), because: noGPU, err: errors.New("because")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,8 +293,8 @@ func TestPlanOn(t *testing.T) {
 		if err := pl.Run(t.Context(), b); err != nil || string(b.C) != string(want) {
 			t.Errorf("%s: %v, %v", c.d, b.C, err)
 		}
-		if pl.Device.String() != c.want || !strings.HasPrefix(pl.Why, c.why) {
-			t.Errorf("%s: on %v, %q; want %s, %q", c.d, pl.Device, pl.Why, c.want, c.why)
+		if pl.Device.String() != c.want || !strings.HasPrefix(pl.Why(), c.why) {
+			t.Errorf("%s: on %v, %q; want %s, %q", c.d, pl.Device, pl.Why(), c.want, c.why)
 		}
 	}
 }
@@ -308,7 +315,7 @@ func TestByKernel(t *testing.T) {
 	}()
 	for kernel, want := range map[string]string{"loop": "cpu", "tiled": "gpu", "tiled:8": "gpu"} {
 		pl, err := New(Request{Problem: small, Kernel: kernel})
-		if err != nil || pl.Device.String() != want || !strings.Contains(pl.Why, "asked for by name") {
+		if err != nil || pl.Device.String() != want || !strings.Contains(pl.Why(), "asked for by name") {
 			t.Errorf("%s: %+v, %v", kernel, pl, err)
 		}
 	}

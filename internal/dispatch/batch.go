@@ -11,14 +11,18 @@ import (
 
 // Product is one product of a batch: a plan and the memory to run it on.
 type Product struct {
-	*Plan
+	Plan
 	Buffers gemm.Buffers
 }
 
+// wholeFlops is the work below which many products are computed faster side by side,
+// each by one thread, than one by one by all of them.
+const wholeFlops = 20e6
+
 // RunBatch computes all products. The first error ends it; it names the product.
 //
-// Products too small to be shared out between threads are given to the threads
-// whole; the others follow one by one, each on all threads.
+// Small products are given to the threads whole; the others follow one by one, each on
+// all threads.
 func RunBatch(ctx context.Context, batch []Product) error {
 	if err := checkApart(batch); err != nil {
 		return err
@@ -26,16 +30,25 @@ func RunBatch(ctx context.Context, batch []Product) error {
 	errs := make([]error, len(batch))
 	run := func(i int) { errs[i] = batch[i].Run(ctx, batch[i].Buffers) }
 	var small, large []int
-	for i, p := range batch {
-		if p.Threads == 1 {
+	for i := range batch {
+		if p := &batch[i]; p.gpu == nil && p.Problem.Flops() < wholeFlops {
 			small = append(small, i)
 		} else {
 			large = append(large, i)
 		}
 	}
+	if len(small) == 1 {
+		small, large = nil, append(large, small...)
+	}
 	if len(small) > 0 {
 		threads := batch[small[0]].Request.Threads
-		if err := cpu.Share(ctx, len(small), threads, func(i int) { run(small[i]) }); err != nil {
+		if err := cpu.Share(ctx, len(small), threads, func(i int) {
+			p := &batch[small[i]].cpu
+			shared := p.Threads
+			p.Threads = 1
+			run(small[i])
+			p.Threads = shared
+		}); err != nil {
 			return err
 		}
 	}
@@ -64,7 +77,8 @@ func checkApart(batch []Product) error {
 		mem        []byte
 	}
 	var all []extent
-	for i, p := range batch {
+	for i := range batch {
+		p := &batch[i]
 		for _, m := range []extent{
 			{what: "C", layout: p.Problem.C, mem: p.Buffers.C},
 			{what: "A", layout: p.Problem.A, mem: p.Buffers.A},

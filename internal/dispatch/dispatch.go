@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 )
@@ -16,7 +17,7 @@ import (
 // Request is what a caller asks for. The zero value of each field but Problem
 // leaves the choice to the plan.
 type Request struct {
-	Problem   *gemm.Problem
+	Problem   gemm.Problem
 	Device    Device
 	Kernel    string
 	Precision Precision
@@ -24,11 +25,19 @@ type Request struct {
 	// Choice, if not nil, is how a product on the processor is computed: tuning measures
 	// with it.
 	Choice *Choice
+	// Packed is B, if the processor is to multiply by one that was packed for it; the
+	// buffers then have no other.
+	Packed *Packed
+	// Tile is called for each tile of C that is final, by the goroutine of the processor
+	// that computed it; see [cpu.Options].
+	Tile func(i, j, rows, cols int)
 	// Once says that this is all that the process computes, as it is of a command: what
 	// it takes to begin with a device then counts where the choice is left to the plan.
 	Once bool
 	// Verify checks the result after the fact; see [Plan.Verified].
 	Verify bool
+	// Timed has the product timed on the processor too; see [Plan.Took].
+	Timed bool
 	// Progress is called now and then, from the goroutine that runs the plan.
 	Progress func(done, total int64)
 }
@@ -54,18 +63,39 @@ type Plan struct {
 	Request
 	Device  Device // resolved: never "auto"
 	Kernel  string
-	Threads int    // goroutines that compute; 0 on a GPU
-	Detail  string // the kernel's parameters, in words
-	Why     string // what decided
+	Threads int // goroutines that compute; 0 on a GPU
 
+	cpu    cpu.Plan
+	tuned  tuning    // what was tuned for it, on the processor
 	gpu    *gpu.Plan // nil on the processor
-	run    func(ctx context.Context, b gemm.Buffers) error
+	choice choice    // what decided for the device, where that was left to the plan
 	took   time.Duration
 	report *Report
 }
 
+// Detail is the kernel's parameters, in words.
+func (pl *Plan) Detail() string {
+	if pl.gpu != nil {
+		return pl.gpu.Detail()
+	}
+	return pl.cpu.Detail()
+}
+
+// Why says what decided.
+func (pl *Plan) Why() string {
+	why := func() string { return pl.tuned.why(pl.cpu.Why()) }
+	if pl.gpu != nil {
+		why = func() string { return pl.gpu.Why }
+	}
+	if device := pl.choice.String(); device != "" {
+		return device + "; " + why()
+	}
+	return why()
+}
+
 // Took is how long the product took in the last Run, without compiling the kernel and
-// without verification.
+// without verification; 0 on the processor unless [Request.Timed] was asked for, as to
+// look at the clock costs as much as a product of 8³.
 func (pl *Plan) Took() time.Duration { return pl.took }
 
 // CompileTime is how long it took to compile the kernel, once in this process; 0 before
@@ -80,19 +110,36 @@ func (pl *Plan) CompileTime() time.Duration {
 // New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
 // is left to it, the first plan that this matters for measures, for up to a second.
 func New(r Request) (*Plan, error) {
-	if err := r.Precision.Check(r.Device); err != nil {
+	pl := &Plan{Request: r}
+	if err := pl.Decide(); err != nil {
 		return nil, err
 	}
-	if err := CheckThreads(r.Threads); err != nil {
-		return nil, err
+	return pl, nil
+}
+
+// Decide is [New] for a plan that is there already and has nothing but its Request. On
+// the processor it allocates nothing.
+func (pl *Plan) Decide() error {
+	if err := pl.Precision.Check(pl.Request.Device); err != nil {
+		return err
+	}
+	if err := CheckThreads(pl.Request.Threads); err != nil {
+		return err
 	}
 	switch {
-	case r.Device.IsGPU():
-		return newGPU(r)
-	case r.Device.Kind == "cpu":
-		return newCPU(r)
+	case pl.Packed != nil || pl.Tile != nil:
+		if err := pl.checkHost(); err != nil {
+			return err
+		}
+		return pl.onCPU()
+	case pl.Request.Device.IsGPU():
+		return pl.onGPU(pl.Request.Device)
+	case pl.Request.Device.Kind == "cpu":
+		return pl.onCPU()
+	case pl.Request.Kernel != "":
+		return pl.byKernel()
 	}
-	return automatic(r)
+	return pl.on(theChooser().choose(&pl.Request))
 }
 
 // CheckThreads refuses a number of threads that is none. The error is ErrUnsupported.
@@ -103,19 +150,19 @@ func CheckThreads(n int) error {
 	return nil
 }
 
-// newCPU plans a product on the processor.
-func newCPU(r Request) (*Plan, error) {
-	p, tuned, err := planCPU(&r)
-	if err != nil {
-		return nil, err
+// onCPU plans the product on the processor.
+func (pl *Plan) onCPU() (err error) {
+	if pl.cpu, pl.tuned, err = planCPU(&pl.Request); err != nil {
+		return err
 	}
-	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Threads: p.Threads, Detail: p.Detail, Why: tuned.why(p.Why), run: p.Run}, nil
+	pl.Device, pl.Kernel, pl.Threads = Device{Kind: "cpu"}, pl.cpu.Kernel.Name, pl.cpu.Threads
+	return nil
 }
 
 // Run computes the product and, if asked to, verifies it. The errors are those
 // of [gemm.Buffers.Check], ErrVerify and the context's.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	if err := b.Check(pl.Problem); err != nil {
+	if err := pl.check(&b); err != nil {
 		return err
 	}
 	if pl.Verify {
@@ -125,13 +172,18 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 }
 
 func (pl *Plan) compute(ctx context.Context, b gemm.Buffers) error {
+	if pl.gpu == nil && !pl.Timed {
+		return pl.cpu.Run(ctx, b)
+	}
 	if pl.gpu != nil {
 		if err := pl.gpu.Compile(ctx); err != nil {
 			return err
 		}
 	}
 	start := time.Now()
-	err := pl.run(ctx, b)
-	pl.took = time.Since(start)
-	return err
+	defer func() { pl.took = time.Since(start) }()
+	if pl.gpu != nil {
+		return pl.gpu.Run(ctx, b)
+	}
+	return pl.cpu.Run(ctx, b)
 }

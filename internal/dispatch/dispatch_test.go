@@ -47,7 +47,7 @@ func TestParseDevice(t *testing.T) {
 }
 
 // product is a product with memory for it: all of A and B are 1.
-func product(t *testing.T, in, out dtype.Type, m, n, k int, e gemm.Epilogue) (*gemm.Problem, gemm.Buffers) {
+func product(t *testing.T, in, out dtype.Type, m, n, k int, e gemm.Epilogue) (gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	a, b, c := gemm.Dense(in, m, k), gemm.Dense(in, k, n), gemm.Dense(out, m, n)
 	p, _, err := gemm.New(1, a, b, 0, c, e)
@@ -61,7 +61,7 @@ func product(t *testing.T, in, out dtype.Type, m, n, k int, e gemm.Epilogue) (*g
 	for i := range b.Len() {
 		in.Set(buf.B, i, 1)
 	}
-	return &p, buf
+	return p, buf
 }
 
 func name(t *testing.T, device string) Device {
@@ -88,14 +88,14 @@ func TestPlans(t *testing.T) {
 			t.Fatalf("%s has kernels %v", d, names)
 		}
 		for _, kernel := range append(names, "") {
-			pl, err := New(Request{Problem: p, Device: name(t, d), Kernel: kernel})
+			pl, err := New(Request{Problem: p, Device: name(t, d), Kernel: kernel, Timed: true})
 			if err != nil {
 				t.Fatalf("%s, %s: %v", d, kernel, err)
 			}
 			if kernel != "" && pl.Kernel != kernel || !slices.Contains(names, pl.Kernel) {
 				t.Errorf("%s, kernel %q: planned is %q", d, kernel, pl.Kernel)
 			}
-			if pl.Device.Kind == "auto" || d != "auto" && pl.Device != name(t, d) || pl.Why == "" || pl.Detail == "" {
+			if pl.Device.Kind == "auto" || d != "auto" && pl.Device != name(t, d) || pl.Why() == "" || pl.Detail() == "" {
 				t.Errorf("%s, kernel %q: %+v", d, kernel, pl)
 			}
 			if onGPU := pl.Device.IsGPU(); onGPU != (pl.Threads == 0) {
@@ -116,7 +116,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
-	if pl, err := New(Request{Problem: p, Device: name(t, "emu"), Kernel: "tiled:16"}); err != nil || pl.Kernel != "tiled" || !strings.Contains(pl.Detail, "tile 16") {
+	if pl, err := New(Request{Problem: p, Device: name(t, "emu"), Kernel: "tiled:16"}); err != nil || pl.Kernel != "tiled" || !strings.Contains(pl.Detail(), "tile 16") {
 		t.Errorf("tiled:16 is planned as %+v, %v", pl, err)
 	}
 }
@@ -223,7 +223,7 @@ func TestBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch = append(batch, Product{pl, b})
+		batch = append(batch, Product{*pl, b})
 	}
 	for i := range 10 {
 		add("cpu", 1+i, 2, 3)
@@ -317,7 +317,7 @@ func TestOpenGPU(t *testing.T) {
 func TestProgress(t *testing.T) {
 	p, b := product(t, dtype.F32, dtype.F32, 500, 500, 500, gemm.Epilogue{})
 	var done, total int64
-	pl, err := New(Request{Problem: p, Device: name(t, "cpu"), Progress: func(d, of int64) {
+	pl, err := New(Request{Problem: p, Device: name(t, "cpu"), Timed: true, Progress: func(d, of int64) {
 		if d < done || of <= 0 || d > of {
 			t.Errorf("%d of %d after %d of %d", d, of, done, total)
 		}

@@ -157,17 +157,19 @@ func openDevice(d Device) (device.Device, error) {
 	return emu.Open(o)
 }
 
-// newGPU plans a product on a GPU.
-func newGPU(r Request) (*Plan, error) {
-	b, err := backend(r.Device)
+// onGPU plans the product on a GPU, real or emulated.
+func (pl *Plan) onGPU(d Device) error {
+	b, err := backend(d)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p, err := PlanGPU(b, r.Problem, GPUOptions(r.Kernel))
+	problem := pl.Problem
+	p, err := PlanGPU(b, &problem, GPUOptions(pl.Request.Kernel))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Plan{Request: r, Device: r.Device, Kernel: p.Kernel.Name, Detail: p.Detail(), Why: p.Why, gpu: p, run: p.Run}, nil
+	pl.Device, pl.Kernel, pl.gpu = d, p.Kernel.Name, p
+	return nil
 }
 
 // Reasoning lists the ways to compute the product that its GPU's kernels have, and why

@@ -116,7 +116,7 @@ func tryOn(d Device, types pair, threads int) trial {
 			if err != nil {
 				return 0, err
 			}
-			if pl, err = New(Request{Problem: &p, Device: d, Threads: threads}); err != nil {
+			if pl, err = New(Request{Problem: p, Device: d, Threads: threads, Timed: true}); err != nil {
 				return 0, err
 			}
 			b = gemm.Buffers{A: touched(p.A), B: touched(p.B), C: touched(p.C)}

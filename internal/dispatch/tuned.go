@@ -224,22 +224,22 @@ func PlanGPU(b *gpu.Backend, p *gemm.Problem, opt gpu.Options) (*gpu.Plan, error
 // planCPU plans a product on the processor with the kernel or the choice that r has or,
 // if it has none, with what was tuned for the product, or else with the plan's own
 // choice.
-func planCPU(r *Request) (pl *cpu.Plan, t tuning, err error) {
-	opt := cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress}
+func planCPU(r *Request) (pl cpu.Plan, t tuning, err error) {
+	opt := cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Packed: r.Packed, Tile: r.Tile, Progress: r.Progress}
 	switch {
 	case r.Choice != nil:
 		opt.Kernel, opt.Config = r.Choice.Kernel, r.Choice.Config
-	case r.Kernel == "":
-		t.Tuned = theTunings().processor().find(r.Problem, dense)
+	case r.Kernel == "" && r.Packed == nil:
+		t.Tuned = theTunings().processor().find(&r.Problem, dense)
 	}
 	if t.Tuned != nil {
 		tuned := opt
 		tuned.Kernel, tuned.Config = t.Kernel, t.Choice.Config
-		if pl, err = cpu.NewPlan(r.Problem, tuned); err == nil {
+		if pl, err = cpu.NewPlan(&r.Problem, tuned); err == nil {
 			return pl, t, nil
 		}
 		t.unfit = err
 	}
-	pl, err = cpu.NewPlan(r.Problem, opt)
+	pl, err = cpu.NewPlan(&r.Problem, opt)
 	return pl, t, err
 }

@@ -48,9 +48,9 @@ func TestTuned(t *testing.T) {
 		}
 		return pl
 	}
-	tuned := func(pl *Plan) bool { return strings.HasPrefix(pl.Why, "tuned on 2026-11-21: 1.50 × as fast") }
+	tuned := func(pl *Plan) bool { return strings.HasPrefix(pl.Why(), "tuned on 2026-11-21: 1.50 × as fast") }
 	if pl := on(Request{Problem: p}); tuned(pl) {
-		t.Errorf("nothing is kept: %s", pl.Why)
+		t.Errorf("nothing is kept: %s", pl.Why())
 	}
 	before := TuningChanges()
 	if err := ProcessorTuner().Keep(sample()); err != nil || TuningChanges() == before {
@@ -58,23 +58,23 @@ func TestTuned(t *testing.T) {
 	}
 	for _, process := range []string{"this", "the next"} {
 		pl := on(Request{Problem: p})
-		if !tuned(pl) || pl.Kernel != "portable" || !strings.Contains(pl.Detail, "KC 16") {
-			t.Errorf("in %s process: %s, %s (%s)", process, pl.Kernel, pl.Detail, pl.Why)
+		if !tuned(pl) || pl.Kernel != "portable" || !strings.Contains(pl.Detail(), "KC 16") {
+			t.Errorf("in %s process: %s, %s (%s)", process, pl.Kernel, pl.Detail(), pl.Why())
 		}
 		_, b := product(t, dtype.F32, dtype.F32, 70, 60, 50, gemm.Epilogue{})
 		if err := pl.Run(t.Context(), b); err != nil || dtype.F32.At(b.C, 69*60+59) != 50 {
 			t.Errorf("in %s process: %v", process, err)
 		}
-		strided, zero := *p, *p
+		strided, zero := p, p
 		strided.A.LD += 3
 		zero.Alpha = 0
-		other := *sized(t, dtype.F32, dtype.F32, 70, 60, 51)
+		other := sized(t, dtype.F32, dtype.F32, 70, 60, 51)
 		for name, r := range map[string]Request{
 			"with a kernel": {Problem: p, Kernel: "loop"}, "with a choice": {Problem: p, Choice: &Choice{}},
-			"of a view": {Problem: &strided}, "without A and B": {Problem: &zero}, "of another size": {Problem: &other},
+			"of a view": {Problem: strided}, "without A and B": {Problem: zero}, "of another size": {Problem: other},
 		} {
 			if pl := on(r); tuned(pl) {
-				t.Errorf("a product %s: %s", name, pl.Why)
+				t.Errorf("a product %s: %s", name, pl.Why())
 			}
 		}
 		fresh(t, dir)
@@ -108,7 +108,7 @@ func TestTunedMatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return pl.Why
+		return pl.Why()
 	}
 	old := here
 	old.rest = "kernels of last year"
@@ -187,7 +187,7 @@ func TestTunedNowhere(t *testing.T) {
 			t.Errorf("in %q: %v", c.Dir(), err)
 		}
 		pl, err := New(Request{Problem: sized(t, dtype.F32, dtype.F32, 70, 60, 50), Device: Device{Kind: "cpu"}})
-		if err != nil || !strings.HasPrefix(pl.Why, "tuned on") {
+		if err != nil || !strings.HasPrefix(pl.Why(), "tuned on") {
 			t.Errorf("in %q: %v, %v", c.Dir(), pl, err)
 		}
 		if notes := CacheNotes(); (len(notes) > 0) != (c != nil) {
@@ -221,12 +221,12 @@ func TestTunedGPU(t *testing.T) {
 	}
 	p := sized(t, dtype.F32, dtype.F32, 70, 61, 50)
 	x := sample()
-	x.Form, x.Choice = FormOf(p), Choice{Kernel: "tiled", Shape: "16"}
+	x.Form, x.Choice = FormOf(&p), Choice{Kernel: "tiled", Shape: "16"}
 	b := open("H200", false)
 	if err := GPUTuner(b).Keep(x); err != nil {
 		t.Fatal(err)
 	}
-	padded := *p
+	padded := p
 	padded.A, padded.B, padded.C = gpu.Padded(p.A), gpu.Padded(p.B), gpu.Padded(p.C)
 	for _, c := range []struct {
 		name  string
@@ -235,13 +235,13 @@ func TestTunedGPU(t *testing.T) {
 		opt   gpu.Options
 		tuned bool
 	}{
-		{"from the host", b, p, gpu.Options{}, true},
-		{"on another of its kind", open("H200", false), p, gpu.Options{}, true},
+		{"from the host", b, &p, gpu.Options{}, true},
+		{"on another of its kind", open("H200", false), &p, gpu.Options{}, true},
 		{"of resident matrices", b, &padded, gpu.Options{KeepLayout: true}, true},
-		{"of others", b, p, gpu.Options{KeepLayout: true}, false},
-		{"with a kernel", b, p, gpu.Options{Kernel: "naive"}, false},
-		{"on another model", open("H100", false), p, gpu.Options{}, false},
-		{"on the emulator", open("H200", true), p, gpu.Options{}, false},
+		{"of others", b, &p, gpu.Options{KeepLayout: true}, false},
+		{"with a kernel", b, &p, gpu.Options{Kernel: "naive"}, false},
+		{"on another model", open("H100", false), &p, gpu.Options{}, false},
+		{"on the emulator", open("H200", true), &p, gpu.Options{}, false},
 	} {
 		pl, err := PlanGPU(c.b, c.p, c.opt)
 		if err != nil {
@@ -256,7 +256,7 @@ func TestTunedGPU(t *testing.T) {
 	if err := GPUTuner(b).Keep(x); err != nil {
 		t.Fatal(err)
 	}
-	if pl, err := PlanGPU(b, p, gpu.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is no shape`) {
+	if pl, err := PlanGPU(b, &p, gpu.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is no shape`) {
 		t.Errorf("%+v, %v", pl, err)
 	}
 }
@@ -294,7 +294,7 @@ func FuzzTuned(f *testing.F) {
 		if err := c.Shelf("tuned").Put(processorSetting().key(FormOf(&p)), json.RawMessage(b)); err != nil {
 			return
 		}
-		pl, err := New(Request{Problem: &p, Device: Device{Kind: "cpu"}})
+		pl, err := New(Request{Problem: p, Device: Device{Kind: "cpu"}})
 		if err != nil {
 			t.Fatalf("%s: %v", b, err)
 		}

@@ -16,19 +16,25 @@ type Report = ref.VerifyReport
 // none.
 func (pl *Plan) Verified() *Report { return pl.report }
 
-// runVerified runs the product and checks the result. An activation is not
-// linear, and so cannot be checked by random vectors: the product before it is
+// runVerified runs the product and checks the result. An activation, or a function of the
+// caller's, is not linear, and so cannot be checked by random vectors: the product before it is
 // computed apart, in the type of the sums, checked, and then finished.
 func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
-	if pl.Problem.Epilogue.Activation == gemm.ActNone {
-		return pl.runChecked(ctx, pl.Problem, b, pl.compute)
+	own := *pl // what is not verified stays where it is, which may be a stack
+	defer func() { pl.took, pl.report = own.took, own.report }()
+	return own.runVerifiedHere(ctx, b)
+}
+
+func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
+	if pl.Problem.Epilogue.Activation == gemm.ActNone && pl.Tile == nil {
+		return pl.runChecked(ctx, &pl.Problem, b, pl.compute)
 	}
-	linear, lb, err := withoutActivation(pl.Problem, b)
+	linear, lb, err := withoutActivation(&pl.Problem, b)
 	if err != nil {
 		return err
 	}
 	request := pl.Request
-	request.Problem, request.Verify, request.Kernel, request.Device = &linear, false, pl.Kernel, pl.Device
+	request.Problem, request.Verify, request.Tile, request.Kernel, request.Device = linear, false, nil, pl.Kernel, pl.Device
 	inner, err := New(request)
 	if err != nil {
 		return err
@@ -38,6 +44,13 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 	}
 	start := time.Now()
 	defer func() { pl.took = inner.took + time.Since(start) }()
+	if pl.gpu == nil {
+		pl.cpu.Activate(lb.C, b.C)
+		if p := &pl.Problem; pl.Tile != nil && p.M > 0 && p.N > 0 {
+			pl.Tile(0, 0, p.M, p.N)
+		}
+		return nil
+	}
 	act := pl.Problem.Epilogue.Activation.Info().F
 	from, to := linear.C, pl.Problem.C
 	for i := range pl.Problem.M {

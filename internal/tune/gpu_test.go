@@ -149,11 +149,11 @@ func planned(t *testing.T, d dispatch.Device, f dispatch.Form) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl, err := dispatch.New(dispatch.Request{Problem: &p, Device: d})
+	pl, err := dispatch.New(dispatch.Request{Problem: p, Device: d})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pl.Kernel + ": " + pl.Why
+	return pl.Kernel + ": " + pl.Why()
 }
 
 // TestGPU: on a GPU the candidate that is fastest there is found among those that are

@@ -54,7 +54,7 @@ func (l *processorLab) took(ctx context.Context, plan *dispatch.Plan) (time.Dura
 }
 
 func (l *processorLab) plan(p *gemm.Problem, c dispatch.Choice) (*dispatch.Plan, error) {
-	return dispatch.New(dispatch.Request{Problem: p, Device: dispatch.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c})
+	return dispatch.New(dispatch.Request{Problem: *p, Device: dispatch.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c})
 }
 
 func (l *processorLab) candidates(_ context.Context, f dispatch.Form) ([]dispatch.Choice, int, error) {

@@ -29,13 +29,13 @@ func require(tb testing.TB, isa ISA) {
 }
 
 // arena is memory between two pages that must not be touched.
-type arena[T float32 | float64] struct {
+type arena[T any] struct {
 	mem   []T
 	guard *T // the first element of the upper page
 }
 
 // newArena has room for at least n elements.
-func newArena[T float32 | float64](t *testing.T, n int) *arena[T] {
+func newArena[T any](t *testing.T, n int) *arena[T] {
 	t.Helper()
 	page, size := unix.Getpagesize(), int(unsafe.Sizeof(*new(T)))
 	bytes := (n*size + page - 1) / page * page

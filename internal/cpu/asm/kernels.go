@@ -48,8 +48,66 @@ type Kernels[T any] struct {
 	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
 	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
 
-	// Peak runs n ≥ 0 rounds of PeakFlops floating-point operations each, FMAs in
+	// Update[x][y] computes 1<<x rows and n ≥ 1 columns of C from 1<<y steps of k, all
+	// where they lie: it goes along the rows of B and C. See [Update].
+	Update [][]Update[T]
+
+	// Dot[s-1] computes the products of DotRows rows with s other ones. See [Dot].
+	Dot []Dot[T]
+
+	// Group is how many values of K one step multiplies: 1, or for int8, whose panels
+	// hold words of 32 bits, 4 or 2. Forms make such words.
+	Group int
+
+	// Start, where it is not nil, writes what sums start from into the first NR
+	// elements of a panel of B, whose k steps follow. Without it a panel has no such row.
+	Start func(k int, b *T)
+
+	Finish[T]
+
+	// Peak runs n ≥ 0 rounds of PeakFlops operations each, multiply-adds in
 	// registers only: the most that one core can do.
 	Peak      func(n int)
 	PeakFlops int
+}
+
+// Update is a kernel for few steps of k: A's element (i, p) is a[i*rsa+p*csa], B's (p, j)
+// is b[p*ldb+j], C's (i, j) is c[i*ldc+j].
+type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
+
+// Dot is a kernel for rows of two matrices that lie along k: x's element (i, p) is
+// x[i*ldx+p], y's (j, p) is y[j*ldy+p], and the sum of their products over p < k comes to
+// sums[j*DotRows+i]. A sum is taken in as many parts as a vector has elements, which are
+// then added in pairs, and so has other bits than the same one of other kernels.
+type Dot[T any] func(k int, x *T, ldx int, y *T, ldy int, sums *T)
+
+// DotRows is the number of rows of x that a [Dot] reads.
+const DotRows = 4
+
+// Finish is what is done to an m×n tile of C, whose rows are ldc elements apart, while
+// it is in the cache. An element's bits do not depend on where in a tile it stands.
+// Functions that there are not are nil.
+type Finish[T any] struct {
+	// BiasRow adds v[i] to every element of row i, BiasCol v[j] to every one of column j.
+	BiasRow, BiasCol func(m, n int, c *T, ldc int, v *T)
+	// The activations of package gemm. Near 0 GELU and the two after it are within a few
+	// roundoffs of the argument, on the left they keep some digits of what is small.
+	ReLU, GELU, GELUTanh, SiLU func(m, n int, c *T, ldc int)
+}
+
+// Form is how the elements of a matrix become the words of 32 bits that panels hold.
+// Its functions are nil where the processor lacks the instructions.
+type Form struct {
+	// Zip copies eight rows that run along K, ld bytes apart, to a panel r words wide:
+	// dst[p*r+i] is word p of row i, for p < k. k is a multiple of eight.
+	Zip func(k int, dst *uint32, r int, src *byte, ld int)
+	// Lay copies n columns, a multiple of eight, of rows that are ld
+	// bytes apart: dst[p*r+j] is word p of column j, for p < k.
+	Lay func(k, n int, dst *uint32, r int, src *byte, ld int)
+
+	// For a C of 16 bits, m×n of its elements, n a multiple of eight, with ldd and lds
+	// elements from row to row: Narrow rounds sums to them, to nearest with ties to even;
+	// AddOld adds beta·src to sums, products rounded first.
+	Narrow func(m, n int, dst *uint16, ldd int, src *float32, lds int)
+	AddOld func(m, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
 }

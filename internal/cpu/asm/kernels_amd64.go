@@ -5,27 +5,50 @@ import "golang.org/x/sys/cpu"
 // The instruction sets that there are kernels for.
 var (
 	AVX512 = ISA{"avx512", cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL}
+	VNNI   = ISA{"vnni", AVX512.Supported && cpu.X86.HasAVX512VNNI}
 	AVX2   = ISA{"avx2", cpu.X86.HasAVX2 && cpu.X86.HasFMA}
 )
 
 // F32AVX512 is the float32 kernels for AVX-512.
 var F32AVX512 = Kernels[float32]{
-	ISA: AVX512, MR: 8, NR: 32,
-	Packed: PackedF32AVX512,
+	ISA: AVX512, MR: 12, NR: 32,
+	Packed: PackedF32AVX512, Group: 1,
 	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX512x1, DirectF32AVX512x2, DirectF32AVX512x3, DirectF32AVX512x4,
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
+		DirectF32AVX512x9, DirectF32AVX512x10, DirectF32AVX512x11, DirectF32AVX512x12,
+	},
+	Update: [][]Update[float32]{
+		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
+		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
+		{UpdateF32AVX512x4x1, UpdateF32AVX512x4x2, UpdateF32AVX512x4x4},
+	},
+	Dot: []Dot[float32]{DotF32AVX512x1, DotF32AVX512x2, DotF32AVX512x3, DotF32AVX512x4},
+	Finish: Finish[float32]{
+		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512,
+		ReLU: ReLUF32AVX512, GELU: GELUF32AVX512, GELUTanh: GELUTanhF32AVX512, SiLU: SiLUF32AVX512,
 	},
 	Peak: PeakF32AVX512, PeakFlops: 512,
 }
 
 // F64AVX512 is the float64 kernels for AVX-512.
 var F64AVX512 = Kernels[float64]{
-	ISA: AVX512, MR: 8, NR: 16,
-	Packed: PackedF64AVX512,
+	ISA: AVX512, MR: 12, NR: 16,
+	Packed: PackedF64AVX512, Group: 1,
 	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
 		DirectF64AVX512x1, DirectF64AVX512x2, DirectF64AVX512x3, DirectF64AVX512x4,
 		DirectF64AVX512x5, DirectF64AVX512x6, DirectF64AVX512x7, DirectF64AVX512x8,
+		DirectF64AVX512x9, DirectF64AVX512x10, DirectF64AVX512x11, DirectF64AVX512x12,
+	},
+	Update: [][]Update[float64]{
+		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
+		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
+		{UpdateF64AVX512x4x1, UpdateF64AVX512x4x2, UpdateF64AVX512x4x4},
+	},
+	Dot: []Dot[float64]{DotF64AVX512x1, DotF64AVX512x2, DotF64AVX512x3, DotF64AVX512x4},
+	Finish: Finish[float64]{
+		BiasRow: BiasRowF64AVX512, BiasCol: BiasColF64AVX512,
+		ReLU: ReLUF64AVX512, GELU: GELUF64AVX512, GELUTanh: GELUTanhF64AVX512, SiLU: SiLUF64AVX512,
 	},
 	Peak: PeakF64AVX512, PeakFlops: 256,
 }
@@ -33,9 +56,19 @@ var F64AVX512 = Kernels[float64]{
 // F32AVX2 is the float32 kernels for AVX2 with FMA.
 var F32AVX2 = Kernels[float32]{
 	ISA: AVX2, MR: 6, NR: 16,
-	Packed: PackedF32AVX2,
+	Packed: PackedF32AVX2, Group: 1,
 	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
+	},
+	Update: [][]Update[float32]{
+		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
+		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
+		{UpdateF32AVX2x4x1, UpdateF32AVX2x4x2},
+	},
+	Dot: []Dot[float32]{DotF32AVX2x1, DotF32AVX2x2},
+	Finish: Finish[float32]{
+		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2,
+		ReLU: ReLUF32AVX2, GELU: GELUF32AVX2, GELUTanh: GELUTanhF32AVX2, SiLU: SiLUF32AVX2,
 	},
 	Peak: PeakF32AVX2, PeakFlops: 256,
 }
@@ -43,9 +76,54 @@ var F32AVX2 = Kernels[float32]{
 // F64AVX2 is the float64 kernels for AVX2 with FMA.
 var F64AVX2 = Kernels[float64]{
 	ISA: AVX2, MR: 6, NR: 8,
-	Packed: PackedF64AVX2,
+	Packed: PackedF64AVX2, Group: 1,
 	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
 		DirectF64AVX2x1, DirectF64AVX2x2, DirectF64AVX2x3, DirectF64AVX2x4, DirectF64AVX2x5, DirectF64AVX2x6,
 	},
+	Update: [][]Update[float64]{
+		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
+		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},
+		{UpdateF64AVX2x4x1, UpdateF64AVX2x4x2},
+	},
+	Dot: []Dot[float64]{DotF64AVX2x1, DotF64AVX2x2},
+	Finish: Finish[float64]{
+		BiasRow: BiasRowF64AVX2, BiasCol: BiasColF64AVX2,
+		ReLU: ReLUF64AVX2, GELU: GELUF64AVX2, GELUTanh: GELUTanhF64AVX2, SiLU: SiLUF64AVX2,
+	},
 	Peak: PeakF64AVX2, PeakFlops: 128,
+}
+
+// I8VNNI is the int8 kernels for AVX-512 with its dot products of four bytes.
+var I8VNNI = Kernels[int32]{
+	ISA: VNNI, MR: 8, NR: 32,
+	Packed: PackedI8VNNI, Group: 4, Start: StartI8VNNI,
+	Finish: Finish[int32]{BiasRow: BiasRowI8VNNI, BiasCol: BiasColI8VNNI, ReLU: ReLUI8VNNI},
+	Peak:   PeakI8VNNI, PeakFlops: 2048,
+}
+
+// I8AVX2 is the int8 kernels for AVX2.
+var I8AVX2 = Kernels[int32]{
+	ISA: AVX2, MR: 4, NR: 16,
+	Packed: PackedI8AVX2, Group: 2,
+	Finish: Finish[int32]{BiasRow: BiasRowI8AVX2, BiasCol: BiasColI8AVX2, ReLU: ReLUI8AVX2},
+	Peak:   PeakI8AVX2, PeakFlops: 384,
+}
+
+// The forms.
+var (
+	FormF32  = form(Form{Zip: ZipF32, Lay: LayF32})
+	FormF64  = form(Form{Zip: ZipF64, Lay: LayF32}) // an element is two words
+	FormF16  = form(Form{ZipF16, LayF16, NarrowF16, AddOldF16})
+	FormBF16 = form(Form{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
+	FormI8x4 = form(Form{Zip: ZipI8x4, Lay: LayI8x4}) // B's words for I8VNNI
+	FormU8x4 = form(Form{Zip: ZipU8x4, Lay: LayU8x4}) // A's, with 128 added to each byte
+	FormI8x2 = form(Form{Zip: ZipI8x2, Lay: LayI8x2}) // both operands' for I8AVX2
+)
+
+// form is f where the processor has what all forms need.
+func form(f Form) Form {
+	if !AVX2.Supported || !cpu.X86.HasF16C {
+		return Form{}
+	}
+	return f
 }

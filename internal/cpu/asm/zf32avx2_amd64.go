@@ -135,7 +135,248 @@ func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
-// PeakF32AVX2 runs n times 16 independent vector FMAs, 256 operations, in registers only.
+// UpdateF32AVX2x1x1 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x1x2 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x1x4 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x1x8 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 8; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x2x1 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x2x2 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x2x4 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x4x1 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// UpdateF32AVX2x4x2 computes rows of C from matrices, strides in elements:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// DotF32AVX2x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [8]T
+//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
+//				lane[p%8] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%8])
+//			}
+//			for half := 4; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+//go:noescape
+func DotF32AVX2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [8]T
+//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
+//				lane[p%8] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%8])
+//			}
+//			for half := 4; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+//go:noescape
+func DotF32AVX2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// PeakF32AVX2 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
 //
 //go:noescape
 func PeakF32AVX2(n int)
+
+// BiasColF32AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
+// BiasRowF32AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
+// ReLUF32AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ReLUF32AVX2(m int, n int, c *float32, ldc int)
+
+// GELUF32AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUF32AVX2(m int, n int, c *float32, ldc int)
+
+// GELUTanhF32AVX2 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
+
+// SiLUF32AVX2 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func SiLUF32AVX2(m int, n int, c *float32, ldc int)

@@ -3,34 +3,26 @@
 #include "textflag.h"
 
 // func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-72
-	MOVQ       c+24(FP), AX
-	MOVQ       ldc+40(FP), CX
-	SHLQ       $0x02, CX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	MOVQ       n+56(FP), AX
-	CMPQ       AX, $+16
-	JEQ        whole
-	CMPQ       AX, $+8
-	JLE        narrow
-	MOVQ       n+56(FP), AX
-	SUBQ       $+8, AX
-	LEAQ       masks<>+32(SB), CX
-	NEGQ       AX
-	VMOVDQU    (CX)(AX*4), Y0
-	MOVQ       a+8(FP), AX
-	MOVQ       b+16(FP), CX
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -45,11 +37,11 @@ TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-72
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -137,14 +129,18 @@ wide_unrolled:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -171,7 +167,7 @@ wide_single:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
@@ -179,13 +175,13 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
 	VBROADCASTSS alpha+64(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+68(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
@@ -304,6 +300,12 @@ narrow:
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -312,11 +314,11 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -376,14 +378,18 @@ narrow_unrolled:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -403,7 +409,7 @@ narrow_single:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -411,13 +417,13 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+68(FP), X7
 	VBROADCASTSS alpha+64(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+68(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
@@ -494,8 +500,14 @@ narrow_done:
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+16(FP), CX
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   DX, SI
+	IMUL3Q $+6, BX, DI
+	ADDQ   DX, DI
 
 	// 6×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -510,11 +522,11 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -602,14 +614,18 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -636,7 +652,7 @@ whole_single:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:
@@ -644,13 +660,13 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x02, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+68(FP), X12
 	VBROADCASTSS alpha+64(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+68(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
@@ -791,6 +807,8 @@ TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-88
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x02, SI
 
 	// 1×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -861,13 +879,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Y3
-	JNE          wide_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y4
 	VMOVUPS      (AX), Y5
 	VMULPS       Y4, Y5, Y5
@@ -900,6 +918,8 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x02, SI
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -959,13 +979,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Y2
-	JNE          narrow_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y3
 	VMASKMOVPS   (AX), Y0, Y4
 	VMULPS       Y3, Y4, Y4
@@ -988,6 +1008,8 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x02, SI
 
 	// 1×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -1058,13 +1080,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
 	VBROADCASTSS alpha+80(FP), Y2
-	JNE          whole_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+84(FP), X3
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y3
 	VMOVUPS      (AX), Y4
 	VMULPS       Y3, Y4, Y4
@@ -1194,13 +1216,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Y5
-	JNE          wide_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y6
 	VMOVUPS      (AX), Y7
 	VMULPS       Y6, Y7, Y7
@@ -1319,13 +1341,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
 	VBROADCASTSS alpha+80(FP), Y3
-	JNE          narrow_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+84(FP), X4
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y4
 	VMASKMOVPS   (AX), Y0, Y5
 	VMULPS       Y4, Y5, Y5
@@ -1445,13 +1467,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Y4
-	JNE          whole_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y5
 	VMOVUPS      (AX), Y6
 	VMULPS       Y5, Y6, Y6
@@ -1612,13 +1634,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Y7
-	JNE          wide_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y8
 	VMOVUPS      (AX), Y9
 	VMULPS       Y8, Y9, Y9
@@ -1762,13 +1784,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
 	VBROADCASTSS alpha+80(FP), Y4
-	JNE          narrow_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+84(FP), X5
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y5
 	VMASKMOVPS   (AX), Y0, Y6
 	VMULPS       Y5, Y6, Y6
@@ -1913,13 +1935,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Y6
-	JNE          whole_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y7
 	VMOVUPS      (AX), Y8
 	VMULPS       Y7, Y8, Y8
@@ -2112,13 +2134,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+84(FP), X9
 	VBROADCASTSS alpha+80(FP), Y9
-	JNE          wide_accumulate
+	VXORPS       X10, X10, X10
+	VUCOMISS     beta+84(FP), X10
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y10
 	VMOVUPS      (AX), Y11
 	VMULPS       Y10, Y11, Y11
@@ -2288,13 +2310,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
 	VBROADCASTSS alpha+80(FP), Y5
-	JNE          narrow_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+84(FP), X6
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y6
 	VMASKMOVPS   (AX), Y0, Y7
 	VMULPS       Y6, Y7, Y7
@@ -2465,13 +2487,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
 	VBROADCASTSS alpha+80(FP), Y8
-	JNE          whole_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+84(FP), X9
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y9
 	VMOVUPS      (AX), Y10
 	VMULPS       Y9, Y10, Y10
@@ -2695,13 +2717,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+84(FP), X11
 	VBROADCASTSS alpha+80(FP), Y11
-	JNE          wide_accumulate
+	VXORPS       X12, X12, X12
+	VUCOMISS     beta+84(FP), X12
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y12
 	VMOVUPS      (AX), Y13
 	VMULPS       Y12, Y13, Y13
@@ -2896,13 +2918,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
 	VBROADCASTSS alpha+80(FP), Y6
-	JNE          narrow_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+84(FP), X7
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y7
 	VMASKMOVPS   (AX), Y0, Y8
 	VMULPS       Y7, Y8, Y8
@@ -3098,13 +3120,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
 	VBROADCASTSS alpha+80(FP), Y10
-	JNE          whole_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+84(FP), X11
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y11
 	VMOVUPS      (AX), Y12
 	VMULPS       Y11, Y12, Y12
@@ -3374,13 +3396,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+84(FP), X13
 	VBROADCASTSS alpha+80(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+84(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
@@ -3601,13 +3623,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
 	VBROADCASTSS alpha+80(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+84(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
@@ -3829,13 +3851,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
 	VBROADCASTSS alpha+80(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+84(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSS beta+84(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
@@ -3927,6 +3949,1514 @@ whole_done:
 	VZEROUPPER
 	RET
 
+// func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x1(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y1
+	VXORPS       X2, X2, X2
+	VUCOMISS     beta+68(FP), X2
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y2
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x03, DX
+	TESTQ        DX, DX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPS     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y3, Y0, Y4
+	VMOVUPS     (CX), Y3
+	VMULPS      Y2, Y3, Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMOVUPS     Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+7, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*4), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPS  (AX), Y5, Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMASKMOVPS  (CX), Y5, Y3
+	VMULPS      Y2, Y3, Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMASKMOVPS  Y3, Y5, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), DX
+	SHRQ  $0x03, DX
+	TESTQ DX, DX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPS     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y3, Y0, Y4
+	VMULPS      Y1, Y4, Y4
+	VMOVUPS     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+7, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*4), Y2
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPS  (AX), Y2, Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMULPS      Y1, Y4, Y4
+	VMASKMOVPS  Y4, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x2(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	VBROADCASTSS alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x03, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VMOVUPS     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y4, Y1, Y5
+	VMOVUPS     (CX), Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMOVUPS     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPS  (AX), Y6, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMASKMOVPS  (AX)(DX*1), Y6, Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMASKMOVPS  (CX), Y6, Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMASKMOVPS  Y4, Y6, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VMOVUPS     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y4, Y1, Y5
+	VMULPS      Y2, Y5, Y5
+	VMOVUPS     Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y3
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPS  (AX), Y3, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMASKMOVPS  (AX)(DX*1), Y3, Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMULPS      Y2, Y5, Y5
+	VMASKMOVPS  Y5, Y3, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x4(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x02, SI
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x03, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VMOVUPS     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y6, Y2, Y7
+	VMOVUPS     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y6, Y3, Y7
+	VMOVUPS     (CX), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMOVUPS     Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y8
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPS  (AX), Y8, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VMASKMOVPS  (AX)(DX*1), Y8, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VMASKMOVPS  (AX)(DX*2), Y8, Y6
+	VFMADD231PS Y6, Y2, Y7
+	VMASKMOVPS  (AX)(BX*1), Y8, Y6
+	VFMADD231PS Y6, Y3, Y7
+	VMASKMOVPS  (CX), Y8, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMASKMOVPS  Y6, Y8, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VMOVUPS     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y6, Y2, Y7
+	VMOVUPS     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y6, Y3, Y7
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VMASKMOVPS  (AX)(DX*1), Y5, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VMASKMOVPS  (AX)(DX*2), Y5, Y6
+	VFMADD231PS Y6, Y2, Y7
+	VMASKMOVPS  (AX)(BX*1), Y5, Y6
+	VFMADD231PS Y6, Y3, Y7
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x1x8(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y3
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y4
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y5
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y6
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	LEAQ         (BX)(DX*2), SI
+	LEAQ         (SI)(DX*2), DI
+	MOVQ         ldc+48(FP), R8
+	SHLQ         $0x02, R8
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y9
+	MOVQ         n+56(FP), R8
+	SHRQ         $0x03, R8
+	TESTQ        R8, R8
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VMOVUPS     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PS Y10, Y4, Y11
+	VMOVUPS     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Y10, Y5, Y11
+	VMOVUPS     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Y10, Y6, Y11
+	VMOVUPS     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Y10, Y7, Y11
+	VMOVUPS     (CX), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMOVUPS     Y10, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+7, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*4), Y12
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPS  (AX), Y12, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VMASKMOVPS  (AX)(DX*1), Y12, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VMASKMOVPS  (AX)(DX*2), Y12, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VMASKMOVPS  (AX)(BX*1), Y12, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VMASKMOVPS  (AX)(DX*4), Y12, Y10
+	VFMADD231PS Y10, Y4, Y11
+	VMASKMOVPS  (AX)(SI*1), Y12, Y10
+	VFMADD231PS Y10, Y5, Y11
+	VMASKMOVPS  (AX)(BX*2), Y12, Y10
+	VFMADD231PS Y10, Y6, Y11
+	VMASKMOVPS  (AX)(DI*1), Y12, Y10
+	VFMADD231PS Y10, Y7, Y11
+	VMASKMOVPS  (CX), Y12, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMASKMOVPS  Y10, Y12, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VMOVUPS     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PS Y10, Y4, Y11
+	VMOVUPS     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PS Y10, Y5, Y11
+	VMOVUPS     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PS Y10, Y6, Y11
+	VMOVUPS     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PS Y10, Y7, Y11
+	VMULPS      Y8, Y11, Y11
+	VMOVUPS     Y11, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+7, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VMASKMOVPS  (AX)(DX*2), Y9, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VMASKMOVPS  (AX)(BX*1), Y9, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VMASKMOVPS  (AX)(DX*4), Y9, Y10
+	VFMADD231PS Y10, Y4, Y11
+	VMASKMOVPS  (AX)(SI*1), Y9, Y10
+	VFMADD231PS Y10, Y5, Y11
+	VMASKMOVPS  (AX)(BX*2), Y9, Y10
+	VFMADD231PS Y10, Y6, Y11
+	VMASKMOVPS  (AX)(DI*1), Y9, Y10
+	VFMADD231PS Y10, Y7, Y11
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x2x1(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x03, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMOVUPS     (CX), Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMOVUPS     Y4, (CX)
+	VMOVUPS     (CX)(DX*1), Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y6, Y4
+	VMOVUPS     Y4, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y7
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPS  (AX), Y7, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMASKMOVPS  (CX), Y7, Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y5, Y4
+	VMASKMOVPS  Y4, Y7, (CX)
+	VMASKMOVPS  (CX)(DX*1), Y7, Y4
+	VMULPS      Y3, Y4, Y4
+	VFMADD231PS Y2, Y6, Y4
+	VMASKMOVPS  Y4, Y7, (CX)(DX*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMULPS      Y2, Y5, Y5
+	VMOVUPS     Y5, (CX)
+	VMULPS      Y2, Y6, Y6
+	VMOVUPS     Y6, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y3
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPS  (AX), Y3, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y4, Y1, Y6
+	VMULPS      Y2, Y5, Y5
+	VMASKMOVPS  Y5, Y3, (CX)
+	VMULPS      Y2, Y6, Y6
+	VMASKMOVPS  Y6, Y3, (CX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x2x2(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x03, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMOVUPS     (CX), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMOVUPS     Y6, (CX)
+	VMOVUPS     (CX)(BX*1), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMOVUPS     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y9
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPS  (AX), Y9, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMASKMOVPS  (AX)(DX*1), Y9, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMASKMOVPS  (CX), Y9, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMASKMOVPS  Y6, Y9, (CX)
+	VMASKMOVPS  (CX)(BX*1), Y9, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMASKMOVPS  Y6, Y9, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMOVUPS     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMOVUPS     Y8, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y2, Y8
+	VMASKMOVPS  (AX)(DX*1), Y5, Y6
+	VFMADD231PS Y6, Y1, Y7
+	VFMADD231PS Y6, Y3, Y8
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMASKMOVPS  Y8, Y5, (CX)(BX*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x2x4(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y1
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y5
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x02, SI
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x03, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMOVUPS     (CX), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMOVUPS     Y10, (CX)
+	VMOVUPS     (CX)(SI*1), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMOVUPS     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y13
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPS  (AX), Y13, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMASKMOVPS  (AX)(DX*1), Y13, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMASKMOVPS  (AX)(DX*2), Y13, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMASKMOVPS  (AX)(BX*1), Y13, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMASKMOVPS  (CX), Y13, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMASKMOVPS  Y10, Y13, (CX)
+	VMASKMOVPS  (CX)(SI*1), Y13, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMASKMOVPS  Y10, Y13, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x03, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMOVUPS     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMOVUPS     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMULPS      Y8, Y11, Y11
+	VMOVUPS     Y11, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMOVUPS     Y12, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y4, Y12
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y5, Y12
+	VMASKMOVPS  (AX)(DX*2), Y9, Y10
+	VFMADD231PS Y10, Y2, Y11
+	VFMADD231PS Y10, Y6, Y12
+	VMASKMOVPS  (AX)(BX*1), Y9, Y10
+	VFMADD231PS Y10, Y3, Y11
+	VFMADD231PS Y10, Y7, Y12
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMASKMOVPS  Y12, Y9, (CX)(SI*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x4x1(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y2
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSS (DX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x03, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMOVUPS     (CX), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMOVUPS     Y6, (CX)
+	VMOVUPS     (CX)(DX*1), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMOVUPS     Y6, (CX)(DX*1)
+	VMOVUPS     (CX)(DX*2), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y9, Y6
+	VMOVUPS     Y6, (CX)(DX*2)
+	VMOVUPS     (CX)(BX*1), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y10, Y6
+	VMOVUPS     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y11
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPS  (AX), Y11, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMASKMOVPS  (CX), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y7, Y6
+	VMASKMOVPS  Y6, Y11, (CX)
+	VMASKMOVPS  (CX)(DX*1), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y8, Y6
+	VMASKMOVPS  Y6, Y11, (CX)(DX*1)
+	VMASKMOVPS  (CX)(DX*2), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y9, Y6
+	VMASKMOVPS  Y6, Y11, (CX)(DX*2)
+	VMASKMOVPS  (CX)(BX*1), Y11, Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y4, Y10, Y6
+	VMASKMOVPS  Y6, Y11, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPS     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMOVUPS     Y8, (CX)(DX*1)
+	VMULPS      Y4, Y9, Y9
+	VMOVUPS     Y9, (CX)(DX*2)
+	VMULPS      Y4, Y10, Y10
+	VMOVUPS     Y10, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPS  (AX), Y5, Y6
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y6, Y1, Y8
+	VFMADD231PS Y6, Y2, Y9
+	VFMADD231PS Y6, Y3, Y10
+	VMULPS      Y4, Y7, Y7
+	VMASKMOVPS  Y7, Y5, (CX)
+	VMULPS      Y4, Y8, Y8
+	VMASKMOVPS  Y8, Y5, (CX)(DX*1)
+	VMULPS      Y4, Y9, Y9
+	VMASKMOVPS  Y9, Y5, (CX)(DX*2)
+	VMULPS      Y4, Y10, Y10
+	VMASKMOVPS  Y10, Y5, (CX)(BX*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF32AVX2x4x2(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y5
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSS (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSS (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSS beta+68(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x03, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMOVUPS     (CX), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMOVUPS     Y10, (CX)
+	VMOVUPS     (CX)(BX*1), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMOVUPS     Y10, (CX)(BX*1)
+	VMOVUPS     (CX)(BX*2), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y13, Y10
+	VMOVUPS     Y10, (CX)(BX*2)
+	VMOVUPS     (CX)(SI*1), Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y14, Y10
+	VMOVUPS     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y15
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPS  (AX), Y15, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMASKMOVPS  (AX)(DX*1), Y15, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMASKMOVPS  (CX), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y11, Y10
+	VMASKMOVPS  Y10, Y15, (CX)
+	VMASKMOVPS  (CX)(BX*1), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y12, Y10
+	VMASKMOVPS  Y10, Y15, (CX)(BX*1)
+	VMASKMOVPS  (CX)(BX*2), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y13, Y10
+	VMASKMOVPS  Y10, Y15, (CX)(BX*2)
+	VMASKMOVPS  (CX)(SI*1), Y15, Y10
+	VMULPS      Y9, Y10, Y10
+	VFMADD231PS Y8, Y14, Y10
+	VMASKMOVPS  Y10, Y15, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x03, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPS     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMOVUPS     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMULPS      Y8, Y11, Y11
+	VMOVUPS     Y11, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMOVUPS     Y12, (CX)(BX*1)
+	VMULPS      Y8, Y13, Y13
+	VMOVUPS     Y13, (CX)(BX*2)
+	VMULPS      Y8, Y14, Y14
+	VMOVUPS     Y14, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+7, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*4), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPS  (AX), Y9, Y10
+	VFMADD231PS Y10, Y0, Y11
+	VFMADD231PS Y10, Y2, Y12
+	VFMADD231PS Y10, Y4, Y13
+	VFMADD231PS Y10, Y6, Y14
+	VMASKMOVPS  (AX)(DX*1), Y9, Y10
+	VFMADD231PS Y10, Y1, Y11
+	VFMADD231PS Y10, Y3, Y12
+	VFMADD231PS Y10, Y5, Y13
+	VFMADD231PS Y10, Y7, Y14
+	VMULPS      Y8, Y11, Y11
+	VMASKMOVPS  Y11, Y9, (CX)
+	VMULPS      Y8, Y12, Y12
+	VMASKMOVPS  Y12, Y9, (CX)(BX*1)
+	VMULPS      Y8, Y13, Y13
+	VMASKMOVPS  Y13, Y9, (CX)(BX*2)
+	VMULPS      Y8, Y14, Y14
+	VMASKMOVPS  Y14, Y9, (CX)(SI*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   AX, DI
+	SHRQ   $0x03, DI
+	TESTQ  DI, DI
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y4
+	VMOVUPS     (CX), Y5
+	PREFETCHT0  512(CX)
+	VFMADD231PS Y5, Y4, Y0
+	VMOVUPS     (CX)(BX*1), Y5
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PS Y5, Y4, Y1
+	VMOVUPS     (CX)(BX*2), Y5
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PS Y5, Y4, Y2
+	VMOVUPS     (CX)(SI*1), Y5
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        AX
+	VMOVDQU     (DI)(AX*4), Y6
+	VMASKMOVPS  (DX), Y6, Y4
+	VMASKMOVPS  (CX), Y6, Y5
+	VFMADD231PS Y5, Y4, Y0
+	VMASKMOVPS  (CX)(BX*1), Y6, Y5
+	VFMADD231PS Y5, Y4, Y1
+	VMASKMOVPS  (CX)(BX*2), Y6, Y5
+	VFMADD231PS Y5, Y4, Y2
+	VMASKMOVPS  (CX)(SI*1), Y6, Y5
+	VFMADD231PS Y5, Y4, Y3
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X5
+	VADDPS       X5, X0, X0
+	VPERMILPD    $0x01, X0, X5
+	VADDPS       X5, X0, X0
+	VMOVSHDUP    X0, X5
+	VADDPS       X5, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X5
+	VADDPS       X5, X1, X1
+	VPERMILPD    $0x01, X1, X5
+	VADDPS       X5, X1, X1
+	VMOVSHDUP    X1, X5
+	VADDPS       X5, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X5
+	VADDPS       X5, X2, X2
+	VPERMILPD    $0x01, X2, X5
+	VADDPS       X5, X2, X2
+	VMOVSHDUP    X2, X5
+	VADDPS       X5, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X5
+	VADDPS       X5, X3, X3
+	VPERMILPD    $0x01, X3, X5
+	VADDPS       X5, X3, X3
+	VMOVSHDUP    X3, X5
+	VADDPS       X5, X3, X3
+	VMOVSS       X3, 12(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, R8
+	SHRQ   $0x03, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(DI*1), Y9
+	VMOVUPS     (CX), Y10
+	PREFETCHT0  512(CX)
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y4
+	VMOVUPS     (CX)(BX*1), Y10
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS     (CX)(BX*2), Y10
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y6
+	VMOVUPS     (CX)(SI*1), Y10
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        AX
+	VMOVDQU     (R8)(AX*4), Y11
+	VMASKMOVPS  (DX), Y11, Y8
+	VMASKMOVPS  (DX)(DI*1), Y11, Y9
+	VMASKMOVPS  (CX), Y11, Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y4
+	VMASKMOVPS  (CX)(BX*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y5
+	VMASKMOVPS  (CX)(BX*2), Y11, Y10
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y6
+	VMASKMOVPS  (CX)(SI*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y7
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X10
+	VADDPS       X10, X0, X0
+	VPERMILPD    $0x01, X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSHDUP    X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X10
+	VADDPS       X10, X1, X1
+	VPERMILPD    $0x01, X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSHDUP    X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X10
+	VADDPS       X10, X2, X2
+	VPERMILPD    $0x01, X2, X10
+	VADDPS       X10, X2, X2
+	VMOVSHDUP    X2, X10
+	VADDPS       X10, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X10
+	VADDPS       X10, X3, X3
+	VPERMILPD    $0x01, X3, X10
+	VADDPS       X10, X3, X3
+	VMOVSHDUP    X3, X10
+	VADDPS       X10, X3, X3
+	VMOVSS       X3, 12(AX)
+	VEXTRACTF128 $0x01, Y4, X10
+	VADDPS       X10, X4, X4
+	VPERMILPD    $0x01, X4, X10
+	VADDPS       X10, X4, X4
+	VMOVSHDUP    X4, X10
+	VADDPS       X10, X4, X4
+	VMOVSS       X4, 16(AX)
+	VEXTRACTF128 $0x01, Y5, X10
+	VADDPS       X10, X5, X5
+	VPERMILPD    $0x01, X5, X10
+	VADDPS       X10, X5, X5
+	VMOVSHDUP    X5, X10
+	VADDPS       X10, X5, X5
+	VMOVSS       X5, 20(AX)
+	VEXTRACTF128 $0x01, Y6, X10
+	VADDPS       X10, X6, X6
+	VPERMILPD    $0x01, X6, X10
+	VADDPS       X10, X6, X6
+	VMOVSHDUP    X6, X10
+	VADDPS       X10, X6, X6
+	VMOVSS       X6, 24(AX)
+	VEXTRACTF128 $0x01, Y7, X10
+	VADDPS       X10, X7, X7
+	VPERMILPD    $0x01, X7, X10
+	VADDPS       X10, X7, X7
+	VMOVSHDUP    X7, X10
+	VADDPS       X10, X7, X7
+	VMOVSS       X7, 28(AX)
+	VZEROUPPER
+	RET
+
 // func PeakF32AVX2(n int)
 // Requires: AVX, FMA3
 TEXT ·PeakF32AVX2(SB), NOSPLIT, $0-8
@@ -3971,5 +5501,699 @@ fmas:
 	JNZ         fmas
 
 fmas_end:
+	VZEROUPPER
+	RET
+
+// func BiasColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX
+TEXT ·BiasColF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
+
+row:
+	MOVQ  AX, R8
+	MOVQ  DX, R9
+	MOVQ  SI, R10
+	TESTQ R10, R10
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS (R8), Y1
+	VMOVUPS (R9), Y2
+	ADDQ    $+32, R9
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R10
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPS (R8), Y0, Y1
+	VMASKMOVPS (R9), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX
+TEXT ·BiasRowF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (DX), Y2
+	ADDQ         $+4, DX
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPS (R8), Y1
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPS (R8), Y0, Y1
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ReLUF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX
+TEXT ·ReLUF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS (DI), Y1
+	VXORPS  Y2, Y2, Y2
+	VMAXPS  Y1, Y2, Y1
+	VMOVUPS Y1, (DI)
+	ADDQ    $+32, DI
+	DECQ    R8
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      DX, DX
+	JZ         row_next
+	VMASKMOVPS (DI), Y0, Y1
+	VXORPS     Y2, Y2, Y2
+	VMAXPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func GELUF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS      (DI), Y1
+	VANDPS       constant0<>+0(SB), Y1, Y2
+	VMOVUPS      constant1<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPS       Y1, Y3, Y1
+	VMOVUPS      constant3<>+0(SB), Y3
+	VFMADD213PS  constant4<>+0(SB), Y2, Y3
+	VMOVUPS      constant4<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
+	VFMADD213PS  constant6<>+0(SB), Y3, Y4
+	VMULPS       Y4, Y4, Y7
+	VMOVUPS      constant7<>+0(SB), Y5
+	VMOVUPS      constant8<>+0(SB), Y6
+	VFMADD213PS  constant9<>+0(SB), Y7, Y5
+	VFMADD213PS  constant10<>+0(SB), Y7, Y6
+	VFMADD213PS  constant11<>+0(SB), Y7, Y5
+	VFMADD213PS  constant12<>+0(SB), Y7, Y6
+	VFMADD213PS  constant13<>+0(SB), Y7, Y5
+	VFMADD213PS  constant14<>+0(SB), Y7, Y6
+	VFMADD213PS  constant15<>+0(SB), Y7, Y5
+	VFMADD213PS  constant16<>+0(SB), Y7, Y6
+	VFMADD213PS  constant17<>+0(SB), Y7, Y5
+	VFMADD231PS  Y4, Y6, Y5
+	VFNMADD231PS Y2, Y2, Y5
+	VMOVUPS      constant18<>+0(SB), Y4
+	VMAXPS       Y5, Y4, Y5
+	VMOVUPS      constant19<>+0(SB), Y4
+	VMINPS       Y5, Y4, Y5
+	VMULPS       constant20<>+0(SB), Y5, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y5
+	VFNMADD231PS constant22<>+0(SB), Y4, Y5
+	VMULPS       Y5, Y5, Y8
+	VMOVUPS      constant23<>+0(SB), Y7
+	VMOVUPS      constant24<>+0(SB), Y6
+	VFMADD213PS  constant25<>+0(SB), Y8, Y7
+	VFMADD213PS  constant26<>+0(SB), Y8, Y6
+	VFMADD213PS  constant27<>+0(SB), Y8, Y7
+	VFMADD213PS  constant3<>+0(SB), Y8, Y6
+	VFMADD213PS  constant4<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
+	VFMADD231PS  Y5, Y7, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VMULPS       Y3, Y2, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PS Y2, Y6, Y1
+	VMOVUPS      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
+	VMASKMOVPS   (DI), Y0, Y1
+	VANDPS       constant0<>+0(SB), Y1, Y2
+	VMOVUPS      constant1<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPS       Y1, Y3, Y1
+	VMOVUPS      constant3<>+0(SB), Y3
+	VFMADD213PS  constant4<>+0(SB), Y2, Y3
+	VMOVUPS      constant4<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
+	VFMADD213PS  constant6<>+0(SB), Y3, Y4
+	VMULPS       Y4, Y4, Y7
+	VMOVUPS      constant7<>+0(SB), Y5
+	VMOVUPS      constant8<>+0(SB), Y6
+	VFMADD213PS  constant9<>+0(SB), Y7, Y5
+	VFMADD213PS  constant10<>+0(SB), Y7, Y6
+	VFMADD213PS  constant11<>+0(SB), Y7, Y5
+	VFMADD213PS  constant12<>+0(SB), Y7, Y6
+	VFMADD213PS  constant13<>+0(SB), Y7, Y5
+	VFMADD213PS  constant14<>+0(SB), Y7, Y6
+	VFMADD213PS  constant15<>+0(SB), Y7, Y5
+	VFMADD213PS  constant16<>+0(SB), Y7, Y6
+	VFMADD213PS  constant17<>+0(SB), Y7, Y5
+	VFMADD231PS  Y4, Y6, Y5
+	VFNMADD231PS Y2, Y2, Y5
+	VMOVUPS      constant18<>+0(SB), Y4
+	VMAXPS       Y5, Y4, Y5
+	VMOVUPS      constant19<>+0(SB), Y4
+	VMINPS       Y5, Y4, Y5
+	VMULPS       constant20<>+0(SB), Y5, Y4
+	VROUNDPS     $0x00, Y4, Y4
+	VFNMADD231PS constant21<>+0(SB), Y4, Y5
+	VFNMADD231PS constant22<>+0(SB), Y4, Y5
+	VMULPS       Y5, Y5, Y8
+	VMOVUPS      constant23<>+0(SB), Y7
+	VMOVUPS      constant24<>+0(SB), Y6
+	VFMADD213PS  constant25<>+0(SB), Y8, Y7
+	VFMADD213PS  constant26<>+0(SB), Y8, Y6
+	VFMADD213PS  constant27<>+0(SB), Y8, Y7
+	VFMADD213PS  constant3<>+0(SB), Y8, Y6
+	VFMADD213PS  constant4<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
+	VFMADD231PS  Y5, Y7, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VMULPS       Y3, Y2, Y2
+	VMULPS       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PS Y2, Y6, Y1
+	VMASKMOVPS   Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA constant0<>+0(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+8(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+16(SB)/8, $0x7fffffff7fffffff
+DATA constant0<>+24(SB)/8, $0x7fffffff7fffffff
+GLOBL constant0<>(SB), RODATA|NOPTR, $32
+
+DATA constant1<>+0(SB)/8, $0x461c4000461c4000
+DATA constant1<>+8(SB)/8, $0x461c4000461c4000
+DATA constant1<>+16(SB)/8, $0x461c4000461c4000
+DATA constant1<>+24(SB)/8, $0x461c4000461c4000
+GLOBL constant1<>(SB), RODATA|NOPTR, $32
+
+DATA constant2<>+0(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+8(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+16(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+24(SB)/8, $0x3f3504f33f3504f3
+GLOBL constant2<>(SB), RODATA|NOPTR, $32
+
+DATA constant3<>+0(SB)/8, $0x3f0000003f000000
+DATA constant3<>+8(SB)/8, $0x3f0000003f000000
+DATA constant3<>+16(SB)/8, $0x3f0000003f000000
+DATA constant3<>+24(SB)/8, $0x3f0000003f000000
+GLOBL constant3<>(SB), RODATA|NOPTR, $32
+
+DATA constant4<>+0(SB)/8, $0x3f8000003f800000
+DATA constant4<>+8(SB)/8, $0x3f8000003f800000
+DATA constant4<>+16(SB)/8, $0x3f8000003f800000
+DATA constant4<>+24(SB)/8, $0x3f8000003f800000
+GLOBL constant4<>(SB), RODATA|NOPTR, $32
+
+DATA constant5<>+0(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+8(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+16(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+24(SB)/8, $0x401b86e2401b86e2
+GLOBL constant5<>(SB), RODATA|NOPTR, $32
+
+DATA constant6<>+0(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+8(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+16(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+24(SB)/8, $0xbfb70dc3bfb70dc3
+GLOBL constant6<>(SB), RODATA|NOPTR, $32
+
+DATA constant7<>+0(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+8(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+16(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+24(SB)/8, $0xb7b9a67cb7b9a67c
+GLOBL constant7<>(SB), RODATA|NOPTR, $32
+
+DATA constant8<>+0(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+8(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+16(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+24(SB)/8, $0x3844c2d13844c2d1
+GLOBL constant8<>(SB), RODATA|NOPTR, $32
+
+DATA constant9<>+0(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+8(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+16(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+24(SB)/8, $0x3905dd983905dd98
+GLOBL constant9<>(SB), RODATA|NOPTR, $32
+
+DATA constant10<>+0(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+8(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+16(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+24(SB)/8, $0xb9fad6beb9fad6be
+GLOBL constant10<>(SB), RODATA|NOPTR, $32
+
+DATA constant11<>+0(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+8(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+16(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+24(SB)/8, $0xb99e9e85b99e9e85
+GLOBL constant11<>(SB), RODATA|NOPTR, $32
+
+DATA constant12<>+0(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+8(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+16(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+24(SB)/8, $0x3b62f58b3b62f58b
+GLOBL constant12<>(SB), RODATA|NOPTR, $32
+
+DATA constant13<>+0(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+8(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+16(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+24(SB)/8, $0xba4b4844ba4b4844
+GLOBL constant13<>(SB), RODATA|NOPTR, $32
+
+DATA constant14<>+0(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+8(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+16(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+24(SB)/8, $0xbce8ec7cbce8ec7c
+GLOBL constant14<>(SB), RODATA|NOPTR, $32
+
+DATA constant15<>+0(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+8(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+16(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+24(SB)/8, $0x3c6a17e93c6a17e9
+GLOBL constant15<>(SB), RODATA|NOPTR, $32
+
+DATA constant16<>+0(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+8(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+16(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+24(SB)/8, $0x3f1048f53f1048f5
+GLOBL constant16<>(SB), RODATA|NOPTR, $32
+
+DATA constant17<>+0(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+8(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+16(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+24(SB)/8, $0xbf0d30e4bf0d30e4
+GLOBL constant17<>(SB), RODATA|NOPTR, $32
+
+DATA constant18<>+0(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+8(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+16(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+24(SB)/8, $0xc28c0000c28c0000
+GLOBL constant18<>(SB), RODATA|NOPTR, $32
+
+DATA constant19<>+0(SB)/8, $0x42b0000042b00000
+DATA constant19<>+8(SB)/8, $0x42b0000042b00000
+DATA constant19<>+16(SB)/8, $0x42b0000042b00000
+DATA constant19<>+24(SB)/8, $0x42b0000042b00000
+GLOBL constant19<>(SB), RODATA|NOPTR, $32
+
+DATA constant20<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
+GLOBL constant20<>(SB), RODATA|NOPTR, $32
+
+DATA constant21<>+0(SB)/8, $0x3f3172003f317200
+DATA constant21<>+8(SB)/8, $0x3f3172003f317200
+DATA constant21<>+16(SB)/8, $0x3f3172003f317200
+DATA constant21<>+24(SB)/8, $0x3f3172003f317200
+GLOBL constant21<>(SB), RODATA|NOPTR, $32
+
+DATA constant22<>+0(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+8(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+16(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+24(SB)/8, $0x35bfbe8e35bfbe8e
+GLOBL constant22<>(SB), RODATA|NOPTR, $32
+
+DATA constant23<>+0(SB)/8, $0x39500d0139500d01
+DATA constant23<>+8(SB)/8, $0x39500d0139500d01
+DATA constant23<>+16(SB)/8, $0x39500d0139500d01
+DATA constant23<>+24(SB)/8, $0x39500d0139500d01
+GLOBL constant23<>(SB), RODATA|NOPTR, $32
+
+DATA constant24<>+0(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+8(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+16(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+24(SB)/8, $0x3ab60b613ab60b61
+GLOBL constant24<>(SB), RODATA|NOPTR, $32
+
+DATA constant25<>+0(SB)/8, $0x3c0888893c088889
+DATA constant25<>+8(SB)/8, $0x3c0888893c088889
+DATA constant25<>+16(SB)/8, $0x3c0888893c088889
+DATA constant25<>+24(SB)/8, $0x3c0888893c088889
+GLOBL constant25<>(SB), RODATA|NOPTR, $32
+
+DATA constant26<>+0(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+8(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+16(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+24(SB)/8, $0x3d2aaaab3d2aaaab
+GLOBL constant26<>(SB), RODATA|NOPTR, $32
+
+DATA constant27<>+0(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+8(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+16(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant27<>+24(SB)/8, $0x3e2aaaab3e2aaaab
+GLOBL constant27<>(SB), RODATA|NOPTR, $32
+
+// func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUTanhF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS      (DI), Y1
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      constant28<>+0(SB), Y2
+	VFMADD213PS  constant29<>+0(SB), Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y2, Y3, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
+	VMOVUPS      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
+	VMASKMOVPS   (DI), Y0, Y1
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      constant28<>+0(SB), Y2
+	VFMADD213PS  constant29<>+0(SB), Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y2, Y3, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA constant28<>+0(SB)/8, $0x3d9222793d922279
+DATA constant28<>+8(SB)/8, $0x3d9222793d922279
+DATA constant28<>+16(SB)/8, $0x3d9222793d922279
+DATA constant28<>+24(SB)/8, $0x3d9222793d922279
+GLOBL constant28<>(SB), RODATA|NOPTR, $32
+
+DATA constant29<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+24(SB)/8, $0x3fcc422a3fcc422a
+GLOBL constant29<>(SB), RODATA|NOPTR, $32
+
+DATA constant30<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant30<>+24(SB)/8, $0xc61c4000c61c4000
+GLOBL constant30<>(SB), RODATA|NOPTR, $32
+
+// func SiLUF32AVX2(m int, n int, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·SiLUF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+7, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*4), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x03, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS      (DI), Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
+	VMOVUPS      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
+	VMASKMOVPS   (DI), Y0, Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      constant18<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       constant20<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS constant21<>+0(SB), Y3, Y2
+	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMULPS       Y2, Y2, Y6
+	VMOVUPS      constant23<>+0(SB), Y5
+	VMOVUPS      constant24<>+0(SB), Y4
+	VFMADD213PS  constant25<>+0(SB), Y6, Y5
+	VFMADD213PS  constant26<>+0(SB), Y6, Y4
+	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y4
+	VFMADD213PS  constant4<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
+	VFMADD231PS  Y2, Y5, Y4
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y4, Y4
+	VADDPS       constant4<>+0(SB), Y4, Y4
+	VMOVUPS      constant30<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VDIVPS       Y4, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
 	VZEROUPPER
 	RET

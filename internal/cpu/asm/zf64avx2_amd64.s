@@ -3,34 +3,26 @@
 #include "textflag.h"
 
 // func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
-	MOVQ       c+24(FP), AX
-	MOVQ       ldc+40(FP), CX
-	SHLQ       $0x03, CX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	ADDQ       CX, AX
-	PREFETCHT0 (AX)
-	MOVQ       n+56(FP), AX
-	CMPQ       AX, $+8
-	JEQ        whole
-	CMPQ       AX, $+4
-	JLE        narrow
-	MOVQ       n+56(FP), AX
-	SUBQ       $+4, AX
-	LEAQ       masks<>+32(SB), CX
-	NEGQ       AX
-	VMOVDQU    (CX)(AX*8), Y0
-	MOVQ       a+8(FP), AX
-	MOVQ       b+16(FP), CX
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+8
+	JEQ     whole
+	CMPQ    AX, $+4
+	JLE     narrow
+	MOVQ    n+56(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -45,11 +37,11 @@ TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -138,14 +130,18 @@ wide_unrolled:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -172,7 +168,7 @@ wide_single:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
@@ -180,13 +176,13 @@ wide_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+72(FP), X13
 	VBROADCASTSD alpha+64(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+72(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
@@ -305,6 +301,12 @@ narrow:
 	VMOVDQU (CX)(AX*8), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
+	MOVQ    c+24(FP), DX
+	MOVQ    ldc+40(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    DX, SI
+	IMUL3Q  $+6, BX, DI
+	ADDQ    DX, DI
 
 	// 6×4 sums.
 	VXORPS Y1, Y1, Y1
@@ -313,11 +315,11 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -378,14 +380,18 @@ narrow_unrolled:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -405,7 +411,7 @@ narrow_single:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -413,13 +419,13 @@ narrow_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+72(FP), X7
 	VBROADCASTSD alpha+64(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+72(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
@@ -496,8 +502,14 @@ narrow_done:
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+16(FP), CX
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   c+24(FP), DX
+	MOVQ   ldc+40(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   DX, SI
+	IMUL3Q $+6, BX, DI
+	ADDQ   DX, DI
 
 	// 6×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -512,11 +524,11 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), DX
-	MOVQ   DX, BX
-	SHRQ   $0x02, BX
-	MOVQ   next+32(FP), SI
-	TESTQ  BX, BX
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	MOVQ   next+32(FP), R10
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -605,14 +617,18 @@ whole_unrolled:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT1   (SI)
-	ADDQ         $+64, SI
-	DECQ         BX
+	PREFETCHT0   (SI)
+	ADDQ         BX, SI
+	CMPQ         SI, DI
+	CMOVQGE      DX, SI
+	PREFETCHT1   (R10)
+	ADDQ         $+64, R10
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DX
-	TESTQ DX, DX
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -639,7 +655,7 @@ whole_single:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         DX
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:
@@ -647,13 +663,13 @@ whole_single_end:
 	MOVQ         ldc+40(FP), CX
 	SHLQ         $0x03, CX
 	MOVQ         m+48(FP), DX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+72(FP), X12
 	VBROADCASTSD alpha+64(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+72(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+72(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
@@ -794,6 +810,8 @@ TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-96
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x03, SI
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -864,13 +882,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Y3
-	JNE          wide_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y4
 	VMOVUPD      (AX), Y5
 	VMULPD       Y4, Y5, Y5
@@ -903,6 +921,8 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
+	MOVQ    rsa+16(FP), SI
+	SHLQ    $0x03, SI
 
 	// 1×4 sums.
 	VXORPS Y1, Y1, Y1
@@ -962,13 +982,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Y2
-	JNE          narrow_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y3
 	VMASKMOVPD   (AX), Y0, Y4
 	VMULPD       Y3, Y4, Y4
@@ -991,6 +1011,8 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x03, SI
 
 	// 1×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -1061,13 +1083,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
 	VBROADCASTSD alpha+80(FP), Y2
-	JNE          whole_accumulate
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+88(FP), X3
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y3
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
@@ -1197,13 +1219,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Y5
-	JNE          wide_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y6
 	VMOVUPD      (AX), Y7
 	VMULPD       Y6, Y7, Y7
@@ -1322,13 +1344,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
 	VBROADCASTSD alpha+80(FP), Y3
-	JNE          narrow_accumulate
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+88(FP), X4
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y4
 	VMASKMOVPD   (AX), Y0, Y5
 	VMULPD       Y4, Y5, Y5
@@ -1448,13 +1470,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Y4
-	JNE          whole_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y5
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
@@ -1615,13 +1637,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Y7
-	JNE          wide_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y8
 	VMOVUPD      (AX), Y9
 	VMULPD       Y8, Y9, Y9
@@ -1765,13 +1787,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
 	VBROADCASTSD alpha+80(FP), Y4
-	JNE          narrow_accumulate
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+88(FP), X5
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y5
 	VMASKMOVPD   (AX), Y0, Y6
 	VMULPD       Y5, Y6, Y6
@@ -1916,13 +1938,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Y6
-	JNE          whole_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y7
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
@@ -2115,13 +2137,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X9, X9, X9
-	VUCOMISD     beta+88(FP), X9
 	VBROADCASTSD alpha+80(FP), Y9
-	JNE          wide_accumulate
+	VXORPS       X10, X10, X10
+	VUCOMISD     beta+88(FP), X10
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y10
 	VMOVUPD      (AX), Y11
 	VMULPD       Y10, Y11, Y11
@@ -2291,13 +2313,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
 	VBROADCASTSD alpha+80(FP), Y5
-	JNE          narrow_accumulate
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+88(FP), X6
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y6
 	VMASKMOVPD   (AX), Y0, Y7
 	VMULPD       Y6, Y7, Y7
@@ -2468,13 +2490,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
 	VBROADCASTSD alpha+80(FP), Y8
-	JNE          whole_accumulate
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+88(FP), X9
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y9
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
@@ -2698,13 +2720,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X11, X11, X11
-	VUCOMISD     beta+88(FP), X11
 	VBROADCASTSD alpha+80(FP), Y11
-	JNE          wide_accumulate
+	VXORPS       X12, X12, X12
+	VUCOMISD     beta+88(FP), X12
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y12
 	VMOVUPD      (AX), Y13
 	VMULPD       Y12, Y13, Y13
@@ -2899,13 +2921,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
 	VBROADCASTSD alpha+80(FP), Y6
-	JNE          narrow_accumulate
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+88(FP), X7
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y7
 	VMASKMOVPD   (AX), Y0, Y8
 	VMULPD       Y7, Y8, Y8
@@ -3101,13 +3123,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
 	VBROADCASTSD alpha+80(FP), Y10
-	JNE          whole_accumulate
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+88(FP), X11
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y11
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
@@ -3377,13 +3399,13 @@ wide_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+88(FP), X13
 	VBROADCASTSD alpha+80(FP), Y13
-	JNE          wide_accumulate
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+88(FP), X14
+	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
-wide_accumulate:
+wide_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
@@ -3604,13 +3626,13 @@ narrow_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
 	VBROADCASTSD alpha+80(FP), Y7
-	JNE          narrow_accumulate
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+88(FP), X8
+	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
-narrow_accumulate:
+narrow_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
@@ -3832,13 +3854,13 @@ whole_single_end:
 	MOVQ         c+48(FP), AX
 	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x03, CX
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
 	VBROADCASTSD alpha+80(FP), Y12
-	JNE          whole_accumulate
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+88(FP), X13
+	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
-whole_accumulate:
+whole_overwrite_not:
 	VBROADCASTSD beta+88(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
@@ -3930,6 +3952,1490 @@ whole_done:
 	VZEROUPPER
 	RET
 
+// func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x1(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+72(FP), X2
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y2
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x02, DX
+	TESTQ        DX, DX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPD     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y3, Y0, Y4
+	VMOVUPD     (CX), Y3
+	VMULPD      Y2, Y3, Y3
+	VFMADD231PD Y1, Y4, Y3
+	VMOVUPD     Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+3, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*8), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPD  (AX), Y5, Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMASKMOVPD  (CX), Y5, Y3
+	VMULPD      Y2, Y3, Y3
+	VFMADD231PD Y1, Y4, Y3
+	VMASKMOVPD  Y3, Y5, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), DX
+	SHRQ  $0x02, DX
+	TESTQ DX, DX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPD     (AX), Y3
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y3, Y0, Y4
+	VMULPD      Y1, Y4, Y4
+	VMOVUPD     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DX
+	ANDQ        $+3, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*8), Y2
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPD  (AX), Y2, Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMULPD      Y1, Y4, Y4
+	VMASKMOVPD  Y4, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x2(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+72(FP), X3
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x02, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VMOVUPD     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y4, Y1, Y5
+	VMOVUPD     (CX), Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMOVUPD     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPD  (AX), Y6, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMASKMOVPD  (AX)(DX*1), Y6, Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMASKMOVPD  (CX), Y6, Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMASKMOVPD  Y4, Y6, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VMOVUPD     (AX)(DX*1), Y4
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y4, Y1, Y5
+	VMULPD      Y2, Y5, Y5
+	VMOVUPD     Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y3
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPD  (AX), Y3, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMASKMOVPD  (AX)(DX*1), Y3, Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMULPD      Y2, Y5, Y5
+	VMASKMOVPD  Y5, Y3, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x4(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x03, SI
+	VBROADCASTSD alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x02, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VMOVUPD     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y6, Y2, Y7
+	VMOVUPD     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y6, Y3, Y7
+	VMOVUPD     (CX), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMOVUPD     Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y8
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPD  (AX), Y8, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VMASKMOVPD  (AX)(DX*1), Y8, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VMASKMOVPD  (AX)(DX*2), Y8, Y6
+	VFMADD231PD Y6, Y2, Y7
+	VMASKMOVPD  (AX)(BX*1), Y8, Y6
+	VFMADD231PD Y6, Y3, Y7
+	VMASKMOVPD  (CX), Y8, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMASKMOVPD  Y6, Y8, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VMOVUPD     (AX)(DX*2), Y6
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y6, Y2, Y7
+	VMOVUPD     (AX)(BX*1), Y6
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y6, Y3, Y7
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VMASKMOVPD  (AX)(DX*1), Y5, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VMASKMOVPD  (AX)(DX*2), Y5, Y6
+	VFMADD231PD Y6, Y2, Y7
+	VMASKMOVPD  (AX)(BX*1), Y5, Y6
+	VFMADD231PD Y6, Y3, Y7
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x1x8(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y3
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y4
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y5
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y6
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	LEAQ         (BX)(DX*2), SI
+	LEAQ         (SI)(DX*2), DI
+	MOVQ         ldc+48(FP), R8
+	SHLQ         $0x03, R8
+	VBROADCASTSD alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y9
+	MOVQ         n+56(FP), R8
+	SHRQ         $0x02, R8
+	TESTQ        R8, R8
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VMOVUPD     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PD Y10, Y4, Y11
+	VMOVUPD     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Y10, Y5, Y11
+	VMOVUPD     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Y10, Y6, Y11
+	VMOVUPD     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Y10, Y7, Y11
+	VMOVUPD     (CX), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMOVUPD     Y10, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+3, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*8), Y12
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPD  (AX), Y12, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VMASKMOVPD  (AX)(DX*1), Y12, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VMASKMOVPD  (AX)(DX*2), Y12, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VMASKMOVPD  (AX)(BX*1), Y12, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VMASKMOVPD  (AX)(DX*4), Y12, Y10
+	VFMADD231PD Y10, Y4, Y11
+	VMASKMOVPD  (AX)(SI*1), Y12, Y10
+	VFMADD231PD Y10, Y5, Y11
+	VMASKMOVPD  (AX)(BX*2), Y12, Y10
+	VFMADD231PD Y10, Y6, Y11
+	VMASKMOVPD  (AX)(DI*1), Y12, Y10
+	VFMADD231PD Y10, Y7, Y11
+	VMASKMOVPD  (CX), Y12, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMASKMOVPD  Y10, Y12, (CX)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), R8
+	SHRQ  $0x02, R8
+	TESTQ R8, R8
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VMOVUPD     (AX)(DX*4), Y10
+	PREFETCHT0  512(AX)(DX*4)
+	VFMADD231PD Y10, Y4, Y11
+	VMOVUPD     (AX)(SI*1), Y10
+	PREFETCHT0  512(AX)(SI*1)
+	VFMADD231PD Y10, Y5, Y11
+	VMOVUPD     (AX)(BX*2), Y10
+	PREFETCHT0  512(AX)(BX*2)
+	VFMADD231PD Y10, Y6, Y11
+	VMOVUPD     (AX)(DI*1), Y10
+	PREFETCHT0  512(AX)(DI*1)
+	VFMADD231PD Y10, Y7, Y11
+	VMULPD      Y8, Y11, Y11
+	VMOVUPD     Y11, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        R8
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), R8
+	ANDQ        $+3, R8
+	JZ          done
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        R8
+	VMOVDQU     (R9)(R8*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VMASKMOVPD  (AX)(DX*2), Y9, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VMASKMOVPD  (AX)(BX*1), Y9, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VMASKMOVPD  (AX)(DX*4), Y9, Y10
+	VFMADD231PD Y10, Y4, Y11
+	VMASKMOVPD  (AX)(SI*1), Y9, Y10
+	VFMADD231PD Y10, Y5, Y11
+	VMASKMOVPD  (AX)(BX*2), Y9, Y10
+	VFMADD231PD Y10, Y6, Y11
+	VMASKMOVPD  (AX)(DI*1), Y9, Y10
+	VFMADD231PD Y10, Y7, Y11
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x2x1(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+72(FP), X3
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y3
+	MOVQ         n+56(FP), BX
+	SHRQ         $0x02, BX
+	TESTQ        BX, BX
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMOVUPD     (CX), Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMOVUPD     Y4, (CX)
+	VMOVUPD     (CX)(DX*1), Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y6, Y4
+	VMOVUPD     Y4, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y7
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPD  (AX), Y7, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMASKMOVPD  (CX), Y7, Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y5, Y4
+	VMASKMOVPD  Y4, Y7, (CX)
+	VMASKMOVPD  (CX)(DX*1), Y7, Y4
+	VMULPD      Y3, Y4, Y4
+	VFMADD231PD Y2, Y6, Y4
+	VMASKMOVPD  Y4, Y7, (CX)(DX*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMOVUPD     (AX), Y4
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMULPD      Y2, Y5, Y5
+	VMOVUPD     Y5, (CX)
+	VMULPD      Y2, Y6, Y6
+	VMOVUPD     Y6, (CX)(DX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y3
+	VXORPS      Y5, Y5, Y5
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPD  (AX), Y3, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VFMADD231PD Y4, Y1, Y6
+	VMULPD      Y2, Y5, Y5
+	VMASKMOVPD  Y5, Y3, (CX)
+	VMULPD      Y2, Y6, Y6
+	VMASKMOVPD  Y6, Y3, (CX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x2x2(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x02, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMOVUPD     (CX), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMOVUPD     Y6, (CX)
+	VMOVUPD     (CX)(BX*1), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMOVUPD     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y9
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPD  (AX), Y9, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMASKMOVPD  (AX)(DX*1), Y9, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMASKMOVPD  (CX), Y9, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMASKMOVPD  Y6, Y9, (CX)
+	VMASKMOVPD  (CX)(BX*1), Y9, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMASKMOVPD  Y6, Y9, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMOVUPD     (AX)(DX*1), Y6
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMOVUPD     Y8, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y2, Y8
+	VMASKMOVPD  (AX)(DX*1), Y5, Y6
+	VFMADD231PD Y6, Y1, Y7
+	VFMADD231PD Y6, Y3, Y8
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMASKMOVPD  Y8, Y5, (CX)(BX*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x2x4(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y1
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y5
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         ldc+48(FP), SI
+	SHLQ         $0x03, SI
+	VBROADCASTSD alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x02, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMOVUPD     (CX), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMOVUPD     Y10, (CX)
+	VMOVUPD     (CX)(SI*1), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMOVUPD     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y13
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPD  (AX), Y13, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMASKMOVPD  (AX)(DX*1), Y13, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMASKMOVPD  (AX)(DX*2), Y13, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMASKMOVPD  (AX)(BX*1), Y13, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMASKMOVPD  (CX), Y13, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMASKMOVPD  Y10, Y13, (CX)
+	VMASKMOVPD  (CX)(SI*1), Y13, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMASKMOVPD  Y10, Y13, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMOVUPD     (AX)(DX*2), Y10
+	PREFETCHT0  512(AX)(DX*2)
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMOVUPD     (AX)(BX*1), Y10
+	PREFETCHT0  512(AX)(BX*1)
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMULPD      Y8, Y11, Y11
+	VMOVUPD     Y11, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMOVUPD     Y12, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y4, Y12
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y5, Y12
+	VMASKMOVPD  (AX)(DX*2), Y9, Y10
+	VFMADD231PD Y10, Y2, Y11
+	VFMADD231PD Y10, Y6, Y12
+	VMASKMOVPD  (AX)(BX*1), Y9, Y10
+	VFMADD231PD Y10, Y3, Y11
+	VFMADD231PD Y10, Y7, Y12
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMASKMOVPD  Y12, Y9, (CX)(SI*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x4x1(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y0
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y2
+	ADDQ         CX, AX
+	MOVQ         AX, DX
+	VBROADCASTSD (DX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSD alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+72(FP), X5
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y5
+	MOVQ         n+56(FP), SI
+	SHRQ         $0x02, SI
+	TESTQ        SI, SI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMOVUPD     (CX), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMOVUPD     Y6, (CX)
+	VMOVUPD     (CX)(DX*1), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMOVUPD     Y6, (CX)(DX*1)
+	VMOVUPD     (CX)(DX*2), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y9, Y6
+	VMOVUPD     Y6, (CX)(DX*2)
+	VMOVUPD     (CX)(BX*1), Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y10, Y6
+	VMOVUPD     Y6, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y11
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPD  (AX), Y11, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMASKMOVPD  (CX), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y7, Y6
+	VMASKMOVPD  Y6, Y11, (CX)
+	VMASKMOVPD  (CX)(DX*1), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y8, Y6
+	VMASKMOVPD  Y6, Y11, (CX)(DX*1)
+	VMASKMOVPD  (CX)(DX*2), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y9, Y6
+	VMASKMOVPD  Y6, Y11, (CX)(DX*2)
+	VMASKMOVPD  (CX)(BX*1), Y11, Y6
+	VMULPD      Y5, Y6, Y6
+	VFMADD231PD Y4, Y10, Y6
+	VMASKMOVPD  Y6, Y11, (CX)(BX*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMOVUPD     (AX), Y6
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMOVUPD     Y8, (CX)(DX*1)
+	VMULPD      Y4, Y9, Y9
+	VMOVUPD     Y9, (CX)(DX*2)
+	VMULPD      Y4, Y10, Y10
+	VMOVUPD     Y10, (CX)(BX*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y5
+	VXORPS      Y7, Y7, Y7
+	VXORPS      Y8, Y8, Y8
+	VXORPS      Y9, Y9, Y9
+	VXORPS      Y10, Y10, Y10
+	VMASKMOVPD  (AX), Y5, Y6
+	VFMADD231PD Y6, Y0, Y7
+	VFMADD231PD Y6, Y1, Y8
+	VFMADD231PD Y6, Y2, Y9
+	VFMADD231PD Y6, Y3, Y10
+	VMULPD      Y4, Y7, Y7
+	VMASKMOVPD  Y7, Y5, (CX)
+	VMULPD      Y4, Y8, Y8
+	VMASKMOVPD  Y8, Y5, (CX)(DX*1)
+	VMULPD      Y4, Y9, Y9
+	VMASKMOVPD  Y9, Y5, (CX)(DX*2)
+	VMULPD      Y4, Y10, Y10
+	VMASKMOVPD  Y10, Y5, (CX)(BX*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·UpdateF64AVX2x4x2(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y0
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y1
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y2
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y3
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y4
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y5
+	ADDQ         CX, AX
+	MOVQ         AX, BX
+	VBROADCASTSD (BX), Y6
+	ADDQ         DX, BX
+	VBROADCASTSD (BX), Y7
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	MOVQ         ldc+48(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSD alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+72(FP), X9
+	JNE          overwrite_not
+	JPC          overwrite
+
+overwrite_not:
+	VBROADCASTSD beta+72(FP), Y9
+	MOVQ         n+56(FP), DI
+	SHRQ         $0x02, DI
+	TESTQ        DI, DI
+	JZ           accumulating_end
+
+accumulating:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMOVUPD     (CX), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMOVUPD     Y10, (CX)
+	VMOVUPD     (CX)(BX*1), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMOVUPD     Y10, (CX)(BX*1)
+	VMOVUPD     (CX)(BX*2), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y13, Y10
+	VMOVUPD     Y10, (CX)(BX*2)
+	VMOVUPD     (CX)(SI*1), Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y14, Y10
+	VMOVUPD     Y10, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         accumulating
+
+accumulating_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y15
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPD  (AX), Y15, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMASKMOVPD  (AX)(DX*1), Y15, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMASKMOVPD  (CX), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y11, Y10
+	VMASKMOVPD  Y10, Y15, (CX)
+	VMASKMOVPD  (CX)(BX*1), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y12, Y10
+	VMASKMOVPD  Y10, Y15, (CX)(BX*1)
+	VMASKMOVPD  (CX)(BX*2), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y13, Y10
+	VMASKMOVPD  Y10, Y15, (CX)(BX*2)
+	VMASKMOVPD  (CX)(SI*1), Y15, Y10
+	VMULPD      Y9, Y10, Y10
+	VFMADD231PD Y8, Y14, Y10
+	VMASKMOVPD  Y10, Y15, (CX)(SI*1)
+	JMP         done
+
+overwrite:
+	MOVQ  n+56(FP), DI
+	SHRQ  $0x02, DI
+	TESTQ DI, DI
+	JZ    overwriting_end
+
+overwriting:
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMOVUPD     (AX), Y10
+	PREFETCHT0  512(AX)
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMOVUPD     (AX)(DX*1), Y10
+	PREFETCHT0  512(AX)(DX*1)
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMULPD      Y8, Y11, Y11
+	VMOVUPD     Y11, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMOVUPD     Y12, (CX)(BX*1)
+	VMULPD      Y8, Y13, Y13
+	VMOVUPD     Y13, (CX)(BX*2)
+	VMULPD      Y8, Y14, Y14
+	VMOVUPD     Y14, (CX)(SI*1)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DI
+	JNZ         overwriting
+
+overwriting_end:
+	MOVQ        n+56(FP), DI
+	ANDQ        $+3, DI
+	JZ          done
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        DI
+	VMOVDQU     (R8)(DI*8), Y9
+	VXORPS      Y11, Y11, Y11
+	VXORPS      Y12, Y12, Y12
+	VXORPS      Y13, Y13, Y13
+	VXORPS      Y14, Y14, Y14
+	VMASKMOVPD  (AX), Y9, Y10
+	VFMADD231PD Y10, Y0, Y11
+	VFMADD231PD Y10, Y2, Y12
+	VFMADD231PD Y10, Y4, Y13
+	VFMADD231PD Y10, Y6, Y14
+	VMASKMOVPD  (AX)(DX*1), Y9, Y10
+	VFMADD231PD Y10, Y1, Y11
+	VFMADD231PD Y10, Y3, Y12
+	VFMADD231PD Y10, Y5, Y13
+	VFMADD231PD Y10, Y7, Y14
+	VMULPD      Y8, Y11, Y11
+	VMASKMOVPD  Y11, Y9, (CX)
+	VMULPD      Y8, Y12, Y12
+	VMASKMOVPD  Y12, Y9, (CX)(BX*1)
+	VMULPD      Y8, Y13, Y13
+	VMASKMOVPD  Y13, Y9, (CX)(BX*2)
+	VMULPD      Y8, Y14, Y14
+	VMASKMOVPD  Y14, Y9, (CX)(SI*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF64AVX2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF64AVX2x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   AX, DI
+	SHRQ   $0x02, DI
+	TESTQ  DI, DI
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Y4
+	VMOVUPD     (CX), Y5
+	PREFETCHT0  512(CX)
+	VFMADD231PD Y5, Y4, Y0
+	VMOVUPD     (CX)(BX*1), Y5
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PD Y5, Y4, Y1
+	VMOVUPD     (CX)(BX*2), Y5
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PD Y5, Y4, Y2
+	VMOVUPD     (CX)(SI*1), Y5
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PD Y5, Y4, Y3
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+3, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        AX
+	VMOVDQU     (DI)(AX*8), Y6
+	VMASKMOVPD  (DX), Y6, Y4
+	VMASKMOVPD  (CX), Y6, Y5
+	VFMADD231PD Y5, Y4, Y0
+	VMASKMOVPD  (CX)(BX*1), Y6, Y5
+	VFMADD231PD Y5, Y4, Y1
+	VMASKMOVPD  (CX)(BX*2), Y6, Y5
+	VFMADD231PD Y5, Y4, Y2
+	VMASKMOVPD  (CX)(SI*1), Y6, Y5
+	VFMADD231PD Y5, Y4, Y3
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X5
+	VADDPD       X5, X0, X0
+	VPERMILPD    $0x01, X0, X5
+	VADDPD       X5, X0, X0
+	VMOVSD       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X5
+	VADDPD       X5, X1, X1
+	VPERMILPD    $0x01, X1, X5
+	VADDPD       X5, X1, X1
+	VMOVSD       X1, 8(AX)
+	VEXTRACTF128 $0x01, Y2, X5
+	VADDPD       X5, X2, X2
+	VPERMILPD    $0x01, X2, X5
+	VADDPD       X5, X2, X2
+	VMOVSD       X2, 16(AX)
+	VEXTRACTF128 $0x01, Y3, X5
+	VADDPD       X5, X3, X3
+	VPERMILPD    $0x01, X3, X5
+	VADDPD       X5, X3, X3
+	VMOVSD       X3, 24(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF64AVX2x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, R8
+	SHRQ   $0x02, R8
+	TESTQ  R8, R8
+	JZ     vectors_end
+
+vectors:
+	VMOVUPD     (DX), Y8
+	VMOVUPD     (DX)(DI*1), Y9
+	VMOVUPD     (CX), Y10
+	PREFETCHT0  512(CX)
+	VFMADD231PD Y10, Y8, Y0
+	VFMADD231PD Y10, Y9, Y4
+	VMOVUPD     (CX)(BX*1), Y10
+	PREFETCHT0  512(CX)(BX*1)
+	VFMADD231PD Y10, Y8, Y1
+	VFMADD231PD Y10, Y9, Y5
+	VMOVUPD     (CX)(BX*2), Y10
+	PREFETCHT0  512(CX)(BX*2)
+	VFMADD231PD Y10, Y8, Y2
+	VFMADD231PD Y10, Y9, Y6
+	VMOVUPD     (CX)(SI*1), Y10
+	PREFETCHT0  512(CX)(SI*1)
+	VFMADD231PD Y10, Y8, Y3
+	VFMADD231PD Y10, Y9, Y7
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+3, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        AX
+	VMOVDQU     (R8)(AX*8), Y11
+	VMASKMOVPD  (DX), Y11, Y8
+	VMASKMOVPD  (DX)(DI*1), Y11, Y9
+	VMASKMOVPD  (CX), Y11, Y10
+	VFMADD231PD Y10, Y8, Y0
+	VFMADD231PD Y10, Y9, Y4
+	VMASKMOVPD  (CX)(BX*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y1
+	VFMADD231PD Y10, Y9, Y5
+	VMASKMOVPD  (CX)(BX*2), Y11, Y10
+	VFMADD231PD Y10, Y8, Y2
+	VFMADD231PD Y10, Y9, Y6
+	VMASKMOVPD  (CX)(SI*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y3
+	VFMADD231PD Y10, Y9, Y7
+
+reduce:
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X10
+	VADDPD       X10, X0, X0
+	VPERMILPD    $0x01, X0, X10
+	VADDPD       X10, X0, X0
+	VMOVSD       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X10
+	VADDPD       X10, X1, X1
+	VPERMILPD    $0x01, X1, X10
+	VADDPD       X10, X1, X1
+	VMOVSD       X1, 8(AX)
+	VEXTRACTF128 $0x01, Y2, X10
+	VADDPD       X10, X2, X2
+	VPERMILPD    $0x01, X2, X10
+	VADDPD       X10, X2, X2
+	VMOVSD       X2, 16(AX)
+	VEXTRACTF128 $0x01, Y3, X10
+	VADDPD       X10, X3, X3
+	VPERMILPD    $0x01, X3, X10
+	VADDPD       X10, X3, X3
+	VMOVSD       X3, 24(AX)
+	VEXTRACTF128 $0x01, Y4, X10
+	VADDPD       X10, X4, X4
+	VPERMILPD    $0x01, X4, X10
+	VADDPD       X10, X4, X4
+	VMOVSD       X4, 32(AX)
+	VEXTRACTF128 $0x01, Y5, X10
+	VADDPD       X10, X5, X5
+	VPERMILPD    $0x01, X5, X10
+	VADDPD       X10, X5, X5
+	VMOVSD       X5, 40(AX)
+	VEXTRACTF128 $0x01, Y6, X10
+	VADDPD       X10, X6, X6
+	VPERMILPD    $0x01, X6, X10
+	VADDPD       X10, X6, X6
+	VMOVSD       X6, 48(AX)
+	VEXTRACTF128 $0x01, Y7, X10
+	VADDPD       X10, X7, X7
+	VPERMILPD    $0x01, X7, X10
+	VADDPD       X10, X7, X7
+	VMOVSD       X7, 56(AX)
+	VZEROUPPER
+	RET
+
 // func PeakF64AVX2(n int)
 // Requires: AVX, FMA3
 TEXT ·PeakF64AVX2(SB), NOSPLIT, $0-8
@@ -3974,5 +5480,909 @@ fmas:
 	JNZ         fmas
 
 fmas_end:
+	VZEROUPPER
+	RET
+
+// func BiasColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX
+TEXT ·BiasColF64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
+
+row:
+	MOVQ  AX, R8
+	MOVQ  DX, R9
+	MOVQ  SI, R10
+	TESTQ R10, R10
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD (R8), Y1
+	VMOVUPD (R9), Y2
+	ADDQ    $+32, R9
+	VADDPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R10
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPD (R8), Y0, Y1
+	VMASKMOVPD (R9), Y0, Y2
+	VADDPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX
+TEXT ·BiasRowF64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	MOVQ    m+0(FP), DI
+	TESTQ   DI, DI
+	JZ      row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSD (DX), Y2
+	ADDQ         $+8, DX
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPD (R8), Y1
+	VADDPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPD (R8), Y0, Y1
+	VADDPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ReLUF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX
+TEXT ·ReLUF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD (DI), Y1
+	VXORPS  Y2, Y2, Y2
+	VMAXPD  Y1, Y2, Y1
+	VMOVUPD Y1, (DI)
+	ADDQ    $+32, DI
+	DECQ    R8
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      DX, DX
+	JZ         row_next
+	VMASKMOVPD (DI), Y0, Y1
+	VXORPS     Y2, Y2, Y2
+	VMAXPD     Y1, Y2, Y1
+	VMASKMOVPD Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func GELUF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD      (DI), Y1
+	VANDPD       constant0<>+0(SB), Y1, Y2
+	VMOVUPD      constant1<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPD       Y1, Y3, Y1
+	VMOVUPD      constant3<>+0(SB), Y3
+	VFMADD213PD  constant4<>+0(SB), Y2, Y3
+	VMOVUPD      constant4<>+0(SB), Y4
+	VDIVPD       Y3, Y4, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
+	VFMADD213PD  constant6<>+0(SB), Y3, Y4
+	VMULPD       Y4, Y4, Y7
+	VMOVUPD      constant7<>+0(SB), Y6
+	VMOVUPD      constant8<>+0(SB), Y5
+	VFMADD213PD  constant9<>+0(SB), Y7, Y6
+	VFMADD213PD  constant10<>+0(SB), Y7, Y5
+	VFMADD213PD  constant11<>+0(SB), Y7, Y6
+	VFMADD213PD  constant12<>+0(SB), Y7, Y5
+	VFMADD213PD  constant13<>+0(SB), Y7, Y6
+	VFMADD213PD  constant14<>+0(SB), Y7, Y5
+	VFMADD213PD  constant15<>+0(SB), Y7, Y6
+	VFMADD213PD  constant16<>+0(SB), Y7, Y5
+	VFMADD213PD  constant17<>+0(SB), Y7, Y6
+	VFMADD213PD  constant18<>+0(SB), Y7, Y5
+	VFMADD213PD  constant19<>+0(SB), Y7, Y6
+	VFMADD213PD  constant20<>+0(SB), Y7, Y5
+	VFMADD213PD  constant21<>+0(SB), Y7, Y6
+	VFMADD213PD  constant22<>+0(SB), Y7, Y5
+	VFMADD213PD  constant23<>+0(SB), Y7, Y6
+	VFMADD213PD  constant24<>+0(SB), Y7, Y5
+	VFMADD213PD  constant25<>+0(SB), Y7, Y6
+	VFMADD213PD  constant26<>+0(SB), Y7, Y5
+	VFMADD213PD  constant27<>+0(SB), Y7, Y6
+	VFMADD213PD  constant28<>+0(SB), Y7, Y5
+	VFMADD213PD  constant29<>+0(SB), Y7, Y6
+	VFMADD213PD  constant30<>+0(SB), Y7, Y5
+	VFMADD213PD  constant31<>+0(SB), Y7, Y6
+	VFMADD213PD  constant32<>+0(SB), Y7, Y5
+	VFMADD231PD  Y4, Y6, Y5
+	VFNMADD231PD Y2, Y2, Y5
+	VMOVUPD      constant33<>+0(SB), Y4
+	VMAXPD       Y5, Y4, Y5
+	VMOVUPD      constant34<>+0(SB), Y4
+	VMINPD       Y5, Y4, Y5
+	VMULPD       constant35<>+0(SB), Y5, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y5
+	VFNMADD231PD constant37<>+0(SB), Y4, Y5
+	VMULPD       Y5, Y5, Y8
+	VMOVUPD      constant38<>+0(SB), Y6
+	VMOVUPD      constant39<>+0(SB), Y7
+	VFMADD213PD  constant40<>+0(SB), Y8, Y6
+	VFMADD213PD  constant41<>+0(SB), Y8, Y7
+	VFMADD213PD  constant42<>+0(SB), Y8, Y6
+	VFMADD213PD  constant43<>+0(SB), Y8, Y7
+	VFMADD213PD  constant44<>+0(SB), Y8, Y6
+	VFMADD213PD  constant45<>+0(SB), Y8, Y7
+	VFMADD213PD  constant46<>+0(SB), Y8, Y6
+	VFMADD213PD  constant47<>+0(SB), Y8, Y7
+	VFMADD213PD  constant48<>+0(SB), Y8, Y6
+	VFMADD213PD  constant49<>+0(SB), Y8, Y7
+	VFMADD213PD  constant3<>+0(SB), Y8, Y6
+	VFMADD213PD  constant4<>+0(SB), Y8, Y7
+	VFMADD213PD  constant4<>+0(SB), Y8, Y6
+	VFMADD231PD  Y5, Y7, Y6
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y6, Y6
+	VMULPD       Y3, Y2, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PD Y2, Y6, Y1
+	VMOVUPD      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
+	VMASKMOVPD   (DI), Y0, Y1
+	VANDPD       constant0<>+0(SB), Y1, Y2
+	VMOVUPD      constant1<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMAXPD       Y1, Y3, Y1
+	VMOVUPD      constant3<>+0(SB), Y3
+	VFMADD213PD  constant4<>+0(SB), Y2, Y3
+	VMOVUPD      constant4<>+0(SB), Y4
+	VDIVPD       Y3, Y4, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
+	VFMADD213PD  constant6<>+0(SB), Y3, Y4
+	VMULPD       Y4, Y4, Y7
+	VMOVUPD      constant7<>+0(SB), Y6
+	VMOVUPD      constant8<>+0(SB), Y5
+	VFMADD213PD  constant9<>+0(SB), Y7, Y6
+	VFMADD213PD  constant10<>+0(SB), Y7, Y5
+	VFMADD213PD  constant11<>+0(SB), Y7, Y6
+	VFMADD213PD  constant12<>+0(SB), Y7, Y5
+	VFMADD213PD  constant13<>+0(SB), Y7, Y6
+	VFMADD213PD  constant14<>+0(SB), Y7, Y5
+	VFMADD213PD  constant15<>+0(SB), Y7, Y6
+	VFMADD213PD  constant16<>+0(SB), Y7, Y5
+	VFMADD213PD  constant17<>+0(SB), Y7, Y6
+	VFMADD213PD  constant18<>+0(SB), Y7, Y5
+	VFMADD213PD  constant19<>+0(SB), Y7, Y6
+	VFMADD213PD  constant20<>+0(SB), Y7, Y5
+	VFMADD213PD  constant21<>+0(SB), Y7, Y6
+	VFMADD213PD  constant22<>+0(SB), Y7, Y5
+	VFMADD213PD  constant23<>+0(SB), Y7, Y6
+	VFMADD213PD  constant24<>+0(SB), Y7, Y5
+	VFMADD213PD  constant25<>+0(SB), Y7, Y6
+	VFMADD213PD  constant26<>+0(SB), Y7, Y5
+	VFMADD213PD  constant27<>+0(SB), Y7, Y6
+	VFMADD213PD  constant28<>+0(SB), Y7, Y5
+	VFMADD213PD  constant29<>+0(SB), Y7, Y6
+	VFMADD213PD  constant30<>+0(SB), Y7, Y5
+	VFMADD213PD  constant31<>+0(SB), Y7, Y6
+	VFMADD213PD  constant32<>+0(SB), Y7, Y5
+	VFMADD231PD  Y4, Y6, Y5
+	VFNMADD231PD Y2, Y2, Y5
+	VMOVUPD      constant33<>+0(SB), Y4
+	VMAXPD       Y5, Y4, Y5
+	VMOVUPD      constant34<>+0(SB), Y4
+	VMINPD       Y5, Y4, Y5
+	VMULPD       constant35<>+0(SB), Y5, Y4
+	VROUNDPD     $0x00, Y4, Y4
+	VFNMADD231PD constant36<>+0(SB), Y4, Y5
+	VFNMADD231PD constant37<>+0(SB), Y4, Y5
+	VMULPD       Y5, Y5, Y8
+	VMOVUPD      constant38<>+0(SB), Y6
+	VMOVUPD      constant39<>+0(SB), Y7
+	VFMADD213PD  constant40<>+0(SB), Y8, Y6
+	VFMADD213PD  constant41<>+0(SB), Y8, Y7
+	VFMADD213PD  constant42<>+0(SB), Y8, Y6
+	VFMADD213PD  constant43<>+0(SB), Y8, Y7
+	VFMADD213PD  constant44<>+0(SB), Y8, Y6
+	VFMADD213PD  constant45<>+0(SB), Y8, Y7
+	VFMADD213PD  constant46<>+0(SB), Y8, Y6
+	VFMADD213PD  constant47<>+0(SB), Y8, Y7
+	VFMADD213PD  constant48<>+0(SB), Y8, Y6
+	VFMADD213PD  constant49<>+0(SB), Y8, Y7
+	VFMADD213PD  constant3<>+0(SB), Y8, Y6
+	VFMADD213PD  constant4<>+0(SB), Y8, Y7
+	VFMADD213PD  constant4<>+0(SB), Y8, Y6
+	VFMADD231PD  Y5, Y7, Y6
+	VADDPD       constant50<>+0(SB), Y4, Y4
+	VPSLLQ       $0x34, Y4, Y4
+	VPADDQ       Y4, Y6, Y6
+	VMULPD       Y3, Y2, Y2
+	VMULPD       constant2<>+0(SB), Y2, Y2
+	VFNMADD231PD Y2, Y6, Y1
+	VMASKMOVPD   Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA constant0<>+0(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+8(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+16(SB)/8, $0x7fffffffffffffff
+DATA constant0<>+24(SB)/8, $0x7fffffffffffffff
+GLOBL constant0<>(SB), RODATA|NOPTR, $32
+
+DATA constant1<>+0(SB)/8, $0x40c3880000000000
+DATA constant1<>+8(SB)/8, $0x40c3880000000000
+DATA constant1<>+16(SB)/8, $0x40c3880000000000
+DATA constant1<>+24(SB)/8, $0x40c3880000000000
+GLOBL constant1<>(SB), RODATA|NOPTR, $32
+
+DATA constant2<>+0(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+8(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+16(SB)/8, $0x3fe6a09e667f3bcd
+DATA constant2<>+24(SB)/8, $0x3fe6a09e667f3bcd
+GLOBL constant2<>(SB), RODATA|NOPTR, $32
+
+DATA constant3<>+0(SB)/8, $0x3fe0000000000000
+DATA constant3<>+8(SB)/8, $0x3fe0000000000000
+DATA constant3<>+16(SB)/8, $0x3fe0000000000000
+DATA constant3<>+24(SB)/8, $0x3fe0000000000000
+GLOBL constant3<>(SB), RODATA|NOPTR, $32
+
+DATA constant4<>+0(SB)/8, $0x3ff0000000000000
+DATA constant4<>+8(SB)/8, $0x3ff0000000000000
+DATA constant4<>+16(SB)/8, $0x3ff0000000000000
+DATA constant4<>+24(SB)/8, $0x3ff0000000000000
+GLOBL constant4<>(SB), RODATA|NOPTR, $32
+
+DATA constant5<>+0(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+8(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+16(SB)/8, $0x40013b13b13b13b1
+DATA constant5<>+24(SB)/8, $0x40013b13b13b13b1
+GLOBL constant5<>(SB), RODATA|NOPTR, $32
+
+DATA constant6<>+0(SB)/8, $0xbff2762762762762
+DATA constant6<>+8(SB)/8, $0xbff2762762762762
+DATA constant6<>+16(SB)/8, $0xbff2762762762762
+DATA constant6<>+24(SB)/8, $0xbff2762762762762
+GLOBL constant6<>(SB), RODATA|NOPTR, $32
+
+DATA constant7<>+0(SB)/8, $0x3dfc000000000000
+DATA constant7<>+8(SB)/8, $0x3dfc000000000000
+DATA constant7<>+16(SB)/8, $0x3dfc000000000000
+DATA constant7<>+24(SB)/8, $0x3dfc000000000000
+GLOBL constant7<>(SB), RODATA|NOPTR, $32
+
+DATA constant8<>+0(SB)/8, $0xbe18000000000000
+DATA constant8<>+8(SB)/8, $0xbe18000000000000
+DATA constant8<>+16(SB)/8, $0xbe18000000000000
+DATA constant8<>+24(SB)/8, $0xbe18000000000000
+GLOBL constant8<>(SB), RODATA|NOPTR, $32
+
+DATA constant9<>+0(SB)/8, $0xbe13000000000000
+DATA constant9<>+8(SB)/8, $0xbe13000000000000
+DATA constant9<>+16(SB)/8, $0xbe13000000000000
+DATA constant9<>+24(SB)/8, $0xbe13000000000000
+GLOBL constant9<>(SB), RODATA|NOPTR, $32
+
+DATA constant10<>+0(SB)/8, $0x3e52020000000000
+DATA constant10<>+8(SB)/8, $0x3e52020000000000
+DATA constant10<>+16(SB)/8, $0x3e52020000000000
+DATA constant10<>+24(SB)/8, $0x3e52020000000000
+GLOBL constant10<>(SB), RODATA|NOPTR, $32
+
+DATA constant11<>+0(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+8(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+16(SB)/8, $0xbe57cd0000000000
+DATA constant11<>+24(SB)/8, $0xbe57cd0000000000
+GLOBL constant11<>(SB), RODATA|NOPTR, $32
+
+DATA constant12<>+0(SB)/8, $0xbe73690000000000
+DATA constant12<>+8(SB)/8, $0xbe73690000000000
+DATA constant12<>+16(SB)/8, $0xbe73690000000000
+DATA constant12<>+24(SB)/8, $0xbe73690000000000
+GLOBL constant12<>(SB), RODATA|NOPTR, $32
+
+DATA constant13<>+0(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+8(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+16(SB)/8, $0x3e8e0c9800000000
+DATA constant13<>+24(SB)/8, $0x3e8e0c9800000000
+GLOBL constant13<>(SB), RODATA|NOPTR, $32
+
+DATA constant14<>+0(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+8(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+16(SB)/8, $0x3e5d63e000000000
+DATA constant14<>+24(SB)/8, $0x3e5d63e000000000
+GLOBL constant14<>(SB), RODATA|NOPTR, $32
+
+DATA constant15<>+0(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+8(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+16(SB)/8, $0xbeb176fd40000000
+DATA constant15<>+24(SB)/8, $0xbeb176fd40000000
+GLOBL constant15<>(SB), RODATA|NOPTR, $32
+
+DATA constant16<>+0(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+8(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+16(SB)/8, $0x3eb6d3fe00000000
+DATA constant16<>+24(SB)/8, $0x3eb6d3fe00000000
+GLOBL constant16<>(SB), RODATA|NOPTR, $32
+
+DATA constant17<>+0(SB)/8, $0x3ec525e470000000
+DATA constant17<>+8(SB)/8, $0x3ec525e470000000
+DATA constant17<>+16(SB)/8, $0x3ec525e470000000
+DATA constant17<>+24(SB)/8, $0x3ec525e470000000
+GLOBL constant17<>(SB), RODATA|NOPTR, $32
+
+DATA constant18<>+0(SB)/8, $0xbee30bf310000000
+DATA constant18<>+8(SB)/8, $0xbee30bf310000000
+DATA constant18<>+16(SB)/8, $0xbee30bf310000000
+DATA constant18<>+24(SB)/8, $0xbee30bf310000000
+GLOBL constant18<>(SB), RODATA|NOPTR, $32
+
+DATA constant19<>+0(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+8(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+16(SB)/8, $0x3eb4403f70000000
+DATA constant19<>+24(SB)/8, $0x3eb4403f70000000
+GLOBL constant19<>(SB), RODATA|NOPTR, $32
+
+DATA constant20<>+0(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+8(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+16(SB)/8, $0x3f02cd32c9a00000
+DATA constant20<>+24(SB)/8, $0x3f02cd32c9a00000
+GLOBL constant20<>(SB), RODATA|NOPTR, $32
+
+DATA constant21<>+0(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+8(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+16(SB)/8, $0xbf083938bbc80000
+DATA constant21<>+24(SB)/8, $0xbf083938bbc80000
+GLOBL constant21<>(SB), RODATA|NOPTR, $32
+
+DATA constant22<>+0(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+8(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+16(SB)/8, $0xbf19806ccd3a0000
+DATA constant22<>+24(SB)/8, $0xbf19806ccd3a0000
+GLOBL constant22<>(SB), RODATA|NOPTR, $32
+
+DATA constant23<>+0(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+8(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+16(SB)/8, $0x3f32f8cbd3d20000
+DATA constant23<>+24(SB)/8, $0x3f32f8cbd3d20000
+GLOBL constant23<>(SB), RODATA|NOPTR, $32
+
+DATA constant24<>+0(SB)/8, $0x3f22889609a68000
+DATA constant24<>+8(SB)/8, $0x3f22889609a68000
+DATA constant24<>+16(SB)/8, $0x3f22889609a68000
+DATA constant24<>+24(SB)/8, $0x3f22889609a68000
+GLOBL constant24<>(SB), RODATA|NOPTR, $32
+
+DATA constant25<>+0(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+8(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+16(SB)/8, $0xbf568a357ce11000
+DATA constant25<>+24(SB)/8, $0xbf568a357ce11000
+GLOBL constant25<>(SB), RODATA|NOPTR, $32
+
+DATA constant26<>+0(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+8(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+16(SB)/8, $0x3f3894d26155f800
+DATA constant26<>+24(SB)/8, $0x3f3894d26155f800
+GLOBL constant26<>(SB), RODATA|NOPTR, $32
+
+DATA constant27<>+0(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+8(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+16(SB)/8, $0x3f7a5f7e8260d440
+DATA constant27<>+24(SB)/8, $0x3f7a5f7e8260d440
+GLOBL constant27<>(SB), RODATA|NOPTR, $32
+
+DATA constant28<>+0(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+8(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+16(SB)/8, $0xbf7425fa1cde4900
+DATA constant28<>+24(SB)/8, $0xbf7425fa1cde4900
+GLOBL constant28<>(SB), RODATA|NOPTR, $32
+
+DATA constant29<>+0(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+8(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+16(SB)/8, $0xbfa4310b1dc77ed2
+DATA constant29<>+24(SB)/8, $0xbfa4310b1dc77ed2
+GLOBL constant29<>(SB), RODATA|NOPTR, $32
+
+DATA constant30<>+0(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+8(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+16(SB)/8, $0x3fa05865fb122c99
+DATA constant30<>+24(SB)/8, $0x3fa05865fb122c99
+GLOBL constant30<>(SB), RODATA|NOPTR, $32
+
+DATA constant31<>+0(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+8(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+16(SB)/8, $0x3fe42a967e37adca
+DATA constant31<>+24(SB)/8, $0x3fe42a967e37adca
+GLOBL constant31<>(SB), RODATA|NOPTR, $32
+
+DATA constant32<>+0(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+8(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+16(SB)/8, $0xbfe3f3e870fcdc24
+DATA constant32<>+24(SB)/8, $0xbfe3f3e870fcdc24
+GLOBL constant32<>(SB), RODATA|NOPTR, $32
+
+DATA constant33<>+0(SB)/8, $0xc085900000000000
+DATA constant33<>+8(SB)/8, $0xc085900000000000
+DATA constant33<>+16(SB)/8, $0xc085900000000000
+DATA constant33<>+24(SB)/8, $0xc085900000000000
+GLOBL constant33<>(SB), RODATA|NOPTR, $32
+
+DATA constant34<>+0(SB)/8, $0x4086200000000000
+DATA constant34<>+8(SB)/8, $0x4086200000000000
+DATA constant34<>+16(SB)/8, $0x4086200000000000
+DATA constant34<>+24(SB)/8, $0x4086200000000000
+GLOBL constant34<>(SB), RODATA|NOPTR, $32
+
+DATA constant35<>+0(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+8(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+16(SB)/8, $0x3ff71547652b82fe
+DATA constant35<>+24(SB)/8, $0x3ff71547652b82fe
+GLOBL constant35<>(SB), RODATA|NOPTR, $32
+
+DATA constant36<>+0(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+8(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+16(SB)/8, $0x3fe62e42fee00000
+DATA constant36<>+24(SB)/8, $0x3fe62e42fee00000
+GLOBL constant36<>(SB), RODATA|NOPTR, $32
+
+DATA constant37<>+0(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+8(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+16(SB)/8, $0x3dea39ef00000000
+DATA constant37<>+24(SB)/8, $0x3dea39ef00000000
+GLOBL constant37<>(SB), RODATA|NOPTR, $32
+
+DATA constant38<>+0(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+8(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+16(SB)/8, $0x3da93974a8c07c9d
+DATA constant38<>+24(SB)/8, $0x3da93974a8c07c9d
+GLOBL constant38<>(SB), RODATA|NOPTR, $32
+
+DATA constant39<>+0(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+8(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+16(SB)/8, $0x3de6124613a86d09
+DATA constant39<>+24(SB)/8, $0x3de6124613a86d09
+GLOBL constant39<>(SB), RODATA|NOPTR, $32
+
+DATA constant40<>+0(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+8(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+16(SB)/8, $0x3e21eed8eff8d898
+DATA constant40<>+24(SB)/8, $0x3e21eed8eff8d898
+GLOBL constant40<>(SB), RODATA|NOPTR, $32
+
+DATA constant41<>+0(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+8(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+16(SB)/8, $0x3e5ae64567f544e4
+DATA constant41<>+24(SB)/8, $0x3e5ae64567f544e4
+GLOBL constant41<>(SB), RODATA|NOPTR, $32
+
+DATA constant42<>+0(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+8(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+16(SB)/8, $0x3e927e4fb7789f5c
+DATA constant42<>+24(SB)/8, $0x3e927e4fb7789f5c
+GLOBL constant42<>(SB), RODATA|NOPTR, $32
+
+DATA constant43<>+0(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+8(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+16(SB)/8, $0x3ec71de3a556c734
+DATA constant43<>+24(SB)/8, $0x3ec71de3a556c734
+GLOBL constant43<>(SB), RODATA|NOPTR, $32
+
+DATA constant44<>+0(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+8(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+16(SB)/8, $0x3efa01a01a01a01a
+DATA constant44<>+24(SB)/8, $0x3efa01a01a01a01a
+GLOBL constant44<>(SB), RODATA|NOPTR, $32
+
+DATA constant45<>+0(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+8(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+16(SB)/8, $0x3f2a01a01a01a01a
+DATA constant45<>+24(SB)/8, $0x3f2a01a01a01a01a
+GLOBL constant45<>(SB), RODATA|NOPTR, $32
+
+DATA constant46<>+0(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+8(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+16(SB)/8, $0x3f56c16c16c16c17
+DATA constant46<>+24(SB)/8, $0x3f56c16c16c16c17
+GLOBL constant46<>(SB), RODATA|NOPTR, $32
+
+DATA constant47<>+0(SB)/8, $0x3f81111111111111
+DATA constant47<>+8(SB)/8, $0x3f81111111111111
+DATA constant47<>+16(SB)/8, $0x3f81111111111111
+DATA constant47<>+24(SB)/8, $0x3f81111111111111
+GLOBL constant47<>(SB), RODATA|NOPTR, $32
+
+DATA constant48<>+0(SB)/8, $0x3fa5555555555555
+DATA constant48<>+8(SB)/8, $0x3fa5555555555555
+DATA constant48<>+16(SB)/8, $0x3fa5555555555555
+DATA constant48<>+24(SB)/8, $0x3fa5555555555555
+GLOBL constant48<>(SB), RODATA|NOPTR, $32
+
+DATA constant49<>+0(SB)/8, $0x3fc5555555555555
+DATA constant49<>+8(SB)/8, $0x3fc5555555555555
+DATA constant49<>+16(SB)/8, $0x3fc5555555555555
+DATA constant49<>+24(SB)/8, $0x3fc5555555555555
+GLOBL constant49<>(SB), RODATA|NOPTR, $32
+
+DATA constant50<>+0(SB)/8, $0x4338000000000000
+DATA constant50<>+8(SB)/8, $0x4338000000000000
+DATA constant50<>+16(SB)/8, $0x4338000000000000
+DATA constant50<>+24(SB)/8, $0x4338000000000000
+GLOBL constant50<>(SB), RODATA|NOPTR, $32
+
+// func GELUTanhF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUTanhF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD      (DI), Y1
+	VMULPD       Y1, Y1, Y3
+	VMOVUPD      constant51<>+0(SB), Y2
+	VFMADD213PD  constant52<>+0(SB), Y3, Y2
+	VMULPD       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPD       Y2, Y3, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
+	VMOVUPD      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
+	VMASKMOVPD   (DI), Y0, Y1
+	VMULPD       Y1, Y1, Y3
+	VMOVUPD      constant51<>+0(SB), Y2
+	VFMADD213PD  constant52<>+0(SB), Y3, Y2
+	VMULPD       Y1, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPD       Y2, Y3, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
+	VMASKMOVPD   Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA constant51<>+0(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant51<>+8(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant51<>+16(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant51<>+24(SB)/8, $0x3fb2444f2a4d8b4b
+GLOBL constant51<>(SB), RODATA|NOPTR, $32
+
+DATA constant52<>+0(SB)/8, $0x3ff9884533d43651
+DATA constant52<>+8(SB)/8, $0x3ff9884533d43651
+DATA constant52<>+16(SB)/8, $0x3ff9884533d43651
+DATA constant52<>+24(SB)/8, $0x3ff9884533d43651
+GLOBL constant52<>(SB), RODATA|NOPTR, $32
+
+DATA constant53<>+0(SB)/8, $0xc0c3880000000000
+DATA constant53<>+8(SB)/8, $0xc0c3880000000000
+DATA constant53<>+16(SB)/8, $0xc0c3880000000000
+DATA constant53<>+24(SB)/8, $0xc0c3880000000000
+GLOBL constant53<>(SB), RODATA|NOPTR, $32
+
+// func SiLUF64AVX2(m int, n int, c *float64, ldc int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·SiLUF64AVX2(SB), NOSPLIT, $0-32
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    n+8(FP), DX
+	ANDQ    $+3, DX
+	MOVQ    DX, BX
+	LEAQ    masks<>+32(SB), SI
+	NEGQ    BX
+	VMOVDQU (SI)(BX*8), Y0
+	MOVQ    n+8(FP), BX
+	SHRQ    $0x02, BX
+	MOVQ    m+0(FP), SI
+	TESTQ   SI, SI
+	JZ      row_end
+
+row:
+	MOVQ  AX, DI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD      (DI), Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPD       Y1, Y2, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
+	VMOVUPD      Y1, (DI)
+	ADDQ         $+32, DI
+	DECQ         R8
+	JNZ          row_vectors
+
+row_vectors_end:
+	TESTQ        DX, DX
+	JZ           row_next
+	VMASKMOVPD   (DI), Y0, Y1
+	VXORPS       Y2, Y2, Y2
+	VSUBPD       Y1, Y2, Y2
+	VMOVUPD      constant33<>+0(SB), Y3
+	VMAXPD       Y2, Y3, Y2
+	VMOVUPD      constant34<>+0(SB), Y3
+	VMINPD       Y2, Y3, Y2
+	VMULPD       constant35<>+0(SB), Y2, Y3
+	VROUNDPD     $0x00, Y3, Y3
+	VFNMADD231PD constant36<>+0(SB), Y3, Y2
+	VFNMADD231PD constant37<>+0(SB), Y3, Y2
+	VMULPD       Y2, Y2, Y6
+	VMOVUPD      constant38<>+0(SB), Y4
+	VMOVUPD      constant39<>+0(SB), Y5
+	VFMADD213PD  constant40<>+0(SB), Y6, Y4
+	VFMADD213PD  constant41<>+0(SB), Y6, Y5
+	VFMADD213PD  constant42<>+0(SB), Y6, Y4
+	VFMADD213PD  constant43<>+0(SB), Y6, Y5
+	VFMADD213PD  constant44<>+0(SB), Y6, Y4
+	VFMADD213PD  constant45<>+0(SB), Y6, Y5
+	VFMADD213PD  constant46<>+0(SB), Y6, Y4
+	VFMADD213PD  constant47<>+0(SB), Y6, Y5
+	VFMADD213PD  constant48<>+0(SB), Y6, Y4
+	VFMADD213PD  constant49<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y4
+	VFMADD213PD  constant4<>+0(SB), Y6, Y5
+	VFMADD213PD  constant4<>+0(SB), Y6, Y4
+	VFMADD231PD  Y2, Y5, Y4
+	VADDPD       constant50<>+0(SB), Y3, Y3
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y3, Y4, Y4
+	VADDPD       constant4<>+0(SB), Y4, Y4
+	VMOVUPD      constant53<>+0(SB), Y2
+	VMAXPD       Y1, Y2, Y1
+	VDIVPD       Y4, Y1, Y1
+	VMASKMOVPD   Y1, Y0, (DI)
+
+row_next:
+	ADDQ CX, AX
+	DECQ SI
+	JNZ  row
+
+row_end:
 	VZEROUPPER
 	RET

@@ -11,28 +11,71 @@ import (
 // are in Go's order, the destination last.
 type instruction func(c *build.Context, ops ...operand.Op)
 
-// element is an element type and its forms of the instructions used.
+// element is an element type and its forms of the instructions used. What the
+// kernels of floating-point types call fma may take several values of a step at once.
 type element struct {
 	name, goType string
 	size         int // bytes
 
 	broadcast, mul, fma, move instruction
+	add, max, moveScalar      instruction
+	*maths                    // nil for integers
 	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)
-	compare                   func(c *build.Context, x, y operand.Op)
+
+	// addScaled adds alpha·sum to t; sum is lost.
+	addScaled func(c *build.Context, alpha, sum, t operand.Op)
+	// jumpIfZero goes to a label where the scalar at an address is zero.
+	jumpIfZero func(g *generator, at operand.Mem, label string)
+
+	group  int  // values of K that a step multiplies at once
+	starts bool // whether sums start from the first row of B's panel, not from zero
+	words  words
 }
+
+// words are what a micro-kernel's doc comment says of an element type.
+type words struct {
+	start, step, update string
+	panel               string   // where a panel of B has its element
+	more                []string // below the loop
+}
+
+var floatWords = words{start: "0", step: "fma", update: "fma(alpha, sum, beta*c[i*ldc+j])", panel: "p*NR+j"}
 
 var (
 	f32 = element{
 		name: "F32", goType: "float32", size: 4,
 		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS, move: (*build.Context).VMOVUPS,
-		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS, compare: (*build.Context).VUCOMISS,
+		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS,
+		moveScalar: (*build.Context).VMOVSS,
+		add:        (*build.Context).VADDPS, max: (*build.Context).VMAXPS, maths: maths32,
+		addScaled: scaledByFMA((*build.Context).VFMADD231PS), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISS), group: 1, words: floatWords,
 	}
 	f64 = element{
 		name: "F64", goType: "float64", size: 8,
 		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD, move: (*build.Context).VMOVUPD,
-		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD, compare: (*build.Context).VUCOMISD,
+		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD,
+		moveScalar: (*build.Context).VMOVSD,
+		add:        (*build.Context).VADDPD, max: (*build.Context).VMAXPD, maths: maths64,
+		addScaled: scaledByFMA((*build.Context).VFMADD231PD), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISD), group: 1, words: floatWords,
 	}
 )
+
+func scaledByFMA(fma instruction) func(c *build.Context, alpha, sum, t operand.Op) {
+	return func(c *build.Context, alpha, sum, t operand.Op) { fma(c, alpha, sum, t) }
+}
+
+// jumpIfZeroFloat: −0 equals zero too; a NaN, which compares as equal with the parity
+// flag set, does not.
+func jumpIfZeroFloat(compare func(c *build.Context, x, y operand.Op)) func(g *generator, at operand.Mem, label string) {
+	return func(g *generator, at operand.Mem, label string) {
+		zero, not := g.XMM(), label+"_not"
+		g.VXORPS(zero, zero, zero)
+		compare(g.Context, at, zero)
+		g.JNE(operand.LabelRef(not))
+		g.JPC(operand.LabelRef(label))
+		g.Label(not)
+	}
+}
 
 // isa is an instruction set: its vectors, and how it moves only the first
 // elements of one. Elements left out are not touched, not even where their page
@@ -40,10 +83,14 @@ var (
 type isa struct {
 	name        string
 	vectorBytes int
+	registers   int // that hold a vector
 	vector      func(*build.Context) reg.VecVirtual
 	// fetchB says to fetch panels of B ahead: one as wide as two of the vectors,
 	// times the usual 256 steps, does not stay in an L1 of 32 KiB.
 	fetchB bool
+	// abreast is how many rows an activation is computed of at once: as many as there are
+	// registers for.
+	abreast int
 
 	mask  func(g *generator, count reg.GPVirtual) reg.Register // of the first count elements; count is lost
 	load  func(g *generator, src operand.Mem, mask, dst reg.Register)
@@ -51,7 +98,7 @@ type isa struct {
 }
 
 var avx512 = isa{
-	name: "AVX512", vectorBytes: 64, vector: (*build.Context).ZMM, fetchB: true,
+	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, abreast: 4,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		bits, mask := g.GP64(), g.K()
 		g.MOVQ(count, reg.RCX)
@@ -66,7 +113,7 @@ var avx512 = isa{
 }
 
 var avx2 = isa{
-	name: "AVX2", vectorBytes: 32, vector: (*build.Context).YMM,
+	name: "AVX2", vectorBytes: 32, registers: 16, vector: (*build.Context).YMM, abreast: 1,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		window, mask := g.GP64(), g.YMM()
 		g.LEAQ(g.maskTable().Offset(32), window)

@@ -16,7 +16,8 @@ const unroll = 4
 type generator struct {
 	*build.Context
 	variant
-	masks operand.Mem
+	masks     operand.Mem
+	constants map[uint64]operand.Mem
 }
 
 // A body is a micro-kernel for the tiles of one kind of width. Only the last
@@ -65,9 +66,16 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	sums := make([][]reg.Register, rows)
 	for i := range sums {
 		sums[i] = g.vectors(b.vectors)
-		for _, sum := range sums[i] {
-			g.zero(sum)
+		for v, sum := range sums[i] {
+			if from.start == nil {
+				g.zero(sum)
+			} else {
+				g.move(g.Context, from.start(v), sum)
+			}
 		}
+	}
+	if from.start != nil {
+		from.begin()
 	}
 	row := g.vectors(b.vectors)
 	elem := g.vector(g.Context)
@@ -93,8 +101,13 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	g.MOVQ(k, groups)
 	g.SHRQ(operand.U8(log2(unroll)), groups)
 	next := g.param("next")
+	fetchC := from.fetchC
+	if fetchC == nil {
+		fetchC = func() {}
+	}
 	g.loop(b.name+"_unrolled", groups, func() {
 		steps(unroll)
+		fetchC()
 		g.PREFETCHT1(operand.Mem{Base: next})
 		g.ADDQ(operand.I32(lineBytes), next)
 	})
@@ -130,21 +143,14 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	}
 	alpha, beta, t := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
 
-	// −0 equals zero too; a NaN, which compares as equal with the parity flag
-	// set, does not.
-	zero := g.XMM()
-	g.VXORPS(zero, zero, zero)
-	g.compare(g.Context, g.address("beta"), zero)
 	g.broadcast(g.Context, g.address("alpha"), alpha)
-	g.JNE(operand.LabelRef(b.name + "_accumulate"))
-	g.JPC(operand.LabelRef(overwrite))
+	g.jumpIfZero(g, g.address("beta"), overwrite)
 
-	g.Label(b.name + "_accumulate")
 	g.broadcast(g.Context, g.address("beta"), beta)
 	rowsOfC(func(sum reg.Register, v int, at operand.Mem) {
 		g.loadVector(b, at, v, true, mask, t)
 		g.mul(g.Context, beta, t, t)
-		g.fma(g.Context, alpha, sum, t)
+		g.addScaled(g.Context, alpha, sum, t)
 		g.storeVector(b, t, v, mask, at)
 	})
 	g.JMP(operand.LabelRef(done))
@@ -157,8 +163,27 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	g.Label(done)
 }
 
-// prefetchC asks for the lines of C's tile, so that they have arrived when the
-// sums are done. Rows beyond m are asked for too: a prefetch never faults.
+// fetchTile returns what asks for one row of C's tile each time, so that all have arrived
+// when the sums are done, without holding up the operands: there are some ten misses at a
+// time. After the last row it begins again. Rows beyond m are asked for too: a prefetch
+// never faults.
+func (g *generator) fetchTile() func() {
+	c, ldc := g.param("c"), g.stride("ldc")
+	at, end := g.GP64(), g.GP64()
+	g.MOVQ(c, at)
+	g.IMUL3Q(operand.I32(g.mr), ldc, end)
+	g.ADDQ(c, end)
+	return func() {
+		for line := 0; line < g.nr*g.size; line += lineBytes {
+			g.PREFETCHT0(operand.Mem{Base: at, Disp: line})
+		}
+		g.ADDQ(ldc, at)
+		g.CMPQ(at, end)
+		g.CMOVQGE(c, at)
+	}
+}
+
+// prefetchC asks for all of the lines of C's tile at once.
 func (g *generator) prefetchC() {
 	c, ldc := g.param("c"), g.stride("ldc")
 	for i := range g.mr {
@@ -173,10 +198,13 @@ func (g *generator) prefetchC() {
 
 // peak writes a loop that does nothing but multiply and add in registers.
 func (g *generator) peak() {
-	const chains = 16 // more than two units with a latency of five cycles keep in flight
+	chains := 16 // more than two units with a latency of five cycles keep in flight
+	if g.group == pairs.group {
+		chains = 12 // products take a register too
+	}
 	name := "Peak" + g.suffix()
 	g.function(name, "n int",
-		fmt.Sprintf("%s runs n times %d independent vector FMAs, %d operations, in registers only.", name, chains, chains*g.lanes()*2))
+		fmt.Sprintf("%s runs n times %d independent vector multiply-adds, %d operations, in registers only.", name, chains, chains*g.lanes()*g.group*2))
 	sums := g.vectors(chains)
 	for _, sum := range sums {
 		g.zero(sum)

@@ -5,6 +5,11 @@
 //	main.go     the table, and what is written for each of its rows
 //	isa.go      what the instruction sets and the element types differ in
 //	kernel.go   the micro-kernels: the loop over k, then C's tile
+//	stream.go   the kernels for products that are bound by memory
+//	integer.go  what int8 differs in
+//	finish.go   what is done to a tile of C before it leaves the cache
+//	narrow.go   what a C of 16 bits needs of that
+//	pack.go     the copies into panels, conversions included
 //	operands.go where a micro-kernel finds A and B: packed panels or matrices
 package main
 
@@ -13,6 +18,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -30,15 +36,17 @@ type variant struct {
 	mr, nr int // the tile of C; nr is two vectors
 }
 
-// The tiles: two vectors wide, and as many rows as keep every register of the
-// instruction set busy (AVX2: 12 sums, 2 of B, 1 of A, 1 mask) or, where there
-// are registers to spare, as keep C's rows, which often lie a power of two apart,
-// within the eight ways of an L1 set.
+// The tiles: two vectors wide, and as many rows as the registers have room for sums: 12
+// of 16 (2 of B, 1 of A, 1 mask), 24 of 32. What a step loads from the caches is the less
+// for each operation the higher a tile is; more than 12 rows leave more of a tile unused
+// at the lower edge than that brings.
 var variants = []variant{
-	{avx512, f32, 8, 32},
-	{avx512, f64, 8, 16},
+	{avx512, f32, 12, 32},
+	{avx512, f64, 12, 16},
 	{avx2, f32, 6, 16},
 	{avx2, f64, 6, 8},
+	{vnni, quads, 8, 32},
+	{avx2, pairs, 4, 16}, // a product and a sum are two instructions, with a register between them
 }
 
 func main() {
@@ -48,8 +56,10 @@ func main() {
 			log.Fatalf("%s: %v", v.suffix(), err)
 		}
 	}
-	if err := writePause(".."); err != nil {
-		log.Fatalf("pause: %v", err)
+	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack} {
+		if err := write(".."); err != nil {
+			log.Fatalf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -74,12 +84,24 @@ func writePause(dir string) error {
 func (v variant) suffix() string { return v.element.name + v.isa.name }
 
 func (v variant) write(dir string) error {
-	g := &generator{Context: build.NewContext(), variant: v}
+	g := &generator{Context: build.NewContext(), variant: v, constants: map[uint64]operand.Mem{}}
 	g.packed()
-	for rows := 1; rows <= v.mr; rows++ {
-		g.direct(rows)
+	if v.group == 1 {
+		for rows := 1; rows <= v.mr; rows++ {
+			g.direct(rows)
+		}
+		for _, shape := range v.updates() {
+			g.update(shape[0], shape[1])
+		}
+		for count := 1; count <= v.dots(); count++ {
+			g.dot(count)
+		}
+	}
+	if v.starts {
+		g.start()
 	}
 	g.peak()
+	g.finishers()
 
 	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
 }
@@ -105,12 +127,18 @@ func write(dir, name string, c *build.Context) error {
 		if err != nil {
 			return err
 		}
+		if avx512 := strings.Contains(name, "avx512") || strings.Contains(name, "vnni"); !avx512 && beyond15.Match(text) {
+			return fmt.Errorf("%s: a register that only AVX-512 has: too many are in use at once", name)
+		}
 		if err := os.WriteFile(filepath.Join(dir, name+out.ext), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// beyond15 is a vector register that AVX2 does not have. Avo takes them as they come.
+var beyond15 = regexp.MustCompile(`\b[XY](1[6-9]|2[0-9]|3[01])\b`)
 
 // function opens a function of v whose parameters are written with T for the
 // element type. Nothing it is given escapes, and none of them calls another.
@@ -126,8 +154,7 @@ func (g *generator) function(name, params string, doc ...string) {
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		g.docLoop(name, "packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p*MR+i", "p*NR+j")...)
-	g.prefetchC()
+		g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", g.words.panel)...)
 	g.bodies(g.mr, g.panels, true)
 }
 
@@ -135,7 +162,7 @@ func (g *generator) packed() {
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
-		g.docLoop(name, "matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, "a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	if rows == g.mr {
 		g.prefetchC()
 	}
@@ -144,23 +171,23 @@ func (g *generator) direct(rows int) {
 
 // docLoop is the doc comment of a micro-kernel: the loop that it computes. MR and
 // NR in the texts become the tile's.
-func (g *generator) docLoop(name, from, rows, a, b string) []string {
+func (g *generator) docLoop(name, from, rows, steps, a, b string) []string {
 	tile := strings.NewReplacer("MR", strconv.Itoa(g.mr), "NR", strconv.Itoa(g.nr))
-	return []string{
-		tile.Replace(name + " computes a part of a tile of C from " + from + ":"),
+	return append([]string{
+		tile.Replace(name + " computes " + from + ":"),
 		"",
 		"\tfor i := 0; " + rows + "; i++ {",
 		"\t\tfor j := 0; j < n; j++ {",
-		"\t\t\tsum := 0",
-		"\t\t\tfor p := 0; p < k; p++ {",
-		tile.Replace("\t\t\t\tsum = fma(a[" + a + "], b[" + b + "], sum)"),
+		"\t\t\tsum := " + g.words.start,
+		"\t\t\tfor p := 0; " + steps + "; p++ {",
+		fmt.Sprintf("\t\t\t\tsum = %s(a[%s], b[%s], sum)", g.words.step, tile.Replace(a), tile.Replace(b)),
 		"\t\t\t}",
 		"\t\t\tif beta == 0 {",
 		"\t\t\t\tc[i*ldc+j] = alpha * sum",
 		"\t\t\t} else {",
-		"\t\t\t\tc[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])",
+		"\t\t\t\tc[i*ldc+j] = " + g.words.update,
 		"\t\t\t}",
 		"\t\t}",
 		"\t}",
-	}
+	}, g.words.more...)
 }

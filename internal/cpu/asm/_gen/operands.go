@@ -9,9 +9,12 @@ import (
 type operands struct {
 	a        func(u, i int) operand.Mem // the element in row i of A, u steps of k ahead
 	b        func(u, v int) operand.Mem // vector v of the row of B, u steps of k ahead
+	start    func(v int) operand.Mem    // vector v of what the sums start from; nil for zero
+	begin    func()                     // goes from there to the first step
 	fetch    func(u, i int)             // may ask for what is read later, after row i of step u
 	step     func()                     // ends a step
 	advance  func(steps int)            // ends a group of steps
+	fetchC   func()                     // ends a group of the main loop, if there is one
 	maskTail bool                       // whether B may not be read beyond its first n columns
 }
 
@@ -32,9 +35,10 @@ const lineBytes = 64 // of a cache line
 func (g *generator) panels(int) operands {
 	a, b := g.param("a"), g.param("b")
 	aStep, bStep := g.mr*g.size, g.nr*g.size
-	return operands{
-		a: func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
-		b: func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.vectorBytes} },
+	panels := operands{
+		fetchC: g.fetchTile(),
+		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
+		b:      func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.vectorBytes} },
 		fetch: func(u, i int) {
 			if g.fetchB {
 				g.fetchRow(i, g.mr, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
@@ -49,6 +53,11 @@ func (g *generator) panels(int) operands {
 			g.ADDQ(operand.I32(steps*bStep), b)
 		},
 	}
+	if g.starts {
+		panels.start = func(v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} }
+		panels.begin = func() { g.ADDQ(operand.I32(bStep), b) }
+	}
+	return panels
 }
 
 // matrices are operands as they lie in memory: rows of A any distance apart, and
@@ -57,24 +66,9 @@ func (g *generator) matrices(rows int) operands {
 	a, b := g.param("a"), g.param("b")
 	csa, ldb := g.stride("csa"), g.stride("ldb")
 
-	// An address takes one index times 1, 2, 4 or 8: row i is one of these times an
-	// odd multiple of rsa, and only odd multiples need registers.
-	odd := map[int]reg.Register{}
-	if rows > 1 {
-		odd[1] = g.stride("rsa")
-	}
-	for n := 3; n < rows; n += 2 {
-		odd[n] = g.GP64()
-		g.LEAQ(operand.Mem{Base: odd[n-2], Index: odd[1], Scale: 2}, odd[n])
-	}
+	rowOfA := g.rowsAt(a, g.stride("rsa"), rows)
 	return operands{
-		a: func(_, i int) operand.Mem {
-			if i == 0 {
-				return operand.Mem{Base: a}
-			}
-			scale := i & -i
-			return operand.Mem{Base: a, Index: odd[i/scale], Scale: uint8(scale)}
-		},
+		a: func(_, i int) operand.Mem { return rowOfA(i) },
 		b: func(_, v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} },
 		fetch: func(_, i int) {
 			g.fetchRow(i, rows, operand.Mem{Base: b, Index: ldb, Scale: matrixRows})
@@ -85,6 +79,24 @@ func (g *generator) matrices(rows int) operands {
 		},
 		advance:  func(int) {},
 		maskTail: true,
+	}
+}
+
+// rowsAt is where each of a number of rows begins that are stride bytes apart. An address
+// takes one index times 1, 2, 4 or 8: row i is one of these times an odd multiple of the
+// stride, and only odd multiples need registers.
+func (g *generator) rowsAt(base, stride reg.Register, rows int) func(i int) operand.Mem {
+	odd := map[int]reg.Register{1: stride}
+	for n := 3; n < rows; n += 2 {
+		odd[n] = g.GP64()
+		g.LEAQ(operand.Mem{Base: odd[n-2], Index: stride, Scale: 2}, odd[n])
+	}
+	return func(i int) operand.Mem {
+		if i == 0 {
+			return operand.Mem{Base: base}
+		}
+		scale := i & -i
+		return operand.Mem{Base: base, Index: odd[i/scale], Scale: uint8(scale)}
 	}
 }
 

@@ -1,0 +1,370 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// finishers writes the functions that finish a tile of C while it is in the cache.
+func (g *generator) finishers() {
+	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("ReLU", "", "makes every element max(x, 0)", 1, func(x, _ group) { g.atLeastZero(x) })
+	if g.maths == nil {
+		return
+	}
+	g.finisher("GELU", "", "makes every element x·Φ(x), Φ the normal distribution", g.abreast, func(x, _ group) { g.gelu(x) })
+	g.finisher("GELUTanh", "", "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.abreast, func(x, _ group) { g.geluTanh(x) })
+	g.finisher("SiLU", "", "makes every element x/(1 + e⁻ˣ)", g.abreast, func(x, _ group) { g.timesSigmoid(x, x) })
+}
+
+// A group is a register of each of several rows, which are computed abreast: what is done
+// to one waits for what was done to it before, so that a processor with one row at a time
+// would wait most of the time.
+type group []reg.Register
+
+// another is a group of as many registers as x has.
+func (g *generator) another(x group) group { return g.vectors(len(x)) }
+
+// each does an instruction to each of a group. Operands are groups, or the same for all.
+func (g *generator) each(op instruction, operands ...any) {
+	var n int
+	for _, o := range operands {
+		if rows, ok := o.(group); ok {
+			n = len(rows)
+		}
+	}
+	for i := range n {
+		var ops []operand.Op
+		for _, o := range operands {
+			if rows, ok := o.(group); ok {
+				o = rows[i]
+			}
+			ops = append(ops, o.(operand.Op))
+		}
+		op(g.Context, ops...)
+	}
+}
+
+// finisher writes one function over the elements of a tile, several rows abreast and the
+// rest one by one. apply does it to vectors x, and is given the elements of v that belong
+// to them. What stands in a tile's last columns is treated as all else.
+func (g *generator) finisher(name, extra, does string, abreast int, apply func(x, v group)) {
+	bias := name
+	name += g.suffix()
+	g.function(name, "m, n int, c *T, ldc int"+extra,
+		fmt.Sprintf("%s %s of an m×n tile of C, whose rows are ldc elements apart.", name, does))
+	c, ldc := g.param("c"), g.stride("ldc")
+	var v reg.GPVirtual
+	if extra != "" {
+		v = g.param("v")
+	}
+	tail := g.param("n")
+	g.ANDQ(operand.I32(g.lanes()-1), tail)
+	count := g.GP64()
+	g.MOVQ(tail, count)
+	mask := g.mask(g, count)
+	whole := g.param("n")
+	g.SHRQ(operand.U8(log2(g.lanes())), whole)
+
+	rows := func(label string, count int) {
+		at, from, left := g.GP64(), g.GP64(), g.GP64()
+		g.MOVQ(c, at)
+		lines := strides(g.Context, at, ldc, count)
+		x, y := group(g.vectors(count)), group(g.vectors(count))
+		switch bias {
+		case "BiasRow":
+			g.each(g.broadcast, operand.Mem{Base: v}, y)
+			g.ADDQ(operand.I32(g.size), v)
+		case "BiasCol":
+			g.MOVQ(v, from)
+		}
+		g.MOVQ(whole, left)
+		g.loop(label+"_vectors", left, func() {
+			for i := range x {
+				g.move(g.Context, lines[i], x[i])
+			}
+			if bias == "BiasCol" {
+				g.each(g.move, operand.Mem{Base: from}, y)
+				g.ADDQ(operand.I32(g.vectorBytes), from)
+			}
+			apply(x, y)
+			for i := range x {
+				g.move(g.Context, x[i], lines[i])
+			}
+			g.ADDQ(operand.I32(g.vectorBytes), at)
+		})
+		g.TESTQ(tail, tail)
+		g.JZ(operand.LabelRef(label + "_next"))
+		for i := range x {
+			g.load(g, lines[i], mask, x[i])
+			if bias == "BiasCol" {
+				g.load(g, operand.Mem{Base: from}, mask, y[i])
+			}
+		}
+		apply(x, y)
+		for i := range x {
+			g.store(g, x[i], mask, lines[i])
+		}
+		g.Label(label + "_next")
+		for range count {
+			g.ADDQ(ldc, c)
+		}
+	}
+	m := g.param("m")
+	if abreast > 1 {
+		groups := g.GP64()
+		g.MOVQ(m, groups)
+		g.SHRQ(operand.U8(log2(abreast)), groups)
+		g.loop("rows", groups, func() { rows("rows", abreast) })
+		g.ANDQ(operand.I32(abreast-1), m)
+	}
+	g.loop("row", m, func() { rows("row", 1) })
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// maths are a floating-point type's further instructions and what functions need to
+// be as accurate as it is.
+type maths struct {
+	min, sub, div, and   instruction
+	mulAdd, subtractFMA  instruction // x·y + z into y's register; z − x·y into z's
+	round                func(c *build.Context, vectorBytes int, x, dst operand.Op)
+	power                func(g *generator, n, x reg.Register) // x times 2ⁿ
+	expTerms, erfcTerms  int
+	erfcEnd, least, most float64 // erfc(erfcEnd) and eˡᵉᵃˢᵗ are as good as zero, eᵐᵒˢᵗ is finite
+	ln2High              float64 // so short that its multiples are exact
+}
+
+var (
+	maths32 = &maths{
+		min: (*build.Context).VMINPS, sub: (*build.Context).VSUBPS, div: (*build.Context).VDIVPS, and: (*build.Context).VANDPS,
+		mulAdd: (*build.Context).VFMADD213PS, subtractFMA: (*build.Context).VFNMADD231PS,
+		round: func(c *build.Context, vectorBytes int, x, dst operand.Op) {
+			if vectorBytes == 64 {
+				c.VRNDSCALEPS(operand.U8(0), x, dst)
+			} else {
+				c.VROUNDPS(operand.U8(0), x, dst)
+			}
+		},
+		power: func(g *generator, n, x reg.Register) {
+			if g.vectorBytes == 64 {
+				g.VSCALEFPS(n, x, x)
+				return
+			}
+			g.VCVTPS2DQ(n, n)
+			g.VPSLLD(operand.U8(23), n, n)
+			g.VPADDD(n, x, x) // to the exponent of x, which stays a normal number
+		},
+		expTerms: 8, erfcTerms: 11, erfcEnd: 9.3, least: -70, most: 88, ln2High: 0x1.62e4p-1,
+	}
+	maths64 = &maths{
+		min: (*build.Context).VMINPD, sub: (*build.Context).VSUBPD, div: (*build.Context).VDIVPD, and: (*build.Context).VANDPD,
+		mulAdd: (*build.Context).VFMADD213PD, subtractFMA: (*build.Context).VFNMADD231PD,
+		round: func(c *build.Context, vectorBytes int, x, dst operand.Op) {
+			if vectorBytes == 64 {
+				c.VRNDSCALEPD(operand.U8(0), x, dst)
+			} else {
+				c.VROUNDPD(operand.U8(0), x, dst)
+			}
+		},
+		power: func(g *generator, n, x reg.Register) {
+			if g.vectorBytes == 64 {
+				g.VSCALEFPD(n, x, x)
+				return
+			}
+			// n + 1.5·2⁵² has n in its lowest bits.
+			g.VADDPD(g.constant(0x1.8p52), n, n)
+			g.VPSLLQ(operand.U8(52), n, n)
+			g.VPADDQ(n, x, x)
+		},
+		expTerms: 15, erfcTerms: 26, erfcEnd: 26, least: -690, most: 708, ln2High: 0x1.62e42feep-1,
+	}
+)
+
+// atLeastZero is max(x, 0). x comes second, so that a NaN stays one.
+func (g *generator) atLeastZero(x group) {
+	zero := g.vector(g.Context)
+	g.zero(zero)
+	g.each(g.max, x, zero, x)
+}
+
+// gelu is x·Φ(x) = max(x, 0) − |x|·erfc(|x|/√2)/2, which for x < 0 keeps small values.
+func (g *generator) gelu(x group) {
+	y := g.another(x) // |x|/√2
+	g.each(g.and, g.allButSign(), x, y)
+	g.limit(y, g.maths.min, 1e4) // ∞ times the tail, which is 0 there, would be NaN
+	g.each(g.mul, g.constant(1/math.Sqrt2), y, y)
+	g.atLeastZero(x)
+
+	// erfc(y) = t·e^(P(t) − y²), t = 1/(1 + y/2) (Press et al., Numerical Recipes,
+	// 3rd ed., §6.2.2), with P in s, which runs from -1 to 1.
+	t, one := g.another(x), g.vector(g.Context)
+	g.each(g.move, g.constant(0.5), t)
+	g.each(g.mulAdd, g.constant(1), y, t)
+	g.move(g.Context, g.constant(1), one)
+	g.each(g.div, t, one, t)
+	s := g.another(x)
+	least := 1 / (1 + g.erfcEnd/2)
+	g.each(g.move, g.constant(2/(1-least)), s)
+	g.each(g.mulAdd, g.constant(-(1+least)/(1-least)), t, s)
+	p := g.polynomial(s, erfcPolynomial(g.erfcEnd, g.erfcTerms))
+	g.each(g.subtractFMA, y, y, p)
+	e := g.exp(p)
+
+	g.each(g.mul, t, y, y)
+	g.each(g.mul, g.constant(1/math.Sqrt2), y, y) // t·|x|/2
+	g.each(g.subtractFMA, y, e, x)
+}
+
+// geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
+func (g *generator) geluTanh(x group) {
+	z, square := g.another(x), g.another(x)
+	g.each(g.mul, x, x, square)
+	scale := 2 * math.Sqrt(2/math.Pi)
+	g.each(g.move, g.constant(0.044715*scale), z)
+	g.each(g.mulAdd, g.constant(scale), square, z)
+	g.each(g.mul, x, z, z)
+	g.timesSigmoid(x, z)
+}
+
+// timesSigmoid is x/(1 + e^(-z)). Where e^(-z) is beyond the type's range, x is first
+// brought to where the result is as good as zero: −∞ tends to 0.
+func (g *generator) timesSigmoid(x, z group) {
+	minus, zero := g.another(x), g.vector(g.Context)
+	g.zero(zero)
+	g.each(g.sub, z, zero, minus)
+	e := g.exp(minus)
+	g.each(g.add, g.constant(1), e, e)
+	g.limit(x, g.max, -1e4)
+	g.each(g.div, e, x, x)
+}
+
+// exp is e^x, to about a roundoff; x is lost.
+func (g *generator) exp(x group) group {
+	g.limit(x, g.max, g.least)
+	g.limit(x, g.min, g.most)
+	n := g.another(x)
+	g.each(g.mul, g.constant(math.Log2E), x, n)
+	for _, n := range n {
+		g.round(g.Context, g.vectorBytes, n, n)
+	}
+	// ln 2 in two parts, the first so short that its multiples are exact.
+	g.each(g.subtractFMA, g.constant(g.ln2High), n, x)
+	g.each(g.subtractFMA, g.constant(math.Ln2-g.ln2High), n, x)
+	series := make([]float64, g.expTerms)
+	for i := range series {
+		series[i] = 1 / math.Gamma(float64(i+1))
+	}
+	e := g.polynomial(x, series)
+	for i := range e {
+		g.power(g, n[i], e[i])
+	}
+	return e
+}
+
+// limit applies min or max with a constant. x is their second source, so that a NaN
+// stays one.
+func (g *generator) limit(x group, which instruction, to float64) {
+	bound := g.vector(g.Context)
+	g.move(g.Context, g.constant(to), bound)
+	g.each(which, x, bound, x)
+}
+
+// polynomial is Σ c[i]·xⁱ, by Horner's rule in x² for the even and the odd terms, which
+// halves the wait.
+func (g *generator) polynomial(x group, c []float64) group {
+	even, odd, square := g.another(x), g.another(x), g.another(x)
+	g.each(g.mul, x, x, square)
+	sums, last := []group{even, odd}, len(c)-1
+	for i := last; i >= 0; i-- {
+		if i > last-2 {
+			g.each(g.move, g.constant(c[i]), sums[i%2])
+		} else {
+			g.each(g.mulAdd, g.constant(c[i]), square, sums[i%2])
+		}
+	}
+	g.each(g.fma, x, odd, even)
+	return even
+}
+
+// constant is a vector of one number in memory.
+func (g *generator) constant(v float64) operand.Mem {
+	if g.size == 4 {
+		return g.repeated(uint64(math.Float32bits(float32(v))) * (1<<32 + 1))
+	}
+	return g.repeated(math.Float64bits(v))
+}
+
+// allButSign is a vector that selects all bits but the sign's.
+func (g *generator) allButSign() operand.Mem {
+	if g.size == 4 {
+		return g.repeated(^uint64(1<<63 | 1<<31))
+	}
+	return g.repeated(^uint64(1 << 63))
+}
+
+func (g *generator) repeated(bits uint64) operand.Mem {
+	at, ok := g.constants[bits]
+	if !ok {
+		at = g.StaticGlobal(fmt.Sprintf("constant%d", len(g.constants)))
+		g.DataAttributes(attr.RODATA | attr.NOPTR)
+		for range g.vectorBytes / 8 {
+			g.AppendDatum(operand.U64(bits))
+		}
+		g.constants[bits] = at
+	}
+	return at
+}
+
+// scaledErfc is erfc(y)·e^(y²), by the continued fraction where the two are far apart
+// (Abramowitz and Stegun, 7.1.14).
+func scaledErfc(y float64) float64 {
+	if y < 2 {
+		return math.Erfc(y) * math.Exp(y*y)
+	}
+	const depth = 200 // leaves e⁻⁸⁰ at y = 2
+	rest := y
+	for n := depth; n > 0; n-- {
+		rest = y + float64(n)/2/rest
+	}
+	return 1 / (math.Sqrt(math.Pi) * rest)
+}
+
+// erfcPolynomial interpolates ln(erfc(y)/t) + y² in s at Chebyshev's points and
+// returns the coefficients of 1, s, s², …
+func erfcPolynomial(end float64, terms int) []float64 {
+	least := 1 / (1 + end/2)
+	chebyshev := make([]float64, terms)
+	for j := range terms {
+		cosine := func(times int) float64 { // of a multiple of the point's angle
+			return math.Cos(math.Pi * float64(times*(2*j+1)%(4*terms)) / float64(2*terms))
+		}
+		t := (1 + least + (1-least)*cosine(1)) / 2
+		y := 2 * (1/t - 1)
+		value := math.Log(scaledErfc(y) / t)
+		for m := range chebyshev {
+			chebyshev[m] += 2 / float64(terms) * value * cosine(m)
+		}
+	}
+	chebyshev[0] /= 2
+	// Tₘ₊₁ = 2s·Tₘ − Tₘ₋₁, with T₀ = 1 and T₋₁ = T₁ = s.
+	sum, now, last := make([]float64, terms), make([]float64, terms), make([]float64, terms)
+	now[0], last[1] = 1, 1
+	for _, c := range chebyshev {
+		next := make([]float64, terms)
+		for i := range terms {
+			sum[i] += c * now[i]
+			if next[i] -= last[i]; i > 0 {
+				next[i] += 2 * now[i-1]
+			}
+		}
+		now, last = next, now
+	}
+	return sum
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// What follows is for products that do as much reading and writing as computing: of a
+// matrix with a vector or a few, and of a few columns with a few rows. They go through
+// the large matrix as it lies in memory, once, a line after the other.
+
+// updates lists the rows of C and the steps of k that an update kernel exists for: what
+// A has there stays in registers, up to half of them.
+func (v variant) updates() (shapes [][2]int) {
+	for rows := 1; rows <= maxUpdateRows; rows *= 2 {
+		for depth := 1; depth <= maxUpdateDepth && rows*depth <= v.registers/2; depth *= 2 {
+			shapes = append(shapes, [2]int{rows, depth})
+		}
+	}
+	return shapes
+}
+
+const (
+	maxUpdateRows  = 4
+	maxUpdateDepth = 8
+)
+
+// How far ahead the rows of a large matrix are fetched, in bytes.
+const streamBytes = 512
+
+// update writes the kernel that adds to whole rows of C what a few steps of k bring.
+func (g *generator) update(rows, depth int) {
+	name := fmt.Sprintf("Update%sx%dx%d", g.suffix(), rows, depth)
+	g.function(name, "a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
+		g.docLoop(name, "rows of C from matrices, strides in elements", fmt.Sprintf("i < %d", rows), fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
+
+	a := g.elementsOfA(rows, depth)
+	b, c := g.param("b"), g.param("c")
+	rowOfB, rowOfC := g.rowsAt(b, g.stride("ldb"), depth), g.rowsAt(c, g.stride("ldc"), rows)
+	alpha, beta := g.vector(g.Context), g.vector(g.Context)
+	g.broadcast(g.Context, g.address("alpha"), alpha)
+
+	// sums computes a vector of each row; a nil mask is a whole one.
+	row := g.vector(g.Context)
+	sums := g.vectors(rows)
+	sum := func(mask reg.Register) {
+		for _, s := range sums {
+			g.zero(s)
+		}
+		for p := range depth {
+			g.loadMasked(rowOfB(p), mask, row)
+			if mask == nil {
+				g.PREFETCHT0(rowOfB(p).Offset(streamBytes))
+			}
+			for i, s := range sums {
+				g.fma(g.Context, row, a[i][p], s)
+			}
+		}
+	}
+	// pass goes along the rows, a vector at a time, and ends with a partial one.
+	pass := func(label string, finish func(s reg.Register, i int, mask reg.Register)) {
+		n := g.param("n")
+		g.SHRQ(operand.U8(log2(g.lanes())), n)
+		g.loop(label, n, func() {
+			sum(nil)
+			for i, s := range sums {
+				finish(s, i, nil)
+			}
+			g.ADDQ(operand.I32(g.vectorBytes), b)
+			g.ADDQ(operand.I32(g.vectorBytes), c)
+		})
+		rest := g.param("n")
+		g.ANDQ(operand.I32(g.lanes()-1), rest)
+		g.JZ(operand.LabelRef("done"))
+		mask := g.mask(g, rest)
+		sum(mask)
+		for i, s := range sums {
+			finish(s, i, mask)
+		}
+		g.JMP(operand.LabelRef("done"))
+	}
+
+	g.jumpIfZero(g, g.address("beta"), "overwrite")
+	g.broadcast(g.Context, g.address("beta"), beta)
+	old := g.vector(g.Context)
+	pass("accumulating", func(s reg.Register, i int, mask reg.Register) {
+		g.loadMasked(rowOfC(i), mask, old)
+		g.mul(g.Context, beta, old, old)
+		g.fma(g.Context, alpha, s, old)
+		g.storeMasked(old, mask, rowOfC(i))
+	})
+
+	g.Label("overwrite")
+	pass("overwriting", func(s reg.Register, i int, mask reg.Register) {
+		g.mul(g.Context, alpha, s, s)
+		g.storeMasked(s, mask, rowOfC(i))
+	})
+
+	g.Label("done")
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// elementsOfA spreads A's elements over a vector each.
+func (g *generator) elementsOfA(rows, depth int) [][]reg.Register {
+	row, rsa, csa := g.param("a"), g.stride("rsa"), g.stride("csa")
+	at := g.GP64()
+	all := make([][]reg.Register, rows)
+	for i := range all {
+		g.MOVQ(row, at)
+		all[i] = g.vectors(depth)
+		for p, v := range all[i] {
+			g.broadcast(g.Context, operand.Mem{Base: at}, v)
+			if p < depth-1 {
+				g.ADDQ(csa, at)
+			}
+		}
+		if i < rows-1 {
+			g.ADDQ(rsa, row)
+		}
+	}
+	return all
+}
+
+// dotRows is the number of rows of the large matrix that a dot kernel reads at once:
+// their lines often share a set of the L1 cache, with those of the small one.
+const dotRows = 4
+
+// dots is the largest number of rows of the small matrix: a sum for each pair of rows
+// stays in a register, up to half of them.
+func (v variant) dots() int { return v.registers / 2 / dotRows }
+
+// dot writes the kernel that sums along the rows of both matrices.
+func (g *generator) dot(count int) {
+	name := fmt.Sprintf("Dot%sx%d", g.suffix(), count)
+	lanes := g.lanes()
+	g.function(name, "k int, x *T, ldx int, y *T, ldy int, sums *T",
+		name+" computes the products of rows of x with rows of y:",
+		"",
+		fmt.Sprintf("\tfor i := 0; i < %d; i++ {", dotRows),
+		fmt.Sprintf("\t\tfor j := 0; j < %d; j++ {", count),
+		fmt.Sprintf("\t\t\tvar lane [%d]T", lanes),
+		"\t\t\tfor p := 0; p < k rounded up; p++ { // beyond k both are 0",
+		fmt.Sprintf("\t\t\t\tlane[p%%%d] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%%%d])", lanes, lanes),
+		"\t\t\t}",
+		fmt.Sprintf("\t\t\tfor half := %d; half > 0; half /= 2 {", lanes/2),
+		"\t\t\t\tfor l := 0; l < half; l++ {",
+		"\t\t\t\t\tlane[l] += lane[l+half]",
+		"\t\t\t\t}",
+		"\t\t\t}",
+		fmt.Sprintf("\t\t\tsums[j*%d+i] = lane[0]", dotRows),
+		"\t\t}",
+		"\t}")
+
+	k, x, y := g.param("k"), g.param("x"), g.param("y")
+	rowOfX, rowOfY := g.rowsAt(x, g.stride("ldx"), dotRows), g.rowsAt(y, g.stride("ldy"), count)
+	sums := make([][]reg.Register, count)
+	for j := range sums {
+		sums[j] = g.vectors(dotRows)
+		for _, s := range sums[j] {
+			g.zero(s)
+		}
+	}
+	ys, row := g.vectors(count), g.vector(g.Context)
+	step := func(mask reg.Register) {
+		for j, v := range ys {
+			g.loadMasked(rowOfY(j), mask, v)
+		}
+		for i := range dotRows {
+			g.loadMasked(rowOfX(i), mask, row)
+			if mask == nil {
+				g.PREFETCHT0(rowOfX(i).Offset(streamBytes))
+			}
+			for j, v := range ys {
+				g.fma(g.Context, row, v, sums[j][i])
+			}
+		}
+	}
+	vectors := g.GP64()
+	g.MOVQ(k, vectors)
+	g.SHRQ(operand.U8(log2(lanes)), vectors)
+	g.loop("vectors", vectors, func() {
+		step(nil)
+		g.ADDQ(operand.I32(g.vectorBytes), x)
+		g.ADDQ(operand.I32(g.vectorBytes), y)
+	})
+	g.ANDQ(operand.I32(lanes-1), k)
+	g.JZ(operand.LabelRef("reduce"))
+	step(g.mask(g, k))
+
+	g.Label("reduce")
+	to := g.param("sums")
+	for j := range sums {
+		for i, s := range sums[j] {
+			g.reduce(s, row)
+			g.moveScalar(g.Context, asXMM(s), operand.Mem{Base: to, Disp: (j*dotRows + i) * g.size})
+		}
+	}
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// reduce adds the upper half of s to the lower one until one element is left; t is lost.
+func (g *generator) reduce(s, t reg.Register) {
+	half := asXMM(t)
+	if g.vectorBytes == 64 {
+		g.VEXTRACTF64X4(operand.U8(1), s, asYMM(t))
+		g.add(g.Context, asYMM(t), asYMM(s), asYMM(s))
+		g.VEXTRACTF32X4(operand.U8(1), asYMM(s), half)
+	} else {
+		g.VEXTRACTF128(operand.U8(1), s, half)
+	}
+	g.add(g.Context, half, asXMM(s), asXMM(s))
+	g.VPERMILPD(operand.U8(1), asXMM(s), half)
+	g.add(g.Context, half, asXMM(s), asXMM(s))
+	if g.size == 4 {
+		g.VMOVSHDUP(asXMM(s), half)
+		g.add(g.Context, half, asXMM(s), asXMM(s))
+	}
+}
+
+func asXMM(r reg.Register) reg.Register { return r.(reg.Vec).AsX() }
+func asYMM(r reg.Register) reg.Register { return r.(reg.Vec).AsY() }
+
+// loadMasked loads a vector, of which a mask that is not nil selects the first elements.
+func (g *generator) loadMasked(src operand.Mem, mask, dst reg.Register) {
+	if mask == nil {
+		g.move(g.Context, src, dst)
+		return
+	}
+	g.load(g, src, mask, dst)
+}
+
+// storeMasked stores a vector, of which a mask that is not nil selects the first elements.
+func (g *generator) storeMasked(src, mask reg.Register, dst operand.Mem) {
+	if mask == nil {
+		g.move(g.Context, src, dst)
+		return
+	}
+	g.store(g, src, mask, dst)
+}

@@ -1,0 +1,206 @@
+//go:build unix
+
+package asm
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// TestFinish: bias and activations of every kernel set, at every width of a tile, write
+// the tile alone, and what an element becomes does not depend on where it stands.
+func TestFinish(t *testing.T) {
+	eachKernel(t, testFinish[float32], testFinish[float64])
+	for _, ks := range integerKernels {
+		t.Run("int32/"+ks.ISA.Name, func(t *testing.T) { require(t, ks.ISA); testFinish(t, ks.Kernels) })
+	}
+}
+
+func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	tiles, vectors := newArena[T](t, 1<<12), newArena[T](t, 1<<8)
+	number := func() T {
+		if v := any(r.Float64()*16 - 8); ks.GELU != nil {
+			return T(v.(float64))
+		}
+		return T(r.Uint32())
+	}
+	type call struct {
+		name  string
+		v     int // elements of v, times rows …
+		vCols int // … or columns
+		run   func(m, n int, c *T, ldc int, v *T)
+		one   func(i, j int, x T, v []T) T
+	}
+	alone := func(f func(m, n int, c *T, ldc int)) func(i, j int, x T, v []T) T {
+		return func(_, _ int, x T, _ []T) T { f(1, 1, &x, 1); return x }
+	}
+	unary := func(f func(m, n int, c *T, ldc int)) func(m, n int, c *T, ldc int, v *T) {
+		return func(m, n int, c *T, ldc int, _ *T) { f(m, n, c, ldc) }
+	}
+	calls := []call{
+		{"bias along rows", 1, 0, ks.BiasRow, func(i, _ int, x T, v []T) T { return x + v[i] }},
+		{"bias along columns", 0, 1, ks.BiasCol, func(_, j int, x T, v []T) T { return x + v[j] }},
+		{"relu", 0, 0, unary(ks.ReLU), func(_, _ int, x T, _ []T) T {
+			if x < 0 {
+				return 0
+			}
+			return x
+		}},
+	}
+	if ks.GELU != nil {
+		calls = append(calls, call{"gelu", 0, 0, unary(ks.GELU), alone(ks.GELU)},
+			call{"gelu-tanh", 0, 0, unary(ks.GELUTanh), alone(ks.GELUTanh)}, call{"silu", 0, 0, unary(ks.SiLU), alone(ks.SiLU)})
+	}
+	for _, x := range calls {
+		for n := 0; n <= 2*ks.NR+1; n++ {
+			m := 1 + r.IntN(4)
+			ldc := n + r.IntN(9)
+			c, v := tiles.last(span(m, ldc, n, 1)), vectors.last(x.v*m+x.vCols*n)
+			for _, s := range [][]T{c, v} {
+				for i := range s {
+					s[i] = number()
+				}
+			}
+			want := slices.Clone(c)
+			for i := range m {
+				for j := range n {
+					want[i*ldc+j] = x.one(i, j, want[i*ldc+j], v)
+				}
+			}
+			if fault := faults(func() { x.run(m, n, tiles.start(c), ldc, vectors.start(v)) }); fault != nil {
+				t.Fatalf("%s of %d×%d: %v", x.name, m, n, fault)
+			}
+			if !slices.Equal(c, want) {
+				t.Fatalf("%s of %d×%d, ldc %d: %v, want %v", x.name, m, n, ldc, c, want)
+			}
+		}
+	}
+}
+
+// TestActivations compares them with the table's functions: to a few roundoffs of the
+// argument everywhere, to some digits of the value itself, and at the odd numbers.
+func TestActivations(t *testing.T) {
+	eachKernel(t, testActivations[float32], testActivations[float64])
+}
+
+func testActivations[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	roundoff, relative, most := 0x1p-24, 1e-4, 3.0
+	if _, ok := any(T(0)).(float64); ok {
+		roundoff, relative, most = 0x1p-53, 1e-11, 7 // of which the table's functions, in float64 too, have some
+	}
+	for act, f := range map[gemm.Activation]func(m, n int, c *T, ldc int){
+		gemm.ActReLU: ks.ReLU, gemm.ActGELU: ks.GELU, gemm.ActGELUTanh: ks.GELUTanh, gemm.ActSiLU: ks.SiLU,
+	} {
+		want := act.Info().F
+		if act == gemm.ActGELUTanh { // as written, 1 + tanh cancels on the left
+			want = func(x float64) float64 { return x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }
+		}
+		var xs []T
+		for x := -40.0; x < 40; x += 1.0 / 512 {
+			xs = append(xs, T(x+x/7000))
+		}
+		for e := -130; e < 120; e++ {
+			xs = append(xs, T(math.Ldexp(1.3, e)), T(math.Ldexp(-1.7, e)))
+		}
+		got := slices.Clone(xs)
+		f(1, len(got), &got[0], len(got))
+		worst, at := 0.0, T(0)
+		for i, x := range xs {
+			y := want(float64(x))
+			e := math.Abs(float64(got[i]) - y)
+			if off := e / (roundoff * math.Abs(float64(x))); off > worst && e > 1e-30 {
+				worst, at = off, x
+			}
+			if e > relative*math.Abs(y) && e > 1e-30 {
+				t.Errorf("%v(%v) = %v, want %v", act, x, got[i], y)
+				break
+			}
+		}
+		t.Logf("%v is off by up to %.2f roundoffs of its argument, at %v", act, worst, at)
+		if worst > most {
+			t.Errorf("%v(%v) is off by %.3g roundoffs of its argument", act, at, worst)
+		}
+		for _, x := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN()} {
+			v := T(x)
+			f(1, 1, &v, 1)
+			if y := act.Info().F(x); math.Abs(float64(v)-y) > 1e-30 || (v != v) != (y != y) || math.IsInf(y, 0) && float64(v) != y {
+				t.Errorf("%v(%v) = %v, want %v", act, x, v, y)
+			}
+		}
+	}
+}
+
+// TestHalves: all rows and columns are rounded as package dtype rounds them, and
+// nothing else is written.
+func TestHalves(t *testing.T) {
+	for _, h := range []struct {
+		name string
+		form Form
+		from func(float32) uint16
+		to   func(uint16) float32
+	}{
+		{"float16", FormF16, func(f float32) uint16 { return uint16(dtype.Float16From32(f)) }, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
+		{"bfloat16", FormBF16, func(f float32) uint16 { return uint16(dtype.BFloat16From32(f)) }, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
+	} {
+		t.Run(h.name, func(t *testing.T) {
+			if h.form.Narrow == nil {
+				require(t, AVX2)
+				t.Skip("this processor has no F16C")
+			}
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			wides, narrows := newArena[float32](t, 1<<12), newArena[uint16](t, 1<<12)
+			for round := range 2000 {
+				m, n := r.IntN(5), 8*r.IntN(6)
+				lds, ldd := n+r.IntN(9), n+r.IntN(9)
+				wide, narrow := wides.last(span(m, lds, n, 1)), narrows.last(span(m, ldd, n, 1))
+				for i := range wide {
+					switch wide[i] = math.Float32frombits(r.Uint32()); r.IntN(4) {
+					case 0: // at and around the middle between two
+						wide[i] = math.Float32frombits(r.Uint32()&^0xffff | 0x7fff + uint32(r.IntN(3)))
+					case 1:
+						wide[i] = math.Float32frombits(uint32(0x33000000+r.IntN(0x14800000))&^0x1fff | 0xfff + uint32(r.IntN(3)))
+					}
+				}
+				for i := range narrow {
+					narrow[i] = uint16(r.Uint32())
+				}
+				old, sums := slices.Clone(narrow), slices.Clone(wide)
+				if fault := faults(func() { h.form.Narrow(m, n, narrows.start(narrow), ldd, wides.start(wide), lds) }); fault != nil {
+					t.Fatalf("round %d: %v", round, fault)
+				}
+				for i := range narrow {
+					want := old[i]
+					if i%ldd < n {
+						want = h.from(wide[i/ldd*lds+i%ldd])
+					}
+					if narrow[i] != want {
+						t.Fatalf("%d×%d, ldd %d, lds %d: element %d is %#x, want %#x", m, n, ldd, lds, i, narrow[i], want)
+					}
+				}
+				beta := finite[float32](r)
+				if fault := faults(func() { h.form.AddOld(m, n, wides.start(wide), lds, narrows.start(narrow), ldd, beta) }); fault != nil {
+					t.Fatalf("round %d: %v", round, fault)
+				}
+				for i := range wide {
+					want := sums[i]
+					if i%lds < n {
+						want += float32(beta * h.to(narrow[i/lds*ldd+i%lds]))
+					}
+					if !same(wide[i], want) {
+						t.Fatalf("%d×%d, ldd %d, lds %d, β = %v: sum %d is %v, want %v", m, n, ldd, lds, beta, i, wide[i], want)
+					}
+				}
+			}
+		})
+	}
+}

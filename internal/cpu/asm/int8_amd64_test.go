@@ -1,0 +1,239 @@
+//go:build unix
+
+package asm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"tilework/dtype"
+)
+
+// integerKernels are the int8 kernels with what one step adds to a sum, of which a
+// and b are the words.
+var integerKernels = []struct {
+	*Kernels[int32]
+	step func(a, b, sum int32) int32
+}{
+	{&I8VNNI, func(a, b, sum int32) int32 {
+		for i := range 4 {
+			sum += int32(uint8(a>>(8*i))) * int32(int8(b>>(8*i)))
+		}
+		return sum
+	}},
+	{&I8AVX2, func(a, b, sum int32) int32 {
+		return sum + int32(int16(a))*int32(int16(b)) + a>>16*(b>>16)
+	}},
+}
+
+// words fills s with random words, now and then of the extreme bytes only.
+func words[T int32 | uint32 | uint64 | byte](s []T, r *rand.Rand) {
+	extreme := r.IntN(3) == 0
+	for i := range s {
+		if s[i] = T(r.Uint64()); extreme {
+			s[i] = T([]uint32{0x80808080, 0x7f7f7f7f, 0xffffffff, 0x80008000}[r.IntN(4)])
+		}
+	}
+}
+
+func TestInt8(t *testing.T) {
+	for _, ks := range integerKernels {
+		t.Run(ks.ISA.Name, func(t *testing.T) {
+			require(t, ks.ISA)
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			as, bs, cs := newArena[int32](t, 1<<14), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
+			top := 0 // rows of B's panel above the first step
+			if ks.Start != nil {
+				top = 1
+			}
+			for _, k := range append(upTo(2*unroll+1), 67, 256) {
+				for m := 1; m <= ks.MR; m++ {
+					for n := 1; n <= ks.NR; n++ {
+						if k > 2*unroll+1 && m != ks.MR && n%7 != 0 {
+							continue
+						}
+						ldc := n + r.IntN(2*ks.NR)
+						a, b, c := as.last(ks.MR*k), bs.last(ks.NR*(top+k)), cs.last((m-1)*ldc+n)
+						for _, s := range [][]int32{a, b, c} {
+							words(s, r)
+						}
+						alpha, beta := int32(r.Uint32()), int32(r.Uint32())*int32(r.IntN(2))
+						want := slices.Clone(c)
+						for i := range m {
+							for j := range n {
+								var sum int32
+								if top > 0 {
+									sum = b[j]
+								}
+								for p := range k {
+									sum = ks.step(a[p*ks.MR+i], b[(top+p)*ks.NR+j], sum)
+								}
+								want[i*ldc+j] = alpha*sum + beta*want[i*ldc+j]
+							}
+						}
+						what := fmt.Sprintf("%d×%d×%d, ldc %d, α = %d, β = %d", m, n, k, ldc, alpha, beta)
+						if fault := faults(func() { ks.Packed(k, as.start(a), bs.start(b), &c[0], bs.start(b), ldc, m, n, alpha, beta) }); fault != nil {
+							t.Fatalf("%s: %v", what, fault)
+						}
+						if !slices.Equal(c, want) {
+							t.Fatalf("%s: C is not what the loop gives", what)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestStart(t *testing.T) {
+	for _, ks := range integerKernels {
+		if ks.Start == nil {
+			continue
+		}
+		require(t, ks.ISA)
+		r := rand.New(rand.NewPCG(1, 1))
+		bs := newArena[int32](t, 1<<14)
+		for _, k := range []int{0, 1, 2, 5, 64} {
+			b := bs.last(ks.NR * (k + 1))
+			words(b, r)
+			want := slices.Clone(b)
+			for j := range ks.NR {
+				want[j] = 0
+				for p := range k {
+					want[j] = ks.step(-0x7f7f7f80, b[(p+1)*ks.NR+j], want[j])
+				}
+				want[j] = -want[j]
+			}
+			if fault := faults(func() { ks.Start(k, &b[0]) }); fault != nil {
+				t.Fatalf("k = %d: %v", k, fault)
+			}
+			if !slices.Equal(b, want) {
+				t.Errorf("k = %d: the first row is %v, want %v", k, b[:ks.NR], want[:ks.NR])
+			}
+		}
+	}
+}
+
+// TestForms compares the copies into panels with one word after another.
+func TestForms(t *testing.T) {
+	int8x2 := func(b ...byte) uint32 { return uint32(uint16(int8(b[0]))) | uint32(uint16(int8(b[1])))<<16 }
+	int8x4 := func(b ...byte) uint32 {
+		return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+	}
+	half := func(b ...byte) uint16 { return uint16(b[0]) | uint16(b[1])<<8 }
+	float := func(f float32) uint32 { return *(*uint32)(unsafe.Pointer(&f)) }
+	for _, f := range []struct {
+		name        string
+		form        Form
+		bytes, rows int // of a word along K; that make a word of a column
+		word        func(b ...byte) uint32
+	}{
+		{"f32", FormF32, 4, 1, int8x4},
+		{"f16", FormF16, 2, 1, func(b ...byte) uint32 { return float(dtype.Float16(half(b...)).Float32()) }},
+		// A NaN is left as it is: the arithmetic makes it quiet.
+		{"bf16", FormBF16, 2, 1, func(b ...byte) uint32 { return uint32(half(b...)) << 16 }},
+		{"i8x4", FormI8x4, 4, 4, int8x4},
+		{"u8x4", FormU8x4, 4, 4, func(b ...byte) uint32 { return int8x4(b...) ^ 0x80808080 }},
+		{"i8x2", FormI8x2, 2, 2, int8x2},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			if f.form.Zip == nil {
+				require(t, AVX2)
+				t.Skip("this processor has no F16C")
+			}
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			src, dst := newArena[byte](t, 1<<14), newArena[uint32](t, 1<<13)
+			element := f.bytes / f.rows
+			for round := range 300 {
+				take := (*arena[byte]).last
+				if round%2 == 0 {
+					take = (*arena[byte]).first
+				}
+				k, n, wide := r.IntN(20), 8*r.IntN(5), r.IntN(9)
+
+				// Along K: eight rows of so many steps, a multiple of eight.
+				zipped := k / 8 * 8
+				ld := zipped*f.bytes + r.IntN(9)*element
+				from, to := take(src, span(8, ld, zipped*f.bytes, 1)), dst.last(span(zipped, 8+wide, 8, 1))
+				words(from, r)
+				words(to, r)
+				want := slices.Clone(to)
+				for p := range zipped {
+					for i := range 8 {
+						want[p*(8+wide)+i] = f.word(from[i*ld+p*f.bytes:][:f.bytes]...)
+					}
+				}
+				if fault := faults(func() { f.form.Zip(zipped, dst.start(to), 8+wide, src.start(from), ld) }); fault != nil {
+					t.Fatalf("zip of %d: %v", zipped, fault)
+				}
+				if !slices.Equal(to, want) {
+					t.Fatalf("zip of %d words, 8+%d wide, rows %d bytes apart:\n%x, want\n%x", zipped, wide, ld, to, want)
+				}
+
+				// Side by side.
+				ld = n*element + r.IntN(9)*element
+				from, to = take(src, span(k*f.rows, ld, n*element, 1)), dst.last(span(k, n+wide, n, 1))
+				words(from, r)
+				words(to, r)
+				want = slices.Clone(to)
+				for p := range k {
+					for j := range n {
+						var b []byte
+						for row := range f.rows {
+							b = append(b, from[(p*f.rows+row)*ld+j*element:][:element]...)
+						}
+						want[p*(n+wide)+j] = f.word(b...)
+					}
+				}
+				if fault := faults(func() { f.form.Lay(k, n, dst.start(to), n+wide, src.start(from), ld) }); fault != nil {
+					t.Fatalf("lay of %d×%d: %v", k, n, fault)
+				}
+				if !slices.Equal(to, want) {
+					t.Fatalf("lay of %d×%d words, %d wide, rows %d bytes apart: wrong", k, n, n+wide, ld)
+				}
+			}
+		})
+	}
+}
+
+// TestZipF64 compares the copies of float64 into panels with one element after another.
+func TestZipF64(t *testing.T) {
+	require(t, AVX2)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	src, dst := newArena[uint64](t, 1<<10), newArena[uint64](t, 1<<10)
+	for round := range 300 {
+		take := (*arena[uint64]).last
+		if round%2 == 0 {
+			take = (*arena[uint64]).first
+		}
+		k, wide := 4*r.IntN(6), 8+r.IntN(9)
+		ld := k + r.IntN(9)
+		from, to := take(src, span(8, ld, k, 1)), dst.last(span(k, wide, 8, 1))
+		words(from, r)
+		words(to, r)
+		want := slices.Clone(to)
+		for p := range k {
+			for i := range 8 {
+				want[p*wide+i] = from[i*ld+p]
+			}
+		}
+		word := func(p *uint64) *uint32 { return (*uint32)(unsafe.Pointer(p)) }
+		if fault := faults(func() {
+			ZipF64(k, word(dst.start(to)), 2*wide, (*byte)(unsafe.Pointer(src.start(from))), 8*ld)
+		}); fault != nil {
+			t.Fatalf("zip of %d: %v", k, fault)
+		}
+		if !slices.Equal(to, want) {
+			t.Fatalf("zip of %d, %d wide, rows %d apart: wrong", k, wide, ld)
+		}
+	}
+}

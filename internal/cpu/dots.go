@@ -1,0 +1,101 @@
+package cpu
+
+import (
+	"tilework/internal/cpu/asm"
+	"tilework/internal/gemm"
+)
+
+// dots is a product that takes as long as reading a large matrix takes whose rows lie
+// along k: B transposed where M is small, A where N is. Each element of C is the product
+// of two rows.
+type dots[T scalar] struct {
+	*micro[T]
+	l, s, k     int        // rows of x and of y
+	x, y        strided[T] // along k
+	c           target[T]  // element (i, j) is x's row i times y's row j
+	alpha, beta T
+	lc          int // rows of x for an item
+}
+
+const (
+	dotsRows  = 8       // the most rows of y
+	dotsSteps = 4 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
+)
+
+func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
+	p, threads := &pl.Problem, pl.Threads
+	d := dots[T]{
+		micro: mk, k: p.K,
+		x: stridedOf[T](p.A, b.A), y: stridedOf[T](p.B, b.B).t(),
+		c: newTarget(pl, mk, b, !xIsA),
+		l: p.M, s: p.N,
+		alpha: T(p.Alpha), beta: T(p.Beta),
+	}
+	if !xIsA {
+		d.x, d.y, d.l, d.s = d.y, d.x, d.s, d.l
+	}
+	d.lc = equalParts(d.l, max(64, d.l/(8*threads)), asm.DotRows)
+	return d
+}
+
+// bytes is what y takes where it must be copied to lie along k.
+func (d *dots[T]) bytes() int {
+	if d.y.cs == 1 {
+		return 0
+	}
+	return bytesFor[T](d.s * d.k)
+}
+
+func (d *dots[T]) use(m *memory, _ []place) {
+	if d.y.cs != 1 {
+		d.y = d.y.packed(d.s, d.k, take[T](m, d.s*d.k))
+	}
+}
+
+// packed is the matrix of rows×cols, copied so that rows lie along memory.
+func (s strided[T]) packed(rows, cols int, to []T) strided[T] {
+	for i := range rows {
+		row, at := to[i*cols:][:cols], i*s.rs
+		for j := range row {
+			row[j] = s.data[at]
+			at += s.cs
+		}
+	}
+	return strided[T]{to, cols, 1}
+}
+
+func (d *dots[T]) phases() int                { return 1 }
+func (d *dots[T]) enter(_, _ int) (items int) { return ceilDiv(d.l, d.lc) }
+
+func (d *dots[T]) do(item, _ int) {
+	first := item * d.lc
+	rows := min(d.lc, d.l-first)
+	for i := first; i < first+rows; i += asm.DotRows {
+		d.four(min(i, d.l-asm.DotRows), i)
+	}
+	d.c.done(first, 0, rows, d.s)
+}
+
+// four computes the elements of C for the rows of x from i on. Those before from belong to
+// the four before: the last ones overlap them.
+func (d *dots[T]) four(i, from int) {
+	var sums, part [dotsRows * asm.DotRows]T
+	for p := 0; p < d.k; p += dotsSteps {
+		k := min(dotsSteps, d.k-p)
+		to := &part
+		if p == 0 {
+			to = &sums
+		}
+		for j := 0; j < d.s; j += len(d.Dot) {
+			d.Dot[min(len(d.Dot), d.s-j)-1](k, d.x.at(i, p), d.x.rs, d.y.at(j, p), d.y.rs, &to[j*asm.DotRows])
+		}
+		if p > 0 {
+			for x := range sums[:d.s*asm.DotRows] {
+				sums[x] += part[x]
+			}
+		}
+	}
+	for j := range d.s {
+		d.c.t().add(j, from, sums[j*asm.DotRows+from-i:][:min(asm.DotRows-(from-i), d.l-from)], d.alpha, d.beta)
+	}
+}

@@ -1,0 +1,126 @@
+package cpu
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/host"
+)
+
+// Packed is a B of products on the processor, laid out once as a kernel's micro-kernels
+// read it. It may be used by any number of products at once.
+//
+// It holds blocks of kc steps of K, each with all of N in panels of NR columns, in B's
+// own type: what a product would pack for itself, halves aside, which it widens panel by
+// panel as they come. kc depends on K alone, as in any product by tiles, and so the bits
+// of a result are the same. (One with few rows or columns, bound by memory, sums in
+// another order.)
+type Packed struct {
+	layout gemm.Layout
+	kernel *Kernel
+	data   []byte
+}
+
+// Layout is that of the matrix it was made from, Bytes how much memory it takes: as much
+// as that matrix, K and N rounded up to whole steps and panels.
+func (b *Packed) Layout() gemm.Layout { return b.layout }
+func (b *Packed) Bytes() int          { return len(b.data) }
+func (b *Packed) Kernel() *Kernel     { return b.kernel }
+
+// Pack lays out the matrix of layout l at b, which is not used afterwards. Of the options
+// it heeds the kernel and the threads. The errors are ErrUnsupported, ErrOutOfMemory
+// and the context's.
+func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, error) {
+	// Any product with this B has the kernel that this one has.
+	p, _, err := gemm.New(1, gemm.Dense(l.Type, 1, l.OpRows()), l, 0, gemm.Dense(resultOf(l.Type), 1, l.OpCols()), gemm.Epilogue{})
+	if err != nil {
+		return nil, err
+	}
+	c, err := choose(o.Kernel, environment(), p.Accum())
+	if err != nil {
+		return nil, err
+	}
+	return c.kernel.pack(ctx, &p, b, o.Threads)
+}
+
+// pack packs the B of p.
+func (k *Kernel) pack(ctx context.Context, p *gemm.Problem, b []byte, threads int) (*Packed, error) {
+	switch {
+	case !k.Sums(p.Accum()):
+		return nil, k.noArithmetic(p.Accum())
+	case k.textbook:
+		return nil, fmt.Errorf("%w: kernel %s packs nothing", gemm.ErrUnsupported, k.Name)
+	case p.Accum() == dtype.F32:
+		return pack(ctx, k, k.f32, p, b, threads)
+	case p.Accum() == dtype.F64:
+		return pack(ctx, k, k.f64, p, b, threads)
+	default:
+		return pack(ctx, k, k.i32, p, b, threads)
+	}
+}
+
+func resultOf(in dtype.Type) dtype.Type {
+	if r := in.Info().Results; len(r) > 0 {
+		return r[0]
+	}
+	return in // gemm.New refuses it
+}
+
+// prepacked is how a kernel cuts a B of K steps and N columns.
+type prepacked struct {
+	k, kc   int // steps, and those of a block
+	columns int // N, rounded up to whole panels
+	size    int // bytes of a word
+}
+
+func (mk *micro[T]) prepacked(p *gemm.Problem) prepacked {
+	k := ceilDiv(p.K, mk.Group)
+	cut := prepacked{k: k, kc: equalParts(k, mk.kc, 8), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B.Type.Size()}
+	if mk.Group > 1 || cut.size == 1 {
+		cut.size = int(unsafe.Sizeof(*new(T)))
+	}
+	return cut
+}
+
+// at is where the panel of column j begins in the block from step p0 on, in words; top
+// rows stand above the first step of each panel.
+func (c *prepacked) at(p0, j, top int) int {
+	return p0/c.kc*(top+c.kc)*c.columns + j*(top+min(c.kc, c.k-p0))
+}
+
+func pack[T scalar](ctx context.Context, k *Kernel, mk *micro[T], p *gemm.Problem, b []byte, threads int) (*Packed, error) {
+	cut, top := mk.prepacked(p), mk.top()
+	blocks, panels := ceilDiv(cut.k, cut.kc), cut.columns/mk.NR
+	bytes := (blocks*top + cut.k) * cut.columns * cut.size
+	if err := host.CheckMemory(bytes, fmt.Sprintf("the packed %v matrix", p.B)); err != nil {
+		return nil, err
+	}
+	packed := &Packed{layout: p.B, kernel: k, data: aligned(bytes)}
+	o := operandB(p, gemm.Buffers{B: b}, mk)
+	halves := cut.size < int(unsafe.Sizeof(*new(T)))
+	err := Share(ctx, blocks*panels, threads, func(i int) {
+		p0, j := i/panels*cut.kc, i%panels*mk.NR
+		deep := min(cut.kc, cut.k-p0)
+		m := borrow(bytesFor[T](deep) + bytesFor[T]((top+deep)*mk.NR))
+		defer m.giveBack()
+		tmp, panel := take[T](&m, deep), take[T](&m, (top+deep)*mk.NR)
+		at := cut.at(p0, j, top)
+		if !halves {
+			panel = dtype.View[T](packed.data)[at:][:len(panel)]
+		}
+		o.pack(panel[top*mk.NR:], mk.NR, j, min(mk.NR, p.N-j), p0, deep, tmp)
+		if top > 0 {
+			mk.Start(deep, &panel[0])
+		}
+		if halves {
+			narrowing[T](p.B.Type)(packed.data, at, panel)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return packed, nil
+}

@@ -1,0 +1,128 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/gemmtest"
+	"tilework/internal/gemm"
+)
+
+// A product with a B that was packed before has the bits of one by tiles that was not, for
+// every kernel and type, either way B lies, with and without an epilogue.
+func TestPackedSameBits(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if k.textbook || !k.Available() {
+			continue
+		}
+		small := *k
+		small.f32, small.f64, small.i32 = shrunk(k.f32), shrunk(k.f64), shrunk(k.i32)
+		for _, k := range []*Kernel{k, &small} {
+			for _, pair := range gemmtest.Pairs() {
+				if !slices.Contains(k.Types(), pair.In) {
+					continue
+				}
+				for round := range 24 {
+					m, n, depth := 1+rng.IntN(40), 1+rng.IntN(90), rng.IntN(200)
+					if round == 0 {
+						m, n, depth = 3, 70, 1100 // several blocks of K
+					}
+					b := gemm.Dense(pair.In, depth, n)
+					if rng.IntN(2) == 0 {
+						b = gemm.Dense(pair.In, n, depth).T()
+					}
+					b.LD += rng.IntN(3)
+					e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
+					if !pair.Out.Info().Integer {
+						e.Activation = gemm.Activation(rng.IntN(5))
+					}
+					alpha, beta := float64(rng.IntN(3)), float64(rng.IntN(2))
+					p, _, err := gemm.New(alpha, gemm.Dense(pair.In, m, depth), b, beta, gemm.Dense(pair.Out, m, n), e)
+					if err != nil {
+						t.Fatal(err)
+					}
+					buf := gemm.Buffers{A: noise(rng, p.A), B: noise(rng, p.B), C: noise(rng, p.C), Bias: noise(rng, gemm.Dense(pair.Out, 1, max(m, n)))}
+					checkPacked(t, k, &p, buf, 1+rng.IntN(3))
+				}
+			}
+		}
+	}
+}
+
+// noise is memory for l with random values.
+func noise(rng *rand.Rand, l gemm.Layout) []byte {
+	b := aligned(l.Bytes())
+	for i := range l.Len() {
+		v := rng.NormFloat64()
+		if l.Type.Info().Integer {
+			v = float64(rng.IntN(256) - 128)
+		}
+		l.Type.Set(b, i, v)
+	}
+	return b
+}
+
+func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) {
+	t.Helper()
+	old := slices.Clone(b.C)
+	run := func(o Options, b gemm.Buffers) []byte {
+		copy(b.C, old)
+		pl, err := k.plan(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl.Threads = threads
+		if pl.way > blocked {
+			pl.way = blocked // the ways of products bound by memory sum in another order
+		}
+		if err := pl.Run(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Clone(b.C)
+	}
+	want := run(Options{}, b)
+	packed, err := k.pack(t.Context(), p, b.B, threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.B = nil
+	if got := run(Options{Packed: packed}, b); !slices.Equal(got, want) {
+		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: other bits with B packed before", k.Name, p, p.Alpha, p.Beta, p.Epilogue, threads)
+	}
+}
+
+func TestPackErrors(t *testing.T) {
+	f32 := gemm.Dense(dtype.F32, 8, 8)
+	data := aligned(f32.Bytes())
+	if _, err := Pack(t.Context(), f32, data, Options{Kernel: "loop"}); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("packed for the loop: %v", err)
+	}
+	packed, err := Pack(t.Context(), f32, data, Options{Kernel: "portable"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed.Bytes() != f32.Bytes() {
+		t.Errorf("an 8×8 matrix takes %d bytes packed for 4×4 tiles, want %d", packed.Bytes(), f32.Bytes())
+	}
+	p, _, err := gemm.New(1, f32, f32, 0, f32, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewPlan(&p, Options{Kernel: "loop", Packed: packed}); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("another kernel than B was packed for: %v", err)
+	}
+	pl, err := NewPlan(&p, Options{Packed: packed})
+	if want := "portable"; err != nil || pl.Kernel.Name != want {
+		t.Errorf("kernel %v, error %v, want %s", pl.Kernel, err, want)
+	}
+	if got, want := fmt.Sprint(pl.Detail()), "4×4 tiles, MC 128, KC 256, A packed, B before"; got != want {
+		t.Errorf("detail %q, want %q", got, want)
+	}
+}

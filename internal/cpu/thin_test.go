@@ -1,0 +1,123 @@
+package cpu
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Products with few rows, columns or steps of K go other ways than by tiles. In whole
+// numbers, which are exact, they come to what the textbook's loop comes to: for every way
+// that A and B may lie, with rows of C apart, which stay as they were in between, with and
+// without an epilogue, shared out or not, and every element is told of once.
+func TestThinProducts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	seen := map[way]int{}
+	for _, k := range Kernels() {
+		if k.textbook || !k.Available() {
+			continue
+		}
+		for _, typ := range []dtype.Type{dtype.F32, dtype.F64} {
+			if !k.Sums(typ) {
+				continue
+			}
+			for _, s := range [][3]int{
+				{1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64}, {21, 200, 47}, {32, 300, 35},
+				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41},
+				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
+			} {
+				for trans := range 4 {
+					p, b := thin(t, rng, typ, s, trans)
+					seen[checkThin(t, k, &p, b, 1+rng.IntN(3))]++
+				}
+			}
+		}
+	}
+	if !slices.ContainsFunc(Kernels(), func(k *Kernel) bool { return k.ISA != "" && k.Available() }) {
+		return // only the others have these ways
+	}
+	for w := blocked + 1; w <= dotsOfA; w++ {
+		if seen[w] < 10 {
+			t.Errorf("way %d was gone %d times", w, seen[w])
+		}
+	}
+}
+
+// thin is a product of small whole numbers; bit 0 of trans is for A, bit 1 for B.
+func thin(t *testing.T, rng *rand.Rand, typ dtype.Type, s [3]int, trans int) (gemm.Problem, gemm.Buffers) {
+	t.Helper()
+	operand := func(rows, cols int, trans bool) gemm.Layout {
+		l := gemm.Dense(typ, rows, cols)
+		if trans {
+			l = gemm.Dense(typ, cols, rows).T()
+		}
+		l.LD += rng.IntN(3)
+		return l
+	}
+	c := operand(s[0], s[1], false)
+	e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
+	if rng.IntN(2) == 0 {
+		e.Activation = gemm.ActReLU
+	}
+	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(s[0], s[2], trans&1 != 0), operand(s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
+	if err != nil || swapped {
+		t.Fatal(swapped, err)
+	}
+	fill := func(n int) []byte {
+		b := aligned(n * typ.Size())
+		for i := range n {
+			typ.Set(b, i, float64(rng.IntN(9)-4))
+		}
+		return b
+	}
+	return p, gemm.Buffers{A: fill(p.A.Len()), B: fill(p.B.Len()), C: fill(p.C.Len()), Bias: fill(max(s[0], s[1]))}
+}
+
+// checkThin compares a product with the textbook's and returns which way it went.
+func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) way {
+	t.Helper()
+	want := b
+	want.C = slices.Clone(b.C)
+	book, err := kernels[0].plan(p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := book.Run(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	told := make([]atomic.Int32, p.M*p.N)
+	pl, err := k.plan(p, Options{Tile: func(i, j, rows, cols int) {
+		for x := range rows {
+			for y := range cols {
+				told[(i+x)*p.N+j+y].Add(1)
+			}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pl.Threads = threads
+	if pl.way == unpacked && sweeps(p) {
+		pl.way = alongN // as it would be with a larger B
+	}
+	if err := pl.Run(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(b.C, want.C) {
+		t.Errorf("%s: %v, leading dimensions %d, %d, %d, α = %v, β = %v, %+v, %d threads, way %d: C differs",
+			k.Name, p, p.A.LD, p.B.LD, p.C.LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.way)
+	}
+	for i := range told {
+		if n := told[i].Load(); n != 1 {
+			t.Errorf("%s: %v, way %d: element %d was told of %d times", k.Name, p, pl.way, i, n)
+			break
+		}
+	}
+	return pl.way
+}

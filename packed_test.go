@@ -1,0 +1,165 @@
+package tilework
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestPacked: the products of packed matrices are those of plain ones, from several
+// goroutines at once, and what cannot be done says so.
+func TestPacked(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	a, b := whole[float32](rng, 20, 300), whole[float32](rng, 90, 300).T()
+	bias := make([]float32, 90)
+	for i := range bias {
+		bias[i] = rng.Float32()
+	}
+	opts := []Option{WithDevice("cpu"), WithColBias(bias), WithActivation("silu")}
+	want, err := Mul(t.Context(), a, b, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := Pack(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Rows() != 300 || w.Cols() != 90 || w.Bytes() < 300*90*4 {
+		t.Errorf("a packed 300×90 matrix says it is %d×%d and takes %d bytes", w.Rows(), w.Cols(), w.Bytes())
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if got, err := MulPacked(t.Context(), a, w, opts...); err != nil || !slices.Equal(got.data, want.data) {
+				t.Errorf("error %v, or other bits than with B as it was", err)
+			}
+		})
+	}
+	wg.Wait()
+
+	c := New[float32](20, 90)
+	for _, tc := range []struct {
+		what string
+		err  error
+		want string
+	}{
+		{"a GPU to pack for", second(Pack(t.Context(), b, WithDevice("emu"))), "Open and Upload"},
+		{"a GPU to multiply on", GemmPacked(t.Context(), 1, a, w, 0, c, WithDevice("emu")), "Open and Upload"},
+		{"another kernel", GemmPacked(t.Context(), 1, a, w, 0, c, WithKernel("loop")), "kernel loop for a B that was packed for kernel"},
+		{"a kernel that packs nothing", second(Pack(t.Context(), b, WithKernel("loop"))), "kernel loop packs nothing"},
+		{"verification", GemmPacked(t.Context(), 1, a, w, 0, c, WithVerify()), "needs B as it was"},
+		{"a transposed C", GemmPacked(t.Context(), 1, a, w, 0, New[float32](90, 20).T()), "transposed C"},
+	} {
+		if !errors.Is(tc.err, ErrUnsupported) || !strings.Contains(tc.err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want ErrUnsupported with %q", tc.what, tc.err, tc.want)
+		}
+	}
+	if err := GemmPacked(t.Context(), 1, New[float32](20, 301), w, 0, c); !errors.Is(err, ErrShape) {
+		t.Errorf("A of 301 columns for a packed B of 300 rows: error %v", err)
+	}
+	if _, err := MulPacked(t.Context(), a, PackedMatrix[float32]{}); !errors.Is(err, ErrShape) {
+		t.Errorf("the zero PackedMatrix: error %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestPackedOverlap: C may not lie in A, with a packed B either.
+func TestPackedOverlap(t *testing.T) {
+	a := New[float32](16, 16)
+	w, err := Pack(t.Context(), New[float32](16, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := GemmPacked(t.Context(), 1, a, w, 0, a); !errors.Is(err, ErrOverlap) {
+		t.Errorf("C in A: error %v", err)
+	}
+}
+
+// TestTileFunc: the tiles are all of C, each element once, final, and changed in place;
+// for every kernel of the processor, on several threads, C transposed or not, verified or
+// not, B packed or not.
+func TestTileFunc(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, k := range Kernels() {
+		if k.Device != "cpu" || !k.Available || !slices.Contains(k.Types, "float32") {
+			continue
+		}
+		for _, s := range [][3]int{{5, 300, 70}, {130, 170, 140}} {
+			m, n, depth := s[0], s[1], s[2]
+			a, b := whole[float32](rng, m, depth), whole[float32](rng, depth, n)
+			opts := []Option{WithKernel(k.Name), WithActivation("relu")}
+			want, err := Mul(t.Context(), a, b, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for way := range 4 {
+				c := New[float32](m, n)
+				var mu sync.Mutex
+				seen := 0
+				all := append(slices.Clip(opts), WithTileFunc(func(tile Matrix[float32], row, col int) {
+					mu.Lock()
+					defer mu.Unlock()
+					seen += tile.Rows() * tile.Cols()
+					for i := range tile.Rows() {
+						for j := range tile.Cols() {
+							if x := want.At(row+i, col+j); tile.At(i, j) != x {
+								t.Errorf("%s: element (%d, %d) is %v when its tile is final, want %v", k.Name, row+i, col+j, tile.At(i, j), x)
+							}
+							tile.Set(i, j, -tile.At(i, j)-1)
+						}
+					}
+				}))
+				switch way {
+				case 0:
+					err = MulInto(t.Context(), c, a, b, all...)
+				case 1:
+					err = MulInto(t.Context(), c, a, b, append(all, WithVerify())...)
+				case 2:
+					c = New[float32](n, m).T()
+					err = MulInto(t.Context(), c, a, b, all...)
+				case 3:
+					if k.Name == "loop" {
+						continue
+					}
+					w, packErr := Pack(t.Context(), b, opts...)
+					if packErr != nil {
+						t.Fatal(packErr)
+					}
+					err = GemmPacked(t.Context(), 1, a, w, 0, c, all...)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen != m*n {
+					t.Errorf("%s, way %d: the tiles have %d elements, C %d", k.Name, way, seen, m*n)
+				}
+				for i := range m {
+					for j := range n {
+						if c.At(i, j) != -want.At(i, j)-1 {
+							t.Fatalf("%s, way %d: C(%d, %d) is %v, want %v", k.Name, way, i, j, c.At(i, j), -want.At(i, j)-1)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestTileFuncErrors(t *testing.T) {
+	a := New[float32](8, 8)
+	for _, opts := range [][]Option{
+		{WithTileFunc(func(Matrix[float64], int, int) {})},
+		{WithTileFunc(func(Matrix[float32], int, int) {}), WithDevice("emu")},
+	} {
+		if _, err := Mul(t.Context(), a, a, opts...); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("error %v, want ErrUnsupported", err)
+		}
+	}
+	if _, err := Mul(t.Context(), a, a, WithTileFunc[float32](nil)); err != nil {
+		t.Errorf("no function: error %v", err)
+	}
+}
