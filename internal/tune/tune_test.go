@@ -3,6 +3,7 @@ package tune
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,10 +31,14 @@ var (
 func TestProcessor(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	small := small
+	if testing.Short() {
+		small = small[:1]
+	}
 	o, notes := quick(processor)
 	var passed []time.Duration
 	o.Progress = func(now, all time.Duration) {
-		if all != 3*o.Time || now > all {
+		if all != time.Duration(len(small))*o.Time || now > all {
 			t.Errorf("%v of %v have passed", now, all)
 		}
 		passed = append(passed, now)
@@ -97,10 +102,14 @@ func TestInterrupted(t *testing.T) {
 // other's, and leave no half of a file.
 func TestProcesses(t *testing.T) {
 	const child = "TILEWORK_TEST_TUNE_CHILD"
+	each := 3
+	if testing.Short() {
+		each = 1
+	}
 	mine := func(who string) (forms []dispatch.Form) {
-		for i := range 3 {
+		for i := range each {
 			f := form
-			f.M += i + 3*int(who[0]-'a')
+			f.M += i + each*int(who[0]-'a')
 			forms = append(forms, f)
 		}
 		return forms
@@ -118,7 +127,7 @@ func TestProcesses(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, who := range []string{"a", "b"} {
 		wg.Go(func() {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestProcesses$")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestProcesses$", fmt.Sprintf("-test.short=%v", testing.Short()))
 			cmd.Env = append(os.Environ(), child+"="+who, cache.Variable+"="+dir)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", who, err, out)
@@ -136,7 +145,7 @@ func TestProcesses(t *testing.T) {
 	if notes := dispatch.CacheNotes(); len(notes) > 0 {
 		t.Errorf("notes: %q", notes)
 	}
-	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 7 { // with the lock
+	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 2*each+1 { // with the lock
 		t.Errorf("%v, %v", files, err)
 	}
 }
