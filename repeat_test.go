@@ -40,9 +40,9 @@ func TestRepeats(t *testing.T) {
 			if run == nil {
 				continue // a type that the library's face does not have
 			}
-			n := testkit.Repeats(8, 30, 1000)
+			n := testkit.Repeats(3, 30, 1000)
 			if k.Name == plan.Kernel && name == "float32" { // what most products are
-				n = testkit.Repeats(100, 1000, 1000)
+				n = testkit.Repeats(30, 1000, 1000)
 			}
 			t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, rng, size, n, device, WithKernel(k.Name)) })
 		}

@@ -35,7 +35,7 @@ func verifyOn[I, O Element](t *testing.T, d *Device) {
 		}
 		return m
 	}
-	const m, n, k = 70, 45, 83
+	const m, n, k = 34, 35, 50
 	host := random(k, m)
 	room := upload(t, d, random(k+5, n+9))
 	a, b, c := upload(t, d, host).T(), room.Sub(2, 3, k, n), upload(t, d, New[O](n, m)).T()
