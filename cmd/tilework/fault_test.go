@@ -101,7 +101,7 @@ func TestVerbsEndAnywhere(t *testing.T) {
 		}
 		before := goleak.IgnoreCurrent()
 		ends := 0
-		testkit.EveryLook(25, func(ctx *testkit.Ending) {
+		testkit.EveryLook(testkit.Repeats(10, 25, 200), func(ctx *testkit.Ending) {
 			for _, out := range []string{"c.npz", "c.csv", "c.npy"} {
 				_ = os.Remove(out)
 			}
