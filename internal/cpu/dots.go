@@ -18,8 +18,8 @@ type dots[T scalar] struct {
 }
 
 const (
-	dotsRows  = 8       // the most rows of y
-	dotsSteps = 4 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
+	dotsRows  = 16      // the most rows of y
+	dotsSteps = 1 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
 )
 
 func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
