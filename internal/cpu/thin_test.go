@@ -46,7 +46,7 @@ func TestThinProducts(t *testing.T) {
 		return // only the others have these ways
 	}
 	for w := blocked + 1; w <= dotsOfA; w++ {
-		if seen[w] < 5 {
+		if seen[w] < 3 {
 			t.Errorf("way %d was gone %d times", w, seen[w])
 		}
 	}
