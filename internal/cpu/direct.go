@@ -30,7 +30,7 @@ const (
 	// takes no more than directBytes: to pack it would cost as much as to read it from a
 	// cache for most of them.
 	directTiles = 12
-	directBytes = 4 << 20
+	directBytes = 6 << 20
 )
 
 // goesDirect reports whether p is better not packed.

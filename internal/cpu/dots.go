@@ -15,11 +15,13 @@ type dots[T scalar] struct {
 	c           target[T]  // element (i, j) is x's row i times y's row j
 	alpha, beta T
 	lc          int // rows of x for an item
+	threads     int
+	sums        []T // for each slot those of four rows, and of a part of K
 }
 
 const (
-	dotsRows  = 8       // the most rows of y
-	dotsSteps = 4 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
+	dotsRows  = 16      // the most rows of y
+	dotsSteps = 1 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
 )
 
 func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
@@ -29,7 +31,7 @@ func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T
 		x: stridedOf[T](p.A, b.A), y: stridedOf[T](p.B, b.B).t(),
 		c: newTarget(pl, mk, b, !xIsA),
 		l: p.M, s: p.N,
-		alpha: T(p.Alpha), beta: T(p.Beta),
+		alpha: T(p.Alpha), beta: T(p.Beta), threads: threads,
 	}
 	if !xIsA {
 		d.x, d.y, d.l, d.s = d.y, d.x, d.s, d.l
@@ -38,15 +40,20 @@ func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T
 	return d
 }
 
-// bytes is what y takes where it must be copied to lie along k.
+// slotSums is how many sums a slot has memory for.
+const slotSums = 2 * dotsRows * asm.DotRows
+
+// bytes is what the sums take, and y where it must be copied to lie along k.
 func (d *dots[T]) bytes() int {
-	if d.y.cs == 1 {
-		return 0
+	n := bytesFor[T](d.threads * slotSums)
+	if d.y.cs != 1 {
+		n += bytesFor[T](d.s * d.k)
 	}
-	return bytesFor[T](d.s * d.k)
+	return n
 }
 
 func (d *dots[T]) use(m *memory, _ []place) {
+	d.sums = take[T](m, d.threads*slotSums)
 	if d.y.cs != 1 {
 		d.y = d.y.packed(d.s, d.k, take[T](m, d.s*d.k))
 	}
@@ -67,24 +74,25 @@ func (s strided[T]) packed(rows, cols int, to []T) strided[T] {
 func (d *dots[T]) phases() int                { return 1 }
 func (d *dots[T]) enter(_, _ int) (items int) { return ceilDiv(d.l, d.lc) }
 
-func (d *dots[T]) do(item, _ int) {
+func (d *dots[T]) do(item, slot int) {
 	first := item * d.lc
 	rows := min(d.lc, d.l-first)
 	for i := first; i < first+rows; i += asm.DotRows {
-		d.four(min(i, d.l-asm.DotRows), i)
+		d.four(min(i, d.l-asm.DotRows), i, d.sums[slot*slotSums:][:slotSums])
 	}
 	d.c.done(first, 0, rows, d.s)
 }
 
 // four computes the elements of C for the rows of x from i on. Those before from belong to
-// the four before: the last ones overlap them.
-func (d *dots[T]) four(i, from int) {
-	var sums, part [dotsRows * asm.DotRows]T
+// the four before: the last ones overlap them. Sums of K's first part come to the first half
+// of memory, those of the others to the second, to be added.
+func (d *dots[T]) four(i, from int, memory []T) {
+	sums, part := memory[:slotSums/2], memory[slotSums/2:]
 	for p := 0; p < d.k; p += dotsSteps {
 		k := min(dotsSteps, d.k-p)
-		to := &part
+		to := part
 		if p == 0 {
-			to = &sums
+			to = sums
 		}
 		for j := 0; j < d.s; j += len(d.Dot) {
 			d.Dot[min(len(d.Dot), d.s-j)-1](k, d.x.at(i, p), d.x.rs, d.y.at(j, p), d.y.rs, &to[j*asm.DotRows])

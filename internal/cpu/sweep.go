@@ -24,6 +24,8 @@ type sweep[T scalar] struct {
 	alpha, beta T
 	c           target[T]
 	mc, nc      int // an item's part of C
+	threads     int
+	beside      []T // for each slot, sums whose places in C are not neighbours
 }
 
 const (
@@ -56,7 +58,7 @@ func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sw
 		micro: mk, m: p.M, n: p.N, k: p.K,
 		a: stridedOf[T](p.A, b.A), c: newTarget(pl, mk, b, flipped),
 		b: dtype.View[T](b.B), ldb: p.B.LD,
-		alpha: T(p.Alpha), beta: T(p.Beta),
+		alpha: T(p.Alpha), beta: T(p.Beta), threads: threads,
 	}
 	if flipped {
 		d.m, d.n = p.N, p.M
@@ -79,18 +81,29 @@ func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sw
 
 func (d *sweep[T]) phases() int                { return 1 }
 func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
-func (d *sweep[T]) bytes() int                 { return 0 }
-func (d *sweep[T]) use(*memory, []place)       {}
 
-func (d *sweep[T]) do(item, _ int) {
+func (d *sweep[T]) bytes() int {
+	if d.c.cs == 1 {
+		return 0
+	}
+	return bytesFor[T](d.threads * sweepSums)
+}
+
+func (d *sweep[T]) use(m *memory, _ []place) {
+	if d.c.cs != 1 {
+		d.beside = take[T](m, d.threads*sweepSums)
+	}
+}
+
+func (d *sweep[T]) do(item, slot int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := item%down*d.mc, item/down*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
 	if d.c.cs == 1 {
 		d.sum(i0, j0, rows, cols, d.c.data[i0*d.c.rs+j0:], d.c.rs, d.alpha, d.beta)
 	} else {
-		var sums [sweepSums]T
-		d.sum(i0, j0, rows, cols, sums[:], cols, 1, 0)
+		sums := d.beside[slot*sweepSums:][:sweepSums]
+		d.sum(i0, j0, rows, cols, sums, cols, 1, 0)
 		for i := range rows {
 			d.c.add(i0+i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
 		}

@@ -27,12 +27,15 @@ func TestThinProducts(t *testing.T) {
 			if !k.Sums(typ) {
 				continue
 			}
-			for _, s := range [][3]int{
+			for i, s := range [][3]int{
 				{1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64}, {21, 200, 47}, {32, 300, 35},
 				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41},
 				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
 			} {
 				for trans := range 4 {
+					if testing.Short() && trans != i%4 {
+						continue
+					}
 					p, b := thin(t, rng, typ, s, trans)
 					seen[checkThin(t, k, &p, b, 1+rng.IntN(3))]++
 				}
@@ -43,7 +46,7 @@ func TestThinProducts(t *testing.T) {
 		return // only the others have these ways
 	}
 	for w := blocked + 1; w <= dotsOfA; w++ {
-		if seen[w] < 10 {
+		if seen[w] < 3 {
 			t.Errorf("way %d was gone %d times", w, seen[w])
 		}
 	}
