@@ -88,13 +88,18 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	return d
 }
 
-// row is how many elements each slot has for a row under conversion, or a panel of B.
+// row is how many elements each slot has: for a row under conversion or to finish with,
+// and for a panel of B.
 func (d *product[T]) row() int {
 	if d.halves {
-		return max(d.kc*d.NR, finishing)
+		return max(d.kc, finishing) + d.kc*d.NR
 	}
 	return max(d.kc, finishing)
 }
+
+// tmp is a slot's memory for a row, panelOf that for a panel of B.
+func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:max(d.kc, finishing)] }
+func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+max(d.kc, finishing):] }
 
 // The sizes of what is packed and summed at a time.
 func (d *product[T]) sizes() (a, b, c int) {
@@ -267,7 +272,7 @@ func (d *product[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, share
 	}
 	x, p := item/ps.parts*r, item%ps.parts*ps.deep
 	panel := dst[x*(ps.top+w.deep):]
-	o.pack(panel[(ps.top+p)*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.rows[slot*d.row():][:d.row()])
+	o.pack(panel[(ps.top+p)*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.tmp(slot))
 	if ps.top > 0 {
 		d.Start(w.deep, &panel[0])
 	}
@@ -288,28 +293,32 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	if !d.scratch {
 		at += w.i0*d.ldc + w.j0
 	}
+	last := w.p0+k >= d.k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, slot)
+		cols := min(d.NR, cols-jr)
 		for ir := 0; ir < rows; ir += d.MR {
-			m, n, tile := min(d.MR, rows-ir), min(d.NR, cols-jr), &c[at+ir*d.ldc+jr]
+			m, at := min(d.MR, rows-ir), at+ir*d.ldc+jr
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
 			if d.packsA {
-				d.Packed(k, &d.aPack[(i+ir)*k], b, tile, next, d.ldc, m, n, d.alpha, beta)
-				continue
+				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
+			} else {
+				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
+				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, &c[at], next, d.ldc, cols, d.alpha, beta)
 			}
-			row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
-			d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
+			if last && d.finish.needed {
+				d.finish.sum(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols, d.tmp(slot))
+				if !d.finish.late {
+					d.finish.rest(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols)
+				}
+			}
 		}
-		if w.p0+k < d.k {
-			continue
+		if last && d.finish.late {
+			d.finish.rest(c[at+jr:], d.ldc, w.i0+i, w.j0+j+jr, rows, cols)
 		}
-		i, j, cols := w.i0+i, w.j0+j+jr, min(d.NR, cols-jr)
-		if d.finish.needed {
-			d.finish.tile(c[at+jr:], d.ldc, i, j, rows, cols, d.rows[slot*d.row():])
-		}
-		if d.tile != nil {
-			d.tile(i, j, rows, cols)
+		if last && d.tile != nil {
+			d.tile(w.i0+i, w.j0+j+jr, rows, cols)
 		}
 	}
 }
@@ -321,7 +330,7 @@ func (d *product[T]) panel(w *place, j, slot int) (b *T, ahead []T) {
 	if d.whole != nil {
 		at, all = d.cut.at(w.p0, w.j0+j, d.top()), d.whole
 		if d.halves {
-			panel := d.rows[slot*d.row():][:w.deep*d.NR]
+			panel := d.panelOf(slot)[:w.deep*d.NR]
 			d.b.run(panel, at)
 			return unsafe.SliceData(panel), d.whole[min((at+d.NR*deep)/2, len(d.whole)-1):]
 		}

@@ -4157,18 +4157,18 @@ row_vectors:
 	VANDPS       constant0<>+0(SB), Y1, Y2
 	VMOVUPS      constant1<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant2<>+0(SB), Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VMAXPS       Y1, Y3, Y1
-	VMOVUPS      constant3<>+0(SB), Y3
-	VFMADD213PS  constant4<>+0(SB), Y2, Y3
-	VMOVUPS      constant4<>+0(SB), Y4
+	VMOVUPS      constant2<>+0(SB), Y3
+	VFMADD213PS  constant3<>+0(SB), Y2, Y3
+	VMOVUPS      constant3<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y3
-	VMOVUPS      constant5<>+0(SB), Y4
-	VFMADD213PS  constant6<>+0(SB), Y3, Y4
+	VMOVUPS      constant4<>+0(SB), Y4
+	VFMADD213PS  constant5<>+0(SB), Y3, Y4
 	VMULPS       Y4, Y4, Y7
+	VMOVUPS      constant6<>+0(SB), Y6
 	VMOVUPS      constant7<>+0(SB), Y5
-	VMOVUPS      constant8<>+0(SB), Y6
+	VFMADD213PS  constant8<>+0(SB), Y7, Y6
 	VFMADD213PS  constant9<>+0(SB), Y7, Y5
 	VFMADD213PS  constant10<>+0(SB), Y7, Y6
 	VFMADD213PS  constant11<>+0(SB), Y7, Y5
@@ -4176,34 +4176,32 @@ row_vectors:
 	VFMADD213PS  constant13<>+0(SB), Y7, Y5
 	VFMADD213PS  constant14<>+0(SB), Y7, Y6
 	VFMADD213PS  constant15<>+0(SB), Y7, Y5
-	VFMADD213PS  constant16<>+0(SB), Y7, Y6
-	VFMADD213PS  constant17<>+0(SB), Y7, Y5
 	VFMADD231PS  Y4, Y6, Y5
-	VFNMADD231PS Y2, Y2, Y5
-	VMOVUPS      constant18<>+0(SB), Y4
-	VMAXPS       Y5, Y4, Y5
-	VMOVUPS      constant19<>+0(SB), Y4
-	VMINPS       Y5, Y4, Y5
-	VMULPS       constant20<>+0(SB), Y5, Y4
-	VROUNDPS     $0x00, Y4, Y4
-	VFNMADD231PS constant21<>+0(SB), Y4, Y5
-	VFNMADD231PS constant22<>+0(SB), Y4, Y5
+	VMULPS       constant16<>+0(SB), Y2, Y4
+	VFMSUB231PS  Y4, Y2, Y5
+	VMOVUPS      constant17<>+0(SB), Y2
+	VMAXPS       Y5, Y2, Y5
+	VMOVUPS      constant18<>+0(SB), Y2
+	VMINPS       Y5, Y2, Y5
+	VMOVUPS      constant19<>+0(SB), Y2
+	VFMADD231PS  constant20<>+0(SB), Y5, Y2
+	VMOVUPS      constant19<>+0(SB), Y6
+	VSUBPS       Y6, Y2, Y6
+	VFNMSUB231PS constant21<>+0(SB), Y6, Y5
 	VMULPS       Y5, Y5, Y8
-	VMOVUPS      constant23<>+0(SB), Y7
-	VMOVUPS      constant24<>+0(SB), Y6
-	VFMADD213PS  constant25<>+0(SB), Y8, Y7
-	VFMADD213PS  constant26<>+0(SB), Y8, Y6
-	VFMADD213PS  constant27<>+0(SB), Y8, Y7
+	VMOVUPS      constant22<>+0(SB), Y7
+	VMOVUPS      constant23<>+0(SB), Y6
+	VFMADD213PS  constant24<>+0(SB), Y8, Y7
+	VFMADD213PS  constant25<>+0(SB), Y8, Y6
+	VFMADD213PS  constant26<>+0(SB), Y8, Y7
+	VFMADD213PS  constant16<>+0(SB), Y8, Y6
+	VFMADD213PS  constant3<>+0(SB), Y8, Y7
 	VFMADD213PS  constant3<>+0(SB), Y8, Y6
-	VFMADD213PS  constant4<>+0(SB), Y8, Y7
-	VFMADD213PS  constant4<>+0(SB), Y8, Y6
 	VFMADD231PS  Y5, Y7, Y6
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y6, Y6
-	VMULPS       Y3, Y2, Y2
-	VMULPS       constant2<>+0(SB), Y2, Y2
-	VFNMADD231PS Y2, Y6, Y1
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VMULPS       Y3, Y4, Y4
+	VFNMADD231PS Y4, Y6, Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
@@ -4216,18 +4214,18 @@ row_vectors_end:
 	VANDPS       constant0<>+0(SB), Y1, Y2
 	VMOVUPS      constant1<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant2<>+0(SB), Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VMAXPS       Y1, Y3, Y1
-	VMOVUPS      constant3<>+0(SB), Y3
-	VFMADD213PS  constant4<>+0(SB), Y2, Y3
-	VMOVUPS      constant4<>+0(SB), Y4
+	VMOVUPS      constant2<>+0(SB), Y3
+	VFMADD213PS  constant3<>+0(SB), Y2, Y3
+	VMOVUPS      constant3<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y3
-	VMOVUPS      constant5<>+0(SB), Y4
-	VFMADD213PS  constant6<>+0(SB), Y3, Y4
+	VMOVUPS      constant4<>+0(SB), Y4
+	VFMADD213PS  constant5<>+0(SB), Y3, Y4
 	VMULPS       Y4, Y4, Y7
+	VMOVUPS      constant6<>+0(SB), Y6
 	VMOVUPS      constant7<>+0(SB), Y5
-	VMOVUPS      constant8<>+0(SB), Y6
+	VFMADD213PS  constant8<>+0(SB), Y7, Y6
 	VFMADD213PS  constant9<>+0(SB), Y7, Y5
 	VFMADD213PS  constant10<>+0(SB), Y7, Y6
 	VFMADD213PS  constant11<>+0(SB), Y7, Y5
@@ -4235,34 +4233,32 @@ row_vectors_end:
 	VFMADD213PS  constant13<>+0(SB), Y7, Y5
 	VFMADD213PS  constant14<>+0(SB), Y7, Y6
 	VFMADD213PS  constant15<>+0(SB), Y7, Y5
-	VFMADD213PS  constant16<>+0(SB), Y7, Y6
-	VFMADD213PS  constant17<>+0(SB), Y7, Y5
 	VFMADD231PS  Y4, Y6, Y5
-	VFNMADD231PS Y2, Y2, Y5
-	VMOVUPS      constant18<>+0(SB), Y4
-	VMAXPS       Y5, Y4, Y5
-	VMOVUPS      constant19<>+0(SB), Y4
-	VMINPS       Y5, Y4, Y5
-	VMULPS       constant20<>+0(SB), Y5, Y4
-	VROUNDPS     $0x00, Y4, Y4
-	VFNMADD231PS constant21<>+0(SB), Y4, Y5
-	VFNMADD231PS constant22<>+0(SB), Y4, Y5
+	VMULPS       constant16<>+0(SB), Y2, Y4
+	VFMSUB231PS  Y4, Y2, Y5
+	VMOVUPS      constant17<>+0(SB), Y2
+	VMAXPS       Y5, Y2, Y5
+	VMOVUPS      constant18<>+0(SB), Y2
+	VMINPS       Y5, Y2, Y5
+	VMOVUPS      constant19<>+0(SB), Y2
+	VFMADD231PS  constant20<>+0(SB), Y5, Y2
+	VMOVUPS      constant19<>+0(SB), Y6
+	VSUBPS       Y6, Y2, Y6
+	VFNMSUB231PS constant21<>+0(SB), Y6, Y5
 	VMULPS       Y5, Y5, Y8
-	VMOVUPS      constant23<>+0(SB), Y7
-	VMOVUPS      constant24<>+0(SB), Y6
-	VFMADD213PS  constant25<>+0(SB), Y8, Y7
-	VFMADD213PS  constant26<>+0(SB), Y8, Y6
-	VFMADD213PS  constant27<>+0(SB), Y8, Y7
+	VMOVUPS      constant22<>+0(SB), Y7
+	VMOVUPS      constant23<>+0(SB), Y6
+	VFMADD213PS  constant24<>+0(SB), Y8, Y7
+	VFMADD213PS  constant25<>+0(SB), Y8, Y6
+	VFMADD213PS  constant26<>+0(SB), Y8, Y7
+	VFMADD213PS  constant16<>+0(SB), Y8, Y6
+	VFMADD213PS  constant3<>+0(SB), Y8, Y7
 	VFMADD213PS  constant3<>+0(SB), Y8, Y6
-	VFMADD213PS  constant4<>+0(SB), Y8, Y7
-	VFMADD213PS  constant4<>+0(SB), Y8, Y6
 	VFMADD231PS  Y5, Y7, Y6
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y6, Y6
-	VMULPS       Y3, Y2, Y2
-	VMULPS       constant2<>+0(SB), Y2, Y2
-	VFNMADD231PS Y2, Y6, Y1
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VMULPS       Y3, Y4, Y4
+	VFNMADD231PS Y4, Y6, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
 
 row_next:
@@ -4286,161 +4282,155 @@ DATA constant1<>+16(SB)/8, $0x461c4000461c4000
 DATA constant1<>+24(SB)/8, $0x461c4000461c4000
 GLOBL constant1<>(SB), RODATA|NOPTR, $32
 
-DATA constant2<>+0(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+8(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+16(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+24(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+0(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+8(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+16(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+24(SB)/8, $0x3eb504f33eb504f3
 GLOBL constant2<>(SB), RODATA|NOPTR, $32
 
-DATA constant3<>+0(SB)/8, $0x3f0000003f000000
-DATA constant3<>+8(SB)/8, $0x3f0000003f000000
-DATA constant3<>+16(SB)/8, $0x3f0000003f000000
-DATA constant3<>+24(SB)/8, $0x3f0000003f000000
+DATA constant3<>+0(SB)/8, $0x3f8000003f800000
+DATA constant3<>+8(SB)/8, $0x3f8000003f800000
+DATA constant3<>+16(SB)/8, $0x3f8000003f800000
+DATA constant3<>+24(SB)/8, $0x3f8000003f800000
 GLOBL constant3<>(SB), RODATA|NOPTR, $32
 
-DATA constant4<>+0(SB)/8, $0x3f8000003f800000
-DATA constant4<>+8(SB)/8, $0x3f8000003f800000
-DATA constant4<>+16(SB)/8, $0x3f8000003f800000
-DATA constant4<>+24(SB)/8, $0x3f8000003f800000
+DATA constant4<>+0(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+8(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+16(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+24(SB)/8, $0x401b86e2401b86e2
 GLOBL constant4<>(SB), RODATA|NOPTR, $32
 
-DATA constant5<>+0(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+8(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+16(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+24(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+0(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+8(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+16(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+24(SB)/8, $0xbfb70dc3bfb70dc3
 GLOBL constant5<>(SB), RODATA|NOPTR, $32
 
-DATA constant6<>+0(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+8(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+16(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+24(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+0(SB)/8, $0x3844a3313844a331
+DATA constant6<>+8(SB)/8, $0x3844a3313844a331
+DATA constant6<>+16(SB)/8, $0x3844a3313844a331
+DATA constant6<>+24(SB)/8, $0x3844a3313844a331
 GLOBL constant6<>(SB), RODATA|NOPTR, $32
 
-DATA constant7<>+0(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+8(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+16(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+24(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+0(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+8(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+16(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+24(SB)/8, $0x3897adbb3897adbb
 GLOBL constant7<>(SB), RODATA|NOPTR, $32
 
-DATA constant8<>+0(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+8(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+16(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+24(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+0(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+8(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+16(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+24(SB)/8, $0xb9facdb7b9facdb7
 GLOBL constant8<>(SB), RODATA|NOPTR, $32
 
-DATA constant9<>+0(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+8(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+16(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+24(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+0(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+8(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+16(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+24(SB)/8, $0xb9853a0db9853a0d
 GLOBL constant9<>(SB), RODATA|NOPTR, $32
 
-DATA constant10<>+0(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+8(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+16(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+24(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+0(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+8(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+16(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+24(SB)/8, $0x3b62f4ae3b62f4ae
 GLOBL constant10<>(SB), RODATA|NOPTR, $32
 
-DATA constant11<>+0(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+8(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+16(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+24(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+0(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+8(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+16(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+24(SB)/8, $0xba4fd16dba4fd16d
 GLOBL constant11<>(SB), RODATA|NOPTR, $32
 
-DATA constant12<>+0(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+8(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+16(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+24(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+0(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+8(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+16(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+24(SB)/8, $0xbce8ec74bce8ec74
 GLOBL constant12<>(SB), RODATA|NOPTR, $32
 
-DATA constant13<>+0(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+8(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+16(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+24(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+0(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+8(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+16(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+24(SB)/8, $0x3c6a20fd3c6a20fd
 GLOBL constant13<>(SB), RODATA|NOPTR, $32
 
-DATA constant14<>+0(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+8(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+16(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+24(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+0(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+8(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+16(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+24(SB)/8, $0x3f1048f53f1048f5
 GLOBL constant14<>(SB), RODATA|NOPTR, $32
 
-DATA constant15<>+0(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+8(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+16(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+24(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+0(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+8(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+16(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+24(SB)/8, $0xbf0d30e5bf0d30e5
 GLOBL constant15<>(SB), RODATA|NOPTR, $32
 
-DATA constant16<>+0(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+8(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+16(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+24(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+0(SB)/8, $0x3f0000003f000000
+DATA constant16<>+8(SB)/8, $0x3f0000003f000000
+DATA constant16<>+16(SB)/8, $0x3f0000003f000000
+DATA constant16<>+24(SB)/8, $0x3f0000003f000000
 GLOBL constant16<>(SB), RODATA|NOPTR, $32
 
-DATA constant17<>+0(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+8(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+16(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+24(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+0(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+8(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+16(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+24(SB)/8, $0xc2a00000c2a00000
 GLOBL constant17<>(SB), RODATA|NOPTR, $32
 
-DATA constant18<>+0(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+8(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+16(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+24(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+0(SB)/8, $0x428c0000428c0000
+DATA constant18<>+8(SB)/8, $0x428c0000428c0000
+DATA constant18<>+16(SB)/8, $0x428c0000428c0000
+DATA constant18<>+24(SB)/8, $0x428c0000428c0000
 GLOBL constant18<>(SB), RODATA|NOPTR, $32
 
-DATA constant19<>+0(SB)/8, $0x42b0000042b00000
-DATA constant19<>+8(SB)/8, $0x42b0000042b00000
-DATA constant19<>+16(SB)/8, $0x42b0000042b00000
-DATA constant19<>+24(SB)/8, $0x42b0000042b00000
+DATA constant19<>+0(SB)/8, $0x4b4000004b400000
+DATA constant19<>+8(SB)/8, $0x4b4000004b400000
+DATA constant19<>+16(SB)/8, $0x4b4000004b400000
+DATA constant19<>+24(SB)/8, $0x4b4000004b400000
 GLOBL constant19<>(SB), RODATA|NOPTR, $32
 
-DATA constant20<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
 GLOBL constant20<>(SB), RODATA|NOPTR, $32
 
-DATA constant21<>+0(SB)/8, $0x3f3172003f317200
-DATA constant21<>+8(SB)/8, $0x3f3172003f317200
-DATA constant21<>+16(SB)/8, $0x3f3172003f317200
-DATA constant21<>+24(SB)/8, $0x3f3172003f317200
+DATA constant21<>+0(SB)/8, $0x3f3172183f317218
+DATA constant21<>+8(SB)/8, $0x3f3172183f317218
+DATA constant21<>+16(SB)/8, $0x3f3172183f317218
+DATA constant21<>+24(SB)/8, $0x3f3172183f317218
 GLOBL constant21<>(SB), RODATA|NOPTR, $32
 
-DATA constant22<>+0(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+8(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+16(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+24(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+0(SB)/8, $0x39500d0139500d01
+DATA constant22<>+8(SB)/8, $0x39500d0139500d01
+DATA constant22<>+16(SB)/8, $0x39500d0139500d01
+DATA constant22<>+24(SB)/8, $0x39500d0139500d01
 GLOBL constant22<>(SB), RODATA|NOPTR, $32
 
-DATA constant23<>+0(SB)/8, $0x39500d0139500d01
-DATA constant23<>+8(SB)/8, $0x39500d0139500d01
-DATA constant23<>+16(SB)/8, $0x39500d0139500d01
-DATA constant23<>+24(SB)/8, $0x39500d0139500d01
+DATA constant23<>+0(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+8(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+16(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+24(SB)/8, $0x3ab60b613ab60b61
 GLOBL constant23<>(SB), RODATA|NOPTR, $32
 
-DATA constant24<>+0(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+8(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+16(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+24(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+0(SB)/8, $0x3c0888893c088889
+DATA constant24<>+8(SB)/8, $0x3c0888893c088889
+DATA constant24<>+16(SB)/8, $0x3c0888893c088889
+DATA constant24<>+24(SB)/8, $0x3c0888893c088889
 GLOBL constant24<>(SB), RODATA|NOPTR, $32
 
-DATA constant25<>+0(SB)/8, $0x3c0888893c088889
-DATA constant25<>+8(SB)/8, $0x3c0888893c088889
-DATA constant25<>+16(SB)/8, $0x3c0888893c088889
-DATA constant25<>+24(SB)/8, $0x3c0888893c088889
+DATA constant25<>+0(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+8(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+16(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+24(SB)/8, $0x3d2aaaab3d2aaaab
 GLOBL constant25<>(SB), RODATA|NOPTR, $32
 
-DATA constant26<>+0(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+8(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+16(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+24(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+0(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+8(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+16(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+24(SB)/8, $0x3e2aaaab3e2aaaab
 GLOBL constant26<>(SB), RODATA|NOPTR, $32
-
-DATA constant27<>+0(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+8(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+16(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+24(SB)/8, $0x3e2aaaab3e2aaaab
-GLOBL constant27<>(SB), RODATA|NOPTR, $32
 
 // func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -4469,34 +4459,32 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Y1
 	VMULPS       Y1, Y1, Y3
-	VMOVUPS      constant28<>+0(SB), Y2
-	VFMADD213PS  constant29<>+0(SB), Y3, Y2
+	VMOVUPS      constant27<>+0(SB), Y2
+	VFMADD213PS  constant28<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant17<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
+	VMOVUPS      constant18<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant20<>+0(SB), Y2, Y3
-	VROUNDPS     $0x00, Y3, Y3
-	VFNMADD231PS constant21<>+0(SB), Y3, Y2
-	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VFMADD231PS  constant20<>+0(SB), Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y4
+	VSUBPS       Y4, Y3, Y4
+	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant23<>+0(SB), Y5
-	VMOVUPS      constant24<>+0(SB), Y4
-	VFMADD213PS  constant25<>+0(SB), Y6, Y5
-	VFMADD213PS  constant26<>+0(SB), Y6, Y4
-	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VMOVUPS      constant22<>+0(SB), Y5
+	VMOVUPS      constant23<>+0(SB), Y4
+	VFMADD213PS  constant24<>+0(SB), Y6, Y5
+	VFMADD213PS  constant25<>+0(SB), Y6, Y4
+	VFMADD213PS  constant26<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
-	VFMADD213PS  constant4<>+0(SB), Y6, Y5
-	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
-	VCVTPS2DQ    Y3, Y3
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
-	VADDPS       constant4<>+0(SB), Y4, Y4
-	VMOVUPS      constant30<>+0(SB), Y2
+	VADDPS       constant3<>+0(SB), Y4, Y4
+	VMOVUPS      constant29<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
@@ -4509,34 +4497,32 @@ row_vectors_end:
 	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
 	VMULPS       Y1, Y1, Y3
-	VMOVUPS      constant28<>+0(SB), Y2
-	VFMADD213PS  constant29<>+0(SB), Y3, Y2
+	VMOVUPS      constant27<>+0(SB), Y2
+	VFMADD213PS  constant28<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant17<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
+	VMOVUPS      constant18<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant20<>+0(SB), Y2, Y3
-	VROUNDPS     $0x00, Y3, Y3
-	VFNMADD231PS constant21<>+0(SB), Y3, Y2
-	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VFMADD231PS  constant20<>+0(SB), Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y4
+	VSUBPS       Y4, Y3, Y4
+	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant23<>+0(SB), Y5
-	VMOVUPS      constant24<>+0(SB), Y4
-	VFMADD213PS  constant25<>+0(SB), Y6, Y5
-	VFMADD213PS  constant26<>+0(SB), Y6, Y4
-	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VMOVUPS      constant22<>+0(SB), Y5
+	VMOVUPS      constant23<>+0(SB), Y4
+	VFMADD213PS  constant24<>+0(SB), Y6, Y5
+	VFMADD213PS  constant25<>+0(SB), Y6, Y4
+	VFMADD213PS  constant26<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
-	VFMADD213PS  constant4<>+0(SB), Y6, Y5
-	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
-	VCVTPS2DQ    Y3, Y3
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
-	VADDPS       constant4<>+0(SB), Y4, Y4
-	VMOVUPS      constant30<>+0(SB), Y2
+	VADDPS       constant3<>+0(SB), Y4, Y4
+	VMOVUPS      constant29<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
@@ -4550,23 +4536,23 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA constant28<>+0(SB)/8, $0x3d9222793d922279
-DATA constant28<>+8(SB)/8, $0x3d9222793d922279
-DATA constant28<>+16(SB)/8, $0x3d9222793d922279
-DATA constant28<>+24(SB)/8, $0x3d9222793d922279
+DATA constant27<>+0(SB)/8, $0x3d9222793d922279
+DATA constant27<>+8(SB)/8, $0x3d9222793d922279
+DATA constant27<>+16(SB)/8, $0x3d9222793d922279
+DATA constant27<>+24(SB)/8, $0x3d9222793d922279
+GLOBL constant27<>(SB), RODATA|NOPTR, $32
+
+DATA constant28<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+24(SB)/8, $0x3fcc422a3fcc422a
 GLOBL constant28<>(SB), RODATA|NOPTR, $32
 
-DATA constant29<>+0(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+8(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+16(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+24(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+24(SB)/8, $0xc61c4000c61c4000
 GLOBL constant29<>(SB), RODATA|NOPTR, $32
-
-DATA constant30<>+0(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+8(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+16(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+24(SB)/8, $0xc61c4000c61c4000
-GLOBL constant30<>(SB), RODATA|NOPTR, $32
 
 // func SiLUF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -4594,31 +4580,30 @@ row:
 
 row_vectors:
 	VMOVUPS      (DI), Y1
-	VXORPS       Y2, Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      Y1, Y2
+	VMOVUPS      constant17<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
+	VMOVUPS      constant18<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant20<>+0(SB), Y2, Y3
-	VROUNDPS     $0x00, Y3, Y3
-	VFNMADD231PS constant21<>+0(SB), Y3, Y2
-	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VFMADD231PS  constant20<>+0(SB), Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y4
+	VSUBPS       Y4, Y3, Y4
+	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant23<>+0(SB), Y5
-	VMOVUPS      constant24<>+0(SB), Y4
-	VFMADD213PS  constant25<>+0(SB), Y6, Y5
-	VFMADD213PS  constant26<>+0(SB), Y6, Y4
-	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VMOVUPS      constant22<>+0(SB), Y5
+	VMOVUPS      constant23<>+0(SB), Y4
+	VFMADD213PS  constant24<>+0(SB), Y6, Y5
+	VFMADD213PS  constant25<>+0(SB), Y6, Y4
+	VFMADD213PS  constant26<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
-	VFMADD213PS  constant4<>+0(SB), Y6, Y5
-	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
-	VCVTPS2DQ    Y3, Y3
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
-	VADDPS       constant4<>+0(SB), Y4, Y4
-	VMOVUPS      constant30<>+0(SB), Y2
+	VADDPS       constant3<>+0(SB), Y4, Y4
+	VMOVUPS      constant29<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
@@ -4630,31 +4615,30 @@ row_vectors_end:
 	TESTQ        DX, DX
 	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
-	VXORPS       Y2, Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      Y1, Y2
+	VMOVUPS      constant17<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
+	VMOVUPS      constant18<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMULPS       constant20<>+0(SB), Y2, Y3
-	VROUNDPS     $0x00, Y3, Y3
-	VFNMADD231PS constant21<>+0(SB), Y3, Y2
-	VFNMADD231PS constant22<>+0(SB), Y3, Y2
+	VMOVUPS      constant19<>+0(SB), Y3
+	VFMADD231PS  constant20<>+0(SB), Y2, Y3
+	VMOVUPS      constant19<>+0(SB), Y4
+	VSUBPS       Y4, Y3, Y4
+	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant23<>+0(SB), Y5
-	VMOVUPS      constant24<>+0(SB), Y4
-	VFMADD213PS  constant25<>+0(SB), Y6, Y5
-	VFMADD213PS  constant26<>+0(SB), Y6, Y4
-	VFMADD213PS  constant27<>+0(SB), Y6, Y5
+	VMOVUPS      constant22<>+0(SB), Y5
+	VMOVUPS      constant23<>+0(SB), Y4
+	VFMADD213PS  constant24<>+0(SB), Y6, Y5
+	VFMADD213PS  constant25<>+0(SB), Y6, Y4
+	VFMADD213PS  constant26<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
-	VFMADD213PS  constant4<>+0(SB), Y6, Y5
-	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
-	VCVTPS2DQ    Y3, Y3
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
-	VADDPS       constant4<>+0(SB), Y4, Y4
-	VMOVUPS      constant30<>+0(SB), Y2
+	VADDPS       constant3<>+0(SB), Y4, Y4
+	VMOVUPS      constant29<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)

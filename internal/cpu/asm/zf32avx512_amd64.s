@@ -6267,48 +6267,48 @@ rows_vectors:
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMULPS       constant2<>+0(SB), Z4, Z4
-	VMULPS       constant2<>+0(SB), Z5, Z5
-	VMULPS       constant2<>+0(SB), Z6, Z6
-	VMULPS       constant2<>+0(SB), Z7, Z7
 	VXORPS       Z8, Z8, Z8
 	VMAXPS       Z0, Z8, Z0
 	VMAXPS       Z1, Z8, Z1
 	VMAXPS       Z2, Z8, Z2
 	VMAXPS       Z3, Z8, Z3
-	VMOVUPS      constant3<>+0(SB), Z8
-	VMOVUPS      constant3<>+0(SB), Z9
-	VMOVUPS      constant3<>+0(SB), Z10
-	VMOVUPS      constant3<>+0(SB), Z11
-	VFMADD213PS  constant4<>+0(SB), Z4, Z8
-	VFMADD213PS  constant4<>+0(SB), Z5, Z9
-	VFMADD213PS  constant4<>+0(SB), Z6, Z10
-	VFMADD213PS  constant4<>+0(SB), Z7, Z11
-	VMOVUPS      constant4<>+0(SB), Z12
+	VMOVUPS      constant2<>+0(SB), Z8
+	VMOVUPS      constant2<>+0(SB), Z9
+	VMOVUPS      constant2<>+0(SB), Z10
+	VMOVUPS      constant2<>+0(SB), Z11
+	VFMADD213PS  constant3<>+0(SB), Z4, Z8
+	VFMADD213PS  constant3<>+0(SB), Z5, Z9
+	VFMADD213PS  constant3<>+0(SB), Z6, Z10
+	VFMADD213PS  constant3<>+0(SB), Z7, Z11
+	VMOVUPS      constant3<>+0(SB), Z12
 	VDIVPS       Z8, Z12, Z8
 	VDIVPS       Z9, Z12, Z9
 	VDIVPS       Z10, Z12, Z10
 	VDIVPS       Z11, Z12, Z11
-	VMOVUPS      constant5<>+0(SB), Z12
-	VMOVUPS      constant5<>+0(SB), Z13
-	VMOVUPS      constant5<>+0(SB), Z14
-	VMOVUPS      constant5<>+0(SB), Z15
-	VFMADD213PS  constant6<>+0(SB), Z8, Z12
-	VFMADD213PS  constant6<>+0(SB), Z9, Z13
-	VFMADD213PS  constant6<>+0(SB), Z10, Z14
-	VFMADD213PS  constant6<>+0(SB), Z11, Z15
+	VMOVUPS      constant4<>+0(SB), Z12
+	VMOVUPS      constant4<>+0(SB), Z13
+	VMOVUPS      constant4<>+0(SB), Z14
+	VMOVUPS      constant4<>+0(SB), Z15
+	VFMADD213PS  constant5<>+0(SB), Z8, Z12
+	VFMADD213PS  constant5<>+0(SB), Z9, Z13
+	VFMADD213PS  constant5<>+0(SB), Z10, Z14
+	VFMADD213PS  constant5<>+0(SB), Z11, Z15
 	VMULPS       Z12, Z12, Z24
 	VMULPS       Z13, Z13, Z25
 	VMULPS       Z14, Z14, Z26
 	VMULPS       Z15, Z15, Z27
+	VMOVUPS      constant6<>+0(SB), Z20
+	VMOVUPS      constant6<>+0(SB), Z21
+	VMOVUPS      constant6<>+0(SB), Z22
+	VMOVUPS      constant6<>+0(SB), Z23
 	VMOVUPS      constant7<>+0(SB), Z16
 	VMOVUPS      constant7<>+0(SB), Z17
 	VMOVUPS      constant7<>+0(SB), Z18
 	VMOVUPS      constant7<>+0(SB), Z19
-	VMOVUPS      constant8<>+0(SB), Z20
-	VMOVUPS      constant8<>+0(SB), Z21
-	VMOVUPS      constant8<>+0(SB), Z22
-	VMOVUPS      constant8<>+0(SB), Z23
+	VFMADD213PS  constant8<>+0(SB), Z24, Z20
+	VFMADD213PS  constant8<>+0(SB), Z25, Z21
+	VFMADD213PS  constant8<>+0(SB), Z26, Z22
+	VFMADD213PS  constant8<>+0(SB), Z27, Z23
 	VFMADD213PS  constant9<>+0(SB), Z24, Z16
 	VFMADD213PS  constant9<>+0(SB), Z25, Z17
 	VFMADD213PS  constant9<>+0(SB), Z26, Z18
@@ -6337,104 +6337,101 @@ rows_vectors:
 	VFMADD213PS  constant15<>+0(SB), Z25, Z17
 	VFMADD213PS  constant15<>+0(SB), Z26, Z18
 	VFMADD213PS  constant15<>+0(SB), Z27, Z19
-	VFMADD213PS  constant16<>+0(SB), Z24, Z20
-	VFMADD213PS  constant16<>+0(SB), Z25, Z21
-	VFMADD213PS  constant16<>+0(SB), Z26, Z22
-	VFMADD213PS  constant16<>+0(SB), Z27, Z23
-	VFMADD213PS  constant17<>+0(SB), Z24, Z16
-	VFMADD213PS  constant17<>+0(SB), Z25, Z17
-	VFMADD213PS  constant17<>+0(SB), Z26, Z18
-	VFMADD213PS  constant17<>+0(SB), Z27, Z19
 	VFMADD231PS  Z12, Z20, Z16
 	VFMADD231PS  Z13, Z21, Z17
 	VFMADD231PS  Z14, Z22, Z18
 	VFMADD231PS  Z15, Z23, Z19
-	VFNMADD231PS Z4, Z4, Z16
-	VFNMADD231PS Z5, Z5, Z17
-	VFNMADD231PS Z6, Z6, Z18
-	VFNMADD231PS Z7, Z7, Z19
-	VMOVUPS      constant18<>+0(SB), Z12
-	VMAXPS       Z16, Z12, Z16
-	VMAXPS       Z17, Z12, Z17
-	VMAXPS       Z18, Z12, Z18
-	VMAXPS       Z19, Z12, Z19
-	VMOVUPS      constant19<>+0(SB), Z12
-	VMINPS       Z16, Z12, Z16
-	VMINPS       Z17, Z12, Z17
-	VMINPS       Z18, Z12, Z18
-	VMINPS       Z19, Z12, Z19
-	VMULPS       constant20<>+0(SB), Z16, Z12
-	VMULPS       constant20<>+0(SB), Z17, Z13
-	VMULPS       constant20<>+0(SB), Z18, Z14
-	VMULPS       constant20<>+0(SB), Z19, Z15
-	VRNDSCALEPS  $0x00, Z12, Z12
-	VRNDSCALEPS  $0x00, Z13, Z13
-	VRNDSCALEPS  $0x00, Z14, Z14
-	VRNDSCALEPS  $0x00, Z15, Z15
-	VFNMADD231PS constant21<>+0(SB), Z12, Z16
-	VFNMADD231PS constant21<>+0(SB), Z13, Z17
-	VFNMADD231PS constant21<>+0(SB), Z14, Z18
-	VFNMADD231PS constant21<>+0(SB), Z15, Z19
-	VFNMADD231PS constant22<>+0(SB), Z12, Z16
-	VFNMADD231PS constant22<>+0(SB), Z13, Z17
-	VFNMADD231PS constant22<>+0(SB), Z14, Z18
-	VFNMADD231PS constant22<>+0(SB), Z15, Z19
+	VMULPS       constant16<>+0(SB), Z4, Z12
+	VMULPS       constant16<>+0(SB), Z5, Z13
+	VMULPS       constant16<>+0(SB), Z6, Z14
+	VMULPS       constant16<>+0(SB), Z7, Z15
+	VFMSUB231PS  Z12, Z4, Z16
+	VFMSUB231PS  Z13, Z5, Z17
+	VFMSUB231PS  Z14, Z6, Z18
+	VFMSUB231PS  Z15, Z7, Z19
+	VMOVUPS      constant17<>+0(SB), Z4
+	VMAXPS       Z16, Z4, Z16
+	VMAXPS       Z17, Z4, Z17
+	VMAXPS       Z18, Z4, Z18
+	VMAXPS       Z19, Z4, Z19
+	VMOVUPS      constant18<>+0(SB), Z4
+	VMINPS       Z16, Z4, Z16
+	VMINPS       Z17, Z4, Z17
+	VMINPS       Z18, Z4, Z18
+	VMINPS       Z19, Z4, Z19
+	VMOVUPS      constant19<>+0(SB), Z4
+	VMOVUPS      constant19<>+0(SB), Z5
+	VMOVUPS      constant19<>+0(SB), Z6
+	VMOVUPS      constant19<>+0(SB), Z7
+	VFMADD231PS  constant20<>+0(SB), Z16, Z4
+	VFMADD231PS  constant20<>+0(SB), Z17, Z5
+	VFMADD231PS  constant20<>+0(SB), Z18, Z6
+	VFMADD231PS  constant20<>+0(SB), Z19, Z7
+	VMOVUPS      constant19<>+0(SB), Z23
+	VSUBPS       Z23, Z4, Z20
+	VSUBPS       Z23, Z5, Z21
+	VSUBPS       Z23, Z6, Z22
+	VSUBPS       Z23, Z7, Z23
+	VFNMSUB231PS constant21<>+0(SB), Z20, Z16
+	VFNMSUB231PS constant21<>+0(SB), Z21, Z17
+	VFNMSUB231PS constant21<>+0(SB), Z22, Z18
+	VFNMSUB231PS constant21<>+0(SB), Z23, Z19
 	VMULPS       Z16, Z16, Z28
 	VMULPS       Z17, Z17, Z29
 	VMULPS       Z18, Z18, Z30
 	VMULPS       Z19, Z19, Z31
-	VMOVUPS      constant23<>+0(SB), Z24
-	VMOVUPS      constant23<>+0(SB), Z25
-	VMOVUPS      constant23<>+0(SB), Z26
-	VMOVUPS      constant23<>+0(SB), Z27
-	VMOVUPS      constant24<>+0(SB), Z20
-	VMOVUPS      constant24<>+0(SB), Z21
-	VMOVUPS      constant24<>+0(SB), Z22
-	VMOVUPS      constant24<>+0(SB), Z23
-	VFMADD213PS  constant25<>+0(SB), Z28, Z24
-	VFMADD213PS  constant25<>+0(SB), Z29, Z25
-	VFMADD213PS  constant25<>+0(SB), Z30, Z26
-	VFMADD213PS  constant25<>+0(SB), Z31, Z27
-	VFMADD213PS  constant26<>+0(SB), Z28, Z20
-	VFMADD213PS  constant26<>+0(SB), Z29, Z21
-	VFMADD213PS  constant26<>+0(SB), Z30, Z22
-	VFMADD213PS  constant26<>+0(SB), Z31, Z23
-	VFMADD213PS  constant27<>+0(SB), Z28, Z24
-	VFMADD213PS  constant27<>+0(SB), Z29, Z25
-	VFMADD213PS  constant27<>+0(SB), Z30, Z26
-	VFMADD213PS  constant27<>+0(SB), Z31, Z27
+	VMOVUPS      constant22<>+0(SB), Z24
+	VMOVUPS      constant22<>+0(SB), Z25
+	VMOVUPS      constant22<>+0(SB), Z26
+	VMOVUPS      constant22<>+0(SB), Z27
+	VMOVUPS      constant23<>+0(SB), Z20
+	VMOVUPS      constant23<>+0(SB), Z21
+	VMOVUPS      constant23<>+0(SB), Z22
+	VMOVUPS      constant23<>+0(SB), Z23
+	VFMADD213PS  constant24<>+0(SB), Z28, Z24
+	VFMADD213PS  constant24<>+0(SB), Z29, Z25
+	VFMADD213PS  constant24<>+0(SB), Z30, Z26
+	VFMADD213PS  constant24<>+0(SB), Z31, Z27
+	VFMADD213PS  constant25<>+0(SB), Z28, Z20
+	VFMADD213PS  constant25<>+0(SB), Z29, Z21
+	VFMADD213PS  constant25<>+0(SB), Z30, Z22
+	VFMADD213PS  constant25<>+0(SB), Z31, Z23
+	VFMADD213PS  constant26<>+0(SB), Z28, Z24
+	VFMADD213PS  constant26<>+0(SB), Z29, Z25
+	VFMADD213PS  constant26<>+0(SB), Z30, Z26
+	VFMADD213PS  constant26<>+0(SB), Z31, Z27
+	VFMADD213PS  constant16<>+0(SB), Z28, Z20
+	VFMADD213PS  constant16<>+0(SB), Z29, Z21
+	VFMADD213PS  constant16<>+0(SB), Z30, Z22
+	VFMADD213PS  constant16<>+0(SB), Z31, Z23
+	VFMADD213PS  constant3<>+0(SB), Z28, Z24
+	VFMADD213PS  constant3<>+0(SB), Z29, Z25
+	VFMADD213PS  constant3<>+0(SB), Z30, Z26
+	VFMADD213PS  constant3<>+0(SB), Z31, Z27
 	VFMADD213PS  constant3<>+0(SB), Z28, Z20
 	VFMADD213PS  constant3<>+0(SB), Z29, Z21
 	VFMADD213PS  constant3<>+0(SB), Z30, Z22
 	VFMADD213PS  constant3<>+0(SB), Z31, Z23
-	VFMADD213PS  constant4<>+0(SB), Z28, Z24
-	VFMADD213PS  constant4<>+0(SB), Z29, Z25
-	VFMADD213PS  constant4<>+0(SB), Z30, Z26
-	VFMADD213PS  constant4<>+0(SB), Z31, Z27
-	VFMADD213PS  constant4<>+0(SB), Z28, Z20
-	VFMADD213PS  constant4<>+0(SB), Z29, Z21
-	VFMADD213PS  constant4<>+0(SB), Z30, Z22
-	VFMADD213PS  constant4<>+0(SB), Z31, Z23
 	VFMADD231PS  Z16, Z24, Z20
 	VFMADD231PS  Z17, Z25, Z21
 	VFMADD231PS  Z18, Z26, Z22
 	VFMADD231PS  Z19, Z27, Z23
-	VSCALEFPS    Z12, Z20, Z20
-	VSCALEFPS    Z13, Z21, Z21
-	VSCALEFPS    Z14, Z22, Z22
-	VSCALEFPS    Z15, Z23, Z23
-	VMULPS       Z8, Z4, Z4
-	VMULPS       Z9, Z5, Z5
-	VMULPS       Z10, Z6, Z6
-	VMULPS       Z11, Z7, Z7
-	VMULPS       constant2<>+0(SB), Z4, Z4
-	VMULPS       constant2<>+0(SB), Z5, Z5
-	VMULPS       constant2<>+0(SB), Z6, Z6
-	VMULPS       constant2<>+0(SB), Z7, Z7
-	VFNMADD231PS Z4, Z20, Z0
-	VFNMADD231PS Z5, Z21, Z1
-	VFNMADD231PS Z6, Z22, Z2
-	VFNMADD231PS Z7, Z23, Z3
+	VPSLLD       $0x17, Z4, Z4
+	VPSLLD       $0x17, Z5, Z5
+	VPSLLD       $0x17, Z6, Z6
+	VPSLLD       $0x17, Z7, Z7
+	VPADDD       Z4, Z20, Z20
+	VPADDD       Z5, Z21, Z21
+	VPADDD       Z6, Z22, Z22
+	VPADDD       Z7, Z23, Z23
+	VMULPS       Z8, Z12, Z12
+	VMULPS       Z9, Z13, Z13
+	VMULPS       Z10, Z14, Z14
+	VMULPS       Z11, Z15, Z15
+	VFNMADD231PS Z12, Z20, Z0
+	VFNMADD231PS Z13, Z21, Z1
+	VFNMADD231PS Z14, Z22, Z2
+	VFNMADD231PS Z15, Z23, Z3
 	VMOVUPS      Z0, (R8)
 	VMOVUPS      Z1, (R8)(DX*1)
 	VMOVUPS      Z2, (R8)(DX*2)
@@ -6459,48 +6456,48 @@ rows_vectors_end:
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMULPS       constant2<>+0(SB), Z4, Z4
-	VMULPS       constant2<>+0(SB), Z5, Z5
-	VMULPS       constant2<>+0(SB), Z6, Z6
-	VMULPS       constant2<>+0(SB), Z7, Z7
 	VXORPS       Z8, Z8, Z8
 	VMAXPS       Z0, Z8, Z0
 	VMAXPS       Z1, Z8, Z1
 	VMAXPS       Z2, Z8, Z2
 	VMAXPS       Z3, Z8, Z3
-	VMOVUPS      constant3<>+0(SB), Z8
-	VMOVUPS      constant3<>+0(SB), Z9
-	VMOVUPS      constant3<>+0(SB), Z10
-	VMOVUPS      constant3<>+0(SB), Z11
-	VFMADD213PS  constant4<>+0(SB), Z4, Z8
-	VFMADD213PS  constant4<>+0(SB), Z5, Z9
-	VFMADD213PS  constant4<>+0(SB), Z6, Z10
-	VFMADD213PS  constant4<>+0(SB), Z7, Z11
-	VMOVUPS      constant4<>+0(SB), Z12
+	VMOVUPS      constant2<>+0(SB), Z8
+	VMOVUPS      constant2<>+0(SB), Z9
+	VMOVUPS      constant2<>+0(SB), Z10
+	VMOVUPS      constant2<>+0(SB), Z11
+	VFMADD213PS  constant3<>+0(SB), Z4, Z8
+	VFMADD213PS  constant3<>+0(SB), Z5, Z9
+	VFMADD213PS  constant3<>+0(SB), Z6, Z10
+	VFMADD213PS  constant3<>+0(SB), Z7, Z11
+	VMOVUPS      constant3<>+0(SB), Z12
 	VDIVPS       Z8, Z12, Z8
 	VDIVPS       Z9, Z12, Z9
 	VDIVPS       Z10, Z12, Z10
 	VDIVPS       Z11, Z12, Z11
-	VMOVUPS      constant5<>+0(SB), Z12
-	VMOVUPS      constant5<>+0(SB), Z13
-	VMOVUPS      constant5<>+0(SB), Z14
-	VMOVUPS      constant5<>+0(SB), Z15
-	VFMADD213PS  constant6<>+0(SB), Z8, Z12
-	VFMADD213PS  constant6<>+0(SB), Z9, Z13
-	VFMADD213PS  constant6<>+0(SB), Z10, Z14
-	VFMADD213PS  constant6<>+0(SB), Z11, Z15
+	VMOVUPS      constant4<>+0(SB), Z12
+	VMOVUPS      constant4<>+0(SB), Z13
+	VMOVUPS      constant4<>+0(SB), Z14
+	VMOVUPS      constant4<>+0(SB), Z15
+	VFMADD213PS  constant5<>+0(SB), Z8, Z12
+	VFMADD213PS  constant5<>+0(SB), Z9, Z13
+	VFMADD213PS  constant5<>+0(SB), Z10, Z14
+	VFMADD213PS  constant5<>+0(SB), Z11, Z15
 	VMULPS       Z12, Z12, Z24
 	VMULPS       Z13, Z13, Z25
 	VMULPS       Z14, Z14, Z26
 	VMULPS       Z15, Z15, Z27
+	VMOVUPS      constant6<>+0(SB), Z20
+	VMOVUPS      constant6<>+0(SB), Z21
+	VMOVUPS      constant6<>+0(SB), Z22
+	VMOVUPS      constant6<>+0(SB), Z23
 	VMOVUPS      constant7<>+0(SB), Z16
 	VMOVUPS      constant7<>+0(SB), Z17
 	VMOVUPS      constant7<>+0(SB), Z18
 	VMOVUPS      constant7<>+0(SB), Z19
-	VMOVUPS      constant8<>+0(SB), Z20
-	VMOVUPS      constant8<>+0(SB), Z21
-	VMOVUPS      constant8<>+0(SB), Z22
-	VMOVUPS      constant8<>+0(SB), Z23
+	VFMADD213PS  constant8<>+0(SB), Z24, Z20
+	VFMADD213PS  constant8<>+0(SB), Z25, Z21
+	VFMADD213PS  constant8<>+0(SB), Z26, Z22
+	VFMADD213PS  constant8<>+0(SB), Z27, Z23
 	VFMADD213PS  constant9<>+0(SB), Z24, Z16
 	VFMADD213PS  constant9<>+0(SB), Z25, Z17
 	VFMADD213PS  constant9<>+0(SB), Z26, Z18
@@ -6529,104 +6526,101 @@ rows_vectors_end:
 	VFMADD213PS  constant15<>+0(SB), Z25, Z17
 	VFMADD213PS  constant15<>+0(SB), Z26, Z18
 	VFMADD213PS  constant15<>+0(SB), Z27, Z19
-	VFMADD213PS  constant16<>+0(SB), Z24, Z20
-	VFMADD213PS  constant16<>+0(SB), Z25, Z21
-	VFMADD213PS  constant16<>+0(SB), Z26, Z22
-	VFMADD213PS  constant16<>+0(SB), Z27, Z23
-	VFMADD213PS  constant17<>+0(SB), Z24, Z16
-	VFMADD213PS  constant17<>+0(SB), Z25, Z17
-	VFMADD213PS  constant17<>+0(SB), Z26, Z18
-	VFMADD213PS  constant17<>+0(SB), Z27, Z19
 	VFMADD231PS  Z12, Z20, Z16
 	VFMADD231PS  Z13, Z21, Z17
 	VFMADD231PS  Z14, Z22, Z18
 	VFMADD231PS  Z15, Z23, Z19
-	VFNMADD231PS Z4, Z4, Z16
-	VFNMADD231PS Z5, Z5, Z17
-	VFNMADD231PS Z6, Z6, Z18
-	VFNMADD231PS Z7, Z7, Z19
-	VMOVUPS      constant18<>+0(SB), Z12
-	VMAXPS       Z16, Z12, Z16
-	VMAXPS       Z17, Z12, Z17
-	VMAXPS       Z18, Z12, Z18
-	VMAXPS       Z19, Z12, Z19
-	VMOVUPS      constant19<>+0(SB), Z12
-	VMINPS       Z16, Z12, Z16
-	VMINPS       Z17, Z12, Z17
-	VMINPS       Z18, Z12, Z18
-	VMINPS       Z19, Z12, Z19
-	VMULPS       constant20<>+0(SB), Z16, Z12
-	VMULPS       constant20<>+0(SB), Z17, Z13
-	VMULPS       constant20<>+0(SB), Z18, Z14
-	VMULPS       constant20<>+0(SB), Z19, Z15
-	VRNDSCALEPS  $0x00, Z12, Z12
-	VRNDSCALEPS  $0x00, Z13, Z13
-	VRNDSCALEPS  $0x00, Z14, Z14
-	VRNDSCALEPS  $0x00, Z15, Z15
-	VFNMADD231PS constant21<>+0(SB), Z12, Z16
-	VFNMADD231PS constant21<>+0(SB), Z13, Z17
-	VFNMADD231PS constant21<>+0(SB), Z14, Z18
-	VFNMADD231PS constant21<>+0(SB), Z15, Z19
-	VFNMADD231PS constant22<>+0(SB), Z12, Z16
-	VFNMADD231PS constant22<>+0(SB), Z13, Z17
-	VFNMADD231PS constant22<>+0(SB), Z14, Z18
-	VFNMADD231PS constant22<>+0(SB), Z15, Z19
+	VMULPS       constant16<>+0(SB), Z4, Z12
+	VMULPS       constant16<>+0(SB), Z5, Z13
+	VMULPS       constant16<>+0(SB), Z6, Z14
+	VMULPS       constant16<>+0(SB), Z7, Z15
+	VFMSUB231PS  Z12, Z4, Z16
+	VFMSUB231PS  Z13, Z5, Z17
+	VFMSUB231PS  Z14, Z6, Z18
+	VFMSUB231PS  Z15, Z7, Z19
+	VMOVUPS      constant17<>+0(SB), Z4
+	VMAXPS       Z16, Z4, Z16
+	VMAXPS       Z17, Z4, Z17
+	VMAXPS       Z18, Z4, Z18
+	VMAXPS       Z19, Z4, Z19
+	VMOVUPS      constant18<>+0(SB), Z4
+	VMINPS       Z16, Z4, Z16
+	VMINPS       Z17, Z4, Z17
+	VMINPS       Z18, Z4, Z18
+	VMINPS       Z19, Z4, Z19
+	VMOVUPS      constant19<>+0(SB), Z4
+	VMOVUPS      constant19<>+0(SB), Z5
+	VMOVUPS      constant19<>+0(SB), Z6
+	VMOVUPS      constant19<>+0(SB), Z7
+	VFMADD231PS  constant20<>+0(SB), Z16, Z4
+	VFMADD231PS  constant20<>+0(SB), Z17, Z5
+	VFMADD231PS  constant20<>+0(SB), Z18, Z6
+	VFMADD231PS  constant20<>+0(SB), Z19, Z7
+	VMOVUPS      constant19<>+0(SB), Z23
+	VSUBPS       Z23, Z4, Z20
+	VSUBPS       Z23, Z5, Z21
+	VSUBPS       Z23, Z6, Z22
+	VSUBPS       Z23, Z7, Z23
+	VFNMSUB231PS constant21<>+0(SB), Z20, Z16
+	VFNMSUB231PS constant21<>+0(SB), Z21, Z17
+	VFNMSUB231PS constant21<>+0(SB), Z22, Z18
+	VFNMSUB231PS constant21<>+0(SB), Z23, Z19
 	VMULPS       Z16, Z16, Z28
 	VMULPS       Z17, Z17, Z29
 	VMULPS       Z18, Z18, Z30
 	VMULPS       Z19, Z19, Z31
-	VMOVUPS      constant23<>+0(SB), Z24
-	VMOVUPS      constant23<>+0(SB), Z25
-	VMOVUPS      constant23<>+0(SB), Z26
-	VMOVUPS      constant23<>+0(SB), Z27
-	VMOVUPS      constant24<>+0(SB), Z20
-	VMOVUPS      constant24<>+0(SB), Z21
-	VMOVUPS      constant24<>+0(SB), Z22
-	VMOVUPS      constant24<>+0(SB), Z23
-	VFMADD213PS  constant25<>+0(SB), Z28, Z24
-	VFMADD213PS  constant25<>+0(SB), Z29, Z25
-	VFMADD213PS  constant25<>+0(SB), Z30, Z26
-	VFMADD213PS  constant25<>+0(SB), Z31, Z27
-	VFMADD213PS  constant26<>+0(SB), Z28, Z20
-	VFMADD213PS  constant26<>+0(SB), Z29, Z21
-	VFMADD213PS  constant26<>+0(SB), Z30, Z22
-	VFMADD213PS  constant26<>+0(SB), Z31, Z23
-	VFMADD213PS  constant27<>+0(SB), Z28, Z24
-	VFMADD213PS  constant27<>+0(SB), Z29, Z25
-	VFMADD213PS  constant27<>+0(SB), Z30, Z26
-	VFMADD213PS  constant27<>+0(SB), Z31, Z27
+	VMOVUPS      constant22<>+0(SB), Z24
+	VMOVUPS      constant22<>+0(SB), Z25
+	VMOVUPS      constant22<>+0(SB), Z26
+	VMOVUPS      constant22<>+0(SB), Z27
+	VMOVUPS      constant23<>+0(SB), Z20
+	VMOVUPS      constant23<>+0(SB), Z21
+	VMOVUPS      constant23<>+0(SB), Z22
+	VMOVUPS      constant23<>+0(SB), Z23
+	VFMADD213PS  constant24<>+0(SB), Z28, Z24
+	VFMADD213PS  constant24<>+0(SB), Z29, Z25
+	VFMADD213PS  constant24<>+0(SB), Z30, Z26
+	VFMADD213PS  constant24<>+0(SB), Z31, Z27
+	VFMADD213PS  constant25<>+0(SB), Z28, Z20
+	VFMADD213PS  constant25<>+0(SB), Z29, Z21
+	VFMADD213PS  constant25<>+0(SB), Z30, Z22
+	VFMADD213PS  constant25<>+0(SB), Z31, Z23
+	VFMADD213PS  constant26<>+0(SB), Z28, Z24
+	VFMADD213PS  constant26<>+0(SB), Z29, Z25
+	VFMADD213PS  constant26<>+0(SB), Z30, Z26
+	VFMADD213PS  constant26<>+0(SB), Z31, Z27
+	VFMADD213PS  constant16<>+0(SB), Z28, Z20
+	VFMADD213PS  constant16<>+0(SB), Z29, Z21
+	VFMADD213PS  constant16<>+0(SB), Z30, Z22
+	VFMADD213PS  constant16<>+0(SB), Z31, Z23
+	VFMADD213PS  constant3<>+0(SB), Z28, Z24
+	VFMADD213PS  constant3<>+0(SB), Z29, Z25
+	VFMADD213PS  constant3<>+0(SB), Z30, Z26
+	VFMADD213PS  constant3<>+0(SB), Z31, Z27
 	VFMADD213PS  constant3<>+0(SB), Z28, Z20
 	VFMADD213PS  constant3<>+0(SB), Z29, Z21
 	VFMADD213PS  constant3<>+0(SB), Z30, Z22
 	VFMADD213PS  constant3<>+0(SB), Z31, Z23
-	VFMADD213PS  constant4<>+0(SB), Z28, Z24
-	VFMADD213PS  constant4<>+0(SB), Z29, Z25
-	VFMADD213PS  constant4<>+0(SB), Z30, Z26
-	VFMADD213PS  constant4<>+0(SB), Z31, Z27
-	VFMADD213PS  constant4<>+0(SB), Z28, Z20
-	VFMADD213PS  constant4<>+0(SB), Z29, Z21
-	VFMADD213PS  constant4<>+0(SB), Z30, Z22
-	VFMADD213PS  constant4<>+0(SB), Z31, Z23
 	VFMADD231PS  Z16, Z24, Z20
 	VFMADD231PS  Z17, Z25, Z21
 	VFMADD231PS  Z18, Z26, Z22
 	VFMADD231PS  Z19, Z27, Z23
-	VSCALEFPS    Z12, Z20, Z20
-	VSCALEFPS    Z13, Z21, Z21
-	VSCALEFPS    Z14, Z22, Z22
-	VSCALEFPS    Z15, Z23, Z23
-	VMULPS       Z8, Z4, Z4
-	VMULPS       Z9, Z5, Z5
-	VMULPS       Z10, Z6, Z6
-	VMULPS       Z11, Z7, Z7
-	VMULPS       constant2<>+0(SB), Z4, Z4
-	VMULPS       constant2<>+0(SB), Z5, Z5
-	VMULPS       constant2<>+0(SB), Z6, Z6
-	VMULPS       constant2<>+0(SB), Z7, Z7
-	VFNMADD231PS Z4, Z20, Z0
-	VFNMADD231PS Z5, Z21, Z1
-	VFNMADD231PS Z6, Z22, Z2
-	VFNMADD231PS Z7, Z23, Z3
+	VPSLLD       $0x17, Z4, Z4
+	VPSLLD       $0x17, Z5, Z5
+	VPSLLD       $0x17, Z6, Z6
+	VPSLLD       $0x17, Z7, Z7
+	VPADDD       Z4, Z20, Z20
+	VPADDD       Z5, Z21, Z21
+	VPADDD       Z6, Z22, Z22
+	VPADDD       Z7, Z23, Z23
+	VMULPS       Z8, Z12, Z12
+	VMULPS       Z9, Z13, Z13
+	VMULPS       Z10, Z14, Z14
+	VMULPS       Z11, Z15, Z15
+	VFNMADD231PS Z12, Z20, Z0
+	VFNMADD231PS Z13, Z21, Z1
+	VFNMADD231PS Z14, Z22, Z2
+	VFNMADD231PS Z15, Z23, Z3
 	VMOVUPS      Z0, K1, (R8)
 	VMOVUPS      Z1, K1, (R8)(DX*1)
 	VMOVUPS      Z2, K1, (R8)(DX*2)
@@ -6656,18 +6650,18 @@ row_vectors:
 	VANDPS       constant0<>+0(SB), Z0, Z1
 	VMOVUPS      constant1<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant2<>+0(SB), Z1, Z1
 	VXORPS       Z2, Z2, Z2
 	VMAXPS       Z0, Z2, Z0
-	VMOVUPS      constant3<>+0(SB), Z2
-	VFMADD213PS  constant4<>+0(SB), Z1, Z2
-	VMOVUPS      constant4<>+0(SB), Z3
+	VMOVUPS      constant2<>+0(SB), Z2
+	VFMADD213PS  constant3<>+0(SB), Z1, Z2
+	VMOVUPS      constant3<>+0(SB), Z3
 	VDIVPS       Z2, Z3, Z2
-	VMOVUPS      constant5<>+0(SB), Z3
-	VFMADD213PS  constant6<>+0(SB), Z2, Z3
+	VMOVUPS      constant4<>+0(SB), Z3
+	VFMADD213PS  constant5<>+0(SB), Z2, Z3
 	VMULPS       Z3, Z3, Z6
+	VMOVUPS      constant6<>+0(SB), Z5
 	VMOVUPS      constant7<>+0(SB), Z4
-	VMOVUPS      constant8<>+0(SB), Z5
+	VFMADD213PS  constant8<>+0(SB), Z6, Z5
 	VFMADD213PS  constant9<>+0(SB), Z6, Z4
 	VFMADD213PS  constant10<>+0(SB), Z6, Z5
 	VFMADD213PS  constant11<>+0(SB), Z6, Z4
@@ -6675,32 +6669,32 @@ row_vectors:
 	VFMADD213PS  constant13<>+0(SB), Z6, Z4
 	VFMADD213PS  constant14<>+0(SB), Z6, Z5
 	VFMADD213PS  constant15<>+0(SB), Z6, Z4
-	VFMADD213PS  constant16<>+0(SB), Z6, Z5
-	VFMADD213PS  constant17<>+0(SB), Z6, Z4
 	VFMADD231PS  Z3, Z5, Z4
-	VFNMADD231PS Z1, Z1, Z4
-	VMOVUPS      constant18<>+0(SB), Z3
-	VMAXPS       Z4, Z3, Z4
-	VMOVUPS      constant19<>+0(SB), Z3
-	VMINPS       Z4, Z3, Z4
-	VMULPS       constant20<>+0(SB), Z4, Z3
-	VRNDSCALEPS  $0x00, Z3, Z3
-	VFNMADD231PS constant21<>+0(SB), Z3, Z4
-	VFNMADD231PS constant22<>+0(SB), Z3, Z4
+	VMULPS       constant16<>+0(SB), Z1, Z3
+	VFMSUB231PS  Z3, Z1, Z4
+	VMOVUPS      constant17<>+0(SB), Z1
+	VMAXPS       Z4, Z1, Z4
+	VMOVUPS      constant18<>+0(SB), Z1
+	VMINPS       Z4, Z1, Z4
+	VMOVUPS      constant19<>+0(SB), Z1
+	VFMADD231PS  constant20<>+0(SB), Z4, Z1
+	VMOVUPS      constant19<>+0(SB), Z5
+	VSUBPS       Z5, Z1, Z5
+	VFNMSUB231PS constant21<>+0(SB), Z5, Z4
 	VMULPS       Z4, Z4, Z7
-	VMOVUPS      constant23<>+0(SB), Z6
-	VMOVUPS      constant24<>+0(SB), Z5
-	VFMADD213PS  constant25<>+0(SB), Z7, Z6
-	VFMADD213PS  constant26<>+0(SB), Z7, Z5
-	VFMADD213PS  constant27<>+0(SB), Z7, Z6
+	VMOVUPS      constant22<>+0(SB), Z6
+	VMOVUPS      constant23<>+0(SB), Z5
+	VFMADD213PS  constant24<>+0(SB), Z7, Z6
+	VFMADD213PS  constant25<>+0(SB), Z7, Z5
+	VFMADD213PS  constant26<>+0(SB), Z7, Z6
+	VFMADD213PS  constant16<>+0(SB), Z7, Z5
+	VFMADD213PS  constant3<>+0(SB), Z7, Z6
 	VFMADD213PS  constant3<>+0(SB), Z7, Z5
-	VFMADD213PS  constant4<>+0(SB), Z7, Z6
-	VFMADD213PS  constant4<>+0(SB), Z7, Z5
 	VFMADD231PS  Z4, Z6, Z5
-	VSCALEFPS    Z3, Z5, Z5
-	VMULPS       Z2, Z1, Z1
-	VMULPS       constant2<>+0(SB), Z1, Z1
-	VFNMADD231PS Z1, Z5, Z0
+	VPSLLD       $0x17, Z1, Z1
+	VPADDD       Z1, Z5, Z5
+	VMULPS       Z2, Z3, Z3
+	VFNMADD231PS Z3, Z5, Z0
 	VMOVUPS      Z0, (DI)
 	ADDQ         $+64, DI
 	DECQ         R8
@@ -6713,18 +6707,18 @@ row_vectors_end:
 	VANDPS       constant0<>+0(SB), Z0, Z1
 	VMOVUPS      constant1<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant2<>+0(SB), Z1, Z1
 	VXORPS       Z2, Z2, Z2
 	VMAXPS       Z0, Z2, Z0
-	VMOVUPS      constant3<>+0(SB), Z2
-	VFMADD213PS  constant4<>+0(SB), Z1, Z2
-	VMOVUPS      constant4<>+0(SB), Z3
+	VMOVUPS      constant2<>+0(SB), Z2
+	VFMADD213PS  constant3<>+0(SB), Z1, Z2
+	VMOVUPS      constant3<>+0(SB), Z3
 	VDIVPS       Z2, Z3, Z2
-	VMOVUPS      constant5<>+0(SB), Z3
-	VFMADD213PS  constant6<>+0(SB), Z2, Z3
+	VMOVUPS      constant4<>+0(SB), Z3
+	VFMADD213PS  constant5<>+0(SB), Z2, Z3
 	VMULPS       Z3, Z3, Z6
+	VMOVUPS      constant6<>+0(SB), Z5
 	VMOVUPS      constant7<>+0(SB), Z4
-	VMOVUPS      constant8<>+0(SB), Z5
+	VFMADD213PS  constant8<>+0(SB), Z6, Z5
 	VFMADD213PS  constant9<>+0(SB), Z6, Z4
 	VFMADD213PS  constant10<>+0(SB), Z6, Z5
 	VFMADD213PS  constant11<>+0(SB), Z6, Z4
@@ -6732,32 +6726,32 @@ row_vectors_end:
 	VFMADD213PS  constant13<>+0(SB), Z6, Z4
 	VFMADD213PS  constant14<>+0(SB), Z6, Z5
 	VFMADD213PS  constant15<>+0(SB), Z6, Z4
-	VFMADD213PS  constant16<>+0(SB), Z6, Z5
-	VFMADD213PS  constant17<>+0(SB), Z6, Z4
 	VFMADD231PS  Z3, Z5, Z4
-	VFNMADD231PS Z1, Z1, Z4
-	VMOVUPS      constant18<>+0(SB), Z3
-	VMAXPS       Z4, Z3, Z4
-	VMOVUPS      constant19<>+0(SB), Z3
-	VMINPS       Z4, Z3, Z4
-	VMULPS       constant20<>+0(SB), Z4, Z3
-	VRNDSCALEPS  $0x00, Z3, Z3
-	VFNMADD231PS constant21<>+0(SB), Z3, Z4
-	VFNMADD231PS constant22<>+0(SB), Z3, Z4
+	VMULPS       constant16<>+0(SB), Z1, Z3
+	VFMSUB231PS  Z3, Z1, Z4
+	VMOVUPS      constant17<>+0(SB), Z1
+	VMAXPS       Z4, Z1, Z4
+	VMOVUPS      constant18<>+0(SB), Z1
+	VMINPS       Z4, Z1, Z4
+	VMOVUPS      constant19<>+0(SB), Z1
+	VFMADD231PS  constant20<>+0(SB), Z4, Z1
+	VMOVUPS      constant19<>+0(SB), Z5
+	VSUBPS       Z5, Z1, Z5
+	VFNMSUB231PS constant21<>+0(SB), Z5, Z4
 	VMULPS       Z4, Z4, Z7
-	VMOVUPS      constant23<>+0(SB), Z6
-	VMOVUPS      constant24<>+0(SB), Z5
-	VFMADD213PS  constant25<>+0(SB), Z7, Z6
-	VFMADD213PS  constant26<>+0(SB), Z7, Z5
-	VFMADD213PS  constant27<>+0(SB), Z7, Z6
+	VMOVUPS      constant22<>+0(SB), Z6
+	VMOVUPS      constant23<>+0(SB), Z5
+	VFMADD213PS  constant24<>+0(SB), Z7, Z6
+	VFMADD213PS  constant25<>+0(SB), Z7, Z5
+	VFMADD213PS  constant26<>+0(SB), Z7, Z6
+	VFMADD213PS  constant16<>+0(SB), Z7, Z5
+	VFMADD213PS  constant3<>+0(SB), Z7, Z6
 	VFMADD213PS  constant3<>+0(SB), Z7, Z5
-	VFMADD213PS  constant4<>+0(SB), Z7, Z6
-	VFMADD213PS  constant4<>+0(SB), Z7, Z5
 	VFMADD231PS  Z4, Z6, Z5
-	VSCALEFPS    Z3, Z5, Z5
-	VMULPS       Z2, Z1, Z1
-	VMULPS       constant2<>+0(SB), Z1, Z1
-	VFNMADD231PS Z1, Z5, Z0
+	VPSLLD       $0x17, Z1, Z1
+	VPADDD       Z1, Z5, Z5
+	VMULPS       Z2, Z3, Z3
+	VFNMADD231PS Z3, Z5, Z0
 	VMOVUPS      Z0, K1, (DI)
 
 row_next:
@@ -6789,268 +6783,258 @@ DATA constant1<>+48(SB)/8, $0x461c4000461c4000
 DATA constant1<>+56(SB)/8, $0x461c4000461c4000
 GLOBL constant1<>(SB), RODATA|NOPTR, $64
 
-DATA constant2<>+0(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+8(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+16(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+24(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+32(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+40(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+48(SB)/8, $0x3f3504f33f3504f3
-DATA constant2<>+56(SB)/8, $0x3f3504f33f3504f3
+DATA constant2<>+0(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+8(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+16(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+24(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+32(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+40(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+48(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+56(SB)/8, $0x3eb504f33eb504f3
 GLOBL constant2<>(SB), RODATA|NOPTR, $64
 
-DATA constant3<>+0(SB)/8, $0x3f0000003f000000
-DATA constant3<>+8(SB)/8, $0x3f0000003f000000
-DATA constant3<>+16(SB)/8, $0x3f0000003f000000
-DATA constant3<>+24(SB)/8, $0x3f0000003f000000
-DATA constant3<>+32(SB)/8, $0x3f0000003f000000
-DATA constant3<>+40(SB)/8, $0x3f0000003f000000
-DATA constant3<>+48(SB)/8, $0x3f0000003f000000
-DATA constant3<>+56(SB)/8, $0x3f0000003f000000
+DATA constant3<>+0(SB)/8, $0x3f8000003f800000
+DATA constant3<>+8(SB)/8, $0x3f8000003f800000
+DATA constant3<>+16(SB)/8, $0x3f8000003f800000
+DATA constant3<>+24(SB)/8, $0x3f8000003f800000
+DATA constant3<>+32(SB)/8, $0x3f8000003f800000
+DATA constant3<>+40(SB)/8, $0x3f8000003f800000
+DATA constant3<>+48(SB)/8, $0x3f8000003f800000
+DATA constant3<>+56(SB)/8, $0x3f8000003f800000
 GLOBL constant3<>(SB), RODATA|NOPTR, $64
 
-DATA constant4<>+0(SB)/8, $0x3f8000003f800000
-DATA constant4<>+8(SB)/8, $0x3f8000003f800000
-DATA constant4<>+16(SB)/8, $0x3f8000003f800000
-DATA constant4<>+24(SB)/8, $0x3f8000003f800000
-DATA constant4<>+32(SB)/8, $0x3f8000003f800000
-DATA constant4<>+40(SB)/8, $0x3f8000003f800000
-DATA constant4<>+48(SB)/8, $0x3f8000003f800000
-DATA constant4<>+56(SB)/8, $0x3f8000003f800000
+DATA constant4<>+0(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+8(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+16(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+24(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+32(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+40(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+48(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+56(SB)/8, $0x401b86e2401b86e2
 GLOBL constant4<>(SB), RODATA|NOPTR, $64
 
-DATA constant5<>+0(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+8(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+16(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+24(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+32(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+40(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+48(SB)/8, $0x401b86e2401b86e2
-DATA constant5<>+56(SB)/8, $0x401b86e2401b86e2
+DATA constant5<>+0(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+8(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+16(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+24(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+32(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+40(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+48(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+56(SB)/8, $0xbfb70dc3bfb70dc3
 GLOBL constant5<>(SB), RODATA|NOPTR, $64
 
-DATA constant6<>+0(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+8(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+16(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+24(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+32(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+40(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+48(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant6<>+56(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant6<>+0(SB)/8, $0x3844a3313844a331
+DATA constant6<>+8(SB)/8, $0x3844a3313844a331
+DATA constant6<>+16(SB)/8, $0x3844a3313844a331
+DATA constant6<>+24(SB)/8, $0x3844a3313844a331
+DATA constant6<>+32(SB)/8, $0x3844a3313844a331
+DATA constant6<>+40(SB)/8, $0x3844a3313844a331
+DATA constant6<>+48(SB)/8, $0x3844a3313844a331
+DATA constant6<>+56(SB)/8, $0x3844a3313844a331
 GLOBL constant6<>(SB), RODATA|NOPTR, $64
 
-DATA constant7<>+0(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+8(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+16(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+24(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+32(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+40(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+48(SB)/8, $0xb7b9a67cb7b9a67c
-DATA constant7<>+56(SB)/8, $0xb7b9a67cb7b9a67c
+DATA constant7<>+0(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+8(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+16(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+24(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+32(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+40(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+48(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+56(SB)/8, $0x3897adbb3897adbb
 GLOBL constant7<>(SB), RODATA|NOPTR, $64
 
-DATA constant8<>+0(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+8(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+16(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+24(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+32(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+40(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+48(SB)/8, $0x3844c2d13844c2d1
-DATA constant8<>+56(SB)/8, $0x3844c2d13844c2d1
+DATA constant8<>+0(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+8(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+16(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+24(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+32(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+40(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+48(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+56(SB)/8, $0xb9facdb7b9facdb7
 GLOBL constant8<>(SB), RODATA|NOPTR, $64
 
-DATA constant9<>+0(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+8(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+16(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+24(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+32(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+40(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+48(SB)/8, $0x3905dd983905dd98
-DATA constant9<>+56(SB)/8, $0x3905dd983905dd98
+DATA constant9<>+0(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+8(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+16(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+24(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+32(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+40(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+48(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+56(SB)/8, $0xb9853a0db9853a0d
 GLOBL constant9<>(SB), RODATA|NOPTR, $64
 
-DATA constant10<>+0(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+8(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+16(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+24(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+32(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+40(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+48(SB)/8, $0xb9fad6beb9fad6be
-DATA constant10<>+56(SB)/8, $0xb9fad6beb9fad6be
+DATA constant10<>+0(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+8(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+16(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+24(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+32(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+40(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+48(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+56(SB)/8, $0x3b62f4ae3b62f4ae
 GLOBL constant10<>(SB), RODATA|NOPTR, $64
 
-DATA constant11<>+0(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+8(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+16(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+24(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+32(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+40(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+48(SB)/8, $0xb99e9e85b99e9e85
-DATA constant11<>+56(SB)/8, $0xb99e9e85b99e9e85
+DATA constant11<>+0(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+8(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+16(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+24(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+32(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+40(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+48(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+56(SB)/8, $0xba4fd16dba4fd16d
 GLOBL constant11<>(SB), RODATA|NOPTR, $64
 
-DATA constant12<>+0(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+8(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+16(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+24(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+32(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+40(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+48(SB)/8, $0x3b62f58b3b62f58b
-DATA constant12<>+56(SB)/8, $0x3b62f58b3b62f58b
+DATA constant12<>+0(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+8(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+16(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+24(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+32(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+40(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+48(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+56(SB)/8, $0xbce8ec74bce8ec74
 GLOBL constant12<>(SB), RODATA|NOPTR, $64
 
-DATA constant13<>+0(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+8(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+16(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+24(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+32(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+40(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+48(SB)/8, $0xba4b4844ba4b4844
-DATA constant13<>+56(SB)/8, $0xba4b4844ba4b4844
+DATA constant13<>+0(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+8(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+16(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+24(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+32(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+40(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+48(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+56(SB)/8, $0x3c6a20fd3c6a20fd
 GLOBL constant13<>(SB), RODATA|NOPTR, $64
 
-DATA constant14<>+0(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+8(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+16(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+24(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+32(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+40(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+48(SB)/8, $0xbce8ec7cbce8ec7c
-DATA constant14<>+56(SB)/8, $0xbce8ec7cbce8ec7c
+DATA constant14<>+0(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+8(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+16(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+24(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+32(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+40(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+48(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+56(SB)/8, $0x3f1048f53f1048f5
 GLOBL constant14<>(SB), RODATA|NOPTR, $64
 
-DATA constant15<>+0(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+8(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+16(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+24(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+32(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+40(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+48(SB)/8, $0x3c6a17e93c6a17e9
-DATA constant15<>+56(SB)/8, $0x3c6a17e93c6a17e9
+DATA constant15<>+0(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+8(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+16(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+24(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+32(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+40(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+48(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+56(SB)/8, $0xbf0d30e5bf0d30e5
 GLOBL constant15<>(SB), RODATA|NOPTR, $64
 
-DATA constant16<>+0(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+8(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+16(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+24(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+32(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+40(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+48(SB)/8, $0x3f1048f53f1048f5
-DATA constant16<>+56(SB)/8, $0x3f1048f53f1048f5
+DATA constant16<>+0(SB)/8, $0x3f0000003f000000
+DATA constant16<>+8(SB)/8, $0x3f0000003f000000
+DATA constant16<>+16(SB)/8, $0x3f0000003f000000
+DATA constant16<>+24(SB)/8, $0x3f0000003f000000
+DATA constant16<>+32(SB)/8, $0x3f0000003f000000
+DATA constant16<>+40(SB)/8, $0x3f0000003f000000
+DATA constant16<>+48(SB)/8, $0x3f0000003f000000
+DATA constant16<>+56(SB)/8, $0x3f0000003f000000
 GLOBL constant16<>(SB), RODATA|NOPTR, $64
 
-DATA constant17<>+0(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+8(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+16(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+24(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+32(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+40(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+48(SB)/8, $0xbf0d30e4bf0d30e4
-DATA constant17<>+56(SB)/8, $0xbf0d30e4bf0d30e4
+DATA constant17<>+0(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+8(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+16(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+24(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+32(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+40(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+48(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+56(SB)/8, $0xc2a00000c2a00000
 GLOBL constant17<>(SB), RODATA|NOPTR, $64
 
-DATA constant18<>+0(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+8(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+16(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+24(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+32(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+40(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+48(SB)/8, $0xc28c0000c28c0000
-DATA constant18<>+56(SB)/8, $0xc28c0000c28c0000
+DATA constant18<>+0(SB)/8, $0x428c0000428c0000
+DATA constant18<>+8(SB)/8, $0x428c0000428c0000
+DATA constant18<>+16(SB)/8, $0x428c0000428c0000
+DATA constant18<>+24(SB)/8, $0x428c0000428c0000
+DATA constant18<>+32(SB)/8, $0x428c0000428c0000
+DATA constant18<>+40(SB)/8, $0x428c0000428c0000
+DATA constant18<>+48(SB)/8, $0x428c0000428c0000
+DATA constant18<>+56(SB)/8, $0x428c0000428c0000
 GLOBL constant18<>(SB), RODATA|NOPTR, $64
 
-DATA constant19<>+0(SB)/8, $0x42b0000042b00000
-DATA constant19<>+8(SB)/8, $0x42b0000042b00000
-DATA constant19<>+16(SB)/8, $0x42b0000042b00000
-DATA constant19<>+24(SB)/8, $0x42b0000042b00000
-DATA constant19<>+32(SB)/8, $0x42b0000042b00000
-DATA constant19<>+40(SB)/8, $0x42b0000042b00000
-DATA constant19<>+48(SB)/8, $0x42b0000042b00000
-DATA constant19<>+56(SB)/8, $0x42b0000042b00000
+DATA constant19<>+0(SB)/8, $0x4b4000004b400000
+DATA constant19<>+8(SB)/8, $0x4b4000004b400000
+DATA constant19<>+16(SB)/8, $0x4b4000004b400000
+DATA constant19<>+24(SB)/8, $0x4b4000004b400000
+DATA constant19<>+32(SB)/8, $0x4b4000004b400000
+DATA constant19<>+40(SB)/8, $0x4b4000004b400000
+DATA constant19<>+48(SB)/8, $0x4b4000004b400000
+DATA constant19<>+56(SB)/8, $0x4b4000004b400000
 GLOBL constant19<>(SB), RODATA|NOPTR, $64
 
-DATA constant20<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+32(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+40(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+48(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constant20<>+56(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constant20<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+32(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+40(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+48(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+56(SB)/8, $0xbfb8aa3bbfb8aa3b
 GLOBL constant20<>(SB), RODATA|NOPTR, $64
 
-DATA constant21<>+0(SB)/8, $0x3f3172003f317200
-DATA constant21<>+8(SB)/8, $0x3f3172003f317200
-DATA constant21<>+16(SB)/8, $0x3f3172003f317200
-DATA constant21<>+24(SB)/8, $0x3f3172003f317200
-DATA constant21<>+32(SB)/8, $0x3f3172003f317200
-DATA constant21<>+40(SB)/8, $0x3f3172003f317200
-DATA constant21<>+48(SB)/8, $0x3f3172003f317200
-DATA constant21<>+56(SB)/8, $0x3f3172003f317200
+DATA constant21<>+0(SB)/8, $0x3f3172183f317218
+DATA constant21<>+8(SB)/8, $0x3f3172183f317218
+DATA constant21<>+16(SB)/8, $0x3f3172183f317218
+DATA constant21<>+24(SB)/8, $0x3f3172183f317218
+DATA constant21<>+32(SB)/8, $0x3f3172183f317218
+DATA constant21<>+40(SB)/8, $0x3f3172183f317218
+DATA constant21<>+48(SB)/8, $0x3f3172183f317218
+DATA constant21<>+56(SB)/8, $0x3f3172183f317218
 GLOBL constant21<>(SB), RODATA|NOPTR, $64
 
-DATA constant22<>+0(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+8(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+16(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+24(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+32(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+40(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+48(SB)/8, $0x35bfbe8e35bfbe8e
-DATA constant22<>+56(SB)/8, $0x35bfbe8e35bfbe8e
+DATA constant22<>+0(SB)/8, $0x39500d0139500d01
+DATA constant22<>+8(SB)/8, $0x39500d0139500d01
+DATA constant22<>+16(SB)/8, $0x39500d0139500d01
+DATA constant22<>+24(SB)/8, $0x39500d0139500d01
+DATA constant22<>+32(SB)/8, $0x39500d0139500d01
+DATA constant22<>+40(SB)/8, $0x39500d0139500d01
+DATA constant22<>+48(SB)/8, $0x39500d0139500d01
+DATA constant22<>+56(SB)/8, $0x39500d0139500d01
 GLOBL constant22<>(SB), RODATA|NOPTR, $64
 
-DATA constant23<>+0(SB)/8, $0x39500d0139500d01
-DATA constant23<>+8(SB)/8, $0x39500d0139500d01
-DATA constant23<>+16(SB)/8, $0x39500d0139500d01
-DATA constant23<>+24(SB)/8, $0x39500d0139500d01
-DATA constant23<>+32(SB)/8, $0x39500d0139500d01
-DATA constant23<>+40(SB)/8, $0x39500d0139500d01
-DATA constant23<>+48(SB)/8, $0x39500d0139500d01
-DATA constant23<>+56(SB)/8, $0x39500d0139500d01
+DATA constant23<>+0(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+8(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+16(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+24(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+32(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+40(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+48(SB)/8, $0x3ab60b613ab60b61
+DATA constant23<>+56(SB)/8, $0x3ab60b613ab60b61
 GLOBL constant23<>(SB), RODATA|NOPTR, $64
 
-DATA constant24<>+0(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+8(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+16(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+24(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+32(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+40(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+48(SB)/8, $0x3ab60b613ab60b61
-DATA constant24<>+56(SB)/8, $0x3ab60b613ab60b61
+DATA constant24<>+0(SB)/8, $0x3c0888893c088889
+DATA constant24<>+8(SB)/8, $0x3c0888893c088889
+DATA constant24<>+16(SB)/8, $0x3c0888893c088889
+DATA constant24<>+24(SB)/8, $0x3c0888893c088889
+DATA constant24<>+32(SB)/8, $0x3c0888893c088889
+DATA constant24<>+40(SB)/8, $0x3c0888893c088889
+DATA constant24<>+48(SB)/8, $0x3c0888893c088889
+DATA constant24<>+56(SB)/8, $0x3c0888893c088889
 GLOBL constant24<>(SB), RODATA|NOPTR, $64
 
-DATA constant25<>+0(SB)/8, $0x3c0888893c088889
-DATA constant25<>+8(SB)/8, $0x3c0888893c088889
-DATA constant25<>+16(SB)/8, $0x3c0888893c088889
-DATA constant25<>+24(SB)/8, $0x3c0888893c088889
-DATA constant25<>+32(SB)/8, $0x3c0888893c088889
-DATA constant25<>+40(SB)/8, $0x3c0888893c088889
-DATA constant25<>+48(SB)/8, $0x3c0888893c088889
-DATA constant25<>+56(SB)/8, $0x3c0888893c088889
+DATA constant25<>+0(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+8(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+16(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+24(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+32(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+40(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+48(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant25<>+56(SB)/8, $0x3d2aaaab3d2aaaab
 GLOBL constant25<>(SB), RODATA|NOPTR, $64
 
-DATA constant26<>+0(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+8(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+16(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+24(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+32(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+40(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+48(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant26<>+56(SB)/8, $0x3d2aaaab3d2aaaab
+DATA constant26<>+0(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+8(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+16(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+24(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+32(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+40(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+48(SB)/8, $0x3e2aaaab3e2aaaab
+DATA constant26<>+56(SB)/8, $0x3e2aaaab3e2aaaab
 GLOBL constant26<>(SB), RODATA|NOPTR, $64
 
-DATA constant27<>+0(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+8(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+16(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+24(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+32(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+40(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+48(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant27<>+56(SB)/8, $0x3e2aaaab3e2aaaab
-GLOBL constant27<>(SB), RODATA|NOPTR, $64
-
 // func GELUTanhF32AVX512(m int, n int, c *float32, ldc int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·GELUTanhF32AVX512(SB), NOSPLIT, $0-32
 	MOVQ  c+16(FP), AX
 	MOVQ  ldc+24(FP), DX
@@ -7086,98 +7070,98 @@ rows_vectors:
 	VMULPS       Z1, Z1, Z9
 	VMULPS       Z2, Z2, Z10
 	VMULPS       Z3, Z3, Z11
-	VMOVUPS      constant28<>+0(SB), Z4
-	VMOVUPS      constant28<>+0(SB), Z5
-	VMOVUPS      constant28<>+0(SB), Z6
-	VMOVUPS      constant28<>+0(SB), Z7
-	VFMADD213PS  constant29<>+0(SB), Z8, Z4
-	VFMADD213PS  constant29<>+0(SB), Z9, Z5
-	VFMADD213PS  constant29<>+0(SB), Z10, Z6
-	VFMADD213PS  constant29<>+0(SB), Z11, Z7
+	VMOVUPS      constant27<>+0(SB), Z4
+	VMOVUPS      constant27<>+0(SB), Z5
+	VMOVUPS      constant27<>+0(SB), Z6
+	VMOVUPS      constant27<>+0(SB), Z7
+	VFMADD213PS  constant28<>+0(SB), Z8, Z4
+	VFMADD213PS  constant28<>+0(SB), Z9, Z5
+	VFMADD213PS  constant28<>+0(SB), Z10, Z6
+	VFMADD213PS  constant28<>+0(SB), Z11, Z7
 	VMULPS       Z0, Z4, Z4
 	VMULPS       Z1, Z5, Z5
 	VMULPS       Z2, Z6, Z6
 	VMULPS       Z3, Z7, Z7
-	VXORPS       Z8, Z8, Z8
-	VSUBPS       Z4, Z8, Z4
-	VSUBPS       Z5, Z8, Z5
-	VSUBPS       Z6, Z8, Z6
-	VSUBPS       Z7, Z8, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      constant17<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant18<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMULPS       constant20<>+0(SB), Z4, Z8
-	VMULPS       constant20<>+0(SB), Z5, Z9
-	VMULPS       constant20<>+0(SB), Z6, Z10
-	VMULPS       constant20<>+0(SB), Z7, Z11
-	VRNDSCALEPS  $0x00, Z8, Z8
-	VRNDSCALEPS  $0x00, Z9, Z9
-	VRNDSCALEPS  $0x00, Z10, Z10
-	VRNDSCALEPS  $0x00, Z11, Z11
-	VFNMADD231PS constant21<>+0(SB), Z8, Z4
-	VFNMADD231PS constant21<>+0(SB), Z9, Z5
-	VFNMADD231PS constant21<>+0(SB), Z10, Z6
-	VFNMADD231PS constant21<>+0(SB), Z11, Z7
-	VFNMADD231PS constant22<>+0(SB), Z8, Z4
-	VFNMADD231PS constant22<>+0(SB), Z9, Z5
-	VFNMADD231PS constant22<>+0(SB), Z10, Z6
-	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant19<>+0(SB), Z9
+	VMOVUPS      constant19<>+0(SB), Z10
+	VMOVUPS      constant19<>+0(SB), Z11
+	VFMADD231PS  constant20<>+0(SB), Z4, Z8
+	VFMADD231PS  constant20<>+0(SB), Z5, Z9
+	VFMADD231PS  constant20<>+0(SB), Z6, Z10
+	VFMADD231PS  constant20<>+0(SB), Z7, Z11
+	VMOVUPS      constant19<>+0(SB), Z15
+	VSUBPS       Z15, Z8, Z12
+	VSUBPS       Z15, Z9, Z13
+	VSUBPS       Z15, Z10, Z14
+	VSUBPS       Z15, Z11, Z15
+	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant23<>+0(SB), Z16
-	VMOVUPS      constant23<>+0(SB), Z17
-	VMOVUPS      constant23<>+0(SB), Z18
-	VMOVUPS      constant23<>+0(SB), Z19
-	VMOVUPS      constant24<>+0(SB), Z12
-	VMOVUPS      constant24<>+0(SB), Z13
-	VMOVUPS      constant24<>+0(SB), Z14
-	VMOVUPS      constant24<>+0(SB), Z15
-	VFMADD213PS  constant25<>+0(SB), Z20, Z16
-	VFMADD213PS  constant25<>+0(SB), Z21, Z17
-	VFMADD213PS  constant25<>+0(SB), Z22, Z18
-	VFMADD213PS  constant25<>+0(SB), Z23, Z19
-	VFMADD213PS  constant26<>+0(SB), Z20, Z12
-	VFMADD213PS  constant26<>+0(SB), Z21, Z13
-	VFMADD213PS  constant26<>+0(SB), Z22, Z14
-	VFMADD213PS  constant26<>+0(SB), Z23, Z15
-	VFMADD213PS  constant27<>+0(SB), Z20, Z16
-	VFMADD213PS  constant27<>+0(SB), Z21, Z17
-	VFMADD213PS  constant27<>+0(SB), Z22, Z18
-	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VMOVUPS      constant22<>+0(SB), Z16
+	VMOVUPS      constant22<>+0(SB), Z17
+	VMOVUPS      constant22<>+0(SB), Z18
+	VMOVUPS      constant22<>+0(SB), Z19
+	VMOVUPS      constant23<>+0(SB), Z12
+	VMOVUPS      constant23<>+0(SB), Z13
+	VMOVUPS      constant23<>+0(SB), Z14
+	VMOVUPS      constant23<>+0(SB), Z15
+	VFMADD213PS  constant24<>+0(SB), Z20, Z16
+	VFMADD213PS  constant24<>+0(SB), Z21, Z17
+	VFMADD213PS  constant24<>+0(SB), Z22, Z18
+	VFMADD213PS  constant24<>+0(SB), Z23, Z19
+	VFMADD213PS  constant25<>+0(SB), Z20, Z12
+	VFMADD213PS  constant25<>+0(SB), Z21, Z13
+	VFMADD213PS  constant25<>+0(SB), Z22, Z14
+	VFMADD213PS  constant25<>+0(SB), Z23, Z15
+	VFMADD213PS  constant26<>+0(SB), Z20, Z16
+	VFMADD213PS  constant26<>+0(SB), Z21, Z17
+	VFMADD213PS  constant26<>+0(SB), Z22, Z18
+	VFMADD213PS  constant26<>+0(SB), Z23, Z19
+	VFMADD213PS  constant16<>+0(SB), Z20, Z12
+	VFMADD213PS  constant16<>+0(SB), Z21, Z13
+	VFMADD213PS  constant16<>+0(SB), Z22, Z14
+	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VFMADD213PS  constant3<>+0(SB), Z20, Z16
+	VFMADD213PS  constant3<>+0(SB), Z21, Z17
+	VFMADD213PS  constant3<>+0(SB), Z22, Z18
+	VFMADD213PS  constant3<>+0(SB), Z23, Z19
 	VFMADD213PS  constant3<>+0(SB), Z20, Z12
 	VFMADD213PS  constant3<>+0(SB), Z21, Z13
 	VFMADD213PS  constant3<>+0(SB), Z22, Z14
 	VFMADD213PS  constant3<>+0(SB), Z23, Z15
-	VFMADD213PS  constant4<>+0(SB), Z20, Z16
-	VFMADD213PS  constant4<>+0(SB), Z21, Z17
-	VFMADD213PS  constant4<>+0(SB), Z22, Z18
-	VFMADD213PS  constant4<>+0(SB), Z23, Z19
-	VFMADD213PS  constant4<>+0(SB), Z20, Z12
-	VFMADD213PS  constant4<>+0(SB), Z21, Z13
-	VFMADD213PS  constant4<>+0(SB), Z22, Z14
-	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD231PS  Z4, Z16, Z12
 	VFMADD231PS  Z5, Z17, Z13
 	VFMADD231PS  Z6, Z18, Z14
 	VFMADD231PS  Z7, Z19, Z15
-	VSCALEFPS    Z8, Z12, Z12
-	VSCALEFPS    Z9, Z13, Z13
-	VSCALEFPS    Z10, Z14, Z14
-	VSCALEFPS    Z11, Z15, Z15
-	VADDPS       constant4<>+0(SB), Z12, Z12
-	VADDPS       constant4<>+0(SB), Z13, Z13
-	VADDPS       constant4<>+0(SB), Z14, Z14
-	VADDPS       constant4<>+0(SB), Z15, Z15
-	VMOVUPS      constant30<>+0(SB), Z4
+	VPSLLD       $0x17, Z8, Z8
+	VPSLLD       $0x17, Z9, Z9
+	VPSLLD       $0x17, Z10, Z10
+	VPSLLD       $0x17, Z11, Z11
+	VPADDD       Z8, Z12, Z12
+	VPADDD       Z9, Z13, Z13
+	VPADDD       Z10, Z14, Z14
+	VPADDD       Z11, Z15, Z15
+	VADDPS       constant3<>+0(SB), Z12, Z12
+	VADDPS       constant3<>+0(SB), Z13, Z13
+	VADDPS       constant3<>+0(SB), Z14, Z14
+	VADDPS       constant3<>+0(SB), Z15, Z15
+	VMOVUPS      constant29<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -7205,98 +7189,98 @@ rows_vectors_end:
 	VMULPS       Z1, Z1, Z9
 	VMULPS       Z2, Z2, Z10
 	VMULPS       Z3, Z3, Z11
-	VMOVUPS      constant28<>+0(SB), Z4
-	VMOVUPS      constant28<>+0(SB), Z5
-	VMOVUPS      constant28<>+0(SB), Z6
-	VMOVUPS      constant28<>+0(SB), Z7
-	VFMADD213PS  constant29<>+0(SB), Z8, Z4
-	VFMADD213PS  constant29<>+0(SB), Z9, Z5
-	VFMADD213PS  constant29<>+0(SB), Z10, Z6
-	VFMADD213PS  constant29<>+0(SB), Z11, Z7
+	VMOVUPS      constant27<>+0(SB), Z4
+	VMOVUPS      constant27<>+0(SB), Z5
+	VMOVUPS      constant27<>+0(SB), Z6
+	VMOVUPS      constant27<>+0(SB), Z7
+	VFMADD213PS  constant28<>+0(SB), Z8, Z4
+	VFMADD213PS  constant28<>+0(SB), Z9, Z5
+	VFMADD213PS  constant28<>+0(SB), Z10, Z6
+	VFMADD213PS  constant28<>+0(SB), Z11, Z7
 	VMULPS       Z0, Z4, Z4
 	VMULPS       Z1, Z5, Z5
 	VMULPS       Z2, Z6, Z6
 	VMULPS       Z3, Z7, Z7
-	VXORPS       Z8, Z8, Z8
-	VSUBPS       Z4, Z8, Z4
-	VSUBPS       Z5, Z8, Z5
-	VSUBPS       Z6, Z8, Z6
-	VSUBPS       Z7, Z8, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      constant17<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant18<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMULPS       constant20<>+0(SB), Z4, Z8
-	VMULPS       constant20<>+0(SB), Z5, Z9
-	VMULPS       constant20<>+0(SB), Z6, Z10
-	VMULPS       constant20<>+0(SB), Z7, Z11
-	VRNDSCALEPS  $0x00, Z8, Z8
-	VRNDSCALEPS  $0x00, Z9, Z9
-	VRNDSCALEPS  $0x00, Z10, Z10
-	VRNDSCALEPS  $0x00, Z11, Z11
-	VFNMADD231PS constant21<>+0(SB), Z8, Z4
-	VFNMADD231PS constant21<>+0(SB), Z9, Z5
-	VFNMADD231PS constant21<>+0(SB), Z10, Z6
-	VFNMADD231PS constant21<>+0(SB), Z11, Z7
-	VFNMADD231PS constant22<>+0(SB), Z8, Z4
-	VFNMADD231PS constant22<>+0(SB), Z9, Z5
-	VFNMADD231PS constant22<>+0(SB), Z10, Z6
-	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant19<>+0(SB), Z9
+	VMOVUPS      constant19<>+0(SB), Z10
+	VMOVUPS      constant19<>+0(SB), Z11
+	VFMADD231PS  constant20<>+0(SB), Z4, Z8
+	VFMADD231PS  constant20<>+0(SB), Z5, Z9
+	VFMADD231PS  constant20<>+0(SB), Z6, Z10
+	VFMADD231PS  constant20<>+0(SB), Z7, Z11
+	VMOVUPS      constant19<>+0(SB), Z15
+	VSUBPS       Z15, Z8, Z12
+	VSUBPS       Z15, Z9, Z13
+	VSUBPS       Z15, Z10, Z14
+	VSUBPS       Z15, Z11, Z15
+	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant23<>+0(SB), Z16
-	VMOVUPS      constant23<>+0(SB), Z17
-	VMOVUPS      constant23<>+0(SB), Z18
-	VMOVUPS      constant23<>+0(SB), Z19
-	VMOVUPS      constant24<>+0(SB), Z12
-	VMOVUPS      constant24<>+0(SB), Z13
-	VMOVUPS      constant24<>+0(SB), Z14
-	VMOVUPS      constant24<>+0(SB), Z15
-	VFMADD213PS  constant25<>+0(SB), Z20, Z16
-	VFMADD213PS  constant25<>+0(SB), Z21, Z17
-	VFMADD213PS  constant25<>+0(SB), Z22, Z18
-	VFMADD213PS  constant25<>+0(SB), Z23, Z19
-	VFMADD213PS  constant26<>+0(SB), Z20, Z12
-	VFMADD213PS  constant26<>+0(SB), Z21, Z13
-	VFMADD213PS  constant26<>+0(SB), Z22, Z14
-	VFMADD213PS  constant26<>+0(SB), Z23, Z15
-	VFMADD213PS  constant27<>+0(SB), Z20, Z16
-	VFMADD213PS  constant27<>+0(SB), Z21, Z17
-	VFMADD213PS  constant27<>+0(SB), Z22, Z18
-	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VMOVUPS      constant22<>+0(SB), Z16
+	VMOVUPS      constant22<>+0(SB), Z17
+	VMOVUPS      constant22<>+0(SB), Z18
+	VMOVUPS      constant22<>+0(SB), Z19
+	VMOVUPS      constant23<>+0(SB), Z12
+	VMOVUPS      constant23<>+0(SB), Z13
+	VMOVUPS      constant23<>+0(SB), Z14
+	VMOVUPS      constant23<>+0(SB), Z15
+	VFMADD213PS  constant24<>+0(SB), Z20, Z16
+	VFMADD213PS  constant24<>+0(SB), Z21, Z17
+	VFMADD213PS  constant24<>+0(SB), Z22, Z18
+	VFMADD213PS  constant24<>+0(SB), Z23, Z19
+	VFMADD213PS  constant25<>+0(SB), Z20, Z12
+	VFMADD213PS  constant25<>+0(SB), Z21, Z13
+	VFMADD213PS  constant25<>+0(SB), Z22, Z14
+	VFMADD213PS  constant25<>+0(SB), Z23, Z15
+	VFMADD213PS  constant26<>+0(SB), Z20, Z16
+	VFMADD213PS  constant26<>+0(SB), Z21, Z17
+	VFMADD213PS  constant26<>+0(SB), Z22, Z18
+	VFMADD213PS  constant26<>+0(SB), Z23, Z19
+	VFMADD213PS  constant16<>+0(SB), Z20, Z12
+	VFMADD213PS  constant16<>+0(SB), Z21, Z13
+	VFMADD213PS  constant16<>+0(SB), Z22, Z14
+	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VFMADD213PS  constant3<>+0(SB), Z20, Z16
+	VFMADD213PS  constant3<>+0(SB), Z21, Z17
+	VFMADD213PS  constant3<>+0(SB), Z22, Z18
+	VFMADD213PS  constant3<>+0(SB), Z23, Z19
 	VFMADD213PS  constant3<>+0(SB), Z20, Z12
 	VFMADD213PS  constant3<>+0(SB), Z21, Z13
 	VFMADD213PS  constant3<>+0(SB), Z22, Z14
 	VFMADD213PS  constant3<>+0(SB), Z23, Z15
-	VFMADD213PS  constant4<>+0(SB), Z20, Z16
-	VFMADD213PS  constant4<>+0(SB), Z21, Z17
-	VFMADD213PS  constant4<>+0(SB), Z22, Z18
-	VFMADD213PS  constant4<>+0(SB), Z23, Z19
-	VFMADD213PS  constant4<>+0(SB), Z20, Z12
-	VFMADD213PS  constant4<>+0(SB), Z21, Z13
-	VFMADD213PS  constant4<>+0(SB), Z22, Z14
-	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD231PS  Z4, Z16, Z12
 	VFMADD231PS  Z5, Z17, Z13
 	VFMADD231PS  Z6, Z18, Z14
 	VFMADD231PS  Z7, Z19, Z15
-	VSCALEFPS    Z8, Z12, Z12
-	VSCALEFPS    Z9, Z13, Z13
-	VSCALEFPS    Z10, Z14, Z14
-	VSCALEFPS    Z11, Z15, Z15
-	VADDPS       constant4<>+0(SB), Z12, Z12
-	VADDPS       constant4<>+0(SB), Z13, Z13
-	VADDPS       constant4<>+0(SB), Z14, Z14
-	VADDPS       constant4<>+0(SB), Z15, Z15
-	VMOVUPS      constant30<>+0(SB), Z4
+	VPSLLD       $0x17, Z8, Z8
+	VPSLLD       $0x17, Z9, Z9
+	VPSLLD       $0x17, Z10, Z10
+	VPSLLD       $0x17, Z11, Z11
+	VPADDD       Z8, Z12, Z12
+	VPADDD       Z9, Z13, Z13
+	VPADDD       Z10, Z14, Z14
+	VPADDD       Z11, Z15, Z15
+	VADDPS       constant3<>+0(SB), Z12, Z12
+	VADDPS       constant3<>+0(SB), Z13, Z13
+	VADDPS       constant3<>+0(SB), Z14, Z14
+	VADDPS       constant3<>+0(SB), Z15, Z15
+	VMOVUPS      constant29<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -7332,32 +7316,32 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Z0
 	VMULPS       Z0, Z0, Z2
-	VMOVUPS      constant28<>+0(SB), Z1
-	VFMADD213PS  constant29<>+0(SB), Z2, Z1
+	VMOVUPS      constant27<>+0(SB), Z1
+	VFMADD213PS  constant28<>+0(SB), Z2, Z1
 	VMULPS       Z0, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VSUBPS       Z1, Z2, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      constant17<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
+	VMOVUPS      constant18<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant20<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x00, Z2, Z2
-	VFNMADD231PS constant21<>+0(SB), Z2, Z1
-	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VFMADD231PS  constant20<>+0(SB), Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z3
+	VSUBPS       Z3, Z2, Z3
+	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant23<>+0(SB), Z4
-	VMOVUPS      constant24<>+0(SB), Z3
-	VFMADD213PS  constant25<>+0(SB), Z5, Z4
-	VFMADD213PS  constant26<>+0(SB), Z5, Z3
-	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VMOVUPS      constant22<>+0(SB), Z4
+	VMOVUPS      constant23<>+0(SB), Z3
+	VFMADD213PS  constant24<>+0(SB), Z5, Z4
+	VFMADD213PS  constant25<>+0(SB), Z5, Z3
+	VFMADD213PS  constant26<>+0(SB), Z5, Z4
+	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
-	VFMADD213PS  constant4<>+0(SB), Z5, Z4
-	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
-	VSCALEFPS    Z2, Z3, Z3
-	VADDPS       constant4<>+0(SB), Z3, Z3
-	VMOVUPS      constant30<>+0(SB), Z1
+	VPSLLD       $0x17, Z2, Z2
+	VPADDD       Z2, Z3, Z3
+	VADDPS       constant3<>+0(SB), Z3, Z3
+	VMOVUPS      constant29<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (DI)
@@ -7370,32 +7354,32 @@ row_vectors_end:
 	JZ           row_next
 	VMOVUPS.Z    (DI), K1, Z0
 	VMULPS       Z0, Z0, Z2
-	VMOVUPS      constant28<>+0(SB), Z1
-	VFMADD213PS  constant29<>+0(SB), Z2, Z1
+	VMOVUPS      constant27<>+0(SB), Z1
+	VFMADD213PS  constant28<>+0(SB), Z2, Z1
 	VMULPS       Z0, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VSUBPS       Z1, Z2, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      constant17<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
+	VMOVUPS      constant18<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant20<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x00, Z2, Z2
-	VFNMADD231PS constant21<>+0(SB), Z2, Z1
-	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VFMADD231PS  constant20<>+0(SB), Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z3
+	VSUBPS       Z3, Z2, Z3
+	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant23<>+0(SB), Z4
-	VMOVUPS      constant24<>+0(SB), Z3
-	VFMADD213PS  constant25<>+0(SB), Z5, Z4
-	VFMADD213PS  constant26<>+0(SB), Z5, Z3
-	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VMOVUPS      constant22<>+0(SB), Z4
+	VMOVUPS      constant23<>+0(SB), Z3
+	VFMADD213PS  constant24<>+0(SB), Z5, Z4
+	VFMADD213PS  constant25<>+0(SB), Z5, Z3
+	VFMADD213PS  constant26<>+0(SB), Z5, Z4
+	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
-	VFMADD213PS  constant4<>+0(SB), Z5, Z4
-	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
-	VSCALEFPS    Z2, Z3, Z3
-	VADDPS       constant4<>+0(SB), Z3, Z3
-	VMOVUPS      constant30<>+0(SB), Z1
+	VPSLLD       $0x17, Z2, Z2
+	VPADDD       Z2, Z3, Z3
+	VADDPS       constant3<>+0(SB), Z3, Z3
+	VMOVUPS      constant29<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, K1, (DI)
@@ -7409,38 +7393,38 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA constant28<>+0(SB)/8, $0x3d9222793d922279
-DATA constant28<>+8(SB)/8, $0x3d9222793d922279
-DATA constant28<>+16(SB)/8, $0x3d9222793d922279
-DATA constant28<>+24(SB)/8, $0x3d9222793d922279
-DATA constant28<>+32(SB)/8, $0x3d9222793d922279
-DATA constant28<>+40(SB)/8, $0x3d9222793d922279
-DATA constant28<>+48(SB)/8, $0x3d9222793d922279
-DATA constant28<>+56(SB)/8, $0x3d9222793d922279
+DATA constant27<>+0(SB)/8, $0x3d9222793d922279
+DATA constant27<>+8(SB)/8, $0x3d9222793d922279
+DATA constant27<>+16(SB)/8, $0x3d9222793d922279
+DATA constant27<>+24(SB)/8, $0x3d9222793d922279
+DATA constant27<>+32(SB)/8, $0x3d9222793d922279
+DATA constant27<>+40(SB)/8, $0x3d9222793d922279
+DATA constant27<>+48(SB)/8, $0x3d9222793d922279
+DATA constant27<>+56(SB)/8, $0x3d9222793d922279
+GLOBL constant27<>(SB), RODATA|NOPTR, $64
+
+DATA constant28<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+24(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+32(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+40(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+48(SB)/8, $0x3fcc422a3fcc422a
+DATA constant28<>+56(SB)/8, $0x3fcc422a3fcc422a
 GLOBL constant28<>(SB), RODATA|NOPTR, $64
 
-DATA constant29<>+0(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+8(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+16(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+24(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+32(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+40(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+48(SB)/8, $0x3fcc422a3fcc422a
-DATA constant29<>+56(SB)/8, $0x3fcc422a3fcc422a
+DATA constant29<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+24(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+32(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+40(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+48(SB)/8, $0xc61c4000c61c4000
+DATA constant29<>+56(SB)/8, $0xc61c4000c61c4000
 GLOBL constant29<>(SB), RODATA|NOPTR, $64
 
-DATA constant30<>+0(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+8(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+16(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+24(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+32(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+40(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+48(SB)/8, $0xc61c4000c61c4000
-DATA constant30<>+56(SB)/8, $0xc61c4000c61c4000
-GLOBL constant30<>(SB), RODATA|NOPTR, $64
-
 // func SiLUF32AVX512(m int, n int, c *float32, ldc int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·SiLUF32AVX512(SB), NOSPLIT, $0-32
 	MOVQ  c+16(FP), AX
 	MOVQ  ldc+24(FP), DX
@@ -7472,86 +7456,90 @@ rows_vectors:
 	VMOVUPS      (R8)(DX*1), Z1
 	VMOVUPS      (R8)(DX*2), Z2
 	VMOVUPS      (R8)(R10*1), Z3
-	VXORPS       Z7, Z7, Z7
-	VSUBPS       Z0, Z7, Z4
-	VSUBPS       Z1, Z7, Z5
-	VSUBPS       Z2, Z7, Z6
-	VSUBPS       Z3, Z7, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      Z0, Z4
+	VMOVUPS      Z1, Z5
+	VMOVUPS      Z2, Z6
+	VMOVUPS      Z3, Z7
+	VMOVUPS      constant17<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant18<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMULPS       constant20<>+0(SB), Z4, Z8
-	VMULPS       constant20<>+0(SB), Z5, Z9
-	VMULPS       constant20<>+0(SB), Z6, Z10
-	VMULPS       constant20<>+0(SB), Z7, Z11
-	VRNDSCALEPS  $0x00, Z8, Z8
-	VRNDSCALEPS  $0x00, Z9, Z9
-	VRNDSCALEPS  $0x00, Z10, Z10
-	VRNDSCALEPS  $0x00, Z11, Z11
-	VFNMADD231PS constant21<>+0(SB), Z8, Z4
-	VFNMADD231PS constant21<>+0(SB), Z9, Z5
-	VFNMADD231PS constant21<>+0(SB), Z10, Z6
-	VFNMADD231PS constant21<>+0(SB), Z11, Z7
-	VFNMADD231PS constant22<>+0(SB), Z8, Z4
-	VFNMADD231PS constant22<>+0(SB), Z9, Z5
-	VFNMADD231PS constant22<>+0(SB), Z10, Z6
-	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant19<>+0(SB), Z9
+	VMOVUPS      constant19<>+0(SB), Z10
+	VMOVUPS      constant19<>+0(SB), Z11
+	VFMADD231PS  constant20<>+0(SB), Z4, Z8
+	VFMADD231PS  constant20<>+0(SB), Z5, Z9
+	VFMADD231PS  constant20<>+0(SB), Z6, Z10
+	VFMADD231PS  constant20<>+0(SB), Z7, Z11
+	VMOVUPS      constant19<>+0(SB), Z15
+	VSUBPS       Z15, Z8, Z12
+	VSUBPS       Z15, Z9, Z13
+	VSUBPS       Z15, Z10, Z14
+	VSUBPS       Z15, Z11, Z15
+	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant23<>+0(SB), Z16
-	VMOVUPS      constant23<>+0(SB), Z17
-	VMOVUPS      constant23<>+0(SB), Z18
-	VMOVUPS      constant23<>+0(SB), Z19
-	VMOVUPS      constant24<>+0(SB), Z12
-	VMOVUPS      constant24<>+0(SB), Z13
-	VMOVUPS      constant24<>+0(SB), Z14
-	VMOVUPS      constant24<>+0(SB), Z15
-	VFMADD213PS  constant25<>+0(SB), Z20, Z16
-	VFMADD213PS  constant25<>+0(SB), Z21, Z17
-	VFMADD213PS  constant25<>+0(SB), Z22, Z18
-	VFMADD213PS  constant25<>+0(SB), Z23, Z19
-	VFMADD213PS  constant26<>+0(SB), Z20, Z12
-	VFMADD213PS  constant26<>+0(SB), Z21, Z13
-	VFMADD213PS  constant26<>+0(SB), Z22, Z14
-	VFMADD213PS  constant26<>+0(SB), Z23, Z15
-	VFMADD213PS  constant27<>+0(SB), Z20, Z16
-	VFMADD213PS  constant27<>+0(SB), Z21, Z17
-	VFMADD213PS  constant27<>+0(SB), Z22, Z18
-	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VMOVUPS      constant22<>+0(SB), Z16
+	VMOVUPS      constant22<>+0(SB), Z17
+	VMOVUPS      constant22<>+0(SB), Z18
+	VMOVUPS      constant22<>+0(SB), Z19
+	VMOVUPS      constant23<>+0(SB), Z12
+	VMOVUPS      constant23<>+0(SB), Z13
+	VMOVUPS      constant23<>+0(SB), Z14
+	VMOVUPS      constant23<>+0(SB), Z15
+	VFMADD213PS  constant24<>+0(SB), Z20, Z16
+	VFMADD213PS  constant24<>+0(SB), Z21, Z17
+	VFMADD213PS  constant24<>+0(SB), Z22, Z18
+	VFMADD213PS  constant24<>+0(SB), Z23, Z19
+	VFMADD213PS  constant25<>+0(SB), Z20, Z12
+	VFMADD213PS  constant25<>+0(SB), Z21, Z13
+	VFMADD213PS  constant25<>+0(SB), Z22, Z14
+	VFMADD213PS  constant25<>+0(SB), Z23, Z15
+	VFMADD213PS  constant26<>+0(SB), Z20, Z16
+	VFMADD213PS  constant26<>+0(SB), Z21, Z17
+	VFMADD213PS  constant26<>+0(SB), Z22, Z18
+	VFMADD213PS  constant26<>+0(SB), Z23, Z19
+	VFMADD213PS  constant16<>+0(SB), Z20, Z12
+	VFMADD213PS  constant16<>+0(SB), Z21, Z13
+	VFMADD213PS  constant16<>+0(SB), Z22, Z14
+	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VFMADD213PS  constant3<>+0(SB), Z20, Z16
+	VFMADD213PS  constant3<>+0(SB), Z21, Z17
+	VFMADD213PS  constant3<>+0(SB), Z22, Z18
+	VFMADD213PS  constant3<>+0(SB), Z23, Z19
 	VFMADD213PS  constant3<>+0(SB), Z20, Z12
 	VFMADD213PS  constant3<>+0(SB), Z21, Z13
 	VFMADD213PS  constant3<>+0(SB), Z22, Z14
 	VFMADD213PS  constant3<>+0(SB), Z23, Z15
-	VFMADD213PS  constant4<>+0(SB), Z20, Z16
-	VFMADD213PS  constant4<>+0(SB), Z21, Z17
-	VFMADD213PS  constant4<>+0(SB), Z22, Z18
-	VFMADD213PS  constant4<>+0(SB), Z23, Z19
-	VFMADD213PS  constant4<>+0(SB), Z20, Z12
-	VFMADD213PS  constant4<>+0(SB), Z21, Z13
-	VFMADD213PS  constant4<>+0(SB), Z22, Z14
-	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD231PS  Z4, Z16, Z12
 	VFMADD231PS  Z5, Z17, Z13
 	VFMADD231PS  Z6, Z18, Z14
 	VFMADD231PS  Z7, Z19, Z15
-	VSCALEFPS    Z8, Z12, Z12
-	VSCALEFPS    Z9, Z13, Z13
-	VSCALEFPS    Z10, Z14, Z14
-	VSCALEFPS    Z11, Z15, Z15
-	VADDPS       constant4<>+0(SB), Z12, Z12
-	VADDPS       constant4<>+0(SB), Z13, Z13
-	VADDPS       constant4<>+0(SB), Z14, Z14
-	VADDPS       constant4<>+0(SB), Z15, Z15
-	VMOVUPS      constant30<>+0(SB), Z4
+	VPSLLD       $0x17, Z8, Z8
+	VPSLLD       $0x17, Z9, Z9
+	VPSLLD       $0x17, Z10, Z10
+	VPSLLD       $0x17, Z11, Z11
+	VPADDD       Z8, Z12, Z12
+	VPADDD       Z9, Z13, Z13
+	VPADDD       Z10, Z14, Z14
+	VPADDD       Z11, Z15, Z15
+	VADDPS       constant3<>+0(SB), Z12, Z12
+	VADDPS       constant3<>+0(SB), Z13, Z13
+	VADDPS       constant3<>+0(SB), Z14, Z14
+	VADDPS       constant3<>+0(SB), Z15, Z15
+	VMOVUPS      constant29<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -7575,86 +7563,90 @@ rows_vectors_end:
 	VMOVUPS.Z    (R8)(DX*1), K1, Z1
 	VMOVUPS.Z    (R8)(DX*2), K1, Z2
 	VMOVUPS.Z    (R8)(R10*1), K1, Z3
-	VXORPS       Z7, Z7, Z7
-	VSUBPS       Z0, Z7, Z4
-	VSUBPS       Z1, Z7, Z5
-	VSUBPS       Z2, Z7, Z6
-	VSUBPS       Z3, Z7, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      Z0, Z4
+	VMOVUPS      Z1, Z5
+	VMOVUPS      Z2, Z6
+	VMOVUPS      Z3, Z7
+	VMOVUPS      constant17<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant18<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMULPS       constant20<>+0(SB), Z4, Z8
-	VMULPS       constant20<>+0(SB), Z5, Z9
-	VMULPS       constant20<>+0(SB), Z6, Z10
-	VMULPS       constant20<>+0(SB), Z7, Z11
-	VRNDSCALEPS  $0x00, Z8, Z8
-	VRNDSCALEPS  $0x00, Z9, Z9
-	VRNDSCALEPS  $0x00, Z10, Z10
-	VRNDSCALEPS  $0x00, Z11, Z11
-	VFNMADD231PS constant21<>+0(SB), Z8, Z4
-	VFNMADD231PS constant21<>+0(SB), Z9, Z5
-	VFNMADD231PS constant21<>+0(SB), Z10, Z6
-	VFNMADD231PS constant21<>+0(SB), Z11, Z7
-	VFNMADD231PS constant22<>+0(SB), Z8, Z4
-	VFNMADD231PS constant22<>+0(SB), Z9, Z5
-	VFNMADD231PS constant22<>+0(SB), Z10, Z6
-	VFNMADD231PS constant22<>+0(SB), Z11, Z7
+	VMOVUPS      constant19<>+0(SB), Z8
+	VMOVUPS      constant19<>+0(SB), Z9
+	VMOVUPS      constant19<>+0(SB), Z10
+	VMOVUPS      constant19<>+0(SB), Z11
+	VFMADD231PS  constant20<>+0(SB), Z4, Z8
+	VFMADD231PS  constant20<>+0(SB), Z5, Z9
+	VFMADD231PS  constant20<>+0(SB), Z6, Z10
+	VFMADD231PS  constant20<>+0(SB), Z7, Z11
+	VMOVUPS      constant19<>+0(SB), Z15
+	VSUBPS       Z15, Z8, Z12
+	VSUBPS       Z15, Z9, Z13
+	VSUBPS       Z15, Z10, Z14
+	VSUBPS       Z15, Z11, Z15
+	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant23<>+0(SB), Z16
-	VMOVUPS      constant23<>+0(SB), Z17
-	VMOVUPS      constant23<>+0(SB), Z18
-	VMOVUPS      constant23<>+0(SB), Z19
-	VMOVUPS      constant24<>+0(SB), Z12
-	VMOVUPS      constant24<>+0(SB), Z13
-	VMOVUPS      constant24<>+0(SB), Z14
-	VMOVUPS      constant24<>+0(SB), Z15
-	VFMADD213PS  constant25<>+0(SB), Z20, Z16
-	VFMADD213PS  constant25<>+0(SB), Z21, Z17
-	VFMADD213PS  constant25<>+0(SB), Z22, Z18
-	VFMADD213PS  constant25<>+0(SB), Z23, Z19
-	VFMADD213PS  constant26<>+0(SB), Z20, Z12
-	VFMADD213PS  constant26<>+0(SB), Z21, Z13
-	VFMADD213PS  constant26<>+0(SB), Z22, Z14
-	VFMADD213PS  constant26<>+0(SB), Z23, Z15
-	VFMADD213PS  constant27<>+0(SB), Z20, Z16
-	VFMADD213PS  constant27<>+0(SB), Z21, Z17
-	VFMADD213PS  constant27<>+0(SB), Z22, Z18
-	VFMADD213PS  constant27<>+0(SB), Z23, Z19
+	VMOVUPS      constant22<>+0(SB), Z16
+	VMOVUPS      constant22<>+0(SB), Z17
+	VMOVUPS      constant22<>+0(SB), Z18
+	VMOVUPS      constant22<>+0(SB), Z19
+	VMOVUPS      constant23<>+0(SB), Z12
+	VMOVUPS      constant23<>+0(SB), Z13
+	VMOVUPS      constant23<>+0(SB), Z14
+	VMOVUPS      constant23<>+0(SB), Z15
+	VFMADD213PS  constant24<>+0(SB), Z20, Z16
+	VFMADD213PS  constant24<>+0(SB), Z21, Z17
+	VFMADD213PS  constant24<>+0(SB), Z22, Z18
+	VFMADD213PS  constant24<>+0(SB), Z23, Z19
+	VFMADD213PS  constant25<>+0(SB), Z20, Z12
+	VFMADD213PS  constant25<>+0(SB), Z21, Z13
+	VFMADD213PS  constant25<>+0(SB), Z22, Z14
+	VFMADD213PS  constant25<>+0(SB), Z23, Z15
+	VFMADD213PS  constant26<>+0(SB), Z20, Z16
+	VFMADD213PS  constant26<>+0(SB), Z21, Z17
+	VFMADD213PS  constant26<>+0(SB), Z22, Z18
+	VFMADD213PS  constant26<>+0(SB), Z23, Z19
+	VFMADD213PS  constant16<>+0(SB), Z20, Z12
+	VFMADD213PS  constant16<>+0(SB), Z21, Z13
+	VFMADD213PS  constant16<>+0(SB), Z22, Z14
+	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VFMADD213PS  constant3<>+0(SB), Z20, Z16
+	VFMADD213PS  constant3<>+0(SB), Z21, Z17
+	VFMADD213PS  constant3<>+0(SB), Z22, Z18
+	VFMADD213PS  constant3<>+0(SB), Z23, Z19
 	VFMADD213PS  constant3<>+0(SB), Z20, Z12
 	VFMADD213PS  constant3<>+0(SB), Z21, Z13
 	VFMADD213PS  constant3<>+0(SB), Z22, Z14
 	VFMADD213PS  constant3<>+0(SB), Z23, Z15
-	VFMADD213PS  constant4<>+0(SB), Z20, Z16
-	VFMADD213PS  constant4<>+0(SB), Z21, Z17
-	VFMADD213PS  constant4<>+0(SB), Z22, Z18
-	VFMADD213PS  constant4<>+0(SB), Z23, Z19
-	VFMADD213PS  constant4<>+0(SB), Z20, Z12
-	VFMADD213PS  constant4<>+0(SB), Z21, Z13
-	VFMADD213PS  constant4<>+0(SB), Z22, Z14
-	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD231PS  Z4, Z16, Z12
 	VFMADD231PS  Z5, Z17, Z13
 	VFMADD231PS  Z6, Z18, Z14
 	VFMADD231PS  Z7, Z19, Z15
-	VSCALEFPS    Z8, Z12, Z12
-	VSCALEFPS    Z9, Z13, Z13
-	VSCALEFPS    Z10, Z14, Z14
-	VSCALEFPS    Z11, Z15, Z15
-	VADDPS       constant4<>+0(SB), Z12, Z12
-	VADDPS       constant4<>+0(SB), Z13, Z13
-	VADDPS       constant4<>+0(SB), Z14, Z14
-	VADDPS       constant4<>+0(SB), Z15, Z15
-	VMOVUPS      constant30<>+0(SB), Z4
+	VPSLLD       $0x17, Z8, Z8
+	VPSLLD       $0x17, Z9, Z9
+	VPSLLD       $0x17, Z10, Z10
+	VPSLLD       $0x17, Z11, Z11
+	VPADDD       Z8, Z12, Z12
+	VPADDD       Z9, Z13, Z13
+	VPADDD       Z10, Z14, Z14
+	VPADDD       Z11, Z15, Z15
+	VADDPS       constant3<>+0(SB), Z12, Z12
+	VADDPS       constant3<>+0(SB), Z13, Z13
+	VADDPS       constant3<>+0(SB), Z14, Z14
+	VADDPS       constant3<>+0(SB), Z15, Z15
+	VMOVUPS      constant29<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -7689,29 +7681,30 @@ row:
 
 row_vectors:
 	VMOVUPS      (DI), Z0
-	VXORPS       Z1, Z1, Z1
-	VSUBPS       Z0, Z1, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      Z0, Z1
+	VMOVUPS      constant17<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
+	VMOVUPS      constant18<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant20<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x00, Z2, Z2
-	VFNMADD231PS constant21<>+0(SB), Z2, Z1
-	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VFMADD231PS  constant20<>+0(SB), Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z3
+	VSUBPS       Z3, Z2, Z3
+	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant23<>+0(SB), Z4
-	VMOVUPS      constant24<>+0(SB), Z3
-	VFMADD213PS  constant25<>+0(SB), Z5, Z4
-	VFMADD213PS  constant26<>+0(SB), Z5, Z3
-	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VMOVUPS      constant22<>+0(SB), Z4
+	VMOVUPS      constant23<>+0(SB), Z3
+	VFMADD213PS  constant24<>+0(SB), Z5, Z4
+	VFMADD213PS  constant25<>+0(SB), Z5, Z3
+	VFMADD213PS  constant26<>+0(SB), Z5, Z4
+	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
-	VFMADD213PS  constant4<>+0(SB), Z5, Z4
-	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
-	VSCALEFPS    Z2, Z3, Z3
-	VADDPS       constant4<>+0(SB), Z3, Z3
-	VMOVUPS      constant30<>+0(SB), Z1
+	VPSLLD       $0x17, Z2, Z2
+	VPADDD       Z2, Z3, Z3
+	VADDPS       constant3<>+0(SB), Z3, Z3
+	VMOVUPS      constant29<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (DI)
@@ -7723,29 +7716,30 @@ row_vectors_end:
 	TESTQ        BX, BX
 	JZ           row_next
 	VMOVUPS.Z    (DI), K1, Z0
-	VXORPS       Z1, Z1, Z1
-	VSUBPS       Z0, Z1, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      Z0, Z1
+	VMOVUPS      constant17<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
+	VMOVUPS      constant18<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMULPS       constant20<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x00, Z2, Z2
-	VFNMADD231PS constant21<>+0(SB), Z2, Z1
-	VFNMADD231PS constant22<>+0(SB), Z2, Z1
+	VMOVUPS      constant19<>+0(SB), Z2
+	VFMADD231PS  constant20<>+0(SB), Z1, Z2
+	VMOVUPS      constant19<>+0(SB), Z3
+	VSUBPS       Z3, Z2, Z3
+	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant23<>+0(SB), Z4
-	VMOVUPS      constant24<>+0(SB), Z3
-	VFMADD213PS  constant25<>+0(SB), Z5, Z4
-	VFMADD213PS  constant26<>+0(SB), Z5, Z3
-	VFMADD213PS  constant27<>+0(SB), Z5, Z4
+	VMOVUPS      constant22<>+0(SB), Z4
+	VMOVUPS      constant23<>+0(SB), Z3
+	VFMADD213PS  constant24<>+0(SB), Z5, Z4
+	VFMADD213PS  constant25<>+0(SB), Z5, Z3
+	VFMADD213PS  constant26<>+0(SB), Z5, Z4
+	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
-	VFMADD213PS  constant4<>+0(SB), Z5, Z4
-	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
-	VSCALEFPS    Z2, Z3, Z3
-	VADDPS       constant4<>+0(SB), Z3, Z3
-	VMOVUPS      constant30<>+0(SB), Z1
+	VPSLLD       $0x17, Z2, Z2
+	VPADDD       Z2, Z3, Z3
+	VADDPS       constant3<>+0(SB), Z3, Z3
+	VMOVUPS      constant29<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, K1, (DI)
