@@ -3,6 +3,7 @@ package tilework
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
@@ -33,12 +34,41 @@ func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opt
 // product is summed in, and are whole numbers if that is int32. With β = 0 the
 // old C is not read; with α = 0 neither A nor B is.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
-	var p dispatch.Product
-	if err := plan(&p, alpha, a, b, beta, c, opts); err != nil {
-		return err
-	}
-	return p.Run(ctx, p.Buffers)
+	return run(ctx, alpha, a, factorOf(b), beta, c, opts)
 }
+
+// factor is the B of a product: a matrix, or one that was packed.
+type factor struct {
+	layout gemm.Layout
+	bytes  []byte
+	packed *dispatch.Packed
+	err    error
+}
+
+func factorOf[T Element](b Matrix[T]) factor {
+	return factor{layout: b.layout(), bytes: bytesOf(b), err: b.err}
+}
+
+func run[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b factor, beta float64, c Matrix[O], opts []Option) error {
+	k := calls.Get().(*call)
+	k.config.configure(opts)
+	err := plan(&k.product, &k.config, alpha, a, b, beta, c)
+	if err == nil {
+		err = k.product.Run(ctx, k.product.Buffers)
+	}
+	*k = call{} // it refers to the caller's memory
+	calls.Put(k)
+	return err
+}
+
+// call is what one call needs, kept for the next one: what the options are given does not
+// live on a stack.
+type call struct {
+	config  config
+	product dispatch.Product
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // GemmBatch computes C[i] ← α·A[i]·B[i] + β·C[i] for every i. The shapes may differ
 // from one i to the next; no C may overlap another or any A or B.
@@ -48,7 +78,9 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 	}
 	batch := make([]dispatch.Product, len(a))
 	for i := range a {
-		if err := plan(&batch[i], alpha, a[i], b[i], beta, c[i], opts); err != nil {
+		var cfg config
+		cfg.configure(opts)
+		if err := plan(&batch[i], &cfg, alpha, a[i], factorOf(b[i]), beta, c[i]); err != nil {
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		}
 	}
@@ -56,26 +88,32 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 }
 
 // plan turns a call into a plan and the memory to run it on.
-func plan[I, O Element](p *dispatch.Product, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts []Option) error {
-	cfg := configure(opts)
+func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a Matrix[I], b factor, beta float64, c Matrix[O]) error {
 	if err := firstErr(a.err, b.err, c.err, cfg.err, cfg.checkHost()); err != nil {
 		return err
 	}
 	if err := cfg.checkBias(c.layout()); err != nil {
 		return err
 	}
-	problem, swapped, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
-	if err != nil {
+	p.Request = cfg.request
+	var swapped bool
+	var err error
+	if p.Problem, swapped, err = gemm.New(alpha, a.layout(), b.layout, beta, c.layout(), cfg.Epilogue); err != nil {
 		return err
 	}
-	p.Buffers = gemm.Buffers{A: bytesOf(a), B: bytesOf(b), C: bytesOf(c), Bias: cfg.bias}
+	p.Buffers = gemm.Buffers{A: bytesOf(a), B: b.bytes, C: bytesOf(c), Bias: cfg.bias}
 	if swapped {
 		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
-	if err := bindTile(&cfg, c, swapped); err != nil {
-		return err
+	switch {
+	case swapped && b.packed != nil:
+		return fmt.Errorf("%w: a transposed C for a packed B", ErrUnsupported)
+	case cfg.tile != nil:
+		if p.Tile, err = cfg.tile(c, swapped); err != nil {
+			return err
+		}
 	}
-	p.Request, p.Problem = cfg.request, problem
+	p.Packed = b.packed
 	return p.Decide()
 }
 

@@ -3,7 +3,6 @@ package tilework
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"tilework/dtype"
 	"tilework/internal/dispatch"
@@ -26,23 +25,11 @@ type config struct {
 	err error // the first option that makes no sense
 }
 
-func configure(opts []Option) config {
-	if len(opts) == 0 {
-		return config{}
-	}
-	c := configs.Get().(*config)
+func (c *config) configure(opts []Option) {
 	for _, o := range opts {
 		o(c)
 	}
-	all := *c
-	*c = config{}
-	configs.Put(c)
-	return all
 }
-
-// configs are kept to be used again: what a function such as an option is given does not
-// live on a stack.
-var configs = sync.Pool{New: func() any { return new(config) }}
 
 func (c *config) fail(err error) {
 	if c.err == nil {
@@ -194,14 +181,6 @@ func WithTileFunc[T Element](f func(tile Matrix[T], row, col int)) Option {
 			c.tile = nil
 		}
 	}
-}
-
-// bindTile makes the function for tiles, if there is one, that of a result.
-func bindTile[O Element](c *config, of Matrix[O], swapped bool) (err error) {
-	if c.tile != nil {
-		c.request.Tile, err = c.tile(of, swapped)
-	}
-	return err
 }
 
 // checkBias refuses a bias that does not fit the result.

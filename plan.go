@@ -45,7 +45,9 @@ func planFor(p *gemm.Problem) Plan {
 // read; where the device is left to the plan it may have to be measured, on others.
 func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, error) {
 	var p dispatch.Product
-	if err := plan(&p, 1, a, b, 0, c, opts); err != nil {
+	var cfg config
+	cfg.configure(opts)
+	if err := plan(&p, &cfg, 1, a, factorOf(b), 0, c); err != nil {
 		return Plan{}, err
 	}
 	pl := planFor(&p.Problem)

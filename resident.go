@@ -120,7 +120,8 @@ func PlanGemmOn[I, O Element](a, b DeviceMatrix[I], c DeviceMatrix[O], opts ...O
 
 // product turns a call into what the device is asked.
 func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c DeviceMatrix[O], opts []Option) (*resident.Product, error) {
-	cfg := configure(opts)
+	var cfg config
+	cfg.configure(opts)
 	if err := firstErr(a.err, b.err, c.err, cfg.err, a.there("A"), b.there("B"), c.there("C")); err != nil {
 		return nil, err
 	}

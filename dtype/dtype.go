@@ -128,8 +128,8 @@ func (t Type) Info() *Info {
 	return &table[t]
 }
 
-// Size is the number of bytes of one element.
-func (t Type) Size() int { return t.Info().Size }
+// Size is the number of bytes of one element, 0 for Invalid.
+func (t Type) Size() int { return table[t].Size }
 
 // String is the type's name, as Parse reads it.
 func (t Type) String() string {

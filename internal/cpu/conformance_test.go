@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,7 @@ func implementation(k *Kernel, threads int) gemmtest.Implementation {
 }
 
 func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16)) // helpers for all of them
 	for _, k := range Kernels() {
 		if k.textbook || !k.Available() {
 			continue
@@ -88,7 +90,7 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 			for _, s := range [][3]int{{37, 41, 29}, {8, 700, 90}, {130, 150, 600}} {
 				p, b := random(t, typ, s[0], s[1], s[2])
 				var want []byte
-				for _, threads := range []int{1, 2, 3, 8} {
+				for _, threads := range []int{1, 2, 3, 7, 8, 16} {
 					pl, err := k.plan(&p, Options{})
 					if err != nil {
 						t.Fatal(err)
@@ -144,8 +146,7 @@ func TestChoose(t *testing.T) {
 		{env: "sse", sums: dtype.F32, want: "TILEWORK_CPU=sse", err: gemm.ErrUnsupported},
 		{name: "blocked", sums: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},
 	} {
-		t.Setenv(EnvISA, test.env)
-		c, err := choose(test.name, test.sums)
+		c, err := choose(test.name, test.env, test.sums)
 		if test.err != nil {
 			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v: error %v", test, err)

@@ -39,17 +39,20 @@ type crew struct {
 	helpers  []*helper // helpers[i] has slot i+1, once it comes
 	trace    *trace    // nil outside of tests
 
+	// Items are numbered on from phase to phase and from task to task, so that no
+	// counter that another core has written last must be set back.
+	first, end int64 // the task's first number, and the next task's once this is done
+
 	// What all write is kept on cache lines of its own.
-	_    [cacheLine]byte
-	done atomic.Int64 // how many items are done, those of a share counted together
-	_    [cacheLine]byte
-	left atomic.Int64 // how many helpers came and have left
-	_    [cacheLine]byte
-	stop atomic.Bool // leave after the item in hand
+	_          [cacheLine]byte
+	done       atomic.Int64 // the items that are done, those of a share counted together
+	_          [cacheLine]byte
+	came, left atomic.Int64 // helpers
+	_          [cacheLine]byte
+	stop       atomic.Bool // leave after the item in hand
 }
 
-// share is how far one share of the items has got: the number, counted through all
-// phases, of its item that is next.
+// share is how far one share of the items has got: the number of its item that is next.
 type share struct {
 	next atomic.Int64
 	_    [2*cacheLine - 8]byte // lines are fetched in pairs
@@ -63,25 +66,44 @@ func (c *crew) execute(ctx context.Context, t task, threads int, progress func(d
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if threads == 1 && progress == nil && c.trace == nil {
+		return alone(ctx, t)
+	}
 	c.task, c.progress = t, progress
 	if ctx.Done() != nil {
 		c.ctx = ctx
 	}
 	c.begin(threads)
-	c.helpers = recruit(c.helpers[:0], threads-1)
+	defer c.dismiss() // also if progress panics
+	c.helpers = recruit(c.helpers, threads-1)
 	for i, h := range c.helpers {
 		h.slot = i + 1
 		h.job.Store(c)
 	}
 	callUp(c.helpers, 0)
-	c.work(0)
-	c.dismiss()
-	err := error(nil)
+	end := c.work(0)
 	if c.stop.Load() {
-		err = ctx.Err()
+		return ctx.Err()
 	}
-	c.task, c.progress, c.ctx, c.trace = nil, nil, nil, nil
-	return err
+	c.end = end
+	if progress != nil {
+		progress(c.total, c.total) // others may have done the last items, or all of them
+	}
+	return nil
+}
+
+// alone is execute without a crew: it costs nothing.
+func alone(ctx context.Context, t task) error {
+	ends := ctx.Done() != nil
+	for phase := range t.phases() {
+		for item := range t.enter(phase, 0) {
+			t.do(item, 0)
+			if ends && ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }
 
 // begin readies the counters.
@@ -89,11 +111,8 @@ func (c *crew) begin(threads int) {
 	if threads > cap(c.shares) {
 		c.shares = make([]share, threads)
 	}
-	c.shares = c.shares[:threads]
-	for i := range c.shares {
-		c.shares[i].next.Store(-1)
-	}
-	c.done.Store(0)
+	c.shares, c.helpers, c.end = c.shares[:threads], c.helpers[:0], c.first
+	c.came.Store(0)
 	c.left.Store(0)
 	c.stop.Store(false)
 	if c.total = 0; c.progress != nil {
@@ -104,9 +123,9 @@ func (c *crew) begin(threads int) {
 }
 
 // work goes through the phases and does what there is to do for a slot. Slot 0 is the
-// caller's.
-func (c *crew) work(slot int) {
-	var first int64 // the number of the phase's first item
+// caller's. It returns the number after the last item's.
+func (c *crew) work(slot int) (end int64) {
+	first := c.first // the number of the phase's first item
 	for phase := range c.task.phases() {
 		n := c.task.enter(phase, slot)
 		if end := first + int64(n); c.done.Load() < end {
@@ -118,10 +137,11 @@ func (c *crew) work(slot int) {
 			c.await(end, slot)
 		}
 		if c.stop.Load() {
-			return
+			break
 		}
 		first += int64(n)
 	}
+	return first
 }
 
 // help does what is left of share s of the n items of a phase, or reports false if all
@@ -172,7 +192,7 @@ func (c *crew) attend(uncounted int64) {
 		c.stop.Store(true)
 	}
 	if c.progress != nil {
-		c.progress(c.done.Load()+uncounted, c.total)
+		c.progress(c.done.Load()-c.first+uncounted, c.total)
 	}
 }
 
@@ -190,15 +210,30 @@ func (c *crew) await(n int64, slot int) {
 // dismiss takes the task back from helpers that have not begun, and returns when the
 // others have left.
 func (c *crew) dismiss() {
-	came := int64(0)
-	for _, h := range c.helpers {
-		if !h.job.CompareAndSwap(c, nil) {
-			came++
+	undone := c.end == c.first
+	if undone {
+		c.stop.Store(true)
+	}
+	came := c.came.Load()
+	if came < int64(len(c.helpers)) {
+		came = 0
+		for _, h := range c.helpers {
+			if !h.job.CompareAndSwap(c, nil) {
+				came++
+			}
 		}
 	}
 	for w := (wait{}); c.left.Load() < came; w.pause() {
 	}
 	release(c.helpers)
+	if c.first = c.end; undone {
+		c.first = 0
+		c.done.Store(0)
+		for i := range c.shares[:cap(c.shares)] {
+			c.shares[:cap(c.shares)][i].next.Store(0)
+		}
+	}
+	c.task, c.progress, c.ctx, c.trace = nil, nil, nil, nil
 }
 
 // wait is a wait for another goroutine, which is expected to take microseconds: it

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"context"
+
 	"tilework/dtype"
 	"tilework/internal/gemm"
 )
@@ -60,6 +62,17 @@ func (d *direct[T]) phases() int                { return 1 }
 func (d *direct[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
 func (d *direct[T]) bytes() int                 { return 0 }
 func (d *direct[T]) use(*memory, []place)       {}
+
+// alone does all items, and allocates nothing even where d is on a stack.
+func (d *direct[T]) alone(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for item := range d.enter(0, 0) {
+		d.do(item, 0)
+	}
+	return nil
+}
 
 func (d *direct[T]) do(item, _ int) {
 	across := ceilDiv(d.n, d.nc)

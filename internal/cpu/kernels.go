@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
@@ -105,8 +106,11 @@ var kernels = []*Kernel{
 }
 
 // EnvISA is the environment variable that names the fastest kernel to be chosen
-// unasked, so that a slower path can be tested on a processor that has more.
+// unasked, so that a slower path can be tested on a processor that has more. It is read
+// once.
 const EnvISA = "TILEWORK_CPU"
+
+var environment = sync.OnceValue(func() string { return os.Getenv(EnvISA) })
 
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }
@@ -184,8 +188,8 @@ type choice struct {
 }
 
 // choose returns the kernel of that name, or, without a name, the fastest one
-// that this processor can run and the environment allows.
-func choose(name string, sums dtype.Type) (choice, error) {
+// that this processor can run and limit, if it names one, allows.
+func choose(name, limit string, sums dtype.Type) (choice, error) {
 	if name != "" {
 		i, ok := find(name)
 		switch k := kernels[max(i, 0)]; {
@@ -197,7 +201,7 @@ func choose(name string, sums dtype.Type) (choice, error) {
 			return choice{kernel: k, named: true}, nil
 		}
 	}
-	last, limit := len(kernels)-1, os.Getenv(EnvISA)
+	last := len(kernels) - 1
 	if limit != "" {
 		i, ok := find(limit)
 		if !ok {

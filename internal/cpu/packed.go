@@ -38,7 +38,7 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := choose(o.Kernel, p.Accum())
+	c, err := choose(o.Kernel, environment(), p.Accum())
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
-	c, err := choose(o.Kernel, p.Accum())
+	c, err := choose(o.Kernel, environment(), p.Accum())
 	if err != nil {
 		return Plan{}, err
 	}
@@ -100,7 +100,10 @@ func (k *Kernel) noArithmetic(sums dtype.Type) error {
 
 // threads is the number of goroutines for p, asked being what the caller allows.
 func threads(p *gemm.Problem, asked int) int {
-	return max(1, int(min(float64(Workers(asked)), p.Flops()/leastFlops)))
+	if p.Flops() < 2*leastFlops {
+		return 1
+	}
+	return int(min(float64(Workers(asked)), p.Flops()/leastFlops))
 }
 
 // way decides between no packing and packing.
@@ -159,16 +162,13 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
-	r := runs.Get().(*run)
-	defer runs.Put(r)
-	r.crew.trace = pl.trace
 	switch k := pl.Kernel; pl.Problem.Accum() {
 	case dtype.F32:
-		return carryOut(ctx, pl, k.f32, b, &r.f32, r)
+		return carryOut(ctx, pl, k.f32, b, func(r *run) *jobs[float32] { return &r.f32 })
 	case dtype.F64:
-		return carryOut(ctx, pl, k.f64, b, &r.f64, r)
+		return carryOut(ctx, pl, k.f64, b, func(r *run) *jobs[float64] { return &r.f64 })
 	default:
-		return carryOut(ctx, pl, k.i32, b, &r.i32, r)
+		return carryOut(ctx, pl, k.i32, b, func(r *run) *jobs[int32] { return &r.i32 })
 	}
 }
 
@@ -199,8 +199,16 @@ type job interface {
 }
 
 // carryOut computes the product in the way that was decided.
-func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, at *jobs[T], r *run) error {
-	var j job
+func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
+	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
+		// The smallest products: what the rest of this function costs is worth sparing.
+		d := newDirect(pl, mk, b)
+		return d.alone(ctx)
+	}
+	r := runs.Get().(*run)
+	defer runs.Put(r)
+	r.crew.trace = pl.trace
+	at, j := jobsOf(r), job(nil)
 	switch pl.way {
 	case byTheBook:
 		at.textbook, j = newTextbook[T](pl, b), &at.textbook

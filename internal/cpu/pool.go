@@ -41,6 +41,8 @@ func recruit(list []*helper, n int) []*helper {
 	if n == 0 {
 		return list
 	}
+	most := runtime.GOMAXPROCS(0) - 1
+	n = min(n, most)
 	helpers.Lock()
 	defer helpers.Unlock()
 	for range min(n, len(helpers.idle)) {
@@ -48,7 +50,7 @@ func recruit(list []*helper, n int) []*helper {
 		list = append(list, helpers.idle[last])
 		helpers.idle = helpers.idle[:last]
 	}
-	for len(list) < n && helpers.started < runtime.GOMAXPROCS(0)-1 {
+	for len(list) < n && helpers.started < most {
 		helpers.started++
 		h := new(helper)
 		go h.run()
@@ -81,8 +83,9 @@ func (h *helper) run() {
 	for {
 		c := h.rest()
 		if h.job.CompareAndSwap(c, nil) { // or it was taken back
+			c.came.Add(1)
 			callUp(c.helpers, h.slot)
-			c.trace.came(h.slot)
+			c.trace.arrive(h.slot)
 			c.work(h.slot)
 			c.left.Add(1)
 		}

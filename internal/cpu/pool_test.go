@@ -3,11 +3,15 @@ package cpu
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
+
+	"tilework/dtype"
 )
 
 // phased is a task of many phases, each item of which checks that all of the
@@ -80,6 +84,9 @@ func TestPhasesFollowEachOther(t *testing.T) {
 // less one, and none is left with a task that has ended.
 func TestHelpersAreBounded(t *testing.T) {
 	before := runtime.NumGoroutine()
+	helpers.Lock()
+	limit := max(helpers.started, runtime.GOMAXPROCS(0)-1) // there were more processors before
+	helpers.Unlock()
 	const callers = 20
 	var wg sync.WaitGroup
 	for range callers {
@@ -97,7 +104,7 @@ func TestHelpersAreBounded(t *testing.T) {
 	helpers.Lock()
 	started := helpers.started
 	helpers.Unlock()
-	if limit := runtime.GOMAXPROCS(0) - 1; started > limit {
+	if started > limit {
 		t.Errorf("%d helpers, want at most %d", started, limit)
 	}
 	for deadline := time.Now().Add(time.Second); runtime.NumGoroutine() > before+started; time.Sleep(time.Millisecond) {
@@ -124,6 +131,162 @@ func TestCancelledTaskLeavesNothingRunning(t *testing.T) {
 		if p.done[0].Load() == 1000 {
 			t.Fatal("the task was carried out to its end")
 		}
+	}
+}
+
+// A caller whose progress function panics finds nothing running, and the helpers free
+// for the next task.
+func TestPanicLeavesNothingRunning(t *testing.T) {
+	p := &phased{sizes: []int{100, 100}, whileBusy: func() { time.Sleep(10 * time.Microsecond) }}
+	p.done = make([]atomic.Int64, 2)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = new(crew).execute(t.Context(), p, 4, func(done, _ int64) {
+			if done > 10 {
+				panic("enough")
+			}
+		})
+	}()
+	if n := p.running.Load(); n != 0 {
+		t.Errorf("%d items still run", n)
+	}
+	helpers.Lock()
+	defer helpers.Unlock()
+	if len(helpers.idle) != helpers.started {
+		t.Errorf("%d helpers of %d are idle", len(helpers.idle), helpers.started)
+	}
+}
+
+// However late helpers come, and however often a crew is used again, each item is done
+// once, by one goroutine at a time in each slot. The rests between tasks are about as
+// long as helpers look out for work, so that some spin and some sleep, or are about to.
+func TestHelpersComeAtAnyTime(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	rounds := 400
+	if testing.Short() {
+		rounds = 100
+	}
+	var c crew
+	for range rounds {
+		p := &phased{sizes: []int{random.IntN(20), random.IntN(20), random.IntN(20)}}
+		p.done = make([]atomic.Int64, len(p.sizes))
+		if random.IntN(4) == 0 {
+			p.whileBusy = runtime.Gosched
+		}
+		threads := 1 + random.IntN(8)
+		if err := c.execute(t.Context(), p, threads, nil); err != nil {
+			t.Fatal(err)
+		}
+		for phase, want := range p.sizes {
+			if got := p.done[phase].Load(); got != int64(want) {
+				t.Fatalf("seed %d: %d items of phase %d were done by %d threads, want %d", seed, got, phase, threads, want)
+			}
+		}
+		if p.early.Load()+p.shared.Load() > 0 {
+			t.Fatalf("seed %d: %d items too early, %d in a slot that was taken", seed, p.early.Load(), p.shared.Load())
+		}
+		for rest, start := time.Duration(random.IntN(250))*time.Microsecond, time.Now(); time.Since(start) < rest; {
+			runtime.Gosched()
+		}
+	}
+}
+
+// A share is drawn to its end and no further, from whichever phase.
+func TestShareIsDrawnOnce(t *testing.T) {
+	var s share
+	for _, phase := range [][2]int64{{0, 3}, {3, 3}, {10, 12}} {
+		for want := phase[0]; want < phase[1]; want++ {
+			if got, ok := s.draw(phase[0], phase[1]); !ok || got != want {
+				t.Errorf("in %v: %d, %v, want %d", phase, got, ok, want)
+			}
+		}
+		if got, ok := s.draw(phase[0], phase[1]); ok {
+			t.Errorf("beyond %v: %d", phase, got)
+		}
+	}
+	if got, ok := s.draw(0, 3); ok {
+		t.Errorf("of a phase that is over: %d", got)
+	}
+}
+
+// Every tile of C belongs to one share and one item, whatever the size and the threads.
+func TestTilesCoverC(t *testing.T) {
+	for _, threads := range []int{1, 2, 3, 5, 7, 8, 12, 16} {
+		for _, size := range [][3]int{{1, 1, 1}, {9, 33, 4}, {64, 64, 64}, {100, 37, 600}, {13, 700, 20}, {700, 13, 20}} {
+			p, b := random(t, dtype.F32, size[0], size[1], size[2])
+			mk := *kernels[1].f32 // the one in plain Go
+			mk.mc, mk.kc, mk.ms, mk.ns = 16, 64, 80, 96
+			d := newProduct(&Plan{Problem: p, Threads: threads}, &mk, b)
+			var m memory
+			m.free = aligned(d.bytes())
+			d.use(&m, make([]place, threads))
+			sum := make([]int, len(d.c)) // how often each element was computed
+			d.Packed = func(_ int, _, _, c, _ *float32, ldc, m, n int, _, _ float32) {
+				at := int(uintptr(unsafe.Pointer(c))-uintptr(unsafe.Pointer(&d.c[0]))) / 4
+				for i := range m {
+					for j := range n {
+						sum[at+i*ldc+j]++
+					}
+				}
+			}
+			for phase := range d.phases() {
+				for slot := range threads {
+					d.enter(phase, slot)
+				}
+				for item := range d.enter(phase, 0) {
+					d.do(item, item%threads)
+				}
+			}
+			for i, n := range sum {
+				if n != ceilDiv(size[2], d.kc) {
+					t.Fatalf("%v on %d threads: element %d is computed %d times, in %d blocks of K", size, threads, i, n, ceilDiv(size[2], d.kc))
+				}
+			}
+		}
+	}
+}
+
+// What lies idle is bounded, what is borrowed is whole, and a second loan of the same
+// size takes what the first gave back.
+func TestMemoryIsBounded(t *testing.T) {
+	var loans []memory
+	for range 20 {
+		m := borrow(8 << 20)
+		if len(m.all) < 8<<20 || len(m.free) != len(m.all) {
+			t.Fatalf("%d bytes, %d of them free", len(m.all), len(m.free))
+		}
+		loans = append(loans, m)
+	}
+	last := &loans[len(loans)-1].all[0]
+	for i := range loans {
+		loans[i].giveBack()
+	}
+	idle.Lock()
+	total := 0
+	for _, m := range idle.list {
+		total += len(m.all)
+	}
+	if total != idle.bytes || total > maxIdle {
+		t.Errorf("%d bytes lie idle, %d by the books, want at most %d", total, idle.bytes, maxIdle)
+	}
+	idle.Unlock()
+	again := borrow(1 << 20)
+	if &again.all[0] != last {
+		t.Error("what was given back last is not lent first")
+	}
+	again.giveBack()
+	large := borrow(maxIdle + 1)
+	large.giveBack()
+	idle.Lock()
+	defer idle.Unlock()
+	if idle.bytes > maxIdle {
+		t.Errorf("%d bytes lie idle", idle.bytes)
 	}
 }
 

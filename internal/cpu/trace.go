@@ -5,6 +5,7 @@ import "time"
 // trace is what a test learns of one task under way; nil notes nothing.
 type trace struct {
 	start time.Time
+	took  time.Duration
 	slots []slotTrace
 }
 
@@ -25,7 +26,7 @@ func newTrace(threads int) *trace {
 	return &trace{start: time.Now(), slots: make([]slotTrace, threads)}
 }
 
-func (t *trace) came(slot int) {
+func (t *trace) arrive(slot int) {
 	if t != nil {
 		t.slots[slot].arrived = time.Since(t.start)
 	}

@@ -134,13 +134,14 @@ type Problem struct {
 //
 // The errors are ErrShape and ErrUnsupported.
 func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
-	for _, m := range []struct {
-		name string
-		l    Layout
-	}{{"A", a}, {"B", b}, {"C", c}} {
-		if err := m.l.Check(m.name); err != nil {
-			return Problem{}, false, err
-		}
+	if err := a.Check("A"); err != nil {
+		return Problem{}, false, err
+	}
+	if err := b.Check("B"); err != nil {
+		return Problem{}, false, err
+	}
+	if err := c.Check("C"); err != nil {
+		return Problem{}, false, err
 	}
 	switch {
 	case a.OpCols() != b.OpRows():
@@ -218,27 +219,33 @@ type Buffers struct {
 // Check refuses buffers that are too short for p, and a C that shares memory
 // with what the product reads.
 func (b *Buffers) Check(p *Problem) error {
-	for _, m := range []struct {
-		name string
-		have int
-		want int
-	}{
-		{"A", len(b.A), p.A.Bytes()},
-		{"B", len(b.B), p.B.Bytes()},
-		{"C", len(b.C), p.C.Bytes()},
-		{"bias", len(b.Bias), p.BiasLen() * p.C.Type.Size()},
-	} {
-		if m.have < m.want {
-			return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, m.name, m.have, m.want)
-		}
-	}
+	x, y, z, bias := p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen()*p.C.Type.Size()
 	switch {
-	case Overlap(p.C, b.C, p.A, b.A):
+	case len(b.A) < x:
+		return tooShort("A", b.A, x)
+	case len(b.B) < y:
+		return tooShort("B", b.B, y)
+	case len(b.C) < z:
+		return tooShort("C", b.C, z)
+	case len(b.Bias) < bias:
+		return tooShort("bias", b.Bias, bias)
+	case near(b.C, z, b.A, x) && Overlap(p.C, b.C, p.A, b.A):
 		return fmt.Errorf("%w: C shares memory with A", ErrOverlap)
-	case Overlap(p.C, b.C, p.B, b.B):
+	case near(b.C, z, b.B, y) && Overlap(p.C, b.C, p.B, b.B):
 		return fmt.Errorf("%w: C shares memory with B", ErrOverlap)
-	case Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
+	case near(b.C, z, b.Bias, bias) && Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
 		return fmt.Errorf("%w: C shares memory with the bias", ErrOverlap)
 	}
 	return nil
+}
+
+func tooShort(name string, have []byte, want int) error {
+	return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, name, len(have), want)
+}
+
+// near reports whether the first n bytes of l and the first m of r have one in common:
+// if not, which is nearly always, matrices there do not overlap.
+func near(l []byte, n int, r []byte, m int) bool {
+	a, b := address(l), address(r)
+	return a < b+uintptr(m) && b < a+uintptr(n)
 }

@@ -1,0 +1,5 @@
+//go:build race
+
+package tilework
+
+const raceEnabled = true
