@@ -44,6 +44,9 @@ type product[T scalar] struct {
 	cut    prepacked
 	whole  []T
 	halves bool
+	// direct multiplies by a panel of halves as it is, if there is such a micro-kernel and
+	// there are so few rows that to widen it first would take longer.
+	direct func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
 	threads int
 	grid    grid
@@ -82,6 +85,13 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 		d.whole = dtype.View[T](packed.data)
 		if d.halves = d.cut.size < dtype.Of[T]().Size(); d.halves {
 			d.b.raw = packed.data
+			switch {
+			case d.m > fewRows:
+			case p.B.Type == dtype.F16:
+				d.direct = mk.PackedF16
+			case p.B.Type == dtype.BF16:
+				d.direct = mk.PackedBF16
+			}
 		}
 	}
 	d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
@@ -128,6 +138,10 @@ func (d *product[T]) use(m *memory, places []place) {
 	}
 	d.rows, d.places = take[T](m, d.threads*d.row()), places
 }
+
+// fewRows is how many rows of A halves of B are widened for again and again. (Above, they
+// are widened once for all rows of a tile.)
+const fewRows = 32
 
 // top is the number of rows of a panel of B before the first step.
 func (mk *micro[T]) top() int {
@@ -301,7 +315,9 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 		for ir := 0; ir < rows; ir += d.MR {
 			m, at := min(d.MR, rows-ir), at+ir*d.ldc+jr
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
-			if d.packsA {
+			if d.direct != nil {
+				d.direct(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
+			} else if d.packsA {
 				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			} else {
 				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
@@ -329,7 +345,11 @@ func (d *product[T]) panel(w *place, j, slot int) (b *T, ahead []T) {
 	at := j * deep
 	if d.whole != nil {
 		at, all = d.cut.at(w.p0, w.j0+j, d.top()), d.whole
-		if d.halves {
+		switch {
+		case d.direct != nil:
+			halves := dtype.View[T](d.b.raw[2*at:])
+			return unsafe.SliceData(halves), halves[min(d.NR*deep/2, len(halves)-1):]
+		case d.halves:
 			panel := d.panelOf(slot)[:w.deep*d.NR]
 			d.b.run(panel, at)
 			return unsafe.SliceData(panel), d.whole[min((at+d.NR*deep)/2, len(d.whole)-1):]
