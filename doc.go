@@ -14,6 +14,9 @@
 // at once. All take [Option]s and a context. [PlanGemm] tells what would run,
 // where, and why, without running it.
 //
+// Weights that many products on the processor share are packed once, by [Pack], and
+// multiplied by [MulPacked] or [GemmPacked].
+//
 // # Matrices that stay on a device
 //
 // [Open] a GPU, or an emulated one, and matrices can stay there: [Upload] brings one,
