@@ -16,6 +16,7 @@ type finisher[T scalar] struct {
 	needed   bool // false: there is nothing to finish
 	epilogue gemm.Epilogue
 	bias     []byte
+	biasT    []T // where it is of the type of the sums
 	vectors  *asm.Finish[T]
 	act      func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
 	// late says that the activation takes so long that it pays to have many elements to
@@ -46,7 +47,9 @@ func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) finish
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
 	f.late = p.Epilogue.Activation > gemm.ActReLU
-	if converts {
+	if !converts {
+		f.biasT = dtype.View[T](b.Bias)
+	} else {
 		f.raw, f.ld, f.beta = b.C, p.C.LD, T(p.Beta)
 		f.widen, f.narrow = widening[T](p.C.Type), narrowing[T](p.C.Type)
 	}
@@ -190,8 +193,8 @@ func single[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.
 
 // biases are n of the bias's elements, from the one at on, in the type of the sums.
 func (f *finisher[T]) biases(at, n int, tmp []T) []T {
-	if f.widen == nil {
-		return dtype.View[T](f.bias)[at : at+n]
+	if f.raw == nil {
+		return f.biasT[at : at+n]
 	}
 	whole := 0
 	if f.form.Lay != nil {

@@ -5535,8 +5535,73 @@ TEXT ·BiasColF32AVX2(SB), NOSPLIT, $0-40
 	MOVQ    n+8(FP), SI
 	SHRQ    $0x03, SI
 	MOVQ    m+0(FP), DI
-	TESTQ   DI, DI
-	JZ      row_end
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R9
+	LEAQ  (CX)(CX*2), R12
+	MOVQ  DX, R10
+	MOVQ  SI, R11
+	TESTQ R11, R11
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R9), Y1
+	VMOVUPS (R9)(CX*1), Y2
+	VMOVUPS (R9)(CX*2), Y3
+	VMOVUPS (R9)(R12*1), Y4
+	VMOVUPS (R10), Y5
+	VMOVUPS (R10), Y6
+	VMOVUPS (R10), Y7
+	VMOVUPS (R10), Y8
+	ADDQ    $+32, R10
+	VADDPS  Y5, Y1, Y1
+	VADDPS  Y6, Y2, Y2
+	VADDPS  Y7, Y3, Y3
+	VADDPS  Y8, Y4, Y4
+	VMOVUPS Y1, (R9)
+	VMOVUPS Y2, (R9)(CX*1)
+	VMOVUPS Y3, (R9)(CX*2)
+	VMOVUPS Y4, (R9)(R12*1)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS (R10), Y0, Y5
+	VMASKMOVPS (R9)(CX*1), Y0, Y2
+	VMASKMOVPS (R10), Y0, Y6
+	VMASKMOVPS (R9)(CX*2), Y0, Y3
+	VMASKMOVPS (R10), Y0, Y7
+	VMASKMOVPS (R9)(R12*1), Y0, Y4
+	VMASKMOVPS (R10), Y0, Y8
+	VADDPS     Y5, Y1, Y1
+	VADDPS     Y6, Y2, Y2
+	VADDPS     Y7, Y3, Y3
+	VADDPS     Y8, Y4, Y4
+	VMASKMOVPS Y1, Y0, (R9)
+	VMASKMOVPS Y2, Y0, (R9)(CX*1)
+	VMASKMOVPS Y3, Y0, (R9)(CX*2)
+	VMASKMOVPS Y4, Y0, (R9)(R12*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
 
 row:
 	MOVQ  AX, R8
@@ -5588,8 +5653,68 @@ TEXT ·BiasRowF32AVX2(SB), NOSPLIT, $0-40
 	MOVQ    n+8(FP), SI
 	SHRQ    $0x03, SI
 	MOVQ    m+0(FP), DI
-	TESTQ   DI, DI
-	JZ      row_end
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (CX)(CX*2), R11
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS 4(DX), Y6
+	VBROADCASTSS 8(DX), Y7
+	VBROADCASTSS 12(DX), Y8
+	ADDQ         $+16, DX
+	MOVQ         SI, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R9), Y1
+	VMOVUPS (R9)(CX*1), Y2
+	VMOVUPS (R9)(CX*2), Y3
+	VMOVUPS (R9)(R11*1), Y4
+	VADDPS  Y5, Y1, Y1
+	VADDPS  Y6, Y2, Y2
+	VADDPS  Y7, Y3, Y3
+	VADDPS  Y8, Y4, Y4
+	VMOVUPS Y1, (R9)
+	VMOVUPS Y2, (R9)(CX*1)
+	VMOVUPS Y3, (R9)(CX*2)
+	VMOVUPS Y4, (R9)(R11*1)
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS (R9)(CX*1), Y0, Y2
+	VMASKMOVPS (R9)(CX*2), Y0, Y3
+	VMASKMOVPS (R9)(R11*1), Y0, Y4
+	VADDPS     Y5, Y1, Y1
+	VADDPS     Y6, Y2, Y2
+	VADDPS     Y7, Y3, Y3
+	VADDPS     Y8, Y4, Y4
+	VMASKMOVPS Y1, Y0, (R9)
+	VMASKMOVPS Y2, Y0, (R9)(CX*1)
+	VMASKMOVPS Y3, Y0, (R9)(CX*2)
+	VMASKMOVPS Y4, Y0, (R9)(R11*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
 
 row:
 	MOVQ         AX, R8
@@ -5638,8 +5763,65 @@ TEXT ·ReLUF32AVX2(SB), NOSPLIT, $0-32
 	MOVQ    n+8(FP), BX
 	SHRQ    $0x03, BX
 	MOVQ    m+0(FP), SI
-	TESTQ   SI, SI
-	JZ      row_end
+	MOVQ    SI, DI
+	SHRQ    $0x02, DI
+	TESTQ   DI, DI
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R8
+	LEAQ  (CX)(CX*2), R10
+	MOVQ  BX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R8), Y1
+	VMOVUPS (R8)(CX*1), Y2
+	VMOVUPS (R8)(CX*2), Y3
+	VMOVUPS (R8)(R10*1), Y4
+	VXORPS  Y5, Y5, Y5
+	VMAXPS  Y1, Y5, Y1
+	VMAXPS  Y2, Y5, Y2
+	VMAXPS  Y3, Y5, Y3
+	VMAXPS  Y4, Y5, Y4
+	VMOVUPS Y1, (R8)
+	VMOVUPS Y2, (R8)(CX*1)
+	VMOVUPS Y3, (R8)(CX*2)
+	VMOVUPS Y4, (R8)(R10*1)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      DX, DX
+	JZ         rows_next
+	VMASKMOVPS (R8), Y0, Y1
+	VMASKMOVPS (R8)(CX*1), Y0, Y2
+	VMASKMOVPS (R8)(CX*2), Y0, Y3
+	VMASKMOVPS (R8)(R10*1), Y0, Y4
+	VXORPS     Y5, Y5, Y5
+	VMAXPS     Y1, Y5, Y1
+	VMAXPS     Y2, Y5, Y2
+	VMAXPS     Y3, Y5, Y3
+	VMAXPS     Y4, Y5, Y4
+	VMASKMOVPS Y1, Y0, (R8)
+	VMASKMOVPS Y2, Y0, (R8)(CX*1)
+	VMASKMOVPS Y3, Y0, (R8)(CX*2)
+	VMASKMOVPS Y4, Y0, (R8)(R10*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
 
 row:
 	MOVQ  AX, DI

@@ -3993,8 +3993,73 @@ TEXT ·BiasColF64AVX2(SB), NOSPLIT, $0-40
 	MOVQ    n+8(FP), SI
 	SHRQ    $0x02, SI
 	MOVQ    m+0(FP), DI
-	TESTQ   DI, DI
-	JZ      row_end
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R9
+	LEAQ  (CX)(CX*2), R12
+	MOVQ  DX, R10
+	MOVQ  SI, R11
+	TESTQ R11, R11
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R9), Y1
+	VMOVUPD (R9)(CX*1), Y2
+	VMOVUPD (R9)(CX*2), Y3
+	VMOVUPD (R9)(R12*1), Y4
+	VMOVUPD (R10), Y5
+	VMOVUPD (R10), Y6
+	VMOVUPD (R10), Y7
+	VMOVUPD (R10), Y8
+	ADDQ    $+32, R10
+	VADDPD  Y5, Y1, Y1
+	VADDPD  Y6, Y2, Y2
+	VADDPD  Y7, Y3, Y3
+	VADDPD  Y8, Y4, Y4
+	VMOVUPD Y1, (R9)
+	VMOVUPD Y2, (R9)(CX*1)
+	VMOVUPD Y3, (R9)(CX*2)
+	VMOVUPD Y4, (R9)(R12*1)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPD (R9), Y0, Y1
+	VMASKMOVPD (R10), Y0, Y5
+	VMASKMOVPD (R9)(CX*1), Y0, Y2
+	VMASKMOVPD (R10), Y0, Y6
+	VMASKMOVPD (R9)(CX*2), Y0, Y3
+	VMASKMOVPD (R10), Y0, Y7
+	VMASKMOVPD (R9)(R12*1), Y0, Y4
+	VMASKMOVPD (R10), Y0, Y8
+	VADDPD     Y5, Y1, Y1
+	VADDPD     Y6, Y2, Y2
+	VADDPD     Y7, Y3, Y3
+	VADDPD     Y8, Y4, Y4
+	VMASKMOVPD Y1, Y0, (R9)
+	VMASKMOVPD Y2, Y0, (R9)(CX*1)
+	VMASKMOVPD Y3, Y0, (R9)(CX*2)
+	VMASKMOVPD Y4, Y0, (R9)(R12*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
 
 row:
 	MOVQ  AX, R8
@@ -4046,8 +4111,68 @@ TEXT ·BiasRowF64AVX2(SB), NOSPLIT, $0-40
 	MOVQ    n+8(FP), SI
 	SHRQ    $0x02, SI
 	MOVQ    m+0(FP), DI
-	TESTQ   DI, DI
-	JZ      row_end
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (CX)(CX*2), R11
+	VBROADCASTSD (DX), Y5
+	VBROADCASTSD 8(DX), Y6
+	VBROADCASTSD 16(DX), Y7
+	VBROADCASTSD 24(DX), Y8
+	ADDQ         $+32, DX
+	MOVQ         SI, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R9), Y1
+	VMOVUPD (R9)(CX*1), Y2
+	VMOVUPD (R9)(CX*2), Y3
+	VMOVUPD (R9)(R11*1), Y4
+	VADDPD  Y5, Y1, Y1
+	VADDPD  Y6, Y2, Y2
+	VADDPD  Y7, Y3, Y3
+	VADDPD  Y8, Y4, Y4
+	VMOVUPD Y1, (R9)
+	VMOVUPD Y2, (R9)(CX*1)
+	VMOVUPD Y3, (R9)(CX*2)
+	VMOVUPD Y4, (R9)(R11*1)
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPD (R9), Y0, Y1
+	VMASKMOVPD (R9)(CX*1), Y0, Y2
+	VMASKMOVPD (R9)(CX*2), Y0, Y3
+	VMASKMOVPD (R9)(R11*1), Y0, Y4
+	VADDPD     Y5, Y1, Y1
+	VADDPD     Y6, Y2, Y2
+	VADDPD     Y7, Y3, Y3
+	VADDPD     Y8, Y4, Y4
+	VMASKMOVPD Y1, Y0, (R9)
+	VMASKMOVPD Y2, Y0, (R9)(CX*1)
+	VMASKMOVPD Y3, Y0, (R9)(CX*2)
+	VMASKMOVPD Y4, Y0, (R9)(R11*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
 
 row:
 	MOVQ         AX, R8
@@ -4096,8 +4221,65 @@ TEXT ·ReLUF64AVX2(SB), NOSPLIT, $0-32
 	MOVQ    n+8(FP), BX
 	SHRQ    $0x02, BX
 	MOVQ    m+0(FP), SI
-	TESTQ   SI, SI
-	JZ      row_end
+	MOVQ    SI, DI
+	SHRQ    $0x02, DI
+	TESTQ   DI, DI
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R8
+	LEAQ  (CX)(CX*2), R10
+	MOVQ  BX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R8), Y1
+	VMOVUPD (R8)(CX*1), Y2
+	VMOVUPD (R8)(CX*2), Y3
+	VMOVUPD (R8)(R10*1), Y4
+	VXORPS  Y5, Y5, Y5
+	VMAXPD  Y1, Y5, Y1
+	VMAXPD  Y2, Y5, Y2
+	VMAXPD  Y3, Y5, Y3
+	VMAXPD  Y4, Y5, Y4
+	VMOVUPD Y1, (R8)
+	VMOVUPD Y2, (R8)(CX*1)
+	VMOVUPD Y3, (R8)(CX*2)
+	VMOVUPD Y4, (R8)(R10*1)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      DX, DX
+	JZ         rows_next
+	VMASKMOVPD (R8), Y0, Y1
+	VMASKMOVPD (R8)(CX*1), Y0, Y2
+	VMASKMOVPD (R8)(CX*2), Y0, Y3
+	VMASKMOVPD (R8)(R10*1), Y0, Y4
+	VXORPS     Y5, Y5, Y5
+	VMAXPD     Y1, Y5, Y1
+	VMAXPD     Y2, Y5, Y2
+	VMAXPD     Y3, Y5, Y3
+	VMAXPD     Y4, Y5, Y4
+	VMASKMOVPD Y1, Y0, (R8)
+	VMASKMOVPD Y2, Y0, (R8)(CX*1)
+	VMASKMOVPD Y3, Y0, (R8)(CX*2)
+	VMASKMOVPD Y4, Y0, (R8)(R10*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
 
 row:
 	MOVQ  AX, DI

@@ -12,9 +12,9 @@ import (
 
 // finishers writes the functions that finish a tile of C while it is in the cache.
 func (g *generator) finishers() {
-	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
-	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
-	g.finisher("ReLU", "", "makes every element max(x, 0)", 1, func(x, _ group) { g.atLeastZero(x) })
+	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j", g.light, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i", g.light, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("ReLU", "", "makes every element max(x, 0)", g.light, func(x, _ group) { g.atLeastZero(x) })
 	if g.maths == nil {
 		return
 	}
@@ -79,8 +79,10 @@ func (g *generator) finisher(name, extra, does string, abreast int, apply func(x
 		x, y := group(g.vectors(count)), group(g.vectors(count))
 		switch bias {
 		case "BiasRow":
-			g.each(g.broadcast, operand.Mem{Base: v}, y)
-			g.ADDQ(operand.I32(g.size), v)
+			for i := range y {
+				g.broadcast(g.Context, operand.Mem{Base: v, Disp: i * g.size}, y[i])
+			}
+			g.ADDQ(operand.I32(count*g.size), v)
 		case "BiasCol":
 			g.MOVQ(v, from)
 		}
