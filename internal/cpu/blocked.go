@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"unsafe"
-
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
@@ -81,18 +79,7 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	}
 	if packed != nil && len(packed.data) > 0 {
-		d.cut = mk.prepacked(p)
-		d.whole = dtype.View[T](packed.data)
-		if d.halves = d.cut.size < dtype.Of[T]().Size(); d.halves {
-			d.b.raw = packed.data
-			switch {
-			case d.m > fewRows:
-			case p.B.Type == dtype.F16:
-				d.direct = mk.PackedF16
-			case p.B.Type == dtype.BF16:
-				d.direct = mk.PackedBF16
-			}
-		}
+		d.takePacked(p, packed)
 	}
 	d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
 	return d
@@ -138,10 +125,6 @@ func (d *product[T]) use(m *memory, places []place) {
 	}
 	d.rows, d.places = take[T](m, d.threads*d.row()), places
 }
-
-// fewRows is how many rows of A halves of B are widened for again and again. (Above, they
-// are widened once for all rows of a tile.)
-const fewRows = 32
 
 // top is the number of rows of a panel of B before the first step.
 func (mk *micro[T]) top() int {
@@ -337,28 +320,6 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 			d.tile(w.i0+i, w.j0+j+jr, rows, cols)
 		}
 	}
-}
-
-// panel is where the block's panel of column j begins, and what is read after it.
-func (d *product[T]) panel(w *place, j, slot int) (b *T, ahead []T) {
-	deep, all := d.top()+w.deep, d.bPack
-	at := j * deep
-	if d.whole != nil {
-		at, all = d.cut.at(w.p0, w.j0+j, d.top()), d.whole
-		switch {
-		case d.direct != nil:
-			halves := dtype.View[T](d.b.raw[2*at:])
-			return unsafe.SliceData(halves), halves[min(d.NR*deep/2, len(halves)-1):]
-		case d.halves:
-			panel := d.panelOf(slot)[:w.deep*d.NR]
-			d.b.run(panel, at)
-			return unsafe.SliceData(panel), d.whole[min((at+d.NR*deep)/2, len(d.whole)-1):]
-		}
-	}
-	if b, ahead = &all[at], all[at:]; j+d.NR < w.cols {
-		ahead = ahead[d.NR*deep:]
-	}
-	return b, ahead
 }
 
 // grid is how C is shared out: a part for each thread, the shares numbered down the
