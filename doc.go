@@ -15,6 +15,9 @@
 // where, and why, without running it; [TuneGemm] measures what is fastest for a shape
 // on this machine and has it run from then on.
 //
+// Weights that many products on the processor share are packed once, by [Pack], and
+// multiplied by [MulPacked] or [GemmPacked].
+//
 // # Matrices that stay on a device
 //
 // [Open] a GPU, or an emulated one, and matrices can stay there: [Upload] brings one,

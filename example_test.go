@@ -56,6 +56,49 @@ func ExampleGemm() {
 	// Output: [0 0 0 0 0 0 0 0 0 0 7 16 0 0 16 38.5]
 }
 
+// Weights are packed once and multiplied many times.
+func ExamplePack() {
+	ctx := context.Background()
+	w, err := tilework.Pack(ctx, tilework.FromSlice(2, 3, []float32{
+		1, 0, 2,
+		0, 1, 3,
+	}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, x := range [][]float32{{1, 2}, {3, -4}} {
+		y, err := tilework.MulPacked(ctx, tilework.FromSlice(1, 2, x), w, tilework.WithActivation("relu"))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(y.Data())
+	}
+	// Output:
+	// [1 2 8]
+	// [3 0 0]
+}
+
+// A function of the caller's changes each tile of the result while it is in the cache.
+func ExampleWithTileFunc() {
+	a := tilework.FromSlice(2, 2, []float32{1, 2, 3, 4})
+	clip := func(tile tilework.Matrix[float32], row, col int) {
+		for i := range tile.Rows() {
+			for j := range tile.Cols() {
+				tile.Set(i, j, min(tile.At(i, j), 15))
+			}
+		}
+	}
+	c, err := tilework.Mul(context.Background(), a, a, tilework.WithTileFunc(clip))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.Data())
+	// Output: [7 10 15 15]
+}
+
 func ExampleGemmBatch() {
 	x := tilework.FromSlice(1, 2, []float32{1, 2})
 	w := []tilework.Matrix[float32]{

@@ -34,6 +34,22 @@ func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opt
 // product is summed in, and are whole numbers if that is int32. With β = 0 the
 // old C is not read; with α = 0 neither A nor B is.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
+	return run(ctx, alpha, a, factorOf(b), beta, c, opts)
+}
+
+// factor is the B of a product: a matrix, or one that was packed.
+type factor struct {
+	layout gemm.Layout
+	bytes  []byte
+	packed *dispatch.Packed
+	err    error
+}
+
+func factorOf[T Element](b Matrix[T]) factor {
+	return factor{layout: b.layout(), bytes: bytesOf(b), err: b.err}
+}
+
+func run[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b factor, beta float64, c Matrix[O], opts []Option) error {
 	k := calls.Get().(*call)
 	k.config.configure(opts)
 	err := plan(&k.product, &k.config, alpha, a, b, beta, c)
@@ -64,7 +80,7 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 	for i := range a {
 		var cfg config
 		cfg.configure(opts)
-		if err := plan(&batch[i], &cfg, alpha, a[i], b[i], beta, c[i]); err != nil {
+		if err := plan(&batch[i], &cfg, alpha, a[i], factorOf(b[i]), beta, c[i]); err != nil {
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		}
 	}
@@ -72,25 +88,32 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 }
 
 // plan turns a call into a plan and the memory to run it on.
-func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a, b Matrix[I], beta float64, c Matrix[O]) error {
+func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a Matrix[I], b factor, beta float64, c Matrix[O]) error {
 	if err := firstErr(a.err, b.err, c.err, cfg.err, cfg.checkHost()); err != nil {
 		return err
 	}
 	if err := cfg.checkBias(c.layout()); err != nil {
 		return err
 	}
-	problem, swapped, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
-	if err != nil {
+	p.Request = cfg.request
+	var swapped bool
+	var err error
+	if p.Problem, swapped, err = gemm.New(alpha, a.layout(), b.layout, beta, c.layout(), cfg.Epilogue); err != nil {
 		return err
 	}
-	p.Buffers = gemm.Buffers{A: bytesOf(a), B: bytesOf(b), C: bytesOf(c), Bias: cfg.bias}
+	p.Buffers = gemm.Buffers{A: bytesOf(a), B: b.bytes, C: bytesOf(c), Bias: cfg.bias}
 	if swapped {
 		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
-	if err := bindTile(cfg, c, swapped); err != nil {
-		return err
+	switch {
+	case swapped && b.packed != nil:
+		return fmt.Errorf("%w: a transposed C for a packed B", ErrUnsupported)
+	case cfg.tile != nil:
+		if p.Tile, err = cfg.tile(c, swapped); err != nil {
+			return err
+		}
 	}
-	p.Request, p.Problem = cfg.request, problem
+	p.Packed = b.packed
 	return p.Decide()
 }
 

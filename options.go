@@ -189,14 +189,6 @@ func WithTileFunc[T Element](f func(tile Matrix[T], row, col int)) Option {
 	}
 }
 
-// bindTile makes the function for tiles, if there is one, that of a result.
-func bindTile[O Element](c *config, of Matrix[O], swapped bool) (err error) {
-	if c.tile != nil {
-		c.request.Tile, err = c.tile(of, swapped)
-	}
-	return err
-}
-
 // checkBias refuses a bias that does not fit the result.
 func (c *config) checkBias(out gemm.Layout) error {
 	want := out.OpRows()

@@ -73,33 +73,7 @@ func MulPacked[T Float](ctx context.Context, a Matrix[T], b PackedMatrix[T], opt
 // sums in another order. C may not be a transposed view, and [WithVerify]
 // is refused, as both would need B as it was: ErrUnsupported.
 func GemmPacked[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b PackedMatrix[I], beta float64, c Matrix[O], opts ...Option) error {
-	var cfg config
-	cfg.configure(opts)
-	if err := firstErr(a.err, b.check(), c.err, cfg.err, cfg.checkHost()); err != nil {
-		return err
-	}
-	switch {
-	case c.trans:
-		return fmt.Errorf("%w: a transposed C for a packed B", ErrUnsupported)
-	case cfg.request.Verify:
-		return fmt.Errorf("%w: verification of a product with a packed B: it needs B as it was", ErrUnsupported)
-	}
-	if err := cfg.checkBias(c.layout()); err != nil {
-		return err
-	}
-	problem, _, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
-	if err != nil {
-		return err
-	}
-	if err := bindTile(&cfg, c, false); err != nil {
-		return err
-	}
-	cfg.request.Problem, cfg.request.Packed = problem, b.b
-	p := dispatch.Plan{Request: cfg.request}
-	if err := p.Decide(); err != nil {
-		return err
-	}
-	return p.Run(ctx, gemm.Buffers{A: bytesOf(a), C: bytesOf(c), Bias: cfg.bias})
+	return run(ctx, alpha, a, factor{layout: b.layout(), packed: b.b, err: b.check()}, beta, c, opts)
 }
 
 func (w PackedMatrix[T]) check() error {

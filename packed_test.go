@@ -41,6 +41,15 @@ func TestPacked(t *testing.T) {
 	wg.Wait()
 
 	c := New[float32](20, 90)
+	if !testing.Short() { // under the race detector pools forget on purpose
+		if n := testing.AllocsPerRun(20, func() {
+			if err := GemmPacked(t.Context(), 1, a, w, 0, c); err != nil {
+				t.Error(err)
+			}
+		}); n > 0.5 { // a collection may take what is kept for the next call
+			t.Errorf("a product with a packed B allocates %v times", n)
+		}
+	}
 	for _, tc := range []struct {
 		what string
 		err  error

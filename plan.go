@@ -47,7 +47,7 @@ func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, 
 	var p dispatch.Product
 	var cfg config
 	cfg.configure(opts)
-	if err := plan(&p, &cfg, 1, a, b, 0, c); err != nil {
+	if err := plan(&p, &cfg, 1, a, factorOf(b), 0, c); err != nil {
 		return Plan{}, err
 	}
 	pl := planFor(&p.Problem)

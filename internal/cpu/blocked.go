@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"unsafe"
-
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
@@ -44,6 +42,9 @@ type product[T scalar] struct {
 	cut    prepacked
 	whole  []T
 	halves bool
+	// direct multiplies by a panel of halves as it is, if there is such a micro-kernel and
+	// there are so few rows that to widen it first would take longer.
+	direct func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
 	threads int
 	grid    grid
@@ -78,23 +79,24 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	}
 	if packed != nil && len(packed.data) > 0 {
-		d.cut = mk.prepacked(p)
-		d.whole = dtype.View[T](packed.data)
-		if d.halves = d.cut.size < dtype.Of[T]().Size(); d.halves {
-			d.b.raw = packed.data
-		}
+		d.takePacked(p, packed)
 	}
 	d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
 	return d
 }
 
-// row is how many elements each slot has for a row under conversion, or a panel of B.
+// row is how many elements each slot has: for a row under conversion or to finish with,
+// and for a panel of B.
 func (d *product[T]) row() int {
 	if d.halves {
-		return max(d.kc*d.NR, finishing)
+		return max(d.kc, finishing) + d.kc*d.NR
 	}
 	return max(d.kc, finishing)
 }
+
+// tmp is a slot's memory for a row, panelOf that for a panel of B.
+func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:max(d.kc, finishing)] }
+func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+max(d.kc, finishing):] }
 
 // The sizes of what is packed and summed at a time.
 func (d *product[T]) sizes() (a, b, c int) {
@@ -292,7 +294,7 @@ func (d *product[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, share
 		x, p = item%ps.count*r, item/ps.count*ps.deep
 	}
 	panel := dst[x*(ps.top+w.deep):]
-	o.pack(panel[(ps.top+p)*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.rows[slot*d.row():][:d.row()])
+	o.pack(panel[(ps.top+p)*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.tmp(slot))
 	if ps.top > 0 {
 		d.Start(w.deep, &panel[0])
 	}
@@ -313,51 +315,39 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	if !d.scratch {
 		at += w.i0*d.ldc + w.j0
 	}
+	last := w.p0+k >= d.k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, slot)
+		cols := min(d.NR, cols-jr)
 		for ir := 0; ir < rows; ir += d.MR {
-			m, n, tile := min(d.MR, rows-ir), min(d.NR, cols-jr), &c[at+ir*d.ldc+jr]
+			m, at := min(d.MR, rows-ir), at+ir*d.ldc+jr
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
 			switch {
+			case d.direct != nil:
+				d.direct(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			case !d.packsA:
 				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
-				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
+				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, &c[at], next, d.ldc, cols, d.alpha, beta)
 			case m < len(d.Direct): // no more rows than there are
-				d.Direct[m-1](k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, tile, next, d.ldc, n, d.alpha, beta)
+				d.Direct[m-1](k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, &c[at], next, d.ldc, cols, d.alpha, beta)
 			default:
-				d.Packed(k, &d.aPack[(i+ir)*k], b, tile, next, d.ldc, m, n, d.alpha, beta)
+				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
+			}
+			if last && d.finish.needed {
+				d.finish.sum(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols, d.tmp(slot))
+				if !d.finish.late {
+					d.finish.rest(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols)
+				}
 			}
 		}
-		if w.p0+k < d.k {
-			continue
+		if last && d.finish.late {
+			d.finish.rest(c[at+jr:], d.ldc, w.i0+i, w.j0+j+jr, rows, cols)
 		}
-		i, j, cols := w.i0+i, w.j0+j+jr, min(d.NR, cols-jr)
-		if d.finish.needed {
-			d.finish.tile(c[at+jr:], d.ldc, i, j, rows, cols, d.rows[slot*d.row():])
-		}
-		if d.tile != nil {
-			d.tile(i, j, rows, cols)
+		if last && d.tile != nil {
+			d.tile(w.i0+i, w.j0+j+jr, rows, cols)
 		}
 	}
-}
-
-// panel is where the block's panel of column j begins, and what is read after it.
-func (d *product[T]) panel(w *place, j, slot int) (b *T, ahead []T) {
-	deep, all := d.top()+w.deep, d.bPack
-	at := j * deep
-	if d.whole != nil {
-		at, all = d.cut.at(w.p0, w.j0+j, d.top()), d.whole
-		if d.halves {
-			panel := d.rows[slot*d.row():][:w.deep*d.NR]
-			d.b.run(panel, at)
-			return unsafe.SliceData(panel), d.whole[min((at+d.NR*deep)/2, len(d.whole)-1):]
-		}
-	}
-	if b, ahead = &all[at], all[at:]; j+d.NR < w.cols {
-		ahead = ahead[d.NR*deep:]
-	}
-	return b, ahead
 }
 
 // grid is how C is shared out: a part for each thread, the shares numbered down the

@@ -16,8 +16,12 @@ type finisher[T scalar] struct {
 	needed   bool // false: there is nothing to finish
 	epilogue gemm.Epilogue
 	bias     []byte
+	biasT    []T // where it is of the type of the sums
 	vectors  *asm.Finish[T]
 	act      func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
+	// late says that the activation takes so long that it pays to have many elements to
+	// compute it of; all else is done best as soon as a few are there.
+	late bool
 
 	// For a C of another type than the sums: its memory and the conversions.
 	to     dtype.Type
@@ -42,7 +46,10 @@ func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) finish
 		f.vectors, f.form = &mk.Finish, mk.formsA[p.C.Type]
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
-	if converts {
+	f.late = p.Epilogue.Activation > gemm.ActReLU
+	if !converts {
+		f.biasT = dtype.View[T](b.Bias)
+	} else {
 		f.raw, f.ld, f.beta = b.C, p.C.LD, T(p.Beta)
 		f.widen, f.narrow = widening[T](p.C.Type), narrowing[T](p.C.Type)
 	}
@@ -95,21 +102,23 @@ func activation[T scalar](v *asm.Finish[T], a gemm.Activation) func(m, n int, c 
 }
 
 // finishing is how many rows and columns of a tile are finished at once, and how many
-// elements tile needs where C is converted.
+// elements of memory that takes where C is converted.
 const finishing = 256
 
 // tile finishes rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
-// some elements, [finishing] where C is converted.
+// [finishing] elements.
 func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	for i := 0; i < rows; i += finishing {
 		for j := 0; j < cols; j += finishing {
-			f.block(c[i*ldc+j:], ldc, i0+i, j0+j, min(finishing, rows-i), min(finishing, cols-j), tmp)
+			c, rows, cols := c[i*ldc+j:], min(finishing, rows-i), min(finishing, cols-j)
+			f.sum(c, ldc, i0+i, j0+j, rows, cols, tmp)
+			f.rest(c, ldc, i0+i, j0+j, rows, cols)
 		}
 	}
 }
 
-// block does that for no more than [finishing] rows and columns.
-func (f *finisher[T]) block(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+// sum does the first part, for no more than [finishing] rows and columns: what is added.
+func (f *finisher[T]) sum(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	if f.raw != nil && f.beta != 0 {
 		f.addOld(c, ldc, i0, j0, rows, cols, tmp)
 	}
@@ -119,6 +128,10 @@ func (f *finisher[T]) block(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	case gemm.BiasCol:
 		f.biasCol(c, ldc, f.biases(j0, cols, tmp), rows)
 	}
+}
+
+// rest does the other, for any number of them: the activation and the rounding.
+func (f *finisher[T]) rest(c []T, ldc, i0, j0, rows, cols int) {
 	switch act := f.epilogue.Activation; {
 	case act == gemm.ActNone:
 	case f.act != nil:
@@ -180,10 +193,15 @@ func single[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.
 
 // biases are n of the bias's elements, from the one at on, in the type of the sums.
 func (f *finisher[T]) biases(at, n int, tmp []T) []T {
-	if f.widen == nil {
-		return dtype.View[T](f.bias)[at : at+n]
+	if f.raw == nil {
+		return f.biasT[at : at+n]
 	}
-	f.widen(tmp[:n], f.bias, at)
+	whole := 0
+	if f.form.Lay != nil {
+		whole = n &^ 7
+		f.form.Lay(1, whole, word(tmp), whole, &f.bias[at*f.to.Size()], 0)
+	}
+	f.widen(tmp[whole:n], f.bias, at+whole)
 	return tmp[:n]
 }
 

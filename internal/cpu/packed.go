@@ -124,3 +124,45 @@ func pack[T scalar](ctx context.Context, k *Kernel, mk *micro[T], p *gemm.Proble
 	}
 	return packed, nil
 }
+
+// fewRows is how many rows of A halves of B are widened for again and again. (Above, they
+// are widened once for all rows of a tile.)
+const fewRows = 32
+
+// takePacked has the product use a B that was packed before.
+func (d *product[T]) takePacked(p *gemm.Problem, packed *Packed) {
+	d.cut = d.prepacked(p)
+	d.whole = dtype.View[T](packed.data)
+	if d.halves = d.cut.size < dtype.Of[T]().Size(); d.halves {
+		d.b.raw = packed.data
+		switch {
+		case d.m > fewRows:
+		case p.B.Type == dtype.F16:
+			d.direct = d.PackedF16
+		case p.B.Type == dtype.BF16:
+			d.direct = d.PackedBF16
+		}
+	}
+}
+
+// panel is where the block's panel of column j begins, and what is read after it.
+func (d *product[T]) panel(w *place, j, slot int) (b *T, ahead []T) {
+	deep, all := d.top()+w.deep, d.bPack
+	at := j * deep
+	if d.whole != nil {
+		at, all = d.cut.at(w.p0, w.j0+j, d.top()), d.whole
+		switch {
+		case d.direct != nil:
+			halves := dtype.View[T](d.b.raw[2*at:])
+			return unsafe.SliceData(halves), halves[min(d.NR*deep/2, len(halves)-1):]
+		case d.halves:
+			panel := d.panelOf(slot)[:w.deep*d.NR]
+			d.b.run(panel, at)
+			return unsafe.SliceData(panel), d.whole[min((at+d.NR*deep)/2, len(d.whole)-1):]
+		}
+	}
+	if b, ahead = &all[at], all[at:]; j+d.NR < w.cols {
+		ahead = ahead[d.NR*deep:]
+	}
+	return b, ahead
+}

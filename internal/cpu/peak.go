@@ -9,7 +9,7 @@ import (
 
 // Peak measures how many 10⁹ operations a second one core can do at most in
 // products summed in t, with the best instruction set that there is a kernel for:
-// fused multiply-adds on registers alone. It takes some milliseconds, and is 0
+// multiply-adds on registers alone. It takes some milliseconds, and is 0
 // where there is no assembly kernel.
 func Peak(t dtype.Type) float64 {
 	for i := len(kernels) - 1; i >= 0; i-- {
@@ -20,6 +20,8 @@ func Peak(t dtype.Type) float64 {
 			return peak(k.f32.Kernels)
 		case t == dtype.F64 && k.f64 != nil:
 			return peak(k.f64.Kernels)
+		case t == dtype.I32 && k.i32 != nil:
+			return peak(k.i32.Kernels)
 		}
 	}
 	return 0

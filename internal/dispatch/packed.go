@@ -29,9 +29,11 @@ func checkPacked(d Device) error {
 	return nil
 }
 
-// checkHost refuses what only the processor can do anywhere else.
+// checkHost refuses what only the processor can do anywhere else, and what it cannot.
 func (r *Request) checkHost() error {
 	switch {
+	case r.Packed != nil && r.Verify:
+		return fmt.Errorf("%w: verification of a product with a packed B: it needs B as it was", gemm.ErrUnsupported)
 	case r.Packed != nil:
 		return checkPacked(r.Device)
 	case r.Tile != nil && r.Device.IsGPU():

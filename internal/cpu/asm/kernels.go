@@ -44,6 +44,9 @@ type Kernels[T any] struct {
 	// for each step. C's rows are ldc elements apart.
 	Packed func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
+	// PackedF16 and PackedBF16, where they are not nil, are Packed with halves in b.
+	PackedF16, PackedBF16 func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
+
 	// Direct[r-1] computes r rows, 1 ≤ r ≤ MR, and n columns, 1 ≤ n ≤ NR, of a tile
 	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
 	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)

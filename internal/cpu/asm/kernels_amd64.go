@@ -12,7 +12,7 @@ var (
 // F32AVX512 is the float32 kernels for AVX-512.
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 12, NR: 32,
-	Packed: PackedF32AVX512, Group: 1,
+	Packed: PackedF32AVX512, Group: 1, PackedF16: PackedF16F32AVX512, PackedBF16: PackedBF16F32AVX512,
 	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX512x1, DirectF32AVX512x2, DirectF32AVX512x3, DirectF32AVX512x4,
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
@@ -56,7 +56,7 @@ var F64AVX512 = Kernels[float64]{
 // F32AVX2 is the float32 kernels for AVX2 with FMA.
 var F32AVX2 = Kernels[float32]{
 	ISA: AVX2, MR: 6, NR: 16,
-	Packed: PackedF32AVX2, Group: 1,
+	Packed: PackedF32AVX2, Group: 1, PackedF16: PackedF16F32AVX2, PackedBF16: PackedBF16F32AVX2,
 	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
 	},

@@ -21,6 +21,48 @@ package asm
 //go:noescape
 func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
+// PackedF16F32AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 32:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*12+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are of 16 bits: a float16 as float32 each.
+//
+//go:noescape
+func PackedF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 32:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*12+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are of 16 bits: a bfloat16 as float32 each.
+//
+//go:noescape
+func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
 // DirectF32AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
 //	for i := 0; i < 1; i++ {

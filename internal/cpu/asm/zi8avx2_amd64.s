@@ -774,8 +774,73 @@ TEXT ·BiasColI8AVX2(SB), NOSPLIT, $0-40
 	MOVQ    n+8(FP), SI
 	SHRQ    $0x03, SI
 	MOVQ    m+0(FP), DI
-	TESTQ   DI, DI
-	JZ      row_end
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R9
+	LEAQ  (CX)(CX*2), R12
+	MOVQ  DX, R10
+	MOVQ  SI, R11
+	TESTQ R11, R11
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVDQU (R9), Y1
+	VMOVDQU (R9)(CX*1), Y2
+	VMOVDQU (R9)(CX*2), Y3
+	VMOVDQU (R9)(R12*1), Y4
+	VMOVDQU (R10), Y5
+	VMOVDQU (R10), Y6
+	VMOVDQU (R10), Y7
+	VMOVDQU (R10), Y8
+	ADDQ    $+32, R10
+	VPADDD  Y5, Y1, Y1
+	VPADDD  Y6, Y2, Y2
+	VPADDD  Y7, Y3, Y3
+	VPADDD  Y8, Y4, Y4
+	VMOVDQU Y1, (R9)
+	VMOVDQU Y2, (R9)(CX*1)
+	VMOVDQU Y3, (R9)(CX*2)
+	VMOVDQU Y4, (R9)(R12*1)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VPMASKMOVD (R9), Y0, Y1
+	VPMASKMOVD (R10), Y0, Y5
+	VPMASKMOVD (R9)(CX*1), Y0, Y2
+	VPMASKMOVD (R10), Y0, Y6
+	VPMASKMOVD (R9)(CX*2), Y0, Y3
+	VPMASKMOVD (R10), Y0, Y7
+	VPMASKMOVD (R9)(R12*1), Y0, Y4
+	VPMASKMOVD (R10), Y0, Y8
+	VPADDD     Y5, Y1, Y1
+	VPADDD     Y6, Y2, Y2
+	VPADDD     Y7, Y3, Y3
+	VPADDD     Y8, Y4, Y4
+	VPMASKMOVD Y1, Y0, (R9)
+	VPMASKMOVD Y2, Y0, (R9)(CX*1)
+	VPMASKMOVD Y3, Y0, (R9)(CX*2)
+	VPMASKMOVD Y4, Y0, (R9)(R12*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
 
 row:
 	MOVQ  AX, R8
@@ -827,8 +892,68 @@ TEXT ·BiasRowI8AVX2(SB), NOSPLIT, $0-40
 	MOVQ    n+8(FP), SI
 	SHRQ    $0x03, SI
 	MOVQ    m+0(FP), DI
-	TESTQ   DI, DI
-	JZ      row_end
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (CX)(CX*2), R11
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS 4(DX), Y6
+	VBROADCASTSS 8(DX), Y7
+	VBROADCASTSS 12(DX), Y8
+	ADDQ         $+16, DX
+	MOVQ         SI, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVDQU (R9), Y1
+	VMOVDQU (R9)(CX*1), Y2
+	VMOVDQU (R9)(CX*2), Y3
+	VMOVDQU (R9)(R11*1), Y4
+	VPADDD  Y5, Y1, Y1
+	VPADDD  Y6, Y2, Y2
+	VPADDD  Y7, Y3, Y3
+	VPADDD  Y8, Y4, Y4
+	VMOVDQU Y1, (R9)
+	VMOVDQU Y2, (R9)(CX*1)
+	VMOVDQU Y3, (R9)(CX*2)
+	VMOVDQU Y4, (R9)(R11*1)
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VPMASKMOVD (R9), Y0, Y1
+	VPMASKMOVD (R9)(CX*1), Y0, Y2
+	VPMASKMOVD (R9)(CX*2), Y0, Y3
+	VPMASKMOVD (R9)(R11*1), Y0, Y4
+	VPADDD     Y5, Y1, Y1
+	VPADDD     Y6, Y2, Y2
+	VPADDD     Y7, Y3, Y3
+	VPADDD     Y8, Y4, Y4
+	VPMASKMOVD Y1, Y0, (R9)
+	VPMASKMOVD Y2, Y0, (R9)(CX*1)
+	VPMASKMOVD Y3, Y0, (R9)(CX*2)
+	VPMASKMOVD Y4, Y0, (R9)(R11*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
 
 row:
 	MOVQ         AX, R8
@@ -877,8 +1002,65 @@ TEXT ·ReLUI8AVX2(SB), NOSPLIT, $0-32
 	MOVQ    n+8(FP), BX
 	SHRQ    $0x03, BX
 	MOVQ    m+0(FP), SI
-	TESTQ   SI, SI
-	JZ      row_end
+	MOVQ    SI, DI
+	SHRQ    $0x02, DI
+	TESTQ   DI, DI
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R8
+	LEAQ  (CX)(CX*2), R10
+	MOVQ  BX, R9
+	TESTQ R9, R9
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVDQU (R8), Y1
+	VMOVDQU (R8)(CX*1), Y2
+	VMOVDQU (R8)(CX*2), Y3
+	VMOVDQU (R8)(R10*1), Y4
+	VXORPS  Y5, Y5, Y5
+	VPMAXSD Y1, Y5, Y1
+	VPMAXSD Y2, Y5, Y2
+	VPMAXSD Y3, Y5, Y3
+	VPMAXSD Y4, Y5, Y4
+	VMOVDQU Y1, (R8)
+	VMOVDQU Y2, (R8)(CX*1)
+	VMOVDQU Y3, (R8)(CX*2)
+	VMOVDQU Y4, (R8)(R10*1)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      DX, DX
+	JZ         rows_next
+	VPMASKMOVD (R8), Y0, Y1
+	VPMASKMOVD (R8)(CX*1), Y0, Y2
+	VPMASKMOVD (R8)(CX*2), Y0, Y3
+	VPMASKMOVD (R8)(R10*1), Y0, Y4
+	VXORPS     Y5, Y5, Y5
+	VPMAXSD    Y1, Y5, Y1
+	VPMAXSD    Y2, Y5, Y2
+	VPMAXSD    Y3, Y5, Y3
+	VPMAXSD    Y4, Y5, Y4
+	VPMASKMOVD Y1, Y0, (R8)
+	VPMASKMOVD Y2, Y0, (R8)(CX*1)
+	VPMASKMOVD Y3, Y0, (R8)(CX*2)
+	VPMASKMOVD Y4, Y0, (R8)(R10*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    row_end
 
 row:
 	MOVQ  AX, DI

@@ -12,15 +12,15 @@ import (
 
 // finishers writes the functions that finish a tile of C while it is in the cache.
 func (g *generator) finishers() {
-	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
-	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i", 1, func(x, bias group) { g.each(g.add, bias, x, x) })
-	g.finisher("ReLU", "", "makes every element max(x, 0)", 1, func(x, _ group) { g.atLeastZero(x) })
+	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j", g.light, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i", g.light, func(x, bias group) { g.each(g.add, bias, x, x) })
+	g.finisher("ReLU", "", "makes every element max(x, 0)", g.light, func(x, _ group) { g.atLeastZero(x) })
 	if g.maths == nil {
 		return
 	}
 	g.finisher("GELU", "", "makes every element x·Φ(x), Φ the normal distribution", g.abreast, func(x, _ group) { g.gelu(x) })
 	g.finisher("GELUTanh", "", "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.abreast, func(x, _ group) { g.geluTanh(x) })
-	g.finisher("SiLU", "", "makes every element x/(1 + e⁻ˣ)", g.abreast, func(x, _ group) { g.timesSigmoid(x, x) })
+	g.finisher("SiLU", "", "makes every element x/(1 + e⁻ˣ)", g.abreast, func(x, _ group) { g.silu(x) })
 }
 
 // A group is a register of each of several rows, which are computed abreast: what is done
@@ -79,8 +79,10 @@ func (g *generator) finisher(name, extra, does string, abreast int, apply func(x
 		x, y := group(g.vectors(count)), group(g.vectors(count))
 		switch bias {
 		case "BiasRow":
-			g.each(g.broadcast, operand.Mem{Base: v}, y)
-			g.ADDQ(operand.I32(g.size), v)
+			for i := range y {
+				g.broadcast(g.Context, operand.Mem{Base: v, Disp: i * g.size}, y[i])
+			}
+			g.ADDQ(operand.I32(count*g.size), v)
 		case "BiasCol":
 			g.MOVQ(v, from)
 		}
@@ -132,58 +134,31 @@ func (g *generator) finisher(name, extra, does string, abreast int, apply func(x
 // maths are a floating-point type's further instructions and what functions need to
 // be as accurate as it is.
 type maths struct {
-	min, sub, div, and   instruction
-	mulAdd, subtractFMA  instruction // x·y + z into y's register; z − x·y into z's
-	round                func(c *build.Context, vectorBytes int, x, dst operand.Op)
-	power                func(g *generator, n, x reg.Register) // x times 2ⁿ
-	expTerms, erfcTerms  int
-	erfcEnd, least, most float64 // erfc(erfcEnd) and eˡᵉᵃˢᵗ are as good as zero, eᵐᵒˢᵗ is finite
-	ln2High              float64 // so short that its multiples are exact
+	min, sub, div, and  instruction
+	shift, addBits      instruction
+	mulAdd              instruction // x·y + z into y's register
+	subFrom, minusMinus instruction // x·y − z and −x·y − z into z's
+	subtract            instruction // z − x·y into z's
+	fraction            int         // bits of a number's fraction
+	expTerms, erfcTerms int
+	erfcEnd             float64 // where erfc is as good as zero
+	least, most         float64 // e^least is as good as zero, and e^most as infinite; both are normal numbers with room to spare
 }
 
 var (
 	maths32 = &maths{
 		min: (*build.Context).VMINPS, sub: (*build.Context).VSUBPS, div: (*build.Context).VDIVPS, and: (*build.Context).VANDPS,
-		mulAdd: (*build.Context).VFMADD213PS, subtractFMA: (*build.Context).VFNMADD231PS,
-		round: func(c *build.Context, vectorBytes int, x, dst operand.Op) {
-			if vectorBytes == 64 {
-				c.VRNDSCALEPS(operand.U8(0), x, dst)
-			} else {
-				c.VROUNDPS(operand.U8(0), x, dst)
-			}
-		},
-		power: func(g *generator, n, x reg.Register) {
-			if g.vectorBytes == 64 {
-				g.VSCALEFPS(n, x, x)
-				return
-			}
-			g.VCVTPS2DQ(n, n)
-			g.VPSLLD(operand.U8(23), n, n)
-			g.VPADDD(n, x, x) // to the exponent of x, which stays a normal number
-		},
-		expTerms: 8, erfcTerms: 11, erfcEnd: 9.3, least: -70, most: 88, ln2High: 0x1.62e4p-1,
+		shift: (*build.Context).VPSLLD, addBits: (*build.Context).VPADDD,
+		mulAdd: (*build.Context).VFMADD213PS, subtract: (*build.Context).VFNMADD231PS,
+		subFrom: (*build.Context).VFMSUB231PS, minusMinus: (*build.Context).VFNMSUB231PS,
+		fraction: 23, expTerms: 8, erfcTerms: 10, erfcEnd: 9.3, least: -70, most: 80,
 	}
 	maths64 = &maths{
 		min: (*build.Context).VMINPD, sub: (*build.Context).VSUBPD, div: (*build.Context).VDIVPD, and: (*build.Context).VANDPD,
-		mulAdd: (*build.Context).VFMADD213PD, subtractFMA: (*build.Context).VFNMADD231PD,
-		round: func(c *build.Context, vectorBytes int, x, dst operand.Op) {
-			if vectorBytes == 64 {
-				c.VRNDSCALEPD(operand.U8(0), x, dst)
-			} else {
-				c.VROUNDPD(operand.U8(0), x, dst)
-			}
-		},
-		power: func(g *generator, n, x reg.Register) {
-			if g.vectorBytes == 64 {
-				g.VSCALEFPD(n, x, x)
-				return
-			}
-			// n + 1.5·2⁵² has n in its lowest bits.
-			g.VADDPD(g.constant(0x1.8p52), n, n)
-			g.VPSLLQ(operand.U8(52), n, n)
-			g.VPADDQ(n, x, x)
-		},
-		expTerms: 15, erfcTerms: 26, erfcEnd: 26, least: -690, most: 708, ln2High: 0x1.62e42feep-1,
+		shift: (*build.Context).VPSLLQ, addBits: (*build.Context).VPADDQ,
+		mulAdd: (*build.Context).VFMADD213PD, subtract: (*build.Context).VFNMADD231PD,
+		subFrom: (*build.Context).VFMSUB231PD, minusMinus: (*build.Context).VFNMSUB231PD,
+		fraction: 52, expTerms: 14, erfcTerms: 26, erfcEnd: 26, least: -690, most: 690,
 	}
 )
 
@@ -196,30 +171,28 @@ func (g *generator) atLeastZero(x group) {
 
 // gelu is x·Φ(x) = max(x, 0) − |x|·erfc(|x|/√2)/2, which for x < 0 keeps small values.
 func (g *generator) gelu(x group) {
-	y := g.another(x) // |x|/√2
-	g.each(g.and, g.allButSign(), x, y)
-	g.limit(y, g.maths.min, 1e4) // ∞ times the tail, which is 0 there, would be NaN
-	g.each(g.mul, g.constant(1/math.Sqrt2), y, y)
+	far := g.another(x) // |x|
+	g.each(g.and, g.allButSign(), x, far)
+	g.limit(far, g.maths.min, 1e4) // ∞ times the tail, which is 0 there, would be NaN
 	g.atLeastZero(x)
 
-	// erfc(y) = t·e^(P(t) − y²), t = 1/(1 + y/2) (Press et al., Numerical Recipes,
-	// 3rd ed., §6.2.2), with P in s, which runs from -1 to 1.
-	t, one := g.another(x), g.vector(g.Context)
-	g.each(g.move, g.constant(0.5), t)
-	g.each(g.mulAdd, g.constant(1), y, t)
+	// With y = |x|/√2, erfc(y) = t·e^(P(t) − y²), t = 1/(1 + y/2) (Press et al.,
+	// Numerical Recipes, 3rd ed., §6.2.2), and P in s, which runs from -1 to 1.
+	t, s, one := g.another(x), g.another(x), g.vector(g.Context)
+	g.each(g.move, g.constant(0.5/math.Sqrt2), t)
+	g.each(g.mulAdd, g.constant(1), far, t)
 	g.move(g.Context, g.constant(1), one)
 	g.each(g.div, t, one, t)
-	s := g.another(x)
 	least := 1 / (1 + g.erfcEnd/2)
 	g.each(g.move, g.constant(2/(1-least)), s)
 	g.each(g.mulAdd, g.constant(-(1+least)/(1-least)), t, s)
-	p := g.polynomial(s, erfcPolynomial(g.erfcEnd, g.erfcTerms))
-	g.each(g.subtractFMA, y, y, p)
-	e := g.exp(p)
+	p, half := g.polynomial(s, erfcPolynomial(g.erfcEnd, g.erfcTerms)), g.another(x)
+	g.each(g.mul, g.constant(0.5), far, half)
+	g.each(g.subFrom, half, far, p)
+	e := g.expOfMinus(p)
 
-	g.each(g.mul, t, y, y)
-	g.each(g.mul, g.constant(1/math.Sqrt2), y, y) // t·|x|/2
-	g.each(g.subtractFMA, y, e, x)
+	g.each(g.mul, t, half, half)
+	g.each(g.subtract, half, e, x)
 }
 
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
@@ -233,38 +206,43 @@ func (g *generator) geluTanh(x group) {
 	g.timesSigmoid(x, z)
 }
 
-// timesSigmoid is x/(1 + e^(-z)). Where e^(-z) is beyond the type's range, x is first
-// brought to where the result is as good as zero: −∞ tends to 0.
+// silu is x/(1 + e^(-x)).
+func (g *generator) silu(x group) {
+	z := g.another(x)
+	g.each(g.move, x, z)
+	g.timesSigmoid(x, z)
+}
+
+// timesSigmoid is x/(1 + e^(-z)); z is lost. Where e^(-z) is as good as infinite x is first
+// made finite: −∞ tends to 0.
 func (g *generator) timesSigmoid(x, z group) {
-	minus, zero := g.another(x), g.vector(g.Context)
-	g.zero(zero)
-	g.each(g.sub, z, zero, minus)
-	e := g.exp(minus)
+	e := g.expOfMinus(z)
 	g.each(g.add, g.constant(1), e, e)
 	g.limit(x, g.max, -1e4)
 	g.each(g.div, e, x, x)
 }
 
-// exp is e^x, to about a roundoff; x is lost.
-func (g *generator) exp(x group) group {
-	g.limit(x, g.max, g.least)
-	g.limit(x, g.min, g.most)
-	n := g.another(x)
-	g.each(g.mul, g.constant(math.Log2E), x, n)
-	for _, n := range n {
-		g.round(g.Context, g.vectorBytes, n, n)
-	}
-	// ln 2 in two parts, the first so short that its multiples are exact.
-	g.each(g.subtractFMA, g.constant(g.ln2High), n, x)
-	g.each(g.subtractFMA, g.constant(math.Ln2-g.ln2High), n, x)
+// expOfMinus is e^(-x), to about a roundoff times 1 + |x|; x is lost.
+func (g *generator) expOfMinus(x group) group {
+	g.limit(x, g.max, -g.most)
+	g.limit(x, g.min, -g.least)
+	// n, the whole number next to -x/ln 2, stands in the lowest bits of its sum with
+	// 1.5 units of a fraction's weight, from where it goes to the result's exponent.
+	weight := math.Ldexp(1.5, g.fraction)
+	bits, n := g.another(x), g.another(x)
+	g.each(g.move, g.constant(weight), bits)
+	g.each(g.fma, g.constant(-math.Log2E), x, bits)
+	unit := g.vector(g.Context)
+	g.move(g.Context, g.constant(weight), unit)
+	g.each(g.sub, unit, bits, n)
+	g.each(g.minusMinus, g.constant(math.Ln2), n, x)
 	series := make([]float64, g.expTerms)
 	for i := range series {
 		series[i] = 1 / math.Gamma(float64(i+1))
 	}
 	e := g.polynomial(x, series)
-	for i := range e {
-		g.power(g, n[i], e[i])
-	}
+	g.each(g.shift, operand.U8(g.fraction), bits, bits)
+	g.each(g.addBits, bits, e, e)
 	return e
 }
 
@@ -336,20 +314,35 @@ func scaledErfc(y float64) float64 {
 	return 1 / (math.Sqrt(math.Pi) * rest)
 }
 
-// erfcPolynomial interpolates ln(erfc(y)/t) + y² in s at Chebyshev's points and
-// returns the coefficients of 1, s, s², …
+// erfcPolynomial is ln(erfc(y)/t) + y² in s, which runs from -1 to 1.
 func erfcPolynomial(end float64, terms int) []float64 {
 	least := 1 / (1 + end/2)
-	chebyshev := make([]float64, terms)
-	for j := range terms {
-		cosine := func(times int) float64 { // of a multiple of the point's angle
-			return math.Cos(math.Pi * float64(times*(2*j+1)%(4*terms)) / float64(2*terms))
+	c := interpolate(terms, func(s float64) float64 {
+		t := (1 + least + (1-least)*s) / 2
+		return math.Log(scaledErfc(2*(1/t-1)) / t)
+	})
+	for range 2 { // erfc(0) is 1: there, at s = 1, errors count most
+		at1 := 0.0
+		for _, v := range c {
+			at1 += v
 		}
-		t := (1 + least + (1-least)*cosine(1)) / 2
-		y := 2 * (1/t - 1)
-		value := math.Log(scaledErfc(y) / t)
+		c[0] -= at1
+	}
+	return c
+}
+
+// interpolate returns the coefficients of 1, s, s², … of a polynomial that is next to f
+// in [-1, 1]: Chebyshev's series, from so many points that their roundings average out.
+func interpolate(terms int, f func(s float64) float64) []float64 {
+	points := 16 * terms
+	chebyshev := make([]float64, terms)
+	for j := range points {
+		cosine := func(times int) float64 { // of a multiple of the point's angle
+			return math.Cos(math.Pi * float64(times*(2*j+1)%(4*points)) / float64(2*points))
+		}
+		value := f(cosine(1))
 		for m := range chebyshev {
-			chebyshev[m] += 2 / float64(terms) * value * cosine(m)
+			chebyshev[m] += 2 / float64(points) * value * cosine(m)
 		}
 	}
 	chebyshev[0] /= 2

@@ -88,9 +88,9 @@ type isa struct {
 	// fetchB says to fetch panels of B ahead: one as wide as two of the vectors,
 	// times the usual 256 steps, does not stay in an L1 of 32 KiB.
 	fetchB bool
-	// abreast is how many rows an activation is computed of at once: as many as there are
-	// registers for.
-	abreast int
+	// abreast is how many rows an activation is computed of at once, as many as there are
+	// registers for, and light how many of them are finished otherwise.
+	abreast, light int
 
 	mask  func(g *generator, count reg.GPVirtual) reg.Register // of the first count elements; count is lost
 	load  func(g *generator, src operand.Mem, mask, dst reg.Register)
@@ -98,7 +98,7 @@ type isa struct {
 }
 
 var avx512 = isa{
-	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, abreast: 4,
+	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, abreast: 4, light: 8,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		bits, mask := g.GP64(), g.K()
 		g.MOVQ(count, reg.RCX)
@@ -113,7 +113,7 @@ var avx512 = isa{
 }
 
 var avx2 = isa{
-	name: "AVX2", vectorBytes: 32, registers: 16, vector: (*build.Context).YMM, abreast: 1,
+	name: "AVX2", vectorBytes: 32, registers: 16, vector: (*build.Context).YMM, abreast: 1, light: 4,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		window, mask := g.GP64(), g.YMM()
 		g.LEAQ(g.maskTable().Offset(32), window)

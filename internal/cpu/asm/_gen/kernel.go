@@ -83,6 +83,10 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	steps := func(count int) {
 		for u := range count {
 			for v := range row {
+				if from.widen != nil {
+					from.widen(from.b(u, v), row[v])
+					continue
+				}
 				g.loadVector(b, from.b(u, v), v, from.maskTail, mask, row[v])
 			}
 			for i := range sums {

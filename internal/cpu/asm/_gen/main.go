@@ -27,6 +27,7 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/pass"
 	"github.com/mmcloughlin/avo/printer"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // variant is one instruction set multiplying one element type.
@@ -86,6 +87,13 @@ func (v variant) suffix() string { return v.element.name + v.isa.name }
 func (v variant) write(dir string) error {
 	g := &generator{Context: build.NewContext(), variant: v, constants: map[uint64]operand.Mem{}}
 	g.packed()
+	if v.goType == "float32" {
+		for _, f := range forms {
+			if halves[f.name] != nil {
+				g.packedHalves(f)
+			}
+		}
+	}
 	if v.group == 1 {
 		for rows := 1; rows <= v.mr; rows++ {
 			g.direct(rows)
@@ -156,6 +164,17 @@ func (g *generator) packed() {
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
 		g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", g.words.panel)...)
 	g.bodies(g.mr, g.panels, true)
+}
+
+// packedHalves writes that for panels of B of 16 bits.
+func (g *generator) packedHalves(f form) {
+	name := "Packed" + f.name + g.suffix()
+	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
+		append(g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", g.words.panel),
+			"", "The elements of b are of 16 bits: "+f.says+" each.")...)
+	g.bodies(g.mr, func(int) operands {
+		return g.panelsOf(2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
+	}, true)
 }
 
 // direct writes the micro-kernel that reads rows of A and B where they are.

@@ -7,15 +7,16 @@ import (
 
 // operands says where a micro-kernel finds A and B.
 type operands struct {
-	a        func(u, i int) operand.Mem // the element in row i of A, u steps of k ahead
-	b        func(u, v int) operand.Mem // vector v of the row of B, u steps of k ahead
-	start    func(v int) operand.Mem    // vector v of what the sums start from; nil for zero
-	begin    func()                     // goes from there to the first step
-	fetch    func(u, i int)             // may ask for what is read later, after row i of step u
-	step     func()                     // ends a step
-	advance  func(steps int)            // ends a group of steps
-	fetchC   func()                     // ends a group of the main loop, if there is one
-	maskTail bool                       // whether B may not be read beyond its first n columns
+	a        func(u, i int) operand.Mem            // the element in row i of A, u steps of k ahead
+	b        func(u, v int) operand.Mem            // vector v of the row of B, u steps of k ahead
+	widen    func(b operand.Mem, dst reg.Register) // loads a vector of B that is of halves
+	start    func(v int) operand.Mem               // vector v of what the sums start from; nil for zero
+	begin    func()                                // goes from there to the first step
+	fetch    func(u, i int)                        // may ask for what is read later, after row i of step u
+	step     func()                                // ends a step
+	advance  func(steps int)                       // ends a group of steps
+	fetchC   func()                                // ends a group of the main loop, if there is one
+	maskTail bool                                  // whether B may not be read beyond its first n columns
 }
 
 // How far ahead operands are fetched into L1. On a Cascade Lake the hardware alone
@@ -32,13 +33,17 @@ const lineBytes = 64 // of a cache line
 
 // panels are packed operands: mr values of A and nr of B follow one another for
 // each step of k, so every address is a constant away from two pointers.
-func (g *generator) panels(int) operands {
+func (g *generator) panels(int) operands { return g.panelsOf(g.size, nil) }
+
+// panelsOf is panels with elements of B of another size, to be widened.
+func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Register)) operands {
 	a, b := g.param("a"), g.param("b")
-	aStep, bStep := g.mr*g.size, g.nr*g.size
+	aStep, bStep := g.mr*g.size, g.nr*sizeB
 	panels := operands{
+		widen:  widen,
 		fetchC: g.fetchTile(),
 		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
-		b:      func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.vectorBytes} },
+		b:      func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.lanes()*sizeB} },
 		fetch: func(u, i int) {
 			if g.fetchB {
 				g.fetchRow(i, g.mr, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
