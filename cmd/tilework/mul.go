@@ -41,7 +41,8 @@ Files: ` + fileFormats() + `
 Of an archive that holds several arrays, name one: weights.npz::w1.
 
 A and B have the same element type; --dtype converts both on reading. Products of
-float16 and bfloat16 are summed in float32; those of int8 are int32.
+float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32; those of int8 are
+int32.
 
 Without --device the product goes to the processor or the first GPU, whichever takes
 less time by what was measured on this machine; --verbose tells. The measurements are

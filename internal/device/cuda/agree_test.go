@@ -203,4 +203,4 @@ func fractions(rng *rand.Rand, l gemm.Layout) []byte {
 }
 
 // smallest is of a size that a type only has denormals of.
-var smallest = map[dtype.Type]float64{dtype.F64: 0x1p-1030, dtype.F32: 0x1p-130, dtype.BF16: 0x1p-130, dtype.F16: 0x1p-15}
+var smallest = map[dtype.Type]float64{dtype.F64: 0x1p-1030, dtype.F32: 0x1p-130, dtype.BF16: 0x1p-130, dtype.F16: 0x1p-15, dtype.F8E4M3: 0x1p-8, dtype.F8E5M2: 0x1p-15}
