@@ -69,6 +69,9 @@ func plan[I, O Element](alpha float64, a, b Matrix[I], beta float64, c Matrix[O]
 		return nil, buffers, err
 	}
 	problem, swapped, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
+	if err == nil {
+		problem, err = problem.In(cfg.precision)
+	}
 	if err != nil {
 		return nil, buffers, err
 	}

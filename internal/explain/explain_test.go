@@ -150,7 +150,7 @@ func TestMeasuredIsAsked(t *testing.T) {
 			in := types[i%len(types)]
 			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
 			p := problem(t, in, 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60), rng.IntN(2) == 0, rng.IntN(2) == 0)
-			if k.Supports(p) != nil {
+			if k.Supports(p) != nil || k.Fits(p, s) != nil || k.SharedBytes(k.Config(p, s)) > 160<<10 {
 				continue
 			}
 			x, err := New(t.Context(), k, s, p, gpuModel(t, "a100-sxm-80gb"), Options{})

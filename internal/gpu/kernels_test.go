@@ -35,6 +35,14 @@ func problems(t *testing.T) []*gemm.Problem {
 		}
 		all = append(all, &p)
 	}
+	for _, precision := range gemm.Precisions()[1:] {
+		for _, in := range precision.Info().For {
+			for trans := range 4 {
+				add(in, dtype.F32, 64, 64, 64, trans&1 != 0, trans&2 != 0, gemm.Epilogue{})
+				all[len(all)-1].Precision = precision
+			}
+		}
+	}
 	for _, in := range dtype.All() {
 		for _, out := range in.Info().Results {
 			for trans := range 4 {

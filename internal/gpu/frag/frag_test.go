@@ -86,11 +86,11 @@ func TestBanks(t *testing.T) {
 	for side := 8; side <= 256; side *= 2 {
 		for depth := 16; depth <= 64; depth *= 2 {
 			for _, along := range []bool{false, true} {
-				s := Shape{Side: side, Depth: depth, Stages: 2, AlongK: along}
-				pitch, size := s.pitch(ptx.F64), ptx.F64.Bytes()
+				s := Shape{Elem: ptx.F64, Side: side, Depth: depth, Stages: 2, AlongK: along}
+				pitch, size := s.pitch(), ptx.F64.Bytes()
 				count, length := s.lines()
-				if pitch < length || pitch*size%16 != 0 || s.Bytes(ptx.F64) != 2*count*pitch*size {
-					t.Errorf("%+v: rows are %d elements apart, %d bytes in all", s, pitch, s.Bytes(ptx.F64))
+				if pitch < length || pitch*size%16 != 0 || s.Bytes() != 2*count*pitch*size {
+					t.Errorf("%+v: rows are %d elements apart, %d bytes in all", s, pitch, s.Bytes())
 				}
 				banks := map[int]bool{}
 				for lane := range Lanes / 2 {
