@@ -17,9 +17,10 @@ import (
 )
 
 // shapes are a kernel's, and its smallest with K split, so that parts have all sizes.
-// The short test takes the smallest alone: what it looks for is in every shape.
+// The short test takes the smallest alone: what it looks for is in every shape. Those of
+// tensor cores that are large, and slow to emulate, hold nothing but more of the same warps.
 func shapes(k *Kernel) []Shape {
-	list := k.Shapes()
+	list := slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && large(s) })
 	s := list[len(list)-1]
 	if testing.Short() {
 		list = []Shape{s}
@@ -31,6 +32,8 @@ func shapes(k *Kernel) []Shape {
 	}
 	return list
 }
+
+func large(s Shape) bool { return s.M*s.N > 64*64 }
 
 // cases is how many of n cases a shape of k is given, so that no kernel has more than
 // the others, and in the short test no shape more than in the long one.
@@ -62,7 +65,7 @@ func TestPrecisions(t *testing.T) {
 			if len(k.others[precision]) == 0 {
 				continue
 			}
-			for _, s := range shapes(k)[len(k.Shapes())-1:] {
+			for _, s := range shapes(k)[len(shapes(k))-4:] {
 				t.Run(fmt.Sprintf("%s:%v in %v", k.Name, s, precision), func(t *testing.T) {
 					d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 					conform(t, d, 20, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
@@ -140,8 +143,8 @@ func TestLimits(t *testing.T) {
 						if trans&2 != 0 {
 							b = gemm.Dense(pair.In, n, depth).T()
 						}
-						if k.Tensor && pair.Out != pair.In.Info().Results[0] {
-							continue // what differs is a store that float32 has too
+						if k.Tensor && (pair.Out != pair.In.Info().Results[0] || large(s) && pair.In != k.Types()[0]) {
+							continue // what differs is a store that float32 has too, or in the small ones too
 						}
 						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
 						if err != nil {
