@@ -134,6 +134,6 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 	}
 	return &resident.Product{
 		Alpha: alpha, A: a.m, B: b.m, Beta: beta, C: c.m, Epilogue: cfg.Epilogue,
-		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Verify: cfg.request.Verify,
+		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Precision: cfg.precision, Verify: cfg.request.Verify,
 	}, nil
 }

@@ -52,7 +52,8 @@ func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *
 	}()
 	var kernels []bench.DeviceSubject
 	for _, k := range g.picks {
-		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend, options: gpuOptions(k.kernel, true)})
+		kernel, precision := splitPrecision(k.kernel)
+		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend, options: gpuOptions(kernel, true), precision: precision})
 	}
 	others, err := f.gpuPeers(ctx, g, stderr)
 	if err != nil {
@@ -86,7 +87,12 @@ type benchGPU struct {
 func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem) (g *benchGPU, err error) {
 	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
-		plan, err := dispatch.PlanGPU(backend, p, gpuOptions(kernel, true))
+		kernel, precision := splitPrecision(kernel)
+		q, err := p.In(precision)
+		if err != nil {
+			return "", err
+		}
+		plan, err := dispatch.PlanGPU(backend, &q, gpuOptions(kernel, true))
 		if err != nil {
 			return "", err
 		}
@@ -96,6 +102,21 @@ func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release f
 		return nil, errors.Join(err, g.close())
 	}
 	return g, nil
+}
+
+// splitPrecision reads a kernel's name with the precision that it is to have, as peers have
+// it too: "mma-tf32", or "mma-tf32:128x256x16/8x16/4".
+func splitPrecision(kernel string) (string, gemm.Precision) {
+	name, shape, shaped := strings.Cut(kernel, ":")
+	for _, p := range gemm.Precisions() {
+		if base, ok := strings.CutSuffix(name, "-"+p.String()); ok {
+			if shaped {
+				base += ":" + shape
+			}
+			return base, p
+		}
+	}
+	return kernel, gemm.Native
 }
 
 // gpuOptions reads a kernel's name with the shape of its tiles: "tiled:16".
@@ -139,7 +160,7 @@ func (g *benchGPU) environment() *bench.Environment {
 // rates are the units that products of a type can run on, the fastest first.
 var rates = map[dtype.Type][]model.Rate{
 	dtype.F64: {model.FP64Tensor, model.FP64}, dtype.F32: {model.FP32},
-	dtype.F16: {model.FP16}, dtype.BF16: {model.BF16}, dtype.I8: {model.INT8},
+	dtype.F16: {model.FP16}, dtype.BF16: {model.BF16}, dtype.F8E4M3: {model.FP8}, dtype.F8E5M2: {model.FP8}, dtype.I8: {model.INT8},
 }
 
 // peak is the data sheet's rate, in 10⁹ operations a second; 0 where there is none, as
@@ -152,11 +173,9 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	}
 	units := rates[in]
 	if precision != "" {
-		rate, err := model.ParseRate(precision)
-		if err != nil {
-			return 0
+		if rate, err := model.ParseRate(precision); err == nil {
+			units = []model.Rate{rate}
 		}
-		units = []model.Rate{rate}
 	}
 	for _, r := range units {
 		if peak, err := m.PeakRate(r); err == nil {
@@ -171,13 +190,26 @@ type gpuSubject struct {
 	name    string
 	gpu     *gpu.Backend
 	options gpu.Options
-	plan    *gpu.Plan
+	// precision is the arithmetic that it has instead of the elements' own.
+	precision gemm.Precision
+	plan      *gpu.Plan
+}
+
+func (s *gpuSubject) Precision() bench.Precision {
+	if s.precision == gemm.Native {
+		return bench.Precision{}
+	}
+	return bench.Precision{Name: s.precision.String(), Roundoff: s.precision.Info().Operand}
 }
 
 func (s *gpuSubject) Name() string { return s.name }
 
 func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
-	plan, err := dispatch.PlanGPU(s.gpu, p, s.options)
+	q, err := p.In(s.precision)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := dispatch.PlanGPU(s.gpu, &q, s.options)
 	if err != nil {
 		return nil, err
 	}

@@ -175,13 +175,13 @@ func (f *explainFlags) problem() (*gemm.Problem, error) {
 	return &p, err
 }
 
-// parseTile is the tile asked for; without one the first in the kernel's list that fits
+// parseTile is the tile asked for; without one the first in the kernel's list that fits the product and
 // the GPU's shared memory, and for a trace the smallest.
 func (f *explainFlags) parseTile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
 	shapes := k.Shapes()
 	if f.tile == "" {
 		for _, s := range shapes {
-			if !f.trace && k.SharedBytes(k.Config(p, s)) <= m.Arch.SharedPerBlockOptIn {
+			if !f.trace && k.Fits(p, s) == nil && k.SharedBytes(k.Config(p, s)) <= m.Arch.SharedPerBlockOptIn {
 				return s, nil
 			}
 		}

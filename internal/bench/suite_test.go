@@ -5,6 +5,30 @@ import (
 	"testing"
 )
 
+// TestTensorSuite: the suite of the tensor cores has that of float32 and decoders' layers.
+func TestTensorSuite(t *testing.T) {
+	cases, err := Suite("tensor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := Suite("fp32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := map[int]bool{}
+	for i, c := range cases {
+		if i < len(base) && c != base[i] {
+			t.Errorf("shape %d is %v, want %v", i, c, base[i])
+		}
+		if i >= len(base) {
+			tokens[c.M] = true
+		}
+	}
+	if len(cases) != len(base)+45 || len(tokens) != 9 || !tokens[1] || !tokens[256] {
+		t.Errorf("%d shapes, %d numbers of tokens", len(cases)-len(base), len(tokens))
+	}
+}
+
 // coverage is what a list of shapes has of each kind.
 type coverage struct {
 	shapes, odd, deep int
@@ -38,7 +62,7 @@ func TestSuites(t *testing.T) {
 			t.Errorf("%s covers %+v, want at least %+v", want.suite, got, want)
 		}
 	}
-	if _, err := Suite("fp31"); err == nil || err.Error() != `no suite "fp31" (there are fp32, cpu)` {
+	if _, err := Suite("fp31"); err == nil || err.Error() != `no suite "fp31" (there are fp32, cpu, tensor)` {
 		t.Errorf("an unknown suite: %v", err)
 	}
 }

@@ -107,9 +107,11 @@ func (o *operand[T]) grouped(x, step int) T {
 
 // The conversions, made once: to make a function of one costs memory.
 var (
-	fromF16  = widenWith(dtype.Float16.Float32)
-	fromBF16 = widenWith(dtype.BFloat16.Float32)
-	fromI8   = widenWith(func(v int8) int32 { return int32(v) })
+	fromF16    = widenWith(dtype.Float16.Float32)
+	fromBF16   = widenWith(dtype.BFloat16.Float32)
+	fromF8E4M3 = widenWith(dtype.Float8E4M3.Float32)
+	fromF8E5M2 = widenWith(dtype.Float8E5M2.Float32)
+	fromI8     = widenWith(func(v int8) int32 { return int32(v) })
 )
 
 // widening is the conversion from an element type to the type it is summed in.
@@ -119,6 +121,10 @@ func widening[T scalar](from dtype.Type) (f func(dst []T, raw []byte, at int)) {
 		f, _ = any(fromF16).(func([]T, []byte, int))
 	case dtype.BF16:
 		f, _ = any(fromBF16).(func([]T, []byte, int))
+	case dtype.F8E4M3:
+		f, _ = any(fromF8E4M3).(func([]T, []byte, int))
+	case dtype.F8E5M2:
+		f, _ = any(fromF8E5M2).(func([]T, []byte, int))
 	default:
 		f, _ = any(fromI8).(func([]T, []byte, int))
 	}

@@ -48,11 +48,13 @@ type Form struct {
 	Out    dtype.Type `json:"out"`
 	TransA bool       `json:"trans_a,omitempty"`
 	TransB bool       `json:"trans_b,omitempty"`
+	// Precision is the arithmetic, where that is not the elements' own.
+	Precision gemm.Precision `json:"precision,omitempty"`
 }
 
 // FormOf is p without what choices do not depend on.
 func FormOf(p *gemm.Problem) Form {
-	return Form{p.M, p.N, p.K, p.A.Type, p.C.Type, p.A.Trans, p.B.Trans}
+	return Form{p.M, p.N, p.K, p.A.Type, p.C.Type, p.A.Trans, p.B.Trans, p.Precision}
 }
 
 // String is "4096x4096x4096 float32", with the operands that are transposed.
@@ -63,6 +65,9 @@ func (p Form) String() string {
 	}
 	if p.TransB {
 		s += " Bᵀ"
+	}
+	if p.Precision != gemm.Native {
+		s += " in " + p.Precision.String()
 	}
 	return s
 }
@@ -76,7 +81,10 @@ func (p Form) Problem() (gemm.Problem, error) {
 		return gemm.Dense(p.In, rows, cols)
 	}
 	problem, _, err := gemm.New(1, operand(p.M, p.K, p.TransA), operand(p.K, p.N, p.TransB), 0, gemm.Dense(p.Out, p.M, p.N), gemm.Epilogue{})
-	return problem, err
+	if err != nil {
+		return problem, err
+	}
+	return problem.In(p.Precision)
 }
 
 // Tuned is a choice that was measured to be faster than the default one.
@@ -98,7 +106,7 @@ type Tuned struct {
 
 // valid refuses what no tuning keeps.
 func (t *Tuned) valid() bool {
-	return min(t.M, t.N, t.K) > 0 && t.In.Valid() && t.Out.Valid() && t.Kernel != "" && t.Gain > 1 && !math.IsInf(t.Gain, 0)
+	return min(t.M, t.N, t.K) > 0 && t.In.Valid() && t.Out.Valid() && t.Precision.Check(t.In) == nil && t.Kernel != "" && t.Gain > 1 && !math.IsInf(t.Gain, 0)
 }
 
 // why is what a plan says of it.

@@ -17,11 +17,10 @@ import (
 // Request is what a caller asks for. The zero value of each field but Problem
 // leaves the choice to the plan.
 type Request struct {
-	Problem   gemm.Problem
-	Device    Device
-	Kernel    string
-	Precision Precision
-	Threads   int
+	Problem gemm.Problem
+	Device  Device
+	Kernel  string
+	Threads int
 	// Choice, if not nil, is how a product on the processor is computed: tuning measures
 	// with it.
 	Choice *Choice
@@ -40,21 +39,6 @@ type Request struct {
 	Timed bool
 	// Progress is called now and then, from the goroutine that runs the plan.
 	Progress func(done, total int64)
-}
-
-// Precision names the arithmetic of a product.
-type Precision string
-
-// Native is the arithmetic of the element type itself: float32 in, float32
-// arithmetic. It is the default, and the only one that the processor has.
-const Native Precision = "native"
-
-// Check refuses arithmetic that a device does not have. The error is ErrUnsupported.
-func (p Precision) Check(d Device) error {
-	if p != "" && p != Native {
-		return fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, p, d, Native)
-	}
-	return nil
 }
 
 // Plan says what will run and why; Run runs it. A plan may be run again, but not by
@@ -120,9 +104,6 @@ func New(r Request) (*Plan, error) {
 // Decide is [New] for a plan that is there already and has nothing but its Request. On
 // the processor it allocates nothing.
 func (pl *Plan) Decide() error {
-	if err := pl.Precision.Check(pl.Request.Device); err != nil {
-		return err
-	}
 	if err := CheckThreads(pl.Request.Threads); err != nil {
 		return err
 	}
@@ -138,6 +119,11 @@ func (pl *Plan) Decide() error {
 		return pl.onCPU()
 	case pl.Request.Kernel != "":
 		return pl.byKernel()
+	case pl.Problem.Precision != gemm.Native:
+		if err := pl.onGPU(Device{Kind: "gpu"}); err != nil {
+			return fmt.Errorf("precision %v is for GPUs, real or emulated (device emu): %w", pl.Problem.Precision, err)
+		}
+		return nil
 	}
 	return pl.on(theChooser().choose(&pl.Request))
 }
@@ -152,6 +138,9 @@ func CheckThreads(n int) error {
 
 // onCPU plans the product on the processor.
 func (pl *Plan) onCPU() (err error) {
+	if p := pl.Problem.Precision; p != gemm.Native {
+		return fmt.Errorf("%w: precision %v on the processor (want %v, or a GPU)", gemm.ErrUnsupported, p, gemm.Native)
+	}
 	if pl.cpu, pl.tuned, err = planCPU(&pl.Request); err != nil {
 		return err
 	}

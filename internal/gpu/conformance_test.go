@@ -17,9 +17,10 @@ import (
 )
 
 // shapes are a kernel's, and its smallest with K split, so that parts have all sizes.
-// The short test takes the smallest alone: what it looks for is in every shape.
+// The short test takes the smallest alone: what it looks for is in every shape. Those of
+// tensor cores that are large, and slow to emulate, hold nothing but more of the same warps.
 func shapes(k *Kernel) []Shape {
-	list := k.Shapes()
+	list := slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && large(s) })
 	s := list[len(list)-1]
 	if testing.Short() {
 		list = []Shape{s}
@@ -31,6 +32,8 @@ func shapes(k *Kernel) []Shape {
 	}
 	return list
 }
+
+func large(s Shape) bool { return s.M*s.N > 64*64 }
 
 // cases is how many of n cases a shape of k is given, so that no kernel has more than
 // the others, and in the short test no shape more than in the long one.
@@ -45,11 +48,29 @@ func TestConformance(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				conform(t, d, cases(200, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, cases(200, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
 				}
 			})
+		}
+	}
+}
+
+// TestPrecisions: in other arithmetic than the elements' own a kernel multiplies as it says,
+// under the checkers too.
+func TestPrecisions(t *testing.T) {
+	for _, k := range Kernels() {
+		for _, precision := range gemm.Precisions() {
+			if len(k.others[precision]) == 0 {
+				continue
+			}
+			for _, s := range shapes(k)[len(shapes(k))-4:] {
+				t.Run(fmt.Sprintf("%s:%v in %v", k.Name, s, precision), func(t *testing.T) {
+					d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+					conform(t, d, 20, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
+				})
+			}
 		}
 	}
 }
@@ -71,7 +92,7 @@ func TestOlder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, d, cases(100, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+			conform(t, d, cases(100, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 		})
 	}
 }
@@ -98,7 +119,7 @@ func TestChecked(t *testing.T) {
 		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				conform(t, d, cases(60, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, cases(60, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 			})
 		}
 	}
@@ -125,9 +146,17 @@ func TestLimits(t *testing.T) {
 						if trans&2 != 0 {
 							b = gemm.Dense(pair.In, n, depth).T()
 						}
+						if k.Tensor && (pair.Out != pair.In.Info().Results[0] || large(s) && pair.In != k.Types()[0]) {
+							continue // what differs is a store that float32 has too, or in the small ones too
+						}
 						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
 						if err != nil {
 							t.Fatal(err)
+						}
+						for precision := range k.others {
+							if q, err := p.In(precision); k.Supports(&p) != nil && err == nil {
+								p = q // what it does in no other way
+							}
 						}
 						if k.Supports(&p) != nil || k.Fits(&p, s) != nil {
 							continue
@@ -154,7 +183,7 @@ func TestLimits(t *testing.T) {
 
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
-func conform(t *testing.T, d device.Device, cases int, opt Options) {
+func conform(t *testing.T, d device.Device, cases int, opt Options, precision gemm.Precision) {
 	if os.Getenv("TILEWORK_CASES") == "" {
 		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
 	}
@@ -167,16 +196,22 @@ func conform(t *testing.T, d device.Device, cases int, opt Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in := func(p *gemmtest.Problem) *gemmtest.Problem {
+		q := *p
+		q.Precision = precision
+		return &q
+	}
 	gemmtest.Run(t, gemmtest.Implementation{
 		Name: opt.Kernel + ":" + opt.Shape,
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, m gemmtest.Buffers) error {
-			plan, err := b.Plan(p, opt)
+			plan, err := b.Plan(in(p), opt)
 			if err != nil {
 				return err
 			}
 			return plan.Run(ctx, m)
 		},
-		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
+		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && k.Fits(p, s) == nil },
+		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
 		Tiles:      []int{s.M, s.N, max(s.K, 1)},
 		Volume:     1 << 17,
 		Concurrent: true,

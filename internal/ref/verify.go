@@ -91,7 +91,7 @@ func newVerifier(ctx context.Context, p *gemm.Problem, a, b, c operand, bias []b
 	if opt.Vectors <= 0 {
 		opt.Vectors = DefaultVectors
 	}
-	opt.Accuracy = opt.Accuracy.or(p)
+	opt.Accuracy = orDefault(opt.Accuracy, p)
 	v := &Verifier{c: c}
 	if p.C.Type.Info().Integer {
 		v.checker = newFreivalds[uint32](p, a, b, c, bias, opt)

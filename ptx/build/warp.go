@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -76,12 +77,17 @@ func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
 	for i := range d {
 		d[i] = k.Fresh(ptx.B32)
 	}
-	op := "ldmatrix.sync.aligned.m8n8.x" + string(rune('0'+n))
+	k.LoadMatricesTo(row, trans, d...)
+	return d
+}
+
+// LoadMatricesTo is LoadMatrices into variables, one for each matrix.
+func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
+	op := fmt.Sprintf("ldmatrix.sync.aligned.m8n8.x%d", len(d))
 	if trans {
 		op += ".trans"
 	}
 	k.Do(op+".shared.b16", d, row)
-	return d
 }
 
 // ShuffleXor is x of the lane whose number differs in the bits of mask. Of 4 or 8 bytes;
