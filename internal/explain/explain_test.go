@@ -78,10 +78,11 @@ func TestPhase(t *testing.T) {
 		in           dtype.Type
 		want         Phase
 	}{
-		{"naive", "16", dtype.F32, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.25}},
-		{"naive", "32", dtype.F64, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.125}},
+		{"naive", "16", dtype.F32, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.25}},
+		{"naive", "32", dtype.F64, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.125}},
 		{"tiled", "16", dtype.F32, Phase{Sharer: "block", M: 16, N: 16, K: 16, Count: 63, Loads: 512, FMAs: 4096, Operations: 8192, PerLoad: 16, Intensity: 4, SharedLoads: 8192}},
 		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Count: 32, Loads: 2048, FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
+		{"skinny", "1x32x128/1x4", dtype.F32, Phase{Sharer: "thread", M: 1, N: 4, K: 4, Step: 128, Count: 8, Loads: 20, FMAs: 16, Operations: 32, PerLoad: 1.6, Intensity: 0.4, SharedLoads: 0}},
 		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Count: 125, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768}},
 	} {
 		x := explain(t, c.kernel, c.tile, "h200", problem(t, c.in, 1000, 1000, 1000, false, false))

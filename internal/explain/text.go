@@ -57,10 +57,10 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 	d.row("per load", "%s operations / %s loads = %.4g", model.Commas(x.Operations), model.Commas(x.Loads), x.PerLoad)
 	d.row("intensity", "%.4g operations a load / %s = %.4g %s/byte", x.PerLoad, model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
 	rounded := ""
-	if p.K%x.K != 0 {
+	if p.K%x.Step != 0 {
 		rounded = ", rounded up"
 	}
-	d.row("count", "%s / %d%s = %s", model.Commas(p.K), x.K, rounded, model.Count(x.Count, map[string]string{"block": "phase", "thread": "step"}[x.Sharer]))
+	d.row("count", "%s / %d%s = %s", model.Commas(p.K), x.Step, rounded, model.Count(x.Count, map[string]string{"block": "phase", "thread": "step"}[x.Sharer]))
 	d.flush()
 }
 

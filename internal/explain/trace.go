@@ -83,6 +83,8 @@ func NewTrace(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) 
 		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d in each", gemm.ErrUnsupported, p.M, p.N, p.K, MaxTrace)
 	case k.Tensor:
 		return nil, fmt.Errorf("%w: a trace of kernel %s: a warp's threads multiply together, and none has a term of its own", gemm.ErrUnsupported, k.Name)
+	case k.Apart > 0:
+		return nil, fmt.Errorf("%w: a trace of kernel %s: its threads share out K and exchange what they have summed", gemm.ErrUnsupported, k.Name)
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
 		return nil, fmt.Errorf("%w: a trace of a product with alpha, beta, bias or activation", gemm.ErrUnsupported)
 	}

@@ -81,7 +81,7 @@ func TestTraceIsTheProduct(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
 	for _, k := range gpu.Kernels() {
-		if k.Tensor {
+		if k.Tensor || k.Apart > 0 {
 			p := problem(t, k.Types()[0], 4, 4, 4, false, false)
 			if _, err := NewTrace(t.Context(), k, k.Shapes()[0], p); !errors.Is(err, gemm.ErrUnsupported) {
 				t.Errorf("a trace of %s: %v", k.Name, err)

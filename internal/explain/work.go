@@ -17,6 +17,7 @@ type Phase struct {
 	M          int     `json:"m"`
 	N          int     `json:"n"`
 	K          int     `json:"k"`
+	Step       int     `json:"step"`       // along K from a phase to the next: K, unless threads share that out
 	Count      int     `json:"count"`      // phases
 	Loads      int     `json:"loads"`      // elements: (M + N)·K
 	FMAs       int     `json:"fmas"`       // M·N·K
@@ -41,10 +42,14 @@ func phaseOf(k *gpu.Kernel, s gpu.Shape, threads int, p *gemm.Problem) Phase {
 	if k.Tensor {
 		x.SharedLoads = threads * s.K * (s.RowsPerThread*frag.Eight + s.ColsPerThread*frag.Quad) / frag.Lanes
 	}
-	if s.K == 0 {
+	switch {
+	case s.K == 0:
 		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1}
+	case k.Apart > 0:
+		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.Apart}
 	}
-	x.Count = ceilDiv(p.K, x.K)
+	x.Step = max(s.K, 1)
+	x.Count = ceilDiv(p.K, x.Step)
 	x.Loads = (x.M + x.N) * x.K
 	x.FMAs = x.M * x.N * x.K
 	x.Operations = 2 * x.FMAs

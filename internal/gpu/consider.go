@@ -89,7 +89,7 @@ func firstIn(ways []Considered) int {
 // consider lists the kernel's ways to compute p on a device; those that the device
 // can run are in.
 func (k *Kernel) consider(p *gemm.Problem, d *device.Info) []Considered {
-	if err := k.runs(p, d); err != nil {
+	if err := cmp.Or(k.runs(p, d), k.unsuited(p)); err != nil {
 		return []Considered{{Kernel: k.Name, Why: reason(err)}}
 	}
 	var ways []Considered

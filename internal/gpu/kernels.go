@@ -27,6 +27,9 @@ type Kernel struct {
 	SM   int    // the least architecture: 75 is sm_75
 	// Tensor says that it multiplies on the tensor cores, a warp's threads together.
 	Tensor bool
+	// Apart is how far along K a thread goes in a step where threads share out K and
+	// share nothing that they load; 0 elsewhere.
+	Apart int
 	// better are architectures from which on the kernel has better instructions, in
 	// ascending order.
 	better []int
@@ -44,9 +47,9 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
-	// suits says whether p is one that the kernel is for, if nobody asks for it by name;
-	// nil is always.
-	suits func(p *gemm.Problem) bool
+	// suits says why nobody gets the kernel for p who does not ask for it by name; nil is
+	// that it is for every product.
+	suits func(p *gemm.Problem) error
 	// prefer orders the shapes, and the parts of K, for a product that is not empty; nil
 	// is the largest that fill the device first.
 	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape

@@ -125,15 +125,24 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	}
 	var err error
 	for i := len(kernels) - 1; i >= 0; i-- {
-		if k := kernels[i]; k.suits != nil && !k.suits(p) {
+		k := kernels[i]
+		if err = k.unsuited(p); err != nil {
 			continue
 		}
-		if err = pl.choose(kernels[i], "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
+		if err = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
 			pl.own = true
 			return pl, nil
 		}
 	}
 	return nil, err
+}
+
+// unsuited is why p does not get the kernel unasked.
+func (k *Kernel) unsuited(p *gemm.Problem) error {
+	if k.suits == nil {
+		return nil
+	}
+	return k.suits(p)
 }
 
 // Padded is the layout that a matrix gets on a device: its rows begin at multiples of

@@ -24,11 +24,12 @@ var skinny = &Kernel{
 	Name:    "skinny",
 	Adds:    "for a few rows or columns: no tiles, K shared out among the threads of a block",
 	SM:      75,
+	Apart:   patch,
 	splits:  true,
 	shapes:  skinnyShapes(),
 	check:   checkSkinny,
 	prefer:  (*Kernel).cheapest,
-	suits:   func(p *gemm.Problem) bool { return min(p.M, p.N) <= mostSlim },
+	suits:   suitsSkinny,
 	predict: predictSkinny,
 	vectors: func(_ Shape, c *Config, p *gemm.Problem) {
 		c.VecA, c.VecB = vector(p.A, patch), vector(p.B, patch)
@@ -117,6 +118,13 @@ func limitsSkinny(c Config) Limits {
 	return Limits{Scatter: rowScatter(c, 1, out), Conflicts: 8}
 }
 
+func suitsSkinny(p *gemm.Problem) error {
+	if min(p.M, p.N) > mostSlim {
+		return fmt.Errorf("%w: kernel skinny is for at most %d rows or columns", gemm.ErrUnsupported, mostSlim)
+	}
+	return nil
+}
+
 // predictSkinny: memory delivers the long operand once for each strip of C, and of that
 // each SM gets so many bytes a cycle. A block begins to wait anew.
 func predictSkinny(c Config, p *gemm.Problem, d *device.Info) prediction {
@@ -163,9 +171,9 @@ func (x strip) hold(g *product, n int) [][]build.Reg {
 	return rows
 }
 
-// load loads them: of the rows from the strip's first and row on, K's patch from p on;
-// zeros outside of the matrix.
-func (x strip) load(g *product, rows [][]build.Reg, row build.Value, p build.Reg) {
+// load loads them where ok holds: of the rows from the strip's first and row on, K's patch
+// from p on; zeros outside of the matrix.
+func (x strip) load(g *product, rows [][]build.Reg, row build.Value, p, ok build.Reg) {
 	down, across := 1, x.vec // what one load has
 	if !x.along {
 		down, across = min(x.vec, len(rows)), 1
@@ -174,7 +182,7 @@ func (x strip) load(g *product, rows [][]build.Reg, row build.Value, p build.Reg
 		at := g.Add(g.Add(x.first, row), i)
 		for j := 0; j < patch; j += across {
 			q := g.Add(p, j)
-			inside := g.And(g.Lt(at, x.m.Rows), g.Lt(q, g.to))
+			inside := g.And(g.And(ok, g.Lt(at, x.m.Rows)), g.Lt(q, g.to))
 			for e, v := range x.m.At(at, q).LoadVecOr0(inside, down*across) {
 				g.Set(rows[i+e%down][j+e/down], v)
 			}
@@ -229,10 +237,11 @@ func writeSkinny(k *build.Kernel, c Config) {
 	}
 	ahead := stepsAhead(s, c.In.Info().Accum)
 	xs, ws := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
+	busy := k.Lt(k.Add(many.first, k.Mul(tl, patch)), many.m.Rows)
 	next := k.Var("next", g.index, k.Mad(tk, patch, g.from)) // the k of what is loaded next
 	load := func(n int) {
-		many.load(g, ws[n], k.Mul(tl, patch), next)
-		few.load(g, xs[n], 0, next)
+		many.load(g, ws[n], k.Mul(tl, patch), next, k.Eq(0, 0))
+		few.load(g, xs[n], 0, next, busy)
 		k.Set(next, k.Add(next, s.K))
 	}
 	for n := range ahead {
