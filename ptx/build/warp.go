@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -82,6 +83,12 @@ func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
 	}
 	k.Do(op+".shared.b16", d, row)
 	return d
+}
+
+// StoreMatrices is the other direction of LoadMatrices (sm_90): the lanes' fragments, of 2
+// elements each, go to the matrices' rows.
+func (k *Kernel) StoreMatrices(row Ptr, fragments ...Reg) {
+	k.Do(fmt.Sprintf("stmatrix.sync.aligned.m8n8.x%d.shared.b16", len(fragments)), row, fragments)
 }
 
 // MMA adds the product of two matrices that the warp holds to the variables acc:
