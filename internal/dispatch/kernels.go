@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"fmt"
 
 	"tilework/dtype"
 	"tilework/internal/cpu"
@@ -34,7 +33,7 @@ func Kernels(d Device) []Kernel {
 	}
 	if d.Kind == "" || !d.onCPU() {
 		for _, k := range gpu.Kernels() {
-			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: fmt.Sprintf("sm_%d", k.SM), SM: k.SM, Available: true, Types: k.Types()}
+			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types()}
 			for _, s := range k.Shapes() {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}

@@ -8,21 +8,29 @@ import (
 	"strconv"
 	"testing"
 
+	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/model"
+	"tilework/internal/ref"
 	"tilework/ptx/emu/check"
 )
 
-// shapes are a kernel's, and its smallest with K split, so that parts have all sizes.
+// shapes are a kernel's, but for those that take the emulator too long, and its smallest
+// with clusters, if it can have them, and with K split, so that parts have all sizes.
 // The short test takes the smallest alone: what it looks for is in every shape.
 func shapes(k *Kernel) []Shape {
-	list := k.Shapes()
+	list := emulable(k)
 	s := list[len(list)-1]
 	if testing.Short() {
 		list = []Shape{s}
+	}
+	if k.clusters() {
+		pair := s
+		pair.N, pair.ColsPerThread, pair.Cluster = 2*s.N, 2*s.ColsPerThread, 2
+		list = append(slices.Clip(list), pair)
 	}
 	if k.splits {
 		for _, s.Split = range []int{2, 5, 40} {
@@ -32,19 +40,40 @@ func shapes(k *Kernel) []Shape {
 	return list
 }
 
+// emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
+func emulable(k *Kernel) []Shape {
+	const most = 128 * 128 // elements of a tile, where whole warpgroups multiply
+	return slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.boxed && s.M*s.N > most })
+}
+
+// fewSMs is an emulated H200 of which little is left, so that blocks that stay on their SM
+// have more than one tile.
+func fewSMs(t *testing.T, o emu.Options) *emu.Device {
+	t.Helper()
+	h200, err := model.Lookup("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := *h200
+	few.SMs = 3
+	o.Model = &few
+	d, err := emu.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // cases is how many of n cases a shape of k is given, so that no kernel has more than
 // the others, and in the short test no shape more than in the long one.
-func cases(n int, k *Kernel) int { return max(n/len(k.Shapes()), 1) }
+func cases(n int, k *Kernel) int { return max(n/len(emulable(k)), 1) }
 
 // TestConformance: every kernel, in every shape of its list, multiplies as it should.
 func TestConformance(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				d, err := emu.Open(emu.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := fewSMs(t, emu.Options{})
 				conform(t, d, cases(200, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
@@ -79,15 +108,11 @@ func TestOlder(t *testing.T) {
 // checked is an emulated GPU on which a finding is an error of the test.
 func checked(t *testing.T, o check.Options) *emu.Device {
 	t.Helper()
-	d, err := emu.Open(emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
+	return fewSMs(t, emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
 		for _, f := range r.Findings {
 			t.Error(f.String())
 		}
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 // TestChecked: every kernel passes under the checkers, and none of them finds anything:
@@ -110,7 +135,7 @@ func TestLimits(t *testing.T) {
 		t.Skip("the checkers that it needs run in TestChecked, too")
 	}
 	for _, k := range Kernels() {
-		for _, s := range k.Shapes() {
+		for _, s := range emulable(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				for _, pair := range gemmtest.Pairs() {
 					for trans := range 4 {
@@ -149,6 +174,15 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// accuracy is how a kernel sums p. Hopper's tensor cores cut off what does not fit where a
+// sum of 16 products and the accumulator is aligned, and cut off again to a float32.
+func accuracy(k *Kernel, p *gemmtest.Problem) gemmtest.Accuracy {
+	if !k.Tensor || p.Accum() != dtype.F32 {
+		return ref.AccuracyOf(p)
+	}
+	return gemmtest.Accuracy{Roundoff: 0x1p-22, Truncates: true}
+}
+
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
 func conform(t *testing.T, d device.Device, cases int, opt Options) {
@@ -174,6 +208,7 @@ func conform(t *testing.T, d device.Device, cases int, opt Options) {
 			return plan.Run(ctx, m)
 		},
 		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
+		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return accuracy(k, p) },
 		Tiles:      []int{s.M, s.N, max(s.K, 1)},
 		Volume:     1 << 17,
 		Concurrent: true,

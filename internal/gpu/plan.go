@@ -20,6 +20,7 @@ type Backend struct {
 	compiled  map[compiledKey]*compiled
 	schedules map[scheduleKey]scheduled
 	idle      []*streams // that no product uses
+	tensors   tensors
 }
 
 type compiledKey struct {
@@ -85,6 +86,7 @@ type Plan struct {
 	host       *gemm.Problem
 	device     gemm.Problem // with the layouts that the matrices have there
 	keepLayout bool
+	align      Align
 	stream     device.Stream // to launch in; nil for the device's own
 
 	steps    *schedule // see schedule
@@ -98,12 +100,15 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = b.Device.Info().Emulated
+	if pl.Kernel.boxed {
+		opt.Align.A, opt.Align.B = 0, 0 // or they are packed
+	}
 	pl.Config.narrow(opt.Align)
 	return pl, nil
 }
 
 func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
-	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout}
+	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout, align: opt.Align}
 	pl.device = pl.problem(pl.whole())
 	info := b.Device.Info()
 	if opt.Kernel != "" {
@@ -138,8 +143,8 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 	if err := k.Supports(&pl.device); err != nil {
 		return err
 	}
-	if info.Target.SM < k.SM {
-		return fmt.Errorf("%w: kernel %s needs sm_%d, and %s is %v", gemm.ErrUnsupported, k.Name, k.SM, info.Name, info.Target)
+	if !info.Target.Has(k.Target()) {
+		return fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), info.Name, info.Target)
 	}
 	pl.Kernel, pl.Why = k, why
 	if shape != "" {
@@ -231,9 +236,9 @@ func (pl *Plan) compile(ctx context.Context) error {
 func (pl *Plan) texts() []compiledKey {
 	c := pl.Config
 	if c.Shape.Split > 1 {
-		return []compiledKey{{pl.Kernel, c.partial().text()}, {sum, sumConfig(c)}}
+		return append(pl.packTexts(), compiledKey{pl.Kernel, c.partial().text()}, compiledKey{sum, sumConfig(c)})
 	}
-	return []compiledKey{{pl.Kernel, c.text()}}
+	return append(pl.packTexts(), compiledKey{pl.Kernel, c.text()})
 }
 
 // CompileTime is how long it took to write the kernel and to have the device compile
@@ -269,6 +274,8 @@ func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
 	switch {
 	case pl.device.M == 0 || pl.device.N == 0:
 		return nil
+	case pl.packs():
+		return pl.enqueuePacked(ctx, m)
 	case pl.Config.Shape.Split > 1:
 		return pl.enqueueParts(ctx, m)
 	}
@@ -280,7 +287,7 @@ func (pl *Plan) launch(ctx context.Context, k *Kernel, c Config, m Memory) error
 	if err != nil {
 		return err
 	}
-	l, err := k.Launch(c, &pl.device, m)
+	l, err := k.Launch(c, &pl.device, m, pl.backend)
 	if err != nil {
 		return err
 	}

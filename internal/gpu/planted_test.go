@@ -131,7 +131,7 @@ func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string) map[ch
 			t.Fatal(err)
 		}
 	}
-	l, err := k.Launch(c, p, m)
+	l, err := k.Launch(c, p, m, d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (c agreement) String() string {
 func agreements(d *device.Info) []agreement {
 	var all []agreement
 	for _, k := range gpu.Kernels() {
-		if k.SM > d.Target.SM {
+		if !d.Target.Has(k.Target()) {
 			continue
 		}
 		for _, s := range k.Shapes() {
