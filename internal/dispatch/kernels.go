@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-
 	"tilework/dtype"
 	"tilework/internal/cpu"
 	"tilework/internal/gpu"

@@ -151,7 +151,9 @@ type counters struct {
 }
 
 // Block implements [emu.Observer].
-func (c *counters) Block(*emu.BlockInfo) *emu.Hooks { return &emu.Hooks{Access: c.access, Bulk: c.bulk} }
+func (c *counters) Block(*emu.BlockInfo) *emu.Hooks {
+	return &emu.Hooks{Access: c.access, Bulk: c.bulk}
+}
 
 func (c *counters) access(a *emu.Access) {
 	first := a.Addr[bits.TrailingZeros32(a.Mask)]

@@ -29,15 +29,31 @@ func packed(l gemm.Layout, align int, along bool) gemm.Layout {
 	return l
 }
 
-// packing is p as the kernel is launched for it: with operands that are packed where the
-// kernel cannot read them as they are, which packs says of A and of B.
-func (k *Kernel) packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
+// packing is p as a boxed kernel is launched for it: with operands that are packed where it
+// cannot read them as they are, which packs says of A and of B.
+func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	q = *p
-	if k.boxed && p.ReadsAB() {
+	if p.ReadsAB() {
 		q.A, q.B = packed(p.A, a.A, !p.A.Trans), packed(p.B, a.B, p.B.Trans)
 		packs = [2]bool{q.A != p.A || a.A > 0 && a.A < maxVector, q.B != p.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs
+}
+
+// packing is p as the kernel is launched for it.
+func (k *Kernel) packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
+	if !k.boxed {
+		return *p, packs
+	}
+	return packing(p, a)
+}
+
+// worthPacking is false for a product that uses the elements of an operand that has to be
+// packed so few times that reading it is what takes the time.
+func (k *Kernel) worthPacking(p *gemm.Problem, a Align) bool {
+	const often = 128
+	_, packs := k.packing(p, a)
+	return !(packs[0] && p.N < often || packs[1] && p.M < often)
 }
 
 // Packed is p with operands that lie as the kernel reads them.

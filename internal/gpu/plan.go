@@ -123,6 +123,9 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	}
 	var err error
 	for i := len(kernels) - 1; i >= 0; i-- {
+		if i > 0 && !kernels[i].worthPacking(&pl.device, pl.align) {
+			continue
+		}
 		if err = pl.choose(kernels[i], "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
 			return pl, nil
 		}
