@@ -29,7 +29,9 @@ func shapes(k *Kernel) []Shape {
 	}
 	if k.clusters() {
 		pair := s
-		pair.N, pair.ColsPerThread, pair.Cluster = 2*s.N, 2*s.ColsPerThread, 2
+		pair.M, pair.RowsPerThread = 2*s.M, 2*s.RowsPerThread
+		pair.N, pair.ColsPerThread = 2*s.N, 2*s.ColsPerThread
+		pair.Cluster, pair.Stages = 2, 2
 		list = append(slices.Clip(list), pair)
 	}
 	if k.splits {

@@ -184,6 +184,9 @@ func (k *Kernel) Entry() string { return "tilework_" + k.Name }
 // device. The error is ErrUnsupported: matrices that are too large, that have to be packed
 // first, or that are not aligned as c wants; or the device's.
 func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.Launch, err error) {
+	if k.boxed && !p.ReadsAB() {
+		m.A, m.B = 0, 0 // they may begin anywhere
+	}
 	if err := c.aligned(m); err != nil {
 		return l, err
 	}
@@ -206,7 +209,7 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.
 	if k.tensors != nil {
 		for _, t := range k.tensors(c, p, m) {
 			var encoded [ptx.TensorMapBytes]byte
-			if t.Base != 0 { // what is not read has no address, and needs no map
+			if t.Base != 0 { // or it is not read
 				if encoded, err = on.EncodeTensorMap(&t); err != nil {
 					return l, err
 				}

@@ -8,15 +8,14 @@ import (
 
 // wgmmaTiles are the tiles to choose from, the best for large products first. The larger
 // the tile, the less of A and B comes from the L2 cache for each product, and a cluster's
-// blocks save half of B; the smaller, the more SMs have one.
+// blocks save half of B; the smaller, the more SMs have one. 256×128, with
+// 128 rows a warpgroup, and 64×256 in turns spill registers with a bias.
 var wgmmaTiles = []Shape{
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, Cluster: 2},
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
-	{M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4, Cluster: 2},
 	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 5},
-	{M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6, Cluster: 2},
+	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6, Cluster: 2},
 	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
-	{M: 64, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
 	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
 }
