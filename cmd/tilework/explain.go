@@ -181,7 +181,7 @@ func (f *explainFlags) parseTile(k *gpu.Kernel, p *gemm.Problem, m *model.Model)
 	shapes := k.Shapes()
 	if f.tile == "" {
 		for _, s := range shapes {
-			if !f.trace && k.SharedBytes(k.Config(p, s)) <= m.Arch.SharedPerBlockOptIn {
+			if !f.trace && k.Fits(p, s) == nil && k.SharedBytes(k.Config(p, s)) <= m.Arch.SharedPerBlockOptIn {
 				return s, nil
 			}
 		}
