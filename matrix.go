@@ -26,6 +26,14 @@ type (
 	BFloat16 = dtype.BFloat16
 )
 
+// Float8E4M3 and Float8E5M2 are the 8-bit floats of the OCP, with 4 and 5 bits of exponent.
+// The first has no infinities, and what is too large for it becomes a NaN. Products of them
+// are summed in float32, and are matrices of float32, [BFloat16] or [Float16].
+type (
+	Float8E4M3 = dtype.Float8E4M3
+	Float8E5M2 = dtype.Float8E5M2
+)
+
 // Matrix is a view of rows×cols elements in a slice, row after row. Views may
 // share memory; copying a Matrix copies the view and not the elements. The zero
 // Matrix is 0×0.

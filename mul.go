@@ -9,7 +9,7 @@ import (
 )
 
 // Mul is the product A·B of an m×k and a k×n matrix, as a new m×n matrix of the
-// same type. (int8 matrices have an int32 product: use [MulInto].)
+// same type. (Products of int8 and of 8-bit floats are matrices of another type: use [MulInto].)
 func Mul[T Float](ctx context.Context, a, b Matrix[T], opts ...Option) (Matrix[T], error) {
 	if err := firstErr(a.err, b.err); err != nil {
 		return Matrix[T]{}, err
@@ -23,7 +23,8 @@ func Mul[T Float](ctx context.Context, a, b Matrix[T], opts ...Option) (Matrix[T
 
 // MulInto overwrites C, m×n, with the product A·B of an m×k and a k×n matrix. C
 // has the type of A and B, or the type that their products are summed in:
-// float32 for [Float16] and [BFloat16], int32 for int8 (whose sums wrap).
+// float32 for [Float16] and [BFloat16], int32 for int8 (whose sums wrap). Products of
+// [Float8E4M3] and of [Float8E5M2] are float32, [BFloat16] or [Float16].
 func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opts ...Option) error {
 	return Gemm(ctx, 1, a, b, 0, c, opts...)
 }
@@ -68,6 +69,9 @@ func plan[I, O Element](alpha float64, a, b Matrix[I], beta float64, c Matrix[O]
 		return nil, buffers, err
 	}
 	problem, swapped, err := gemm.New(alpha, a.layout(), b.layout(), beta, c.layout(), cfg.Epilogue)
+	if err == nil {
+		problem, err = problem.In(cfg.precision)
+	}
 	if err != nil {
 		return nil, buffers, err
 	}

@@ -15,11 +15,12 @@ type Option func(*config)
 
 // config is what the options add up to.
 type config struct {
-	request dispatch.Request // all but the problem
-	bias    []byte           // on the host, or
-	biasOn  resident.Matrix  // on a device
-	biasOf  dtype.Type
-	biasLen int
+	request   dispatch.Request // all but the problem
+	precision Precision
+	bias      []byte          // on the host, or
+	biasOn    resident.Matrix // on a device
+	biasOf    dtype.Type
+	biasLen   int
 	gemm.Epilogue
 	err error // the first option that makes no sense
 }
@@ -62,13 +63,21 @@ func WithDevice(name string) Option {
 func WithKernel(name string) Option { return func(c *config) { c.request.Kernel = name } }
 
 // Precision names the arithmetic of a product.
-type Precision = dispatch.Precision
+type Precision = gemm.Precision
 
-// Native is the arithmetic of the element type itself, and the default.
-const Native = dispatch.Native
+// The precisions. All but Native are for GPUs, and less accurate.
+const (
+	// Native is the arithmetic of the element type itself, and the default.
+	Native = gemm.Native
+	// TF32 rounds float32 to 11 significant bits before it is multiplied.
+	TF32 = gemm.TF32
+	// Fast sums products of 8-bit floats in the tensor cores' accumulators, which some
+	// GPUs have 13 bits for.
+	Fast = gemm.Fast
+)
 
 // WithPrecision allows an arithmetic other than [Native].
-func WithPrecision(p Precision) Option { return func(c *config) { c.request.Precision = p } }
+func WithPrecision(p Precision) Option { return func(c *config) { c.precision = p } }
 
 // WithThreads bounds the number of goroutines that compute at once, the caller's
 // included. Without it the bound is GOMAXPROCS, which is also the most.
@@ -141,7 +150,7 @@ func (c *config) checkOn(d *resident.Device) error {
 	case c.request.Verify:
 		return fmt.Errorf("%w: verification of matrices on device %v: it needs them on the host", ErrUnsupported, d)
 	}
-	return c.request.Precision.Check(c.request.Device)
+	return nil
 }
 
 // WithActivation applies a function to every element, after the bias and before

@@ -132,6 +132,6 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 	}
 	return &resident.Product{
 		Alpha: alpha, A: a.m, B: b.m, Beta: beta, C: c.m, Epilogue: cfg.Epilogue,
-		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel,
+		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Precision: cfg.precision,
 	}, nil
 }

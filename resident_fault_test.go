@@ -70,7 +70,7 @@ func TestResidentErrors(t *testing.T) {
 		{"no such kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `no GPU kernel "fast"`},
 		{"no such shape", gemm(a, b, c, WithKernel("tiled:17x")), ErrUnsupported, "17x"},
 		{"verification", gemm(a, b, c, WithVerify()), ErrUnsupported, "needs them on the host"},
-		{"precision", gemm(a, b, c, WithPrecision("exact")), ErrUnsupported, "exact"},
+		{"precision", gemm(a, b, c, WithPrecision(Fast)), ErrUnsupported, "precision fast of float64 matrices"},
 		{"activation", gemm(a, b, c, WithActivation("swish")), ErrUnsupported, "swish"},
 		{"cancelled", GemmOn(cancelled, 1, a, b, 0, c), context.Canceled, ""},
 		{"cancelled upload", second(Upload(cancelled, d, New[float64](3, 4))), context.Canceled, ""},

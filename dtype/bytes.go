@@ -33,6 +33,10 @@ func ToFloat64[T Element](v T) float64 {
 		return v.Float64()
 	case BFloat16:
 		return v.Float64()
+	case Float8E4M3:
+		return v.Float64()
+	case Float8E5M2:
+		return v.Float64()
 	case int8:
 		return float64(v)
 	default:
@@ -54,6 +58,10 @@ func FromFloat64[T Element](v float64) T {
 		*p = Float16From64(v)
 	case *BFloat16:
 		*p = BFloat16From64(v)
+	case *Float8E4M3:
+		*p = Float8E4M3From64(v)
+	case *Float8E5M2:
+		*p = Float8E5M2From64(v)
 	case *int8:
 		*p = int8(saturate(v, math.MinInt8, math.MaxInt8))
 	case *int32:
@@ -98,6 +106,14 @@ func loadAll[T Element](dst []float64, b []byte) {
 			dst[i] = v.Float64()
 		}
 	case []BFloat16:
+		for i, v := range s {
+			dst[i] = v.Float64()
+		}
+	case []Float8E4M3:
+		for i, v := range s {
+			dst[i] = v.Float64()
+		}
+	case []Float8E5M2:
 		for i, v := range s {
 			dst[i] = v.Float64()
 		}

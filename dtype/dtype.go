@@ -1,8 +1,8 @@
 // Package dtype is the one table of element types: what a matrix may hold, how
 // each type is read and rounded, and what a product of it accumulates in.
 //
-// The Go types are float64, float32, [Float16], [BFloat16], int8 and int32;
-// [Type] names them at run time and [Type.Info] is their row of the table.
+// The Go types are float64, float32, [Float16], [BFloat16], [Float8E4M3], [Float8E5M2],
+// int8 and int32;// [Type] names them at run time and [Type.Info] is their row of the table.
 package dtype
 
 import (
@@ -22,18 +22,20 @@ const (
 	F32
 	F16
 	BF16
+	F8E4M3
+	F8E5M2
 	I8
 	I32
 )
 
 // Element is the set of Go types that a matrix may hold.
 type Element interface {
-	float64 | float32 | Float16 | BFloat16 | int8 | int32
+	float64 | float32 | Float16 | BFloat16 | Float8E4M3 | Float8E5M2 | int8 | int32
 }
 
 // Info is a type's row of the table.
 type Info struct {
-	Name    string // as NumPy spells it: "float32"
+	Name    string // as NumPy spells it, or its extension ml_dtypes: "float32"
 	Short   string // short form: "f32"
 	Size    int    // bytes an element
 	Integer bool   // two's complement; sums wrap
@@ -91,6 +93,20 @@ var table = [...]Info{
 		Accum: F32, Results: []Type{BF16, F32},
 		load: load[BFloat16], store: store[BFloat16],
 		loadAll: loadAll[BFloat16], storeAll: storeAll[BFloat16],
+	},
+	F8E4M3: {
+		Name: "float8_e4m3fn", Short: "e4m3", Size: 1,
+		Roundoff: 0x1p-4, Tiny: 0x1p-9, Max: 448, Exact: 1 << 4,
+		Accum: F32, Results: []Type{F32, BF16, F16},
+		load: load[Float8E4M3], store: store[Float8E4M3],
+		loadAll: loadAll[Float8E4M3], storeAll: storeAll[Float8E4M3],
+	},
+	F8E5M2: {
+		Name: "float8_e5m2", Short: "e5m2", Size: 1,
+		Roundoff: 0x1p-3, Tiny: 0x1p-16, Max: 57344, Exact: 1 << 3,
+		Accum: F32, Results: []Type{F32, BF16, F16},
+		load: load[Float8E5M2], store: store[Float8E5M2],
+		loadAll: loadAll[Float8E5M2], storeAll: storeAll[Float8E5M2],
 	},
 	I8: {
 		Name: "int8", Short: "i8", Size: 1, Integer: true,
@@ -162,6 +178,10 @@ func Of[T Element]() Type {
 		return F16
 	case BFloat16:
 		return BF16
+	case Float8E4M3:
+		return F8E4M3
+	case Float8E5M2:
+		return F8E5M2
 	case int8:
 		return I8
 	default:

@@ -206,11 +206,14 @@ func (t *trial) fillExact(o *operands) {
 	largest := min(p.Accum().Info().Exact, out.Exact)
 	// Half of the range is for the sum of products, a quarter for β·C and a quarter
 	// for the bias.
-	quarter := largest / 4
+	quarter, exact := largest/4, in.Exact
+	if r := t.impl.accuracy(p).Operand; r > 0 {
+		exact = min(exact, 1/r) // elements that are rounded stay what they are
+	}
 	terms := max(1, math.Floor(2*quarter/max(1, math.Abs(p.Alpha))))
 	product := max(1, math.Floor(terms/float64(max(p.K, 1))))
-	a := math.Floor(min(math.Exp2(t.rng.Float64()*math.Log2(product)), in.Exact))
-	b := min(math.Floor(product/a), in.Exact)
+	a := math.Floor(min(math.Exp2(t.rng.Float64()*math.Log2(product)), exact))
+	b := min(math.Floor(product/a), exact)
 	if t.rng.IntN(2) == 0 {
 		a, b = b, a
 	}

@@ -40,7 +40,8 @@ func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []g
 	}()
 	var kernels []bench.DeviceSubject
 	for _, k := range g.picks {
-		kernels = append(kernels, &gpuSubject{name: k.name, gpu: g.backend, options: gpuOptions(k.kernel, true)})
+		kernel, precision := splitPrecision(k.kernel)
+		kernels = append(kernels, &gpuSubject{name: k.name, gpu: g.backend, options: gpuOptions(kernel, true), precision: precision})
 	}
 	others, err := f.gpuPeers(ctx, g, stderr)
 	if err != nil {
@@ -74,7 +75,12 @@ func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem) (*benc
 	}
 	g := &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
-		plan, err := backend.Plan(p, gpuOptions(kernel, true))
+		kernel, precision := splitPrecision(kernel)
+		q, err := p.In(precision)
+		if err != nil {
+			return "", err
+		}
+		plan, err := backend.Plan(&q, gpuOptions(kernel, true))
 		if err != nil {
 			return "", err
 		}
@@ -84,6 +90,21 @@ func (f *benchFlags) openGPU(at dispatch.Device, problems []gemm.Problem) (*benc
 		return nil, errors.Join(err, g.close())
 	}
 	return g, nil
+}
+
+// splitPrecision reads a kernel's name with the precision that it is to have, as peers have
+// it too: "mma-tf32", or "mma-tf32:128x256x16/8x16/4".
+func splitPrecision(kernel string) (string, gemm.Precision) {
+	name, shape, shaped := strings.Cut(kernel, ":")
+	for _, p := range gemm.Precisions() {
+		if base, ok := strings.CutSuffix(name, "-"+p.String()); ok {
+			if shaped {
+				base += ":" + shape
+			}
+			return base, p
+		}
+	}
+	return kernel, gemm.Native
 }
 
 // gpuOptions reads a kernel's name with the shape of its tiles: "tiled:16".
@@ -124,7 +145,7 @@ func (g *benchGPU) environment() *bench.Environment {
 // rates are the units that products of a type can run on, the fastest first.
 var rates = map[dtype.Type][]model.Rate{
 	dtype.F64: {model.FP64Tensor, model.FP64}, dtype.F32: {model.FP32},
-	dtype.F16: {model.FP16}, dtype.BF16: {model.BF16}, dtype.I8: {model.INT8},
+	dtype.F16: {model.FP16}, dtype.BF16: {model.BF16}, dtype.F8E4M3: {model.FP8}, dtype.F8E5M2: {model.FP8}, dtype.I8: {model.INT8},
 }
 
 // peak is the data sheet's rate, in 10⁹ operations a second; 0 where there is none, as
@@ -137,11 +158,9 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	}
 	units := rates[in]
 	if precision != "" {
-		rate, err := model.ParseRate(precision)
-		if err != nil {
-			return 0
+		if rate, err := model.ParseRate(precision); err == nil {
+			units = []model.Rate{rate}
 		}
-		units = []model.Rate{rate}
 	}
 	for _, r := range units {
 		if peak, err := m.PeakRate(r); err == nil {
@@ -156,13 +175,26 @@ type gpuSubject struct {
 	name    string
 	gpu     *gpu.Backend
 	options gpu.Options
-	plan    *gpu.Plan
+	// precision is the arithmetic that it has instead of the elements' own.
+	precision gemm.Precision
+	plan      *gpu.Plan
+}
+
+func (s *gpuSubject) Precision() bench.Precision {
+	if s.precision == gemm.Native {
+		return bench.Precision{}
+	}
+	return bench.Precision{Name: s.precision.String(), Roundoff: s.precision.Info().Operand}
 }
 
 func (s *gpuSubject) Name() string { return s.name }
 
 func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
-	plan, err := s.gpu.Plan(p, s.options)
+	q, err := p.In(s.precision)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.gpu.Plan(&q, s.options)
 	if err != nil {
 		return nil, err
 	}

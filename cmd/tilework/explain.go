@@ -175,7 +175,7 @@ func (f *explainFlags) problem() (*gemm.Problem, error) {
 	return &p, err
 }
 
-// parseTile is the tile asked for; without one the first in the kernel's list that fits
+// parseTile is the tile asked for; without one the first in the kernel's list that fits the product and
 // the GPU's shared memory, and for a trace the smallest.
 func (f *explainFlags) parseTile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
 	shapes := k.Shapes()

@@ -179,7 +179,7 @@ func TestMistakes(t *testing.T) {
 		{mul + "--device emu --kernel tiled:33", 2, "at most 1024 threads, not 1089"},
 		{mul + "--device emu --kernel tiled:x", 2, `"x" is no shape of kernel tiled`},
 		{mul + "--kernel fast", 2, `no CPU kernel "fast"`},
-		{mul + "--precision tf32", 2, `precision "tf32"`},
+		{mul + "--precision tf32", 2, `precision tf32`},
 		{mul + "--activation tanh", 2, `--activation: unknown activation "tanh"`},
 		{mul + "--threads -1", 2, "--threads -1"},
 		{mul + "--threads many", 2, `"many"`},

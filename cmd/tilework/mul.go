@@ -41,7 +41,8 @@ Files: ` + fileFormats() + `
 Of an archive that holds several arrays, name one: weights.npz::w1.
 
 A and B have the same element type; --dtype converts both on reading. Products of
-float16 and bfloat16 are summed in float32; those of int8 are int32.
+float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32; those of int8 are
+int32.
 
 Without --device the product goes to the processor or the first GPU, whichever takes
 less time by what was measured on this machine; --verbose tells. The measurements are
@@ -65,7 +66,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
 	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU,\nwhichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see `tilework kernels`\n(default: the fastest)")
-	fl.StringVar(&f.precision, "precision", string(tilework.Native), "the arithmetic")
+	fl.StringVar(&f.precision, "precision", tilework.Native.String(), "the arithmetic: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
 	fl.Float64Var(&f.alpha, "alpha", 1, "factor of the product")
@@ -84,7 +85,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	complete(c, "kernel", kernelNames()...)
 	complete(c, "activation", tilework.Activations()...)
 	complete(c, "bias-along", "cols", "rows")
-	complete(c, "precision", string(tilework.Native))
+	complete(c, "precision", precisionNames()...)
 	for _, flag := range []string{"dtype", "out-dtype"} {
 		complete(c, flag, typeNames()...)
 	}
@@ -105,6 +106,22 @@ func kernelNames() []string {
 		names = append(names, k.Name)
 	}
 	return names
+}
+
+// precisionNames are the names of the precisions, and precisionDocs what they mean.
+func precisionNames() (names []string) {
+	for _, p := range gemm.Precisions() {
+		names = append(names, p.String())
+	}
+	return names
+}
+
+func precisionDocs() string {
+	var docs []string
+	for _, p := range gemm.Precisions() {
+		docs = append(docs, fmt.Sprintf("%v (%s)", p, p.Info().Doc))
+	}
+	return strings.Join(docs, ", ")
 }
 
 func typeNames() []string {
@@ -154,9 +171,16 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err != nil {
 		return err
 	}
+	precision, err := gemm.ParsePrecision(f.precision)
+	if err != nil {
+		return fmt.Errorf("--precision: %w", err)
+	}
 	c := gemm.Dense(out, a.OpRows(), b.OpCols())
 	epilogue.Bias = biasDim
 	problem, _, err := gemm.New(f.alpha, a.Layout, b.Layout, f.beta, c, epilogue)
+	if err == nil {
+		problem, err = problem.In(precision)
+	}
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", fileA, fileB, err)
 	}
@@ -240,7 +264,7 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.Bias
 	if f.threads < 0 {
 		return r, e, 0, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
 	}
-	r.Kernel, r.Precision, r.Threads, r.Verify = f.kernel, dispatch.Precision(f.precision), f.threads, f.verify
+	r.Kernel, r.Threads, r.Verify = f.kernel, f.threads, f.verify
 	r.Once = true
 	return r, e, along, nil
 }

@@ -120,7 +120,7 @@ func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Impl
 	for _, k := range dispatch.Kernels(device) {
 		if f.kernels == "all" && k.Available || slices.Contains(strings.Split(f.kernels, ","), k.Name) {
 			impl := gemmtest.Implementation{
-				Name: k.Name, Types: pairsOf(k), Tiles: k.Tiles, Concurrent: true, Cancels: true,
+				Name: k.Name, Types: pairsOf(k), Tiles: k.Tiles, Accuracy: k.Accuracy, Concurrent: true, Cancels: true,
 				Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
 					plan, err := dispatch.New(dispatch.Request{Problem: p, Device: device, Kernel: k.Name})
 					if err != nil {

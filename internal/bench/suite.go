@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -18,61 +19,79 @@ var suites = []struct {
 	name   string
 	shapes []Sample
 }{
-	{"fp32", []Sample{
-		{Cube(64), "square"},
-		{Cube(128), "square"},
-		{Cube(256), "square"},
-		{Cube(512), "square"},
-		{Cube(1024), "square"},
-		{Cube(2048), "square"},
-		{Cube(4096), "square"},
-		{Cube(8192), "square"},
-		{Cube(16384), "square"},
+	{"fp32", float32Suite},
+	{"tensor", slices.Concat(float32Suite, decoder())},
+}
 
-		{Cube(127), "minus one"},
-		{Cube(257), "plus one"},
-		{Cube(511), "minus one"},
-		{Cube(1023), "minus one"},
-		{Cube(1025), "plus one"},
-		{Cube(2047), "minus one"},
-		{Cube(2049), "plus one"},
-		{Cube(4095), "minus one"},
-		{Cube(4097), "plus one"},
-		{Shape{4095, 4097, 4099}, "around"},
-		{Cube(8191), "minus one"},
+var float32Suite = []Sample{
+	{Cube(64), "square"},
+	{Cube(128), "square"},
+	{Cube(256), "square"},
+	{Cube(512), "square"},
+	{Cube(1024), "square"},
+	{Cube(2048), "square"},
+	{Cube(4096), "square"},
+	{Cube(8192), "square"},
+	{Cube(16384), "square"},
 
-		{Cube(251), "prime"},
-		{Cube(509), "prime"},
-		{Cube(1009), "prime"},
-		{Cube(2003), "prime"},
-		{Cube(4001), "prime"},
-		{Shape{1009, 2003, 4001}, "primes"},
-		{Cube(1000), "round"},
-		{Cube(3000), "round"},
+	{Cube(127), "minus one"},
+	{Cube(257), "plus one"},
+	{Cube(511), "minus one"},
+	{Cube(1023), "minus one"},
+	{Cube(1025), "plus one"},
+	{Cube(2047), "minus one"},
+	{Cube(2049), "plus one"},
+	{Cube(4095), "minus one"},
+	{Cube(4097), "plus one"},
+	{Shape{4095, 4097, 4099}, "around"},
+	{Cube(8191), "minus one"},
 
-		{Shape{1, 4096, 4096}, "skinny M"},
-		{Shape{16, 4096, 4096}, "skinny M"},
-		{Shape{64, 4096, 4096}, "skinny M"},
-		{Shape{4096, 1, 4096}, "skinny N"},
-		{Shape{4096, 16, 4096}, "skinny N"},
-		{Shape{4096, 64, 4096}, "skinny N"},
-		{Shape{4096, 4096, 16}, "skinny K"},
-		{Shape{4096, 4096, 64}, "skinny K"},
-		{Shape{4096, 4096, 128}, "skinny K"},
+	{Cube(251), "prime"},
+	{Cube(509), "prime"},
+	{Cube(1009), "prime"},
+	{Cube(2003), "prime"},
+	{Cube(4001), "prime"},
+	{Shape{1009, 2003, 4001}, "primes"},
+	{Cube(1000), "round"},
+	{Cube(3000), "round"},
 
-		{Shape{8, 14336, 4096}, "decode up"},
-		{Shape{32, 4096, 14336}, "decode down"},
-		{Shape{128, 4096, 14336}, "prefill down"},
-		{Shape{512, 6144, 4096}, "prefill qkv"},
-		{Shape{2048, 4096, 4096}, "prefill out"},
-		{Shape{2048, 14336, 4096}, "prefill up"},
-		{Shape{16, 32000, 4096}, "logits"},
+	{Shape{1, 4096, 4096}, "skinny M"},
+	{Shape{16, 4096, 4096}, "skinny M"},
+	{Shape{64, 4096, 4096}, "skinny M"},
+	{Shape{4096, 1, 4096}, "skinny N"},
+	{Shape{4096, 16, 4096}, "skinny N"},
+	{Shape{4096, 64, 4096}, "skinny N"},
+	{Shape{4096, 4096, 16}, "skinny K"},
+	{Shape{4096, 4096, 64}, "skinny K"},
+	{Shape{4096, 4096, 128}, "skinny K"},
 
-		{Shape{256, 256, 65536}, "long K"},
-		{Shape{64, 64, 65536}, "long K"},
-		{Shape{512, 512, 16384}, "long K"},
-		{Shape{1024, 1024, 65536}, "long K"},
-	}},
+	{Shape{8, 14336, 4096}, "decode up"},
+	{Shape{32, 4096, 14336}, "decode down"},
+	{Shape{128, 4096, 14336}, "prefill down"},
+	{Shape{512, 6144, 4096}, "prefill qkv"},
+	{Shape{2048, 4096, 4096}, "prefill out"},
+	{Shape{2048, 14336, 4096}, "prefill up"},
+	{Shape{16, 32000, 4096}, "logits"},
+
+	{Shape{256, 256, 65536}, "long K"},
+	{Shape{64, 64, 65536}, "long K"},
+	{Shape{512, 512, 16384}, "long K"},
+	{Shape{1024, 1024, 65536}, "long K"},
+}
+
+// decoder is the products of a decoder's layers of the sizes that are in use, for 1 to 256
+// tokens at once: the weights are 4096 wide on one side.
+func decoder() []Sample {
+	var all []Sample
+	for _, w := range []struct {
+		n, k int
+		why  string
+	}{{4096, 4096, "out"}, {14336, 4096, "up"}, {4096, 14336, "down"}, {28672, 4096, "gate and up"}, {4096, 28672, "wide down"}} {
+		for m := 1; m <= 256; m *= 2 {
+			all = append(all, Sample{Shape{m, w.n, w.k}, w.why})
+		}
+	}
+	return all
 }
 
 // Suites lists the names of the suites.

@@ -72,6 +72,10 @@ func widening[T scalar](from dtype.Type) func(dst []T, raw []byte, at int) {
 		return widenWith[T](dtype.Float16.Float32)
 	case dtype.BF16:
 		return widenWith[T](dtype.BFloat16.Float32)
+	case dtype.F8E4M3:
+		return widenWith[T](dtype.Float8E4M3.Float32)
+	case dtype.F8E5M2:
+		return widenWith[T](dtype.Float8E5M2.Float32)
 	default:
 		return widenWith[T](func(v int8) int32 { return int32(v) })
 	}

@@ -11,6 +11,7 @@ import (
 	"tilework/internal/cpu"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/host"
 )
@@ -179,6 +180,14 @@ func words(s float64) string {
 func automatic(r Request) (*Plan, error) {
 	if r.Kernel != "" {
 		return byKernel(r)
+	}
+	if p := r.Problem.Precision; p != gemm.Native {
+		r.Device = Device{Kind: "gpu"}
+		pl, err := newGPU(r)
+		if err != nil {
+			return nil, fmt.Errorf("precision %v is for GPUs, real or emulated (device emu): %w", p, err)
+		}
+		return pl, nil
 	}
 	d, why := theChooser().choose(r)
 	return r.planOn(d, why)

@@ -17,11 +17,10 @@ import (
 // Request is what a caller asks for. The zero value of each field but Problem
 // leaves the choice to the plan.
 type Request struct {
-	Problem   *gemm.Problem
-	Device    Device
-	Kernel    string
-	Precision Precision
-	Threads   int
+	Problem *gemm.Problem
+	Device  Device
+	Kernel  string
+	Threads int
 	// Once says that this is all that the process computes, as it is of a command: what
 	// it takes to begin with a device then counts where the choice is left to the plan.
 	Once bool
@@ -29,21 +28,6 @@ type Request struct {
 	Verify bool
 	// Progress is called now and then, from the goroutine that runs the plan.
 	Progress func(done, total int64)
-}
-
-// Precision names the arithmetic of a product.
-type Precision string
-
-// Native is the arithmetic of the element type itself: float32 in, float32
-// arithmetic. It is the default, and the only one that the processor has.
-const Native Precision = "native"
-
-// Check refuses arithmetic that a device does not have. The error is ErrUnsupported.
-func (p Precision) Check(d Device) error {
-	if p != "" && p != Native {
-		return fmt.Errorf("%w: precision %q on %v (want %s)", gemm.ErrUnsupported, p, d, Native)
-	}
-	return nil
 }
 
 // Plan says what will run and why; Run runs it. A plan may be run again, but not by
@@ -78,9 +62,6 @@ func (pl *Plan) CompileTime() time.Duration {
 // New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
 // is left to it, the first plan that this matters for measures, for up to a second.
 func New(r Request) (*Plan, error) {
-	if err := r.Precision.Check(r.Device); err != nil {
-		return nil, err
-	}
 	switch {
 	case r.Device.IsGPU():
 		return newGPU(r)
@@ -92,6 +73,9 @@ func New(r Request) (*Plan, error) {
 
 // newCPU plans a product on the processor.
 func newCPU(r Request) (*Plan, error) {
+	if p := r.Problem.Precision; p != gemm.Native {
+		return nil, fmt.Errorf("%w: precision %v on the processor (want %v, or a GPU)", gemm.ErrUnsupported, p, gemm.Native)
+	}
 	p, err := cpu.NewPlan(r.Problem, cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Progress: r.Progress})
 	if err != nil {
 		return nil, err

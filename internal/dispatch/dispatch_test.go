@@ -123,6 +123,8 @@ func TestPlans(t *testing.T) {
 
 func TestPlanErrors(t *testing.T) {
 	p, b := product(t, dtype.F32, dtype.F32, 3, 4, 5, gemm.Epilogue{})
+	tf32 := *p
+	tf32.Precision = gemm.TF32
 	for _, c := range []struct {
 		r    Request
 		want error
@@ -130,15 +132,17 @@ func TestPlanErrors(t *testing.T) {
 	}{
 		{Request{Kernel: "fast"}, gemm.ErrUnsupported, `no CPU kernel "fast"`},
 		{Request{Device: name(t, "cpu"), Kernel: "tiled"}, gemm.ErrUnsupported, `no CPU kernel "tiled"`},
-		{Request{Precision: "exact"}, gemm.ErrUnsupported, `precision "exact"`},
-		{Request{Precision: "exact", Device: name(t, "emu")}, gemm.ErrUnsupported, `precision "exact" on emu`},
+		{Request{Device: name(t, "cpu"), Problem: &tf32}, gemm.ErrUnsupported, "precision tf32 on the processor"},
+		{Request{Device: name(t, "emu"), Kernel: "tiled", Problem: &tf32}, gemm.ErrUnsupported, "kernel tiled multiplies no float32 in precision tf32"},
 		{Request{Device: name(t, "emu"), Kernel: "loop"}, gemm.ErrUnsupported, `no GPU kernel "loop"`},
 		{Request{Device: name(t, "emu"), Kernel: ":16"}, gemm.ErrUnsupported, "of no kernel"},
 		{Request{Device: name(t, "emu"), Kernel: "tiled:-4"}, gemm.ErrUnsupported, "-4"},
 		{Request{Device: name(t, "emu:h300")}, gemm.ErrNoDevice, `emu:h300: unknown GPU "h300"`},
 		{Request{Device: name(t, "gpu:9999")}, gemm.ErrNoDevice, "no such device"},
 	} {
-		c.r.Problem = p
+		if c.r.Problem == nil {
+			c.r.Problem = p
+		}
 		if _, err := New(c.r); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v: %v, want %v with %q", c.r, err, c.want, c.text)
 		}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"tilework/dtype"
 	"tilework/internal/cpu"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 )
 
@@ -16,6 +17,8 @@ type Kernel struct {
 	Available bool   // whether this machine, or its emulator, can run it
 	Types     []dtype.Type
 	Tiles     []int // sizes at which its blocks begin anew
+	// Accuracy is how it computes a product.
+	Accuracy func(p *gemm.Problem) gemm.Accuracy
 }
 
 // Kernels lists the kernels of a device, slowest first; of all devices, if its kind
@@ -26,13 +29,13 @@ func Kernels(d Device) []Kernel {
 		for _, k := range cpu.Kernels() {
 			all = append(all, Kernel{
 				Name: k.Name, Kind: "cpu", Adds: k.Adds, Needs: k.ISA,
-				Available: k.Available(), Types: k.Types(), Tiles: k.Tiles(),
+				Available: k.Available(), Types: k.Types(), Tiles: k.Tiles(), Accuracy: gemm.AccuracyOf,
 			})
 		}
 	}
 	if d.Kind == "" || !d.onCPU() {
 		for _, k := range gpu.Kernels() {
-			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types()}
+			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Accuracy: k.Accuracy}
 			for _, s := range k.Shapes() {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}

@@ -56,7 +56,7 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers, run func(context.Context, gemm.Buffers) error) error {
 	// The seed differs from run to run, so that no wrong result passes for good;
 	// the report and the error name it.
-	v, err := ref.NewVerifier(ctx, p, b, ref.VerifyOptions{Seed: uint64(time.Now().UnixNano())})
+	v, err := ref.NewVerifier(ctx, p, b, ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.accuracy(p)})
 	if err != nil {
 		return err
 	}
@@ -68,6 +68,14 @@ func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers,
 	return err
 }
 
+// accuracy is that of the plan's kernel; on the processor, of sums that round to nearest.
+func (pl *Plan) accuracy(p *gemm.Problem) gemm.Accuracy {
+	if pl.gpu == nil {
+		return gemm.AccuracyOf(p)
+	}
+	return pl.gpu.Kernel.Accuracy(p)
+}
+
 // withoutActivation is p without its activation and with a dense C, of the type
 // of the sums, in memory of its own that holds p's old C.
 func withoutActivation(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers, error) {
@@ -77,6 +85,7 @@ func withoutActivation(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buff
 	if err != nil {
 		return gemm.Problem{}, gemm.Buffers{}, err
 	}
+	linear.Precision = p.Precision
 	lb := gemm.Buffers{A: b.A, B: b.B, C: make([]byte, linear.C.Bytes()), Bias: convert(b.Bias, p.C.Type, p.Accum(), p.BiasLen())}
 	if p.Beta != 0 {
 		for i := range p.M {

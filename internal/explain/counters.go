@@ -73,7 +73,7 @@ func measure(ctx context.Context, j *job) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m, err := small.load(digits(small.problem.K), backwards(small.problem.N))
+	m, err := small.load(digits(small.problem.A.Type, small.problem.K), backwards(small.problem.B.Type, small.problem.N))
 	if err != nil {
 		return Measured{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -116,17 +117,20 @@ func element(l gemm.Layout, offset int) (row, col int) {
 	return row, col
 }
 
-// digits are the whole numbers from 1 to 9 along the rows of a matrix with so many
-// columns, exact in every element type, as are sums of 16 of their products.
-func digits(cols int) func(i, j int) float64 {
-	if cols%9 == 0 {
+// digits are the whole numbers from 1 to 9, or as many as a type of few bits has room for,
+// along the rows of a matrix with so many columns. Sums of 16 of their products are exact.
+func digits(t dtype.Type, cols int) func(i, j int) float64 {
+	most := lastDigit(t)
+	if cols%most == 0 {
 		cols++ // or all rows would be the same
 	}
-	return func(i, j int) float64 { return float64((i*cols+j)%9 + 1) }
+	return func(i, j int) float64 { return float64((i*cols+j)%most + 1) }
 }
 
-// backwards are those from 9 to 1, so that B is told from A.
-func backwards(cols int) func(i, j int) float64 {
-	forwards := digits(cols)
-	return func(i, j int) float64 { return 10 - forwards(i, j) }
+// backwards are those from the last to 1, so that B is told from A.
+func backwards(t dtype.Type, cols int) func(i, j int) float64 {
+	forwards := digits(t, cols)
+	return func(i, j int) float64 { return float64(lastDigit(t)+1) - forwards(i, j) }
 }
+
+func lastDigit(t dtype.Type) int { return int(min(9, t.Info().Exact)) }

@@ -144,18 +144,18 @@ func TestMeasuredIsAsked(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8}
+	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
 	for _, k := range gpu.Kernels() {
 		for i := range 12 {
 			in := types[i%len(types)]
 			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
 			p := problem(t, in, 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60), rng.IntN(2) == 0, rng.IntN(2) == 0)
-			if k.Supports(p) != nil || k.Fits(p, k.Shapes()[len(k.Shapes())-1]) != nil {
-				continue
-			}
 			on := "a100-sxm-80gb"
 			if k.SM > 80 {
 				on, s = "h200", k.Shapes()[len(k.Shapes())-1-rng.IntN(2)] // which are emulated fast
+			}
+			if k.Supports(p) != nil || k.Fits(p, s) != nil || k.SharedBytes(k.Config(p, s)) > 160<<10 {
+				continue
 			}
 			x, err := New(t.Context(), k, s, p, gpuModel(t, on), Options{})
 			if err != nil {

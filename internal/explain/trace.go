@@ -90,7 +90,7 @@ func NewTrace(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) 
 	if err != nil {
 		return nil, err
 	}
-	a, b := digits(p.K), backwards(p.N)
+	a, b := digits(p.A.Type, p.K), backwards(p.B.Type, p.N)
 	m, err := j.load(a, b)
 	if err != nil {
 		return nil, err

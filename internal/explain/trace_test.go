@@ -79,7 +79,7 @@ func TestTraceIsTheProduct(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8}
+	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
 	for _, k := range gpu.Kernels() {
 		if k.Tensor {
 			p := problem(t, k.Types()[0], 4, 4, 4, false, false)

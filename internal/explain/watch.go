@@ -18,23 +18,29 @@ type watcher struct {
 }
 
 // aliases says of each register that another one's value is moved or converted to,
-// which one that is. A bfloat16 is converted by a shift.
+// which one that is. A bfloat16 is converted by a shift, 8-bit floats by shifts, masks, a
+// product with a constant and a choice between that and a NaN.
 func aliases(m *ptx.Module) map[string]string {
 	of := map[string]string{}
 	for _, f := range m.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
 			i, ok := s.(*ptx.Instr)
-			if !ok || !slices.Contains([]string{"mov", "cvt", "shl"}, i.Op) {
+			if !ok || !slices.Contains(conversions, i.Op) {
 				return
 			}
-			to, from := registers(i.Args[0]), registers(i.Args[1])
-			if len(to) == 1 && len(from) == 1 {
-				of[to[0]] = from[0]
+			to := registers(i.Args[0])
+			for _, source := range i.Args[1:] {
+				if from := registers(source); len(to) == 1 && len(from) == 1 {
+					of[to[0]] = from[0]
+					return
+				}
 			}
 		})
 	}
 	return of
 }
+
+var conversions = []string{"mov", "cvt", "shl", "and", "or", "mul", "selp"}
 
 // registers are the names of an operand's registers, in order.
 func registers(o ptx.Operand) []string {

@@ -125,6 +125,7 @@ type Problem struct {
 	A, B, C     Layout
 	Alpha, Beta float64
 	Epilogue    Epilogue
+	Precision   Precision // see [Problem.In]
 }
 
 // New checks that the matrices can be multiplied and returns their product. C
@@ -190,6 +191,12 @@ func checkTypes(in, out dtype.Type, alpha, beta float64) error {
 	return nil
 }
 
+// In is p in another arithmetic than the element type's own. The error is ErrUnsupported.
+func (p Problem) In(precision Precision) (Problem, error) {
+	p.Precision = precision
+	return p, precision.Check(p.A.Type)
+}
+
 // Accum is the type that the product is summed in.
 func (p *Problem) Accum() dtype.Type { return p.A.Type.Info().Accum }
 
@@ -205,6 +212,9 @@ func (p *Problem) String() string {
 	s := fmt.Sprintf("%d×%d · %d×%d %v", p.M, p.K, p.K, p.N, p.A.Type)
 	if p.C.Type != p.A.Type {
 		s += " → " + p.C.Type.String()
+	}
+	if p.Precision != Native {
+		s += " in " + p.Precision.String()
 	}
 	return s
 }

@@ -83,7 +83,7 @@ func execute(t *testing.T, k *build.Kernel, in, out []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := module.Function("activation")
+	f, err := module.Function(m.Funcs()[0].Name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,9 @@ type Config struct {
 	// Wide says that sizes need more than 31 bits: indices then have 64.
 	Wide     bool
 	Epilogue gemm.Epilogue
-	Shape    Shape
+	// Precision is the arithmetic.
+	Precision gemm.Precision
+	Shape     Shape
 	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
 	// at once. Rows of the matrix, their length and their start, must be multiples.
 	VecA, VecB, VecC int
@@ -169,7 +171,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	p = &q
 	c := Config{
 		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
-		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue,
+		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
 		Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	if k.vectors != nil {
@@ -239,6 +241,9 @@ func (c Config) String() string {
 			return "T"
 		}
 		return "N"
+	}
+	if c.Precision != gemm.Native {
+		s += " in " + c.Precision.String()
 	}
 	s += " " + op(c.TransA) + op(c.TransB) + ", tile " + c.Shape.String()
 	if c.VecA*c.VecB*c.VecC > 1 {

@@ -8,13 +8,11 @@ import (
 	"strconv"
 	"testing"
 
-	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/model"
-	"tilework/internal/ref"
 	"tilework/ptx/emu/check"
 )
 
@@ -43,9 +41,13 @@ func shapes(k *Kernel) []Shape {
 }
 
 // emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
+// Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
 func emulable(k *Kernel) []Shape {
-	const most = 128 * 128 // elements of a tile, where whole warpgroups multiply
-	return slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.boxed && s.M*s.N > most })
+	most := 64 * 64 // elements of a tile
+	if k.boxed {
+		most = 128 * 128
+	}
+	return slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && s.M*s.N > most })
 }
 
 // fewSMs is an emulated H200 of which little is left, so that blocks that stay on their SM
@@ -76,11 +78,29 @@ func TestConformance(t *testing.T) {
 		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := fewSMs(t, emu.Options{})
-				conform(t, d, cases(200, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, cases(200, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
 				}
 			})
+		}
+	}
+}
+
+// TestPrecisions: in other arithmetic than the elements' own a kernel multiplies as it says,
+// under the checkers too.
+func TestPrecisions(t *testing.T) {
+	for _, k := range Kernels() {
+		for _, precision := range gemm.Precisions() {
+			if len(k.others[precision]) == 0 {
+				continue
+			}
+			for _, s := range shapes(k)[len(shapes(k))-4:] {
+				t.Run(fmt.Sprintf("%s:%v in %v", k.Name, s, precision), func(t *testing.T) {
+					d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+					conform(t, d, 20, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
+				})
+			}
 		}
 	}
 }
@@ -102,7 +122,7 @@ func TestOlder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, d, cases(100, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+			conform(t, d, cases(100, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 		})
 	}
 }
@@ -125,7 +145,7 @@ func TestChecked(t *testing.T) {
 		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				conform(t, d, cases(60, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+				conform(t, d, cases(60, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 			})
 		}
 	}
@@ -149,9 +169,17 @@ func TestLimits(t *testing.T) {
 						if trans&2 != 0 {
 							b = gemm.Dense(pair.In, n, depth).T()
 						}
+						if k.Tensor && (pair.Out != pair.In.Info().Results[0]) {
+							continue // what differs is a store that float32 has too
+						}
 						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
 						if err != nil {
 							t.Fatal(err)
+						}
+						for precision := range k.others {
+							if q, err := p.In(precision); k.Supports(&p) != nil && err == nil {
+								p = q // what it does in no other way
+							}
 						}
 						if k.Supports(&p) != nil || k.Fits(&p, s) != nil {
 							continue
@@ -176,18 +204,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// accuracy is how a kernel sums p. Hopper's tensor cores cut off what does not fit where a
-// sum of 16 products and the accumulator is aligned, and cut off again to a float32.
-func accuracy(k *Kernel, p *gemmtest.Problem) gemmtest.Accuracy {
-	if !k.Tensor || p.Accum() != dtype.F32 {
-		return ref.AccuracyOf(p)
-	}
-	return gemmtest.Accuracy{Roundoff: 0x1p-22, Truncates: true}
-}
-
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
-func conform(t *testing.T, d device.Device, cases int, opt Options) {
+func conform(t *testing.T, d device.Device, cases int, opt Options, precision gemm.Precision) {
 	if os.Getenv("TILEWORK_CASES") == "" {
 		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
 	}
@@ -200,17 +219,22 @@ func conform(t *testing.T, d device.Device, cases int, opt Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in := func(p *gemmtest.Problem) *gemmtest.Problem {
+		q := *p
+		q.Precision = precision
+		return &q
+	}
 	gemmtest.Run(t, gemmtest.Implementation{
 		Name: opt.Kernel + ":" + opt.Shape,
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, m gemmtest.Buffers) error {
-			plan, err := b.Plan(p, opt)
+			plan, err := b.Plan(in(p), opt)
 			if err != nil {
 				return err
 			}
 			return plan.Run(ctx, m)
 		},
-		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
-		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return accuracy(k, p) },
+		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && k.Fits(p, s) == nil },
+		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
 		Tiles:      []int{s.M, s.N, max(s.K, 1)},
 		Volume:     1 << 17,
 		Concurrent: true,

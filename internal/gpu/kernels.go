@@ -32,8 +32,13 @@ type Kernel struct {
 	// better are architectures from which on the kernel has better instructions, in
 	// ascending order.
 	better []int
-	// types are the element types of A and B that it multiplies; nil is every one.
-	types []dtype.Type
+	// types are the element types of A and B that it multiplies in their own arithmetic;
+	// nil is every one. others are those that it multiplies in another, as far as a
+	// product asks for that.
+	types  []dtype.Type
+	others map[gemm.Precision][]dtype.Type
+	// accuracy is how it computes p; nil is rounding to nearest in the type of the sums.
+	accuracy func(p *gemm.Problem) gemm.Accuracy
 
 	// shapes are the sizes of tiles to choose from, the best for large products
 	// first; check says what is wrong with another one.
@@ -110,7 +115,11 @@ func (k *Kernel) Shapes() []Shape { return k.shapes }
 // Supports is nil if the kernel can compute p, whatever the device; the error is
 // ErrUnsupported.
 func (k *Kernel) Supports(p *gemm.Problem) error {
-	if t := p.A.Type; k.types != nil && !slices.Contains(k.types, t) {
+	t := p.A.Type
+	if p.Precision != gemm.Native && !slices.Contains(k.others[p.Precision], t) {
+		return fmt.Errorf("%w: kernel %s multiplies no %v in precision %v", gemm.ErrUnsupported, k.Name, t, p.Precision)
+	}
+	if p.Precision == gemm.Native && k.types != nil && !slices.Contains(k.types, t) {
 		return fmt.Errorf("%w: kernel %s multiplies no %v", gemm.ErrUnsupported, k.Name, t)
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
@@ -120,6 +129,14 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 		return k.refuses(p)
 	}
 	return nil
+}
+
+// Accuracy is how the kernel computes p.
+func (k *Kernel) Accuracy(p *gemm.Problem) gemm.Accuracy {
+	if k.accuracy == nil {
+		return gemm.AccuracyOf(p)
+	}
+	return k.accuracy(p)
 }
 
 // Fits is nil if the kernel can compute p with tiles of that shape; the error is

@@ -2,41 +2,59 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
+	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
-// mma multiplies on the tensor cores: a warp holds 64×32 elements of C, its lanes 64 sums
-// each, and adds products of 16×8 and 8×8 elements to them with one instruction each.
-// The tiles come to shared memory with cp.async, past the registers, several steps ahead;
-// there is one barrier a step. A tile stands in shared memory as it does in memory, along
-// K or across, and as an element of float64 is loaded by itself, both cost the same.
+// mma multiplies on the tensor cores: a warp holds some 64×32 elements of C, its lanes 64
+// sums each, and adds products of 16×8 and 8×8 elements, or as many as its type has, to
+// them with one instruction each. The tiles come to shared memory with cp.async, past the
+// registers, several steps ahead; there is one barrier a step. A tile stands in shared
+// memory as it does in memory, along K or across; what the instructions want otherwise is
+// put right on the way to registers (package frag).
 //
 // What limits it: nothing but the tensor cores, where there are tiles enough for all SMs.
 var mma = &Kernel{
-	Name:    "mma",
-	Adds:    "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
-	SM:      80,
-	Tensor:  true,
-	better:  []int{90},
-	splits:  true,
-	types:   []dtype.Type{dtype.F64},
-	shapes:  mmaShapes(),
-	prefer:  preferMMA,
-	check:   checkMMA,
-	vectors: mmaVectors,
-	threads: func(s Shape) device.Dim3 { return device.Dim3{X: mmaThreads(s), Y: 1, Z: 1} },
+	Name:     "mma",
+	Adds:     "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
+	SM:       80,
+	Tensor:   true,
+	better:   []int{89, 90},
+	splits:   true,
+	types:    []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8, dtype.F64},
+	others:   map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
+	accuracy: accuracyMMA,
+	shapes:   mmaShapes(),
+	prefer:   preferMMA,
+	check:    checkMMA,
+	fits:     fitsMMA,
+	vectors:  mmaVectors,
+	threads:  func(s Shape) device.Dim3 { return device.Dim3{X: mmaThreads(s), Y: 1, Z: 1} },
 	shared: func(c Config) int {
 		a, b := operandTiles(c)
-		elem := elements[c.In]
-		return a.Bytes(elem) + b.Bytes(elem)
+		return a.Bytes() + b.Bytes()
 	},
-	limits: func(c Config) Limits { return Limits{Scatter: rowScatter(c, c.Shape.K, c.Shape.N)} },
+	limits: limitsMMA,
 	write:  writeMMA,
+}
+
+// accuracyMMA: tensor cores cut sums off, and the shorter accumulators of some GPUs have 13
+// bits behind the first.
+func accuracyMMA(p *gemm.Problem) gemm.Accuracy {
+	acc := gemm.AccuracyOf(p)
+	if p.Accum() == dtype.F32 {
+		acc.Roundoff, acc.Truncates = 2*acc.Roundoff, true
+	}
+	if p.Precision == gemm.Fast {
+		acc.Roundoff = 0x1p-13
+	}
+	return acc
 }
 
 // warpTile is the part of C that a warp computes.
@@ -51,16 +69,31 @@ func mmaThreads(s Shape) int {
 
 // operandTiles are the shapes of the tiles of A and B.
 func operandTiles(c Config) (a, b frag.Shape) {
-	s := c.Shape
-	a = frag.Shape{Side: s.M, Depth: s.K, Stages: s.Stages, AlongK: !c.TransA}
-	b = frag.Shape{Side: s.N, Depth: s.K, Stages: s.Stages, AlongK: c.TransB}
+	s, elem := c.Shape, elements[c.In]
+	a = frag.Shape{Elem: elem, Side: s.M, Depth: s.K, Stages: s.Stages, AlongK: !c.TransA}
+	b = frag.Shape{Elem: elem, Side: s.N, Depth: s.K, Stages: s.Stages, AlongK: c.TransB}
 	return a, b
 }
 
-func checkMMA(s Shape) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: kernel mma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
+// multiplied is the type that elements are multiplied as, on architecture sm, and that
+// whose fragments they are read as: 8-bit floats, which the tensor cores know from sm_89
+// on, become float16 when they are in registers.
+func multiplied(in dtype.Type, sm int) (as, read ptx.Type) {
+	switch t := elements[in]; {
+	case t == ptx.F32:
+		return ptx.TF32, ptx.TF32
+	case (t == ptx.E4M3 || t == ptx.E5M2) && sm < 89:
+		return ptx.F16, t
+	default:
+		return t, t
 	}
+}
+
+// newest is an architecture that has every instruction.
+const newest = 90
+
+func checkMMA(s Shape) error {
+	bad := func(format string, args ...any) error { return badMMA(s, format, args...) }
 	for _, n := range []int{s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread} {
 		if n < 1 || n > maxThreads || n&(n-1) != 0 {
 			return bad("%d is no power of two up to %d", n, maxThreads)
@@ -73,6 +106,8 @@ func checkMMA(s Shape) error {
 		// turn of a loop to the next NVIDIA's assemblers (12.9 to 13.5 were seen) forget
 		// to wait for the addition before: sums go missing.
 		return bad("a thread has at least 2×4 or 4×2 elements")
+	case s.RowsPerThread*s.ColsPerThread > sumRegisters:
+		return bad("a thread has registers for %d sums", sumRegisters)
 	case s.M < rows || s.N < cols:
 		return bad("a warp alone has %d×%d", rows, cols)
 	case s.K < 16:
@@ -82,57 +117,142 @@ func checkMMA(s Shape) error {
 	case mmaThreads(s) > maxThreads:
 		return bad("a block has at most %d threads, not %d", maxThreads, mmaThreads(s))
 	}
-	for _, tile := range []frag.Shape{
-		{Side: s.M, Depth: s.K}, {Side: s.N, Depth: s.K}, {Side: s.M, Depth: s.K, AlongK: true}, {Side: s.N, Depth: s.K, AlongK: true},
-	} {
-		for _, vec := range []int{1, 2} {
-			if err := tile.Check(vec, mmaThreads(s)); err != nil {
-				return bad("%v", err)
+	return nil
+}
+
+func badMMA(s Shape, format string, args ...any) error {
+	return fmt.Errorf("%w: kernel mma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
+}
+
+// mmaDepth is the most bytes of a row or column of a tile, and mostShared the shared memory
+// that blocks of the largest GPUs have.
+const mmaDepth, mostShared = 256, 227 << 10
+
+// fitsMMA: float64 takes two registers, and of narrow types an instruction wants more along
+// K, and their loads bring two of its columns at once.
+func fitsMMA(p *gemm.Problem, s Shape) error {
+	t, size := p.A.Type, p.A.Type.Size()
+	in, _ := frag.Best(elementOf(t), newest)
+	switch {
+	case s.K < in.K || s.K*size > mmaDepth:
+		return badMMA(s, "K is %d to %d in %v", in.K, mmaDepth/size, t)
+	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > sumRegisters:
+		return badMMA(s, "a thread has registers for %d sums in %v", sumRegisters*4/p.Accum().Size(), p.Accum())
+	case s.ColsPerThread < 4 && t != dtype.F64:
+		return badMMA(s, "a thread has at least 4 columns in %v", t)
+	}
+	a, b := operandTiles(Config{In: t, Shape: s, TransA: p.A.Trans, TransB: p.B.Trans})
+	if n := a.Bytes() + b.Bytes(); n > mostShared {
+		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n, mostShared)
+	}
+	for _, tile := range []frag.Shape{a, b} {
+		for vec := 1; vec*size <= maxVector; vec *= 2 {
+			if err := tile.Check(vec, mmaThreads(s)); err != nil && (vec == 1 || vec*size >= 4) {
+				return badMMA(s, "%v", err)
 			}
 		}
 	}
 	return nil
 }
 
-func mmaVectors(s Shape, c *Config, p *gemm.Problem) {
-	most := maxVector / p.A.Type.Size()
-	c.VecA, c.VecB, c.VecC = vector(p.A, most), vector(p.B, most), vector(p.C, 2)
+func elementOf(t dtype.Type) ptx.Type {
+	as, _ := multiplied(t, newest)
+	return as
+}
+
+// mmaVectors: a copy begins where rows of the matrix can, and may end within.
+func mmaVectors(_ Shape, c *Config, p *gemm.Problem) {
+	c.VecA, c.VecB, c.VecC = copied16(p.A), copied16(p.B), vector(p.C, sideBySide(*c))
+}
+
+// sideBySide is how many of a lane's sums stand side by side in a row of C.
+func sideBySide(c Config) int {
+	if c.In.Size() == 1 && !c.TransB {
+		return 4 // of pairs that are taken apart
+	}
+	return 2
+}
+
+// copied16 is how many elements of a matrix's rows are copied at once, up to 16 bytes.
+func copied16(l gemm.Layout) int {
+	n := maxVector / l.Type.Size()
+	for n > 1 && l.LD%n != 0 {
+		n /= 2
+	}
+	return n
+}
+
+// wholeVector is vec, or 1 where that is less than cp.async copies: elements then come
+// through registers, one by one, as a row may end within two.
+func wholeVector(vec, size int) int {
+	if vec*size < 4 {
+		return 1
+	}
+	return vec
+}
+
+// limitsMMA: a quarter of a warp's sums side by side in C may be less than a sector, as may
+// be a tile's rows; and rows of bytes across begin in each other's banks where tiles have
+// less than 64, and those of float32 where they have less than 32.
+func limitsMMA(c Config) Limits {
+	s := c.Shape
+	l := Limits{Scatter: rowScatter(c, s.K, frag.Quad*sideBySide(c))}
+	for _, x := range []struct {
+		across bool
+		side   int
+	}{{c.TransA, s.M}, {!c.TransB, s.N}} {
+		if !x.across {
+			continue
+		}
+		l.Scatter = max(l.Scatter, rowScatter(c, x.side, sectorBytes))
+		if c.In.Size() == 1 && x.side < 64 || c.In == dtype.F32 && x.side < 32 {
+			l.Conflicts = 4 // one for each matrix of a load, or each row of a copy
+		}
+	}
+	return l
 }
 
 func writeMMA(k *build.Kernel, c Config) {
 	g := declare(k, c)
 	s := c.Shape
-	threads := mmaThreads(s)
+	threads, size := mmaThreads(s), c.In.Size()
 	k.Threads(threads, 1, 1)
 	k.MinBlocks(1) // or the compiler saves registers, and stores them in memory
 	row0, col0 := g.grouped(mmaGroup)
 	shapeA, shapeB := operandTiles(c)
-	a := frag.NewTiles(k, "A", g.a, row0, g.from, g.to, shapeA, c.VecA, threads)
-	b := frag.NewTiles(k, "B", g.b.T(), col0, g.from, g.to, shapeB, c.VecB, threads)
-	w := g.warp()
+	a := frag.NewTiles(k, "A", g.a, row0, g.from, g.to, shapeA, wholeVector(c.VecA, size), threads)
+	b := frag.NewTiles(k, "B", g.b.T(), col0, g.from, g.to, shapeB, wholeVector(c.VecB, size), threads)
+	w := g.warp(a, b)
 
 	k.Comment("the first tiles set out; behind K they are zeros")
 	ring := frag.NewRing(k, s.Stages, a, b)
 	ring.Start()
-	now, next := w.fragments(), w.fragments()
-	emit(w.loads(now, a, b, ring.Use(), 0))
+	sets := [2]mmaFragments{w.fragments(), w.fragments()} // one is multiplied, one comes
+	emit(w.loads(sets[0], ring.Use(), 0))
+	steps := s.K / w.read.K
 	k.For(0, k.CeilDiv(k.Sub(g.to, g.from), s.K), func(build.Reg) {
-		for p := 0; p < s.K; p += w.in.K {
-			ahead := p + w.in.K
-			if ahead == s.K {
+		for n := range steps {
+			ahead := (n + 1) * w.read.K
+			var copies []func()
+			if n == 0 {
+				copies = ring.Fill()
+			}
+			if steps == 1 {
+				emit(copies) // the wait for the next tiles counts them
+				copies = nil
+			}
+			if n+1 == steps {
 				k.Comment("the last fragments are in registers: on to the next tiles")
 				ring.Next()
 				ahead = 0
 			}
 			// While these are multiplied the next fragments come, early, and behind them
 			// more tiles set out.
-			loads := w.loads(next, a, b, ring.Use(), ahead)
-			var copies []func()
-			if p == 0 {
-				copies = ring.Fill()
-			}
-			w.multiply(now, loads, copies)
-			now, next = next, now
+			loads := w.loads(sets[(n+1)%2], ring.Use(), ahead)
+			w.multiply(sets[n%2], loads, copies)
+		}
+		if steps%2 == 1 { // the next turn begins with the first set again
+			w.move(sets[0], sets[1])
 		}
 	})
 	ring.End()
@@ -147,23 +267,30 @@ const mmaGroup = 8
 // warp is a warp's part of the product, as each of its lanes sees it.
 type warp struct {
 	*product
-	in  frag.Instruction
-	acc [][][]build.Reg // the lane's sums, by the instruction's rows and columns
+	in, read frag.Instruction // that multiplies, and whose fragments are read
+	a, b     *frag.Reader
+	acc      [][][]build.Reg // the lane's sums, by the instruction's rows and columns
 	// row and col are where the warp's part of the tile begins; eight and quad are the
 	// lane's place in fragments.
 	row, col, eight, quad build.Reg
 }
 
-func (g *product) warp() *warp {
+func (g *product) warp(a, b *frag.Tiles) *warp {
 	s := g.config.Shape
 	w := &warp{product: g}
-	w.in, _ = frag.Best(g.a.Elem(), g.config.SM) // the kernel's list of types has no other
+	as, read := multiplied(g.config.In, g.config.SM)
+	w.in, _ = frag.Best(as, g.config.SM) // the kernel's list of types has no other
+	if w.read = w.in; as != read {
+		w.read, _ = frag.Best(read, newest)
+	}
 	tid := g.ThreadIdx(build.X)
 	lane, n := g.Named("lane", g.Rem(tid, frag.Lanes)), g.Named("warp", g.Div(tid, frag.Lanes))
 	w.eight, w.quad = g.Named("eight", g.Div(lane, frag.Quad)), g.Named("quad", g.Rem(lane, frag.Quad))
 	rows, cols := warpTile(s)
 	side := s.N / cols // warps side by side
 	w.row, w.col = g.Mul(g.Div(n, side), rows), g.Mul(g.Rem(n, side), cols)
+	w.a = a.ReadA(w.read, w.row, w.eight, w.quad, rows/w.in.M)
+	w.b = b.ReadB(w.read, w.col, w.eight, w.quad, cols/w.in.N)
 
 	w.acc = make([][][]build.Reg, rows/w.in.M)
 	for i := range w.acc {
@@ -179,54 +306,84 @@ func (g *product) warp() *warp {
 // of the instruction's rows and columns those that one instruction takes.
 type mmaFragments struct{ a, b [][]build.Reg }
 
-func (w *warp) fragments() mmaFragments {
-	some := func(count, each int) [][]build.Reg {
-		all := make([][]build.Reg, count)
-		for i := range all {
-			all[i] = make([]build.Reg, each)
-			for e := range all[i] {
-				all[i][e] = w.Fresh(w.a.Elem())
-			}
+func (w *warp) fragments() mmaFragments { return mmaFragments{w.a.Registers(), w.b.Registers()} }
+
+// move moves fragments to other registers.
+func (w *warp) move(to, from mmaFragments) {
+	for i, regs := range slices.Concat(from.a, from.b) {
+		for e, x := range regs {
+			w.Set(slices.Concat(to.a, to.b)[i][e], x)
 		}
-		return all
 	}
-	return mmaFragments{some(len(w.acc), len(w.in.A())), some(len(w.acc[0]), len(w.in.B()))}
 }
 
 // loads are the loads of fragments from element p along K of a stage's tiles on.
-func (w *warp) loads(f mmaFragments, a, b *frag.Tiles, stage build.Reg, p int) []func() {
-	ta := a.In(stage, w.Add(w.row, w.eight), w.quad)
-	tb := b.In(stage, w.Add(w.col, w.eight), w.quad)
-	var all []func()
-	for j, regs := range f.b {
-		for e, at := range w.in.B() {
-			all = append(all, func() { tb.At(j*w.in.N+at.Col, p+at.Row).LoadTo(regs[e]) })
-		}
-	}
-	for i, regs := range f.a {
-		for e, at := range w.in.A() {
-			all = append(all, func() { ta.At(i*w.in.M+at.Row, p+at.Col).LoadTo(regs[e]) })
-		}
-	}
-	return all
+func (w *warp) loads(f mmaFragments, stage build.Reg, p int) []func() {
+	return append(w.b.Loads(f.b, stage, p), w.a.Loads(f.a, stage, p)...)
 }
 
 // multiply adds the products of fragments to the sums. Between the instructions, each
 // of which keeps the tensor cores busy for many cycles, it writes first the pieces of
 // what is wanted early, then those of what may come late.
 func (w *warp) multiply(f mmaFragments, early, late []func()) {
-	all := len(w.acc) * len(w.acc[0])
-	half := all / 2
-	for i := range w.acc {
-		for j := range w.acc[i] {
-			n := i*len(w.acc[i]) + j
-			if n < half {
-				emit(share(early, n, half))
-			} else {
-				emit(share(late, n-half, all-half))
+	f = mmaFragments{w.a.Arrange(f.a), w.b.Arrange(f.b)}
+	parts := w.read.K / w.in.K
+	all := parts * len(w.acc) * len(w.acc[0])
+	half, n := all/2, 0
+	for part := range parts {
+		x := w.operands(f, part)
+		for i := range w.acc {
+			for j := range w.acc[i] {
+				if n < half {
+					emit(share(early, n, half))
+				} else {
+					emit(share(late, n-half, all-half))
+				}
+				w.add(w.acc[i][j], x.a[i], x.b[j])
+				n++
 			}
-			w.MMA(w.in.Shape(), w.in.In, w.acc[i][j], f.a[i], f.b[j])
 		}
+	}
+}
+
+// operands are fragments as the instruction multiplies them: of those that hold more than
+// it takes, one part.
+func (w *warp) operands(f mmaFragments, part int) mmaFragments {
+	var convert func(build.Reg) build.Reg
+	switch {
+	case w.in.In == ptx.TF32:
+		convert = func(x build.Reg) build.Reg { return frag.Round(w.Kernel, x) }
+	case w.in.In != w.read.In:
+		convert = func(x build.Reg) build.Reg { return frag.Widen(w.Kernel, w.read.In, x, part) }
+	default:
+		return f
+	}
+	converted := func(from [][]build.Reg) [][]build.Reg {
+		all := make([][]build.Reg, len(from))
+		for i, regs := range from {
+			for _, x := range regs {
+				all[i] = append(all[i], convert(x))
+			}
+		}
+		return all
+	}
+	return mmaFragments{converted(f.a), converted(f.b)}
+}
+
+// add adds one instruction's product to the sums: by way of an accumulator of its own where
+// the tensor cores' is shorter than a float32, unless that is asked for.
+func (w *warp) add(acc, a, b []build.Reg) {
+	if w.in.In.Bits() > 8 || w.in.Sum != ptx.F32 || w.config.Precision == gemm.Fast {
+		w.MMA(w.in.Shape(), w.in.In, acc, a, b)
+		return
+	}
+	own := make([]build.Reg, len(acc))
+	for i := range own {
+		own[i] = w.Var("", ptx.F32, 0)
+	}
+	w.MMA(w.in.Shape(), w.in.In, own, a, b)
+	for i, sum := range own {
+		w.Set(acc[i], w.Add(acc[i], sum))
 	}
 }
 
@@ -245,28 +402,30 @@ func emit(pieces []func()) {
 // whoever adds up the parts of K.
 func (w *warp) store(row, col build.Reg) {
 	vec := w.config.VecC
-	row = w.Add(row, w.Add(w.row, w.eight))
-	col = w.Add(col, w.Mad(w.quad, 2, w.col))
-	places := w.in.C()
+	row, col = w.Add(row, w.row), w.Add(col, w.col)
 	for i := range w.acc {
-		for e := 0; e < len(places); e += 2 { // a lane has two sums side by side
-			at := w.Add(row, i*w.in.M+places[e].Row)
-			if w.config.Shape.Split > 1 { // they stay side by side until the parts are added
-				for j, acc := range w.acc[i] {
-					c := w.Add(col, j*w.in.N)
-					w.If(w.c.Inside(at, c), func() { w.deliver(at, c, acc[e:e+2]) })
-				}
-				continue
-			}
+		for r := range w.in.M / frag.Eight {
+			times, more := w.a.Rows(i, r)
+			at := w.Add(w.Mad(w.eight, times, row), more)
 			var cols []build.Reg
 			var sums [][]build.Reg
-			for j, acc := range w.acc[i] {
-				for d := 0; d < 2; d += vec {
-					cols = append(cols, w.Add(col, j*w.in.N+d))
-					sums = append(sums, acc[e+d:e+d+vec])
+			for _, run := range w.b.Runs() {
+				c := w.Add(w.Mad(w.quad, run.Times, col), run.More)
+				var side []build.Reg
+				for _, p := range run.Sums {
+					side = append(side, w.acc[i][p.Row][2*r+p.Col])
+				}
+				if w.config.Shape.Split > 1 { // they stay side by side until the parts are added
+					w.If(w.c.Inside(at, c), func() { w.deliver(at, c, side) })
+					continue
+				}
+				for d := 0; d < len(side); d += vec {
+					cols, sums = append(cols, w.Add(c, d)), append(sums, side[d:d+vec])
 				}
 			}
-			w.storeRow(at, cols, sums)
+			if len(cols) > 0 {
+				w.storeRow(at, cols, sums)
+			}
 		}
 	}
 }

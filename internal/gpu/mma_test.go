@@ -17,14 +17,13 @@ func TestMMAShapes(t *testing.T) {
 		{"128x128x16/8x8/3", ""},
 		{"16x32x32/2x4/8", ""},
 		{"32x16x64/4x2/4*3", ""},
-		{"128x128x16/8x8", "no shape of kernel mma (want one like 128x128x16/8x8/3"},
+		{"128x128x16/8x8", "no shape of kernel mma (want one like 128x256x32/8x16/4"},
 		{"128x96x16/8x8/3", "96 is no power of two"},
 		{"32x32x32/2x2/4", "at least 2×4 or 4×2 elements"},
 		{"32x32x16/8x8/3", "a warp alone has 64×32"},
 		{"128x128x8/8x8/3", "K is at least 16"},
 		{"128x128x16/8x8/1", "1 stages"},
 		{"512x256x16/8x8/3", "at most 1024 threads, not 2048"},
-		{"64x512x16/8x4/2", "cannot share out"},
 	} {
 		s, err := mma.ParseShape(c.shape)
 		switch {
@@ -32,6 +31,44 @@ func TestMMAShapes(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.shape, err, c.want)
 		case c.want == "" && (err != nil || s.String() != c.shape):
 			t.Errorf("%s reads as %v, %v", c.shape, s, err)
+		}
+	}
+}
+
+// TestFitsMMA: a tile that is too small, too large or without the threads for an element
+// type is refused, with the reason.
+func TestFitsMMA(t *testing.T) {
+	for _, c := range []struct {
+		in          dtype.Type
+		shape, want string
+	}{
+		{dtype.F16, "128x256x32/8x16/4", ""},
+		{dtype.F64, "128x256x32/8x16/4", "registers for 64 sums in float64"},
+		{dtype.I8, "128x256x32/8x16/4", ""},
+		{dtype.I8, "128x256x16/8x16/4", "K is 32 to 256 in int8"},
+		{dtype.F16, "128x128x16/8x8/3", ""},
+		{dtype.F64, "128x128x128/8x8/3", "K is 8 to 32 in float64"},
+		{dtype.F32, "128x256x16/8x16/4", ""},
+		{dtype.F16, "32x16x32/4x2/8", "at least 4 columns in float16"},
+		{dtype.F64, "32x16x32/4x2/8", ""},
+		{dtype.F16, "256x256x64/8x16/4", "262144 bytes of shared memory"},
+		{dtype.F16, "64x512x32/8x16/2", "cannot share out"},
+		{dtype.F64, "64x512x16/8x8/2", ""},
+		{dtype.F64, "64x512x16/8x16/2", "sums in float64"},
+		{dtype.F8E4M3, "16x512x64/2x32/2", "cannot share out"},
+	} {
+		s, err := mma.ParseShape(c.shape)
+		if err != nil {
+			t.Errorf("%s: %v", c.shape, err)
+			continue
+		}
+		p, _, err := gemm.New(1, gemm.Dense(c.in, 64, 64), gemm.Dense(c.in, 64, 64), 0, gemm.Dense(c.in.Info().Results[0], 64, 64), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = mma.Fits(&p, s)
+		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v with %s: %v, want %q", c.in, c.shape, err, c.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 )
@@ -20,7 +21,34 @@ type mmaTile struct {
 	edge float64
 }
 
-// mmaTiles are the tiles to choose from, the best for large products first. More stages
+// mmaWordTiles are the tiles for elements of up to four bytes, the best for large products
+// first, with K in elements of two bytes: others have as many bytes. What they reach is an
+// estimate by the figures of other kernels of this kind; it is not measured yet.
+var mmaWordTiles = []mmaTile{
+	{Shape{M: 128, N: 256, K: 32, RowsPerThread: 8, ColsPerThread: 16, Stages: 4}, 0.95, 0.5, 5000},
+	{Shape{M: 256, N: 128, K: 32, RowsPerThread: 8, ColsPerThread: 16, Stages: 4}, 0.95, 0.5, 5000},
+	{Shape{M: 128, N: 128, K: 32, RowsPerThread: 8, ColsPerThread: 8, Stages: 4}, 0.85, 0.5, 3000},
+	{Shape{M: 64, N: 128, K: 64, RowsPerThread: 4, ColsPerThread: 8, Stages: 4}, 0.75, 0.45, 2000},
+	{Shape{M: 128, N: 64, K: 64, RowsPerThread: 4, ColsPerThread: 8, Stages: 4}, 0.75, 0.45, 2000},
+	{Shape{M: 64, N: 64, K: 64, RowsPerThread: 4, ColsPerThread: 4, Stages: 4}, 0.6, 0.4, 1500},
+	{Shape{M: 16, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 8, Stages: 6}, 0.4, 0.3, 1200},
+	{Shape{M: 128, N: 16, K: 64, RowsPerThread: 4, ColsPerThread: 4, Stages: 6}, 0.4, 0.3, 1200},
+	{Shape{M: 32, N: 32, K: 64, RowsPerThread: 2, ColsPerThread: 4, Stages: 4}, 0.4, 0.3, 1000},
+}
+
+// mmaTilesOf are the tiles for products of p's type.
+func mmaTilesOf(p *gemm.Problem) []mmaTile {
+	if p.A.Type == dtype.F64 {
+		return mmaTiles
+	}
+	tiles := slices.Clone(mmaWordTiles)
+	for i := range tiles {
+		tiles[i].shape.K = tiles[i].shape.K * 2 / p.A.Type.Size()
+	}
+	return tiles
+}
+
+// mmaTiles are the tiles to choose from for float64, the best for large products first. More stages
 // bear the distance to memory better where an SM has few blocks; but copies of single
 // elements go through the L1 cache, which has what shared memory leaves.
 var mmaTiles = []mmaTile{
@@ -39,7 +67,6 @@ var mmaTiles = []mmaTile{
 
 // A cycle of an H200's SM, as far as the choice of a tile needs it.
 const (
-	mmaRate    = 128.0  // multiply-adds of the tensor cores
 	mmaTraffic = 28.0   // bytes that come to shared memory, with all SMs at it,
 	mmaNarrow  = 24.0   // copied element by element,
 	mmaAlone   = 45.0   // and with few SMs
@@ -49,6 +76,12 @@ const (
 	mmaSparse  = 0.85   // of the rate is left where an SM has less than eight warps
 )
 
+// mmaRates are the multiply-adds of an H200's SM in a cycle with mma.sync. That of float64
+// is measured; others reach five eighths of wgmma's, by what is known of other kernels.
+var mmaRates = map[dtype.Type]float64{
+	dtype.F64: 128, dtype.F32: 640, dtype.F16: 1280, dtype.BF16: 1280, dtype.F8E4M3: 1280, dtype.F8E5M2: 1280, dtype.I8: 2560,
+}
+
 // preferMMA is the tiles, with K whole and in parts, the fastest for p first.
 func preferMMA(_ *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 	type choice struct {
@@ -56,7 +89,7 @@ func preferMMA(_ *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 		cycles float64
 	}
 	var all []choice
-	for _, t := range mmaTiles {
+	for _, t := range mmaTilesOf(p) {
 		for _, parts := range t.parts(p, d) {
 			s := t.shape
 			s.Split = parts
@@ -100,7 +133,7 @@ func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
 
 	rate, traffic := t.rate, mmaTraffic
 	for _, l := range []gemm.Layout{p.A, p.B} {
-		if vector(l, 2) == 1 {
+		if copied16(l)*l.Type.Size() < maxVector {
 			rate -= (t.rate - t.narrow) / 2
 			traffic -= (mmaTraffic - mmaNarrow) / 2
 		}
@@ -108,7 +141,7 @@ func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
 	if turns*float64(mmaThreads(s)) < 256 {
 		rate *= mmaSparse
 	}
-	multiply := float64(s.M*s.N*s.K) / mmaRate / rate
+	multiply := float64(s.M*s.N*s.K) / mmaRates[p.A.Type] / rate
 	load := float64((s.M+s.N)*s.K) * size / min(mmaAlone, traffic*sms/min(blocks, sms))
 	busy := turns * (steps*max(multiply, load) + t.edge)
 	memory := (m*k + k*n + m*n) * size / mmaMemory / sms
@@ -120,9 +153,9 @@ func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
 }
 
 func mmaShapes() []Shape {
-	shapes := make([]Shape, len(mmaTiles))
-	for i, t := range mmaTiles {
-		shapes[i] = t.shape
+	var shapes []Shape
+	for _, t := range slices.Concat(mmaWordTiles, mmaTiles) {
+		shapes = append(shapes, t.shape)
 	}
 	return shapes
 }

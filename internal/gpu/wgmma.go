@@ -19,27 +19,28 @@ import (
 //
 // What limits it: the tensor cores, and the power that they may draw.
 var wgmma = &Kernel{
-	Name:    "wgmma",
-	Adds:    "feeds wgmma by bulk copies of tiles: a warpgroup that loads, two that multiply, blocks that stay",
-	SM:      90,
-	suffix:  "a",
-	Tensor:  true,
-	splits:  true,
-	types:   []dtype.Type{dtype.BF16, dtype.F16, dtype.I8},
-	shapes:  wgmmaShapes(),
-	prefer:  (*Kernel).cheapest,
-	predict: predictWgmma,
-	check:   checkWgmma,
-	refuses: refusesWgmma,
-	boxed:   true,
-	fits:    fitsWgmma,
-	vectors: wgmmaVectors,
-	threads: func(Shape) device.Dim3 { return device.Dim3{X: wgmmaThreads, Y: 1, Z: 1} },
-	shared:  wgmmaShared,
-	grid:    wgmmaGrid,
-	tensors: wgmmaTensors,
-	limits:  wgmmaLimits,
-	write:   writeWgmma,
+	Name:     "wgmma",
+	Adds:     "feeds wgmma by bulk copies of tiles: a warpgroup that loads, two that multiply, blocks that stay",
+	SM:       90,
+	suffix:   "a",
+	Tensor:   true,
+	splits:   true,
+	types:    []dtype.Type{dtype.BF16, dtype.F16, dtype.I8},
+	accuracy: accuracyWgmma,
+	shapes:   wgmmaShapes(),
+	prefer:   (*Kernel).cheapest,
+	predict:  predictWgmma,
+	check:    checkWgmma,
+	refuses:  refusesWgmma,
+	boxed:    true,
+	fits:     fitsWgmma,
+	vectors:  wgmmaVectors,
+	threads:  func(Shape) device.Dim3 { return device.Dim3{X: wgmmaThreads, Y: 1, Z: 1} },
+	shared:   wgmmaShared,
+	grid:     wgmmaGrid,
+	tensors:  wgmmaTensors,
+	limits:   wgmmaLimits,
+	write:    writeWgmma,
 }
 
 const (
@@ -51,6 +52,16 @@ const (
 	// block began with.
 	producerRegisters, consumerRegisters = 40, 232
 )
+
+// accuracyWgmma: the tensor cores cut off what does not fit where products and the sum so
+// far are aligned, and cut off again to a float32.
+func accuracyWgmma(p *gemm.Problem) gemm.Accuracy {
+	acc := gemm.AccuracyOf(p)
+	if p.Accum() == dtype.F32 {
+		acc.Roundoff, acc.Truncates = 4*acc.Roundoff, true
+	}
+	return acc
+}
 
 // groupTile is the part of C that a warpgroup has in its registers: a thread of it has two
 // rows of every 64, and of those every other pair of 8 columns.

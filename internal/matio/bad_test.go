@@ -169,7 +169,7 @@ var badFiles = []struct {
 	{"offsets the wrong way round", ".safetensors", safe("{"+tensorJSON("a", "F32", "[1,1]", 0, 4)+","+tensorJSON("b", "F32", "[1,1]", 4, 0)+"}", 4), ReadOptions{}, ErrFormat, `"b" has bytes 4 to 0`},
 	{"offsets beyond the file", ".safetensors", safe("{"+tensorJSON("a", "F32", "[1,1]", 0, 4)+"}", 3), ReadOptions{}, ErrFormat, "ends at byte 4, the file holds 3"},
 	{"elements left over", ".safetensors", safe("{"+tensorJSON("a", "F32", "[1,1]", 0, 4)+"}", 5), ReadOptions{}, ErrFormat, "take 4 bytes, the file holds 5"},
-	{"unsupported tensor", ".safetensors", safe("{"+tensorJSON("a", "F8_E4M3", "[1,1]", 0, 1)+"}", 1), ReadOptions{}, gemm.ErrUnsupported, `"F8_E4M3", want float64`},
+	{"unsupported tensor", ".safetensors", safe("{"+tensorJSON("a", "F8_E8M0", "[1,1]", 0, 1)+"}", 1), ReadOptions{}, gemm.ErrUnsupported, `"F8_E8M0", want float64`},
 	{"three dimensions", ".safetensors", safe("{"+tensorJSON("a", "F32", "[1,1,1]", 0, 4)+"}", 4), ReadOptions{}, gemm.ErrUnsupported, "3 dimensions, shape (1, 1, 1)"},
 	{"one dimension", ".safetensors", safe("{"+tensorJSON("a", "F32", "[1]", 0, 4)+"}", 4), ReadOptions{}, gemm.ErrUnsupported, "1 dimensions, shape (1,)"},
 

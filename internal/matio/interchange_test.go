@@ -161,6 +161,9 @@ func TestConvert(t *testing.T) {
 	}
 	for _, from := range []string{"i32-be-fortran.npy", "integer.csv", "coordinate-integer.mtx", "array-integer.mtx"} {
 		for _, to := range dtype.All() {
+			if to.Info().Exact < 16 {
+				continue // it cannot hold 11
+			}
 			m := mustRead(t, "testdata/"+from, ReadOptions{Type: to})
 			checkMatrix(t, m, to, 3, 5, integerRule)
 		}

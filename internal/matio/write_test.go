@@ -73,11 +73,11 @@ func TestRoundTrip(t *testing.T) {
 	checkNoLitter(t, folder, "m.csv", "m.mtx", "m.npy", "m.npz", "m.safetensors")
 }
 
-// TestText16 writes every value of the 16-bit types as text, and reads it.
-func TestText16(t *testing.T) {
-	for _, typ := range []dtype.Type{dtype.F16, dtype.BF16} {
+// TestNarrowText writes every value of the types of 16 and 8 bits as text, and reads it.
+func TestNarrowText(t *testing.T) {
+	for _, typ := range []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2} {
 		longest := 0
-		for bits := range 1 << 16 {
+		for bits := range 1 << (8 * typ.Size()) {
 			data := alloc(2)
 			data[0], data[1] = byte(bits), byte(bits>>8)
 			v := typ.At(data, 0)
@@ -191,6 +191,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"c", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
 		{"c.npy", dtype.BF16, gemm.ErrUnsupported, "a .npy file cannot hold bfloat16, want float64, float32, float16, int8, int32 (bfloat16 goes to .safetensors, .mtx, .csv)"},
 		{"c.npz::x", dtype.BF16, gemm.ErrUnsupported, "a .npz file cannot hold bfloat16"},
+		{"c.npy", dtype.F8E4M3, gemm.ErrUnsupported, "a .npy file cannot hold float8_e4m3fn"},
 		{"c.npy::x", dtype.F32, ErrMember, "holds one matrix"},
 		{"c.npz::", dtype.F32, ErrMember, "no name"},
 		{"c.npz::\xff", dtype.F32, ErrMember, "not UTF-8"},

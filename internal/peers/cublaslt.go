@@ -182,7 +182,9 @@ var (
 // The values of cudaDataType in library_types.h, and those of cublasComputeType_t in
 // cublas_api.h for what is summed in, as in the headers of CUDA 12.1 and of 13.1.
 var (
-	dataTypes    = map[dtype.Type]int32{dtype.F32: 0, dtype.F64: 1, dtype.F16: 2, dtype.I8: 3, dtype.I32: 10, dtype.BF16: 14}
+	dataTypes = map[dtype.Type]int32{
+		dtype.F32: 0, dtype.F64: 1, dtype.F16: 2, dtype.I8: 3, dtype.I32: 10, dtype.BF16: 14, dtype.F8E4M3: 28, dtype.F8E5M2: 29,
+	}
 	computeTypes = map[dtype.Type]int32{dtype.F32: 68, dtype.F64: 70, dtype.I32: 72}
 )
 

@@ -150,6 +150,7 @@ func TestLtArguments(t *testing.T) {
 		{dtype.F64, false, true, Native, [2]uintptr{70, 1}, [4]uintptr{1, 3, 2, 4}, [4]uintptr{1, 3, 5, 5}, [4]uintptr{1, 5, 2, 8}},
 		{dtype.BF16, true, true, Native, [2]uintptr{68, 0}, [4]uintptr{14, 2, 3, 3}, [4]uintptr{14, 3, 5, 5}, [4]uintptr{14, 5, 2, 8}},
 		{dtype.I8, false, true, Native, [2]uintptr{72, 10}, [4]uintptr{3, 3, 2, 4}, [4]uintptr{3, 3, 5, 5}, [4]uintptr{10, 5, 2, 8}},
+		{dtype.F8E4M3, false, true, Native, [2]uintptr{68, 0}, [4]uintptr{28, 3, 2, 4}, [4]uintptr{28, 3, 5, 5}, [4]uintptr{0, 5, 2, 8}},
 	} {
 		f, l := newFakeLt(t)
 		if err := l.begin(); err != nil {

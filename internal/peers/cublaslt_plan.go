@@ -48,7 +48,8 @@ const (
 
 // Plan asks the library how p can be computed. The matrices have p's layouts on the
 // GPU, each at a multiple of 256 bytes. The error is ErrUnsupported where the library
-// has no algorithm, as for int8 unless A is plain and B transposed.
+// has no algorithm, as for int8 and 8-bit floats unless A is plain and B transposed, and for
+// e5m2 on both sides.
 func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 	if err := supported(p); err != nil {
 		return nil, err

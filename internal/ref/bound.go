@@ -66,7 +66,7 @@ type Comparison struct {
 // has them.
 func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 	p := r.p
-	acc = acc.or(p)
+	acc = orDefault(acc, p)
 	out := p.C.Type.Info()
 	cmp := Comparison{terms: p.K}
 	row := make([]float64, p.N)
@@ -197,7 +197,7 @@ func roundings(p *gemm.Problem) float64 {
 // underflow is the most that the k products and the few operations after them can
 // lose below the accumulator's normal range.
 func underflow(p *gemm.Problem, acc Accuracy) float64 {
-	return (float64(p.K)*max(1, math.Abs(p.Alpha)) + 4) * acc.tiny(p.Accum())
+	return (float64(p.K)*max(1, math.Abs(p.Alpha)) + 4) * tiny(acc, p.Accum())
 }
 
 // bound is the most that element (i, j) may differ from the reference.
@@ -209,7 +209,7 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 	}
 	e := (gamma(roundings(p), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + underflow(p, acc)
 	if acc.FlushesToZero {
-		e += acc.tiny(p.Accum()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
+		e += tiny(acc, p.Accum()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone {
 		e = act.Info().Slope*e + activationError*u*r.scale[at]
@@ -226,12 +226,12 @@ func (r *Result) gauge(i, j int, acc Accuracy) float64 {
 		return 0 // the squares in drift have underflowed
 	}
 	walk := math.Sqrt(r.drift[at])
-	g := math.Hypot(acc.Roundoff*acc.steps(roundings(p)), math.Sqrt2*acc.Operand) * walk
+	g := math.Hypot(acc.Roundoff*steps(acc, roundings(p)), math.Sqrt2*acc.Operand) * walk
 	out := p.C.Type.Info()
 	g = math.Hypot(g, out.Roundoff*math.Abs(r.Value[at]))
 	g = math.Hypot(g, underflow(p, acc)+out.Tiny/2)
 	if acc.FlushesToZero {
-		g = math.Hypot(g, acc.tiny(p.Accum())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
+		g = math.Hypot(g, tiny(acc, p.Accum())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
 	}
 	if p.Epilogue.Activation != gemm.ActNone {
 		g = math.Hypot(g, activationError*acc.Roundoff*r.scale[at])

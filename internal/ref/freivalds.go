@@ -232,7 +232,7 @@ func (f *freivalds[T]) limit(i int, norm float64) float64 {
 		return 0
 	}
 	n := roundings(p)
-	t := (acc.Roundoff*(acc.steps(n)+f.repeats*n) + 2*acc.Operand) * f.size[i]
+	t := (acc.Roundoff*(steps(acc, n)+f.repeats*n) + 2*acc.Operand) * f.size[i]
 	t += out.Roundoff * norm
 	t += 0x1p-53 * math.Sqrt(n+float64(p.N)) * (f.size[i] + norm) // the check's own errors
 	t += math.Sqrt(float64(p.N)) * (underflow(p, acc) + out.Tiny/2)

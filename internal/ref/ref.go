@@ -16,29 +16,16 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Accuracy is how an implementation computes, as far as its errors depend on it.
-// The zero value stands for [AccuracyOf] the problem.
-type Accuracy struct {
-	// Roundoff is the largest relative change that one rounding in the accumulator
-	// makes: its unit roundoff, or twice that where it truncates.
-	Roundoff float64
-	// Operand is the largest relative change made to an element of A or B on the
-	// way in: 0 when they are used as they are, 2^-11 when rounded to tf32.
-	Operand float64
-	// Truncates says that the accumulator cuts digits off, so that its errors point
-	// the same way and grow with k, not with √k.
-	Truncates bool
-	// FlushesToZero says that operands and sums below the normal range become zero.
-	FlushesToZero bool
-}
+// Accuracy is how an implementation computes; the zero value stands for [AccuracyOf] the
+// problem.
+type Accuracy = gemm.Accuracy
 
 // AccuracyOf is the accuracy of an implementation that rounds each operation to
 // nearest in the type that p is summed in.
-func AccuracyOf(p *gemm.Problem) Accuracy {
-	return Accuracy{Roundoff: p.Accum().Info().Roundoff}
-}
+func AccuracyOf(p *gemm.Problem) Accuracy { return gemm.AccuracyOf(p) }
 
-func (a Accuracy) or(p *gemm.Problem) Accuracy {
+// orDefault is a, or what its zero value stands for.
+func orDefault(a Accuracy, p *gemm.Problem) Accuracy {
 	if a == (Accuracy{}) {
 		return AccuracyOf(p)
 	}
@@ -46,7 +33,7 @@ func (a Accuracy) or(p *gemm.Problem) Accuracy {
 }
 
 // tiny is the largest absolute error of one operation below the normal range of t.
-func (a Accuracy) tiny(t dtype.Type) float64 {
+func tiny(a Accuracy, t dtype.Type) float64 {
 	in := t.Info()
 	if a.FlushesToZero && !in.Integer {
 		return in.Tiny / (2 * in.Roundoff) // the smallest normal
@@ -56,7 +43,7 @@ func (a Accuracy) tiny(t dtype.Type) float64 {
 
 // steps is how many roundings of full size the errors of n operations add up to:
 // √n when they are as good as independent, n when they all point one way.
-func (a Accuracy) steps(n float64) float64 {
+func steps(a Accuracy, n float64) float64 {
 	if a.Truncates {
 		return n
 	}

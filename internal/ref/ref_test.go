@@ -116,7 +116,7 @@ func TestAgainstRationals(t *testing.T) {
 	for range repeats(400) {
 		ty := pairs()[rng.IntN(len(pairs()))]
 		m, n, k := rng.IntN(5), rng.IntN(5), rng.IntN(40)
-		fill := func() float64 { return math.Ldexp(rng.Float64()*2-1, rng.IntN(12)) }
+		fill := func() float64 { return math.Ldexp(rng.Float64()*2-1, rng.IntN(8)) } // finite in every type
 		alpha, beta := []float64{1, 0.1, -2}[rng.IntN(3)], []float64{0, 1, 0.3}[rng.IntN(3)]
 		if ty.out.Info().Integer {
 			fill = func() float64 { return float64(int32(rng.Uint32())) }
@@ -194,6 +194,9 @@ func TestNonfinite(t *testing.T) {
 		for _, ty := range pairs() {
 			if ty.out.Info().Integer {
 				continue
+			}
+			if math.IsInf(tc.b, 0) && !math.IsInf(ty.in.Round(tc.b), 0) {
+				continue // the type has no infinities
 			}
 			p := &gemm.Problem{M: 1, N: 1, K: 1, A: gemm.Dense(ty.in, 1, 1), B: gemm.Dense(ty.in, 1, 1), C: gemm.Dense(ty.out, 1, 1), Alpha: tc.alpha, Beta: tc.beta}
 			cell := func(ty dtype.Type, v float64) []byte {

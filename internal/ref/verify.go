@@ -77,7 +77,7 @@ func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt Ver
 	if opt.Vectors <= 0 {
 		opt.Vectors = DefaultVectors
 	}
-	opt.Accuracy = opt.Accuracy.or(p)
+	opt.Accuracy = orDefault(opt.Accuracy, p)
 	if p.C.Type.Info().Integer {
 		f := newFreivalds[uint32](p, buf, opt)
 		return &Verifier{f}, f.expect(ctx)

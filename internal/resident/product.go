@@ -21,6 +21,8 @@ type Product struct {
 	Bias     Matrix
 	HostBias []byte
 	Kernel   string // empty for the plan's choice
+	// Precision is the arithmetic, the zero value being the elements' own.
+	Precision gemm.Precision
 }
 
 // Gemm asks for a product and returns, usually before it has begun. The errors are
@@ -71,6 +73,9 @@ func PlanOf(p *Product) (pl *gpu.Plan, err error) {
 // with plans the product and has f use the plan and the memory.
 func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	problem, swapped, err := gemm.New(p.Alpha, p.A.Layout, p.B.Layout, p.Beta, p.C.Layout, p.Epilogue)
+	if err == nil {
+		problem, err = problem.In(p.Precision)
+	}
 	if err != nil {
 		return err
 	}

@@ -124,12 +124,12 @@ func (p Ptr) usable() bool {
 func memoryType(t ptx.Type) string { return moveType(t).String() }
 
 // loadedAs is the type of the register that a value of memory comes in: bytes are
-// extended.
+// extended, 8-bit floats as the bits that they are.
 func loadedAs(t ptx.Type) ptx.Type {
 	switch t {
 	case ptx.S8:
 		return ptx.S32
-	case ptx.U8, ptx.B8:
+	case ptx.U8, ptx.B8, ptx.E4M3, ptx.E5M2:
 		return ptx.U32
 	}
 	return t

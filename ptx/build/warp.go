@@ -77,12 +77,17 @@ func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
 	for i := range d {
 		d[i] = k.Fresh(ptx.B32)
 	}
-	op := "ldmatrix.sync.aligned.m8n8.x" + string(rune('0'+n))
+	k.LoadMatricesTo(row, trans, d...)
+	return d
+}
+
+// LoadMatricesTo is LoadMatrices into variables, one for each matrix.
+func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
+	op := fmt.Sprintf("ldmatrix.sync.aligned.m8n8.x%d", len(d))
 	if trans {
 		op += ".trans"
 	}
 	k.Do(op+".shared.b16", d, row)
-	return d
 }
 
 // StoreMatrices is the other direction of LoadMatrices (sm_90): the lanes' fragments, of 2

@@ -34,6 +34,7 @@ type access struct {
 	sem   Sem
 	scope Scope
 	size  int    // bytes that a lane accesses
+	align int    // what the address is a multiple of; 0 stands for size
 	place uint32 // of the register that holds the address
 	short bool   // it has 32 bits
 	add   uint64 // to the address
@@ -220,18 +221,21 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 // inside is the lanes of todo whose access lies in t's memory; their places in it become
 // w.off.
 func (w *warp) inside(t *target, ac *access, todo uint32) (mask uint32) {
-	size := uint64(ac.size)
-	span := t.span(uintptr(size))
+	low := uint64(ac.size) - 1 // the bits of an address that are 0
+	if ac.align > 0 {
+		low = uint64(ac.align) - 1
+	}
+	span := t.span(uintptr(ac.size))
 	if t.readOnly && ac.writes() {
 		span = 0
 	}
 	shift := t.shift()
-	if todo == full && t.stride == 0 && places(&w.off, &w.addr, -shift, span, size-1) {
+	if todo == full && t.stride == 0 && places(&w.off, &w.addr, -shift, span, low) {
 		return full
 	}
 	for ; todo != 0; todo &= todo - 1 {
 		i := firstLane(todo)
-		if a := w.addr[i] - shift; a < span && a&(size-1) == 0 {
+		if a := w.addr[i] - shift; a < span && a&low == 0 {
 			mask |= 1 << i
 			w.off[i] = a + uint64(i)*t.stride
 		}
@@ -300,7 +304,7 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 		f.Detail = w.outside(t, addr, ac.size)
 	case addr&uint64(ac.size-1) != 0:
 		f.Kind = Misaligned
-		f.Detail = "the address must be a multiple of " + bytesText(uint64(ac.size))
+		f.Detail = "the address must be a multiple of " + bytesText(uint64(max(ac.size, ac.align)))
 	default:
 		f.Kind = ReadOnly
 		f.Detail = "the memory is read-only"

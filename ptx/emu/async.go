@@ -109,8 +109,16 @@ func execCpAsync(w *warp, in *inst) {
 		}
 	}
 	var refused uint32
-	if w.active != 0 {
-		refused = w.each(in, c.from, a.id, func(t *target, mask uint32) {
+	for todo := w.active; todo != 0; todo &^= w.active {
+		from := *c.from // of which lanes read so many bytes
+		from.size, from.align = a.bytes[firstLane(todo)], c.size
+		w.active = 0
+		for m := todo; m != 0; m &= m - 1 {
+			if i := firstLane(m); a.bytes[i] == from.size {
+				w.active |= 1 << i
+			}
+		}
+		refused |= w.each(in, &from, a.id, func(t *target, mask uint32) {
 			for m := mask; m != 0; m &= m - 1 {
 				i := firstLane(m)
 				a.from[i] = unsafe.Add(t.mem, w.off[i])

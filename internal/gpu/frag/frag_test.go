@@ -1,6 +1,7 @@
 package frag
 
 import (
+	"strings"
 	"testing"
 
 	"tilework/ptx"
@@ -11,8 +12,10 @@ import (
 func TestInstructions(t *testing.T) {
 	for _, in := range instructions {
 		name := "mma.sync.aligned." + in.Shape() + ".row.col." + in.Sum.String() + "." + in.In.String() + "." + in.In.String() + "." + in.Sum.String()
-		text := ".version 8.0\n.target sm_90\n.address_size 64\n.entry k()\n{\n\t.reg .f64 %r<32>;\n\t" + name + " " +
-			list(len(in.C())) + ", " + list(len(in.A())) + ", " + list(len(in.B())) + ", " + list(len(in.C())) + ";\n\tret;\n}\n"
+		reg, each := in.Register()
+		text := ".version 8.4\n.target sm_90\n.address_size 64\n.entry k()\n{\n" +
+			"\t.reg ." + reg.String() + " %r<32>;\n\t.reg ." + in.Sum.String() + " %s<32>;\n\t" + name + " " +
+			list("%s", len(in.C())) + ", " + list("%r", len(in.A())) + ", " + list("%r", len(in.B())) + ", " + list("%s", len(in.C())) + ";\n\tret;\n}\n"
 		m, err := ptx.Parse(in.Shape(), text)
 		if err == nil {
 			err = ptx.Verify(m)
@@ -25,20 +28,23 @@ func TestInstructions(t *testing.T) {
 			t.Errorf("%s needs sm_%d, its row says sm_%d", name, need, in.SM)
 		}
 		for _, x := range []struct {
-			name       string
-			rows, cols int
-			places     []Place
-			row, col   func(eight, quad int) int
+			name         string
+			rows, cols   int
+			places       []Place
+			down, across int // elements of a register, along the rows and the columns
+			row, col     func(eight, quad int) int
 		}{
-			{"A", in.M, in.K, in.A(), func(eight, _ int) int { return eight }, func(_, quad int) int { return quad }},
-			{"B", in.K, in.N, in.B(), func(_, quad int) int { return quad }, func(eight, _ int) int { return eight }},
-			{"C", in.M, in.N, in.C(), func(eight, _ int) int { return eight }, func(_, quad int) int { return 2 * quad }},
+			{"A", in.M, in.K, in.A(), 1, each, func(eight, _ int) int { return eight }, func(_, quad int) int { return each * quad }},
+			{"B", in.K, in.N, in.B(), each, 1, func(_, quad int) int { return each * quad }, func(eight, _ int) int { return eight }},
+			{"C", in.M, in.N, in.C(), 1, 1, func(eight, _ int) int { return eight }, func(_, quad int) int { return 2 * quad }},
 		} {
 			held := map[Place]int{}
 			for eight := range Eight {
 				for quad := range Quad {
 					for _, p := range x.places {
-						held[Place{p.Row + x.row(eight, quad), p.Col + x.col(eight, quad)}]++
+						for e := range x.down * x.across {
+							held[Place{p.Row + x.row(eight, quad) + e%x.down, p.Col + x.col(eight, quad) + e%x.across}]++
+						}
 					}
 				}
 			}
@@ -57,12 +63,8 @@ func TestInstructions(t *testing.T) {
 }
 
 // list is a vector operand of n registers.
-func list(n int) string {
-	s := "{%r0"
-	for range n - 1 {
-		s += ", %r1"
-	}
-	return s + "}"
+func list(name string, n int) string {
+	return "{" + strings.TrimSuffix(strings.Repeat(name+"0, ", n), ", ") + "}"
 }
 
 func TestBest(t *testing.T) {
@@ -71,7 +73,8 @@ func TestBest(t *testing.T) {
 		sm   int
 		want string // the shape, or "" for none
 	}{
-		{ptx.F64, 75, ""}, {ptx.F64, 80, "m8n8k4"}, {ptx.F64, 89, "m8n8k4"}, {ptx.F64, 90, "m16n8k8"}, {ptx.F64, 120, "m16n8k8"}, {ptx.S8, 90, ""},
+		{ptx.F64, 75, ""}, {ptx.F64, 80, "m8n8k4"}, {ptx.F64, 89, "m8n8k4"}, {ptx.F64, 90, "m16n8k8"}, {ptx.F64, 120, "m16n8k8"},
+		{ptx.S8, 75, ""}, {ptx.S8, 80, "m16n8k32"}, {ptx.BF16, 80, "m16n8k16"}, {ptx.TF32, 86, "m16n8k8"}, {ptx.E4M3, 86, ""}, {ptx.E5M2, 89, "m16n8k32"}, {ptx.U8, 90, ""},
 	} {
 		in, ok := Best(c.in, c.sm)
 		if ok != (c.want != "") || ok && in.Shape() != c.want {
@@ -86,11 +89,11 @@ func TestBanks(t *testing.T) {
 	for side := 8; side <= 256; side *= 2 {
 		for depth := 16; depth <= 64; depth *= 2 {
 			for _, along := range []bool{false, true} {
-				s := Shape{Side: side, Depth: depth, Stages: 2, AlongK: along}
-				pitch, size := s.pitch(ptx.F64), ptx.F64.Bytes()
+				s := Shape{Elem: ptx.F64, Side: side, Depth: depth, Stages: 2, AlongK: along}
+				pitch, size := s.pitch(), ptx.F64.Bytes()
 				count, length := s.lines()
-				if pitch < length || pitch*size%16 != 0 || s.Bytes(ptx.F64) != 2*count*pitch*size {
-					t.Errorf("%+v: rows are %d elements apart, %d bytes in all", s, pitch, s.Bytes(ptx.F64))
+				if pitch < length || pitch*size%16 != 0 || s.Bytes() != 2*count*pitch*size {
+					t.Errorf("%+v: rows are %d elements apart, %d bytes in all", s, pitch, s.Bytes())
 				}
 				banks := map[int]bool{}
 				for lane := range Lanes / 2 {
@@ -114,12 +117,14 @@ func TestCheck(t *testing.T) {
 		vec, threads int
 		ok           bool
 	}{
-		{Shape{Side: 128, Depth: 16}, 2, 256, true},
-		{Shape{Side: 128, Depth: 16}, 1, 64, false},               // half a row
-		{Shape{Side: 16, Depth: 16, AlongK: true}, 2, 256, false}, // more threads than vectors
-		{Shape{Side: 24, Depth: 16}, 2, 32, false},                // 12 vectors a row
-		{Shape{Side: 16, Depth: 15, AlongK: true}, 2, 32, false},  // half a vector
-		{Shape{Side: 32, Depth: 32, AlongK: true}, 2, 128, true},
+		{Shape{Elem: ptx.F64, Side: 128, Depth: 16}, 2, 256, true},
+		{Shape{Elem: ptx.F64, Side: 128, Depth: 16}, 1, 64, false},              // half a row
+		{Shape{Elem: ptx.F64, Side: 16, Depth: 16, AlongK: true}, 2, 256, true}, // more threads than vectors
+		{Shape{Elem: ptx.F64, Side: 24, Depth: 16}, 2, 32, false},               // 12 vectors a row
+		{Shape{Elem: ptx.F64, Side: 16, Depth: 15, AlongK: true}, 2, 32, false}, // half a vector
+		{Shape{Elem: ptx.F64, Side: 32, Depth: 32, AlongK: true}, 2, 128, true},
+		{Shape{Elem: ptx.F16, Side: 16, Depth: 4, AlongK: true}, 8, 128, false}, // a vector is longer than a row
+		{Shape{Elem: ptx.S8, Side: 256, Depth: 64}, 16, 256, true},
 	} {
 		if err := c.shape.Check(c.vec, c.threads); (err == nil) != c.ok {
 			t.Errorf("%+v in vectors of %d by %d threads: %v", c.shape, c.vec, c.threads, err)

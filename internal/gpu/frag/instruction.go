@@ -1,9 +1,10 @@
 // Package frag is the building blocks that kernels for the tensor cores share: which
-// elements of a matrix each lane of a warp holds, and how tiles of the matrices come
-// into shared memory while others are multiplied.
+// elements of a matrix each lane of a warp holds, how tiles of the matrices come into
+// shared memory while others are multiplied, and how lanes read them from there.
 //
-// A kernel takes an [Instruction] for its element type, [Tiles] for each operand and a
-// [Ring] of their stages; what it adds is the loop and the shape of a warp's part.
+// A kernel takes an [Instruction] for its element type, [Tiles] for each operand, a
+// [Reader] of each and a [Ring] of their stages; what it adds is the loop and the shape
+// of a warp's part.
 package frag
 
 import (
@@ -32,6 +33,12 @@ type Instruction struct {
 var instructions = []Instruction{
 	{In: ptx.F64, Sum: ptx.F64, M: 16, N: 8, K: 8, SM: 90},
 	{In: ptx.F64, Sum: ptx.F64, M: 8, N: 8, K: 4, SM: 80},
+	{In: ptx.TF32, Sum: ptx.F32, M: 16, N: 8, K: 8, SM: 80},
+	{In: ptx.F16, Sum: ptx.F32, M: 16, N: 8, K: 16, SM: 80},
+	{In: ptx.BF16, Sum: ptx.F32, M: 16, N: 8, K: 16, SM: 80},
+	{In: ptx.E4M3, Sum: ptx.F32, M: 16, N: 8, K: 32, SM: 89},
+	{In: ptx.E5M2, Sum: ptx.F32, M: 16, N: 8, K: 32, SM: 89},
+	{In: ptx.S8, Sum: ptx.S32, M: 16, N: 8, K: 32, SM: 80},
 }
 
 // Best is the best instruction for elements of type in on architecture sm. ok is false
@@ -45,28 +52,39 @@ func Best(in ptx.Type, sm int) (best Instruction, ok bool) {
 	return Instruction{}, false
 }
 
-// Shape is the instruction's shape as PTX spells it: "m16n8k8".
+// Shape is the instruction's shape as PTX spells it: "m16n8k16".
 func (i Instruction) Shape() string { return fmt.Sprintf("m%dn%dk%d", i.M, i.N, i.K) }
 
 // Place is a row and a column of a matrix.
 type Place struct{ Row, Col int }
 
-// A lists where a lane's elements of A are, from (g, t) on (manual: "matrix fragments
-// for mma" of each shape).
+// Register is the type of the registers of A and B, and each how many elements along K one
+// of them holds, the first lowest.
+func (i Instruction) Register() (t ptx.Type, each int) {
+	if i.In == ptx.F64 {
+		return i.In, 1
+	}
+	return ptx.B32, 32 / i.In.Bits()
+}
+
+// A lists where the first elements of a lane's registers of A are, from (g, each·t) on
+// (manual: "matrix fragments for mma" of each shape).
 func (i Instruction) A() []Place {
-	places := make([]Place, i.M*i.K/Lanes)
+	_, each := i.Register()
+	places := make([]Place, i.M*i.K/Lanes/each)
 	tall := i.M / Eight
 	for n := range places {
-		places[n] = Place{n % tall * Eight, n / tall * Quad}
+		places[n] = Place{n % tall * Eight, n / tall * Quad * each}
 	}
 	return places
 }
 
-// B lists where a lane's elements of B are, from (t, g) on.
+// B lists where the first elements of a lane's registers of B are, from (each·t, g) on.
 func (i Instruction) B() []Place {
-	places := make([]Place, i.K*i.N/Lanes)
+	_, each := i.Register()
+	places := make([]Place, i.K*i.N/Lanes/each)
 	for n := range places {
-		places[n] = Place{n * Quad, 0}
+		places[n] = Place{n * Quad * each, 0}
 	}
 	return places
 }

@@ -13,6 +13,7 @@ type Ring struct {
 	tiles  []*Tiles
 	fill   build.Reg // the stage that is copied to next
 	use    build.Reg // the stage that is multiplied
+	arrive []func()  // puts what comes through registers to the stage that was filled last
 }
 
 // NewRing is a ring of the stages of tiles, 2 or more.
@@ -26,6 +27,7 @@ func (r *Ring) Start() {
 		for _, piece := range r.Fill() {
 			piece()
 		}
+		r.land()
 	}
 	r.wait()
 }
@@ -36,7 +38,8 @@ func (r *Ring) Start() {
 func (r *Ring) Fill() []func() {
 	var pieces []func()
 	for _, t := range r.tiles {
-		pieces = append(pieces, t.copies(r.fill)...)
+		depart, arrive := t.copies(r.fill)
+		pieces, r.arrive = append(pieces, depart...), append(r.arrive, arrive...)
 	}
 	return append(pieces, func() {
 		r.k.CopyCommit()
@@ -47,6 +50,7 @@ func (r *Ring) Fill() []func() {
 // Next goes on to the next stage: every thread has read what it needs of the one before,
 // and every thread's copies to this one are there.
 func (r *Ring) Next() {
+	r.land()
 	r.wait()
 	r.advance(r.use)
 }
@@ -57,6 +61,13 @@ func (r *Ring) End() { r.k.CopyWait(0) }
 
 // Use is the stage to multiply.
 func (r *Ring) Use() build.Reg { return r.use }
+
+func (r *Ring) land() {
+	for _, piece := range r.arrive {
+		piece()
+	}
+	r.arrive = nil
+}
 
 func (r *Ring) wait() {
 	r.k.CopyWait(r.stages - 2)

@@ -8,10 +8,11 @@ import (
 )
 
 // Shape is the size of an operand's tiles: Side rows of A or columns of B, Depth
-// elements along K each, as many tiles as there are Stages. AlongK says that neighbours
-// along K are neighbours in memory; they are in shared memory too then, so that what
-// is copied keeps its order.
+// elements of type Elem along K each, as many tiles as there are Stages. AlongK says that
+// neighbours along K are neighbours in memory; they are in shared memory too then, so that
+// what is copied keeps its order.
 type Shape struct {
+	Elem                ptx.Type
 	Side, Depth, Stages int
 	AlongK              bool
 }
@@ -24,22 +25,84 @@ func (s Shape) lines() (count, length int) {
 	return s.Depth, s.Side
 }
 
-// pitch is the elements from one row of a tile to the next. The lanes that shared memory
-// serves together load 4 rows of 4 neighbours, of 8 bytes each: with rows that lie 4
-// elements apart modulo its 128 bytes each of them has banks of its own.
-func (s Shape) pitch(elem ptx.Type) int {
+// Single says that lanes load each element of a fragment by itself: those of float64, and
+// of float32 that would have to be transposed, as ldmatrix transposes 16 bits alone.
+func (s Shape) Single() bool { return s.Elem == ptx.F64 || s.Elem == ptx.F32 && !s.AlongK }
+
+// pairs says that ldmatrix transposes pairs of bytes: lanes take the pairs apart.
+func (s Shape) pairs() bool { return s.Elem.Bytes() == 1 && !s.AlongK }
+
+// pitch is the elements from one row of a tile to the next. Lanes that load elements by
+// themselves, and that shared memory serves together, take 4 rows of neighbours, 32 bytes
+// of each: with rows that lie 32 bytes apart modulo its 128 each of them has banks of its
+// own. Other rows stand close together; see [Shape.spread].
+func (s Shape) pitch() int {
 	_, length := s.lines()
-	around := bankBytes / elem.Bytes()
-	return (length+around-Quad-1)/around*around + Quad
+	if !s.Single() {
+		return length
+	}
+	around, apart := bankBytes/s.Elem.Bytes(), 32/s.Elem.Bytes()
+	return (length+around-apart-1)/around*around + apart
 }
 
-// bankBytes is what shared memory delivers at a time.
-const bankBytes = 128
+// What shared memory delivers at a time, and what ldmatrix reads of a row.
+const (
+	bankBytes  = 128
+	chunkBytes = 16
+)
+
+// spread is which chunk of a row stands where its first one would: number c is at c xor
+// spread. The 8 rows of which ldmatrix reads a chunk each are so in banks of their own:
+// neighbours, or of pairs of bytes every other two (0, 1, 4, 5 …), see [Reader].
+func (s Shape) spread(k *build.Kernel, line build.Reg) build.Value {
+	_, length := s.lines()
+	chunks := min(length*s.Elem.Bytes(), bankBytes) / chunkBytes // in a row, as far as banks go
+	if s.Single() || chunks < 2 {
+		return 0
+	}
+	if s.pairs() {
+		line = k.Or(k.And(line, 1), k.Shl(k.Shr(line, 2), 1)) // their number among the 8
+	}
+	together := bankBytes / chunkBytes / chunks // rows that share the banks
+	return k.And(k.Div(line, together), chunks-1)
+}
+
+// period is after how many rows spread is the same again.
+func (s Shape) period() int {
+	if s.pairs() {
+		return 2 * Eight
+	}
+	return Eight
+}
+
+// at is the bytes from the start of a tile to an element.
+func (s Shape) at(k *build.Kernel, line, element build.Reg) build.Reg {
+	size := s.Elem.Bytes()
+	row, inside := k.Mul(line, s.pitch()*size), k.Mul(element, size)
+	return k.Add(row, k.Xor(inside, k.Mul(s.spread(k, line), chunkBytes)))
+}
+
+// stageBytes is the shared memory of one tile.
+func (s Shape) stageBytes() int {
+	count, _ := s.lines()
+	return count * s.pitch() * s.Elem.Bytes()
+}
 
 // Bytes is the shared memory that the tiles take.
-func (s Shape) Bytes(elem ptx.Type) int {
-	count, _ := s.lines()
-	return s.Stages * count * s.pitch(elem) * elem.Bytes()
+func (s Shape) Bytes() int {
+	const align = 128 // of arrays
+	return (s.Stages*s.stageBytes() + align - 1) / align * align
+}
+
+// Check says whether so many threads can share out the copies of a tile in vectors of vec
+// elements.
+func (s Shape) Check(vec, threads int) error {
+	count, length := s.lines()
+	vectors := length / vec
+	if vectors < 1 || length%vec != 0 || threads%vectors != 0 || threads/vectors < count && count%(threads/vectors) != 0 {
+		return fmt.Errorf("%d threads cannot share out %d rows of %d vectors", threads, count, vectors)
+	}
+	return nil
 }
 
 // Tiles are an operand's tiles in shared memory, and a thread's part of copying them.
@@ -50,10 +113,12 @@ type Tiles struct {
 
 	// The thread copies vectors of vec elements, every step rows of a tile, from from
 	// on, which is so many bytes behind the start of the tile that is copied next, to
-	// to, in the first of the tiles.
+	// the places to in a tile. It has none if the tile has fewer than there are threads and
+	// spare does not hold.
 	vec, step int
+	spare     build.Value
 	from      build.Ptr
-	to        build.Array
+	to        []place
 	behind    build.Reg // bytes from the first tile to the next to be copied
 	ahead     build.Reg // bytes from one to the one after it
 	apart     build.Reg // bytes from the thread's first vector to its second
@@ -64,19 +129,35 @@ type Tiles struct {
 	along, across build.Reg
 }
 
+// place is so many bytes behind the start of a tile.
+type place struct {
+	at   build.Reg
+	more int
+}
+
 // NewTiles declares the tiles of m, a matrix whose columns lie along K: A, or B
 // transposed. Their rows begin at m's row first and they go along K from one column to
-// another; each of so many threads copies vectors of vec elements of them.
+// another; each of so many threads copies vectors of vec elements of them. Rows of m in
+// memory begin at multiples of a vector; they need not end at one.
 func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, from, to build.Value, s Shape, vec, threads int) *Tiles {
 	count, length := s.lines()
 	t := &Tiles{
-		k: k, shape: s, vec: vec, ahead: m.Apart(0, s.Depth),
-		array: k.SharedDynamic(name, m.Elem(), s.Stages*count, s.pitch(m.Elem())),
+		k: k, shape: s, vec: vec, ahead: m.Apart(0, s.Depth), spare: true,
+		array: k.SharedDynamic(name, s.Elem, s.Stages*count, s.pitch()),
 		along: k.Var("along"+name, m.Cols.Type(), k.Sub(to, from)), behind: k.Var("behind"+name, ptx.U64, 0),
 	}
 	tid, vectors := k.ThreadIdx(build.X), length/vec
 	t.line, t.element, t.step = k.Div(tid, vectors), k.Mul(k.Rem(tid, vectors), vec), threads/vectors
-	t.to = t.array.From(t.line, t.element)
+	if t.step > count {
+		t.spare = k.Lt(t.line, count)
+	}
+	for n := 0; n < count; n += t.step {
+		if n > 0 && (s.Single() || n%s.period() == 0) {
+			t.to = append(t.to, place{t.to[0].at, n * s.pitch() * s.Elem.Bytes()})
+			continue
+		}
+		t.to = append(t.to, place{s.at(k, k.Add(t.line, n), t.element), 0})
+	}
 	at, p := k.Add(first, t.line), t.element
 	t.apart = m.Apart(t.step, 0)
 	if !s.AlongK {
@@ -93,63 +174,54 @@ func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, fro
 // rest is how many of n elements there are from at on.
 func rest(k *build.Kernel, n, at build.Reg) build.Reg { return k.Sub(k.Max(n, at), at) }
 
-// Check says whether so many threads can share out the copies of a tile.
-func (s Shape) Check(vec, threads int) error {
-	count, length := s.lines()
-	vectors := length / vec
-	if length%vec != 0 || threads%vectors != 0 || count%(threads/vectors) != 0 {
-		return fmt.Errorf("%d threads cannot share out %d rows of %d vectors", threads, count, vectors)
-	}
-	return nil
-}
-
 // copies are the pieces of the thread's part of sending the next tile on its way to a
-// stage. What is outside of the matrix is zeros.
-func (t *Tiles) copies(stage build.Reg) []func() {
+// stage, and of what puts it there if it comes through registers: cp.async copies no less
+// than 4 bytes. What is outside of the matrix is zeros.
+func (t *Tiles) copies(stage build.Reg) (depart, arrive []func()) {
 	k := t.k
-	count, _ := t.shape.lines()
-	var to build.Array
-	var src build.Ptr
+	elem := t.shape.Elem
+	var to, src build.Ptr
 	var lines build.Reg // of the matrix, from the thread's first one on; none if it has nothing in them
-	pieces := []func(){func() {
-		to, src = t.to.From(k.Mul(stage, count), 0), t.from.Skip(t.behind)
+	var bytes build.Reg
+	depart = []func(){func() {
+		to, src = t.array.Ptr.Skip(k.Mul(stage, t.shape.stageBytes())), t.from.Skip(t.behind)
 		first, elements := t.across, rest(k, t.along, k.To(t.along.Type(), t.element))
 		if !t.shape.AlongK {
 			first, elements = rest(k, t.along, k.To(t.along.Type(), t.line)), t.across
 		}
 		lines = k.Select(k.Gt(elements, 0), first, 0)
+		if t.vec > 1 { // a row may end within a vector
+			bytes = k.To(ptx.U32, k.Mul(k.Min(elements, t.vec), elem.Bytes()))
+		}
 	}}
-	for n := 0; n < count; n += t.step {
-		pieces = append(pieces, func() {
-			k.CopyAsync(to.At(n, 0), src, t.vec*src.Elem().Bytes(), k.Gt(lines, n))
+	async := t.vec*elem.Bytes() >= 4
+	for n, place := range t.to {
+		var held []build.Reg
+		depart = append(depart, func() {
+			inside := k.Gt(lines, n*t.step)
+			if !async {
+				held = src.LoadVecOr0(k.And(inside, t.spare), t.vec)
+			} else {
+				valid := inside
+				if t.vec > 1 {
+					valid = k.Select(inside, bytes, 0)
+				}
+				k.When(t.spare, func() { k.CopyAsync(to.Skip(place.at).Skip(place.more), src, t.vec*elem.Bytes(), valid) })
+			}
 			src = src.Skip(t.apart)
 		})
+		if !async {
+			arrive = append(arrive, func() {
+				values := make([]build.Value, len(held))
+				for i, v := range held {
+					values[i] = v
+				}
+				k.When(t.spare, func() { to.Skip(place.at).Skip(place.more).StoreVec(values...) })
+			})
+		}
 	}
-	return append(pieces, func() {
+	return append(depart, func() {
 		k.Set(t.behind, k.Add(t.behind, t.ahead))
 		k.Set(t.along, k.Sub(k.Max(t.along, t.shape.Depth), t.shape.Depth))
-	})
-}
-
-// Tile is a view of the tile of one stage, from some element on.
-type Tile struct {
-	from   build.Array
-	alongK bool
-}
-
-// In is the tile that a stage holds, from element p along K of row i on.
-func (t *Tiles) In(stage build.Reg, i, p build.Value) Tile {
-	count, _ := t.shape.lines()
-	if !t.shape.AlongK {
-		i, p = p, i
-	}
-	return Tile{t.array.From(i, p).From(t.k.Mul(stage, count), 0), t.shape.AlongK}
-}
-
-// At points to element p along K of row i.
-func (t Tile) At(i, p int) build.Ptr {
-	if t.alongK {
-		return t.from.At(i, p)
-	}
-	return t.from.At(p, i)
+	}), arrive
 }

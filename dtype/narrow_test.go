@@ -7,51 +7,72 @@ import (
 	"testing"
 )
 
-// half is one of the two 16-bit formats, described apart from its code: bits of
+// narrow is one of the formats of 16 or 8 bits, described apart from its code: bits of
 // exponent and of fraction, from which reference computes values by arithmetic.
-type half struct {
+type narrow struct {
 	name      string
 	exp, frac int
+	finite    bool // no infinities: in the place of the first is the only NaN
 	value     func(uint16) float64
 	from32    func(float32) uint16
 	from64    func(float64) uint16
 }
 
-var halves = []half{
-	{"float16", 5, 10,
+var formats = []narrow{
+	{"float16", 5, 10, false,
 		func(h uint16) float64 { return Float16(h).Float64() },
 		func(f float32) uint16 { return uint16(Float16From32(f)) },
 		func(f float64) uint16 { return uint16(Float16From64(f)) }},
-	{"bfloat16", 8, 7,
+	{"bfloat16", 8, 7, false,
 		func(h uint16) float64 { return BFloat16(h).Float64() },
 		func(f float32) uint16 { return uint16(BFloat16From32(f)) },
 		func(f float64) uint16 { return uint16(BFloat16From64(f)) }},
+	{"float8_e4m3fn", 4, 3, true,
+		func(h uint16) float64 { return Float8E4M3(h).Float64() },
+		func(f float32) uint16 { return uint16(Float8E4M3From32(f)) },
+		func(f float64) uint16 { return uint16(Float8E4M3From64(f)) }},
+	{"float8_e5m2", 5, 2, false,
+		func(h uint16) float64 { return Float8E5M2(h).Float64() },
+		func(f float32) uint16 { return uint16(Float8E5M2From32(f)) },
+		func(f float64) uint16 { return uint16(Float8E5M2From64(f)) }},
 }
 
-// infinity is the pattern of +Inf; larger ones without the sign are NaN.
-func (h half) infinity() uint16 { return (1<<h.exp - 1) << h.frac }
+// infinity is the pattern of what is too large: +Inf, behind which are the NaNs, or a NaN.
+func (h narrow) infinity() uint16 {
+	if h.finite {
+		return h.sign() - 1
+	}
+	return (1<<h.exp - 1) << h.frac
+}
+
+// sign is the bit of the sign.
+func (h narrow) sign() uint16 { return 1 << (h.exp + h.frac) }
 
 // reference is the value of a finite pattern, by the definition of the format. The
 // pattern of the infinity gives 2^(emax+1), the value that rounding takes it for.
-func (h half) reference(p uint16) float64 {
+func (h narrow) reference(p uint16) float64 {
 	sign := 1.0
-	if p&0x8000 != 0 {
+	if p&h.sign() != 0 {
 		sign = -1
 	}
+	p &^= h.sign()
 	bias := 1<<(h.exp-1) - 1
-	e, f := int(p&0x7fff)>>h.frac, float64(int(p)&(1<<h.frac-1))
+	e, f := int(p)>>h.frac, float64(int(p)&(1<<h.frac-1))
 	if e == 0 {
 		return sign * math.Ldexp(f, 1-bias-h.frac)
 	}
 	return sign * math.Ldexp(f+float64(int(1)<<h.frac), e-bias-h.frac)
 }
 
-func (h half) isNaN(p uint16) bool { return p&0x7fff > h.infinity() }
+func (h narrow) isNaN(p uint16) bool {
+	p &^= h.sign()
+	return p > h.infinity() || p == h.infinity() && h.finite
+}
 
-// TestHalfPatterns reads and writes back all 65536 patterns of each format.
-func TestHalfPatterns(t *testing.T) {
-	for _, h := range halves {
-		for n := range 1 << 16 {
+// TestNarrowPatterns reads and writes back all patterns of each format.
+func TestNarrowPatterns(t *testing.T) {
+	for _, h := range formats {
+		for n := range 2 * int(h.sign()) {
 			p := uint16(n)
 			v := h.value(p)
 			switch {
@@ -61,11 +82,11 @@ func TestHalfPatterns(t *testing.T) {
 					t.Fatalf("%s %#04x is %v and %#04x, %#04x back; want NaN and %#04x", h.name, p, v, h.from32(float32(v)), h.from64(v), quiet)
 				}
 				continue
-			case p&0x7fff == h.infinity():
-				if !math.IsInf(v, 1-2*int(p>>15)) {
+			case p&^h.sign() == h.infinity():
+				if !math.IsInf(v, 1-2*int(p/h.sign())) {
 					t.Fatalf("%s %#04x is %v, want an infinity", h.name, p, v)
 				}
-			case v != h.reference(p) || math.Signbit(v) != (p&0x8000 != 0):
+			case v != h.reference(p) || math.Signbit(v) != (p&h.sign() != 0):
 				t.Fatalf("%s %#04x is %v, want %v", h.name, p, v, h.reference(p))
 			}
 			if h.from32(float32(v)) != p || h.from64(v) != p {
@@ -75,11 +96,11 @@ func TestHalfPatterns(t *testing.T) {
 	}
 }
 
-// TestHalfRounding rounds, between each two neighbours, their midpoint and the
+// TestNarrowRounding rounds, between each two neighbours, their midpoint and the
 // float32 and float64 next to it on either side: one that is off by a little in
 // float64 alone shows whether float64 is rounded twice.
-func TestHalfRounding(t *testing.T) {
-	for _, h := range halves {
+func TestNarrowRounding(t *testing.T) {
+	for _, h := range formats {
 		for p := uint16(0); p < h.infinity(); p++ {
 			lo, hi := h.reference(p), h.reference(p+1)
 			mid := lo + (hi-lo)/2 // exact: it has one bit more
@@ -99,8 +120,8 @@ func TestHalfRounding(t *testing.T) {
 				if got := h.from64(tc.v); got != tc.want {
 					t.Fatalf("%s: float64 %v rounds to %#04x, want %#04x", h.name, tc.v, got, tc.want)
 				}
-				if got := h.from64(-tc.v); got != tc.want|0x8000 {
-					t.Fatalf("%s: float64 %v rounds to %#04x, want %#04x", h.name, -tc.v, got, tc.want|0x8000)
+				if got := h.from64(-tc.v); got != tc.want|h.sign() {
+					t.Fatalf("%s: float64 %v rounds to %#04x, want %#04x", h.name, -tc.v, got, tc.want|h.sign())
 				}
 			}
 			m := float32(mid)
@@ -114,31 +135,31 @@ func TestHalfRounding(t *testing.T) {
 				if got := h.from32(tc.v); got != tc.want {
 					t.Fatalf("%s: float32 %v rounds to %#04x, want %#04x", h.name, tc.v, got, tc.want)
 				}
-				if got := h.from32(-tc.v); got != tc.want|0x8000 {
-					t.Fatalf("%s: float32 %v rounds to %#04x, want %#04x", h.name, -tc.v, got, tc.want|0x8000)
+				if got := h.from32(-tc.v); got != tc.want|h.sign() {
+					t.Fatalf("%s: float32 %v rounds to %#04x, want %#04x", h.name, -tc.v, got, tc.want|h.sign())
 				}
 			}
 		}
 		for _, v := range []float64{math.Inf(1), 1e300, math.MaxFloat64, math.MaxFloat32 * 2} {
-			if h.from64(v) != h.infinity() || h.from64(-v) != h.infinity()|0x8000 {
+			if h.from64(v) != h.infinity() || h.from64(-v) != h.infinity()|h.sign() {
 				t.Errorf("%s: %v rounds to %#04x", h.name, v, h.from64(v))
 			}
 		}
 		for _, v := range []float64{math.SmallestNonzeroFloat64, 1e-300, 0x1p-200} {
-			if h.from64(v) != 0 || h.from64(-v) != 0x8000 {
+			if h.from64(v) != 0 || h.from64(-v) != h.sign() {
 				t.Errorf("%s: %v rounds to %#04x", h.name, v, h.from64(v))
 			}
 		}
 	}
 }
 
-// TestHalfRandom compares the rounding of random float64 with a search for the
+// TestNarrowRandom compares the rounding of random float64 with a search for the
 // nearest value in exact arithmetic.
-func TestHalfRandom(t *testing.T) {
+func TestNarrowRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for _, h := range halves {
+	for _, h := range formats {
 		for range 20000 {
 			v := math.Ldexp(1+rng.Float64(), rng.IntN(2<<(h.exp-1)+40)-(1<<(h.exp-1)+30))
 			lo, hi := uint16(0), h.infinity() // the neighbours of v
