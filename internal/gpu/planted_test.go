@@ -83,19 +83,19 @@ func TestPlantedFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Tiles that are not full, two of them in each direction and along K.
-		depth, shape := 19, shapes[k.Name]
-		if f.in.Size() < 4 {
+		n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
+		narrow := f.in.Size() < 4 && !k.boxed
+		switch {
+		case k.boxed:
+			n, depth, out = 136, 136, dtype.F32
+		case narrow:
 			depth, shape.K = 35, 32
 		}
-		m, n, out := 70, 71, f.in.Info().Results[0]
-		if k.boxed {
-			n, depth, out = 136, 136, dtype.F32
-		}
-		a, b := gemm.Dense(f.in, m, depth), gemm.Dense(f.in, depth, n)
-		if f.in.Size() < 4 { // or nothing would be copied past the registers
+		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
+		if narrow { // or nothing would be copied past the registers
 			a, b = Padded(a), Padded(b)
 		}
-		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, m, n), gemm.Epilogue{})
+		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
