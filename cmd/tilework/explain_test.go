@@ -13,7 +13,11 @@ import (
 func TestExplain(t *testing.T) {
 	for _, k := range gpu.Kernels() {
 		in := k.Types()[len(k.Types())-1].String()
-		args := []string{"explain", k.Name, "--shape", "100x200x300", "--gpu", "a10", "--transpose-b", "--dtype", in}
+		on := "a10"
+		if k.SM > 86 {
+			on = "h200"
+		}
+		args := []string{"explain", k.Name, "--shape", "100x200x300", "--gpu", on, "--transpose-b", "--dtype", in}
 		stdout, stderr, code := run(t.Context(), args...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, "Do at least two blocks fit?") {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, stderr, stdout)
@@ -24,7 +28,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v: %v in %q", args, err, stdout)
 		}
 		p := x.Product
-		if x.Kernel != k.Name || x.GPU != "a10" || p.M != 100 || p.N != 200 || p.K != 300 || p.In != in || p.TransA || !p.TransB {
+		if x.Kernel != k.Name || x.GPU != on || p.M != 100 || p.N != 200 || p.K != 300 || p.In != in || p.TransA || !p.TransB {
 			t.Errorf("%v: %+v", args, x)
 		}
 	}

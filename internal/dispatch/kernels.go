@@ -1,8 +1,6 @@
 package dispatch
 
 import (
-	"fmt"
-
 	"tilework/dtype"
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
@@ -37,7 +35,7 @@ func Kernels(d Device) []Kernel {
 	}
 	if d.Kind == "" || !d.onCPU() {
 		for _, k := range gpu.Kernels() {
-			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: fmt.Sprintf("sm_%d", k.SM), SM: k.SM, Available: true, Types: k.Types(), Accuracy: k.Accuracy}
+			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Accuracy: k.Accuracy}
 			for _, s := range k.Shapes() {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}

@@ -151,7 +151,9 @@ type counters struct {
 }
 
 // Block implements [emu.Observer].
-func (c *counters) Block(*emu.BlockInfo) *emu.Hooks { return &emu.Hooks{Access: c.access} }
+func (c *counters) Block(*emu.BlockInfo) *emu.Hooks {
+	return &emu.Hooks{Access: c.access, Bulk: c.bulk}
+}
 
 func (c *counters) access(a *emu.Access) {
 	first := a.Addr[bits.TrailingZeros32(a.Mask)]
@@ -177,6 +179,23 @@ func (c *counters) access(a *emu.Access) {
 		x.Ideal += int64(best)
 		x.Then += int64(then)
 		x.ThenIdeal += int64(thenBest)
+	}
+}
+
+// bulk counts what the copy engine reads or writes of global memory: whole sectors, but for
+// those at the ends of rows.
+func (c *counters) bulk(b *emu.Bulk) {
+	if b.Space != ptx.Global || len(b.Spans) == 0 {
+		return
+	}
+	name, _ := c.machine.place(b.Space, b.Spans[0].Addr)
+	x := entry(&c.global, func(x *GlobalAccess) *string { return &x.What }, verb(b.Kind)+" "+name)
+	x.Requests++
+	for _, s := range b.Spans {
+		x.Asked += int64(s.Size)
+		sectors := int64((s.Addr+uint64(s.Size)-1)/sectorBytes - s.Addr/sectorBytes + 1)
+		x.Sectors += sectors
+		x.Ideal += min(sectors, int64(ceilDiv(s.Size, sectorBytes)))
 	}
 }
 

@@ -24,9 +24,9 @@ type machine struct {
 // on is the same text, launched for another product.
 func (j *job) on(p *gemm.Problem) (*job, error) {
 	other := *j
-	other.problem = *p
+	other.problem = j.kernel.Packed(p)
 	var err error
-	other.launch, err = j.kernel.Launch(j.config, p, gpu.Memory{})
+	other.launch, err = j.kernel.Launch(j.config, &other.problem, gpu.Memory{}, j.host)
 	return &other, err
 }
 
@@ -66,7 +66,7 @@ func (j *job) load(a, b func(i, j int) float64) (*machine, error) {
 	m.places = map[ptx.Space][]array{ptx.Global: global, ptx.Shared: shared}
 	m.c = at[2]
 	ptr := func(i int) device.Ptr { return device.Ptr(at[i]) }
-	m.launch, err = j.kernel.Launch(j.config, p, gpu.Memory{A: ptr(0), B: ptr(1), C: ptr(2), Bias: ptr(3)})
+	m.launch, err = j.kernel.Launch(j.config, p, gpu.Memory{A: ptr(0), B: ptr(1), C: ptr(2), Bias: ptr(3)}, j.host)
 	return m, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/model"
 	"tilework/ptx"
+	"tilework/ptx/emu"
 )
 
 // Explanation is what there is to say of a kernel that computes one product on one GPU.
@@ -85,12 +86,13 @@ type Options struct {
 // The errors are ErrShape for an empty product, ErrUnsupported for a kernel that cannot
 // compute p or run on m, the occupancy's for a block that no SM holds, and the context's.
 func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
-	j, err := newJob(k, s, p, m.Arch.SM)
+	target := ptx.Target{SM: m.Arch.SM, Suffix: k.Target().Suffix}
+	if !target.Has(k.Target()) {
+		return nil, fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name, m.Arch)
+	}
+	j, err := newJob(k, s, p, target, m.SMs)
 	if err != nil {
 		return nil, err
-	}
-	if m.Arch.SM < k.SM {
-		return nil, fmt.Errorf("%w: kernel %s needs sm_%d, and %s is %v", gemm.ErrUnsupported, k.Name, k.SM, m.Name, m.Arch)
 	}
 	x := &Explanation{
 		Kernel: k.Name, Adds: k.Adds, Config: j.config.String(), Tile: s.String(), GPU: m.Name,
@@ -124,24 +126,36 @@ type job struct {
 	kernel  *gpu.Kernel
 	config  gpu.Config
 	module  *ptx.Module
+	host    emulated
 	launch  device.Launch // without the addresses of the matrices
 }
 
-// newJob checks and writes the kernel for p and architecture sm. The errors are ErrShape
-// and ErrUnsupported.
-func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, sm int) (*job, error) {
+// emulated is the GPU that a launch is made for.
+type emulated struct{ info device.Info }
+
+// Info implements [gpu.Host].
+func (e emulated) Info() *device.Info { return &e.info }
+
+// EncodeTensorMap implements [gpu.Host].
+func (emulated) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
+	return emu.EncodeTensorMap(m)
+}
+
+// newJob checks and writes the kernel for p and a GPU of so many SMs. The errors are
+// ErrShape and ErrUnsupported.
+func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, t ptx.Target, sms int) (*job, error) {
 	if p.M < 1 || p.N < 1 || p.K < 1 {
 		return nil, fmt.Errorf("%w: a product of %d×%d×%d has no elements or no terms to study", gemm.ErrShape, p.M, p.N, p.K)
 	}
 	if err := k.Supports(p); err != nil {
 		return nil, err
 	}
-	j := &job{problem: *p, kernel: k, config: k.For(k.Config(p, s), ptx.Target{SM: sm})}
+	j := &job{problem: k.Packed(p), kernel: k, config: k.For(k.Config(p, s), t), host: emulated{device.Info{SMs: sms}}}
 	var err error
 	if j.module, err = k.Emit(j.config); err != nil {
 		return nil, err
 	}
-	j.launch, err = k.Launch(j.config, p, gpu.Memory{})
+	j.launch, err = k.Launch(j.config, &j.problem, gpu.Memory{}, j.host)
 	return j, err
 }
 

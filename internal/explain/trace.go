@@ -88,7 +88,7 @@ func NewTrace(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) 
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
 		return nil, fmt.Errorf("%w: a trace of a product with alpha, beta, bias or activation", gemm.ErrUnsupported)
 	}
-	j, err := newJob(k, s, p, k.SM)
+	j, err := newJob(k, s, p, k.Target(), 1)
 	if err != nil {
 		return nil, err
 	}

@@ -68,8 +68,7 @@ func declare(k *build.Kernel, c Config) *product {
 }
 
 // arguments are a launch's values of the parameters.
-func arguments(c Config, p *gemm.Problem, m Memory) []byte {
-	var args device.Params
+func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
 	size := func(n int) {
 		if c.Wide {
 			args.U64(uint64(n))
@@ -115,7 +114,7 @@ func arguments(c Config, p *gemm.Problem, m Memory) []byte {
 		size(m.part)
 		args.Ptr(m.Sums)
 	}
-	return args.Bytes()
+	return args
 }
 
 // blockRow is the number of the block's row of tiles: a grid has them along y and,
@@ -142,13 +141,19 @@ func (g *product) grouped(rows int) (row, col build.Reg) {
 	if g.config.Shape.Split < 2 {
 		down = k.Mul(down, k.GridDim(build.Z))
 	}
-	n := k.Mad(g.blockRow(), across, k.BlockIdx(build.X))
-	whole := k.Mul(across, rows) // the blocks of a group
+	i, j := g.groupedTile(k.Mad(g.blockRow(), across, k.BlockIdx(build.X)), down, across, rows)
+	s := g.config.Shape
+	return k.Mul(k.To(g.index, i), s.M), k.Mul(k.To(g.index, j), s.N)
+}
+
+// groupedTile is the place of tile n of down×across, in that order.
+func (g *product) groupedTile(n, down, across build.Reg, rows int) (i, j build.Reg) {
+	k := g.Kernel
+	whole := k.Mul(across, rows) // the tiles of a group
 	first := k.Mul(k.Div(n, whole), rows)
 	in := k.Rem(n, whole)
 	height := k.Min(k.Sub(down, first), rows)
-	s := g.config.Shape
-	return k.Mul(k.To(g.index, k.Add(first, k.Rem(in, height))), s.M), k.Mul(k.To(g.index, k.Div(in, height)), s.N)
+	return k.Add(first, k.Rem(in, height)), k.Div(in, height)
 }
 
 // sum is an element, as it was loaded, in the type that products are summed in. 8-bit

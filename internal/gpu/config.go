@@ -42,13 +42,17 @@ type Shape struct {
 	// Stages is how many steps' tiles there are room for in shared memory; 0 where the
 	// kernel leaves no choice.
 	Stages int
+	// Cluster is how many blocks, one below the other, load tiles of B for each other; 0
+	// and 1 are none.
+	Cluster int
 	// Split is how many parts K is cut into, each with blocks of its own; what they sum
 	// is added in a second launch. 0 and 1 are none.
 	Split int
 }
 
 // String is the shape as [Kernel.ParseShape] reads it: "16", "128x128x8/8x8", with
-// stages "128x128x16/8x8/4" or, with K split, "128x128x16/8x8/4*12".
+// stages "128x128x16/8x8/4", with clusters "128x256x64/2x64/4c2" and, with K split,
+// "128x128x16/8x8/4*12".
 func (s Shape) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
@@ -56,6 +60,9 @@ func (s Shape) String() string {
 	text := fmt.Sprintf("%dx%dx%d/%dx%d", s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread)
 	if s.Stages > 0 {
 		text += fmt.Sprintf("/%d", s.Stages)
+	}
+	if s.Cluster > 1 {
+		text += fmt.Sprintf("c%d", s.Cluster)
 	}
 	if s.Split > 1 {
 		text += fmt.Sprintf("*%d", s.Split)
@@ -67,7 +74,8 @@ func (s Shape) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread ==
 
 // ParseShape reads a shape of the kernel's: "32" for a tile of 32×32 with a thread
 // for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages; behind it
-// "*P" splits K into P parts. The error is ErrUnsupported.
+// "cB" has clusters of B blocks, and "*P" splits K into P parts. The error is
+// ErrUnsupported.
 func (k *Kernel) ParseShape(text string) (Shape, error) {
 	s := k.shapes[0]
 	tile, parts, split := strings.Cut(text, "*")
@@ -77,6 +85,15 @@ func (k *Kernel) ParseShape(text string) (Shape, error) {
 			return Shape{}, fmt.Errorf("%w: kernel %s with K split %q times", gemm.ErrUnsupported, k.Name, parts)
 		}
 		s.Split = n
+	}
+	tile, blocks, clustered := strings.Cut(tile, "c")
+	s.Cluster = 0
+	if clustered {
+		n, err := strconv.Atoi(blocks)
+		if err != nil || n < 2 || !k.clusters() {
+			return Shape{}, fmt.Errorf("%w: kernel %s with clusters of %q blocks", gemm.ErrUnsupported, k.Name, blocks)
+		}
+		s.Cluster = n
 	}
 	if n, err := strconv.Atoi(tile); err == nil && s.single() {
 		s.M, s.N = n, n
@@ -95,6 +112,11 @@ func (k *Kernel) ParseShape(text string) (Shape, error) {
 		}
 	}
 	return s, k.check(s)
+}
+
+// clusters says whether the kernel has shapes with clusters.
+func (k *Kernel) clusters() bool {
+	return slices.ContainsFunc(k.shapes, func(s Shape) bool { return s.Cluster > 1 })
 }
 
 func (k *Kernel) shapeNames() string {
@@ -134,8 +156,8 @@ func (k *Kernel) runs(p *gemm.Problem, d *device.Info) error {
 	if err := k.Supports(p); err != nil {
 		return err
 	}
-	if d.Target.SM < k.SM {
-		return fmt.Errorf("%w: kernel %s needs sm_%d, and %s is %v", gemm.ErrUnsupported, k.Name, k.SM, d.Name, d.Target)
+	if !d.Target.Has(k.Target()) {
+		return fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), d.Name, d.Target)
 	}
 	return nil
 }
@@ -175,6 +197,8 @@ func (k *Kernel) largest(p *gemm.Problem, d *device.Info) []Shape {
 
 // Config is the way to compute p with tiles of that shape.
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
+	q, _ := k.packing(p, Align{})
+	p = &q
 	c := Config{
 		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,

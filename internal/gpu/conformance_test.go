@@ -16,14 +16,21 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// shapes are a kernel's, and its smallest with K split, so that parts have all sizes.
-// The short test takes the smallest alone: what it looks for is in every shape. Those of
-// tensor cores that are large, and slow to emulate, hold nothing but more of the same warps.
+// shapes are a kernel's, but for those that take the emulator too long, and its smallest
+// with clusters, if it can have them, and with K split, so that parts have all sizes.
+// The short test takes the smallest alone: what it looks for is in every shape.
 func shapes(k *Kernel) []Shape {
-	list := slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && large(s) })
+	list := emulable(k)
 	s := list[len(list)-1]
 	if testing.Short() {
 		list = []Shape{s}
+	}
+	if k.clusters() {
+		pair := s
+		pair.M, pair.RowsPerThread = 2*s.M, 2*s.RowsPerThread
+		pair.N, pair.ColsPerThread = 2*s.N, 2*s.ColsPerThread
+		pair.Cluster, pair.Stages = 2, 2
+		list = append(slices.Clip(list), pair)
 	}
 	if k.splits {
 		for _, s.Split = range []int{2, 5, 40} {
@@ -33,21 +40,44 @@ func shapes(k *Kernel) []Shape {
 	return list
 }
 
-func large(s Shape) bool { return s.M*s.N > 64*64 }
+// emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
+// Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
+func emulable(k *Kernel) []Shape {
+	most := 64 * 64 // elements of a tile
+	if k.boxed {
+		most = 128 * 128
+	}
+	return slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && s.M*s.N > most })
+}
+
+// fewSMs is an emulated H200 of which little is left, so that blocks that stay on their SM
+// have more than one tile.
+func fewSMs(t *testing.T, o emu.Options) *emu.Device {
+	t.Helper()
+	h200, err := model.Lookup("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := *h200
+	few.SMs = 3
+	o.Model = &few
+	d, err := emu.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
 
 // cases is how many of n cases a shape of k is given, so that no kernel has more than
 // the others, and in the short test no shape more than in the long one.
-func cases(n int, k *Kernel) int { return max(n/len(k.Shapes()), 1) }
+func cases(n int, k *Kernel) int { return max(n/len(emulable(k)), 1) }
 
 // TestConformance: every kernel, in every shape of its list, multiplies as it should.
 func TestConformance(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				d, err := emu.Open(emu.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := fewSMs(t, emu.Options{})
 				conform(t, d, cases(200, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
@@ -100,15 +130,11 @@ func TestOlder(t *testing.T) {
 // checked is an emulated GPU on which a finding is an error of the test.
 func checked(t *testing.T, o check.Options) *emu.Device {
 	t.Helper()
-	d, err := emu.Open(emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
+	return fewSMs(t, emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
 		for _, f := range r.Findings {
 			t.Error(f.String())
 		}
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 // TestChecked: every kernel passes under the checkers, and none of them finds anything:
@@ -131,7 +157,7 @@ func TestLimits(t *testing.T) {
 		t.Skip("the checkers that it needs run in TestChecked, too")
 	}
 	for _, k := range Kernels() {
-		for _, s := range k.Shapes() {
+		for _, s := range emulable(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				for _, pair := range gemmtest.Pairs() {
 					for trans := range 4 {
@@ -146,8 +172,8 @@ func TestLimits(t *testing.T) {
 						if trans&2 != 0 {
 							b = gemm.Dense(pair.In, n, depth).T()
 						}
-						if k.Tensor && (pair.Out != pair.In.Info().Results[0] || large(s) && pair.In != k.Types()[0]) {
-							continue // what differs is a store that float32 has too, or in the small ones too
+						if k.Tensor && (pair.Out != pair.In.Info().Results[0]) {
+							continue // what differs is a store that float32 has too
 						}
 						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
 						if err != nil {

@@ -44,7 +44,7 @@ func (b *Backend) Considered(p *gemm.Problem, opt Options) []Considered {
 			all = append(all, Considered{Kernel: k.Name, Why: "slower than " + chosen + ", which can compute it"})
 			continue
 		}
-		ways := k.consider(&pl.device, b.Device.Info())
+		ways := k.consider(&pl.device, pl.align, b.Device.Info())
 		if at := firstIn(ways); at >= 0 {
 			chosen = k.Name
 			for j := range ways {
@@ -61,7 +61,7 @@ func (pl *Plan) Considered() []Considered {
 	if !pl.own {
 		return nil
 	}
-	return pl.backend.Considered(pl.host, Options{KeepLayout: pl.keepLayout})
+	return pl.backend.Considered(pl.host, Options{KeepLayout: pl.keepLayout, Align: pl.align})
 }
 
 // settle says what a choice, which fell on that one, made of c.
@@ -86,10 +86,10 @@ func firstIn(ways []Considered) int {
 	return slices.IndexFunc(ways, func(c Considered) bool { return c.In })
 }
 
-// consider lists the kernel's ways to compute p on a device; those that the device
+// consider lists the kernel's ways to compute p, at addresses of that alignment, on a device; those that the device
 // can run are in.
-func (k *Kernel) consider(p *gemm.Problem, d *device.Info) []Considered {
-	if err := cmp.Or(k.runs(p, d), k.unsuited(p)); err != nil {
+func (k *Kernel) consider(p *gemm.Problem, a Align, d *device.Info) []Considered {
+	if err := cmp.Or(k.runs(p, d), k.unsuited(p, a)); err != nil {
 		return []Considered{{Kernel: k.Name, Why: reason(err)}}
 	}
 	var ways []Considered
@@ -132,7 +132,7 @@ func (b *Backend) Candidates(p *gemm.Problem, opt Options, everything bool) []Co
 			all = append(all, Considered{Kernel: k.Name, Why: fmt.Sprintf("%d faster kernels can compute it", mostKernels)})
 			continue
 		}
-		ways := k.consider(&pl.device, b.Device.Info())
+		ways := k.consider(&pl.device, pl.align, b.Device.Info())
 		kept, best := 0, math.Inf(1)
 		for j := range ways {
 			if w := &ways[j]; w.In {

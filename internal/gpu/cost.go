@@ -115,8 +115,8 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	p := pl.host
 	best := pl.wholly()
 	least := pl.foretell(best, r)
-	if pl.Config.Shape.Split > 1 {
-		return best, least // the memory for the parts' sums is the one stream's
+	if pl.Config.Shape.Split > 1 || pl.packs() {
+		return best, least // the memory for the parts' sums, or what is packed, is the one stream's
 	}
 	// What overlapping can hide at the best.
 	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 || p.N == 0 {

@@ -19,21 +19,30 @@ func (g *product) storeVec(row, col build.Reg, sums []build.Reg) {
 // storeRow finishes vectors of a row, from the columns cols on, each inside of C or
 // outside. What it reads of C is under way at the same time.
 func (g *product) storeRow(row build.Reg, cols []build.Reg, vectors [][]build.Reg) {
+	rows := make([]build.Reg, len(cols))
+	for i := range rows {
+		rows[i] = row
+	}
+	g.storeAll(rows, cols, vectors)
+}
+
+// storeAll is storeRow for vectors of several rows.
+func (g *product) storeAll(rows, cols []build.Reg, vectors [][]build.Reg) {
 	inside, values := make([]build.Reg, len(cols)), make([][]build.Reg, len(cols))
 	for i, sums := range vectors {
-		inside[i], values[i] = g.c.Inside(row, cols[i]), g.scaled(sums)
+		inside[i], values[i] = g.c.Inside(rows[i], cols[i]), g.scaled(sums)
 	}
 	g.If(g.readC, func() {
 		old := make([][]build.Reg, len(cols))
 		for i, col := range cols {
-			old[i] = g.c.At(row, col).LoadVecOr0(inside[i], len(values[i]))
+			old[i] = g.c.At(rows[i], col).LoadVecOr0(inside[i], len(values[i]))
 		}
 		for i := range old {
 			g.addOld(values[i], old[i])
 		}
 	})
 	for i, col := range cols {
-		g.If(inside[i], func() { g.write(row, col, values[i]) })
+		g.If(inside[i], func() { g.write(rows[i], col, values[i]) })
 	}
 }
 
@@ -53,23 +62,34 @@ func (g *product) addOld(values, old []build.Reg) {
 	}
 }
 
-// write does the rest of what storeVec says.
-func (g *product) write(row, col build.Reg, values []build.Reg) {
-	at := g.c.At(row, col)
-	out := make([]build.Value, len(values))
+// biased is values of consecutive elements of a row with what the epilogue adds and does
+// to them. What is added is zeros if inside does not hold, as there is none.
+func (g *product) biased(row, col build.Reg, values []build.Reg, inside build.Value) []build.Reg {
+	out := make([]build.Reg, len(values))
 	for i, v := range values {
 		switch g.config.Epilogue.Bias {
 		case gemm.BiasRow:
-			v = g.Add(v, g.sum(g.bias.At(row).Load()))
+			v = g.Add(v, g.sum(g.bias.At(row).LoadVecOr0(inside, 1)[0]))
 		case gemm.BiasCol:
-			v = g.Add(v, g.sum(g.bias.At(col).At(i).Load()))
+			v = g.Add(v, g.sum(g.bias.At(col).At(i).LoadVecOr0(inside, 1)[0]))
 		}
 		if act := activations[g.config.Epilogue.Activation]; act != nil {
 			v = act(g.Kernel, v)
 		}
-		if out[i] = v; v.Type() != at.Elem() {
-			out[i] = g.To(at.Elem(), v)
+		out[i] = v
+	}
+	return out
+}
+
+// write does the rest of what storeVec says.
+func (g *product) write(row, col build.Reg, values []build.Reg) {
+	at := g.c.At(row, col)
+	out := make([]build.Value, len(values))
+	for i, v := range g.biased(row, col, values, true) {
+		if v.Type() != at.Elem() {
+			v = g.To(at.Elem(), v)
 		}
+		out[i] = v
 	}
 	at.StoreVec(out...)
 }

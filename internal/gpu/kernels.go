@@ -25,6 +25,8 @@ type Kernel struct {
 	Name string
 	Adds string // one line: what this rung adds to the one before it
 	SM   int    // the least architecture: 75 is sm_75
+	// suffix is "a" if it runs on that architecture alone.
+	suffix string
 	// Tensor says that it multiplies on the tensor cores, a warp's threads together.
 	Tensor bool
 	// Apart is how far along K a thread goes in a step where threads share out K and
@@ -50,6 +52,11 @@ type Kernel struct {
 	// suits says why nobody gets the kernel for p who does not ask for it by name; nil is
 	// that it is for every product.
 	suits func(p *gemm.Problem) error
+	// refuses says what about a product the kernel cannot do; nil is nothing.
+	refuses func(p *gemm.Problem) error
+	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
+	// read; see [Kernel.packing].
+	boxed bool
 	// prefer orders the shapes, and the parts of K, for a product that is not empty; nil
 	// is the largest that fill the device first.
 	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
@@ -64,12 +71,16 @@ type Kernel struct {
 	threads func(Shape) device.Dim3 // of a block
 	shared  func(Config) int        // bytes of its dynamic shared memory; nil is none
 	splits  bool                    // whether it can sum a part of K
+	// grid is the blocks of a launch; nil is one for each tile.
+	grid func(Config, *gemm.Problem, *device.Info) (grid, cluster device.Dim3, err error)
+	// tensors are the maps of matrices that follow the other parameters; nil is none.
+	tensors func(Config, *gemm.Problem, Memory) []ptx.TensorMap
 	write   func(*build.Kernel, Config)
 }
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
-var kernels = []*Kernel{naive, tiled, blocked, mma, skinny}
+var kernels = []*Kernel{naive, tiled, blocked, mma, wgmma, skinny}
 
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }
@@ -100,6 +111,9 @@ func (k *Kernel) Types() []dtype.Type {
 	return types
 }
 
+// Target is the least architecture that the kernel runs on.
+func (k *Kernel) Target() ptx.Target { return ptx.Target{SM: k.SM, Suffix: k.suffix} }
+
 // Shapes lists the sizes of tiles that Configs chooses from, the best for large
 // products first.
 func (k *Kernel) Shapes() []Shape { return k.shapes }
@@ -116,6 +130,9 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
+	}
+	if k.refuses != nil {
+		return k.refuses(p)
 	}
 	return nil
 }
@@ -186,21 +203,51 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 // Entry is the name of the kernel's entry.
 func (k *Kernel) Entry() string { return "tilework_" + k.Name }
 
-// Launch is how to run the kernel's text for c on p, whose matrices are at m. The
-// error is ErrUnsupported: matrices that are too large, or addresses that are not
-// aligned as c wants.
-func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory) (device.Launch, error) {
-	if err := c.aligned(m); err != nil {
-		return device.Launch{}, err
+// Launch is how to run the kernel's text for c on p, whose matrices are at m on the
+// device. The error is ErrUnsupported: matrices that are too large, that have to be packed
+// first, or that are not aligned as c wants; or the device's.
+func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.Launch, err error) {
+	if k.boxed && !p.ReadsAB() {
+		m.A, m.B = 0, 0 // they may begin anywhere
 	}
-	grid, err := grid(p, c.Shape)
+	if err := c.aligned(m); err != nil {
+		return l, err
+	}
+	l.Block, l.Shared = k.threads(c.Shape), k.SharedBytes(c)
+	if _, packs := k.packing(p, Align{}); packs[0] || packs[1] {
+		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, maxVector)
+	}
+	if k.grid != nil {
+		l.Grid, l.Cluster, err = k.grid(c, p, on.Info())
+	} else {
+		l.Grid, err = grid(p, c.Shape)
+	}
 	if err != nil {
-		return device.Launch{}, err
+		return l, err
 	}
 	if c.Shape.Split > 1 && m.Sums == 0 {
-		return device.Launch{}, fmt.Errorf("%w: tile %v, whose parts take two launches, as one", gemm.ErrUnsupported, c.Shape)
+		return l, fmt.Errorf("%w: tile %v, whose parts take two launches, as one", gemm.ErrUnsupported, c.Shape)
 	}
-	return device.Launch{Grid: grid, Block: k.threads(c.Shape), Shared: k.SharedBytes(c), Params: arguments(c, p, m)}, nil
+	params := arguments(c, p, m)
+	if k.tensors != nil {
+		for _, t := range k.tensors(c, p, m) {
+			var encoded [ptx.TensorMapBytes]byte
+			if t.Base != 0 { // or it is not read
+				if encoded, err = on.EncodeTensorMap(&t); err != nil {
+					return l, err
+				}
+			}
+			params.TensorMap(encoded)
+		}
+	}
+	l.Params = params.Bytes()
+	return l, nil
+}
+
+// Host is what a launch has to know of its device.
+type Host interface {
+	Info() *device.Info
+	EncodeTensorMap(*ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
 }
 
 // SharedBytes is the dynamic shared memory that a block takes.

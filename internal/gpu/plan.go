@@ -20,6 +20,7 @@ type Backend struct {
 	compiled  map[compiledKey]*compiled
 	schedules map[scheduleKey]scheduled
 	idle      []*streams // that no product uses
+	tensors   tensors
 }
 
 type compiledKey struct {
@@ -85,7 +86,8 @@ type Plan struct {
 	host       *gemm.Problem
 	device     gemm.Problem // with the layouts that the matrices have there
 	keepLayout bool
-	own        bool          // nobody has named the kernel
+	own        bool // nobody has named the kernel
+	align      Align
 	stream     device.Stream // to launch in; nil for the device's own
 
 	steps    *schedule // see schedule
@@ -99,13 +101,16 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = b.Device.Info().Emulated
+	if pl.Kernel.boxed {
+		opt.Align.A, opt.Align.B = 0, 0 // or they are packed
+	}
 	pl.Config.narrow(opt.Align)
 	return pl, nil
 }
 
 // newPlan is a plan with nothing chosen yet.
 func (b *Backend) newPlan(p *gemm.Problem, opt Options) *Plan {
-	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout}
+	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout, align: opt.Align}
 	pl.device = pl.problem(pl.whole())
 	return pl
 }
@@ -126,7 +131,7 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	var err error
 	for i := len(kernels) - 1; i >= 0; i-- {
 		k := kernels[i]
-		if err = k.unsuited(p); err != nil {
+		if err = k.unsuited(&pl.device, pl.align); err != nil {
 			continue
 		}
 		if err = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
@@ -137,8 +142,12 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	return nil, err
 }
 
-// unsuited is why p does not get the kernel unasked.
-func (k *Kernel) unsuited(p *gemm.Problem) error {
+// unsuited is why p, with matrices at addresses of that alignment, does not get the kernel
+// unasked; the error is ErrUnsupported.
+func (k *Kernel) unsuited(p *gemm.Problem, a Align) error {
+	if !k.worthPacking(p, a) {
+		return fmt.Errorf("%w: kernel %s would pack an operand whose elements are used fewer than %d times", gemm.ErrUnsupported, k.Name, often)
+	}
 	if k.suits == nil {
 		return nil
 	}
@@ -239,9 +248,9 @@ func (pl *Plan) compile(ctx context.Context) error {
 func (pl *Plan) texts() []compiledKey {
 	c := pl.Config
 	if c.Shape.Split > 1 {
-		return []compiledKey{{pl.Kernel, c.partial().text()}, {sum, sumConfig(c)}}
+		return append(pl.packTexts(), compiledKey{pl.Kernel, c.partial().text()}, compiledKey{sum, sumConfig(c)})
 	}
-	return []compiledKey{{pl.Kernel, c.text()}}
+	return append(pl.packTexts(), compiledKey{pl.Kernel, c.text()})
 }
 
 // CompileTime is how long it took to write the kernel and to have the device compile
@@ -280,6 +289,8 @@ func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
 	switch {
 	case pl.device.M == 0 || pl.device.N == 0:
 		return nil
+	case pl.packs():
+		return pl.enqueuePacked(ctx, m)
 	case pl.Config.Shape.Split > 1:
 		return pl.enqueueParts(ctx, m)
 	}
@@ -291,7 +302,7 @@ func (pl *Plan) launch(ctx context.Context, k *Kernel, c Config, m Memory) error
 	if err != nil {
 		return err
 	}
-	l, err := k.Launch(c, &pl.device, m)
+	l, err := k.Launch(c, &pl.device, m, pl.backend)
 	if err != nil {
 		return err
 	}

@@ -13,36 +13,58 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// wrong stands for a checker that compares the product with the right one.
-const wrong check.Checker = 255
+// wrong stands for a checker that compares the product with the right one, and refused for
+// the emulator itself, which ends a launch that misuses an instruction or cannot go on.
+const (
+	wrong   check.Checker = 255
+	refused check.Checker = 254
+)
 
 // planted are faults in the kernels' texts and the checker that must find each. Every
-// place that the pattern matches is a fault of its own.
+// place that the pattern matches is a fault of its own. One that shows only if the blocks
+// run in a certain order has so many orders to be found in.
 var planted = []struct {
 	kernel        string
 	in            dtype.Type
 	name          string
 	pattern, with string
 	finds         check.Checker
+	orders        uint64
 }{
-	{"tiled", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
-	{"blocked", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
-	{"tiled", dtype.F32, "only some threads wait", `\tbar\.sync 0;`, "\tsetp.lt.u32 %p0, %tid_x, 3;\n\t@%p0 bar.sync 0;", check.Barrier},
-	{"naive", dtype.F32, "no bound on rows", `(setp\.lt\.u32 %p\d+, )%row, %M;`, "${1}0, 1;", check.Bounds},
-	{"tiled", dtype.F32, "no bound on columns", `(setp\.lt\.u32 %p\d+, )%col, %N;`, "${1}0, 1;", check.Bounds},
-	{"tiled", dtype.F32, "no zeros at the edge", `\tmov\.f32 %f\d+, 0f00000000;\n`, "", check.Uninit},
-	{"naive", dtype.F32, "no first value", `\tmov\.f32 %sum, 0f00000000;\n`, "", check.Uninit},
-	{"blocked", dtype.F32, "tiles arrive where others are multiplied", `\tmov\.u32 %free, %present;\n`, "", check.Race},
-	{"mma", dtype.F64, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
-	{"mma", dtype.F64, "no wait for copies", `\tcp\.async\.wait_group [1-9];\n`, "", check.Race},
-	{"mma", dtype.F64, "a wait for too few copies", `wait_group 2;`, "wait_group 3;", check.Race},
-	{"mma", dtype.F64, "no zeros behind A's rows", `(cp\.async\.\S+ \[%r\d+(?:\+\d{1,4})?\], \[%rd\d+\], 8), %r\d+;`, "$1;", check.Bounds},
-	{"mma", dtype.F64, "fragments in another order", `(mma\.sync\S+ \{[^}]*\}, \{)(%fd\d+), (%fd\d+)`, "$1$3, $2", wrong},
-	{"mma", dtype.F64, "another lane's rows", `%lane, 2;`, "%lane, 3;", wrong},
-	{"mma", dtype.F16, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race},
-	{"mma", dtype.F16, "no zeros behind A's rows", `(cp\.async\.\S+ \[%r\d+\], \[[^]]*\], 16), %r\d+;`, "$1;", check.Bounds},
-	{"mma", dtype.F16, "B is not transposed", `\.trans\.`, ".", wrong},
-	{"mma", dtype.I8, "bytes of other columns", `(prmt\.b32 .*), 25632;`, "$1, 30001;", wrong},
+	{"tiled", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
+	{"blocked", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
+	{"tiled", dtype.F32, "only some threads wait", `\tbar\.sync 0;`, "\tsetp.lt.u32 %p0, %tid_x, 3;\n\t@%p0 bar.sync 0;", check.Barrier, 1},
+	{"naive", dtype.F32, "no bound on rows", `(setp\.lt\.u32 %p\d+, )%row, %M;`, "${1}0, 1;", check.Bounds, 1},
+	{"tiled", dtype.F32, "no bound on columns", `(setp\.lt\.u32 %p\d+, )%col, %N;`, "${1}0, 1;", check.Bounds, 1},
+	{"tiled", dtype.F32, "no zeros at the edge", `\tmov\.f32 %f\d+, 0f00000000;\n`, "", check.Uninit, 1},
+	{"naive", dtype.F32, "no first value", `\tmov\.f32 %sum, 0f00000000;\n`, "", check.Uninit, 1},
+	{"blocked", dtype.F32, "tiles arrive where others are multiplied", `\tmov\.u32 %free, %present;\n`, "", check.Race, 1},
+	{"mma", dtype.F64, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
+	{"mma", dtype.F64, "no wait for copies", `\tcp\.async\.wait_group [1-9];\n`, "", check.Race, 1},
+	{"mma", dtype.F64, "a wait for too few copies", `wait_group 2;`, "wait_group 3;", check.Race, 1},
+	{"mma", dtype.F64, "no zeros behind A's rows", `(cp\.async\.\S+ \[%r\d+(?:\+\d{1,4})?\], \[%rd\d+\], 8), %r\d+;`, "$1;", check.Bounds, 1},
+	{"mma", dtype.F64, "fragments in another order", `(mma\.sync\S+ \{[^}]*\}, \{)(%fd\d+), (%fd\d+)`, "$1$3, $2", wrong, 1},
+	{"mma", dtype.F64, "another lane's rows", `%lane, 2;`, "%lane, 3;", wrong, 1},
+	{"mma", dtype.F16, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
+	{"mma", dtype.F16, "no zeros behind A's rows", `(cp\.async\.\S+ \[%r\d+\], \[[^]]*\], 16), %r\d+;`, "$1;", check.Bounds, 1},
+	{"mma", dtype.F16, "B is not transposed", `\.trans\.`, ".", wrong, 1},
+	{"mma", dtype.I8, "bytes of other columns", `(prmt\.b32 .*), 25632;`, "$1, 30001;", wrong, 1},
+	{"wgmma", dtype.BF16, "no fence behind mbarrier.init", `\tfence\.mbarrier_init\S*;\n`, "", check.Race, 1},
+	{"wgmma", dtype.BF16, "no wait for a full stage", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %phase_2;`, "$1, %zero;", check.Race, 1},
+	{"wgmma", dtype.BF16, "no wait for an empty stage", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, %zero;", refused, 1},
+	{"wgmma", dtype.BF16, "no wait for the warpgroup's turn", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %mine;`, "$1, %zero;", refused, 1},
+	{"wgmma", dtype.BF16, "too few bytes expected", `24576;`, "24448;", refused, 1},
+	{"wgmma", dtype.BF16, "no wgmma.fence", `\twgmma\.fence\S*;\n`, "", refused, 1},
+	{"wgmma", dtype.BF16, "no wait before a stage is given back", `\twgmma\.wait_group\S* 1;\n`, "", check.Race, 1},
+	{"wgmma", dtype.BF16, "no wait for the sums", `\twgmma\.wait_group\S* 0;\n`, "", refused, 1},
+	{"wgmma", dtype.BF16, "a stage is given back to one block alone", `cluster\.u32 %r\d+, (%r\d+), %member;`, "cluster.u32 %r120, $1, 0;", wrong, 1},
+	{"wgmma", dtype.BF16, "the sums of the tile before stay", `%i_2, 0;`, "%i_2, 99;", wrong, 1},
+	{"wgmma", dtype.BF16, "no fence before C is copied", `\tfence\.proxy\S*;\n`, "", check.Race, 1},
+	{"wgmma", dtype.BF16, "C is copied before all have written", `(\tfence\.proxy\S*;\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
+	{"wgmma", dtype.BF16, "the last patch is written while another is copied", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
+	{"wgmma", dtype.BF16, "no wait for the last copies", `\tcp\.async\.bulk\.wait_group\.read 0;\n`, "", refused, 1},
+	{"wgmma", dtype.BF16, "a block leaves before the others of its cluster", `(?s)^(.*)\tbarrier\.cluster\.arrive\.aligned;\n\tbarrier\.cluster\.wait\.aligned;\n`, "$1", check.Bounds, 40},
+	{"wgmma", dtype.BF16, "rows of another piece", `(xor\.b32 %r\d+, %r\d+), 32;`, "$1, 64;", wrong, 1},
 }
 
 func TestPlantedFaults(t *testing.T) {
@@ -50,32 +72,40 @@ func TestPlantedFaults(t *testing.T) {
 		"naive": square(16, 0), "tiled": square(16, 16),
 		"blocked": {M: 64, N: 64, K: 8, RowsPerThread: 8, ColsPerThread: 4, Stages: 4},
 		"mma":     {M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, Cluster: 2},
 	}
-	for _, f := range planted {
+	for i, f := range planted {
+		if f.kernel == "wgmma" && i%4 != 0 && testing.Short() {
+			continue // they take their time
+		}
 		k, err := Find(f.kernel)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Tiles that are not full, two of them in each direction and along K.
-		depth, shape := 19, shapes[k.Name]
-		if f.in.Size() < 4 {
+		n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
+		narrow := f.in.Size() < 4 && !k.boxed
+		switch {
+		case k.boxed:
+			n, depth, out = 136, 136, dtype.F32
+		case narrow:
 			depth, shape.K = 35, 32
 		}
-		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, 71)
-		if f.in.Size() < 4 { // or nothing would be copied past the registers
+		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
+		if narrow { // or nothing would be copied past the registers
 			a, b = Padded(a), Padded(b)
 		}
-		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(f.in.Info().Results[0], 70, 71), gemm.Epilogue{})
+		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := k.For(k.Config(&p, shape), ptx.Target{SM: 90})
-		m, err := k.Emit(c)
+		module, err := k.Emit(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := m.String()
-		if found := run(t, k, c, &p, text); len(found) > 0 {
+		text := strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
+		if found := run(t, k, c, &p, text, 0); len(found) > 0 {
 			t.Fatalf("%s: without a fault the checkers find %v", k.Name, found)
 		}
 		re := regexp.MustCompile(f.pattern)
@@ -85,9 +115,12 @@ func TestPlantedFaults(t *testing.T) {
 		}
 		for _, at := range places {
 			broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
-			found := run(t, k, c, &p, broken)
+			var found map[check.Checker]int
+			for seed := uint64(0); seed < f.orders && found[f.finds] == 0; seed++ {
+				found = run(t, k, c, &p, broken, seed)
+			}
 			if found[f.finds] == 0 {
-				t.Errorf("%s, %s (%s): the checkers find %v, want %v", f.kernel, f.name, strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
+				t.Errorf("%s, %s (%.100s): the checkers find %v, want %v", f.kernel, f.name, strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
 			}
 		}
 	}
@@ -95,20 +128,17 @@ func TestPlantedFaults(t *testing.T) {
 
 // run runs a kernel's text under the checkers and counts the errors of each, and the
 // wrong elements of C.
-func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string) map[check.Checker]int {
+func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string, seed uint64) map[check.Checker]int {
 	t.Helper()
 	found := map[check.Checker]int{}
 	// Blocks one by one: a race between those of the kernel would be one of Go too.
-	d, err := emu.Open(emu.Options{Workers: 1, Watch: emu.Checking(check.Options{}, func(r *check.Report) {
+	d := fewSMs(t, emu.Options{Workers: 1, Seed: seed, MaxInstructions: 1 << 20, Watch: emu.Checking(check.Options{}, func(r *check.Report) {
 		for _, f := range r.Findings {
 			if f.Severity == check.Error {
 				found[f.Checker]++
 			}
 		}
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	module, err := d.Load(t.Context(), text)
 	if err != nil {
 		t.Fatal(err)
@@ -140,12 +170,12 @@ func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string) map[ch
 			t.Fatal(err)
 		}
 	}
-	l, err := k.Launch(c, p, m)
+	l, err := k.Launch(c, p, m, d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Launch(t.Context(), f, l); err != nil && len(found) == 0 {
-		t.Logf("%s: %v", k.Name, err)
+		found[refused]++
 	}
 	product := make([]byte, p.C.Bytes())
 	if err := d.CopyOut(t.Context(), product, m.C, device.Whole(len(product))); err != nil {

@@ -121,6 +121,7 @@ func sumConfig(c Config) Config {
 	for warps < sumWarps && 2*warps*sumAhead <= c.Shape.Split {
 		warps *= 2
 	}
+	c.VecC = min(c.VecC, fragment(c.In.Info().Accum))
 	c.Shape = Shape{M: sumWarps / warps, N: 32 * c.VecC, K: warps, RowsPerThread: 1, ColsPerThread: c.VecC}
 	return c
 }

@@ -73,6 +73,14 @@ func (k *Kernel) Bits(t ptx.Type, a Value) Reg {
 	return k.result(t, "mov."+bitsOf(t).String(), x.v.node)
 }
 
+// Pack is two F32 values rounded to nearest in type t, F16 or BF16, side by side in a
+// register, lo in its lower half (sm_80).
+func (k *Kernel) Pack(t ptx.Type, lo, hi Value) Reg {
+	d := k.Fresh(ptx.B32)
+	k.Do("cvt.rn."+t.String()+"x2.f32", d, hi, lo)
+	return d
+}
+
 // fromBF16 widens: a bfloat16 is the upper half of a float32. The instruction for
 // it came with sm_80, two shifts do everywhere.
 func (k *Kernel) fromBF16(x Reg) Reg {

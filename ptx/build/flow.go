@@ -10,6 +10,10 @@ import (
 // written to shared memory can then be read.
 func (k *Kernel) Barrier() { k.emit("bar.sync", &ptx.Imm{}) }
 
+// BarrierOf is a barrier of so many threads, whole warps, that come to the one of the 16
+// that id names. Barrier is number 0.
+func (k *Kernel) BarrierOf(id Value, threads int) { k.Do("bar.sync", id, threads) }
+
 // Return ends the thread.
 func (k *Kernel) Return() { k.emit("ret") }
 

@@ -106,6 +106,12 @@ func (k *Kernel) ShuffleXor(x Reg, mask int) Reg {
 	return k.Bits(x.Type(), k.Or(k.Shl(k.To(ptx.U64, high), 32), k.To(ptx.U64, low)))
 }
 
+// StoreMatrices is the other direction of LoadMatrices (sm_90): the lanes' fragments, of 2
+// elements each, go to the matrices' rows.
+func (k *Kernel) StoreMatrices(row Ptr, fragments ...Reg) {
+	k.Do(fmt.Sprintf("stmatrix.sync.aligned.m8n8.x%d.shared.b16", len(fragments)), row, fragments)
+}
+
 // MMA adds the product of two matrices that the warp holds to the variables acc:
 // mma.sync of that shape, "m16n8k16", with operands of type t. The lanes hold
 // fragments as the manual lays them out.

@@ -124,15 +124,18 @@ func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
 	} else {
 		m.tellGlobal(f.id, AsyncRead)
 	}
-	f.parts = append(f.parts, m.read)
 	if len(m.targets) == 0 {
 		w.block.cluster.begun++
 		m.tellGlobal(f.id, AsyncWrite)
-		f.parts = append(f.parts, m.writeGlobal)
+		f.parts = append(f.parts, func() {
+			m.read()
+			f.uses = nil // the block may go, what was read is on its way
+		}, m.writeGlobal)
 		w.bulk.open = append(w.bulk.open, openBulk{flight: f, lane: lane, group: w.bulk.groups[lane]})
 		w.block.cluster.fly(f)
 		return
 	}
+	f.parts = append(f.parts, m.read)
 	// The blocks that a copy goes to get it in any order.
 	for _, n := range w.block.cluster.rng.order(len(m.targets)) {
 		to := &m.targets[n]

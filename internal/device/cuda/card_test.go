@@ -175,8 +175,8 @@ func TestCardConformance(t *testing.T) {
 	for _, k := range gpu.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			g := card(t)
-			if g.Info().Target.SM < k.SM {
-				t.Skipf("the kernel needs sm_%d, and %s is %v", k.SM, g.Info().Name, g.Info().Target)
+			if !g.Info().Target.Has(k.Target()) {
+				t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
 			}
 			backend := gpu.New(g)
 			defer func() {

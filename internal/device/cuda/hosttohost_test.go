@@ -137,7 +137,7 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 		if err != nil {
 			return err
 		}
-		l, err := naive.Launch(c, p, gpu.Memory{A: device.Ptr(at[0]), B: device.Ptr(at[1]), C: device.Ptr(at[2])})
+		l, err := naive.Launch(c, p, gpu.Memory{A: device.Ptr(at[0]), B: device.Ptr(at[1]), C: device.Ptr(at[2])}, g)
 		if err != nil {
 			return err
 		}

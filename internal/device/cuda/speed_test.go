@@ -141,7 +141,7 @@ func (s *speed) load(t *testing.T, k *gpu.Kernel, c gpu.Config, p *gemm.Problem)
 	if d := time.Since(start); d > 2*time.Millisecond { // else it was there
 		t.Logf("%-8s %-16v compiled in %v", k.Name, c.Shape, d)
 	}
-	l, err := k.Launch(c, p, s.at)
+	l, err := k.Launch(c, p, s.at, s.gpu)
 	if err != nil {
 		t.Fatal(err)
 	}

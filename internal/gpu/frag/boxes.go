@@ -1,0 +1,103 @@
+package frag
+
+import (
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// Hopper's copy engine brings boxes of rows of 128 bytes, in which pieces of 16 bytes have
+// changed places: piece c of row r is piece c ^ r%8 then, so that a column of pieces has
+// all banks. wgmma reads them as they lie there.
+const (
+	SwizzleBytes = 128 // of a row
+	atomRows     = 8   // after so many rows the pattern repeats
+	pieceBytes   = 16
+)
+
+// BoxShape is the size of an operand's tiles for wgmma: Side rows of A or columns of B,
+// and along K what 128 bytes hold. AlongK says that neighbours along K are neighbours in
+// memory. Of Shared blocks of a cluster each loads its part of a tile for all of them.
+type BoxShape struct {
+	Elem         ptx.Type
+	Side, Stages int
+	AlongK       bool
+	Shared       int
+}
+
+// Depth is how many elements along K a tile has.
+func (s BoxShape) Depth() int { return SwizzleBytes / s.Elem.Bytes() }
+
+// StageBytes is the shared memory of a tile.
+func (s BoxShape) StageBytes() int { return s.Side * SwizzleBytes }
+
+// maxBox is the most elements of a box in one dimension.
+const maxBox = 256
+
+// rows is how far a box goes across K. Where rows of memory run that way each box has 128
+// bytes of them; a tile is several boxes then.
+func (s BoxShape) rows() int {
+	if s.AlongK {
+		return min(s.Side/s.Shared, maxBox)
+	}
+	return s.Depth()
+}
+
+// Box is the box that a tensor map must have, innermost dimension first.
+func (s BoxShape) Box() []int { return []int{s.Depth(), s.rows()} }
+
+// Boxes are an operand's tiles in shared memory, a tensor's boxes.
+type Boxes struct {
+	k      *build.Kernel
+	shape  BoxShape
+	tensor build.Tensor
+	tiles  build.Array // rows of 128 bytes, tile behind tile
+}
+
+// NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
+func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
+	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth())}
+}
+
+// Load has one thread send the tile on its way to a stage that begins at row first of the
+// operand, or column of B, and element p along K; full is told of its bytes. rank is the
+// block's place among those that share the tile.
+func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank build.Value) {
+	k, s := b.k, b.shape
+	part := k.Mul(rank, s.Side/s.Shared)
+	for n := 0; n < s.Side/s.Shared; n += s.rows() {
+		at := k.Add(part, n)
+		to := b.tiles.At(k.Add(k.Mul(stage, s.Side), at), 0)
+		x, y := p, build.Value(k.Add(first, at))
+		if !s.AlongK {
+			x, y = y, x
+		}
+		if s.Shared > 1 {
+			b.tensor.LoadAll(to, full, k.To(ptx.U16, 1<<s.Shared-1), x, y)
+		} else {
+			b.tensor.Load(to, full, x, y)
+		}
+	}
+}
+
+// Descriptor describes the first stage's tile from row first on, a multiple of 64, to
+// wgmma.
+func (b *Boxes) Descriptor(first build.Value) build.Reg {
+	l := build.MatrixLayout{Stride: atomRows * SwizzleBytes, Swizzle: SwizzleBytes}
+	if !b.shape.AlongK {
+		l.Leading = b.shape.Depth() * SwizzleBytes // from one box to the next
+	}
+	return b.k.Descriptor(b.tiles.At(first, 0), l)
+}
+
+// ToStage is what a descriptor of the first stage lacks to one of another stage.
+func (b *Boxes) ToStage(stage build.Reg) build.Reg {
+	return b.k.To(ptx.U64, b.k.Mul(stage, b.shape.StageBytes()/pieceBytes))
+}
+
+// ToStep is what a descriptor lacks to one from element p along K on.
+func (b *Boxes) ToStep(p int) int {
+	if b.shape.AlongK {
+		return p * b.shape.Elem.Bytes() / pieceBytes
+	}
+	return p * SwizzleBytes / pieceBytes
+}

@@ -1,0 +1,62 @@
+package gpu
+
+import (
+	"sync"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/ptx"
+)
+
+// tensorOf is a matrix in memory as a tensor, of which boxes are copied.
+func tensorOf(l gemm.Layout, at device.Ptr, box []int) ptx.TensorMap {
+	elem := elements[l.Type]
+	if elem.Bits() == 8 {
+		elem = ptx.U8
+	}
+	unit := maxVector / l.Type.Size()
+	return ptx.TensorMap{
+		Element: elem, Base: uint64(at), Dims: []int{l.Cols, l.Rows},
+		Strides: []int{ceilDiv(l.LD, unit) * maxVector}, // a single row may have any LD
+		Box:     box, Swizzle: frag.SwizzleBytes,
+	}
+}
+
+// tensors are encoded maps, which depend on nothing but what they say: a launch of what
+// was launched before finds its maps here.
+type tensors struct {
+	mu      sync.Mutex
+	encoded map[tensorKey][ptx.TensorMapBytes]byte
+}
+
+// tensorKey is a map of tensorOf's.
+type tensorKey struct {
+	element                        ptx.Type
+	base                           uint64
+	inner, outer, stride, row, col int
+}
+
+// Info describes the backend's device.
+func (b *Backend) Info() *device.Info { return b.Device.Info() }
+
+// EncodeTensorMap is the device's, for two dimensions, with a memory.
+func (b *Backend) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
+	key := tensorKey{m.Element, m.Base, m.Dims[0], m.Dims[1], m.Strides[0], m.Box[0], m.Box[1]}
+	t := &b.tensors
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.encoded[key]; ok {
+		return known, nil
+	}
+	encoded, err := b.Device.EncodeTensorMap(m)
+	if err != nil {
+		return encoded, err
+	}
+	const most = 1024
+	if len(t.encoded) >= most || t.encoded == nil {
+		t.encoded = map[tensorKey][ptx.TensorMapBytes]byte{}
+	}
+	t.encoded[key] = encoded
+	return encoded, nil
+}

@@ -1,0 +1,382 @@
+package gpu
+
+import (
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// wgmma multiplies as Hopper was made to: a thread of the first warpgroup has the copy
+// engine bring tiles of 128 bytes along K into a pipe of stages, and two more warpgroups
+// have the tensor cores multiply them out of shared memory. Nobody meets at a barrier:
+// mbarriers say that a stage is full, or empty again. A block stays on its SM and computes
+// tile after tile; while one's sums go to C the next one's operands come.
+//
+// What limits it: the tensor cores, and the power that they may draw.
+var wgmma = &Kernel{
+	Name:     "wgmma",
+	Adds:     "feeds wgmma by bulk copies of tiles: a warpgroup that loads, two that multiply, blocks that stay",
+	SM:       90,
+	suffix:   "a",
+	Tensor:   true,
+	splits:   true,
+	types:    []dtype.Type{dtype.BF16, dtype.F16, dtype.I8},
+	accuracy: accuracyWgmma,
+	shapes:   wgmmaShapes(),
+	prefer:   (*Kernel).cheapest,
+	predict:  predictWgmma,
+	check:    checkWgmma,
+	refuses:  refusesWgmma,
+	boxed:    true,
+	fits:     fitsWgmma,
+	vectors:  wgmmaVectors,
+	threads:  func(Shape) device.Dim3 { return device.Dim3{X: wgmmaThreads, Y: 1, Z: 1} },
+	shared:   wgmmaShared,
+	grid:     wgmmaGrid,
+	tensors:  wgmmaTensors,
+	limits:   wgmmaLimits,
+	write:    writeWgmma,
+}
+
+const (
+	groupThreads = 128 // of a warpgroup
+	groupRows    = 64  // of A, that one instruction multiplies
+	consumers    = 2   // warpgroups that multiply
+	wgmmaThreads = (1 + consumers) * groupThreads
+	// Registers of a thread that loads and of one that multiplies: together what the
+	// block began with.
+	producerRegisters, consumerRegisters = 40, 232
+)
+
+// accuracyWgmma: the tensor cores cut off what does not fit where products and the sum so
+// far are aligned, and cut off again to a float32.
+func accuracyWgmma(p *gemm.Problem) gemm.Accuracy {
+	acc := gemm.AccuracyOf(p)
+	if p.Accum() == dtype.F32 {
+		acc.Roundoff, acc.Truncates = 4*acc.Roundoff, true
+	}
+	return acc
+}
+
+// groupTile is the part of C that a warpgroup has in its registers: a thread of it has two
+// rows of every 64, and of those every other pair of 8 columns.
+func groupTile(s Shape) (rows, cols int) {
+	return s.RowsPerThread * frag.Lanes, s.ColsPerThread * frag.Quad
+}
+
+// inTurns says that a tile is one warpgroup's: the two then take turns, and while one
+// writes its part of C the other has the tensor cores.
+func inTurns(s Shape) bool {
+	rows, _ := groupTile(s)
+	return s.M == rows
+}
+
+func checkWgmma(s Shape) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
+	}
+	rows, cols := groupTile(s)
+	switch {
+	case s.RowsPerThread != 2 && s.RowsPerThread != 4:
+		return bad("a thread has 2 or 4 rows")
+	case s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
+		return bad("N is 64, 128, 192 or 256")
+	case cols != s.N:
+		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
+	case s.RowsPerThread*s.ColsPerThread > 128:
+		return bad("a thread has registers for 128 sums")
+	case s.M != rows && s.M != consumers*rows:
+		return bad("M is %d, a warpgroup's rows, or twice that", rows)
+	case s.K != frag.SwizzleBytes && s.K != frag.SwizzleBytes/2:
+		return bad("K is what 128 bytes hold, 64 or 128")
+	case s.Stages < 2 || s.Stages > 16:
+		return bad("%d stages: want 2 to 16", s.Stages)
+	case s.Cluster > 4 || s.N%(s.cluster()*64) != 0:
+		return bad("a cluster of %d blocks: want up to 4, of which each loads 64 columns or a multiple", s.Cluster)
+	}
+	return nil
+}
+
+// cluster is the blocks of a cluster.
+func (s Shape) cluster() int { return max(s.Cluster, 1) }
+
+func refusesWgmma(p *gemm.Problem) error {
+	// Coordinates of boxes, which may lie a tile outside, have 32 bits and a sign.
+	const most = 1<<31 - 1024
+	if max(p.M, p.N, p.K) > most {
+		return fmt.Errorf("%w: kernel wgmma on a side of more than %d", gemm.ErrUnsupported, most)
+	}
+	return nil
+}
+
+func fitsWgmma(p *gemm.Problem, s Shape) error {
+	if n := frag.SwizzleBytes / p.A.Type.Size(); s.K != n {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: K is %d for %v", gemm.ErrUnsupported, s, n, p.A.Type)
+	}
+	return nil
+}
+
+func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
+	c.VecA, c.VecB = maxVector/p.A.Type.Size(), maxVector/p.B.Type.Size()
+	c.VecC = vector(p.C, maxVector/p.C.Type.Size())
+}
+
+// bulk says that C is written by bulk copies, which take whole vectors.
+func bulk(c Config) bool { return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 }
+
+// operandBoxes are the shapes of the tiles of A and B.
+func operandBoxes(c Config) (a, b frag.BoxShape) {
+	s := c.Shape
+	a = frag.BoxShape{Elem: elements[c.In], Side: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
+	b = frag.BoxShape{Elem: elements[c.In], Side: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
+	return a, b
+}
+
+func wgmmaShared(c Config) int {
+	a, b := operandBoxes(c)
+	n := c.Shape.Stages * (a.StageBytes() + b.StageBytes())
+	if c.Shape.Split < 2 {
+		n += consumers * patchSlots(c) * groupRows * frag.SwizzleBytes
+	}
+	return n
+}
+
+// wgmmaGrid has a block for each SM, or fewer if there are fewer tiles; parts of K are
+// along z.
+func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
+	s, n := c.Shape, c.Shape.cluster()
+	clusters := ceilDiv(p.M, s.M*n) * ceilDiv(p.N, s.N)
+	if clusters > 1<<31-1-d.SMs {
+		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
+	}
+	grid = device.Dim3{X: min(clusters, max(d.SMs/n, 1)) * n, Y: 1, Z: 1}
+	if s.Split > 1 {
+		grid.Z = partsOf(p, s)
+	}
+	if n > 1 {
+		cluster = device.Dim3{X: n, Y: 1, Z: 1}
+	}
+	return grid, cluster, nil
+}
+
+// wgmmaTensors are the matrices as the copy engine is to know them.
+func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
+	a, b := operandBoxes(c)
+	list := []ptx.TensorMap{tensorOf(p.A, m.A, a.Box()), tensorOf(p.B, m.B, b.Box())}
+	if bulk(c) {
+		list = append(list, tensorOf(p.C, m.C, []int{frag.SwizzleBytes / c.Out.Size(), groupRows}))
+	}
+	return list
+}
+
+// wgmmaWriter writes the kernel.
+type wgmmaWriter struct {
+	*product
+	bulk          bool
+	a, b          *frag.Boxes
+	tensor        build.Tensor // C's, if it is written in bulk
+	patches       build.Array  // parts of C on their way there
+	pipe          *frag.Pipe
+	turns         build.Mbarriers // of the warpgroups, if they take turns
+	tid           build.Reg
+	rank          build.Value // of the block in its cluster
+	steps         build.Reg   // along K
+	cluster, many build.Reg   // the cluster's number, and how many there are
+}
+
+func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
+	s := c.Shape
+	w := &wgmmaWriter{product: declare(k, c), bulk: bulk(c), rank: 0, tid: k.ThreadIdx(build.X)}
+	shapeA, shapeB := operandBoxes(c)
+	w.a = frag.NewBoxes(k, "A", k.Tensor("boxesA"), shapeA)
+	w.b = frag.NewBoxes(k, "B", k.Tensor("boxesB"), shapeB)
+	if w.bulk {
+		w.tensor = k.Tensor("boxesC")
+	}
+	if s.Split < 2 {
+		elem := w.acc
+		if w.bulk {
+			elem = elements[c.Out]
+		}
+		w.patches = k.Tile("C", elem, consumers*patchSlots(c)*groupRows, frag.SwizzleBytes/elem.Bytes())
+	}
+	w.pipe = frag.NewPipe(k, s.Stages)
+	if inTurns(s) {
+		w.turns = k.Mbarriers("turns", consumers)
+	}
+	w.cluster, w.many = k.BlockIdx(build.X), k.GridDim(build.X)
+	if n := s.cluster(); n > 1 {
+		w.rank = k.ClusterRank()
+		w.cluster, w.many = k.Div(w.cluster, n), k.Div(w.many, n)
+	}
+	w.steps = k.Named("steps", k.To(ptx.U32, k.CeilDiv(k.Sub(w.to, w.from), s.K)))
+	return w
+}
+
+func writeWgmma(k *build.Kernel, c Config) {
+	w := newWgmmaWriter(k, c)
+	s := c.Shape
+	k.Threads(wgmmaThreads, 1, 1)
+	k.MinBlocks(1) // which has all registers of the SM: setmaxnreg shares them out
+	if s.cluster() > 1 {
+		k.Cluster(s.cluster(), 1, 1)
+	}
+	first := k.Eq(w.tid, 0)
+	k.If(first, func() {
+		releases := s.cluster()
+		if inTurns(s) {
+			for group := range consumers {
+				w.turns.Init(group, groupThreads/frag.Lanes)
+			}
+		} else {
+			releases *= consumers
+		}
+		w.pipe.Init(releases)
+	})
+	w.meet()
+	k.If(k.Lt(w.tid, groupThreads), func() {
+		k.FewerRegisters(producerRegisters)
+		k.If(first, w.produce)
+	}).Else(func() {
+		k.MoreRegisters(consumerRegisters)
+		w.consume()
+	})
+	if s.cluster() > 1 {
+		k.Comment("nobody leaves while others may still write to its shared memory")
+		w.meet()
+	}
+}
+
+// meet is a barrier of the block, or of the cluster if there is one.
+func (w *wgmmaWriter) meet() {
+	if w.config.Shape.cluster() > 1 {
+		w.ClusterArrive()
+		w.ClusterWait()
+		return
+	}
+	w.Barrier()
+}
+
+// wgmmaGroup is how many rows of tiles are computed side by side: with 132 tiles of
+// 128×256 at a time, what they read is least in a block of 16 rows and 8 columns.
+const wgmmaGroup = 16
+
+// tiles calls f for each tile of the block's, every step clusters from the one of number
+// first on: the row and the column at which it begins.
+func (w *wgmmaWriter) tiles(first, step build.Reg, f func(row, col build.Reg)) {
+	k, s := w.Kernel, w.config.Shape
+	down := k.To(ptx.U32, k.CeilDiv(w.m, s.M*s.cluster()))
+	across := k.To(ptx.U32, k.CeilDiv(w.n, s.N))
+	all := k.Mul(down, across)
+	n := k.Var("tile", ptx.U32, first)
+	k.While(func() build.Reg { return k.Lt(n, all) }, func() {
+		i, j := w.groupedTile(n, down, across, wgmmaGroup/s.cluster())
+		row := k.Mul(k.Mad(i, s.cluster(), w.rank), s.M)
+		f(k.Named("row", k.To(w.index, row)), k.Named("col", k.To(w.index, k.Mul(j, s.N))))
+		k.Set(n, k.Add(n, step))
+	})
+}
+
+// produce loads the tiles of all that the block computes, one step behind the other.
+func (w *wgmmaWriter) produce() {
+	k := w.Kernel
+	shapeA, shapeB := operandBoxes(w.config)
+	turn := w.pipe.Turn()
+	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
+		k.For(0, w.steps, func(i build.Reg) {
+			turn.WaitEmpty(shapeA.StageBytes() + shapeB.StageBytes())
+			p := k.Mad(i, w.config.Shape.K, w.from)
+			w.a.Load(turn.Stage(), turn.Full(), row, p, 0)
+			w.b.Load(turn.Stage(), turn.Full(), col, p, w.rank)
+			turn.Next()
+		})
+	})
+}
+
+// consume multiplies, a warpgroup its part of the tiles.
+func (w *wgmmaWriter) consume() {
+	k, s := w.Kernel, w.config.Shape
+	in := elements[w.config.In]
+	op := build.Wgmma{N: s.N, A: in, B: in, ColumnsA: w.config.TransA, ColumnsB: !w.config.TransB}
+	group := k.Named("group", k.Sub(k.Div(w.tid, groupThreads), 1))
+	lane := k.Named("member", k.Rem(w.tid, groupThreads))
+	rows, _ := groupTile(s)
+
+	var top build.Value = 0 // of the warpgroup's part of the tile
+	if !inTurns(s) {
+		top = k.Mul(group, rows)
+	}
+	sums := make([][]build.Reg, rows/groupRows)
+	fromA := make([]build.Reg, len(sums))
+	for m := range sums {
+		sums[m] = k.Vars(fmt.Sprintf("sum%d_", m), w.acc, s.N/2, 0)
+		fromA[m] = w.a.Descriptor(k.Add(top, m*groupRows))
+	}
+	fromB := w.b.Descriptor(0)
+
+	turn := w.pipe.Turn()
+	before := k.Var("before", ptx.U32, 0) // the stage that was multiplied before
+	release := func(when build.Reg) {
+		// Every block of the cluster has loaded a part of it, and waits for this one.
+		k.If(k.And(when, k.Lt(lane, s.cluster())), func() {
+			if s.cluster() > 1 {
+				turn.ReleasePeer(before, lane)
+			} else {
+				turn.Release(before)
+			}
+		})
+	}
+	out := w.output(group, lane)
+	first, step := w.cluster, w.many
+	var mine build.Reg // the parity of the warpgroup's turn
+	if inTurns(s) {
+		first, step = k.Mad(group, w.many, w.cluster), k.Mul(w.many, consumers)
+		turn.Skip(k.Mul(group, w.steps))
+		mine = k.Var("mine", ptx.U32, k.Xor(group, 1))
+	}
+	w.tiles(first, step, func(row, col build.Reg) {
+		if inTurns(s) {
+			k.Comment("once the other warpgroup has had all of its tile multiplied")
+			w.turns.Wait(group, mine)
+			k.Set(mine, k.Xor(mine, 1))
+		}
+		k.For(0, w.steps, func(i build.Reg) {
+			turn.WaitFull()
+			stageA, stageB := w.a.ToStage(turn.Stage()), w.b.ToStage(turn.Stage())
+			k.WgmmaFence()
+			for p := 0; p < s.K; p += op.K() {
+				var add build.Value = true
+				if p == 0 {
+					add = k.Ne(i, 0) // or the sums begin with these products
+				}
+				b := k.Add(k.Add(fromB, stageB), w.b.ToStep(p))
+				for m := range sums {
+					k.Wgmma(op, sums[m], k.Add(k.Add(fromA[m], stageA), w.a.ToStep(p)), b, add)
+				}
+			}
+			k.WgmmaCommit()
+			k.Comment("while these are multiplied the stage before them can be given back")
+			k.WgmmaWait(1)
+			release(k.Ne(i, 0))
+			k.Set(before, turn.Stage())
+			turn.Next()
+		})
+		if inTurns(s) {
+			// A warp that lags behind must not find that its turn has come round again.
+			k.If(k.Eq(k.Rem(lane, frag.Lanes), 0), func() { w.turns.Arrive(k.Xor(group, 1)) })
+			turn.Skip(w.steps)
+		}
+		k.WgmmaWait(0)
+		release(k.Ne(w.steps, 0))
+		k.Comment("the warpgroup's part of C")
+		for m := range sums {
+			out.store(k.Add(row, k.Add(top, m*groupRows)), col, sums[m])
+		}
+	})
+	out.end()
+}

@@ -1,0 +1,187 @@
+package gpu
+
+import (
+	"tilework/internal/gpu/frag"
+	"tilework/ptx/build"
+)
+
+// output hands over what a warpgroup of wgmma has summed, a patch of 64 rows of 128 bytes
+// at a time, which goes through shared memory. Where C's rows are whole vectors the patch
+// is of C, and a bulk copy takes it from there while the threads go on. Otherwise it is of
+// sums, which each warp then finishes row by row, whatever C's leading dimension is.
+type output struct {
+	*wgmmaWriter
+	group, lane  build.Reg // the warpgroup, and the thread in it
+	warp, inWarp build.Reg // the warp in the warpgroup, and the thread in that
+	leader       build.Reg // whether it is the one that begins copies
+	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
+}
+
+// rowsOfWarp is how many of the 64 rows are a warp's.
+const rowsOfWarp = groupRows / 4
+
+// patchSlots is how many patches of a warpgroup there is room for: while one is copied to
+// C the next is written, if each copy finds the place of the one before the last.
+func patchSlots(c Config) int {
+	rows, cols := groupTile(c.Shape)
+	if patches := rows / groupRows * cols * c.Out.Size() / frag.SwizzleBytes; patches%2 != 0 || !bulk(c) {
+		return 1
+	}
+	return 2
+}
+
+func (w *wgmmaWriter) output(group, lane build.Reg) *output {
+	o := &output{wgmmaWriter: w, group: group, lane: lane, leader: w.Eq(lane, 0)}
+	o.warp, o.inWarp = w.Div(lane, frag.Lanes), w.Rem(lane, frag.Lanes)
+	o.row = w.Add(w.Mul(o.warp, rowsOfWarp), w.Div(o.inWarp, frag.Quad))
+	o.col = w.Mul(w.Rem(o.inWarp, frag.Quad), 2)
+	return o
+}
+
+// store hands over 64 rows of sums, which begin at (row, col) of C. Sums 4·j to 4·j+3 are
+// two neighbours of columns 8·j on, and two that lie 8 rows further down (manual:
+// "wgmma.mma_async", accumulator fragments).
+func (o *output) store(row, col build.Reg, sums []build.Reg) {
+	if o.config.Shape.Split > 1 {
+		o.deliverPairs(row, col, sums)
+		return
+	}
+	width := frag.SwizzleBytes / o.patches.Elem().Bytes() // columns of a patch
+	each := width / 8 * 4                                 // sums
+	for n := 0; n*each < len(sums); n++ {
+		c, part := o.Add(col, n*width), sums[n*each:][:each]
+		if o.bulk {
+			o.storePatch(n%patchSlots(o.config), row, c, part)
+		} else {
+			o.storeSums(row, c, part)
+		}
+	}
+}
+
+// deliverPairs leaves the sums to whoever adds up the parts of K.
+func (o *output) deliverPairs(row, col build.Reg, sums []build.Reg) {
+	row, col = o.Add(row, o.To(o.index, o.row)), o.Add(col, o.To(o.index, o.col))
+	for n := 0; n < len(sums); n += 2 {
+		at, c := o.Add(row, n/2%2*8), o.Add(col, n/4*8)
+		o.If(o.c.Inside(at, c), func() { o.deliver(at, c, sums[n:][:2]) })
+	}
+}
+
+// patch is the place of a patch.
+func (o *output) patch(slot int) build.Array {
+	at := o.Mad(o.group, patchSlots(o.config), slot)
+	return o.patches.From(o.Mul(at, groupRows), 0)
+}
+
+// storePatch finishes sums, writes them to a patch and has that copied to C.
+func (o *output) storePatch(slot int, row, col build.Reg, sums []build.Reg) {
+	k := o.Kernel
+	values, patch := o.finished(row, col, sums), o.patch(slot)
+	barrier := k.Add(o.group, 1) // number 0 is the block's
+	k.Comment("once the copy that was there is read")
+	k.If(o.leader, func() { k.BulkWaitRead(patchSlots(o.config) - 1) })
+	k.BarrierOf(barrier, groupThreads)
+	if o.config.Out.Size() == 2 {
+		o.writeHalves(patch, values)
+	} else {
+		o.writeWords(patch, values)
+	}
+	k.ProxyFence()
+	k.BarrierOf(barrier, groupThreads)
+	k.If(o.leader, func() {
+		o.tensor.Store(patch.Ptr, col, row)
+		k.BulkCommit()
+	})
+}
+
+// pairsAtOnce is how many pairs a thread has registers to read while it holds all sums.
+const pairsAtOnce = 8
+
+// finished are the sums of a patch, with alpha and all that follows but for the rounding.
+func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
+	k := o.Kernel
+	row, col = k.Add(row, k.To(o.index, o.row)), k.Add(col, k.To(o.index, o.col))
+	rows := []build.Reg{row, k.Add(row, 8)}
+	values := o.scaled(sums)
+	place := func(n int) (at, c, inside build.Reg) { // of pair n
+		at, c = rows[n%2], k.Add(col, n/2*8)
+		return at, c, o.c.Inside(at, c)
+	}
+	k.If(o.readC, func() {
+		for first := 0; first < len(values)/2; first += pairsAtOnce {
+			old := make([][]build.Reg, pairsAtOnce)
+			for n := range old {
+				at, c, inside := place(first + n)
+				old[n] = o.c.At(at, c).LoadVecOr0(inside, 2)
+			}
+			for n := range old {
+				o.addOld(values[2*(first+n):][:2], old[n])
+			}
+		}
+	})
+	for n := range len(values) / 2 {
+		at, c, inside := place(n)
+		copy(values[2*n:], o.biased(at, c, values[2*n:][:2], inside))
+	}
+	return values
+}
+
+// writeHalves writes values of 16 bits to a patch: a row's 8 neighbours, which four lanes
+// have, are a piece of the swizzle, and four of those a warp writes at once.
+func (o *output) writeHalves(patch build.Array, values []build.Reg) {
+	k := o.Kernel
+	// Lanes give the addresses of rows: 16 of them, of one piece and of the next.
+	row := k.Mad(o.warp, rowsOfWarp, k.Rem(o.inWarp, rowsOfWarp))
+	swizzle := k.Mul(k.Xor(k.Div(o.inWarp, rowsOfWarp), k.Rem(row, 8)), 16)
+	for n := 0; n < len(values); n += 8 {
+		var pairs []build.Reg
+		for e := n; e < n+8; e += 2 {
+			pairs = append(pairs, k.Pack(elements[o.config.Out], values[e], values[e+1]))
+		}
+		k.StoreMatrices(patch.At(row, 0).Skip(k.Xor(swizzle, n/8*32)), pairs...)
+	}
+}
+
+// writeWords writes values of 32 bits to a patch: two neighbours are half of a piece.
+func (o *output) writeWords(patch build.Array, values []build.Reg) {
+	k := o.Kernel
+	swizzle := k.Mul(k.Xor(k.Div(o.col, 4), k.Rem(o.row, 8)), 16)
+	behind := k.Mul(k.Rem(o.col, 4), 4) // in the piece
+	for n := 0; n < len(values); n += 2 {
+		at := patch.At(k.Add(o.row, n/2%2*8), 0).Skip(k.Add(k.Xor(swizzle, n/4*32), behind))
+		at.StoreVec(values[n], values[n+1])
+	}
+}
+
+// storeSums has sums pass through a patch, from which each warp finishes its rows: what
+// neighbouring lanes read and write of C are neighbours then. It is a loop, as there are no
+// registers for many addresses beside the sums.
+func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
+	k := o.Kernel
+	patch := o.patch(0)
+	k.Comment("a warp's rows are its own")
+	k.Do("bar.warp.sync", -1)
+	o.writeWords(patch, sums)
+	k.Do("bar.warp.sync", -1)
+	first, c := k.Mul(o.warp, rowsOfWarp), k.Add(col, k.To(o.index, o.inWarp))
+	const ahead = 4 // rows
+	k.ForStep(0, rowsOfWarp, ahead, func(r build.Reg) {
+		var rows []build.Reg
+		var held [][]build.Reg
+		for n := range ahead {
+			line := k.Add(first, k.Add(r, n))
+			swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
+			rows = append(rows, k.Add(row, k.To(o.index, line)))
+			held = append(held, patch.At(line, 0).Skip(swizzled).LoadVec(1))
+		}
+		o.storeAll(rows, []build.Reg{c, c, c, c}, held)
+	})
+}
+
+// end waits until the last copies have read the patches: shared memory is about to become
+// another block's.
+func (o *output) end() {
+	if o.bulk {
+		o.If(o.leader, func() { o.BulkWaitRead(0) })
+	}
+}

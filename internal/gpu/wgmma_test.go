@@ -1,0 +1,106 @@
+package gpu
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+)
+
+func TestWgmmaShapes(t *testing.T) {
+	for _, c := range []struct{ shape, want string }{
+		{"128x256x64/2x64/4c2", ""},
+		{"128x256x64/2x64/4", ""},
+		{"64x64x128/2x16/8*3", ""},
+		{"128x128x64/4x32/6c2*7", ""},
+		{"128x256x64/2x64", "no shape of kernel wgmma (want one like 128x256x128/2x64/4c2"},
+		{"128x256x64/2x64/4c", `clusters of ""`},
+		{"128x256x64/2x64/4c1", `clusters of "1"`},
+		{"128x256x64/2x64/4c8", "a cluster of 8 blocks"},
+		{"64x64x64/2x16/8c2", "a cluster of 2 blocks"},
+		{"128x256x64/1x64/4", "2 or 4 rows"},
+		{"128x96x64/2x24/4", "N is 64, 128, 192 or 256"},
+		{"128x256x64/2x32/4", "a quarter of the columns, 64"},
+		{"256x256x64/4x64/4", "128 sums"},
+		{"192x256x64/2x64/4", "a warpgroup's rows, or twice that"},
+		{"128x256x32/2x64/4", "what 128 bytes hold"},
+		{"128x256x64/2x64/1", "1 stages"},
+	} {
+		s, err := wgmma.ParseShape(c.shape)
+		switch {
+		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %s", c.shape, err, c.want)
+		case c.want == "" && (err != nil || s.String() != c.shape):
+			t.Errorf("%s reads as %v, %v", c.shape, s, err)
+		}
+	}
+	if _, err := mma.ParseShape("128x128x16/8x8/3c2"); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "kernel mma with clusters") {
+		t.Errorf("clusters of mma: %v", err)
+	}
+}
+
+// halves is a product of bfloat16 matrices that lie side by side in memory.
+func halves(t *testing.T, m, n, k int) *gemm.Problem {
+	t.Helper()
+	p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, m, k), gemm.Dense(dtype.BF16, k, n), 0, gemm.Dense(dtype.BF16, m, n), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+// TestPreferWgmma: whatever the product and the GPU, each tile that holds the type is there
+// to choose and fits shared memory, and parts of K are not too short.
+func TestPreferWgmma(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 500 {
+		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
+		p := halves(t, 1+rng.IntN(1<<rng.IntN(20)), 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
+		whole := map[Shape]bool{}
+		for _, c := range wgmma.Configs(p, d) {
+			s := c.Shape
+			if err := wgmma.check(s); err != nil {
+				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
+			}
+			if s.Split > 1 && s.Split*s.K > p.K {
+				t.Errorf("%v on %d SMs: %v has parts of less than a step", p, d.SMs, s)
+			}
+			g, cluster, err := wgmmaGrid(c, p, d)
+			if n := s.cluster(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
+				t.Errorf("%v on %d SMs: %v has a grid of %v in clusters of %v, %v", p, d.SMs, s, g, cluster, err)
+			}
+			s.Split = 0
+			whole[s] = true
+		}
+		if len(whole) != len(wgmmaTiles) {
+			t.Errorf("%v on %d SMs: %d tiles to choose from, want %d", p, d.SMs, len(whole), len(wgmmaTiles))
+		}
+	}
+}
+
+// TestPreferWgmmaOnH200: what is chosen by the manuals' figures, until it is measured.
+func TestPreferWgmmaOnH200(t *testing.T) {
+	d := &device.Info{SMs: 132, MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
+	for _, c := range []struct {
+		m, n, k int
+		want    string
+	}{
+		{8192, 8192, 8192, "128x256x64/2x64/4c2"},
+		{4096, 4096, 4096, "128x256x64/2x64/4c2"},
+		{1024, 1024, 1024, "128x128x64/2x32/6c2"},
+		{256, 256, 65536, "128x128x64/2x32/6c2*33"},
+		{16, 4096, 4096, "64x64x64/2x16/8"},
+	} {
+		p := halves(t, c.m, c.n, c.k)
+		if got := wgmma.Configs(p, d)[0].Shape.String(); got != c.want {
+			t.Errorf("%v: %s, want %s", p, got, c.want)
+		}
+	}
+}
