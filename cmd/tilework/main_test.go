@@ -277,7 +277,7 @@ func TestSelftestPrintsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rows []selftestRow
-	for _, c := range gemmtest.Check(t.Context(), impls[0], gemmtest.Options{Cases: 100, Seed: 1}).Checks {
+	for _, c := range gemmtest.Check(t.Context(), impls[0], gemmtest.Options{Cases: 400, Seed: 1}).Checks {
 		rows = append(rows, selftestRow{impls[0].Name, c})
 	}
 	var table strings.Builder

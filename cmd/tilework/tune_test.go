@@ -105,7 +105,7 @@ func TestTuneRefuses(t *testing.T) {
 func TestVerboseReasons(t *testing.T) {
 	t.Chdir(folder(t))
 	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--dtype", "float32", "--device", "emu", "--verbose")
-	for _, want := range []string{" ways to compute it on emu\n", "- mma ", "multiplies no float32", "+ blocked:", "slower than blocked, which can compute it"} {
+	for _, want := range []string{" ways to compute it on emu\n", "+ skinny:", "- mma ", "slower than skinny, which can compute it"} {
 		if code != 0 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, no %q in %q", code, want, stderr)
 		}

@@ -172,7 +172,7 @@ func Reasoning(all []Considered) string {
 	var lines []string
 	for i := 0; i < len(all); {
 		c, same := all[i], 1
-		if i >= apart {
+		if first := slices.IndexFunc(all, func(x Considered) bool { return x.Kernel == c.Kernel }); i >= first+apart {
 			for i+same < len(all) && all[i+same].like(c) {
 				same++
 			}
