@@ -146,8 +146,12 @@ func TestMeasuredIsAsked(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
+	tries := 12
+	if testing.Short() {
+		tries = 3
+	}
 	for _, k := range gpu.Kernels() {
-		for i := range 12 {
+		for i := range tries {
 			in := types[i%len(types)]
 			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
 			p := problem(t, in, 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60), rng.IntN(2) == 0, rng.IntN(2) == 0)
@@ -269,6 +273,9 @@ func TestText(t *testing.T) {
 					continue
 				}
 				smallest := k.Shapes()[len(k.Shapes())-1] // which any GPU holds
+				if testing.Short() && (in != dtype.BF16 || on != "h200") {
+					continue // the long test has more of the same
+				}
 				if k.Fits(p, smallest) != nil || k.Target().Suffix != "" && on != "h200" {
 					continue
 				}

@@ -80,6 +80,10 @@ func TestTraceIsTheProduct(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
+	tries := 40
+	if testing.Short() {
+		tries = 7
+	}
 	for _, k := range gpu.Kernels() {
 		if k.Tensor || k.Apart > 0 {
 			p := problem(t, k.Types()[0], 4, 4, 4, false, false)
@@ -88,7 +92,7 @@ func TestTraceIsTheProduct(t *testing.T) {
 			}
 			continue
 		}
-		for i := range 40 {
+		for i := range tries {
 			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
 			p := problem(t, types[i%len(types)], 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), rng.IntN(2) == 0, rng.IntN(2) == 0)
 			checkTrace(t, trace(t, k, s, p), p)

@@ -114,6 +114,9 @@ func browse(t *testing.T, r *Report, flags ...string) ([]seen, string) {
 
 // TestBrowser looks at the page on a phone and on a screen, by light and by dark.
 func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the browser takes its time: the long test has a look")
+	}
 	r := newReport(t,
 		Source{"before", newMachine(1, "NVIDIA H200", 1).sweep()},
 		Source{"after with a name that is long", newMachine(2, "NVIDIA H200", 1.2).sweep()})
