@@ -41,6 +41,9 @@ func shapes(k *Kernel) []Shape {
 	return list
 }
 
+// smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
+func smallest(list []Shape) []Shape { return list[max(len(list)-5, 0):] }
+
 // emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
 // Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
 func emulable(k *Kernel) []Shape {
@@ -73,16 +76,17 @@ func fewSMs(t *testing.T, o emu.Options) *emu.Device {
 // the others, and in the short test no shape more than in the long one.
 func cases(n int, k *Kernel) int { return max(n/len(emulable(k)), 1) }
 
-// TestConformance: every kernel, in every shape of its list, multiplies as it should.
+// TestConformance: every kernel multiplies as it should and frees what it takes, in its
+// smallest shape, whole and split; TestChecked takes all shapes.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestChecked multiplies the same, under the checkers")
 	}
 	for _, k := range Kernels() {
-		for _, s := range shapes(k) {
+		for _, s := range smallest(shapes(k)) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := fewSMs(t, emu.Options{})
-				conform(t, d, cases(100, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
+				conform(t, d, cases(50, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
 				}
@@ -99,8 +103,7 @@ func TestPrecisions(t *testing.T) {
 			if len(k.others[precision]) == 0 {
 				continue
 			}
-			list := shapes(k)
-			for _, s := range list[max(len(list)-4, 0):] { // the smallest, and it split
+			for _, s := range smallest(shapes(k)) {
 				t.Run(fmt.Sprintf("%s:%v in %v", k.Name, s, precision), func(t *testing.T) {
 					d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 					conform(t, d, 20, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
@@ -127,7 +130,7 @@ func TestOlder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, d, cases(100, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
+			conform(t, d, cases(50, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 		})
 	}
 }
@@ -150,7 +153,7 @@ func TestChecked(t *testing.T) {
 		for _, s := range shapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				conform(t, d, cases(40, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
+				conform(t, d, cases(25, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 			})
 		}
 	}

@@ -111,10 +111,10 @@ func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
 }
 
 // TestEmit: every kernel can be written for every type, shape and epilogue, what is
-// written can be read, and launched. It takes every third of them, the short test every
+// written can be read, and launched. It takes every sixth of them, the short test every
 // 25th, which are others from run to run.
 func TestEmit(t *testing.T) {
-	every := int64(3)
+	every := int64(6)
 	if testing.Short() {
 		every = 25
 	}
