@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,7 +59,11 @@ func forced(t *testing.T, b *Backend, p *gemm.Problem, opt Options, seed uint64)
 // the checkers watching.
 func TestOverlapConformance(t *testing.T) {
 	if os.Getenv("TILEWORK_CASES") == "" {
-		t.Setenv("TILEWORK_CASES", "60")
+		cases := 60
+		if testing.Short() {
+			cases = 15
+		}
+		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
 	}
 	for _, opt := range []Options{{Kernel: "naive"}, {Kernel: "blocked", Shape: "64x64x8/8x4/4"}, {Kernel: "tiled", Shape: "8", KeepLayout: true}} {
 		t.Run(opt.Kernel, func(t *testing.T) {
@@ -350,6 +355,10 @@ func TestLessMemory(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
+	next := int64(2) // thirds
+	if testing.Short() {
+		next = 1
+	}
 	for _, beta := range []float64{0, 0.5} {
 		p, m := wholeNumbers(t, rng, 200, 150, 100, beta)
 		a := dtype.View[float32](m.A)
@@ -357,7 +366,7 @@ func TestLessMemory(t *testing.T) {
 			a[i] += rng.Float32() // no longer exact: the order of sums shows
 		}
 		var want []byte
-		for memory, least := int64(1<<20), int64(4<<10); ; memory = memory * 2 / 3 {
+		for memory, least := int64(1<<20), int64(4<<10); ; memory = memory * next / 3 {
 			d, err := emu.Open(emu.Options{Memory: memory, Seed: seed})
 			if err != nil {
 				t.Fatal(err)
