@@ -178,7 +178,7 @@ func TestMistakes(t *testing.T) {
 		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
 		{mul + "--device gpu:99", 3, "no such device: "},
 		{mul + "--device emu:h300", 3, `no such device: emu:h300: unknown GPU "h300"`},
-		{mul + "--device emu --kernel avx2", 2, `no GPU kernel "avx2" (there are naive, tiled, blocked, mma, wgmma)`},
+		{mul + "--device emu --kernel avx2", 2, `no GPU kernel "avx2" (there are naive, tiled, blocked, mma, wgmma, skinny)`},
 		{mul + "--device emu --kernel tiled:33", 2, "at most 1024 threads, not 1089"},
 		{mul + "--device emu --kernel tiled:x", 2, `"x" is no shape of kernel tiled`},
 		{mul + "--kernel fast", 2, `no CPU kernel "fast"`},

@@ -200,6 +200,9 @@ func (g *GPU) giveBack() (errs []error) {
 		}
 	}
 	try(cuCtxSetCurrent, g.context)
+	if len(errs) > 0 { // once more: a thread that is new to the context can give nothing back without it
+		try(cuCtxSetCurrent, g.context)
+	}
 	for s := range g.streams {
 		try(cuStreamSynchronize, s.stream)
 		try(cuStreamDestroy, s.stream)
