@@ -200,11 +200,16 @@ func (g *product) column(rows [][]build.Reg, q int) []build.Reg {
 }
 
 // stepsAhead is how many steps' elements a thread has under way: it holds them in so many
-// registers of 4 bytes.
+// registers of 4 bytes, two steps at the most where the slim operand takes as many (the
+// assembler spills a third of float16).
 func stepsAhead(s Shape, sums dtype.Type) int {
 	const registers = 96
 	slim, _ := sides(s)
-	return max(registers/((slim+patch)*patch*sums.Size()/4), 1)
+	n := max(registers/((slim+patch)*patch*sums.Size()/4), 1)
+	if slim > 1 {
+		n = min(n, 2)
+	}
+	return n
 }
 
 func writeSkinny(k *build.Kernel, c Config) {
