@@ -87,8 +87,23 @@ type Accuracy struct {
 	// Truncates says that the accumulator cuts digits off, so that its errors point
 	// the same way and grow with k, not with √k.
 	Truncates bool
+	// Chunk is after how many terms what was summed up so is added to a sum in the
+	// accumulator's type, rounded to nearest; 0 is never.
+	Chunk int
+	// Exact is up to which whole number sums of whole numbers are exact; 0 stands for
+	// what the accumulator's type says.
+	Exact float64
 	// FlushesToZero says that operands and sums below the normal range become zero.
 	FlushesToZero bool
+}
+
+// Roundings is how many roundings of a.Roundoff come to those of n operations in a row.
+func (a Accuracy) Roundings(n float64) float64 {
+	chunk := float64(a.Chunk)
+	if chunk == 0 || n <= chunk {
+		return n
+	}
+	return chunk + n/chunk*dtype.F32.Info().Roundoff/a.Roundoff
 }
 
 // AccuracyOf is the accuracy of an implementation that rounds each operation to
