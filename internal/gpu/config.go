@@ -198,14 +198,13 @@ func (k *Kernel) largest(p *gemm.Problem, d *device.Info) []Shape {
 // Config is the way to compute p with tiles of that shape.
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	q, _ := k.packing(p, Align{})
-	p = &q
 	c := Config{
-		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
+		In: p.A.Type, Out: p.C.Type, TransA: q.A.Trans, TransB: q.B.Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
 		Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	if k.vectors != nil {
-		k.vectors(s, &c, p)
+		k.vectors(s, &c, &q)
 	}
 	return c
 }

@@ -10,6 +10,7 @@ package gpu
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -109,6 +110,11 @@ func (k *Kernel) Types() []dtype.Type {
 		}
 	}
 	return types
+}
+
+// Precisions lists those besides the types' own in which k multiplies some type.
+func (k *Kernel) Precisions() []gemm.Precision {
+	return slices.Sorted(maps.Keys(k.others))
 }
 
 // Target is the least architecture that the kernel runs on.

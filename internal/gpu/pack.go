@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
@@ -11,14 +12,20 @@ import (
 )
 
 // The copy engine takes matrices whose rows begin at multiples of 16 bytes, and the tensor
-// cores 8-bit elements along K alone. What lies otherwise is packed first, by a launch of
-// its own: that reads and writes the operand once, which costs little beside a product
-// that uses each element many times.
+// cores elements of other than 16 bits along K alone. What lies otherwise is packed first,
+// by a launch of its own, and float32 in F32x3 taken apart: that reads and writes the
+// operand once, which costs little beside a product that uses each element many times.
 
 // packed is the layout from which a boxed kernel reads an operand that lies as l does, at an
 // address of that alignment; 0 stands for one that will do. along says that the operand's
 // neighbours in memory are neighbours along K.
-func packed(l gemm.Layout, align int, along bool) gemm.Layout {
+func packed(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm.Layout {
+	if precision == gemm.F32x3 {
+		if l.Type == dtype.F32 {
+			return planesOf(l)
+		}
+		return l
+	}
 	turned := l.Type.Size() != 2 && !along
 	if turned {
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
@@ -34,7 +41,7 @@ func packed(l gemm.Layout, align int, along bool) gemm.Layout {
 func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	q = *p
 	if p.ReadsAB() {
-		q.A, q.B = packed(p.A, a.A, !p.A.Trans), packed(p.B, a.B, p.B.Trans)
+		q.A, q.B = packed(p.A, p.Precision, a.A, !p.A.Trans), packed(p.B, p.Precision, a.B, p.B.Trans)
 		packs = [2]bool{q.A != p.A || a.A > 0 && a.A < maxVector, q.B != p.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs
@@ -54,6 +61,9 @@ const often = 128
 // worthPacking is false for a product that uses the elements of an operand that has to be
 // packed so few times that reading it is what takes the time.
 func (k *Kernel) worthPacking(p *gemm.Problem, a Align) bool {
+	if p.Precision == gemm.F32x3 {
+		return true // in it there is no other kernel
+	}
 	_, packs := k.packing(p, a)
 	return !(packs[0] && p.N < often || packs[1] && p.M < often)
 }
@@ -98,22 +108,26 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 
 // pack starts the launch that packs a matrix.
 func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, to gemm.Layout, target device.Ptr) error {
-	c := packConfig(from, to, pl.Config.Lines)
-	f, err := pl.backend.function(ctx, pack, c)
+	t := packText(from, to, pl.Config.Lines)
+	f, err := pl.backend.function(ctx, t.kernel, t.config)
 	if err != nil {
 		return err
 	}
+	cols, words := to.Cols, to.LD*to.Type.Size()/wordBytes
+	if t.kernel == planes {
+		cols, words = from.Cols, words/planeParts
+	}
 	var args device.Params
 	args.U64(uint64(to.Rows))
-	args.U64(uint64(to.Cols))
+	args.U64(uint64(cols))
 	args.Ptr(source)
 	args.U64(uint64(from.LD))
 	args.Ptr(target)
-	args.U64(uint64(to.LD * to.Type.Size() / 4))
-	s := c.Shape
+	args.U64(uint64(words))
+	s := t.config.Shape
 	return pl.on().Launch(ctx, f, device.Launch{
-		Grid:   device.Dim3{X: ceilDiv(to.Cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},
-		Block:  pack.threads(s),
+		Grid:   device.Dim3{X: ceilDiv(cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},
+		Block:  t.kernel.threads(s),
 		Params: args.Bytes(),
 	})
 }
@@ -135,10 +149,14 @@ const (
 	wordBytes   = 4
 )
 
-// packConfig is how a matrix of one layout is packed to another; TransA says that rows
-// become columns.
-func packConfig(from, to gemm.Layout, lines bool) Config {
-	return Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Lines: lines}
+// packText is what packs a matrix of one layout to another; TransA says that rows become
+// columns.
+func packText(from, to gemm.Layout, lines bool) compiledKey {
+	c := Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Lines: lines}
+	if from.Type != to.Type {
+		return compiledKey{planes, c}
+	}
+	return compiledKey{pack, c}
 }
 
 // packElements are types of PTX to move elements in, by their size.
@@ -217,7 +235,7 @@ func (pl *Plan) packTexts() (texts []compiledKey) {
 	q, packs := pl.Kernel.packing(&pl.device, pl.align)
 	for i, l := range [2][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}} {
 		if packs[i] {
-			texts = append(texts, compiledKey{pack, packConfig(l[0], l[1], pl.Config.Lines)})
+			texts = append(texts, packText(l[0], l[1], pl.Config.Lines))
 		}
 	}
 	return texts

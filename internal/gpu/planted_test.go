@@ -64,6 +64,9 @@ var planted = []struct {
 	{"wgmma", dtype.BF16, "the last patch is written while another is copied", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
 	{"wgmma", dtype.BF16, "no wait for the last copies", `\tcp\.async\.bulk\.wait_group\.read 0;\n`, "", refused, 1},
 	{"wgmma", dtype.BF16, "a block leaves before the others of its cluster", `(?s)^(.*)\tbarrier\.cluster\.arrive\.aligned;\n\tbarrier\.cluster\.wait\.aligned;\n`, "$1", check.Bounds, 40},
+	{"wgmma", dtype.F8E4M3, "no fence before a round", `\twgmma\.fence\S*;\n`, "", refused, 1},
+	{"wgmma", dtype.F8E4M3, "no wait for a round's sums", `\twgmma\.wait_group\S* 0;\n`, "", refused, 1},
+	{"wgmma", dtype.F8E4M3, "a round begins with the sums of another", `(\{%part0, .*), 0, 1, 1;`, "$1, 1, 1, 1;", wrong, 1},
 	{"wgmma", dtype.BF16, "rows of another piece", `(xor\.b32 %r\d+, %r\d+), 32;`, "$1, 64;", wrong, 1},
 }
 
@@ -92,6 +95,9 @@ func TestPlantedFaults(t *testing.T) {
 			depth, shape.K = 35, 32
 		}
 		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
+		if k.boxed && f.in.Size() == 1 {
+			a, b, shape.K = Padded(a), Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
+		}
 		if narrow { // or nothing would be copied past the registers
 			a, b = Padded(a), Padded(b)
 		}

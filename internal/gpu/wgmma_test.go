@@ -28,7 +28,8 @@ func TestWgmmaShapes(t *testing.T) {
 		{"128x256x64/2x32/4", "a quarter of the columns, 64"},
 		{"256x256x64/4x64/4", "128 sums"},
 		{"192x256x64/2x64/4", "a warpgroup's rows, or twice that"},
-		{"128x256x32/2x64/4", "what 128 bytes hold"},
+		{"128x256x32/2x64/4", ""},
+		{"128x256x16/2x64/4", "what 128 bytes hold"},
 		{"128x256x64/2x64/1", "1 stages"},
 	} {
 		s, err := wgmma.ParseShape(c.shape)

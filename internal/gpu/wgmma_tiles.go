@@ -20,10 +20,10 @@ var wgmmaTiles = []Shape{
 	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
 }
 
-// wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, and of 16-bit
-// ones.
+// wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
+// and of 16-bit ones, the kernel's first.
 func wgmmaShapes() (shapes []Shape) {
-	for _, k := range []int{128, 64} {
+	for _, k := range []int{128, 32, 64} {
 		for _, s := range wgmmaTiles {
 			s.K = k
 			shapes = append(shapes, s)
@@ -75,7 +75,14 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	area := float64(s.M * s.N)
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
-	step := max(area/wgmmaRate/narrowTile(s.N), float64((s.M+s.N/n)*frag.SwizzleBytes)/deliver)
+	r, cols, products := recipeOf(p.A.Type, p.Precision), s.N, 1.0
+	if len(r.rounds) > 0 {
+		cols, products = roundCols(s), 0
+		for _, round := range r.rounds {
+			products += float64(len(round.pairs))
+		}
+	}
+	step := max(products*area/wgmmaRate/narrowTile(cols), float64(len(r.planes)*(s.M+s.N/n)*frag.SwizzleBytes)/deliver)
 	hand := area / wgmmaStore // while nothing is multiplied,
 	ends := float64(x.rounds) * hand
 	if inTurns(s) {
@@ -87,10 +94,10 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if parts > 1 {
 		x.second = secondLaunch + float64(2*sumsBytes(p, s))/sumBytes/float64(max(d.SMs, 1)) + float64(ceilDiv(parts, sumWarps*sumAhead)*partWait)
 	}
-	_, packs := packing(p, Align{})
-	for i, l := range []gemm.Layout{p.A, p.B} {
+	q, packs := packing(p, Align{})
+	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}} {
 		if packs[i] {
-			x.second += packLaunch + float64(2*l.Bytes())/packBytes/float64(max(d.SMs, 1))
+			x.second += packLaunch + float64(l[0].Bytes()+l[1].Bytes())/packBytes/float64(max(d.SMs, 1))
 		}
 	}
 	return x

@@ -51,11 +51,20 @@ type Boxes struct {
 	shape  BoxShape
 	tensor build.Tensor
 	tiles  build.Array // rows of 128 bytes, tile behind tile
+	skip   build.Value // elements of a row of memory before the operand's first one
 }
 
 // NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
 func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
-	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth())}
+	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth()), skip: 0}
+}
+
+// Behind are the same tiles for an operand that begins so many elements behind the first
+// one in each row of memory.
+func (b *Boxes) Behind(skip build.Value) *Boxes {
+	other := *b
+	other.skip = skip
+	return &other
 }
 
 // Load has one thread send the tile on its way to a stage that begins at row first of the
@@ -71,6 +80,7 @@ func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank
 		if !s.AlongK {
 			x, y = y, x
 		}
+		x = k.Add(x, b.skip)
 		if s.Shared > 1 {
 			b.tensor.LoadAll(to, full, k.To(ptx.U16, 1<<s.Shared-1), x, y)
 		} else {
@@ -93,6 +103,9 @@ func (b *Boxes) Descriptor(first build.Value) build.Reg {
 func (b *Boxes) ToStage(stage build.Reg) build.Reg {
 	return b.k.To(ptx.U64, b.k.Mul(stage, b.shape.StageBytes()/pieceBytes))
 }
+
+// ToSide is what a descriptor lacks to one from row n on, a multiple of 64.
+func (b *Boxes) ToSide(n int) int { return n * SwizzleBytes / pieceBytes }
 
 // ToStep is what a descriptor lacks to one from element p along K on.
 func (b *Boxes) ToStep(p int) int {

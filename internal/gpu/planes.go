@@ -1,0 +1,106 @@
+package gpu
+
+import (
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// planeParts are the parts that a float32 is the sum of, and planeUnit what the elements of
+// a row of one part are a multiple of, behind the operand's zeros: what a box has.
+const planeParts, planeUnit = 3, 64
+
+// planesOf is the layout of the parts of a matrix of float32, which stand side by side in
+// its rows.
+func planesOf(l gemm.Layout) gemm.Layout {
+	l.Type, l.Cols = dtype.BF16, planeParts*max(roundUp(l.Cols, planeUnit), planeUnit)
+	l.LD = l.Cols
+	return l
+}
+
+// planes takes float32 apart into three bfloat16 whose sum each is, exactly: the nearest
+// one, the nearest to planeScale times the rest, and that of its rest. It reads and writes
+// neighbours together.
+var planes = &Kernel{
+	Name:    "planes",
+	Adds:    "the parts of float32: the nearest bfloat16, that of the rest, and that of its rest",
+	SM:      80,
+	check:   func(Shape) error { return nil },
+	threads: func(Shape) device.Dim3 { return device.Dim3{X: packThreads, Y: 1, Z: 1} },
+	write:   writePlanes,
+}
+
+func writePlanes(k *build.Kernel, _ Config) {
+	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
+	source := k.Matrix(k.Pointer("from", ptx.F32).ReadOnly(), rows, cols, k.Param("ldFrom", ptx.U64))
+	// A word is two neighbours of one part; part is the words from one part to the next.
+	to := k.Pointer("to", ptx.U32)
+	part := k.Param("part", ptx.U64)
+	target := k.Matrix(to, rows, part, k.Mul(part, planeParts))
+
+	k.Threads(packThreads, 1, 1)
+	tid := k.ThreadIdx(build.X)
+	const lanes, passes = packSide / 2, packSide * packSide / 2 / packThreads
+	word := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), lanes, k.To(ptx.U64, k.Rem(tid, lanes)))
+	col := k.Mul(word, 2)
+	row0 := k.Var("row0", ptx.U64, k.Mad(k.To(ptx.U64, k.BlockIdx(build.Y)), packSide, k.To(ptx.U64, k.Div(tid, lanes))))
+	k.While(func() build.Reg { return k.Lt(row0, rows) }, func() {
+		var values [passes][2]build.Reg
+		row := func(n int) build.Reg { return k.Add(row0, n*packThreads/lanes) }
+		for n := range values {
+			for e := range values[n] {
+				values[n][e] = source.LoadOr0(row(n), k.Add(col, e))
+			}
+		}
+		for n, v := range values {
+			words := planeWords(k, v)
+			k.If(k.Lt(row(n), rows), func() {
+				for plane, w := range words {
+					target.At(row(n), k.Add(word, k.Mul(part, plane))).Store(w)
+				}
+			})
+		}
+		k.Set(row0, k.Add(row0, k.Mul(k.To(ptx.U64, k.GridDim(build.Y)), packSide)))
+	})
+}
+
+// planeWords are the parts of two neighbours.
+//
+// What is not finite is in the last part, which is multiplied by first parts alone, and 1 of
+// its sign in the first: whatever the other factor is, that gives what the product of the
+// two gives, and no infinity meets the zero or the opposite sign of a rest. For that a first
+// part must not be zero either unless the number is.
+func planeWords(k *build.Kernel, values [2]build.Reg) (words [planeParts]build.Reg) {
+	const sign, one, infinite = 1 << 31, 0x3f800000, 0x7f800000
+	var special, rest [2]build.Reg
+	bits := func(x build.Reg) build.Reg { return k.Bits(ptx.U32, x) }
+	for e, x := range values {
+		special[e] = k.Ge(k.And(bits(x), sign-1), infinite)
+		unit := k.Bits(ptx.F32, k.Or(k.And(bits(x), sign), one))
+		rest[e] = k.Select(special[e], unit, x)
+	}
+	for plane := range planeParts - 1 {
+		words[plane] = k.Bits(ptx.U32, k.Pack(ptx.BF16, within(k, rest[0]), within(k, rest[1])))
+		for e, part := range []build.Reg{k.Shl(words[plane], 16), k.And(words[plane], 0xffff0000)} {
+			rest[e] = k.Mul(k.Sub(rest[e], k.Bits(ptx.F32, part)), planeScale)
+		}
+	}
+	last := planeParts - 1
+	for e, x := range values {
+		rest[e] = k.Select(special[e], x, rest[e])
+	}
+	words[last] = k.Bits(ptx.U32, k.Pack(ptx.BF16, rest[0], rest[1]))
+	return words
+}
+
+// within is x, or the nearest number to it that no bfloat16 is smaller or larger than, so
+// that it rounds neither to zero nor to an infinity.
+func within(k *build.Kernel, x build.Reg) build.Reg {
+	const sign, least, most = 1 << 31, 0x00010000, 0x7f7f0000
+	bits := k.Bits(ptx.U32, x)
+	magnitude := k.And(bits, sign-1)
+	inside := k.Select(k.Eq(magnitude, 0), magnitude, k.Max(k.Min(magnitude, most), least))
+	return k.Bits(ptx.F32, k.Or(k.And(bits, sign), inside))
+}
