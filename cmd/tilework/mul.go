@@ -54,7 +54,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
   tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return fmt.Errorf("mul takes two files, A and B, and found %d: %s (see tilework mul --help)", len(args), strings.Join(args, " "))
+				return fmt.Errorf("mul takes two files, A and B, and found %d%s (see tilework mul --help)", len(args), listed(args))
 			}
 			return nil
 		},
@@ -98,6 +98,14 @@ func fileFormats() string {
 		fmt.Fprintf(&s, "\n  %-13s %s", f.Ext, f.Doc)
 	}
 	return s.String()
+}
+
+// listed is ": a, b" for what there is of a and b.
+func listed(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(args, ", ")
 }
 
 func kernelNames() []string {
