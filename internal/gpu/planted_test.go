@@ -58,6 +58,7 @@ var planted = []struct {
 	{"wgmma", dtype.BF16, "no wait before a stage is given back", `\twgmma\.wait_group\S* 1;\n`, "", check.Race, 1},
 	{"wgmma", dtype.BF16, "no wait for the sums", `\twgmma\.wait_group\S* 0;\n`, "", refused, 1},
 	{"wgmma", dtype.BF16, "a stage is given back to one block alone", `cluster\.u32 %r\d+, (%r\d+), %member;`, "cluster.u32 %r120, $1, 0;", wrong, 1},
+	{"wgmma", dtype.BF16, "a block's rank in B's descriptor", `(?s)^(.*and\.b32 %r\d+, %\w+), 262128;`, "$1, -1;", check.Race, 1},
 	{"wgmma", dtype.BF16, "the sums of the tile before stay", `%i_2, 0;`, "%i_2, 99;", wrong, 1},
 	{"wgmma", dtype.BF16, "no fence before C is copied", `\tfence\.proxy\S*;\n`, "", check.Race, 1},
 	{"wgmma", dtype.BF16, "C is copied before all have written", `(\tfence\.proxy\S*;\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
