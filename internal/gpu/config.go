@@ -28,6 +28,9 @@ type Config struct {
 	// SM is the architecture whose instructions the text may use, 90 for sm_90; 0 stands
 	// for the least that the kernel runs on.
 	SM int
+	// Overlaps says that the text waits for what was launched before it (sm_90), so that it
+	// may be launched while that still runs: what a launch costs is hidden then.
+	Overlaps bool
 	// Lines says that the text names the lines of Go that wrote it, as findings of the
 	// emulator's checkers are to show.
 	Lines bool

@@ -98,7 +98,7 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 
 // pack starts the launch that packs a matrix.
 func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, to gemm.Layout, target device.Ptr) error {
-	c := packConfig(from, to, pl.Config.Lines)
+	c := packConfig(from, to, pl.Config)
 	f, err := pl.backend.function(ctx, pack, c)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, t
 	return pl.on().Launch(ctx, f, device.Launch{
 		Grid:   device.Dim3{X: ceilDiv(to.Cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},
 		Block:  pack.threads(s),
-		Params: args.Bytes(),
+		Params: args.Bytes(), Overlaps: c.Overlaps,
 	})
 }
 
@@ -137,8 +137,8 @@ const (
 
 // packConfig is how a matrix of one layout is packed to another; TransA says that rows
 // become columns.
-func packConfig(from, to gemm.Layout, lines bool) Config {
-	return Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Lines: lines}
+func packConfig(from, to gemm.Layout, c Config) Config {
+	return Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Overlaps: c.Overlaps, Lines: c.Lines}
 }
 
 // packElements are types of PTX to move elements in, by their size.
@@ -217,7 +217,7 @@ func (pl *Plan) packTexts() (texts []compiledKey) {
 	q, packs := pl.Kernel.packing(&pl.device, pl.align)
 	for i, l := range [2][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}} {
 		if packs[i] {
-			texts = append(texts, compiledKey{pack, packConfig(l[0], l[1], pl.Config.Lines)})
+			texts = append(texts, compiledKey{pack, packConfig(l[0], l[1], pl.Config)})
 		}
 	}
 	return texts

@@ -41,6 +41,7 @@ var wgmma = &Kernel{
 	tensors:  wgmmaTensors,
 	limits:   wgmmaLimits,
 	write:    writeWgmma,
+	waits:    true,
 }
 
 const (
@@ -238,6 +239,9 @@ func writeWgmma(k *build.Kernel, c Config) {
 		}
 		w.pipe.Init(releases)
 	})
+	if c.Overlaps {
+		k.AfterGrids()
+	}
 	w.meet()
 	k.If(k.Lt(w.tid, groupThreads), func() {
 		k.FewerRegisters(producerRegisters)

@@ -86,6 +86,14 @@ func (b Mbarriers) Wait(i, parity Value) {
 // has made.
 func (k *Kernel) MbarrierFence() { k.Do("fence.mbarrier_init.release.cluster") }
 
+// AfterGrids waits until all that was launched before has ended, and what it has written can
+// be read; a launch says that the kernel may begin earlier. What is launched behind may then
+// begin as soon as this kernel leaves room.
+func (k *Kernel) AfterGrids() {
+	k.Do("griddepcontrol.wait")
+	k.Do("griddepcontrol.launch_dependents")
+}
+
 // ProxyFence lets bulk copies and wgmma see what the thread has written to shared memory,
 // or knows to be written. A barrier follows if another thread begins them.
 func (k *Kernel) ProxyFence() { k.Do("fence.proxy.async.shared::cta") }
