@@ -99,7 +99,7 @@ func (k *Kernel) ParseShape(text string) (Shape, error) {
 	for _, c := range []struct {
 		letter string
 		blocks *int
-	}{{"c", &s.Cluster}, {"k", &s.Along}} {
+	}{{"k", &s.Along}, {"c", &s.Cluster}} {
 		before, blocks, clustered := strings.Cut(tile, c.letter)
 		if !clustered {
 			continue

@@ -17,7 +17,8 @@ import (
 )
 
 // shapes are a kernel's, but for those that take the emulator too long, and its smallest
-// with clusters, if it can have them, and with K split, so that parts have all sizes.
+// with clusters of both kinds, if it can have them, and with K split, so that parts have all
+// sizes.
 // The short test takes the smallest alone, whole and split once: what it looks for is in
 // every shape.
 func shapes(k *Kernel) []Shape {
@@ -31,7 +32,9 @@ func shapes(k *Kernel) []Shape {
 		pair.M, pair.RowsPerThread = 2*s.M, 2*s.RowsPerThread
 		pair.N, pair.ColsPerThread = 2*s.N, 2*s.ColsPerThread
 		pair.Cluster, pair.Stages = 2, 2
-		list = append(slices.Clip(list), pair)
+		along := s
+		along.Along, along.Stages = 2, 2
+		list = append(slices.Clip(list), pair, along)
 	}
 	if k.splits {
 		for _, s.Split = range parts {
@@ -42,7 +45,7 @@ func shapes(k *Kernel) []Shape {
 }
 
 // smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
-func smallest(list []Shape) []Shape { return list[max(len(list)-5, 0):] }
+func smallest(list []Shape) []Shape { return list[max(len(list)-6, 0):] }
 
 // emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
 // Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
