@@ -16,7 +16,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// shapes are those of a list of a kernel's, and the smallest with clusters, if it can have them, and with K split, so that parts have all sizes.
+// shapes are those of a list of a kernel's, and the smallest with clusters of both kinds, if
+// it can have them, and with K split, so that parts have all sizes.
 // The short test takes the smallest alone, whole and split once: what it looks for is in
 // every shape.
 func shapes(k *Kernel, list []Shape) []Shape {
@@ -30,7 +31,9 @@ func shapes(k *Kernel, list []Shape) []Shape {
 		pair.M, pair.RowsPerThread = 2*s.M, 2*s.RowsPerThread
 		pair.N, pair.ColsPerThread = 2*s.N, 2*s.ColsPerThread
 		pair.Cluster, pair.Stages = 2, 3
-		list = append(slices.Clip(list), pair)
+		along := s
+		along.Along, along.Stages = 2, 3
+		list = append(slices.Clip(list), pair, along)
 	}
 	if k.splits {
 		for _, s.Split = range parts {
@@ -41,7 +44,7 @@ func shapes(k *Kernel, list []Shape) []Shape {
 }
 
 // smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
-func smallest(list []Shape) []Shape { return list[max(len(list)-5, 0):] }
+func smallest(list []Shape) []Shape { return list[max(len(list)-6, 0):] }
 
 // emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
 // Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.

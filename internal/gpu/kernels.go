@@ -77,7 +77,13 @@ type Kernel struct {
 	// tensors are the maps of matrices that follow the other parameters; nil is none.
 	tensors func(Config, *gemm.Problem, Memory) []ptx.TensorMap
 	write   func(*build.Kernel, Config)
+	// waits says that write has the text wait for launches before it, where it
+	// overlaps them, not before it has prepared all that they do not touch.
+	waits bool
 }
+
+// overlapSM is the architecture from which on launches overlap.
+const overlapSM = 90
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
@@ -198,6 +204,9 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 		b.Lines()
 	}
 	c.SM = max(c.SM, k.SM)
+	if c.Overlaps && !k.waits {
+		b.AfterGrids()
+	}
 	k.write(b, c)
 	m, err := b.Build()
 	if err != nil {
@@ -219,7 +228,7 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.
 	if err := c.aligned(m); err != nil {
 		return l, err
 	}
-	l.Block, l.Shared = k.threads(c.Shape), k.SharedBytes(c)
+	l.Block, l.Shared, l.Overlaps = k.threads(c.Shape), k.SharedBytes(c), c.Overlaps
 	if _, packs := k.packing(p, Align{}); packs[0] || packs[1] {
 		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, maxVector)
 	}

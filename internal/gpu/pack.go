@@ -108,7 +108,7 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 
 // pack starts the launch that packs a matrix.
 func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, to gemm.Layout, target device.Ptr) error {
-	t := packText(from, to, pl.Config.Lines)
+	t := packText(from, to, pl.Config)
 	f, err := pl.backend.function(ctx, t.kernel, t.config)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, t
 	return pl.on().Launch(ctx, f, device.Launch{
 		Grid:   device.Dim3{X: ceilDiv(cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},
 		Block:  t.kernel.threads(s),
-		Params: args.Bytes(),
+		Params: args.Bytes(), Overlaps: t.config.Overlaps,
 	})
 }
 
@@ -151,8 +151,8 @@ const (
 
 // packText is what packs a matrix of one layout to another; TransA says that rows become
 // columns.
-func packText(from, to gemm.Layout, lines bool) compiledKey {
-	c := Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Lines: lines}
+func packText(from, to gemm.Layout, c Config) compiledKey {
+	c = Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Overlaps: c.Overlaps, Lines: c.Lines}
 	if from.Type != to.Type {
 		return compiledKey{planes, c}
 	}
@@ -235,7 +235,7 @@ func (pl *Plan) packTexts() (texts []compiledKey) {
 	q, packs := pl.Kernel.packing(&pl.device, pl.align)
 	for i, l := range [2][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}} {
 		if packs[i] {
-			texts = append(texts, packText(l[0], l[1], pl.Config.Lines))
+			texts = append(texts, packText(l[0], l[1], pl.Config))
 		}
 	}
 	return texts

@@ -101,6 +101,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = b.Device.Info().Emulated
+	pl.Config.Overlaps = b.Device.Info().Target.SM >= overlapSM
 	if pl.Kernel.boxed {
 		opt.Align.A, opt.Align.B = 0, 0 // or they are packed
 	}

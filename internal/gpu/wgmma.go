@@ -42,6 +42,7 @@ var wgmma = &Kernel{
 	tensors:  wgmmaTensors,
 	limits:   wgmmaLimits,
 	write:    writeWgmma,
+	waits:    true,
 }
 
 const (
@@ -89,12 +90,16 @@ func checkWgmma(s Shape) error {
 		return bad("%d stages: want 2 to 16", s.Stages)
 	case s.Cluster > 4 || s.N%(s.cluster()*64) != 0:
 		return bad("a cluster of %d blocks: want up to 4, of which each loads 64 columns or a multiple", s.Cluster)
+	case s.Along > 1 && (s.Along != 2 && s.Along != 4 && s.Along != 8 || s.Cluster > 1 || s.Split > 1):
+		return bad("a cluster of %d blocks along K: want 2, 4 or 8, no other cluster, and no further parts", s.Along)
 	}
 	return nil
 }
 
-// cluster is the blocks of a cluster.
+// cluster is the blocks of a cluster that load tiles of B for each other, and along those
+// that share out K.
 func (s Shape) cluster() int { return max(s.Cluster, 1) }
+func (s Shape) along() int   { return max(s.Along, 1) }
 
 func refusesWgmma(p *gemm.Problem) error {
 	// Coordinates of boxes, which may lie a tile outside, have 32 bits and a sign, and of
@@ -123,7 +128,9 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 }
 
 // bulk says that C is written by bulk copies, which take whole vectors.
-func bulk(c Config) bool { return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 }
+func bulk(c Config) bool {
+	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2
+}
 
 // operandBoxes are the shapes of the tiles of A and B.
 func operandBoxes(c Config) (a, b frag.BoxShape) {
@@ -145,8 +152,8 @@ func wgmmaShared(c Config) int {
 // wgmmaGrid has a block for each SM, or fewer if there are fewer tiles; parts of K are
 // along z.
 func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
-	s, n := c.Shape, c.Shape.cluster()
-	clusters := ceilDiv(p.M, s.M*n) * ceilDiv(p.N, s.N)
+	s, n := c.Shape, c.Shape.cluster()*c.Shape.along()
+	clusters := ceilDiv(p.M, s.M*s.cluster()) * ceilDiv(p.N, s.N)
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
@@ -175,14 +182,17 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 type wgmmaWriter struct {
 	*product
 	recipe
-	bulk          bool
-	a, b          *frag.Boxes
-	tensor        build.Tensor // C's, if it is written in bulk
-	patches       build.Array  // parts of C on their way there
-	pipe          *frag.Pipe
-	turns         build.Mbarriers // of the warpgroups, if they take turns
+	bulk    bool
+	a, b    *frag.Boxes
+	tensor  build.Tensor // C's, if it is written in bulk
+	patches build.Array  // parts of C on their way there
+	pipe    *frag.Pipe
+	turns   build.Mbarriers // of the warpgroups, if they take turns
+	// Where blocks share out K: that all have written a warpgroup's sums, and that all have
+	// added those of all.
+	summed, added build.Mbarriers
 	tid           build.Reg
-	rank          build.Value // of the block in its cluster
+	rank          build.Value // of the block among those that load tiles of B for each other
 	steps         build.Reg   // along K
 	cluster, many build.Reg   // the cluster's number, and how many there are
 }
@@ -207,10 +217,20 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	if inTurns(s) {
 		w.turns = k.Mbarriers("turns", consumers)
 	}
+	if s.along() > 1 {
+		w.summed, w.added = k.Mbarriers("summed", consumers), k.Mbarriers("added", consumers)
+	}
 	w.cluster, w.many = k.BlockIdx(build.X), k.GridDim(build.X)
-	if n := s.cluster(); n > 1 {
-		w.rank = k.ClusterRank()
+	if n := s.cluster() * s.along(); n > 1 {
 		w.cluster, w.many = k.Div(w.cluster, n), k.Div(w.many, n)
+	}
+	switch {
+	case s.cluster() > 1:
+		w.rank = k.ClusterRank()
+	case s.along() > 1:
+		part := k.Mul(k.CeilDiv(k.CeilDiv(w.k, s.K), s.Along), s.K)
+		w.from = k.Min(k.Mul(part, k.To(w.index, k.ClusterRank())), w.k)
+		w.to = k.Min(k.Add(w.from, part), w.k)
 	}
 	w.steps = k.Named("steps", k.To(ptx.U32, k.CeilDiv(k.Sub(w.to, w.from), s.K)))
 	return w
@@ -221,8 +241,8 @@ func writeWgmma(k *build.Kernel, c Config) {
 	s := c.Shape
 	k.Threads(wgmmaThreads, 1, 1)
 	k.MinBlocks(1) // which has all registers of the SM: setmaxnreg shares them out
-	if s.cluster() > 1 {
-		k.Cluster(s.cluster(), 1, 1)
+	if w.clusters() {
+		k.Cluster(s.cluster()*s.along(), 1, 1)
 	}
 	first := k.Eq(w.tid, 0)
 	k.If(first, func() {
@@ -235,7 +255,17 @@ func writeWgmma(k *build.Kernel, c Config) {
 			releases *= consumers
 		}
 		w.pipe.Init(releases)
+		if s.along() > 1 {
+			for group := range consumers {
+				w.summed.Init(group, s.Along)
+				w.added.Init(group, s.Along)
+			}
+		}
+		k.MbarrierFence()
 	})
+	if c.Overlaps {
+		k.AfterGrids()
+	}
 	w.meet()
 	k.If(k.Lt(w.tid, groupThreads), func() {
 		k.FewerRegisters(producerRegisters)
@@ -244,15 +274,20 @@ func writeWgmma(k *build.Kernel, c Config) {
 		k.MoreRegisters(consumerRegisters)
 		w.consume()
 	})
-	if s.cluster() > 1 {
+	if w.clusters() {
 		k.Comment("nobody leaves while others may still write to its shared memory")
 		w.meet()
 	}
 }
 
+// clusters says that blocks do something together.
+func (w *wgmmaWriter) clusters() bool {
+	return w.config.Shape.cluster()*w.config.Shape.along() > 1
+}
+
 // meet is a barrier of the block, or of the cluster if there is one.
 func (w *wgmmaWriter) meet() {
-	if w.config.Shape.cluster() > 1 {
+	if w.clusters() {
 		w.ClusterArrive()
 		w.ClusterWait()
 		return
@@ -349,6 +384,10 @@ func (w *wgmmaWriter) consume() {
 		}
 		x.finish()
 		k.Comment("the warpgroup's part of C")
+		if s.along() > 1 {
+			out.storeTogether(k.Add(row, top), col, x.sums)
+			return
+		}
 		for m := range x.sums {
 			out.store(k.Add(row, k.Add(top, m*groupRows)), col, x.sums[m])
 		}

@@ -73,11 +73,21 @@ func (b Mbarriers) Expect(i, bytes Value) {
 // Wait waits until mbarrier i is through with its phase of that parity, 0 or 1: phase n
 // has parity n mod 2. That of the phase before the first, 1, is complete from the start.
 func (b Mbarriers) Wait(i, parity Value) {
+	b.wait("mbarrier.try_wait.parity.shared::cta.b64", i, parity)
+}
+
+// WaitPeers is Wait after which can be read what threads of other blocks have written to
+// shared memory of the cluster before they arrived.
+func (b Mbarriers) WaitPeers(i, parity Value) {
+	b.wait("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64", i, parity)
+}
+
+func (b Mbarriers) wait(op string, i, parity Value) {
 	k := b.k
 	at, p := b.At(i), k.reg(parity)
 	k.While(func() Reg {
 		done := k.Fresh(ptx.Pred)
-		k.Do("mbarrier.try_wait.parity.shared::cta.b64", done, at, p)
+		k.Do(op, done, at, p)
 		return k.Not(done)
 	}, func() {})
 }
@@ -85,6 +95,14 @@ func (b Mbarriers) Wait(i, parity Value) {
 // MbarrierFence lets the cluster's other threads and copies see mbarriers that this thread
 // has made.
 func (k *Kernel) MbarrierFence() { k.Do("fence.mbarrier_init.release.cluster") }
+
+// AfterGrids waits until all that was launched before has ended, and what it has written can
+// be read; a launch says that the kernel may begin earlier. What is launched behind may then
+// begin as soon as this kernel leaves room.
+func (k *Kernel) AfterGrids() {
+	k.Do("griddepcontrol.wait")
+	k.Do("griddepcontrol.launch_dependents")
+}
 
 // ProxyFence lets bulk copies and wgmma see what the thread has written to shared memory,
 // or knows to be written. A barrier follows if another thread begins them.
