@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -79,7 +80,8 @@ func (c agreement) String() string {
 
 // agreements are products of one tile and a bit, whose rows begin anywhere, and of
 // whole tiles, which are moved in vectors. Of a kernel that takes a warp's threads together,
-// whose emulation is slow, the larger shapes have one product each.
+// whose emulation is slow, shapes but for the last for a type have one product each, and on
+// the emulator those have one too.
 func agreements(d *device.Info) []agreement {
 	var all []agreement
 	for _, k := range gpu.Kernels() {
@@ -94,18 +96,19 @@ func agreements(d *device.Info) []agreement {
 			for _, pair := range gemmtest.Pairs() {
 				for _, precision := range gemm.Precisions() {
 					c := agreement{k, s, pair, precision, 0, s.M + 3, s.N + 5, 2*max(s.K, 8) + 3}
-					if p, err := c.problem(gemm.Epilogue{}); err == nil && k.Supports(p) == nil && k.Fits(p, s) == nil {
+					if c.fits(s) {
 						fitting = append(fitting, c)
 					}
 				}
 			}
-			if k.Tensor && i < len(k.Shapes())-1 && s.M*s.N > 64*64 && len(fitting) > 0 {
-				c := fitting[i%len(fitting)]
-				c.trans = i % 4
-				all = append(all, c)
-				continue
-			}
-			for _, c := range fitting {
+			for j, c := range fitting {
+				last := !slices.ContainsFunc(k.Shapes()[i+1:], c.fits)
+				if k.Tensor && (!last || d.Emulated) {
+					if c.trans = (i + j) % 4; last || j == i%len(fitting) {
+						all = append(all, c)
+					}
+					continue
+				}
 				for c.trans = range 4 {
 					all = append(all, c)
 					if !testing.Short() && (c.trans == 0 || c.trans == 3) {
@@ -186,6 +189,12 @@ func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) er
 			c.types.Out.At(results[0], first), c.types.Out.At(results[1], first))
 	}
 	return nil
+}
+
+// fits says whether the kernel can compute the product in a shape.
+func (c agreement) fits(s gpu.Shape) bool {
+	p, err := c.problem(gemm.Epilogue{})
+	return err == nil && c.kernel.Supports(p) == nil && c.kernel.Fits(p, s) == nil
 }
 
 // problem is the product.

@@ -61,13 +61,19 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 			want, scale := ref.Values(&p, m).Value, ref.Values(&p, absolute).Value
 			text := fmt.Sprintf("%-17s K = %5d:", data.name, depth)
 			var errors [3]float64 // RMS
-			for i, precision := range []gemm.Precision{gemm.Native, gemm.F32x3, gemm.TF32} {
-				q, err := p.In(precision)
+			for i, way := range []struct {
+				gemm.Precision
+				kernel, shape string
+			}{
+				{gemm.Native, "blocked", "64x64x8/8x4/4"}, // which sums up all of K in its order
+				{gemm.F32x3, "wgmma", ""},
+				{gemm.TF32, "wgmma", ""},
+			} {
+				q, err := p.In(way.Precision)
 				if err != nil {
 					t.Fatal(err)
 				}
-				name := map[gemm.Precision]string{gemm.Native: "blocked", gemm.F32x3: "wgmma", gemm.TF32: "wgmma"}[precision]
-				plan, err := b.Plan(&q, gpu.Options{Kernel: name, Shape: map[string]string{"blocked": "64x64x8/8x4/4"}[name]})
+				plan, err := b.Plan(&q, gpu.Options{Kernel: way.kernel, Shape: way.shape})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +87,7 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 					errors[i] += e * e / float64(len(want))
 				}
 				errors[i] = math.Sqrt(errors[i])
-				text += fmt.Sprintf("  %v %.3f (%.2f)", precision, errors[i], largest)
+				text += fmt.Sprintf("  %v %.3f (%.2f)", way.Precision, errors[i], largest)
 			}
 			if t.Log(text); errors[1] > errors[0] {
 				t.Errorf("%s: in F32x3 the error is larger than in float32", text)
