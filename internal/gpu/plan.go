@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,18 +130,21 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	if opt.Shape != "" {
 		return nil, fmt.Errorf("%w: a shape %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
 	}
-	var err error
+	var first, last error // of the kernels that multiply such elements, and of all
 	for i := len(kernels) - 1; i >= 0; i-- {
 		k := kernels[i]
-		if err = k.unsuited(&pl.device, pl.align); err != nil {
-			continue
+		if last = k.unsuited(&pl.device, pl.align); last == nil {
+			last = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run")
 		}
-		if err = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
+		if last == nil {
 			pl.own = true
 			return pl, nil
 		}
+		if first == nil && k.Supports(&pl.device) == nil {
+			first = last
+		}
 	}
-	return nil, err
+	return nil, cmp.Or(first, last)
 }
 
 // unsuited is why p, with matrices at addresses of that alignment, does not get the kernel

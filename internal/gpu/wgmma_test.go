@@ -8,6 +8,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/ptx"
 )
@@ -58,6 +59,23 @@ func halves(t *testing.T, m, n, k int) *gemm.Problem {
 		t.Fatal(err)
 	}
 	return &p
+}
+
+// TestPlanF32x3: in it every product gets wgmma, however few rows it has, with room for a
+// step's three parts.
+func TestPlanF32x3(t *testing.T) {
+	d := fewSMs(t, emu.Options{})
+	for _, m := range []int{1, 64, 500} {
+		p := precise(t, gemm.F32x3)
+		p.M, p.A.Rows, p.C.Rows = m, m, m
+		plan, err := New(d).Plan(p, Options{})
+		if err != nil || plan.Kernel != wgmma || plan.Config.Shape.Stages < planeParts {
+			t.Errorf("%v: %+v, %v", p, plan, err)
+		}
+		if _, err := New(d).Plan(p, Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "a step of f32x3 takes 3 stages") {
+			t.Errorf("two stages: %v", err)
+		}
+	}
 }
 
 // TestPreferWgmma: whatever the product and the GPU, each tile that holds the type is there
