@@ -6,6 +6,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -24,8 +25,16 @@ func packed(l gemm.Layout, align int, along bool) gemm.Layout {
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
 	}
 	if turned || l.Rows > 1 && l.LD*l.Type.Size()%maxVector != 0 || align > 0 && align < maxVector {
-		return Padded(l)
+		return lined(l)
 	}
+	return l
+}
+
+// lined is a layout whose rows begin at whole lines of the L2 cache, of which boxes have
+// rows then.
+func lined(l gemm.Layout) gemm.Layout {
+	unit := frag.SwizzleBytes / l.Type.Size()
+	l.LD = ceilDiv(l.Cols, unit) * unit
 	return l
 }
 

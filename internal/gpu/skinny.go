@@ -119,6 +119,9 @@ func limitsSkinny(c Config) Limits {
 }
 
 func suitsSkinny(p *gemm.Problem) error {
+	if p.A.Type.Size() < 4 {
+		return fmt.Errorf("%w: kernel skinny multiplies no faster than the tensor cores do %v", gemm.ErrUnsupported, p.A.Type)
+	}
 	if min(p.M, p.N) > mostSlim {
 		return fmt.Errorf("%w: kernel skinny is for at most %d rows or columns", gemm.ErrUnsupported, mostSlim)
 	}

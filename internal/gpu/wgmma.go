@@ -265,10 +265,15 @@ func writeWgmma(k *build.Kernel, c Config) {
 		}
 		k.MbarrierFence()
 	})
+	if w.clusters() {
+		k.ClusterArrive()
+		k.ClusterWait()
+	} else {
+		k.Barrier()
+	}
 	if c.Overlaps {
 		k.AfterGrids()
 	}
-	w.meet()
 	k.If(k.Lt(w.tid, groupThreads), func() {
 		k.FewerRegisters(producerRegisters)
 		k.If(first, w.produce)
@@ -277,24 +282,15 @@ func writeWgmma(k *build.Kernel, c Config) {
 		w.consume()
 	})
 	if w.clusters() {
-		k.Comment("nobody leaves while others may still write to its shared memory")
-		w.meet()
+		k.Comment("nobody leaves while others may still use its shared memory")
+		k.ClusterArriveRelaxed()
+		k.ClusterWait()
 	}
 }
 
 // clusters says that blocks do something together.
 func (w *wgmmaWriter) clusters() bool {
 	return w.config.Shape.cluster()*w.config.Shape.along() > 1
-}
-
-// meet is a barrier of the block, or of the cluster if there is one.
-func (w *wgmmaWriter) meet() {
-	if w.clusters() {
-		w.ClusterArrive()
-		w.ClusterWait()
-		return
-	}
-	w.Barrier()
 }
 
 // wgmmaGroup is how many rows of tiles are computed side by side: with 132 tiles of

@@ -72,9 +72,9 @@ func (o *output) store(row, col build.Reg, sums []build.Reg) {
 func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 	k, blocks := o.Kernel, o.config.Shape.Along
 	barrier := k.Add(o.group, 1)
-	toPeers := func(b build.Mbarriers) {
+	toPeers := func(arrive func(i, rank build.Value)) {
 		k.BarrierOf(barrier, groupThreads)
-		k.If(k.Lt(o.lane, blocks), func() { b.ArrivePeer(o.group, o.lane) })
+		k.If(k.Lt(o.lane, blocks), func() { arrive(o.group, o.lane) })
 	}
 	width := frag.SwizzleBytes / o.acc.Bytes() // columns of a patch
 	across := len(sums[0]) * 2 / width
@@ -85,7 +85,7 @@ func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 			o.writeWords(o.patch(m*across+n), sums[m][n*width/2:][:width/2])
 		}
 	}
-	toPeers(o.summed)
+	toPeers(o.summed.PublishPeer)
 	o.summed.WaitPeers(o.group, o.round)
 	k.Set(o.round, k.Xor(o.round, 1))
 
@@ -122,7 +122,7 @@ func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 		}
 		o.storeAll(rows, cols, totals)
 	})
-	toPeers(o.added)
+	toPeers(o.added.ArrivePeer)
 }
 
 // deliverPairs leaves the sums to whoever adds up the parts of K.
