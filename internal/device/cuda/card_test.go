@@ -170,7 +170,8 @@ func TestCardLost(t *testing.T) {
 	t.Log(err)
 }
 
-// TestCardConformance: each kernel, the way products take.
+// TestCardConformance: each kernel, the way products take, and in the shapes with clusters,
+// which no small product takes.
 func TestCardConformance(t *testing.T) {
 	for _, k := range gpu.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
@@ -188,20 +189,33 @@ func TestCardConformance(t *testing.T) {
 			for _, s := range k.Shapes() {
 				tiles = append(tiles, s.M, s.N)
 			}
-			gemmtest.Run(t, gemmtest.Implementation{
-				Name: fmt.Sprintf("%s on %s", k.Name, g.Info().Name),
-				Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-					plan, err := backend.Plan(p, gpu.Options{Kernel: k.Name, KeepLayout: p.N%2 == 0})
-					if err != nil {
-						return err
-					}
-					return plan.Run(ctx, b)
-				},
-				Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
-				Tiles:      tiles,
-				Concurrent: true,
-				Cancels:    true,
-			})
+			implementation := func(shape string, supports func(p *gemmtest.Problem) bool) gemmtest.Implementation {
+				return gemmtest.Implementation{
+					Name: fmt.Sprintf("%s %s on %s", k.Name, shape, g.Info().Name),
+					Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
+						plan, err := backend.Plan(p, gpu.Options{Kernel: k.Name, Shape: shape, KeepLayout: p.N%2 == 0})
+						if err != nil {
+							return err
+						}
+						return plan.Run(ctx, b)
+					},
+					Supports:   supports,
+					Tiles:      tiles,
+					Concurrent: true,
+					Cancels:    true,
+				}
+			}
+			gemmtest.Run(t, implementation("", func(p *gemmtest.Problem) bool { return k.Supports(p) == nil }))
+			for _, s := range k.Shapes() {
+				if s.Cluster < 2 && s.Along < 2 {
+					continue
+				}
+				fits := func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil }
+				seed := rand.Uint64()
+				if err := gemmtest.Check(t.Context(), implementation(s.String(), fits), gemmtest.Options{Cases: 100, Seed: seed}).Err(); err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+			}
 		})
 	}
 }
