@@ -7,6 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -31,8 +32,16 @@ func packed(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
 	}
 	if turned || l.Rows > 1 && l.LD*l.Type.Size()%maxVector != 0 || align > 0 && align < maxVector {
-		return Padded(l)
+		return lined(l)
 	}
+	return l
+}
+
+// lined is a layout whose rows begin at whole lines of the L2 cache, of which boxes have
+// rows then.
+func lined(l gemm.Layout) gemm.Layout {
+	unit := frag.SwizzleBytes / l.Type.Size()
+	l.LD = ceilDiv(l.Cols, unit) * unit
 	return l
 }
 

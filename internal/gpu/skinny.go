@@ -119,6 +119,9 @@ func limitsSkinny(c Config) Limits {
 }
 
 func suitsSkinny(p *gemm.Problem) error {
+	if p.A.Type.Size() < 4 {
+		return fmt.Errorf("%w: kernel skinny multiplies no faster than the tensor cores do %v", gemm.ErrUnsupported, p.A.Type)
+	}
 	most := mostSlim
 	if p.A.Type == dtype.F64 {
 		most /= 2 // the sums of more take the registers in which loads would be under way

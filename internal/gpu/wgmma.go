@@ -61,11 +61,14 @@ func groupTile(s Shape) (rows, cols int) {
 	return s.RowsPerThread * frag.Lanes, s.ColsPerThread * frag.Quad
 }
 
+// rowsOfTile is how many of a warpgroup's rows are the tile's, of every 64.
+func rowsOfTile(s Shape) int { return min(s.M, groupRows) }
+
 // inTurns says that a tile is one warpgroup's: the two then take turns, and while one
 // writes its part of C the other has the tensor cores.
 func inTurns(s Shape) bool {
 	rows, _ := groupTile(s)
-	return s.M == rows
+	return s.M <= rows
 }
 
 func checkWgmma(s Shape) error {
@@ -82,8 +85,8 @@ func checkWgmma(s Shape) error {
 		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
 	case s.RowsPerThread*s.ColsPerThread > 128:
 		return bad("a thread has registers for 128 sums")
-	case s.M != rows && s.M != consumers*rows:
-		return bad("M is %d, a warpgroup's rows, or twice that", rows)
+	case s.M != rows && s.M != consumers*rows && (rows != groupRows || s.M != rows/2 && s.M != rows/4):
+		return bad("M is %d, a warpgroup's rows, or twice that, or of 64 rows the first 32 or 16", rows)
 	case s.K != frag.SwizzleBytes && s.K != frag.SwizzleBytes/2 && s.K != frag.SwizzleBytes/4:
 		return bad("K is what 128 bytes hold, 32, 64 or 128")
 	case s.Stages < 2 || s.Stages > 16:
@@ -92,6 +95,8 @@ func checkWgmma(s Shape) error {
 		return bad("a cluster of %d blocks: want up to 4, of which each loads 64 columns or a multiple", s.Cluster)
 	case s.Along > 1 && (s.Along != 2 && s.Along != 4 && s.Along != 8 || s.Cluster > 1 || s.Split > 1):
 		return bad("a cluster of %d blocks along K: want 2, 4 or 8, no other cluster, and no further parts", s.Along)
+	case rowsOfTile(s)%(s.along()*groupThreads/frag.Lanes) != 0:
+		return bad("%d blocks cannot share out %d rows", s.Along, s.M)
 	}
 	return nil
 }
@@ -135,8 +140,8 @@ func bulk(c Config) bool {
 // operandBoxes are the shapes of the tiles of A and B.
 func operandBoxes(c Config) (a, b frag.BoxShape) {
 	s, elem := c.Shape, recipeOf(c.In, c.Precision).stored()
-	a = frag.BoxShape{Elem: elem, Side: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
-	b = frag.BoxShape{Elem: elem, Side: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
+	a = frag.BoxShape{Elem: elem, Side: max(s.M, groupRows), Loaded: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
+	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
 	return a, b
 }
 
@@ -173,7 +178,7 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 	elem := recipeOf(c.In, c.Precision).elem // to which the copy engine rounds float32
 	list := []ptx.TensorMap{tensorOf(p.A, elem, m.A, a.Box()), tensorOf(p.B, elem, m.B, b.Box())}
 	if bulk(c) {
-		list = append(list, tensorOf(p.C, elements[c.Out], m.C, []int{frag.SwizzleBytes / c.Out.Size(), groupRows}))
+		list = append(list, tensorOf(p.C, elements[c.Out], m.C, []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}))
 	}
 	return list
 }
@@ -263,10 +268,19 @@ func writeWgmma(k *build.Kernel, c Config) {
 		}
 		k.MbarrierFence()
 	})
+	if rowsOfTile(s) < groupRows {
+		w.a.Clear(w.tid, wgmmaThreads)
+		k.ProxyFence()
+	}
+	if w.clusters() {
+		k.ClusterArrive()
+		k.ClusterWait()
+	} else {
+		k.Barrier()
+	}
 	if c.Overlaps {
 		k.AfterGrids()
 	}
-	w.meet()
 	k.If(k.Lt(w.tid, groupThreads), func() {
 		k.FewerRegisters(producerRegisters)
 		k.If(first, w.produce)
@@ -275,24 +289,15 @@ func writeWgmma(k *build.Kernel, c Config) {
 		w.consume()
 	})
 	if w.clusters() {
-		k.Comment("nobody leaves while others may still write to its shared memory")
-		w.meet()
+		k.Comment("nobody leaves while others may still use its shared memory")
+		k.ClusterArriveRelaxed()
+		k.ClusterWait()
 	}
 }
 
 // clusters says that blocks do something together.
 func (w *wgmmaWriter) clusters() bool {
 	return w.config.Shape.cluster()*w.config.Shape.along() > 1
-}
-
-// meet is a barrier of the block, or of the cluster if there is one.
-func (w *wgmmaWriter) meet() {
-	if w.clusters() {
-		w.ClusterArrive()
-		w.ClusterWait()
-		return
-	}
-	w.Barrier()
 }
 
 // wgmmaGroup is how many rows of tiles are computed side by side: with 132 tiles of
@@ -324,7 +329,7 @@ func (w *wgmmaWriter) produce() {
 	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
 		k.For(0, w.steps, func(i build.Reg) {
 			for n := range w.planes {
-				turn.WaitEmpty(shapeA.StageBytes() + shapeB.StageBytes())
+				turn.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
 				p := k.Mad(i, w.config.Shape.K, w.from)
 				planesA[n].Load(turn.Stage(), turn.Full(), row, p, 0)
 				planesB[n].Load(turn.Stage(), turn.Full(), col, p, w.rank)

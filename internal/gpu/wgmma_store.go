@@ -15,6 +15,7 @@ type output struct {
 	group, lane  build.Reg // the warpgroup, and the thread in it
 	warp, inWarp build.Reg // the warp in the warpgroup, and the thread in that
 	leader       build.Reg // whether it is the one that begins copies
+	mine         build.Reg // whether the thread's rows are the tile's
 	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
 	round        build.Reg // the parity of the tile's number, where blocks share out K
 }
@@ -38,6 +39,7 @@ func patchSlots(c Config) int {
 func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 	o := &output{wgmmaWriter: w, group: group, lane: lane, leader: w.Eq(lane, 0)}
 	o.warp, o.inWarp = w.Div(lane, frag.Lanes), w.Rem(lane, frag.Lanes)
+	o.mine = w.Lt(w.Mul(o.warp, rowsOfWarp), rowsOfTile(w.config.Shape))
 	o.row = w.Add(w.Mul(o.warp, rowsOfWarp), w.Div(o.inWarp, frag.Quad))
 	o.col = w.Mul(w.Rem(o.inWarp, frag.Quad), 2)
 	if w.config.Shape.Along > 1 {
@@ -72,9 +74,9 @@ func (o *output) store(row, col build.Reg, sums []build.Reg) {
 func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 	k, blocks := o.Kernel, o.config.Shape.Along
 	barrier := k.Add(o.group, 1)
-	toPeers := func(b build.Mbarriers) {
+	toPeers := func(arrive func(i, rank build.Value)) {
 		k.BarrierOf(barrier, groupThreads)
-		k.If(k.Lt(o.lane, blocks), func() { b.ArrivePeer(o.group, o.lane) })
+		k.If(k.Lt(o.lane, blocks), func() { arrive(o.group, o.lane) })
 	}
 	width := frag.SwizzleBytes / o.acc.Bytes() // columns of a patch
 	across := len(sums[0]) * 2 / width
@@ -85,7 +87,7 @@ func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 			o.writeWords(o.patch(m*across+n), sums[m][n*width/2:][:width/2])
 		}
 	}
-	toPeers(o.summed)
+	toPeers(o.summed.PublishPeer)
 	o.summed.WaitPeers(o.group, o.round)
 	k.Set(o.round, k.Xor(o.round, 1))
 
@@ -93,7 +95,7 @@ func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 	for rank := range blocks {
 		peers = append(peers, k.Peer(o.patch(0).Ptr, rank))
 	}
-	lines := rowsOfWarp / blocks // of each patch, that a warp finishes
+	lines := rowsOfTile(o.config.Shape) / (groupThreads / frag.Lanes) / blocks // of each patch, that a warp finishes
 	top := k.Mul(k.Mad(k.ClusterRank(), groupThreads/frag.Lanes, o.warp), lines)
 	ahead := min(lines, 4)
 	k.ForStep(0, len(sums)*across*lines, ahead, func(i build.Reg) {
@@ -122,7 +124,7 @@ func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 		}
 		o.storeAll(rows, cols, totals)
 	})
-	toPeers(o.added)
+	toPeers(o.added.ArrivePeer)
 }
 
 // deliverPairs leaves the sums to whoever adds up the parts of K.
@@ -130,8 +132,17 @@ func (o *output) deliverPairs(row, col build.Reg, sums []build.Reg) {
 	row, col = o.Add(row, o.To(o.index, o.row)), o.Add(col, o.To(o.index, o.col))
 	for n := 0; n < len(sums); n += 2 {
 		at, c := o.Add(row, n/2%2*8), o.Add(col, n/4*8)
-		o.If(o.c.Inside(at, c), func() { o.deliver(at, c, sums[n:][:2]) })
+		o.If(o.inside(at, c), func() { o.deliver(at, c, sums[n:][:2]) })
 	}
+}
+
+// inside says whether an element of the thread's is one of C, and of the tile.
+func (o *output) inside(row, col build.Reg) build.Reg {
+	in := o.c.Inside(row, col)
+	if rowsOfTile(o.config.Shape) < groupRows {
+		in = o.And(in, o.mine)
+	}
+	return in
 }
 
 // patch is the place of a patch.
@@ -172,7 +183,7 @@ func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
 	values := o.scaled(sums)
 	place := func(n int) (at, c, inside build.Reg) { // of pair n
 		at, c = rows[n%2], k.Add(col, n/2*8)
-		return at, c, o.c.Inside(at, c)
+		return at, c, o.inside(at, c)
 	}
 	k.If(o.readC, func() {
 		for first := 0; first < len(values)/2; first += pairsAtOnce {
@@ -232,7 +243,11 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 	k.Do("bar.warp.sync", -1)
 	first, c := k.Mul(o.warp, rowsOfWarp), k.Add(col, k.To(o.index, o.inWarp))
 	const ahead = 4 // rows
-	k.ForStep(0, rowsOfWarp, ahead, func(r build.Reg) {
+	var lines build.Value = rowsOfWarp
+	if rowsOfTile(o.config.Shape) < groupRows {
+		lines = k.Select(o.mine, rowsOfWarp, 0)
+	}
+	k.ForStep(0, lines, ahead, func(r build.Reg) {
 		var rows []build.Reg
 		var held [][]build.Reg
 		for n := range ahead {

@@ -25,6 +25,10 @@ func (k *Kernel) ClusterRank() Reg {
 // of its cluster still uses its shared memory.
 func (k *Kernel) ClusterArrive() { k.Do("barrier.cluster.arrive.aligned") }
 
+// ClusterArriveRelaxed is ClusterArrive after which nothing need be seen that was written: it
+// does not wait for memory.
+func (k *Kernel) ClusterArriveRelaxed() { k.Do("barrier.cluster.arrive.relaxed.aligned") }
+
 // ClusterWait is the other half of ClusterArrive.
 func (k *Kernel) ClusterWait() { k.Do("barrier.cluster.wait.aligned") }
 
@@ -60,8 +64,17 @@ func (b Mbarriers) Arrive(i Value) {
 	b.k.Do("mbarrier.arrive.shared::cta.b64", &ptx.Sink{}, b.At(i))
 }
 
-// ArrivePeer is an arrival at mbarrier i of the block of that rank.
+// ArrivePeer is an arrival at mbarrier i of the block of that rank. It says that the thread
+// has come so far, as to have read what will be overwritten; what it has written need not be
+// seen by that block.
 func (b Mbarriers) ArrivePeer(i, rank Value) {
+	b.k.Do("mbarrier.arrive.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
+}
+
+// PublishPeer is ArrivePeer behind which that block's [Mbarriers.WaitPeers] sees what the
+// thread, and who met it at a barrier, have written. It waits for all of that to be seen by
+// the whole GPU: some 0.8 µs on an H200.
+func (b Mbarriers) PublishPeer(i, rank Value) {
 	b.k.Do("mbarrier.arrive.release.cluster.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
 }
 

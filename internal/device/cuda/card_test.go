@@ -171,7 +171,8 @@ func TestCardLost(t *testing.T) {
 	t.Log(err)
 }
 
-// TestCardConformance: each kernel, the way products take, in each precision that it has.
+// TestCardConformance: each kernel, the way products take, in each precision that it has, and
+// in the shapes with clusters, which no small product takes.
 func TestCardConformance(t *testing.T) {
 	for _, k := range gpu.Kernels() {
 		for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions()...) {
@@ -205,19 +206,32 @@ func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
 	for _, s := range k.Shapes() {
 		tiles = append(tiles, s.M, s.N)
 	}
-	gemmtest.Run(t, gemmtest.Implementation{
-		Name: fmt.Sprintf("%s on %s", k.Name, g.Info().Name),
-		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-			plan, err := backend.Plan(in(p), gpu.Options{Kernel: k.Name, KeepLayout: p.N%2 == 0})
-			if err != nil {
-				return err
-			}
-			return plan.Run(ctx, b)
-		},
-		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil },
-		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
-		Tiles:      tiles,
-		Concurrent: true,
-		Cancels:    true,
-	})
+	implementation := func(shape string, fits func(p *gemmtest.Problem) bool) gemmtest.Implementation {
+		return gemmtest.Implementation{
+			Name: fmt.Sprintf("%s %s on %s", k.Name, shape, g.Info().Name),
+			Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
+				plan, err := backend.Plan(in(p), gpu.Options{Kernel: k.Name, Shape: shape, KeepLayout: p.N%2 == 0})
+				if err != nil {
+					return err
+				}
+				return plan.Run(ctx, b)
+			},
+			Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && fits(in(p)) },
+			Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
+			Tiles:      tiles,
+			Concurrent: true,
+			Cancels:    true,
+		}
+	}
+	gemmtest.Run(t, implementation("", func(*gemmtest.Problem) bool { return true }))
+	for _, s := range k.Shapes() {
+		if s.Cluster < 2 && s.Along < 2 {
+			continue
+		}
+		fits := func(p *gemmtest.Problem) bool { return k.Fits(p, s) == nil }
+		seed := rand.Uint64()
+		if err := gemmtest.Check(t.Context(), implementation(s.String(), fits), gemmtest.Options{Cases: 100, Seed: seed}).Err(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
 }

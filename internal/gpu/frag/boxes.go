@@ -16,19 +16,30 @@ const (
 
 // BoxShape is the size of an operand's tiles for wgmma: Side rows of A or columns of B,
 // and along K what 128 bytes hold. AlongK says that neighbours along K are neighbours in
-// memory. Of Shared blocks of a cluster each loads its part of a tile for all of them.
+// memory. Of Shared blocks of a cluster each loads its part of a tile for all of them. If
+// Loaded is less than Side only so many rows are loaded, where rows run along K: the others
+// stay as they are.
 type BoxShape struct {
-	Elem         ptx.Type
-	Side, Stages int
-	AlongK       bool
-	Shared       int
+	Elem                 ptx.Type
+	Side, Loaded, Stages int
+	AlongK               bool
+	Shared               int
 }
 
 // Depth is how many elements along K a tile has.
 func (s BoxShape) Depth() int { return SwizzleBytes / s.Elem.Bytes() }
 
-// StageBytes is the shared memory of a tile.
-func (s BoxShape) StageBytes() int { return s.Side * SwizzleBytes }
+// StageBytes is the shared memory of a tile, and LoadedBytes what comes of it.
+func (s BoxShape) StageBytes() int  { return s.Side * SwizzleBytes }
+func (s BoxShape) LoadedBytes() int { return s.loaded() * SwizzleBytes }
+
+// loaded is how many rows are loaded.
+func (s BoxShape) loaded() int {
+	if s.AlongK {
+		return s.Loaded
+	}
+	return s.Side
+}
 
 // maxBox is the most elements of a box in one dimension.
 const maxBox = 256
@@ -37,7 +48,7 @@ const maxBox = 256
 // bytes of them; a tile is several boxes then.
 func (s BoxShape) rows() int {
 	if s.AlongK {
-		return min(s.Side/s.Shared, maxBox)
+		return min(s.loaded()/s.Shared, maxBox)
 	}
 	return s.Depth()
 }
@@ -72,8 +83,8 @@ func (b *Boxes) Behind(skip build.Value) *Boxes {
 // block's place among those that share the tile.
 func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank build.Value) {
 	k, s := b.k, b.shape
-	part := k.Mul(rank, s.Side/s.Shared)
-	for n := 0; n < s.Side/s.Shared; n += s.rows() {
+	part := k.Mul(rank, s.loaded()/s.Shared)
+	for n := 0; n < s.loaded()/s.Shared; n += s.rows() {
 		at := k.Add(part, n)
 		to := b.tiles.At(k.Add(k.Mul(stage, s.Side), at), 0)
 		x, y := p, build.Value(k.Add(first, at))
@@ -87,6 +98,25 @@ func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank
 			b.tensor.Load(to, full, x, y)
 		}
 	}
+}
+
+// Clear has so many threads write zeros to what is never loaded of the tiles. A
+// [build.Kernel.ProxyFence] and a barrier follow.
+func (b *Boxes) Clear(tid build.Reg, threads int) {
+	k, s := b.k, b.shape
+	const words = pieceBytes / 4
+	rest := (s.Side - s.loaded()) * SwizzleBytes / pieceBytes // of a tile, in pieces
+	if rest == 0 {
+		return
+	}
+	k.ForStep(tid, s.Stages*rest, threads, func(n build.Reg) {
+		at := k.Add(k.Mul(k.Div(n, rest), s.StageBytes()), k.Mul(k.Rem(n, rest), pieceBytes))
+		zeros := make([]build.Value, words)
+		for i := range zeros {
+			zeros[i] = 0
+		}
+		b.tiles.Ptr.As(ptx.U32).Skip(s.LoadedBytes()).Skip(at).StoreVec(zeros...)
+	})
 }
 
 // Descriptor describes the first stage's tile from row first on, a multiple of 64, to
