@@ -171,15 +171,15 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	if err != nil || info.Emulated {
 		return 0
 	}
-	units := rates[in]
-	if precision != "" {
-		if rate, err := model.ParseRate(precision); err == nil {
-			units = []model.Rate{rate}
-		}
+	units, products := rates[in], 1.
+	if precision == gemm.F32x3.String() {
+		units, products = []model.Rate{model.BF16}, 6 // of its parts
+	} else if rate, err := model.ParseRate(precision); err == nil {
+		units = []model.Rate{rate}
 	}
 	for _, r := range units {
 		if peak, err := m.PeakRate(r); err == nil {
-			return peak / 1e9
+			return peak / products / 1e9
 		}
 	}
 	return 0
