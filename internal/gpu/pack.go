@@ -43,10 +43,21 @@ func lined(l gemm.Layout) gemm.Layout {
 func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	q = *p
 	if p.ReadsAB() {
-		q.A, q.B = packed(p.A, a.A, !p.A.Trans), packed(p.B, a.B, p.B.Trans)
-		packs = [2]bool{q.A != p.A || a.A > 0 && a.A < maxVector, q.B != p.B || a.B > 0 && a.B < maxVector}
+		q.A, q.B = asRow(p.A), asRow(p.B)
+		before := q
+		q.A, q.B = packed(q.A, a.A, !q.A.Trans), packed(q.B, a.B, q.B.Trans)
+		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs
+}
+
+// asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of
+// that as it lies.
+func asRow(l gemm.Layout) gemm.Layout {
+	if l.Cols == 1 && l.LD == 1 {
+		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
+	}
+	return l
 }
 
 // packing is p as the kernel is launched for it.

@@ -69,6 +69,9 @@ func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
 	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth())}
 }
 
+// Prefetch brings the tensor's map on its way.
+func (b *Boxes) Prefetch() { b.tensor.Prefetch() }
+
 // Load has one thread send the tile on its way to a stage that begins at row first of the
 // operand, or column of B, and element p along K; full is told of its bytes. rank is the
 // block's place among those that share the tile.
