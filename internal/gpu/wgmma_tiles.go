@@ -20,8 +20,6 @@ var wgmmaTiles = []Shape{
 	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8, Along: 2},
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8, Cluster: 2},
-	{M: 32, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
-	{M: 16, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
 	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 	{M: 32, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 	{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
