@@ -49,9 +49,9 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
-	// suits says why nobody gets the kernel for p who does not ask for it by name; nil is
-	// that it is for every product.
-	suits func(p *gemm.Problem) error
+	// suits says why nobody gets the kernel for p, on a device, who does not ask for it by
+	// name; nil is that it is for every product.
+	suits func(p *gemm.Problem, d *device.Info) error
 	// refuses says what about a product the kernel cannot do; nil is nothing.
 	refuses func(p *gemm.Problem) error
 	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
