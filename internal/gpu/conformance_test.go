@@ -27,10 +27,7 @@ func shapes(k *Kernel, list []Shape) []Shape {
 		list, parts = []Shape{s}, []int{5}
 	}
 	if k.clusters() {
-		pair := s
-		pair.M, pair.RowsPerThread = 2*s.M, 2*s.RowsPerThread
-		pair.N, pair.ColsPerThread = 2*s.N, 2*s.ColsPerThread
-		pair.Cluster, pair.Stages = 2, 3
+		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
 		along := s
 		along.Along, along.Stages = 2, 3
 		list = append(slices.Clip(list), pair, along)

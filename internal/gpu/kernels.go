@@ -50,9 +50,9 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
-	// suits says why nobody gets the kernel for p who does not ask for it by name; nil is
-	// that it is for every product.
-	suits func(p *gemm.Problem) error
+	// suits says why nobody gets the kernel for p, on a device, who does not ask for it by
+	// name; nil is that it is for every product.
+	suits func(p *gemm.Problem, d *device.Info) error
 	// refuses says what about a product the kernel cannot do; nil is nothing.
 	refuses func(p *gemm.Problem) error
 	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
@@ -229,7 +229,8 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.
 		return l, err
 	}
 	l.Block, l.Shared, l.Overlaps = k.threads(c.Shape), k.SharedBytes(c), c.Overlaps
-	if _, packs := k.packing(p, Align{}); packs[0] || packs[1] {
+	q, packs := k.packing(p, Align{})
+	if p = &q; packs[0] || packs[1] {
 		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, maxVector)
 	}
 	if k.grid != nil {

@@ -50,10 +50,21 @@ func lined(l gemm.Layout) gemm.Layout {
 func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	q = *p
 	if p.ReadsAB() {
-		q.A, q.B = packed(p.A, p.Precision, a.A, !p.A.Trans), packed(p.B, p.Precision, a.B, p.B.Trans)
-		packs = [2]bool{q.A != p.A || a.A > 0 && a.A < maxVector, q.B != p.B || a.B > 0 && a.B < maxVector}
+		q.A, q.B = asRow(p.A), asRow(p.B)
+		before := q
+		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
+		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs
+}
+
+// asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of
+// that as it lies.
+func asRow(l gemm.Layout) gemm.Layout {
+	if l.Cols == 1 && l.LD == 1 {
+		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
+	}
+	return l
 }
 
 // packing is p as the kernel is launched for it.
@@ -124,6 +135,7 @@ func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, t
 	}
 	cols, words := to.Cols, to.LD*to.Type.Size()/wordBytes
 	if t.kernel == planes {
+		from = asRow(from)
 		cols, words = from.Cols, words/planeParts
 	}
 	var args device.Params

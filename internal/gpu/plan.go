@@ -133,7 +133,7 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	var first, last error // of the kernels that multiply such elements, and of all
 	for i := len(kernels) - 1; i >= 0; i-- {
 		k := kernels[i]
-		if last = k.unsuited(&pl.device, pl.align); last == nil {
+		if last = k.unsuited(&pl.device, pl.align, info); last == nil {
 			last = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run")
 		}
 		if last == nil {
@@ -148,15 +148,15 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 }
 
 // unsuited is why p, with matrices at addresses of that alignment, does not get the kernel
-// unasked; the error is ErrUnsupported.
-func (k *Kernel) unsuited(p *gemm.Problem, a Align) error {
+// unasked on a device; the error is ErrUnsupported.
+func (k *Kernel) unsuited(p *gemm.Problem, a Align, d *device.Info) error {
 	if !k.worthPacking(p, a) {
 		return fmt.Errorf("%w: kernel %s would pack an operand whose elements are used fewer than %d times", gemm.ErrUnsupported, k.Name, often)
 	}
 	if k.suits == nil {
 		return nil
 	}
-	return k.suits(p)
+	return k.suits(p, d)
 }
 
 // Padded is the layout that a matrix gets on a device: its rows begin at multiples of

@@ -118,9 +118,9 @@ func limitsSkinny(c Config) Limits {
 	return Limits{Scatter: rowScatter(c, 1, out), Conflicts: 8}
 }
 
-func suitsSkinny(p *gemm.Problem) error {
-	if p.A.Type.Size() < 4 {
-		return fmt.Errorf("%w: kernel skinny multiplies no faster than the tensor cores do %v", gemm.ErrUnsupported, p.A.Type)
+func suitsSkinny(p *gemm.Problem, d *device.Info) error {
+	if p.A.Type.Size() < 4 && mma.runs(p, d) == nil {
+		return fmt.Errorf("%w: kernel skinny, where tensor cores multiply %v", gemm.ErrUnsupported, p.A.Type)
 	}
 	most := mostSlim
 	if p.A.Type == dtype.F64 {

@@ -267,6 +267,8 @@ func writeWgmma(k *build.Kernel, c Config) {
 			}
 		}
 		k.MbarrierFence()
+		w.a.Prefetch()
+		w.b.Prefetch()
 	})
 	if rowsOfTile(s) < groupRows {
 		w.a.Clear(w.tid, wgmmaThreads)

@@ -243,21 +243,24 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 	k.Do("bar.warp.sync", -1)
 	first, c := k.Mul(o.warp, rowsOfWarp), k.Add(col, k.To(o.index, o.inWarp))
 	const ahead = 4 // rows
-	var lines build.Value = rowsOfWarp
-	if rowsOfTile(o.config.Shape) < groupRows {
-		lines = k.Select(o.mine, rowsOfWarp, 0)
+	finish := func() {
+		k.ForStep(0, rowsOfWarp, ahead, func(r build.Reg) {
+			var rows []build.Reg
+			var held [][]build.Reg
+			for n := range ahead {
+				line := k.Add(first, k.Add(r, n))
+				swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
+				rows = append(rows, k.Add(row, k.To(o.index, line)))
+				held = append(held, patch.At(line, 0).Skip(swizzled).LoadVec(1))
+			}
+			o.storeAll(rows, []build.Reg{c, c, c, c}, held)
+		})
 	}
-	k.ForStep(0, lines, ahead, func(r build.Reg) {
-		var rows []build.Reg
-		var held [][]build.Reg
-		for n := range ahead {
-			line := k.Add(first, k.Add(r, n))
-			swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
-			rows = append(rows, k.Add(row, k.To(o.index, line)))
-			held = append(held, patch.At(line, 0).Skip(swizzled).LoadVec(1))
-		}
-		o.storeAll(rows, []build.Reg{c, c, c, c}, held)
-	})
+	if rowsOfTile(o.config.Shape) < groupRows {
+		k.If(o.mine, finish)
+	} else {
+		finish()
+	}
 }
 
 // end waits until the last copies have read the patches: shared memory is about to become

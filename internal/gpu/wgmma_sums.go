@@ -187,6 +187,23 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int
 	k.WgmmaWait(0)
 }
 
+// work is how many products of tiles a step takes of a warpgroup, and how often that adds what
+// was summed up; of halves of the columns it waits half as long again.
+func (r recipe) work(s Shape) (products, adds float64) {
+	if len(r.rounds) == 0 {
+		return 1, 0
+	}
+	rows, _ := groupTile(s)
+	for _, round := range r.rounds {
+		products += float64(len(round.pairs))
+		adds += float64(round.times * rows / groupRows)
+	}
+	if s.N > roundCols(s) {
+		adds *= 2 * 1.5
+	}
+	return products, adds
+}
+
 // uses says whether part plane of an operand is in the round.
 func (r sumRound) uses(plane int) bool {
 	return slices.ContainsFunc(r.pairs, func(pair [2]int) bool { return pair[0] == plane || pair[1] == plane })

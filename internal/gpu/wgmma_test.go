@@ -97,7 +97,7 @@ func TestPreferWgmma(t *testing.T) {
 				t.Errorf("%v on %d SMs: %v has parts of less than a step", p, d.SMs, s)
 			}
 			g, cluster, err := wgmmaGrid(c, p, d)
-			if n := s.cluster(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
+			if n := s.cluster() * s.along(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
 				t.Errorf("%v on %d SMs: %v has a grid of %v in clusters of %v, %v", p, d.SMs, s, g, cluster, err)
 			}
 			s.Split = 0
@@ -109,18 +109,28 @@ func TestPreferWgmma(t *testing.T) {
 	}
 }
 
-// TestPreferWgmmaOnH200: what is chosen by the manuals' figures, until it is measured.
+// TestPreferWgmmaOnH200: what is chosen is what was measured to be the fastest, or as fast.
 func TestPreferWgmmaOnH200(t *testing.T) {
 	d := &device.Info{SMs: 132, MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
 	for _, c := range []struct {
 		m, n, k int
 		want    string
 	}{
-		{8192, 8192, 8192, "128x256x64/2x64/4c2"},
+		{8192, 8192, 8192, "128x192x64/2x48/5"},
 		{4096, 4096, 4096, "128x256x64/2x64/4c2"},
-		{1024, 1024, 1024, "128x128x64/2x32/6c2"},
-		{256, 256, 65536, "128x128x64/2x32/6c2*33"},
-		{16, 4096, 4096, "64x64x64/2x16/8"},
+		{2048, 2048, 2048, "128x256x64/2x64/4c2"},
+		{3000, 3000, 3000, "128x256x64/2x64/4c2"},
+		{1024, 1024, 1024, "128x64x64/2x16/8"},
+		{512, 512, 512, "64x64x64/2x16/12"},
+		{512, 6144, 4096, "128x192x64/2x48/5"},
+		{256, 14336, 4096, "128x256x64/2x64/4c2"},
+		{128, 14336, 4096, "128x128x64/2x32/6"},
+		{64, 4096, 14336, "64x64x64/2x16/12"},
+		{32, 4096, 4096, "32x64x64/2x16/12"},
+		{16, 4096, 4096, "16x64x64/2x16/12"},
+		{16, 14336, 4096, "16x64x64/2x16/12"},
+		{4096, 4096, 16, "128x256x64/2x64/4c2"},
+		{64, 64, 65536, "32x64x64/2x16/12*66"},
 	} {
 		p := halves(t, c.m, c.n, c.k)
 		if got := wgmma.Configs(p, d)[0].Shape.String(); got != c.want {

@@ -78,6 +78,9 @@ func (b *Boxes) Behind(skip build.Value) *Boxes {
 	return &other
 }
 
+// Prefetch brings the tensor's map on its way.
+func (b *Boxes) Prefetch() { b.tensor.Prefetch() }
+
 // Load has one thread send the tile on its way to a stage that begins at row first of the
 // operand, or column of B, and element p along K; full is told of its bytes. rank is the
 // block's place among those that share the tile.
