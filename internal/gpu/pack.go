@@ -133,10 +133,10 @@ func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, t
 	if err != nil {
 		return err
 	}
-	cols, words := to.Cols, to.LD*to.Type.Size()/wordBytes
+	cols, ld := to.Cols, to.LD*to.Type.Size()/wordBytes
 	if t.kernel == planes {
 		from = asRow(from)
-		cols, words = from.Cols, words/planeParts
+		cols, ld = from.Cols, to.LD/planeParts
 	}
 	var args device.Params
 	args.U64(uint64(to.Rows))
@@ -144,7 +144,7 @@ func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, t
 	args.Ptr(source)
 	args.U64(uint64(from.LD))
 	args.Ptr(target)
-	args.U64(uint64(words))
+	args.U64(uint64(ld))
 	s := t.config.Shape
 	return pl.on().Launch(ctx, f, device.Launch{
 		Grid:   device.Dim3{X: ceilDiv(cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},

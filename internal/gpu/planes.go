@@ -21,8 +21,8 @@ func planesOf(l gemm.Layout) gemm.Layout {
 }
 
 // planes takes float32 apart into three bfloat16 whose sum each is, exactly: the nearest
-// one, the nearest to planeScale times the rest, and that of its rest. It reads and writes
-// neighbours together.
+// one, the nearest to planeScale times the rest, and that of its rest. Neighbouring threads
+// have neighbours.
 var planes = &Kernel{
 	Name:    "planes",
 	Adds:    "the parts of float32: the nearest bfloat16, that of the rest, and that of its rest",
@@ -35,30 +35,26 @@ var planes = &Kernel{
 func writePlanes(k *build.Kernel, _ Config) {
 	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
 	source := k.Matrix(k.Pointer("from", ptx.F32).ReadOnly(), rows, cols, k.Param("ldFrom", ptx.U64))
-	// A word is two neighbours of one part; part is the words from one part to the next.
-	to := k.Pointer("to", ptx.U32)
-	part := k.Param("part", ptx.U64)
+	to := k.Pointer("to", ptx.U16)
+	part := k.Param("part", ptx.U64) // elements from one part of a row to the next
 	target := k.Matrix(to, rows, part, k.Mul(part, planeParts))
 
 	k.Threads(packThreads, 1, 1)
 	tid := k.ThreadIdx(build.X)
-	const lanes, passes = packSide / 2, packSide * packSide / 2 / packThreads
-	word := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), lanes, k.To(ptx.U64, k.Rem(tid, lanes)))
-	col := k.Mul(word, 2)
-	row0 := k.Var("row0", ptx.U64, k.Mad(k.To(ptx.U64, k.BlockIdx(build.Y)), packSide, k.To(ptx.U64, k.Div(tid, lanes))))
+	const passes = packSide * packSide / packThreads
+	col := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), packSide, k.To(ptx.U64, k.Rem(tid, packSide)))
+	row0 := k.Var("row0", ptx.U64, k.Mad(k.To(ptx.U64, k.BlockIdx(build.Y)), packSide, k.To(ptx.U64, k.Div(tid, packSide))))
 	k.While(func() build.Reg { return k.Lt(row0, rows) }, func() {
-		var values [passes][2]build.Reg
-		row := func(n int) build.Reg { return k.Add(row0, n*packThreads/lanes) }
+		var values [passes]build.Reg
+		row := func(n int) build.Reg { return k.Add(row0, n*packThreads/packSide) }
 		for n := range values {
-			for e := range values[n] {
-				values[n][e] = source.LoadOr0(row(n), k.Add(col, e))
-			}
+			values[n] = source.LoadOr0(row(n), col)
 		}
-		for n, v := range values {
-			words := planeWords(k, v)
+		for n, x := range values {
+			parts := partsOfFloat(k, x)
 			k.If(k.Lt(row(n), rows), func() {
-				for plane, w := range words {
-					target.At(row(n), k.Add(word, k.Mul(part, plane))).Store(w)
+				for i, p := range parts {
+					target.At(row(n), k.Add(col, k.Mul(part, i))).Store(p)
 				}
 			})
 		}
@@ -66,33 +62,30 @@ func writePlanes(k *build.Kernel, _ Config) {
 	})
 }
 
-// planeWords are the parts of two neighbours.
+// partsOfFloat are the parts of a float32, as bits.
 //
 // What is not finite is in the last part, which is multiplied by first parts alone, and 1 of
 // its sign in the first: whatever the other factor is, that gives what the product of the
 // two gives, and no infinity meets the zero or the opposite sign of a rest. For that a first
 // part must not be zero either unless the number is.
-func planeWords(k *build.Kernel, values [2]build.Reg) (words [planeParts]build.Reg) {
+func partsOfFloat(k *build.Kernel, x build.Reg) (parts [planeParts]build.Reg) {
 	const sign, one, infinite = 1 << 31, 0x3f800000, 0x7f800000
-	var special, rest [2]build.Reg
-	bits := func(x build.Reg) build.Reg { return k.Bits(ptx.U32, x) }
-	for e, x := range values {
-		special[e] = k.Ge(k.And(bits(x), sign-1), infinite)
-		unit := k.Bits(ptx.F32, k.Or(k.And(bits(x), sign), one))
-		rest[e] = k.Select(special[e], unit, x)
-	}
-	for plane := range planeParts - 1 {
-		words[plane] = k.Bits(ptx.U32, k.Pack(ptx.BF16, within(k, rest[0]), within(k, rest[1])))
-		for e, part := range []build.Reg{k.Shl(words[plane], 16), k.And(words[plane], 0xffff0000)} {
-			rest[e] = k.Mul(k.Sub(rest[e], k.Bits(ptx.F32, part)), planeScale)
-		}
-	}
+	bits := k.Bits(ptx.U32, x)
+	special := k.Ge(k.And(bits, sign-1), infinite)
+	rest := k.Select(special, k.Bits(ptx.F32, k.Or(k.And(bits, sign), one)), x)
 	last := planeParts - 1
-	for e, x := range values {
-		rest[e] = k.Select(special[e], x, rest[e])
+	for i := range last {
+		word := nearestBF16(k, within(k, rest))
+		parts[i] = k.To(ptx.U16, word)
+		rest = k.Mul(k.Sub(rest, k.Bits(ptx.F32, k.Shl(word, 16))), planeScale)
 	}
-	words[last] = k.Bits(ptx.U32, k.Pack(ptx.BF16, rest[0], rest[1]))
-	return words
+	parts[last] = k.To(ptx.U16, nearestBF16(k, k.Select(special, x, rest)))
+	return parts
+}
+
+// nearestBF16 is the nearest bfloat16 to x, in the lower half of a word.
+func nearestBF16(k *build.Kernel, x build.Reg) build.Reg {
+	return k.Bits(ptx.U32, k.Pack(ptx.BF16, x, k.Var("", ptx.F32, 0)))
 }
 
 // within is x, or the nearest number to it that no bfloat16 is smaller or larger than, so

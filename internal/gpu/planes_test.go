@@ -31,7 +31,7 @@ func TestPlanes(t *testing.T) {
 		set(i, bits)
 	}
 	to := planesOf(from)
-	d := checked(t, check.Options{MaxScatter: 3})
+	d := checked(t, check.Options{MaxScatter: 2})
 	source, target := alloc(t, d, len(host)), alloc(t, d, to.Bytes())
 	if err := d.CopyIn(t.Context(), source, host, device.Whole(len(host))); err != nil {
 		t.Fatal(err)

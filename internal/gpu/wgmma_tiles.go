@@ -31,7 +31,7 @@ var wgmmaTiles = []Shape{
 // rows, and spills registers with a bias. Products of 8-bit types are over so soon that it counts what
 // handing over C takes, which in turns is hidden; those of tf32 gain 2 %.
 var tallTiles = map[int]Shape{
-	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
+	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6, Cluster: 2},
 	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 }
 
@@ -55,7 +55,8 @@ func wgmmaShapes() (shapes []Shape) {
 // products in 12 tiles (docs/kernels/wgmma.md).
 const (
 	// wgmmaRate is the elements of C for which the tensor cores add the products of 128
-	// bytes along K, whatever the type, and wgmmaStep what a step takes besides.
+	// bytes along K, whatever the type, and wgmmaStep what a step takes besides, half of
+	// that where a warpgroup has 128 rows.
 	wgmmaRate, wgmmaStep = 28.0, 40.0
 	// wgmmaTraffic is the bytes that the L2 cache delivers if all SMs ask, and wgmmaAlone
 	// if few do; where rows begin within its lines they come wgmmaSkewed times as slowly. A
@@ -67,7 +68,7 @@ const (
 	wgmmaMemory              = 16.5
 	// wgmmaRound is what threads take that add a round to their sums, and wgmmaTogether how
 	// much longer the steps of a cluster take whose B must be along K, or comes in parts.
-	wgmmaRound, wgmmaTogether = 100.0, 1.35
+	wgmmaRound, wgmmaTogether = 100.0, 1.05
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.1
 	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
@@ -111,10 +112,10 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	planes := float64(len(r.planes))
 	products, rounds := r.work(s)
 	bytes := float64((max(s.M, groupRows) + s.N/s.cluster()) * frag.SwizzleBytes)
-	step := max(products*area/wgmmaRate+rounds*wgmmaRound+wgmmaStep, planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
+	step := max(products*area/wgmmaRate+rounds*wgmmaRound+2*wgmmaStep/float64(s.RowsPerThread), planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
 	if s.cluster() > 1 {
 		step = max(step, planes*wgmmaMeet)
-		if r.elem.Bits() != 16 || planes > 1 {
+		if (r.elem.Bits() != 16 || planes > 1) && !inTurns(s) {
 			step *= wgmmaTogether
 		}
 	}
