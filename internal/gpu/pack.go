@@ -138,7 +138,8 @@ func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, t
 	})
 }
 
-// pack copies a matrix to one with other rows, or transposes it.
+// pack copies a matrix to one with other rows, or transposes it. Tiles pass through shared
+// memory, so that both sides move neighbours together, wherever they begin.
 var pack = &Kernel{
 	Name:    "pack",
 	Adds:    "a matrix for bulk copies: rows at multiples of 16 bytes, transposed if need be",
@@ -150,120 +151,52 @@ var pack = &Kernel{
 
 const (
 	packThreads = 256
-	packSide    = 64 // of a tile that is transposed
+	packSide    = 64 // of a tile
 	wordBytes   = 4
-	// A warp copies so many rows, and of each so many words a lane.
-	packRows, packWords = 4, 4
 )
 
 // packConfig is how a matrix of one layout is packed to another; TransA says that rows
 // become columns.
 func packConfig(from, to gemm.Layout, c Config) Config {
-	shape := square(packSide, 0)
-	if from.Trans == to.Trans {
-		shape.M, shape.N = packRows*packThreads/32, packWords*32*wordBytes/from.Type.Size()
-	}
-	return Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: shape, Overlaps: c.Overlaps, Lines: c.Lines}
+	return Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Overlaps: c.Overlaps, Lines: c.Lines}
 }
 
 // packElements are types of PTX to move elements in, by their size.
 var packElements = map[int]ptx.Type{1: ptx.U8, 2: ptx.U16, 4: ptx.U32}
 
-// packWriter writes the kernel.
-type packWriter struct {
-	*build.Kernel
-	rows, cols     build.Reg // of what is written
-	source, target build.Matrix
-	elem           ptx.Type
-	tid            build.Reg
-	row0, col0     build.Reg // where the block begins
-}
-
 func writePack(k *build.Kernel, c Config) {
-	w := &packWriter{Kernel: k, elem: packElements[c.In.Size()]}
-	w.rows, w.cols = k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
-	from := k.Pointer("from", w.elem).ReadOnly()
+	size := c.In.Size()
+	elem := packElements[size]
+	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
+	from := k.Pointer("from", elem).ReadOnly()
 	ldFrom := k.Param("ldFrom", ptx.U64)
-	w.source = k.Matrix(from, w.rows, w.cols, ldFrom)
+	source := k.Matrix(from, rows, cols, ldFrom)
 	if c.TransA {
-		w.source = k.Matrix(from, w.cols, w.rows, ldFrom).T()
+		source = k.Matrix(from, cols, rows, ldFrom).T()
 	}
 	to := k.Pointer("to", ptx.U32)
-	w.target = k.Matrix(to, w.rows, w.cols, k.Param("ldTo", ptx.U64)) // of words
+	target := k.Matrix(to, rows, cols, k.Param("ldTo", ptx.U64)) // of words
 
 	k.Threads(packThreads, 1, 1)
-	w.tid = k.ThreadIdx(build.X)
-	w.col0 = k.Mul(k.To(ptx.U64, k.BlockIdx(build.X)), c.Shape.N)
-	w.row0 = k.Var("row0", ptx.U64, k.Mul(k.To(ptx.U64, k.BlockIdx(build.Y)), c.Shape.M))
-	copy := w.rowsOfWarp
-	if c.TransA {
-		copy = w.tile()
-	}
-	k.While(func() build.Reg { return k.Lt(w.row0, w.rows) }, func() {
-		copy()
-		k.Set(w.row0, k.Add(w.row0, k.Mul(k.To(ptx.U64, k.GridDim(build.Y)), c.Shape.M)))
-	})
-}
-
-// rowsOfWarp copies rows, word by word. Where one begins within a word of the source, each
-// word that is written is a part of two neighbours; the first of a row and its last are made of
-// elements, as their neighbours are not the row's.
-func (w *packWriter) rowsOfWarp() {
-	k, size := w.Kernel, w.elem.Bytes()
-	lane, warp := k.Rem(w.tid, 32), k.Div(w.tid, 32)
-	type word struct {
-		row, col         build.Reg
-		inside, edge     build.Reg
-		shift, low, high build.Reg
-		elements         []build.Reg
-	}
-	var words []word
-	for r := range packRows {
-		row := k.Add(w.row0, k.To(ptx.U64, k.Add(warp, r*packThreads/32)))
-		off := k.And(w.source.At(row, 0).Address(), wordBytes-1)
-		for n := range packWords {
-			x := word{row: row, col: k.Add(w.col0, k.To(ptx.U64, k.Mul(k.Add(lane, n*32), wordBytes/size)))}
-			x.inside = w.target.Inside(row, x.col)
-			begin := k.Mul(x.col, size) // bytes
-			end := k.Mul(w.cols, size)
-			x.shift = k.To(ptx.U32, k.Mul(off, 8))
-			x.edge = k.Or(k.Lt(begin, off), k.Gt(k.Add(begin, wordBytes), end))
-			x.edge = k.Or(x.edge, k.And(k.Ne(off, 0), k.Gt(k.Add(begin, 2*wordBytes), k.Add(end, off))))
-			at := w.source.At(row, x.col)
-			aligned := at.Skip(k.Sub(0, off)).As(ptx.U32)
-			whole := k.And(x.inside, k.Not(x.edge))
-			x.low = aligned.LoadVecOr0(whole, 1)[0]
-			x.high = aligned.At(1).LoadVecOr0(k.And(whole, k.Ne(off, 0)), 1)[0]
-			for e := range wordBytes / size {
-				take := k.And(x.edge, w.target.Inside(row, k.Add(x.col, e)))
-				x.elements = append(x.elements, at.At(e).LoadVecOr0(take, 1)[0])
-			}
-			words = append(words, x)
-		}
-	}
-	for _, x := range words {
-		whole := k.Fresh(ptx.B32)
-		k.Do("shf.r.wrap.b32", whole, x.low, x.high, x.shift)
-		value := k.Select(x.edge, joined(k, x.elements, size), k.Bits(ptx.U32, whole))
-		k.If(x.inside, func() { w.target.At(x.row, k.Div(x.col, wordBytes/size)).Store(value) })
-	}
-}
-
-// tile transposes a tile, which passes through shared memory, so that both sides move
-// neighbours together.
-func (w *packWriter) tile() func() {
-	k, size := w.Kernel, w.elem.Bytes()
+	tid := k.ThreadIdx(build.X)
 	// Rows are an odd number of words, so that a column has all banks.
-	tile := k.Shared("tile", w.elem, packSide, packSide+wordBytes/size)
-	return func() {
+	tile := k.Shared("tile", elem, packSide, packSide+wordBytes/size)
+	col0 := k.Mul(k.To(ptx.U64, k.BlockIdx(build.X)), packSide)
+	row0 := k.Var("row0", ptx.U64, k.Mul(k.To(ptx.U64, k.BlockIdx(build.Y)), packSide))
+	k.While(func() build.Reg { return k.Lt(row0, rows) }, func() {
 		k.Comment("neighbouring threads read neighbours")
-		values := make([]build.Reg, packSide*packSide/packThreads)
+		const passes = packSide * packSide / packThreads
+		values := make([]build.Reg, passes)
 		place := func(n int) (i, j build.Reg) {
-			return k.Rem(w.tid, packSide), k.Add(k.Div(w.tid, packSide), n*packThreads/packSide)
+			i, j = k.Add(k.Div(tid, packSide), n*packThreads/packSide), k.Rem(tid, packSide)
+			if c.TransA {
+				i, j = j, i
+			}
+			return i, j
 		}
 		for n := range values {
 			i, j := place(n)
-			values[n] = w.source.LoadOr0(k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j)))
+			values[n] = source.LoadOr0(k.Add(row0, k.To(ptx.U64, i)), k.Add(col0, k.To(ptx.U64, j)))
 		}
 		for n, v := range values {
 			i, j := place(n)
@@ -273,31 +206,28 @@ func (w *packWriter) tile() func() {
 		k.Comment("each thread writes 16 bytes")
 		each := maxVector / size
 		for n := 0; n < packSide*packSide/each; n += packThreads {
-			at := k.Add(w.tid, n)
+			at := k.Add(tid, n)
 			i, j := k.Div(at, packSide/each), k.Mul(k.Rem(at, packSide/each), each)
 			words := make([]build.Value, maxVector/wordBytes)
 			from := tile.From(i, j)
-			for n := range words {
-				elements := make([]build.Reg, wordBytes/size)
-				for e := range elements {
-					elements[e] = from.Load(0, n*wordBytes/size+e)
-				}
-				words[n] = joined(k, elements, size)
+			for w := range words {
+				words[w] = packWord(k, from, w*wordBytes/size, size)
 			}
-			row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
-			k.If(k.And(k.Lt(at, packSide*packSide/each), w.target.Inside(row, col)), func() {
-				w.target.At(row, k.Div(col, wordBytes/size)).StoreVec(words...)
+			row, col := k.Add(row0, k.To(ptx.U64, i)), k.Add(col0, k.To(ptx.U64, j))
+			k.If(k.And(k.Lt(at, packSide*packSide/each), target.Inside(row, col)), func() {
+				target.At(row, k.Div(col, wordBytes/size)).StoreVec(words...)
 			})
 		}
 		k.Barrier()
-	}
+		k.Set(row0, k.Add(row0, k.Mul(k.To(ptx.U64, k.GridDim(build.Y)), packSide)))
+	})
 }
 
-// joined is elements of so many bytes, side by side in a word.
-func joined(k *build.Kernel, elements []build.Reg, size int) build.Reg {
-	word := k.To(ptx.U32, elements[0])
-	for e, x := range elements[1:] {
-		word = k.Or(word, k.Shl(k.To(ptx.U32, x), 8*size*(e+1)))
+// packWord is the elements of a tile's row from column j on as one word.
+func packWord(k *build.Kernel, row build.Array, j, size int) build.Value {
+	word := k.To(ptx.U32, row.Load(0, j))
+	for e := 1; e < wordBytes/size; e++ {
+		word = k.Or(word, k.Shl(k.To(ptx.U32, row.Load(0, j+e)), 8*size*e))
 	}
 	return word
 }

@@ -49,7 +49,7 @@ const (
 	// come, blocks of a cluster wgmmaMeet to give one back, and wgmmaMemory is the bytes of
 	// memory.
 	wgmmaTraffic, wgmmaAlone = 66.0, 100.0
-	wgmmaSkewed, wgmmaSmall  = 2.4, 1.28
+	wgmmaSkewed, wgmmaSmall  = 2.4, 1.22
 	wgmmaLatency, wgmmaMeet  = 2200.0, 460.0
 	wgmmaMemory              = 16.5
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
