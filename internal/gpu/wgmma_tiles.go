@@ -59,25 +59,27 @@ const (
 	// that where a warpgroup has 128 rows.
 	wgmmaRate, wgmmaStep = 28.0, 40.0
 	// wgmmaTraffic is the bytes that the L2 cache delivers if all SMs ask, and wgmmaAlone
-	// if few do; where rows begin within its lines they come wgmmaSkewed times as slowly. A
-	// stage takes wgmmaLatency to come, blocks of a cluster wgmmaMeet to give one back, and
-	// wgmmaMemory is the bytes of memory.
+	// if few do; where rows begin within its lines they come wgmmaSkewed times as slowly,
+	// and in the boxes of the smallest tiles wgmmaSmall times. A stage takes wgmmaLatency to
+	// come, blocks of a cluster wgmmaMeet to give one back, and wgmmaMemory is the bytes of
+	// memory.
 	wgmmaTraffic, wgmmaAlone = 66.0, 100.0
-	wgmmaSkewed              = 2.4
+	wgmmaSkewed, wgmmaSmall  = 2.4, 1.22
 	wgmmaLatency, wgmmaMeet  = 2200.0, 460.0
 	wgmmaMemory              = 16.5
 	// wgmmaRound is what threads take that add a round to their sums, and wgmmaTogether how
 	// much longer the steps of a cluster take whose B must be along K, or comes in parts.
 	wgmmaRound, wgmmaTogether = 100.0, 1.05
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
-	wgmmaBeside = 0.1
+	wgmmaBeside = 0.03
 	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
 	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle.
 	wgmmaFill, wgmmaEnd, wgmmaStore = 5000.0, 1000.0, 32.0
-	// wgmmaSecond is what a second launch takes before it does anything. Blocks that share
-	// out K take wgmmaAdd to add up, and a cycle for wgmmaAdds sums.
-	wgmmaSecond, wgmmaParts = 5000.0, 300.0
-	wgmmaAdd, wgmmaAdds     = 2000.0, 2.5
+	// wgmmaSecond is what a second launch takes before it does anything, wgmmaParts what it
+	// waits for every further sumWarps·sumAhead parts, and wgmmaSums the bytes of them.
+	wgmmaSecond, wgmmaParts, wgmmaSums = 6500.0, 300.0, 24.0
+	// Blocks that share out K take wgmmaAdd to add up, and a cycle for wgmmaAdds sums.
+	wgmmaAdd, wgmmaAdds = 2000.0, 2.5
 	// wgmmaOutside is what the copy engine takes for a row along K of a box that lies
 	// outside of the matrix, but for the first wgmmaFew.
 	wgmmaOutside, wgmmaFew = 4.5, 15
@@ -112,6 +114,9 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	planes := float64(len(r.planes))
 	products, rounds := r.work(s)
 	bytes := float64((max(s.M, groupRows) + s.N/s.cluster()) * frag.SwizzleBytes)
+	if inTurns(s) && s.N == groupRows {
+		deliver /= wgmmaSmall
+	}
 	step := max(products*area/wgmmaRate+rounds*wgmmaRound+2*wgmmaStep/float64(s.RowsPerThread), planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
 	if s.cluster() > 1 {
 		step = max(step, planes*wgmmaMeet)
@@ -144,7 +149,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		x.second += float64(x.rounds) * (wgmmaAdd + float64(s.M*s.N)/wgmmaAdds)
 	}
 	if parts > 1 {
-		x.second += wgmmaSecond + float64(2*sumsBytes(p, s))/sumBytes/float64(max(d.SMs, 1)) + wgmmaParts*float64(ceilDiv(parts, sumWarps*sumAhead))
+		x.second += wgmmaSecond + float64(2*sumsBytes(p, s))/wgmmaSums/float64(max(d.SMs, 1)) + wgmmaParts*float64(ceilDiv(parts, sumWarps*sumAhead))
 	}
 	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}} {
 		if packs[i] {
@@ -165,8 +170,12 @@ func skewed(l gemm.Layout) bool {
 // lanes. Sums of 32 bits are written to patches in pairs that two rows' lanes want at the
 // same time.
 func wgmmaLimits(c Config) Limits {
+	l := Limits{Scatter: 1}
 	if c.Out.Size() == 2 {
-		return Limits{Scatter: 2}
+		l.Scatter = 2
 	}
-	return Limits{Conflicts: 2, Scatter: 1}
+	if c.Out.Size() == 4 || c.Shape.Along > 1 { // as sums pass through patches
+		l.Conflicts = 2
+	}
+	return l
 }

