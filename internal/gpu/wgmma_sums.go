@@ -188,7 +188,7 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int
 }
 
 // work is how many products of tiles a step takes of a warpgroup, and how often that adds what
-// was summed up; of halves of the columns it waits half as long again.
+// was summed up; of halves of the columns it waits a fifth longer.
 func (r recipe) work(s Shape) (products, adds float64) {
 	if len(r.rounds) == 0 {
 		return 1, 0
@@ -199,7 +199,7 @@ func (r recipe) work(s Shape) (products, adds float64) {
 		adds += float64(round.times * rows / groupRows)
 	}
 	if s.N > roundCols(s) {
-		adds *= 2 * 1.5
+		adds *= 2 * 1.2
 	}
 	return products, adds
 }

@@ -31,7 +31,7 @@ var wgmmaTiles = []Shape{
 // rows, and spills registers with a bias. Products of 8-bit types are over so soon that it counts what
 // handing over C takes, which in turns is hidden; those of tf32 gain 2 %.
 var tallTiles = map[int]Shape{
-	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6, Cluster: 2},
+	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 }
 
