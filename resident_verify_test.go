@@ -126,3 +126,23 @@ func TestVerifyOnFinds(t *testing.T) {
 		t.Errorf("%d sweeps of matrices, want 15", s.sweeps)
 	}
 }
+
+// TestVerifyShortSums: 8-bit floats, whose sums on Hopper have 14 bits, are judged by that.
+func TestVerifyShortSums(t *testing.T) {
+	substitute(t, 0)
+	d := on(t, "emu")
+	rng := rand.New(rand.NewPCG(15, 16))
+	random := func() Matrix[Float8E4M3] {
+		m := New[Float8E4M3](128, 128)
+		for i := range m.data {
+			m.data[i] = dtype.FromFloat64[Float8E4M3](2*rng.Float64() - 1)
+		}
+		return m
+	}
+	a, b, c := upload(t, d, random()), upload(t, d, random()), upload(t, d, New[float32](128, 128))
+	for _, precision := range []Precision{Native, Fast} {
+		if err := GemmOn(t.Context(), 1, a, b, 0, c, WithVerify(), WithPrecision(precision)); err != nil {
+			t.Errorf("%v: %v", precision, err)
+		}
+	}
+}

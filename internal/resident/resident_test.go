@@ -138,6 +138,7 @@ func conform(t *testing.T, d *Device, k *gpu.Kernel, cases, volume int) {
 			return multiply(ctx, d, k.Name, p, b, int(turn.Add(1)))
 		},
 		Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
+		Accuracy: k.Accuracy,
 		Tiles:    []int{tiles.M, tiles.N}, Volume: volume, Concurrent: true, Cancels: true,
 	})
 }

@@ -28,7 +28,7 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) error {
 	}
 	// The seed differs from run to run, so that no wrong result passes for good; the
 	// error names it.
-	options := ref.VerifyOptions{Seed: uint64(time.Now().UnixNano())}
+	options := ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.Kernel.Accuracy(p)}
 	v, err := ref.NewRemoteVerifier(ctx, p, far(m.A, p.A), far(m.B, p.B), far(m.C, p.C), bias, options)
 	if err != nil {
 		if errors.Is(err, gemm.ErrUnsupported) {
