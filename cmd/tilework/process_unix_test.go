@@ -193,6 +193,29 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
+// TestNoRoomForRecords: of records there are whole ones in the file, which a report takes
+// and with which a measurement goes on.
+func TestNoRoomForRecords(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const bench = "bench --device emu --kernels naive --sizes 2:12:+1 "
+	cmd, _, stderr := process(bench+"-o r.jsonl", fileLimit+"=1")
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "write r.jsonl: file too large") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if n := len(readRecords(t, "r.jsonl")); n == 0 || n >= 11 {
+		t.Fatalf("%d of 11 records are kept", n)
+	}
+	for _, args := range []string{"report r.jsonl -o r.html", bench + "--resume r.jsonl"} {
+		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 || stderr != "" {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+	}
+	if n := len(readRecords(t, "r.jsonl")); n != 11 {
+		t.Errorf("%d records in the end, want 11", n)
+	}
+}
+
 // TestCacheOutOfReach: a cache that cannot be written costs time and nothing else.
 func TestCacheOutOfReach(t *testing.T) {
 	t.Chdir(folder(t))
