@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"tilework/internal/bench"
 )
 
 // facet is the name of what can share a chart of rates: one kind of device and one
@@ -20,8 +22,17 @@ func facet(r row) string {
 func rates(s *study) []*Chart {
 	const title, question = "Rate", "How much of the device is used?"
 	var all []*Chart
+	var single []row // of what was timed at one size alone
 	for _, g := range groupBy(filter(s.rows, isSquare, not(copies)), facet) {
+		if oneSize(g.rows) {
+			single = append(single, g.rows...)
+			continue
+		}
 		all = append(all, s.rateChart(&Chart{ID: "rate-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
+	}
+	for _, g := range groupBy(single, row.kind) {
+		name := g.name + " at one size"
+		all = append(all, s.rateBars(&Chart{ID: "rate-" + word(name), Title: title + ": " + name, Question: question}, g.rows))
 	}
 	if len(all) == 0 {
 		all = []*Chart{{ID: "rate", Title: title, Question: question, Notes: []string{"No square product was timed."}}}
@@ -51,6 +62,36 @@ func (s *study) rateChart(c *Chart, rows []row) *Chart {
 		c.Headline += " Of ours, " + reaches(best)
 	}
 	c.addPeaks(lines, rows, scale)
+	return c
+}
+
+// rateBars has a bar for each row, as a part of the peak or, where that is not known for
+// all, of the highest rate.
+func (s *study) rateBars(c *Chart, rows []row) *Chart {
+	names := s.naming(rows, "kind")
+	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
+	bars := &Bars{Label: "part of the peak", Parts: []string{"rate"}}
+	whole := func(r row) float64 { return r.Peak }
+	if slices.ContainsFunc(rows, func(r row) bool { return !(r.Peak > 0) }) {
+		bars.Label = "part of the highest rate"
+		whole = func(row) float64 { return top.GFLOPS }
+		c.Notes = append(c.Notes, "The records do not know all peaks.")
+	}
+	c.Drawing = bars
+	c.Table.Columns = []string{"kernel", "rate", "of peak", "median", "spread"}
+	for _, r := range rows {
+		name := names.of(r, shape(r.Record))
+		percent := ""
+		if p, known := r.PercentOfPeak(); known {
+			percent = fmt.Sprintf("%.1f %%", p)
+		}
+		bars.Rows = append(bars.Rows, name)
+		bars.Share = append(bars.Share, []float64{min(1, r.GFLOPS/whole(r))})
+		bars.Text = append(bars.Text, []string{telling(name, r)})
+		bars.Ends = append(bars.Ends, rate(r.GFLOPS))
+		c.Table.Rows = append(c.Table.Rows, []string{name, rate(r.GFLOPS), percent, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread)})
+	}
+	c.Headline = fmt.Sprintf("%s reaches %s%s at %s on %s.", top.Subject, rate(top.GFLOPS), ofPeak(top), shape(top.Record), top.Types())
 	return c
 }
 

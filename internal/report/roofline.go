@@ -16,13 +16,27 @@ func roofline(s *study) []*Chart {
 	const title, question = "Roofline", "Does memory or arithmetic bound the product, and how near is each kernel?"
 	var all []*Chart
 	rows := filter(s.rows, not(copies), func(r row) bool { return r.Peak > 0 })
-	for _, g := range groupBy(rows, func(r row) string { return facet(r) + " on " + r.device() }) {
-		all = append(all, s.roofChart(&Chart{ID: "roofline-" + word(facet(g.rows[0])), Title: title + ": " + g.name, Question: question}, g.rows))
+	for _, g := range groupBy(rows, func(r row) string { return facet(r) + " on " + r.device() + threads(r) }) {
+		if f := roofOf(g.rows); math.IsInf(f.bandwidth, 1) && oneSize(g.rows) {
+			continue // a point under a flat line: the chart of rates says as much
+		}
+		all = append(all, s.roofChart(&Chart{ID: "roofline-" + word(facet(g.rows[0])+threads(g.rows[0])), Title: title + ": " + g.name, Question: question}, g.rows))
 	}
 	if len(all) == 0 {
-		all = []*Chart{{ID: "roofline", Title: title, Question: question, Notes: []string{"No record knows the peak of its device: there is no roof."}}}
+		all = []*Chart{{ID: "roofline", Title: title, Question: question, Notes: []string{"No record of several shapes knows the peak of its device, or its memory's bandwidth: there is no roof."}}}
 	}
 	return all
+}
+
+// threads names what a CPU's peak is of.
+func threads(r row) string {
+	switch {
+	case r.kind() == onGPU:
+		return ""
+	case r.Threads == 0:
+		return ", all threads"
+	}
+	return ", " + count(r.Threads, "thread")
 }
 
 // roof is what bounds a device: 10⁹ operations and 10⁹ bytes a second, the latter

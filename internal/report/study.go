@@ -205,11 +205,15 @@ func (s *study) naming(rows []row, without ...string) naming {
 	return n
 }
 
-// of names a row; first stands before what tells it apart.
+// of names a row; first stands before what tells it apart. A row that nothing tells apart
+// has its subject's name.
 func (n naming) of(r row, first ...string) string {
 	words := slices.Clone(first)
 	for _, i := range n.parts {
 		words = append(words, attributes[i].text(r))
+	}
+	if len(words) == 0 {
+		words = []string{r.Subject}
 	}
 	name := strings.Join(words, ", ")
 	if n.sources {
