@@ -39,7 +39,7 @@ var columns = []column{
 	{"activation", func(r *Record) any { return r.Activation }, "activation", func(r *Record) string { return r.Activation }},
 	{"threads", func(r *Record) any { return r.Threads }, "threads", notable(func(r *Record) string { return strconv.Itoa(r.Threads) }, "0")},
 	{"transfers", func(r *Record) any { return r.Transfers }, "transfers", yes(func(r *Record) bool { return r.Transfers })},
-	{"cold", func(r *Record) any { return r.Cold }, "cold", yes(func(r *Record) bool { return r.Cold })},
+	{"cold", func(r *Record) any { return r.Cold }, "cache", timed(cacheText)},
 	{"buffers", func(r *Record) any { return r.Buffers }, "", nil},
 	{"seed", func(r *Record) any { return r.Seed }, "", nil},
 	{"intensity", func(r *Record) any { return r.Intensity }, "", nil},
@@ -163,6 +163,14 @@ func countText(part func(*Counts) string) func(*Record) string {
 		}
 		return part(r.Counts)
 	}
+}
+
+// cacheText is what the operands came from.
+func cacheText(r *Record) string {
+	if r.Cold {
+		return "cold"
+	}
+	return "warm"
 }
 
 // clockRate is what the device's clock was, mostly.
