@@ -190,18 +190,19 @@ func (r race) answer() (say string, missing []string) {
 	if last == 0 {
 		return "The CPU and the GPU were timed on no common size", missing
 	}
-	before := ""
-	if at := r.crossingLoop(); at > 0 {
-		before = fmt.Sprintf("overtakes the textbook loop at N ≈ %.0f and ", at)
-	}
 	ratio := atSize(cpu, last).Seconds.Median / atSize(gpu, last).Seconds.Median
+	var overtaken, stands string
+	if at := r.crossingLoop(); at > 0 {
+		overtaken = fmt.Sprintf("the textbook loop at N ≈ %.0f and ", at)
+		stands = "overtakes " + overtaken
+	}
 	switch {
 	case at == 0:
-		say = fmt.Sprintf("The GPU, %s, %sis behind %s at N = %d, with %s its speed", how, before, who, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, %sis behind %s at N = %d, with %s its speed", how, stands, who, last, times(ratio))
 	case math.IsInf(at, -1):
-		say = fmt.Sprintf("The GPU, %s, %sis ahead of %s at every size; at N = %d it is %s as fast", how, before, who, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, %sis ahead of %s at every size; at N = %d it is %s as fast", how, stands, who, last, times(ratio))
 	default:
-		say = fmt.Sprintf("The GPU, %s, %sovertakes %s at N ≈ %.0f; at N = %d it is %s as fast", how, before, who, at, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at, last, times(ratio))
 	}
 	return say, missing
 }
