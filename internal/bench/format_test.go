@@ -52,7 +52,7 @@ func examples(t *testing.T) []Record {
 	emulated.Verified, emulated.ErrorRatio = true, 0.25
 	emulated.Counts = &Counts{
 		Instructions: 700, Flops: 20_000, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000, IdealSectors: 2600,
-		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10,
+		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10, Then: &ThenCounts{HalfWarps: 20, Transactions: 170, Wavefronts: 40, IdealWavefronts: 40},
 	}
 	return []Record{a, p, bad, last, emulated}
 }

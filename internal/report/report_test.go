@@ -124,6 +124,8 @@ func TestCounts(t *testing.T) {
 		count("naive", 64, 1<<21, 4000, 3000, 0), count("tiled:16", 64, 1<<17, 400, 400, 0),
 		count("naive", 32, 1<<18, 500, 400, 0), count("padless", 64, 1<<17, 400, 400, 25),
 	}
+	counted[0].Counts.Then = &bench.ThenCounts{HalfWarps: 100, Transactions: 850}
+	counted[3].Counts.Then = &bench.ThenCounts{HalfWarps: 50, Transactions: 50, Wavefronts: 30, IdealWavefronts: 20}
 	r := newReport(t, Source{"r", append(cpu, counted...)})
 	if r.Title != "Matrix multiplication on Example CPU" {
 		t.Errorf("the title is %q", r.Title)
@@ -136,6 +138,12 @@ func TestCounts(t *testing.T) {
 	bars := c.Drawing.(*Bars)
 	if len(bars.Rows) != 3 || bars.Share[0][0] != 0.75 || bars.Share[0][1] != 0.25 || bars.Share[1][0] != 0.1 || bars.Share[1][1] != 0 {
 		t.Errorf("the bars of %v are %v", bars.Rows, bars.Share)
+	}
+	if notes := strings.Join(c.Notes, " "); !strings.Contains(notes, "they would have taken: naive 8.50 and padless 1.00.") {
+		t.Errorf("it notes %q", notes)
+	}
+	if row := strings.Join(c.Table.Rows[3], " "); !strings.HasSuffix(row, " 1.00 10") {
+		t.Errorf("the last row is %s", row)
 	}
 	if len(c.Table.Rows) != 4 || c.Table.Rows[1][3] != "524,288" {
 		t.Errorf("the table is %v", c.Table.Rows)
