@@ -38,7 +38,8 @@ func counts(s *study) []*Chart {
 // countChart draws the largest product, and lists all.
 func countChart(c *Chart, rows []row) *Chart {
 	rows = bySize(rows)
-	c.Table.Columns = []string{"M×N×K", "kernel", "instructions", "FLOP", "loaded", "FLOP/byte", "sectors", "of these needed", "different ones", "wavefronts", "bank conflicts", "then: transactions a half-warp", "then: bank conflicts"}
+	work := strings.TrimSuffix(rows[0].unit(), "/s")
+	c.Table.Columns = []string{"M×N×K", "kernel", "instructions", work, "loaded", work + "/byte", "sectors", "of these needed", "different ones", "wavefronts", "bank conflicts", "then: transactions a half-warp", "then: bank conflicts"}
 	for _, r := range rows {
 		n := r.Counts
 		transactions, conflicts := "", ""
@@ -65,7 +66,7 @@ func countChart(c *Chart, rows []row) *Chart {
 			fmt.Sprintf("%s, %s\n%s sectors would hold the bytes of each access", r.Subject, last, number(n.IdealSectors)),
 			fmt.Sprintf("%s, %s\n%s sectors in all", r.Subject, last, number(n.Sectors)),
 		})
-		bars.Ends = append(bars.Ends, digits(n.Intensity())+" FLOP/byte")
+		bars.Ends = append(bars.Ends, digits(n.Intensity())+" "+work+"/byte")
 		intensities = append(intensities, r.Subject+" "+digits(n.Intensity()))
 		if per, known := n.Then.PerHalfWarp(); known {
 			then = append(then, r.Subject+" "+digits(per))

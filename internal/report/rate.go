@@ -43,9 +43,9 @@ func rates(s *study) []*Chart {
 func (s *study) rateChart(c *Chart, rows []row) *Chart {
 	curves := s.curves(rows, "kind", "type")
 	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
-	unit, scale := "GFLOP/s", 1.0
+	unit, scale := "G"+top.unit(), 1.0
 	if top.GFLOPS >= 1000 {
-		unit, scale = "TFLOP/s", 1e-3
+		unit, scale = "T"+top.unit(), 1e-3
 	}
 	lines := &Lines{
 		X:      Axis{Label: "N, of N×N matrices", Log: true, Binary: true, Text: tick},
@@ -53,9 +53,9 @@ func (s *study) rateChart(c *Chart, rows []row) *Chart {
 		Series: s.againstSize(curves, func(r row) float64 { return r.GFLOPS * scale }),
 	}
 	c.Drawing = lines
-	c.Table = sizeTable(curves, func(r row) string { return rate(r.GFLOPS) + ofPeak(r) })
+	c.Table = sizeTable(curves, func(r row) string { return r.rate() + ofPeak(r) })
 	reaches := func(r row) string {
-		return fmt.Sprintf("%s reaches %s%s at %s.", nameIn(curves, r), rate(r.GFLOPS), ofPeak(r), shape(r.Record))
+		return fmt.Sprintf("%s reaches %s%s at %s.", nameIn(curves, r), r.rate(), ofPeak(r), shape(r.Record))
 	}
 	c.Headline = reaches(top)
 	if best := ours(rows); best.Record != nil && best != top {
@@ -88,10 +88,10 @@ func (s *study) rateBars(c *Chart, rows []row) *Chart {
 		bars.Rows = append(bars.Rows, name)
 		bars.Share = append(bars.Share, []float64{min(1, r.GFLOPS/whole(r))})
 		bars.Text = append(bars.Text, []string{telling(name, r)})
-		bars.Ends = append(bars.Ends, rate(r.GFLOPS))
-		c.Table.Rows = append(c.Table.Rows, []string{name, rate(r.GFLOPS), percent, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread)})
+		bars.Ends = append(bars.Ends, r.rate())
+		c.Table.Rows = append(c.Table.Rows, []string{name, r.rate(), percent, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread)})
 	}
-	c.Headline = fmt.Sprintf("%s reaches %s%s at %s on %s.", top.Subject, rate(top.GFLOPS), ofPeak(top), shape(top.Record), top.Types())
+	c.Headline = fmt.Sprintf("%s reaches %s%s at %s on %s.", top.Subject, top.rate(), ofPeak(top), shape(top.Record), top.Types())
 	return c
 }
 
@@ -118,7 +118,7 @@ func ours(rows []row) row {
 
 // addPeaks draws the peaks of the devices as lines.
 func (c *Chart) addPeaks(lines *Lines, rows []row, scale float64) {
-	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak, " + rate(r.Peak) })
+	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak, " + rate(r.Peak, r.unit()) })
 	if len(known) == 0 {
 		c.Notes = append(c.Notes, "The records know no peak of this device: no percentages.")
 		return

@@ -282,10 +282,11 @@ func TestOneSize(t *testing.T) {
 	m := newMachine(1, "", 1)
 	one := m.record(cpuModels[2], "cpu", bench.Cube(512), false)
 	other := one
-	other.In, other.Peak = "bfloat16", 0
+	other.In, other.Out, other.Peak = "int8", "int32", 0
 	r := newReport(t, Source{"r", []bench.Record{one, other}})
 	c := r.chart(t, "rate-cpu-at-one-size")
-	if b := c.Drawing.(*Bars); len(b.Rows) != 2 || b.Label != "part of the highest rate" || !strings.Contains(c.Headline, "avx512 reaches") || len(c.Table.Rows) != 2 {
+	if b := c.Drawing.(*Bars); len(b.Rows) != 2 || b.Label != "part of the highest rate" || !strings.Contains(c.Headline, "avx512 reaches") || len(c.Table.Rows) != 2 ||
+		!strings.HasSuffix(b.Ends[0], " GFLOP/s") || !strings.HasSuffix(b.Ends[1], " GOP/s") {
 		t.Errorf("bars %+v under %q", b, c.Headline)
 	}
 	for _, id := range []string{"time", "roofline", "ladder"} {

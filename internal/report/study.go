@@ -306,7 +306,7 @@ func telling(name string, r row) string {
 	lines := []string{
 		name,
 		fmt.Sprintf("%s: %s ± %.1f %%", shape(r.Record), bench.Duration(r.Seconds.Median), 50*r.Seconds.Spread),
-		rate(r.GFLOPS) + ofPeak(r),
+		r.rate() + ofPeak(r),
 	}
 	for _, v := range r.Versus {
 		lines = append(lines, fmt.Sprintf("%s the speed of %s", times(v.Speed), v.Peer))
