@@ -64,7 +64,7 @@ func WithKernel(name string) Option { return func(c *config) { c.request.Kernel 
 // Precision names the arithmetic of a product.
 type Precision = gemm.Precision
 
-// The precisions. All but Native are for GPUs, and less accurate.
+// The precisions. All but Native are for GPUs, and all but F32x3 less accurate.
 const (
 	// Native is the arithmetic of the element type itself, and the default.
 	Native = gemm.Native
@@ -73,6 +73,12 @@ const (
 	// Fast sums products of 8-bit floats in the tensor cores' accumulators, which some
 	// GPUs have 13 bits for.
 	Fast = gemm.Fast
+	// F32x3 multiplies float32 on Hopper's tensor cores, in three parts of bfloat16
+	// each: as accurate as float32 arithmetic, in other bits, and faster where M, N and
+	// K are in the thousands. A product of an infinity, or of a number of more than
+	// 2^127.99, is an infinity or NaN where float32's is one; which of the two may differ
+	// where finite numbers overflow.
+	F32x3 = gemm.F32x3
 )
 
 // WithPrecision allows an arithmetic other than [Native].

@@ -204,6 +204,9 @@ func (t *trial) fillExact(o *operands) {
 	p := &o.p
 	in, out := p.A.Type.Info(), p.C.Type.Info()
 	largest := min(p.Accum().Info().Exact, out.Exact)
+	if e := t.impl.accuracy(p).Exact; e > 0 {
+		largest = min(largest, e)
+	}
 	// Half of the range is for the sum of products, a quarter for β·C and a quarter
 	// for the bias.
 	quarter, exact := largest/4, in.Exact

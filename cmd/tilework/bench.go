@@ -15,6 +15,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/bench"
+	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
 
@@ -83,7 +84,7 @@ there. It refuses a file from another machine or another version.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.preset, "preset", "", "a study by its name: "+strings.Join(presetNames(), ", "))
-	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, auto for what mul would use, or none (default: auto)")
+	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, auto for what mul would use, or none (default: auto); mma-tf32 and auto-tf32 are in that precision")
 	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024, emulated 64,256)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
@@ -112,7 +113,7 @@ there. It refuses a file from another machine or another version.`,
 	}
 	formatFlag(c, &f.format, names...)
 	complete(c, "preset", presetNames()...)
-	complete(c, "kernels", append(kernelNames(), "all", "auto", "none")...)
+	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames()...), "all", "none")...)
 	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)

@@ -53,7 +53,7 @@ func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *
 	var kernels []bench.DeviceSubject
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
-		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend, options: gpuOptions(kernel, true), precision: precision})
+		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend, options: gpuOptions(kernel, true), inexact: inexact(precision)})
 	}
 	others, err := f.gpuPeers(ctx, g, stderr)
 	if err != nil {
@@ -165,15 +165,15 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	if err != nil || info.Emulated {
 		return 0
 	}
-	units := explain.Rates(in)
-	if precision != "" {
-		if rate, err := model.ParseRate(precision); err == nil {
-			units = []model.Rate{rate}
-		}
+	units, products := explain.Rates(in), 1.
+	if precision == gemm.F32x3.String() {
+		units, products = []model.Rate{model.BF16}, 6 // of its parts
+	} else if rate, err := model.ParseRate(precision); err == nil {
+		units = []model.Rate{rate}
 	}
 	for _, r := range units {
 		if peak, err := m.PeakRate(r); err == nil {
-			return peak / 1e9
+			return peak / products / 1e9
 		}
 	}
 	return 0
@@ -184,22 +184,26 @@ type gpuSubject struct {
 	name    string
 	gpu     *gpu.Backend
 	options gpu.Options
-	// precision is the arithmetic that it has instead of the elements' own.
-	precision gemm.Precision
-	plan      *gpu.Plan
+	inexact
+	plan *gpu.Plan
 }
 
-func (s *gpuSubject) Precision() bench.Precision {
-	if s.precision == gemm.Native {
+// inexact is the arithmetic that a subject may have instead of the elements' own.
+type inexact gemm.Precision
+
+// Precision makes a subject one of [bench.Inexact].
+func (p inexact) Precision() bench.Precision {
+	in := gemm.Precision(p)
+	if in == gemm.Native {
 		return bench.Precision{}
 	}
-	return bench.Precision{Name: s.precision.String(), Roundoff: s.precision.Info().Operand}
+	return bench.Precision{Name: in.String(), Roundoff: in.Info().Operand}
 }
 
 func (s *gpuSubject) Name() string { return s.name }
 
 func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
-	q, err := p.In(s.precision)
+	q, err := p.In(gemm.Precision(s.inexact))
 	if err != nil {
 		return nil, err
 	}

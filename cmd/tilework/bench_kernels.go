@@ -24,7 +24,7 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 	case "none":
 		return nil, nil
 	case "":
-		chosen, err := automatic(problems, plan)
+		chosen, err := automatic(problems, plan, "")
 		return []pick{chosen}, err
 	case "all":
 		var all []pick
@@ -38,8 +38,9 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 	var picks []pick
 	for name := range strings.SplitSeq(f.kernels, ",") {
 		name = strings.TrimSpace(name)
-		if name == "auto" {
-			chosen, err := automatic(problems, plan)
+		kernel, _, _ := strings.Cut(name, ":")
+		if suffix, auto := strings.CutPrefix(kernel, "auto"); auto && slices.Contains(autoNames(), name) {
+			chosen, err := automatic(problems, plan, suffix)
 			if err != nil {
 				return nil, err
 			}
@@ -48,8 +49,8 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 			}
 			continue
 		}
-		if err := knownKernel(name, device); err != nil {
-			return nil, fmt.Errorf("--kernels: %w", err)
+		if known := subjectNames(device); !slices.Contains(known, kernel) {
+			return nil, fmt.Errorf("--kernels: %w", unknownKernel(kernel, device, known))
 		}
 		if _, err := plan(&problems[0], name); err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
@@ -63,15 +64,16 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 // has.
 func knownKernel(name string, device dispatch.Device) error {
 	name, _, _ = strings.Cut(name, ":")
-	if slices.Contains(kernelsOf(device), name) {
+	known := kernelsOf(device)
+	if slices.Contains(known, name) {
 		return nil
 	}
-	return unknownKernel(name, device)
+	return unknownKernel(name, device, known)
 }
 
-// unknownKernel is the error for a name that no kernel of a device has.
-func unknownKernel(name string, device dispatch.Device) error {
-	known, where := kernelsOf(device), ""
+// unknownKernel is the error for a name that none of the known kernels of a device has.
+func unknownKernel(name string, device dispatch.Device, known []string) error {
+	where := ""
 	if device.Kind != "auto" {
 		where = fmt.Sprintf(" on %v", device)
 	}
@@ -89,19 +91,40 @@ func kernelsOf(device dispatch.Device) (names []string) {
 	return names
 }
 
-// automatic is what would be chosen for each product. It carries the name of that, if it
-// is the same throughout.
-func automatic(problems []gemm.Problem, plan planner) (pick, error) {
+// subjectNames are the kernels of a device as --kernels has them: each by its name, and by
+// that with each precision that it has besides the types' own: "mma-tf32".
+func subjectNames(device dispatch.Device) (names []string) {
+	for _, k := range dispatch.Kernels(device) {
+		names = append(names, k.Name)
+		for _, p := range k.Precisions {
+			names = append(names, k.Name+"-"+p.String())
+		}
+	}
+	return names
+}
+
+// autoNames are what --kernels has for the kernel that mul would use, in each precision.
+func autoNames() []string {
+	names := []string{"auto"}
+	for _, p := range gemm.Precisions()[1:] {
+		names = append(names, "auto-"+p.String())
+	}
+	return names
+}
+
+// automatic is what would be chosen for each product, in a precision if the suffix names
+// one: "-tf32". It carries the name of that, if it is the same throughout.
+func automatic(problems []gemm.Problem, plan planner, suffix string) (pick, error) {
 	name := ""
 	for i := range problems {
-		chosen, err := plan(&problems[i], "")
+		chosen, err := plan(&problems[i], suffix)
 		if err != nil {
 			return pick{}, err
 		}
 		if name != "" && name != chosen {
-			return pick{name: "tilework"}, nil
+			return pick{name: "tilework" + suffix, kernel: suffix}, nil
 		}
 		name = chosen
 	}
-	return pick{name: name}, nil
+	return pick{name: name + suffix, kernel: suffix}, nil
 }

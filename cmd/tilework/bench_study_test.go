@@ -267,15 +267,17 @@ func TestMeant(t *testing.T) {
 func TestBenchRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for args, want := range map[string]string{
-		"--kernels avx521":                  `--kernels: no kernel "avx521" on cpu (did you mean "avx512"?)`,
-		"--device emu --kernels tield:16":   `--kernels: no kernel "tield" on emu (did you mean "tiled"?)`,
-		"--preset sedes":                    `--preset sedes: no such preset (did you mean "seeds"?)`,
-		"--peers openblsa":                  `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
-		"--sizes 1000000":                   "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 take 14901.2 GiB, and this machine has",
-		"--device emu --cold":               "--cold: the emulator has no caches",
-		"--device emu --transfers":          "--transfers: there are no copies to time on emu",
-		"--peers mkl --peer-path mkl=no.so": "no.so",
-		"--preset quick --sizes 0":          "--sizes",
+		"--kernels avx521":                     `--kernels: no kernel "avx521" on cpu (did you mean "avx512"?)`,
+		"--device emu --kernels mma-tf23":      `--kernels: no kernel "mma-tf23" on emu (did you mean "mma-tf32"?)`,
+		"--device emu --kernels blocked-f32x3": `--kernels: no kernel "blocked-f32x3" on emu`,
+		"--device emu --kernels tield:16":      `--kernels: no kernel "tield" on emu (did you mean "tiled"?)`,
+		"--preset sedes":                       `--preset sedes: no such preset (did you mean "seeds"?)`,
+		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
+		"--sizes 1000000":                      "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 take 14901.2 GiB, and this machine has",
+		"--device emu --cold":                  "--cold: the emulator has no caches",
+		"--device emu --transfers":             "--transfers: there are no copies to time on emu",
+		"--peers mkl --peer-path mkl=no.so":    "no.so",
+		"--preset quick --sizes 0":             "--sizes",
 	} {
 		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {

@@ -71,6 +71,8 @@ func TestBenchOnGPU(t *testing.T) {
 	}{
 		{"--kernels naive,tiled,blocked --cold", "naive tiled blocked", func(r bench.Record) bool { return r.Cold && r.Buffers > 100 && !r.Transfers && r.Steps == nil }},
 		{"--kernels tiled:2,naive --dtypes float16 --transpose-b", "tiled:2 naive", func(r bench.Record) bool { return !r.Cold && r.Buffers == 1 && r.TransB }},
+		{"--kernels mma-tf32,auto-f32x3", "mma-tf32 wgmma-f32x3", func(r bench.Record) bool { return "-"+r.Precision == r.Subject[strings.Index(r.Subject, "-"):] }},
+		{"--kernels mma-tf32 --transfers", "mma-tf32", func(r bench.Record) bool { return r.Precision == "tf32" }},
 		{"--transfers --peers all", "blocked", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
 		}},

@@ -25,7 +25,8 @@ func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems 
 	}
 	var kernels []bench.Subject
 	for _, k := range g.picks {
-		kernels = append(kernels, &hostSubject{name: k.name, gpu: g.backend, kernel: k.kernel})
+		kernel, precision := splitPrecision(k.kernel)
+		kernels = append(kernels, &hostSubject{name: k.name, gpu: g.backend, kernel: kernel, inexact: inexact(precision)})
 	}
 	others, err := f.libraries(stderr)
 	if err != nil {
@@ -50,8 +51,9 @@ func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems 
 // back.
 type hostSubject struct {
 	name, kernel string
-	gpu          *gpu.Backend
-	plan         *gpu.Plan
+	inexact
+	gpu  *gpu.Backend
+	plan *gpu.Plan
 	// steps is the same product with the layouts that the matrices have on the host,
 	// so that each is one copy.
 	steps *gpu.Plan
@@ -60,11 +62,14 @@ type hostSubject struct {
 func (s *hostSubject) Name() string { return s.name }
 
 func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
-	var err error
-	if s.steps, err = dispatch.PlanGPU(s.gpu, p, gpuOptions(s.kernel, true)); err != nil {
+	q, err := p.In(gemm.Precision(s.inexact))
+	if err != nil {
 		return nil, err
 	}
-	if s.plan, err = dispatch.PlanGPU(s.gpu, p, gpuOptions(s.kernel, false)); err != nil {
+	if s.steps, err = dispatch.PlanGPU(s.gpu, &q, gpuOptions(s.kernel, true)); err != nil {
+		return nil, err
+	}
+	if s.plan, err = dispatch.PlanGPU(s.gpu, &q, gpuOptions(s.kernel, false)); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(s.plan.Compile(ctx), s.steps.Compile(ctx)); err != nil {

@@ -171,6 +171,10 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 	u64 := dtype.F64.Info().Roundoff // of the reference's own last steps
 	e.bound = act.Slope*(gamma*magnitude+k*acc.Tiny) +
 		(out.Roundoff+4*u64)*math.Abs(e.want) + 4*u64*magnitude + out.Tiny
+	if p.A.Type.Size() == 1 {
+		// GPUs have tensor cores that sum up 8-bit floats in 14 bits, 128 of them at the least.
+		e.bound += act.Slope * 0x1p-12 * magnitude
+	}
 	if p.Epilogue.Activation != gemm.ActNone {
 		e.bound += 8 * acc.Roundoff * math.Abs(e.want) // its own evaluation
 	}

@@ -153,6 +153,9 @@ type Launch struct {
 	// Cooperative asks that all blocks run at once, so that they may wait for each
 	// other.
 	Cooperative bool
+	// Overlaps says that the kernel may begin while those launched before it run: it waits
+	// for them itself (sm_90, griddepcontrol.wait), before it touches memory.
+	Overlaps bool
 	// Params are the arguments, laid out as the kernel declares its parameters.
 	Params []byte
 }

@@ -123,8 +123,8 @@ func TestPlans(t *testing.T) {
 
 func TestPlanErrors(t *testing.T) {
 	p, b := product(t, dtype.F32, dtype.F32, 3, 4, 5, gemm.Epilogue{})
-	tf32 := p
-	tf32.Precision = gemm.TF32
+	tf32, f32x3 := p, p
+	tf32.Precision, f32x3.Precision = gemm.TF32, gemm.F32x3
 	for _, c := range []struct {
 		r    Request
 		want error
@@ -134,6 +134,7 @@ func TestPlanErrors(t *testing.T) {
 		{Request{Device: name(t, "cpu"), Kernel: "tiled"}, gemm.ErrUnsupported, `no CPU kernel "tiled"`},
 		{Request{Device: name(t, "cpu"), Problem: tf32}, gemm.ErrUnsupported, "precision tf32 on the processor"},
 		{Request{Device: name(t, "emu"), Kernel: "tiled", Problem: tf32}, gemm.ErrUnsupported, "kernel tiled multiplies no float32 in precision tf32"},
+		{Request{Device: name(t, "emu:t4"), Problem: f32x3}, gemm.ErrUnsupported, "kernel wgmma needs sm_90a"},
 		{Request{Device: name(t, "emu"), Kernel: "loop"}, gemm.ErrUnsupported, `no GPU kernel "loop"`},
 		{Request{Device: name(t, "emu"), Kernel: ":16"}, gemm.ErrUnsupported, "of no kernel"},
 		{Request{Device: name(t, "emu"), Kernel: "tiled:-4"}, gemm.ErrUnsupported, "-4"},

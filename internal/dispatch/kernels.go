@@ -16,7 +16,9 @@ type Kernel struct {
 	SM        int    // … whose architecture that is: 75 is sm_75
 	Available bool   // whether this machine, or its emulator, can run it
 	Types     []dtype.Type
-	Tiles     []int // sizes at which its blocks begin anew
+	// Precisions are those besides the types' own in which it multiplies some type.
+	Precisions []gemm.Precision
+	Tiles      []int // sizes at which its blocks begin anew
 	// Accuracy is how it computes a product.
 	Accuracy func(p *gemm.Problem) gemm.Accuracy
 }
@@ -35,7 +37,7 @@ func Kernels(d Device) []Kernel {
 	}
 	if d.Kind == "" || !d.onCPU() {
 		for _, k := range gpu.Kernels() {
-			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Accuracy: k.Accuracy}
+			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Precisions: k.Precisions(), Accuracy: k.Accuracy}
 			for _, s := range k.Shapes() {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}

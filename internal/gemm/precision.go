@@ -9,7 +9,8 @@ import (
 )
 
 // Precision is the arithmetic of a product where that is not the element type's own: it is
-// faster, and its results are less accurate. Nobody gets it unasked.
+// faster, and its results are less accurate or, in F32x3, as accurate but others. Nobody
+// gets it unasked.
 type Precision uint8
 
 const (
@@ -20,6 +21,10 @@ const (
 	// Fast leaves the sums of products of 8-bit floats in the tensor cores' accumulators,
 	// of 13 bits or so on some GPUs, and does not add them up in float32.
 	Fast
+	// F32x3 has each float32 be the sum of three bfloat16, exactly, and adds up those six
+	// of the nine products of their parts that a float32 has room for: as accurate as
+	// float32, but on the tensor cores.
+	F32x3
 )
 
 // PrecisionInfo is a precision's row of the table.
@@ -35,6 +40,7 @@ var precisions = [...]PrecisionInfo{
 	Native: {Name: "native", Doc: "the element type's own arithmetic", For: dtype.All()},
 	TF32:   {Name: "tf32", Doc: "float32 rounded to 11 significant bits, on the tensor cores", For: []dtype.Type{dtype.F32}, Operand: 0x1p-11},
 	Fast:   {Name: "fast", Doc: "8-bit floats summed in the tensor cores' own, shorter accumulators", For: []dtype.Type{dtype.F8E4M3, dtype.F8E5M2}},
+	F32x3:  {Name: "f32x3", Doc: "float32 in three parts of bfloat16 each, as accurate as float32, on the tensor cores", For: []dtype.Type{dtype.F32}},
 }
 
 // Precisions lists the precisions in the order of the table.
@@ -87,8 +93,23 @@ type Accuracy struct {
 	// Truncates says that the accumulator cuts digits off, so that its errors point
 	// the same way and grow with k, not with √k.
 	Truncates bool
+	// Chunk is after how many terms what was summed up so is added to a sum in the
+	// accumulator's type, rounded to nearest; 0 is never.
+	Chunk int
+	// Exact is up to which whole number sums of whole numbers are exact; 0 stands for
+	// what the accumulator's type says.
+	Exact float64
 	// FlushesToZero says that operands and sums below the normal range become zero.
 	FlushesToZero bool
+}
+
+// Roundings is how many roundings of a.Roundoff come to those of n operations in a row.
+func (a Accuracy) Roundings(n float64) float64 {
+	chunk := float64(a.Chunk)
+	if chunk == 0 || n <= chunk {
+		return n
+	}
+	return chunk + n/chunk*dtype.F32.Info().Roundoff/a.Roundoff
 }
 
 // AccuracyOf is the accuracy of an implementation that rounds each operation to

@@ -28,6 +28,9 @@ type Config struct {
 	// SM is the architecture whose instructions the text may use, 90 for sm_90; 0 stands
 	// for the least that the kernel runs on.
 	SM int
+	// Overlaps says that the text waits for what was launched before it (sm_90), so that it
+	// may be launched while that still runs: what a launch costs is hidden then.
+	Overlaps bool
 	// Lines says that the text names the lines of Go that wrote it, as findings of the
 	// emulator's checkers are to show.
 	Lines bool
@@ -45,14 +48,17 @@ type Shape struct {
 	// Cluster is how many blocks, one below the other, load tiles of B for each other; 0
 	// and 1 are none.
 	Cluster int
+	// Along is how many blocks of a cluster share out K; they add up what each has summed
+	// in each other's shared memory. 0 and 1 are none.
+	Along int
 	// Split is how many parts K is cut into, each with blocks of its own; what they sum
 	// is added in a second launch. 0 and 1 are none.
 	Split int
 }
 
 // String is the shape as [Kernel.ParseShape] reads it: "16", "128x128x8/8x8", with
-// stages "128x128x16/8x8/4", with clusters "128x256x64/2x64/4c2" and, with K split,
-// "128x128x16/8x8/4*12".
+// stages "128x128x16/8x8/4", with clusters "128x256x64/2x64/4c2", with clusters along K
+// "64x64x64/2x16/8k4" and, with K split, "128x128x16/8x8/4*12".
 func (s Shape) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
@@ -64,6 +70,9 @@ func (s Shape) String() string {
 	if s.Cluster > 1 {
 		text += fmt.Sprintf("c%d", s.Cluster)
 	}
+	if s.Along > 1 {
+		text += fmt.Sprintf("k%d", s.Along)
+	}
 	if s.Split > 1 {
 		text += fmt.Sprintf("*%d", s.Split)
 	}
@@ -74,8 +83,8 @@ func (s Shape) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread ==
 
 // ParseShape reads a shape of the kernel's: "32" for a tile of 32×32 with a thread
 // for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages; behind it
-// "cB" has clusters of B blocks, and "*P" splits K into P parts. The error is
-// ErrUnsupported.
+// "cB" has clusters of B blocks, "kB" has such that share out K, and "*P" splits K into P
+// parts. The error is ErrUnsupported.
 func (k *Kernel) ParseShape(text string) (Shape, error) {
 	s := k.shapes[0]
 	tile, parts, split := strings.Cut(text, "*")
@@ -86,14 +95,20 @@ func (k *Kernel) ParseShape(text string) (Shape, error) {
 		}
 		s.Split = n
 	}
-	tile, blocks, clustered := strings.Cut(tile, "c")
-	s.Cluster = 0
-	if clustered {
+	s.Cluster, s.Along = 0, 0
+	for _, c := range []struct {
+		letter string
+		blocks *int
+	}{{"k", &s.Along}, {"c", &s.Cluster}} {
+		before, blocks, clustered := strings.Cut(tile, c.letter)
+		if !clustered {
+			continue
+		}
 		n, err := strconv.Atoi(blocks)
 		if err != nil || n < 2 || !k.clusters() {
 			return Shape{}, fmt.Errorf("%w: kernel %s with clusters of %q blocks", gemm.ErrUnsupported, k.Name, blocks)
 		}
-		s.Cluster = n
+		tile, *c.blocks = before, n
 	}
 	if n, err := strconv.Atoi(tile); err == nil && s.single() {
 		s.M, s.N = n, n
@@ -198,14 +213,13 @@ func (k *Kernel) largest(p *gemm.Problem, d *device.Info) []Shape {
 // Config is the way to compute p with tiles of that shape.
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	q, _ := k.packing(p, Align{})
-	p = &q
 	c := Config{
-		In: p.A.Type, Out: p.C.Type, TransA: p.A.Trans, TransB: p.B.Trans,
+		In: p.A.Type, Out: p.C.Type, TransA: q.A.Trans, TransB: q.B.Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
 		Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	if k.vectors != nil {
-		k.vectors(s, &c, p)
+		k.vectors(s, &c, &q)
 	}
 	return c
 }

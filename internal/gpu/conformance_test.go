@@ -16,22 +16,21 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// shapes are a kernel's, but for those that take the emulator too long, and its smallest
-// with clusters, if it can have them, and with K split, so that parts have all sizes.
+// shapes are those of a list of a kernel's, and the smallest with clusters of both kinds, if
+// it can have them, and with K split, so that parts have all sizes.
 // The short test takes the smallest alone, whole and split once: what it looks for is in
 // every shape.
-func shapes(k *Kernel) []Shape {
-	list, parts := emulable(k), []int{2, 5, 40}
+func shapes(k *Kernel, list []Shape) []Shape {
+	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
 	if testing.Short() {
 		list, parts = []Shape{s}, []int{5}
 	}
 	if k.clusters() {
-		pair := s
-		pair.M, pair.RowsPerThread = 2*s.M, 2*s.RowsPerThread
-		pair.N, pair.ColsPerThread = 2*s.N, 2*s.ColsPerThread
-		pair.Cluster, pair.Stages = 2, 2
-		list = append(slices.Clip(list), pair)
+		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
+		along := s
+		along.Along, along.Stages = 2, 3
+		list = append(slices.Clip(list), pair, along)
 	}
 	if k.splits {
 		for _, s.Split = range parts {
@@ -42,7 +41,7 @@ func shapes(k *Kernel) []Shape {
 }
 
 // smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
-func smallest(list []Shape) []Shape { return list[max(len(list)-5, 0):] }
+func smallest(list []Shape) []Shape { return list[max(len(list)-6, 0):] }
 
 // emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
 // Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
@@ -83,7 +82,7 @@ func TestConformance(t *testing.T) {
 		t.Skip("TestChecked multiplies the same, under the checkers")
 	}
 	for _, k := range Kernels() {
-		for _, s := range smallest(shapes(k)) {
+		for _, s := range smallest(shapes(k, emulable(k))) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := fewSMs(t, emu.Options{})
 				conform(t, d, cases(50, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
@@ -103,14 +102,31 @@ func TestPrecisions(t *testing.T) {
 			if len(k.others[precision]) == 0 {
 				continue
 			}
-			for _, s := range smallest(shapes(k)) {
+			p := precise(t, precision)
+			fitting := slices.DeleteFunc(emulable(k), func(s Shape) bool { return k.Fits(p, s) != nil })
+			for _, s := range smallest(shapes(k, fitting)) {
 				t.Run(fmt.Sprintf("%s:%v in %v", k.Name, s, precision), func(t *testing.T) {
 					d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-					conform(t, d, 20, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
+					conform(t, d, 8, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
 				})
 			}
 		}
 	}
+}
+
+// precise is a product in a precision.
+func precise(t *testing.T, precision gemm.Precision) *gemm.Problem {
+	t.Helper()
+	in := precision.Info().For[0]
+	l := gemm.Dense(in, 64, 64)
+	p, _, err := gemm.New(1, l, l, 0, gemm.Dense(in.Info().Results[0], 64, 64), gemm.Epilogue{})
+	if err == nil {
+		p, err = p.In(precision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
 }
 
 // TestOlder: a kernel that has better instructions for newer GPUs multiplies as it
@@ -150,7 +166,7 @@ func checked(t *testing.T, o check.Options) *emu.Device {
 // wrote.
 func TestChecked(t *testing.T) {
 	for _, k := range Kernels() {
-		for _, s := range shapes(k) {
+		for _, s := range shapes(k, emulable(k)) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 				conform(t, d, cases(25, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
@@ -187,8 +203,8 @@ func TestLimits(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						for precision := range k.others {
-							if q, err := p.In(precision); k.Supports(&p) != nil && err == nil {
+						for _, precision := range k.Precisions() {
+							if q, err := p.In(precision); err == nil && (k.Supports(&p) != nil || k.Fits(&p, s) != nil) {
 								p = q // what it does in no other way
 							}
 						}
@@ -244,7 +260,7 @@ func conform(t *testing.T, d device.Device, cases int, opt Options, precision ge
 			}
 			return plan.Run(ctx, m)
 		},
-		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && k.Fits(p, s) == nil },
+		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && k.Fits(in(p), s) == nil },
 		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
 		Tiles:      []int{s.M, s.N, max(s.K, 1)},
 		Volume:     1 << 17,

@@ -89,7 +89,7 @@ func firstIn(ways []Considered) int {
 // consider lists the kernel's ways to compute p, at addresses of that alignment, on a device; those that the device
 // can run are in.
 func (k *Kernel) consider(p *gemm.Problem, a Align, d *device.Info) []Considered {
-	if err := cmp.Or(k.runs(p, d), k.unsuited(p, a)); err != nil {
+	if err := cmp.Or(k.runs(p, d), k.unsuited(p, a, d)); err != nil {
 		return []Considered{{Kernel: k.Name, Why: reason(err)}}
 	}
 	var ways []Considered

@@ -10,6 +10,7 @@ package gpu
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -49,9 +50,9 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
-	// suits says why nobody gets the kernel for p who does not ask for it by name; nil is
-	// that it is for every product.
-	suits func(p *gemm.Problem) error
+	// suits says why nobody gets the kernel for p, on a device, who does not ask for it by
+	// name; nil is that it is for every product.
+	suits func(p *gemm.Problem, d *device.Info) error
 	// refuses says what about a product the kernel cannot do; nil is nothing.
 	refuses func(p *gemm.Problem) error
 	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
@@ -76,7 +77,13 @@ type Kernel struct {
 	// tensors are the maps of matrices that follow the other parameters; nil is none.
 	tensors func(Config, *gemm.Problem, Memory) []ptx.TensorMap
 	write   func(*build.Kernel, Config)
+	// waits says that write has the text wait for launches before it, where it
+	// overlaps them, not before it has prepared all that they do not touch.
+	waits bool
 }
+
+// overlapSM is the architecture from which on launches overlap.
+const overlapSM = 90
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
@@ -109,6 +116,11 @@ func (k *Kernel) Types() []dtype.Type {
 		}
 	}
 	return types
+}
+
+// Precisions lists those besides the types' own in which k multiplies some type.
+func (k *Kernel) Precisions() []gemm.Precision {
+	return slices.Sorted(maps.Keys(k.others))
 }
 
 // Target is the least architecture that the kernel runs on.
@@ -192,6 +204,9 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 		b.Lines()
 	}
 	c.SM = max(c.SM, k.SM)
+	if c.Overlaps && !k.waits {
+		b.AfterGrids()
+	}
 	k.write(b, c)
 	m, err := b.Build()
 	if err != nil {
@@ -213,8 +228,9 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.
 	if err := c.aligned(m); err != nil {
 		return l, err
 	}
-	l.Block, l.Shared = k.threads(c.Shape), k.SharedBytes(c)
-	if _, packs := k.packing(p, Align{}); packs[0] || packs[1] {
+	l.Block, l.Shared, l.Overlaps = k.threads(c.Shape), k.SharedBytes(c), c.Overlaps
+	q, packs := k.packing(p, Align{})
+	if p = &q; packs[0] || packs[1] {
 		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, maxVector)
 	}
 	if k.grid != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -272,5 +273,35 @@ func TestShapes(t *testing.T) {
 	}
 	if _, err := Find("fastest"); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("Find: %v", err)
+	}
+}
+
+// TestOverlaps: a text that may run while others do waits for them before it touches global
+// memory, and another one does not wait.
+func TestOverlaps(t *testing.T) {
+	touches := regexp.MustCompile(`\t(ld|st|atom|red|cp)\.[^\n]*(global|bulk)`)
+	for _, k := range append(Kernels(), pack, sum) {
+		in := dtype.F32
+		if k.types != nil {
+			in = k.types[0]
+		}
+		c := Config{In: in, Out: in.Info().Results[0], Shape: square(packSide, 0), VecA: 1, VecB: 1, VecC: 1}
+		switch {
+		case k == sum:
+			c = sumConfig(Config{In: in, Out: in, VecC: 1, Shape: Shape{Split: 2}})
+		case k.shapes != nil:
+			c.Shape = k.shapes[len(k.shapes)-1]
+		}
+		for _, c.Overlaps = range []bool{false, true} {
+			m, err := k.Emit(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := m.String()
+			first, waits := touches.FindStringIndex(text), strings.Index(text, "griddepcontrol.wait")
+			if first == nil || c.Overlaps != (waits >= 0) || waits > first[0] {
+				t.Errorf("%s, overlapping %v: waits at %d and touches memory at %v", k.Name, c.Overlaps, waits, first)
+			}
+		}
 	}
 }

@@ -4,28 +4,44 @@ import (
 	"context"
 	"errors"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
 // The copy engine takes matrices whose rows begin at multiples of 16 bytes, and the tensor
-// cores 8-bit elements along K alone. What lies otherwise is packed first, by a launch of
-// its own: that reads and writes the operand once, which costs little beside a product
-// that uses each element many times.
+// cores elements of other than 16 bits along K alone. What lies otherwise is packed first,
+// by a launch of its own, and float32 in F32x3 taken apart: that reads and writes the
+// operand once, which costs little beside a product that uses each element many times.
 
 // packed is the layout from which a boxed kernel reads an operand that lies as l does, at an
 // address of that alignment; 0 stands for one that will do. along says that the operand's
 // neighbours in memory are neighbours along K.
-func packed(l gemm.Layout, align int, along bool) gemm.Layout {
+func packed(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm.Layout {
+	if precision == gemm.F32x3 {
+		if l.Type == dtype.F32 {
+			return planesOf(l)
+		}
+		return l
+	}
 	turned := l.Type.Size() != 2 && !along
 	if turned {
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
 	}
 	if turned || l.Rows > 1 && l.LD*l.Type.Size()%maxVector != 0 || align > 0 && align < maxVector {
-		return Padded(l)
+		return lined(l)
 	}
+	return l
+}
+
+// lined is a layout whose rows begin at whole lines of the L2 cache, of which boxes have
+// rows then.
+func lined(l gemm.Layout) gemm.Layout {
+	unit := frag.SwizzleBytes / l.Type.Size()
+	l.LD = ceilDiv(l.Cols, unit) * unit
 	return l
 }
 
@@ -34,10 +50,21 @@ func packed(l gemm.Layout, align int, along bool) gemm.Layout {
 func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	q = *p
 	if p.ReadsAB() {
-		q.A, q.B = packed(p.A, a.A, !p.A.Trans), packed(p.B, a.B, p.B.Trans)
-		packs = [2]bool{q.A != p.A || a.A > 0 && a.A < maxVector, q.B != p.B || a.B > 0 && a.B < maxVector}
+		q.A, q.B = asRow(p.A), asRow(p.B)
+		before := q
+		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
+		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs
+}
+
+// asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of
+// that as it lies.
+func asRow(l gemm.Layout) gemm.Layout {
+	if l.Cols == 1 && l.LD == 1 {
+		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
+	}
+	return l
 }
 
 // packing is p as the kernel is launched for it.
@@ -54,6 +81,9 @@ const often = 128
 // worthPacking is false for a product that uses the elements of an operand that has to be
 // packed so few times that reading it is what takes the time.
 func (k *Kernel) worthPacking(p *gemm.Problem, a Align) bool {
+	if p.Precision == gemm.F32x3 {
+		return true // in it there is no other kernel
+	}
 	_, packs := k.packing(p, a)
 	return !(packs[0] && p.N < often || packs[1] && p.M < often)
 }
@@ -98,23 +128,28 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 
 // pack starts the launch that packs a matrix.
 func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, to gemm.Layout, target device.Ptr) error {
-	c := packConfig(from, to, pl.Config.Lines)
-	f, err := pl.backend.function(ctx, pack, c)
+	t := packText(from, to, pl.Config)
+	f, err := pl.backend.function(ctx, t.kernel, t.config)
 	if err != nil {
 		return err
 	}
+	cols, ld := to.Cols, to.LD*to.Type.Size()/wordBytes
+	if t.kernel == planes {
+		from = asRow(from)
+		cols, ld = from.Cols, to.LD/planeParts
+	}
 	var args device.Params
 	args.U64(uint64(to.Rows))
-	args.U64(uint64(to.Cols))
+	args.U64(uint64(cols))
 	args.Ptr(source)
 	args.U64(uint64(from.LD))
 	args.Ptr(target)
-	args.U64(uint64(to.LD * to.Type.Size() / 4))
-	s := c.Shape
+	args.U64(uint64(ld))
+	s := t.config.Shape
 	return pl.on().Launch(ctx, f, device.Launch{
-		Grid:   device.Dim3{X: ceilDiv(to.Cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},
-		Block:  pack.threads(s),
-		Params: args.Bytes(),
+		Grid:   device.Dim3{X: ceilDiv(cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},
+		Block:  t.kernel.threads(s),
+		Params: args.Bytes(), Overlaps: t.config.Overlaps,
 	})
 }
 
@@ -135,10 +170,14 @@ const (
 	wordBytes   = 4
 )
 
-// packConfig is how a matrix of one layout is packed to another; TransA says that rows
-// become columns.
-func packConfig(from, to gemm.Layout, lines bool) Config {
-	return Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Lines: lines}
+// packText is what packs a matrix of one layout to another; TransA says that rows become
+// columns.
+func packText(from, to gemm.Layout, c Config) compiledKey {
+	c = Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Overlaps: c.Overlaps, Lines: c.Lines}
+	if from.Type != to.Type {
+		return compiledKey{planes, c}
+	}
+	return compiledKey{pack, c}
 }
 
 // packElements are types of PTX to move elements in, by their size.
@@ -217,7 +256,7 @@ func (pl *Plan) packTexts() (texts []compiledKey) {
 	q, packs := pl.Kernel.packing(&pl.device, pl.align)
 	for i, l := range [2][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}} {
 		if packs[i] {
-			texts = append(texts, compiledKey{pack, packConfig(l[0], l[1], pl.Config.Lines)})
+			texts = append(texts, packText(l[0], l[1], pl.Config))
 		}
 	}
 	return texts

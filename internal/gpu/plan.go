@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = b.Device.Info().Emulated
+	pl.Config.Overlaps = b.Device.Info().Target.SM >= overlapSM
 	if pl.Kernel.boxed {
 		opt.Align.A, opt.Align.B = 0, 0 // or they are packed
 	}
@@ -128,30 +130,33 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	if opt.Shape != "" {
 		return nil, fmt.Errorf("%w: a shape %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
 	}
-	var err error
+	var first, last error // of the kernels that multiply such elements, and of all
 	for i := len(kernels) - 1; i >= 0; i-- {
 		k := kernels[i]
-		if err = k.unsuited(&pl.device, pl.align); err != nil {
-			continue
+		if last = k.unsuited(&pl.device, pl.align, info); last == nil {
+			last = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run")
 		}
-		if err = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run"); err == nil {
+		if last == nil {
 			pl.own = true
 			return pl, nil
 		}
+		if first == nil && k.Supports(&pl.device) == nil {
+			first = last
+		}
 	}
-	return nil, err
+	return nil, cmp.Or(first, last)
 }
 
 // unsuited is why p, with matrices at addresses of that alignment, does not get the kernel
-// unasked; the error is ErrUnsupported.
-func (k *Kernel) unsuited(p *gemm.Problem, a Align) error {
+// unasked on a device; the error is ErrUnsupported.
+func (k *Kernel) unsuited(p *gemm.Problem, a Align, d *device.Info) error {
 	if !k.worthPacking(p, a) {
 		return fmt.Errorf("%w: kernel %s would pack an operand whose elements are used fewer than %d times", gemm.ErrUnsupported, k.Name, often)
 	}
 	if k.suits == nil {
 		return nil
 	}
-	return k.suits(p)
+	return k.suits(p, d)
 }
 
 // Padded is the layout that a matrix gets on a device: its rows begin at multiples of

@@ -20,8 +20,8 @@ const (
 	refused check.Checker = 254
 )
 
-// planted are faults in the kernels' texts and the checker that must find each. Every
-// place that the pattern matches is a fault of its own. One that shows only if the blocks
+// planted are faults in the texts of kernels, some in a shape of their own, and the checker
+// that must find each. Every place that the pattern matches is a fault of its own. One that shows only if the blocks
 // run in a certain order has so many orders to be found in.
 var planted = []struct {
 	kernel        string
@@ -58,12 +58,19 @@ var planted = []struct {
 	{"wgmma", dtype.BF16, "no wait before a stage is given back", `\twgmma\.wait_group\S* 1;\n`, "", check.Race, 1},
 	{"wgmma", dtype.BF16, "no wait for the sums", `\twgmma\.wait_group\S* 0;\n`, "", refused, 1},
 	{"wgmma", dtype.BF16, "a stage is given back to one block alone", `cluster\.u32 %r\d+, (%r\d+), %member;`, "cluster.u32 %r120, $1, 0;", wrong, 1},
+	{"wgmma", dtype.BF16, "a block's rank in B's descriptor", `(?s)^(.*and\.b32 %r\d+, %\w+), 262128;`, "$1, -1;", check.Race, 1},
 	{"wgmma", dtype.BF16, "the sums of the tile before stay", `%i_2, 0;`, "%i_2, 99;", wrong, 1},
 	{"wgmma", dtype.BF16, "no fence before C is copied", `\tfence\.proxy\S*;\n`, "", check.Race, 1},
 	{"wgmma", dtype.BF16, "C is copied before all have written", `(\tfence\.proxy\S*;\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
 	{"wgmma", dtype.BF16, "the last patch is written while another is copied", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
 	{"wgmma", dtype.BF16, "no wait for the last copies", `\tcp\.async\.bulk\.wait_group\.read 0;\n`, "", refused, 1},
-	{"wgmma", dtype.BF16, "a block leaves before the others of its cluster", `(?s)^(.*)\tbarrier\.cluster\.arrive\.aligned;\n\tbarrier\.cluster\.wait\.aligned;\n`, "$1", check.Bounds, 40},
+	{"wgmma", dtype.BF16, "a block leaves before the others of its cluster", `(?s)^(.*)\tbarrier\.cluster\.arrive\.relaxed\.aligned;\n\tbarrier\.cluster\.wait\.aligned;\n`, "$1", check.Bounds, 40},
+	{"wgmma", dtype.F8E4M3, "no fence before a round", `\twgmma\.fence\S*;\n`, "", refused, 1},
+	{"wgmma", dtype.F8E4M3, "no wait for a round's sums", `\twgmma\.wait_group\S* 0;\n`, "", refused, 1},
+	{"wgmma", dtype.F8E4M3, "a round begins with the sums of another", `(\{%part0, .*), 0, 1, 1;`, "$1, 1, 1, 1;", wrong, 1},
+	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "no wait for the sums of other blocks", `(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %round;`, "$1, 1;", check.Race, 1},
+	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "sums are written where others read", `(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, 1;", check.Race, 40},
+	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "some have not written their sums", `(st\.shared\.v2\.f32 [^\n]*\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
 	{"wgmma", dtype.BF16, "rows of another piece", `(xor\.b32 %r\d+, %r\d+), 32;`, "$1, 64;", wrong, 1},
 }
 
@@ -75,15 +82,21 @@ func TestPlantedFaults(t *testing.T) {
 		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, Cluster: 2},
 	}
 	for _, f := range planted {
-		if f.kernel == "wgmma" && testing.Short() {
+		name, text, own := strings.Cut(f.kernel, ":")
+		if name == "wgmma" && testing.Short() {
 			continue // they take their time
 		}
-		k, err := Find(f.kernel)
+		k, err := Find(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Tiles that are not full, two of them in each direction and along K.
 		n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
+		if own {
+			if shape, err = k.ParseShape(text); err != nil {
+				t.Fatal(err)
+			}
+		}
 		narrow := f.in.Size() < 4 && !k.boxed
 		switch {
 		case k.boxed:
@@ -92,6 +105,9 @@ func TestPlantedFaults(t *testing.T) {
 			depth, shape.K = 35, 32
 		}
 		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
+		if k.boxed && f.in.Size() == 1 {
+			a, b, shape.K = Padded(a), Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
+		}
 		if narrow { // or nothing would be copied past the registers
 			a, b = Padded(a), Padded(b)
 		}
@@ -104,7 +120,7 @@ func TestPlantedFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
+		text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
 		if found := run(t, k, c, &p, text, 0); len(found) > 0 {
 			t.Fatalf("%s: without a fault the checkers find %v", k.Name, found)
 		}

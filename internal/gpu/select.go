@@ -125,7 +125,7 @@ func (k *Kernel) cheapest(p *gemm.Problem, d *device.Info) []Shape {
 		all = append(all, k.predict(c, p, d))
 		rows := ceilDiv(p.M, s.M)
 		tiles := rows * ceilDiv(p.N, s.N)
-		for fill := 1; fill <= maxFill && k.splits && p.ReadsAB() && rows <= maxGridRows; fill++ {
+		for fill := 1; fill <= maxFill && k.splits && s.Along < 2 && p.ReadsAB() && rows <= maxGridRows; fill++ {
 			parts := min(fill*d.SMs/tiles, p.K/(s.K*minSteps), maxGridRows)
 			if parts > max(c.Shape.Split, 1) {
 				c.Shape.Split = parts

@@ -118,7 +118,10 @@ func limitsSkinny(c Config) Limits {
 	return Limits{Scatter: rowScatter(c, 1, out), Conflicts: 8}
 }
 
-func suitsSkinny(p *gemm.Problem) error {
+func suitsSkinny(p *gemm.Problem, d *device.Info) error {
+	if p.A.Type.Size() < 4 && mma.runs(p, d) == nil {
+		return fmt.Errorf("%w: kernel skinny, where tensor cores multiply %v", gemm.ErrUnsupported, p.A.Type)
+	}
 	most := mostSlim
 	if p.A.Type == dtype.F64 {
 		most /= 2 // the sums of more take the registers in which loads would be under way

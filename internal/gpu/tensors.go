@@ -9,9 +9,8 @@ import (
 	"tilework/ptx"
 )
 
-// tensorOf is a matrix in memory as a tensor, of which boxes are copied.
-func tensorOf(l gemm.Layout, at device.Ptr, box []int) ptx.TensorMap {
-	elem := elements[l.Type]
+// tensorOf is a matrix in memory as a tensor of which boxes are copied, of elements as elem.
+func tensorOf(l gemm.Layout, elem ptx.Type, at device.Ptr, box []int) ptx.TensorMap {
 	if elem.Bits() == 8 {
 		elem = ptx.U8
 	}

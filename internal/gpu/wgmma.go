@@ -25,7 +25,8 @@ var wgmma = &Kernel{
 	suffix:   "a",
 	Tensor:   true,
 	splits:   true,
-	types:    []dtype.Type{dtype.BF16, dtype.F16, dtype.I8},
+	types:    []dtype.Type{dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8},
+	others:   map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.F32x3: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	accuracy: accuracyWgmma,
 	shapes:   wgmmaShapes(),
 	prefer:   (*Kernel).cheapest,
@@ -41,6 +42,7 @@ var wgmma = &Kernel{
 	tensors:  wgmmaTensors,
 	limits:   wgmmaLimits,
 	write:    writeWgmma,
+	waits:    true,
 }
 
 const (
@@ -53,27 +55,20 @@ const (
 	producerRegisters, consumerRegisters = 40, 232
 )
 
-// accuracyWgmma: the tensor cores cut off what does not fit where products and the sum so
-// far are aligned, and cut off again to a float32.
-func accuracyWgmma(p *gemm.Problem) gemm.Accuracy {
-	acc := gemm.AccuracyOf(p)
-	if p.Accum() == dtype.F32 {
-		acc.Roundoff, acc.Truncates = 4*acc.Roundoff, true
-	}
-	return acc
-}
-
 // groupTile is the part of C that a warpgroup has in its registers: a thread of it has two
 // rows of every 64, and of those every other pair of 8 columns.
 func groupTile(s Shape) (rows, cols int) {
 	return s.RowsPerThread * frag.Lanes, s.ColsPerThread * frag.Quad
 }
 
+// rowsOfTile is how many of a warpgroup's rows are the tile's, of every 64.
+func rowsOfTile(s Shape) int { return min(s.M, groupRows) }
+
 // inTurns says that a tile is one warpgroup's: the two then take turns, and while one
 // writes its part of C the other has the tensor cores.
 func inTurns(s Shape) bool {
 	rows, _ := groupTile(s)
-	return s.M == rows
+	return s.M <= rows
 }
 
 func checkWgmma(s Shape) error {
@@ -90,24 +85,31 @@ func checkWgmma(s Shape) error {
 		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
 	case s.RowsPerThread*s.ColsPerThread > 128:
 		return bad("a thread has registers for 128 sums")
-	case s.M != rows && s.M != consumers*rows:
-		return bad("M is %d, a warpgroup's rows, or twice that", rows)
-	case s.K != frag.SwizzleBytes && s.K != frag.SwizzleBytes/2:
-		return bad("K is what 128 bytes hold, 64 or 128")
+	case s.M != rows && s.M != consumers*rows && (rows != groupRows || s.M != rows/2 && s.M != rows/4):
+		return bad("M is %d, a warpgroup's rows, or twice that, or of 64 rows the first 32 or 16", rows)
+	case s.K != frag.SwizzleBytes && s.K != frag.SwizzleBytes/2 && s.K != frag.SwizzleBytes/4:
+		return bad("K is what 128 bytes hold, 32, 64 or 128")
 	case s.Stages < 2 || s.Stages > 16:
 		return bad("%d stages: want 2 to 16", s.Stages)
 	case s.Cluster > 4 || s.N%(s.cluster()*64) != 0:
 		return bad("a cluster of %d blocks: want up to 4, of which each loads 64 columns or a multiple", s.Cluster)
+	case s.Along > 1 && (s.Along != 2 && s.Along != 4 && s.Along != 8 || s.Cluster > 1 || s.Split > 1):
+		return bad("a cluster of %d blocks along K: want 2, 4 or 8, no other cluster, and no further parts", s.Along)
+	case rowsOfTile(s)%(s.along()*groupThreads/frag.Lanes) != 0:
+		return bad("%d blocks cannot share out %d rows", s.Along, s.M)
 	}
 	return nil
 }
 
-// cluster is the blocks of a cluster.
+// cluster is the blocks of a cluster that load tiles of B for each other, and along those
+// that share out K.
 func (s Shape) cluster() int { return max(s.Cluster, 1) }
+func (s Shape) along() int   { return max(s.Along, 1) }
 
 func refusesWgmma(p *gemm.Problem) error {
-	// Coordinates of boxes, which may lie a tile outside, have 32 bits and a sign.
-	const most = 1<<31 - 1024
+	// Coordinates of boxes, which may lie a tile outside, have 32 bits and a sign, and of
+	// parts that stand side by side the last one's do.
+	most := (1<<31 - 1024) / len(recipeOf(p.A.Type, p.Precision).planes)
 	if max(p.M, p.N, p.K) > most {
 		return fmt.Errorf("%w: kernel wgmma on a side of more than %d", gemm.ErrUnsupported, most)
 	}
@@ -115,25 +117,31 @@ func refusesWgmma(p *gemm.Problem) error {
 }
 
 func fitsWgmma(p *gemm.Problem, s Shape) error {
-	if n := frag.SwizzleBytes / p.A.Type.Size(); s.K != n {
+	r := recipeOf(p.A.Type, p.Precision)
+	if n := frag.SwizzleBytes / r.elem.Bytes(); s.K != n {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: K is %d for %v", gemm.ErrUnsupported, s, n, p.A.Type)
+	}
+	if s.Stages < len(r.planes) {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a step of %v takes %d stages", gemm.ErrUnsupported, s, p.Precision, len(r.planes))
 	}
 	return nil
 }
 
 func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
-	c.VecA, c.VecB = maxVector/p.A.Type.Size(), maxVector/p.B.Type.Size()
+	c.VecA, c.VecB = maxVector/c.In.Size(), maxVector/c.In.Size()
 	c.VecC = vector(p.C, maxVector/p.C.Type.Size())
 }
 
 // bulk says that C is written by bulk copies, which take whole vectors.
-func bulk(c Config) bool { return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 }
+func bulk(c Config) bool {
+	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2
+}
 
 // operandBoxes are the shapes of the tiles of A and B.
 func operandBoxes(c Config) (a, b frag.BoxShape) {
-	s := c.Shape
-	a = frag.BoxShape{Elem: elements[c.In], Side: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
-	b = frag.BoxShape{Elem: elements[c.In], Side: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
+	s, elem := c.Shape, recipeOf(c.In, c.Precision).stored()
+	a = frag.BoxShape{Elem: elem, Side: max(s.M, groupRows), Loaded: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
+	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
 	return a, b
 }
 
@@ -149,8 +157,8 @@ func wgmmaShared(c Config) int {
 // wgmmaGrid has a block for each SM, or fewer if there are fewer tiles; parts of K are
 // along z.
 func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
-	s, n := c.Shape, c.Shape.cluster()
-	clusters := ceilDiv(p.M, s.M*n) * ceilDiv(p.N, s.N)
+	s, n := c.Shape, c.Shape.cluster()*c.Shape.along()
+	clusters := ceilDiv(p.M, s.M*s.cluster()) * ceilDiv(p.N, s.N)
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
@@ -167,9 +175,10 @@ func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.
 // wgmmaTensors are the matrices as the copy engine is to know them.
 func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 	a, b := operandBoxes(c)
-	list := []ptx.TensorMap{tensorOf(p.A, m.A, a.Box()), tensorOf(p.B, m.B, b.Box())}
+	elem := recipeOf(c.In, c.Precision).elem // to which the copy engine rounds float32
+	list := []ptx.TensorMap{tensorOf(p.A, elem, m.A, a.Box()), tensorOf(p.B, elem, m.B, b.Box())}
 	if bulk(c) {
-		list = append(list, tensorOf(p.C, m.C, []int{frag.SwizzleBytes / c.Out.Size(), groupRows}))
+		list = append(list, tensorOf(p.C, elements[c.Out], m.C, []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}))
 	}
 	return list
 }
@@ -177,21 +186,25 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 // wgmmaWriter writes the kernel.
 type wgmmaWriter struct {
 	*product
-	bulk          bool
-	a, b          *frag.Boxes
-	tensor        build.Tensor // C's, if it is written in bulk
-	patches       build.Array  // parts of C on their way there
-	pipe          *frag.Pipe
-	turns         build.Mbarriers // of the warpgroups, if they take turns
+	recipe
+	bulk    bool
+	a, b    *frag.Boxes
+	tensor  build.Tensor // C's, if it is written in bulk
+	patches build.Array  // parts of C on their way there
+	pipe    *frag.Pipe
+	turns   build.Mbarriers // of the warpgroups, if they take turns
+	// Where blocks share out K: that all have written a warpgroup's sums, and that all have
+	// added those of all.
+	summed, added build.Mbarriers
 	tid           build.Reg
-	rank          build.Value // of the block in its cluster
+	rank          build.Value // of the block among those that load tiles of B for each other
 	steps         build.Reg   // along K
 	cluster, many build.Reg   // the cluster's number, and how many there are
 }
 
 func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	s := c.Shape
-	w := &wgmmaWriter{product: declare(k, c), bulk: bulk(c), rank: 0, tid: k.ThreadIdx(build.X)}
+	w := &wgmmaWriter{product: declare(k, c), recipe: recipeOf(c.In, c.Precision), bulk: bulk(c), rank: 0, tid: k.ThreadIdx(build.X)}
 	shapeA, shapeB := operandBoxes(c)
 	w.a = frag.NewBoxes(k, "A", k.Tensor("boxesA"), shapeA)
 	w.b = frag.NewBoxes(k, "B", k.Tensor("boxesB"), shapeB)
@@ -209,10 +222,20 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	if inTurns(s) {
 		w.turns = k.Mbarriers("turns", consumers)
 	}
+	if s.along() > 1 {
+		w.summed, w.added = k.Mbarriers("summed", consumers), k.Mbarriers("added", consumers)
+	}
 	w.cluster, w.many = k.BlockIdx(build.X), k.GridDim(build.X)
-	if n := s.cluster(); n > 1 {
-		w.rank = k.ClusterRank()
+	if n := s.cluster() * s.along(); n > 1 {
 		w.cluster, w.many = k.Div(w.cluster, n), k.Div(w.many, n)
+	}
+	switch {
+	case s.cluster() > 1:
+		w.rank = k.ClusterRank()
+	case s.along() > 1:
+		part := k.Mul(k.CeilDiv(k.CeilDiv(w.k, s.K), s.Along), s.K)
+		w.from = k.Min(k.Mul(part, k.To(w.index, k.ClusterRank())), w.k)
+		w.to = k.Min(k.Add(w.from, part), w.k)
 	}
 	w.steps = k.Named("steps", k.To(ptx.U32, k.CeilDiv(k.Sub(w.to, w.from), s.K)))
 	return w
@@ -223,8 +246,8 @@ func writeWgmma(k *build.Kernel, c Config) {
 	s := c.Shape
 	k.Threads(wgmmaThreads, 1, 1)
 	k.MinBlocks(1) // which has all registers of the SM: setmaxnreg shares them out
-	if s.cluster() > 1 {
-		k.Cluster(s.cluster(), 1, 1)
+	if w.clusters() {
+		k.Cluster(s.cluster()*s.along(), 1, 1)
 	}
 	first := k.Eq(w.tid, 0)
 	k.If(first, func() {
@@ -237,8 +260,29 @@ func writeWgmma(k *build.Kernel, c Config) {
 			releases *= consumers
 		}
 		w.pipe.Init(releases)
+		if s.along() > 1 {
+			for group := range consumers {
+				w.summed.Init(group, s.Along)
+				w.added.Init(group, s.Along)
+			}
+		}
+		k.MbarrierFence()
+		w.a.Prefetch()
+		w.b.Prefetch()
 	})
-	w.meet()
+	if rowsOfTile(s) < groupRows {
+		w.a.Clear(w.tid, wgmmaThreads)
+		k.ProxyFence()
+	}
+	if w.clusters() {
+		k.ClusterArrive()
+		k.ClusterWait()
+	} else {
+		k.Barrier()
+	}
+	if c.Overlaps {
+		k.AfterGrids()
+	}
 	k.If(k.Lt(w.tid, groupThreads), func() {
 		k.FewerRegisters(producerRegisters)
 		k.If(first, w.produce)
@@ -246,20 +290,16 @@ func writeWgmma(k *build.Kernel, c Config) {
 		k.MoreRegisters(consumerRegisters)
 		w.consume()
 	})
-	if s.cluster() > 1 {
-		k.Comment("nobody leaves while others may still write to its shared memory")
-		w.meet()
+	if w.clusters() {
+		k.Comment("nobody leaves while others may still use its shared memory")
+		k.ClusterArriveRelaxed()
+		k.ClusterWait()
 	}
 }
 
-// meet is a barrier of the block, or of the cluster if there is one.
-func (w *wgmmaWriter) meet() {
-	if w.config.Shape.cluster() > 1 {
-		w.ClusterArrive()
-		w.ClusterWait()
-		return
-	}
-	w.Barrier()
+// clusters says that blocks do something together.
+func (w *wgmmaWriter) clusters() bool {
+	return w.config.Shape.cluster()*w.config.Shape.along() > 1
 }
 
 // wgmmaGroup is how many rows of tiles are computed side by side: with 132 tiles of
@@ -286,14 +326,17 @@ func (w *wgmmaWriter) tiles(first, step build.Reg, f func(row, col build.Reg)) {
 func (w *wgmmaWriter) produce() {
 	k := w.Kernel
 	shapeA, shapeB := operandBoxes(w.config)
+	planesA, planesB := w.planeBoxes()
 	turn := w.pipe.Turn()
 	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
 		k.For(0, w.steps, func(i build.Reg) {
-			turn.WaitEmpty(shapeA.StageBytes() + shapeB.StageBytes())
-			p := k.Mad(i, w.config.Shape.K, w.from)
-			w.a.Load(turn.Stage(), turn.Full(), row, p, 0)
-			w.b.Load(turn.Stage(), turn.Full(), col, p, w.rank)
-			turn.Next()
+			for n := range w.planes {
+				turn.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
+				p := k.Mad(i, w.config.Shape.K, w.from)
+				planesA[n].Load(turn.Stage(), turn.Full(), row, p, 0)
+				planesB[n].Load(turn.Stage(), turn.Full(), col, p, w.rank)
+				turn.Next()
+			}
 		})
 	})
 }
@@ -301,8 +344,6 @@ func (w *wgmmaWriter) produce() {
 // consume multiplies, a warpgroup its part of the tiles.
 func (w *wgmmaWriter) consume() {
 	k, s := w.Kernel, w.config.Shape
-	in := elements[w.config.In]
-	op := build.Wgmma{N: s.N, A: in, B: in, ColumnsA: w.config.TransA, ColumnsB: !w.config.TransB}
 	group := k.Named("group", k.Sub(k.Div(w.tid, groupThreads), 1))
 	lane := k.Named("member", k.Rem(w.tid, groupThreads))
 	rows, _ := groupTile(s)
@@ -311,32 +352,25 @@ func (w *wgmmaWriter) consume() {
 	if !inTurns(s) {
 		top = k.Mul(group, rows)
 	}
-	sums := make([][]build.Reg, rows/groupRows)
-	fromA := make([]build.Reg, len(sums))
-	for m := range sums {
-		sums[m] = k.Vars(fmt.Sprintf("sum%d_", m), w.acc, s.N/2, 0)
-		fromA[m] = w.a.Descriptor(k.Add(top, m*groupRows))
+	x := &mainloop{
+		wgmmaWriter: w, lane: lane,
+		op:   build.Wgmma{N: s.N, A: w.elem, B: w.elem, ColumnsA: w.config.TransA, ColumnsB: !w.config.TransB},
+		sums: make([][]build.Reg, rows/groupRows), fromA: make([]build.Reg, rows/groupRows),
 	}
-	fromB := w.b.Descriptor(0)
-
-	turn := w.pipe.Turn()
-	before := k.Var("before", ptx.U32, 0) // the stage that was multiplied before
-	release := func(when build.Reg) {
-		// Every block of the cluster has loaded a part of it, and waits for this one.
-		k.If(k.And(when, k.Lt(lane, s.cluster())), func() {
-			if s.cluster() > 1 {
-				turn.ReleasePeer(before, lane)
-			} else {
-				turn.Release(before)
-			}
-		})
+	for m := range x.sums {
+		x.sums[m] = k.Vars(fmt.Sprintf("sum%d_", m), w.acc, s.N/2, 0)
+		x.fromA[m] = w.a.Descriptor(k.Add(top, m*groupRows))
 	}
+	x.fromB = w.b.Descriptor(0)
+	x.turn = w.pipe.Turn()
+	x.before = k.Var("before", ptx.U32, 0)
 	out := w.output(group, lane)
 	first, step := w.cluster, w.many
-	var mine build.Reg // the parity of the warpgroup's turn
+	loads := k.Mul(w.steps, len(w.planes)) // of a tile
+	var mine build.Reg                     // the parity of the warpgroup's turn
 	if inTurns(s) {
 		first, step = k.Mad(group, w.many, w.cluster), k.Mul(w.many, consumers)
-		turn.Skip(k.Mul(group, w.steps))
+		x.turn.Skip(k.Mul(group, loads))
 		mine = k.Var("mine", ptx.U32, k.Xor(group, 1))
 	}
 	w.tiles(first, step, func(row, col build.Reg) {
@@ -345,37 +379,24 @@ func (w *wgmmaWriter) consume() {
 			w.turns.Wait(group, mine)
 			k.Set(mine, k.Xor(mine, 1))
 		}
-		k.For(0, w.steps, func(i build.Reg) {
-			turn.WaitFull()
-			stageA, stageB := w.a.ToStage(turn.Stage()), w.b.ToStage(turn.Stage())
-			k.WgmmaFence()
-			for p := 0; p < s.K; p += op.K() {
-				var add build.Value = true
-				if p == 0 {
-					add = k.Ne(i, 0) // or the sums begin with these products
-				}
-				b := k.Add(k.Add(fromB, stageB), w.b.ToStep(p))
-				for m := range sums {
-					k.Wgmma(op, sums[m], k.Add(k.Add(fromA[m], stageA), w.a.ToStep(p)), b, add)
-				}
-			}
-			k.WgmmaCommit()
-			k.Comment("while these are multiplied the stage before them can be given back")
-			k.WgmmaWait(1)
-			release(k.Ne(i, 0))
-			k.Set(before, turn.Stage())
-			turn.Next()
-		})
+		if len(w.rounds) > 0 {
+			x.addRounds()
+		} else {
+			x.addStraight()
+		}
 		if inTurns(s) {
 			// A warp that lags behind must not find that its turn has come round again.
 			k.If(k.Eq(k.Rem(lane, frag.Lanes), 0), func() { w.turns.Arrive(k.Xor(group, 1)) })
-			turn.Skip(w.steps)
+			x.turn.Skip(loads)
 		}
-		k.WgmmaWait(0)
-		release(k.Ne(w.steps, 0))
+		x.finish()
 		k.Comment("the warpgroup's part of C")
-		for m := range sums {
-			out.store(k.Add(row, k.Add(top, m*groupRows)), col, sums[m])
+		if s.along() > 1 {
+			out.storeTogether(k.Add(row, top), col, x.sums)
+			return
+		}
+		for m := range x.sums {
+			out.store(k.Add(row, k.Add(top, m*groupRows)), col, x.sums[m])
 		}
 	})
 	out.end()

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"tilework/internal/gpu/frag"
+	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
@@ -14,7 +15,9 @@ type output struct {
 	group, lane  build.Reg // the warpgroup, and the thread in it
 	warp, inWarp build.Reg // the warp in the warpgroup, and the thread in that
 	leader       build.Reg // whether it is the one that begins copies
+	mine         build.Reg // whether the thread's rows are the tile's
 	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
+	round        build.Reg // the parity of the tile's number, where blocks share out K
 }
 
 // rowsOfWarp is how many of the 64 rows are a warp's.
@@ -24,6 +27,9 @@ const rowsOfWarp = groupRows / 4
 // C the next is written, if each copy finds the place of the one before the last.
 func patchSlots(c Config) int {
 	rows, cols := groupTile(c.Shape)
+	if c.Shape.Along > 1 {
+		return rows / groupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
+	}
 	if patches := rows / groupRows * cols * c.Out.Size() / frag.SwizzleBytes; patches%2 != 0 || !bulk(c) {
 		return 1
 	}
@@ -33,8 +39,12 @@ func patchSlots(c Config) int {
 func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 	o := &output{wgmmaWriter: w, group: group, lane: lane, leader: w.Eq(lane, 0)}
 	o.warp, o.inWarp = w.Div(lane, frag.Lanes), w.Rem(lane, frag.Lanes)
+	o.mine = w.Lt(w.Mul(o.warp, rowsOfWarp), rowsOfTile(w.config.Shape))
 	o.row = w.Add(w.Mul(o.warp, rowsOfWarp), w.Div(o.inWarp, frag.Quad))
 	o.col = w.Mul(w.Rem(o.inWarp, frag.Quad), 2)
+	if w.config.Shape.Along > 1 {
+		o.round = w.Var("round", ptx.U32, 0)
+	}
 	return o
 }
 
@@ -58,13 +68,81 @@ func (o *output) store(row, col build.Reg, sums []build.Reg) {
 	}
 }
 
+// storeTogether adds up what the blocks of a cluster have summed of a warpgroup's part of
+// C, sums for 64 rows each. All write theirs to patches; then each block finishes its share of the
+// rows, and reads those of all in the order of the blocks' ranks.
+func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
+	k, blocks := o.Kernel, o.config.Shape.Along
+	barrier := k.Add(o.group, 1)
+	toPeers := func(arrive func(i, rank build.Value)) {
+		k.BarrierOf(barrier, groupThreads)
+		k.If(k.Lt(o.lane, blocks), func() { arrive(o.group, o.lane) })
+	}
+	width := frag.SwizzleBytes / o.acc.Bytes() // columns of a patch
+	across := len(sums[0]) * 2 / width
+	k.Comment("once all have read what was there")
+	o.added.WaitPeers(o.group, k.Xor(o.round, 1))
+	for m := range sums {
+		for n := range across {
+			o.writeWords(o.patch(m*across+n), sums[m][n*width/2:][:width/2])
+		}
+	}
+	toPeers(o.summed.PublishPeer)
+	o.summed.WaitPeers(o.group, o.round)
+	k.Set(o.round, k.Xor(o.round, 1))
+
+	var peers []build.Ptr
+	for rank := range blocks {
+		peers = append(peers, k.Peer(o.patch(0).Ptr, rank))
+	}
+	lines := rowsOfTile(o.config.Shape) / (groupThreads / frag.Lanes) / blocks // of each patch, that a warp finishes
+	top := k.Mul(k.Mad(k.ClusterRank(), groupThreads/frag.Lanes, o.warp), lines)
+	ahead := min(lines, 4)
+	k.ForStep(0, len(sums)*across*lines, ahead, func(i build.Reg) {
+		patch := k.Div(i, lines)
+		first := k.Add(top, k.Rem(i, lines))
+		down, c := k.Mul(k.Div(patch, across), groupRows), k.Mad(k.Rem(patch, across), width, o.inWarp)
+		var rows, cols []build.Reg
+		parts := make([][]build.Reg, ahead)
+		for n := range ahead {
+			line := k.Add(first, n)
+			swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
+			at := k.Add(k.Mul(k.Mad(patch, groupRows, line), frag.SwizzleBytes), swizzled)
+			for _, p := range peers {
+				parts[n] = append(parts[n], p.Skip(at).Load())
+			}
+			rows = append(rows, k.Add(row, k.To(o.index, k.Add(down, line))))
+			cols = append(cols, k.Add(col, k.To(o.index, c)))
+		}
+		var totals [][]build.Reg
+		for _, p := range parts {
+			total := p[0]
+			for _, x := range p[1:] {
+				total = k.Add(total, x)
+			}
+			totals = append(totals, []build.Reg{total})
+		}
+		o.storeAll(rows, cols, totals)
+	})
+	toPeers(o.added.ArrivePeer)
+}
+
 // deliverPairs leaves the sums to whoever adds up the parts of K.
 func (o *output) deliverPairs(row, col build.Reg, sums []build.Reg) {
 	row, col = o.Add(row, o.To(o.index, o.row)), o.Add(col, o.To(o.index, o.col))
 	for n := 0; n < len(sums); n += 2 {
 		at, c := o.Add(row, n/2%2*8), o.Add(col, n/4*8)
-		o.If(o.c.Inside(at, c), func() { o.deliver(at, c, sums[n:][:2]) })
+		o.If(o.inside(at, c), func() { o.deliver(at, c, sums[n:][:2]) })
 	}
+}
+
+// inside says whether an element of the thread's is one of C, and of the tile.
+func (o *output) inside(row, col build.Reg) build.Reg {
+	in := o.c.Inside(row, col)
+	if rowsOfTile(o.config.Shape) < groupRows {
+		in = o.And(in, o.mine)
+	}
+	return in
 }
 
 // patch is the place of a patch.
@@ -105,7 +183,7 @@ func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
 	values := o.scaled(sums)
 	place := func(n int) (at, c, inside build.Reg) { // of pair n
 		at, c = rows[n%2], k.Add(col, n/2*8)
-		return at, c, o.c.Inside(at, c)
+		return at, c, o.inside(at, c)
 	}
 	k.If(o.readC, func() {
 		for first := 0; first < len(values)/2; first += pairsAtOnce {
@@ -165,17 +243,24 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 	k.Do("bar.warp.sync", -1)
 	first, c := k.Mul(o.warp, rowsOfWarp), k.Add(col, k.To(o.index, o.inWarp))
 	const ahead = 4 // rows
-	k.ForStep(0, rowsOfWarp, ahead, func(r build.Reg) {
-		var rows []build.Reg
-		var held [][]build.Reg
-		for n := range ahead {
-			line := k.Add(first, k.Add(r, n))
-			swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
-			rows = append(rows, k.Add(row, k.To(o.index, line)))
-			held = append(held, patch.At(line, 0).Skip(swizzled).LoadVec(1))
-		}
-		o.storeAll(rows, []build.Reg{c, c, c, c}, held)
-	})
+	finish := func() {
+		k.ForStep(0, rowsOfWarp, ahead, func(r build.Reg) {
+			var rows []build.Reg
+			var held [][]build.Reg
+			for n := range ahead {
+				line := k.Add(first, k.Add(r, n))
+				swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
+				rows = append(rows, k.Add(row, k.To(o.index, line)))
+				held = append(held, patch.At(line, 0).Skip(swizzled).LoadVec(1))
+			}
+			o.storeAll(rows, []build.Reg{c, c, c, c}, held)
+		})
+	}
+	if rowsOfTile(o.config.Shape) < groupRows {
+		k.If(o.mine, finish)
+	} else {
+		finish()
+	}
 }
 
 // end waits until the last copies have read the patches: shared memory is about to become

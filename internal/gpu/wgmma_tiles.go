@@ -1,30 +1,49 @@
 package gpu
 
 import (
+	"slices"
+
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 )
 
-// wgmmaTiles are the tiles to choose from, the best for large products first. The larger
-// the tile, the less of A and B comes from the L2 cache for each product, and a cluster's
-// blocks save half of B; the smaller, the more SMs have one. 256×128, with
-// 128 rows a warpgroup, and 64×256 in turns spill registers with a bias.
+// wgmmaTiles are the tiles to choose from; of two that are predicted alike the first is
+// taken. The larger the tile, the less of A and B comes from the L2 cache for each product,
+// and a cluster's blocks save half of B; the smaller, the more SMs have one. 256×128, with 128 rows a
+// warpgroup, and 64×256 in turns spill registers with a bias. More blocks along K than
+// two lose more to adding than they win.
 var wgmmaTiles = []Shape{
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, Cluster: 2},
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
 	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 5},
-	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6, Cluster: 2},
 	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
+	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
+	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8, Along: 2},
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
-	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
+	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8, Cluster: 2},
+	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
+	{M: 32, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
+	{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 }
 
-// wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, and of 16-bit
-// ones.
+// tallTiles are further ones where 128 bytes hold so many elements. Each warpgroup has 128
+// rows, and spills registers with a bias. Products of 8-bit types are over so soon that it counts what
+// handing over C takes, which in turns is hidden; those of tf32 gain 2 %.
+var tallTiles = map[int]Shape{
+	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6, Cluster: 2},
+	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
+}
+
+// wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
+// and of 16-bit ones, the kernel's first.
 func wgmmaShapes() (shapes []Shape) {
-	for _, k := range []int{128, 64} {
-		for _, s := range wgmmaTiles {
+	for _, k := range []int{128, 32, 64} {
+		tiles := wgmmaTiles
+		if tall, ok := tallTiles[k]; ok {
+			tiles = slices.Insert(slices.Clone(tiles), 1, tall)
+		}
+		for _, s := range tiles {
 			s.K = k
 			shapes = append(shapes, s)
 		}
@@ -32,68 +51,118 @@ func wgmmaShapes() (shapes []Shape) {
 	return shapes
 }
 
-// A cycle of an SM as far as the choice of a tile needs it. These are derived from the
-// manuals and from what is published of such kernels on an H100; they are not measured yet.
+// A cycle of an SM as far as the choice of a tile needs it, fitted to an H200's times of 30
+// products in 12 tiles (docs/kernels/wgmma.md).
 const (
 	// wgmmaRate is the elements of C for which the tensor cores add the products of 128
-	// bytes along K, whatever the type.
-	wgmmaRate = 32.0
+	// bytes along K, whatever the type, and wgmmaStep what a step takes besides, half of
+	// that where a warpgroup has 128 rows.
+	wgmmaRate, wgmmaStep = 28.0, 40.0
 	// wgmmaTraffic is the bytes that the L2 cache delivers if all SMs ask, and wgmmaAlone
-	// if few do.
-	wgmmaTraffic, wgmmaAlone = 36.0, 60.0
-	// wgmmaFill is what a block waits for its first tiles, and wgmmaStore the sums that a
-	// warpgroup hands over.
-	wgmmaFill, wgmmaStore = 1500.0, 16.0
+	// if few do; where rows begin within its lines they come wgmmaSkewed times as slowly,
+	// and in the boxes of the smallest tiles wgmmaSmall times. A stage takes wgmmaLatency to
+	// come, blocks of a cluster wgmmaMeet to give one back, and wgmmaMemory is the bytes of
+	// memory.
+	wgmmaTraffic, wgmmaAlone = 66.0, 100.0
+	wgmmaSkewed, wgmmaSmall  = 2.4, 1.22
+	wgmmaLatency, wgmmaMeet  = 2200.0, 460.0
+	wgmmaMemory              = 16.5
+	// wgmmaRound is what threads take that add a round to their sums, and wgmmaTogether how
+	// much longer the steps of a cluster take whose B must be along K, or comes in parts.
+	wgmmaRound, wgmmaTogether = 100.0, 1.05
+	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
+	wgmmaBeside = 0.03
+	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
+	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle.
+	wgmmaFill, wgmmaEnd, wgmmaStore = 5000.0, 1000.0, 32.0
+	// wgmmaSecond is what a second launch takes before it does anything, wgmmaParts what it
+	// waits for every further sumWarps·sumAhead parts, and wgmmaSums the bytes of them.
+	wgmmaSecond, wgmmaParts, wgmmaSums = 6500.0, 300.0, 24.0
+	// Blocks that share out K take wgmmaAdd to add up, and a cycle for wgmmaAdds sums.
+	wgmmaAdd, wgmmaAdds = 2000.0, 2.5
+	// wgmmaOutside is what the copy engine takes for a row along K of a box that lies
+	// outside of the matrix, but for the first wgmmaFew.
+	wgmmaOutside, wgmmaFew = 4.5, 15
 	// packLaunch is a launch that packs an operand before it does anything, and packBytes
 	// what it reads and writes.
-	packLaunch, packBytes = 5000.0, 10.0
+	packLaunch, packBytes = 4000.0, 10.0
 )
-
-// narrowTile is how much of the rate instructions of so many columns reach: the fewer
-// there are the more often the rows of A are read from shared memory.
-func narrowTile(cols int) float64 {
-	switch {
-	case cols < 128:
-		return 0.75
-	case cols < 192:
-		return 0.9
-	}
-	return 0.95
-}
 
 // predictWgmma is what p takes with tiles of that shape.
 func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
-	s, n := c.Shape, c.Shape.cluster()
+	s := c.Shape
+	n := s.cluster() * s.along()
 	sms := max(d.SMs/n*n, 1) // that a cluster finds a place on
 	parts, depth := 1, max(p.K, 1)
-	if s.Split > 1 {
+	switch {
+	case s.Split > 1:
 		parts, depth = partsOf(p, s), min(partOf(p.K, s), depth)
+	case s.Along > 1:
+		depth = ceilDiv(depth, s.Along)
 	}
-	x := prediction{shape: s, blocks: roundUp(ceilDiv(p.M, s.M), n) * ceilDiv(p.N, s.N) * parts}
+	x := prediction{shape: s, blocks: roundUp(ceilDiv(p.M, s.M), s.cluster()) * ceilDiv(p.N, s.N) * parts * s.along()}
 	x.rounds = ceilDiv(x.blocks, sms)
 
-	area := float64(s.M * s.N)
+	area := float64(max(s.M, groupRows) * s.N)
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
-	step := max(area/wgmmaRate/narrowTile(s.N), float64((s.M+s.N/n)*frag.SwizzleBytes)/deliver)
-	hand := area / wgmmaStore // while nothing is multiplied,
-	ends := float64(x.rounds) * hand
-	if inTurns(s) {
-		ends = hand * consumers // or by the last tile's warpgroup alone
+	q, packs := packing(p, Align{})
+	if skewed(q.A) || skewed(q.B) {
+		deliver /= wgmmaSkewed
 	}
-	x.multiply = float64(x.rounds)*float64(ceilDiv(depth, s.K))*step + ends + wgmmaFill
-
-	x.load = float64(p.A.Bytes()+p.B.Bytes()+p.C.Bytes())/loadBytes/float64(max(d.SMs, 1)) + wgmmaFill
+	r := recipeOf(p.A.Type, p.Precision)
+	planes := float64(len(r.planes))
+	products, rounds := r.work(s)
+	bytes := float64((max(s.M, groupRows) + s.N/s.cluster()) * frag.SwizzleBytes)
+	if inTurns(s) && s.N == groupRows {
+		deliver /= wgmmaSmall
+	}
+	step := max(products*area/wgmmaRate+rounds*wgmmaRound+2*wgmmaStep/float64(s.RowsPerThread), planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
+	if s.cluster() > 1 {
+		step = max(step, planes*wgmmaMeet)
+		if (r.elem.Bits() != 16 || planes > 1) && !inTurns(s) {
+			step *= wgmmaTogether
+		}
+	}
+	steps := float64(ceilDiv(depth, s.K))
+	hand := wgmmaEnd + area/wgmmaStore
+	if s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone { // registers spill
+		hand *= 2
+	}
+	tile, end := steps*step+hand, 0.0
+	if inTurns(s) { // one warpgroup hands over while the other multiplies
+		tile, end = max(steps*step, tile/consumers), hand
+	}
+	missing := 0
+	if !c.TransA {
+		missing = max(missing, s.M-p.M-wgmmaFew)
+	}
+	if c.TransB {
+		missing = max(missing, s.N-p.N-wgmmaFew)
+	}
+	outside := float64(x.rounds) * steps * wgmmaOutside * float64(missing)
+	multiply := float64(x.rounds)*tile + end + outside
+	load := float64(p.A.Bytes()+p.B.Bytes()+p.C.Bytes())/wgmmaMemory/float64(max(d.SMs, 1)) + outside
+	x.multiply = multiply + wgmmaBeside*load + wgmmaFill
+	x.load = load + wgmmaBeside*multiply + wgmmaFill
+	if s.Along > 1 {
+		x.second += float64(x.rounds) * (wgmmaAdd + float64(s.M*s.N)/wgmmaAdds)
+	}
 	if parts > 1 {
-		x.second = secondLaunch + float64(2*sumsBytes(p, s))/sumBytes/float64(max(d.SMs, 1)) + float64(ceilDiv(parts, sumWarps*sumAhead)*partWait)
+		x.second += wgmmaSecond + float64(2*sumsBytes(p, s))/wgmmaSums/float64(max(d.SMs, 1)) + wgmmaParts*float64(ceilDiv(parts, sumWarps*sumAhead))
 	}
-	_, packs := packing(p, Align{})
-	for i, l := range []gemm.Layout{p.A, p.B} {
+	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}} {
 		if packs[i] {
-			x.second += packLaunch + float64(2*l.Bytes())/packBytes/float64(max(d.SMs, 1))
+			x.second += packLaunch + float64(l[0].Bytes()+l[1].Bytes())/packBytes/float64(max(d.SMs, 1))
 		}
 	}
 	return x
+}
+
+// skewed says that rows of boxes lie in two lines of the L2 cache.
+func skewed(l gemm.Layout) bool {
+	size := l.Type.Size()
+	return l.Cols*size > frag.SwizzleBytes && l.Rows > 1 && l.LD*size%frag.SwizzleBytes != 0
 }
 
 // wgmmaLimits are what accesses cost beside bulk copies, which cost nothing that they need
@@ -101,8 +170,12 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 // lanes. Sums of 32 bits are written to patches in pairs that two rows' lanes want at the
 // same time.
 func wgmmaLimits(c Config) Limits {
+	l := Limits{Scatter: 1}
 	if c.Out.Size() == 2 {
-		return Limits{Scatter: 2}
+		l.Scatter = 2
 	}
-	return Limits{Conflicts: 2, Scatter: 1}
+	if c.Out.Size() == 4 || c.Shape.Along > 1 { // as sums pass through patches
+		l.Conflicts = 2
+	}
+	return l
 }

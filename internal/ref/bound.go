@@ -186,8 +186,8 @@ func gamma(n, u float64) float64 {
 }
 
 // roundings is the number of roundings that a term of the sum may go through.
-func roundings(p *gemm.Problem) float64 {
-	n := float64(p.K) + 3
+func roundings(p *gemm.Problem, acc Accuracy) float64 {
+	n := acc.Roundings(float64(p.K)) + 3
 	if p.Epilogue.Bias != gemm.BiasNone {
 		n++
 	}
@@ -207,7 +207,7 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 	if r.low == nil {
 		u += 0x1p-53 // the reference's own roundings
 	}
-	e := (gamma(roundings(p), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + underflow(p, acc)
+	e := (gamma(roundings(p, acc), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + underflow(p, acc)
 	if acc.FlushesToZero {
 		e += tiny(acc, p.Accum()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
 	}
@@ -226,7 +226,7 @@ func (r *Result) gauge(i, j int, acc Accuracy) float64 {
 		return 0 // the squares in drift have underflowed
 	}
 	walk := math.Sqrt(r.drift[at])
-	g := math.Hypot(acc.Roundoff*steps(acc, roundings(p)), math.Sqrt2*acc.Operand) * walk
+	g := math.Hypot(acc.Roundoff*steps(acc, roundings(p, acc)), math.Sqrt2*acc.Operand) * walk
 	out := p.C.Type.Info()
 	g = math.Hypot(g, out.Roundoff*math.Abs(r.Value[at]))
 	g = math.Hypot(g, underflow(p, acc)+out.Tiny/2)

@@ -244,7 +244,7 @@ func (f *freivalds[T]) limit(i int, norm float64) float64 {
 	if out.Integer {
 		return 0
 	}
-	n := roundings(p)
+	n := roundings(p, acc)
 	t := (acc.Roundoff*(steps(acc, n)+f.repeats*n) + 2*acc.Operand) * f.size[i]
 	t += out.Roundoff * norm
 	t += 0x1p-53 * math.Sqrt(n+float64(p.N)) * (f.size[i] + norm) // the check's own errors
@@ -350,7 +350,7 @@ func (f *freivalds[T]) overflow(ctx context.Context, i, j int, c operand) error 
 	bias := make([]float64, p.BiasLen())
 	p.C.Type.Load(bias, f.bias)
 	value := p.Alpha*sum + biasAt(p, bias, i, j)
-	slack := f.oldSize[i] + gamma(roundings(p), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
+	slack := f.oldSize[i] + gamma(roundings(p, f.opt.Accuracy), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
 	if math.IsInf(got, 0) && (math.Copysign(value, got) == value || slack > math.Abs(value)) &&
 		math.Abs(value)+slack > p.C.Type.Info().Max {
 		return nil

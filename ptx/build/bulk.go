@@ -27,6 +27,13 @@ func (k *Kernel) Tensor(name string) Tensor {
 	return Tensor{k, k.Named(name+"_map", k.pureOp(ptx.U64, "cvta.param.u64", ptx.U64, at))}
 }
 
+// Prefetch brings the map on its way to where copies look for it.
+func (t Tensor) Prefetch() {
+	if m := t.k.reg(t.handle); m.ok() {
+		t.k.Do("prefetch.tensormap", &ptx.Addr{Base: m.v.node})
+	}
+}
+
 // at is the address operand of the box that begins at the element of those coordinates,
 // innermost first.
 func (t Tensor) at(coords []Value) (a *ptx.Addr, ok bool) {

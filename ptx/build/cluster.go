@@ -25,6 +25,10 @@ func (k *Kernel) ClusterRank() Reg {
 // of its cluster still uses its shared memory.
 func (k *Kernel) ClusterArrive() { k.Do("barrier.cluster.arrive.aligned") }
 
+// ClusterArriveRelaxed is ClusterArrive after which nothing need be seen that was written: it
+// does not wait for memory.
+func (k *Kernel) ClusterArriveRelaxed() { k.Do("barrier.cluster.arrive.relaxed.aligned") }
+
 // ClusterWait is the other half of ClusterArrive.
 func (k *Kernel) ClusterWait() { k.Do("barrier.cluster.wait.aligned") }
 
@@ -60,8 +64,17 @@ func (b Mbarriers) Arrive(i Value) {
 	b.k.Do("mbarrier.arrive.shared::cta.b64", &ptx.Sink{}, b.At(i))
 }
 
-// ArrivePeer is an arrival at mbarrier i of the block of that rank.
+// ArrivePeer is an arrival at mbarrier i of the block of that rank. It says that the thread
+// has come so far, as to have read what will be overwritten; what it has written need not be
+// seen by that block.
 func (b Mbarriers) ArrivePeer(i, rank Value) {
+	b.k.Do("mbarrier.arrive.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
+}
+
+// PublishPeer is ArrivePeer behind which that block's [Mbarriers.WaitPeers] sees what the
+// thread, and who met it at a barrier, have written. It waits for all of that to be seen by
+// the whole GPU: some 0.8 µs on an H200.
+func (b Mbarriers) PublishPeer(i, rank Value) {
 	b.k.Do("mbarrier.arrive.release.cluster.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
 }
 
@@ -73,11 +86,21 @@ func (b Mbarriers) Expect(i, bytes Value) {
 // Wait waits until mbarrier i is through with its phase of that parity, 0 or 1: phase n
 // has parity n mod 2. That of the phase before the first, 1, is complete from the start.
 func (b Mbarriers) Wait(i, parity Value) {
+	b.wait("mbarrier.try_wait.parity.shared::cta.b64", i, parity)
+}
+
+// WaitPeers is Wait after which can be read what threads of other blocks have written to
+// shared memory of the cluster before they arrived.
+func (b Mbarriers) WaitPeers(i, parity Value) {
+	b.wait("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64", i, parity)
+}
+
+func (b Mbarriers) wait(op string, i, parity Value) {
 	k := b.k
 	at, p := b.At(i), k.reg(parity)
 	k.While(func() Reg {
 		done := k.Fresh(ptx.Pred)
-		k.Do("mbarrier.try_wait.parity.shared::cta.b64", done, at, p)
+		k.Do(op, done, at, p)
 		return k.Not(done)
 	}, func() {})
 }
@@ -85,6 +108,14 @@ func (b Mbarriers) Wait(i, parity Value) {
 // MbarrierFence lets the cluster's other threads and copies see mbarriers that this thread
 // has made.
 func (k *Kernel) MbarrierFence() { k.Do("fence.mbarrier_init.release.cluster") }
+
+// AfterGrids waits until all that was launched before has ended, and what it has written can
+// be read; a launch says that the kernel may begin earlier. What is launched behind may then
+// begin as soon as this kernel leaves room.
+func (k *Kernel) AfterGrids() {
+	k.Do("griddepcontrol.wait")
+	k.Do("griddepcontrol.launch_dependents")
+}
 
 // ProxyFence lets bulk copies and wgmma see what the thread has written to shared memory,
 // or knows to be written. A barrier follows if another thread begins them.

@@ -43,6 +43,12 @@ func (p Ptr) ReadOnly() Ptr {
 	return p
 }
 
+// As points to the same place, where elements of another type are.
+func (p Ptr) As(elem ptx.Type) Ptr {
+	p.elem = elem
+	return p
+}
+
 // Elem is the type of the elements.
 func (p Ptr) Elem() ptx.Type { return p.elem }
 

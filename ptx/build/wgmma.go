@@ -39,7 +39,10 @@ func (k *Kernel) Descriptor(p Ptr, l MatrixLayout) Reg {
 	if !ok || l.Stride%16 != 0 || l.Leading%16 != 0 || l.Stride>>4&^field != 0 || l.Leading>>4&^field != 0 {
 		return k.fail("a matrix layout of %+v: want multiples of 16 up to %d, and a swizzle of 0, 32, 64 or 128", l, field<<4)
 	}
-	return k.Or(k.To(ptx.U64, k.Shr(p.Address(), 4)), int64(l.Leading>>4)<<16|int64(l.Stride>>4)<<32|mode<<62)
+	// In a cluster the upper bits of an address are the block's rank, which would fall into
+	// the next field.
+	start := k.Shr(k.And(p.Address(), field<<4), 4)
+	return k.Or(k.To(ptx.U64, start), int64(l.Leading>>4)<<16|int64(l.Stride>>4)<<32|mode<<62)
 }
 
 // Wgmma is a product of matrices of 64 rows and N columns, a multiple of 8 up to 256. A and

@@ -16,8 +16,8 @@ const (
 	windowSize   = 1 << 32
 )
 
-// peerShift is the bit at which addresses in shared memory have the rank, from 1, of the
-// block of the cluster that they point into; 0 stands for the thread's own block, so
+// peerShift is the bit at which addresses in shared memory have the rank of the block of the
+// cluster that they point into, as on an H200: also those of the thread's own block, so
 // that an address in shared::cta is one in shared::cluster too.
 const peerShift = 24
 
@@ -135,7 +135,7 @@ func (w *warp) aim(t *target, in *inst, ac *access, addr uint64) {
 		t.region, t.block = w.block.shared, w.block
 	case ptx.SharedCluster:
 		t.space = ptx.Shared
-		t.region, t.block = w.block.cluster.sharedAt(w.block, addr-t.window)
+		t.region, t.block = w.block.cluster.sharedAt(addr - t.window)
 	case ptx.Local:
 		t.region = region{size: uint64(w.block.run.localSize)}
 		t.stride = t.size

@@ -330,7 +330,9 @@ func (d *decoder) address(v *ptx.Var, offset int64, size int) uint32 {
 	} else {
 		n := d.p.byVar[v]
 		d.f.uses[n] = true
-		f.kind, f.index = fillVariable, int32(n.index)
+		if f.kind, f.index = fillVariable, int32(n.index); v.Space == ptx.Shared {
+			f.kind = fillShared
+		}
 	}
 	return d.fill(f)
 }

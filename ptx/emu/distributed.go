@@ -15,25 +15,19 @@ func (r *run) clusterGrid() Dim3 { return r.cluster.grid(r.launch.Grid) }
 // place is the block's place in its cluster.
 func (b *block) place() Dim3 { return b.run.cluster.place(b.rank) }
 
-// rankOf is the rank of the block that an address of b's in shared::cluster points into;
-// it may be one that the cluster does not have.
-func (c *cluster) rankOf(b *block, addr uint64) int {
-	if n := addr >> peerShift; n > 0 {
-		return int(n - 1)
-	}
-	return b.rank
-}
+// rankOf is the rank of the block that an address in shared::cluster points into; it may be
+// one that the cluster does not have.
+func rankOf(addr uint64) int { return int(addr >> peerShift) }
 
-// sharedAt is the shared memory that an address of b's points into, and whose it is. There
-// is none if the block has exited or the cluster has no such one.
-func (c *cluster) sharedAt(b *block, addr uint64) (region, *block) {
-	n := c.rankOf(b, addr)
+// sharedAt is the shared memory that an address points into, and whose it is. There is none
+// if the block has exited or the cluster has no such one.
+func (c *cluster) sharedAt(addr uint64) (region, *block) {
+	n := rankOf(addr)
 	if n >= len(c.blocks) {
 		return region{base: addr &^ (1<<peerShift - 1)}, nil
 	}
 	owner := c.blocks[n]
 	r := owner.shared
-	r.base = addr &^ (1<<peerShift - 1)
 	if owner.gone {
 		r.size = 0
 	}
@@ -42,7 +36,7 @@ func (c *cluster) sharedAt(b *block, addr uint64) (region, *block) {
 
 // peerAddress is the address of the byte at an offset in the shared memory of the block of
 // the given rank.
-func peerAddress(rank int, off uint64) uint64 { return uint64(rank+1)<<peerShift | off }
+func peerAddress(rank int, off uint64) uint64 { return uint64(rank)<<peerShift | off }
 
 // decodeMapa gives the address that a variable of shared memory has in another block.
 func decodeMapa(d *decoder) execFunc {
@@ -80,12 +74,11 @@ func decodeRank(d *decoder) execFunc {
 	}
 	narrow := d.i.Type(1).Bits() == 32
 	return func(w *warp, in *inst) {
-		b := w.block
 		if narrow {
-			map1(dst[uint32](w, in), reg[uint32](w, in.a), func(a uint32) uint32 { return uint32(b.cluster.rankOf(b, uint64(a))) })
+			map1(dst[uint32](w, in), reg[uint32](w, in.a), func(a uint32) uint32 { return uint32(rankOf(uint64(a))) })
 			return
 		}
-		map1(dst[uint32](w, in), reg[uint64](w, in.a), func(a uint64) uint32 { return uint32(b.cluster.rankOf(b, a-window)) })
+		map1(dst[uint32](w, in), reg[uint64](w, in.a), func(a uint64) uint32 { return uint32(rankOf(a - window)) })
 	}
 }
 

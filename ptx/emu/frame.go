@@ -73,6 +73,8 @@ func (f *frame) fill(w *warp, v fill) {
 	switch v.kind {
 	case fillVariable:
 		f.broadcast(v.offset, v.size, w.block.run.address[v.index]+v.add)
+	case fillShared:
+		f.broadcast(v.offset, v.size, w.block.shared.base+w.block.run.address[v.index]+v.add)
 	case fillLocal:
 		f.broadcast(v.offset, v.size, f.local+v.add)
 	case fillSpecial:

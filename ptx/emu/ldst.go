@@ -89,6 +89,12 @@ func (w *warp) tellLoad(in *inst, r *region) {
 	} else {
 		w.addresses(ac)
 	}
+	if space == ptx.Shared && r.base != 0 {
+		for i, a := range addr {
+			w.told[i] = a - r.base
+		}
+		addr = &w.told
+	}
 	w.tell(in, ac, space, w.block.rank, r.alloc, addr, full, 0)
 }
 

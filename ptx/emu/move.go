@@ -128,7 +128,7 @@ func decodeIsspacep(d *decoder) execFunc {
 		a := reg[uint64](w, in.a)
 		setPred(w, in.d, test(a, a, func(a, _ uint64) bool {
 			if ok {
-				return a-start < windowSize && (!own || w.block.cluster.rankOf(w.block, a-start) == w.block.rank)
+				return a-start < windowSize && (!own || rankOf(a-start) == w.block.rank)
 			}
 			for _, other := range windows {
 				if a-other.start < windowSize {

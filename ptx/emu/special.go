@@ -9,6 +9,7 @@ type fillKind uint8
 
 const (
 	fillVariable fillKind = iota // the address of variable index, plus add
+	fillShared                   // the same of one in the block's shared memory
 	fillLocal                    // the frame's local memory, plus add
 	fillSpecial                  // the special register index
 )

@@ -21,7 +21,7 @@ func (r *run) newWorker() *worker {
 	k.cluster = &cluster{run: r, worker: k}
 	for rank := range r.cluster.count() {
 		b := &block{run: r, cluster: k.cluster, rank: rank, words: make([]uint64, (r.sharedSize+7)/8+1)}
-		b.shared = region{mem: unsafe.Pointer(&b.words[0]), size: uint64(r.sharedSize)}
+		b.shared = region{mem: unsafe.Pointer(&b.words[0]), base: peerAddress(rank, 0), size: uint64(r.sharedSize)}
 		for n := range (r.launch.Block.count() + lanes - 1) / lanes {
 			w := &warp{index: n, block: b, worker: k, frames: map[*function][]*frame{}}
 			w.local = make([]uint64, lanes*r.localSize/8)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -43,7 +44,7 @@ func TestOrdersAgree(t *testing.T) {
 // TestDisagreementShows: one bit that is wrong in one product is found.
 func TestDisagreementShows(t *testing.T) {
 	k := gpu.Kernels()[0]
-	c := agreement{k, k.Shapes()[0], gemmtest.Pairs()[0], 0, 5, 6, 7}
+	c := agreement{k, k.Shapes()[0], gemmtest.Pairs()[0], gemm.Native, 0, 5, 6, 7}
 	if err := c.check(t.Context(), gpu.New(emulated(t, 1)), gpu.New(emulated(t, 1)), 1); err != nil {
 		t.Error(err)
 	}
@@ -72,20 +73,22 @@ func emulated(t *testing.T, seed uint64) *emu.Device {
 
 // agreement is a product that two devices are to compute alike.
 type agreement struct {
-	kernel  *gpu.Kernel
-	shape   gpu.Shape
-	types   gemmtest.Pair
-	trans   int // bit 0: A, bit 1: B
-	m, n, k int
+	kernel    *gpu.Kernel
+	shape     gpu.Shape
+	types     gemmtest.Pair
+	precision gemm.Precision
+	trans     int // bit 0: A, bit 1: B
+	m, n, k   int
 }
 
 func (c agreement) String() string {
-	return fmt.Sprintf("%s:%v, %v → %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In, c.types.Out, c.m, c.n, c.k, c.trans)
+	return fmt.Sprintf("%s:%v, %v → %v in %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In, c.types.Out, c.precision, c.m, c.n, c.k, c.trans)
 }
 
 // agreements are products of one tile and a bit, whose rows begin anywhere, and of
 // whole tiles, which are moved in vectors. Of a kernel that takes a warp's threads together,
-// whose emulation is slow, the shapes but for the last have one product each.
+// whose emulation is slow, shapes but for the last for a type have one product each, and on
+// the emulator those have one too.
 func agreements(d *device.Info) []agreement {
 	var all []agreement
 	for _, k := range gpu.Kernels() {
@@ -96,18 +99,29 @@ func agreements(d *device.Info) []agreement {
 			if d.Emulated && k.Target().Suffix != "" && s.M*s.N > 64*64 {
 				continue // whole warpgroups' tiles take the emulator long
 			}
+			var fitting []agreement
 			for _, pair := range gemmtest.Pairs() {
-				if k.Tensor && i < len(k.Shapes())-1 {
-					if pair == gemmtest.Pairs()[i%len(gemmtest.Pairs())] {
-						all = append(all, agreement{k, s, pair, i % 4, s.M + 3, s.N + 5, 2*s.K + 3})
+				for _, precision := range gemm.Precisions() {
+					c := agreement{k, s, pair, precision, 0, s.M + 3, s.N + 5, 2*max(s.K, 8) + 3}
+					if c.fits(s) {
+						fitting = append(fitting, c)
+					}
+				}
+			}
+			for j, c := range fitting {
+				last := !slices.ContainsFunc(k.Shapes()[i+1:], c.fits)
+				if k.Tensor && (!last || d.Emulated) {
+					if c.trans = (i + j) % 4; last || j == i%len(fitting) {
+						all = append(all, c)
 					}
 					continue
 				}
-				for trans := range 4 {
-					depth := 2 * max(s.K, 8)
-					all = append(all, agreement{k, s, pair, trans, s.M + 3, s.N + 5, depth + 3})
-					if !testing.Short() && (trans == 0 || trans == 3) {
-						all = append(all, agreement{k, s, pair, trans, max(2*s.M, 16), max(s.N, 16), depth})
+				for c.trans = range 4 {
+					all = append(all, c)
+					if !testing.Short() && (c.trans == 0 || c.trans == 3) {
+						whole := c
+						whole.m, whole.n, whole.k = max(2*s.M, 16), max(s.N, 16), c.k-3
+						all = append(all, whole)
 					}
 				}
 			}
@@ -146,34 +160,20 @@ func agree(t *testing.T, a, b device.Device) {
 // epilogue has all that is exact: alpha, beta, a bias and a rectifier.
 func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	a, b := gemm.Dense(c.types.In, c.m, c.k), gemm.Dense(c.types.In, c.k, c.n)
-	if c.trans&1 != 0 {
-		a = gemm.Dense(c.types.In, c.k, c.m).T()
-	}
-	if c.trans&2 != 0 {
-		b = gemm.Dense(c.types.In, c.n, c.k).T()
-	}
 	epilogue := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
 	if rng.IntN(2) == 0 {
 		epilogue.Activation = gemm.ActReLU
 	}
-	alpha, beta := 1.25, -0.75
-	if c.types.In.Info().Integer {
-		alpha, beta = 3, -2
-	}
-	p, _, err := gemm.New(alpha, a, b, beta, gemm.Dense(c.types.Out, c.m, c.n), epilogue)
+	p, err := c.problem(epilogue)
 	if err != nil {
 		return err
 	}
-	if c.kernel.Supports(&p) != nil || c.kernel.Fits(&p, c.shape) != nil {
-		return nil
-	}
-	m := gemm.Buffers{A: fractions(rng, a), B: fractions(rng, b), Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
+	m := gemm.Buffers{A: fractions(rng, p.A), B: fractions(rng, p.B), Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
 	old := fractions(rng, p.C)
 	var results [2][]byte
 	for i, backend := range []*gpu.Backend{x, y} {
 		m.C = append([]byte(nil), old...)
-		plan, err := backend.Plan(&p, gpu.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
+		plan, err := backend.Plan(p, gpu.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
 		if err != nil {
 			return err
 		}
@@ -196,6 +196,32 @@ func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) er
 			c.types.Out.At(results[0], first), c.types.Out.At(results[1], first))
 	}
 	return nil
+}
+
+// fits says whether the kernel can compute the product in a shape.
+func (c agreement) fits(s gpu.Shape) bool {
+	p, err := c.problem(gemm.Epilogue{})
+	return err == nil && c.kernel.Supports(p) == nil && c.kernel.Fits(p, s) == nil
+}
+
+// problem is the product.
+func (c agreement) problem(e gemm.Epilogue) (*gemm.Problem, error) {
+	a, b := gemm.Dense(c.types.In, c.m, c.k), gemm.Dense(c.types.In, c.k, c.n)
+	if c.trans&1 != 0 {
+		a = gemm.Dense(c.types.In, c.k, c.m).T()
+	}
+	if c.trans&2 != 0 {
+		b = gemm.Dense(c.types.In, c.n, c.k).T()
+	}
+	alpha, beta := 1.25, -0.75
+	if c.types.In.Info().Integer {
+		alpha, beta = 3, -2
+	}
+	p, _, err := gemm.New(alpha, a, b, beta, gemm.Dense(c.types.Out, c.m, c.n), e)
+	if err == nil {
+		p, err = p.In(c.precision)
+	}
+	return &p, err
 }
 
 // fractions are random elements: numbers of very different size, denormals now and

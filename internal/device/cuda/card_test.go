@@ -13,6 +13,7 @@ import (
 
 	"tilework/gemmtest"
 	"tilework/internal/device"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 )
 
@@ -170,38 +171,67 @@ func TestCardLost(t *testing.T) {
 	t.Log(err)
 }
 
-// TestCardConformance: each kernel, the way products take.
+// TestCardConformance: each kernel, the way products take, in each precision that it has, and
+// in the shapes with clusters, which no small product takes.
 func TestCardConformance(t *testing.T) {
 	for _, k := range gpu.Kernels() {
-		t.Run(k.Name, func(t *testing.T) {
-			g := card(t)
-			if !g.Info().Target.Has(k.Target()) {
-				t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
+		for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions()...) {
+			name := k.Name
+			if precision != gemm.Native {
+				name += "-" + precision.String()
 			}
-			backend := gpu.New(g)
-			defer func() {
-				if err := backend.Close(); err != nil {
-					t.Error(err)
+			t.Run(name, func(t *testing.T) { conform(t, k, precision) })
+		}
+	}
+}
+
+// conform runs the suite with a kernel, on products in a precision.
+func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
+	in := func(p *gemmtest.Problem) *gemmtest.Problem {
+		q := *p
+		q.Precision = precision
+		return &q
+	}
+	g := card(t)
+	if !g.Info().Target.Has(k.Target()) {
+		t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
+	}
+	backend := gpu.New(g)
+	defer func() {
+		if err := backend.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var tiles []int
+	for _, s := range k.Shapes() {
+		tiles = append(tiles, s.M, s.N)
+	}
+	implementation := func(shape string, fits func(p *gemmtest.Problem) bool) gemmtest.Implementation {
+		return gemmtest.Implementation{
+			Name: fmt.Sprintf("%s %s on %s", k.Name, shape, g.Info().Name),
+			Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
+				plan, err := backend.Plan(in(p), gpu.Options{Kernel: k.Name, Shape: shape, KeepLayout: p.N%2 == 0})
+				if err != nil {
+					return err
 				}
-			}()
-			var tiles []int
-			for _, s := range k.Shapes() {
-				tiles = append(tiles, s.M, s.N)
-			}
-			gemmtest.Run(t, gemmtest.Implementation{
-				Name: fmt.Sprintf("%s on %s", k.Name, g.Info().Name),
-				Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-					plan, err := backend.Plan(p, gpu.Options{Kernel: k.Name, KeepLayout: p.N%2 == 0})
-					if err != nil {
-						return err
-					}
-					return plan.Run(ctx, b)
-				},
-				Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
-				Tiles:      tiles,
-				Concurrent: true,
-				Cancels:    true,
-			})
-		})
+				return plan.Run(ctx, b)
+			},
+			Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && fits(in(p)) },
+			Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
+			Tiles:      tiles,
+			Concurrent: true,
+			Cancels:    true,
+		}
+	}
+	gemmtest.Run(t, implementation("", func(*gemmtest.Problem) bool { return true }))
+	for _, s := range k.Shapes() {
+		if s.Cluster < 2 && s.Along < 2 {
+			continue
+		}
+		fits := func(p *gemmtest.Problem) bool { return k.Fits(p, s) == nil }
+		seed := rand.Uint64()
+		if err := gemmtest.Check(t.Context(), implementation(s.String(), fits), gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
 	}
 }

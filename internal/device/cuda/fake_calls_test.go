@@ -176,6 +176,8 @@ func (f *fake) launchEx(a []uintptr) code {
 			l.cooperative = *at[uint32](attribute + 8) == 1
 		case 4:
 			l.cluster = *at[[3]uint32](attribute + 8)
+		case 6:
+			l.overlaps = *at[uint32](attribute + 8) == 1
 		default:
 			return invalidValue
 		}

@@ -73,6 +73,7 @@ type launched struct {
 	shared         uint32
 	cluster        [3]uint32
 	cooperative    bool
+	overlaps       bool
 	bufferedParams int
 }
 

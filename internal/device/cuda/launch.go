@@ -117,6 +117,7 @@ type launchAttribute struct {
 const (
 	launchCooperative = 2
 	launchCluster     = 4
+	launchOverlaps    = 6 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 )
 
 func (k *kernel) launch(stream uintptr, l device.Launch) error {
@@ -127,6 +128,9 @@ func (k *kernel) launch(stream uintptr, l device.Launch) error {
 	}
 	if c := l.Cluster; c != (device.Dim3{}) {
 		attributes = append(attributes, launchAttribute{id: launchCluster, value: [16]uint32{uint32(c.X), uint32(c.Y), uint32(c.Z)}})
+	}
+	if l.Overlaps {
+		attributes = append(attributes, launchAttribute{id: launchOverlaps, value: [16]uint32{1}})
 	}
 	if len(attributes) == 0 {
 		return g.call(cuLaunchKernel, k.handle,

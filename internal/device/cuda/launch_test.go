@@ -209,6 +209,7 @@ func TestLaunch(t *testing.T) {
 		{"negative threads", func(l *device.Launch) { l.Block = device.Dim3{X: -1, Y: -1, Z: 1} }, k, "a block of -1×-1×1 threads"},
 		{"arguments", func(l *device.Launch) { l.Params = l.Params[:8] }, k, "8 bytes of arguments, and its parameters take 12"},
 		{"cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2, Y: 4, Z: 1}; l.Cooperative = true }, k, ""},
+		{"while others run", func(l *device.Launch) { l.Overlaps = true }, k, ""},
 		{"cluster that does not fit", func(l *device.Launch) { l.Cluster = device.Dim3{X: 3, Y: 1, Z: 1} }, k, "clusters of 3×1×1 blocks"},
 		{"half a cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2} }, k, "clusters of 2×0×0 blocks"},
 		{"other device", func(l *device.Launch) {}, kernelOf(other), "another device"},
@@ -225,6 +226,7 @@ func TestLaunch(t *testing.T) {
 		{name: "k", bufferedParams: 12},
 		{name: "k", bufferedParams: 12, shared: 226 << 10},
 		{name: "k", bufferedParams: 12, cluster: [3]uint32{2, 4, 1}, cooperative: true},
+		{name: "k", bufferedParams: 12, overlaps: true},
 	}
 	if fmt.Sprint(f.launches) != fmt.Sprint(want) {
 		t.Errorf("the driver got %+v, want %+v", f.launches, want)

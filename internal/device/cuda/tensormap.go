@@ -33,14 +33,16 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 		}
 	}
 	// The driver wants an alignment that Go does not promise.
-	const interleaveNone, promoteL2To256, zerosOutside = 0, 3, 0
+	// To have the L2 cache fetch 256 bytes at once costs 4 % where memory is the limit, and more
+	// where rows begin within its lines.
+	const interleaveNone, promoteL2To128, zerosOutside = 0, 2, 0
 	memory := make([]byte, ptx.TensorMapBytes+ptx.TensorMapAlign)
 	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
 	aligned := memory[start:][:ptx.TensorMapBytes]
 	err := g.within(func() error {
 		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))), tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
 			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)), uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
-			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To256, zerosOutside)
+			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, zerosOutside)
 	})
 	return [ptx.TensorMapBytes]byte(aligned), as(device.ErrLaunch, err)
 }

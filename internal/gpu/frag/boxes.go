@@ -16,19 +16,30 @@ const (
 
 // BoxShape is the size of an operand's tiles for wgmma: Side rows of A or columns of B,
 // and along K what 128 bytes hold. AlongK says that neighbours along K are neighbours in
-// memory. Of Shared blocks of a cluster each loads its part of a tile for all of them.
+// memory. Of Shared blocks of a cluster each loads its part of a tile for all of them. If
+// Loaded is less than Side only so many rows are loaded, where rows run along K: the others
+// stay as they are.
 type BoxShape struct {
-	Elem         ptx.Type
-	Side, Stages int
-	AlongK       bool
-	Shared       int
+	Elem                 ptx.Type
+	Side, Loaded, Stages int
+	AlongK               bool
+	Shared               int
 }
 
 // Depth is how many elements along K a tile has.
 func (s BoxShape) Depth() int { return SwizzleBytes / s.Elem.Bytes() }
 
-// StageBytes is the shared memory of a tile.
-func (s BoxShape) StageBytes() int { return s.Side * SwizzleBytes }
+// StageBytes is the shared memory of a tile, and LoadedBytes what comes of it.
+func (s BoxShape) StageBytes() int  { return s.Side * SwizzleBytes }
+func (s BoxShape) LoadedBytes() int { return s.loaded() * SwizzleBytes }
+
+// loaded is how many rows are loaded.
+func (s BoxShape) loaded() int {
+	if s.AlongK {
+		return s.Loaded
+	}
+	return s.Side
+}
 
 // maxBox is the most elements of a box in one dimension.
 const maxBox = 256
@@ -37,7 +48,7 @@ const maxBox = 256
 // bytes of them; a tile is several boxes then.
 func (s BoxShape) rows() int {
 	if s.AlongK {
-		return min(s.Side/s.Shared, maxBox)
+		return min(s.loaded()/s.Shared, maxBox)
 	}
 	return s.Depth()
 }
@@ -51,32 +62,64 @@ type Boxes struct {
 	shape  BoxShape
 	tensor build.Tensor
 	tiles  build.Array // rows of 128 bytes, tile behind tile
+	skip   build.Value // elements of a row of memory before the operand's first one
 }
 
 // NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
 func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
-	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth())}
+	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth()), skip: 0}
 }
+
+// Behind are the same tiles for an operand that begins so many elements behind the first
+// one in each row of memory.
+func (b *Boxes) Behind(skip build.Value) *Boxes {
+	other := *b
+	other.skip = skip
+	return &other
+}
+
+// Prefetch brings the tensor's map on its way.
+func (b *Boxes) Prefetch() { b.tensor.Prefetch() }
 
 // Load has one thread send the tile on its way to a stage that begins at row first of the
 // operand, or column of B, and element p along K; full is told of its bytes. rank is the
 // block's place among those that share the tile.
 func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank build.Value) {
 	k, s := b.k, b.shape
-	part := k.Mul(rank, s.Side/s.Shared)
-	for n := 0; n < s.Side/s.Shared; n += s.rows() {
+	part := k.Mul(rank, s.loaded()/s.Shared)
+	for n := 0; n < s.loaded()/s.Shared; n += s.rows() {
 		at := k.Add(part, n)
 		to := b.tiles.At(k.Add(k.Mul(stage, s.Side), at), 0)
 		x, y := p, build.Value(k.Add(first, at))
 		if !s.AlongK {
 			x, y = y, x
 		}
+		x = k.Add(x, b.skip)
 		if s.Shared > 1 {
 			b.tensor.LoadAll(to, full, k.To(ptx.U16, 1<<s.Shared-1), x, y)
 		} else {
 			b.tensor.Load(to, full, x, y)
 		}
 	}
+}
+
+// Clear has so many threads write zeros to what is never loaded of the tiles. A
+// [build.Kernel.ProxyFence] and a barrier follow.
+func (b *Boxes) Clear(tid build.Reg, threads int) {
+	k, s := b.k, b.shape
+	const words = pieceBytes / 4
+	rest := (s.Side - s.loaded()) * SwizzleBytes / pieceBytes // of a tile, in pieces
+	if rest == 0 {
+		return
+	}
+	k.ForStep(tid, s.Stages*rest, threads, func(n build.Reg) {
+		at := k.Add(k.Mul(k.Div(n, rest), s.StageBytes()), k.Mul(k.Rem(n, rest), pieceBytes))
+		zeros := make([]build.Value, words)
+		for i := range zeros {
+			zeros[i] = 0
+		}
+		b.tiles.Ptr.As(ptx.U32).Skip(s.LoadedBytes()).Skip(at).StoreVec(zeros...)
+	})
 }
 
 // Descriptor describes the first stage's tile from row first on, a multiple of 64, to
@@ -93,6 +136,9 @@ func (b *Boxes) Descriptor(first build.Value) build.Reg {
 func (b *Boxes) ToStage(stage build.Reg) build.Reg {
 	return b.k.To(ptx.U64, b.k.Mul(stage, b.shape.StageBytes()/pieceBytes))
 }
+
+// ToSide is what a descriptor lacks to one from row n on, a multiple of 64.
+func (b *Boxes) ToSide(n int) int { return n * SwizzleBytes / pieceBytes }
 
 // ToStep is what a descriptor lacks to one from element p along K on.
 func (b *Boxes) ToStep(p int) int {

@@ -19,14 +19,13 @@ func NewPipe(k *build.Kernel, stages int) *Pipe {
 	return &Pipe{k: k, stages: stages, full: k.Mbarriers("full", stages), empty: k.Mbarriers("empty", stages)}
 }
 
-// Init makes the mbarriers, for so many releases of a stage. One thread does; a barrier of
-// all who use the pipe follows.
+// Init makes the mbarriers, for so many releases of a stage. One thread does; a
+// [build.Kernel.MbarrierFence] and a barrier of all who use the pipe follow.
 func (p *Pipe) Init(releases int) {
 	for s := range p.stages {
 		p.full.Init(s, 1)
 		p.empty.Init(s, releases)
 	}
-	p.k.MbarrierFence()
 }
 
 // Turn is a place in the pipe: a stage, and whether it has come round an odd number of

@@ -1,0 +1,97 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/ref"
+)
+
+// TestErrors: products in F32x3 are no less accurate than those of float32 units.
+func TestErrors(t *testing.T) { compareErrors(t, emulated(t, 1), 32, 64, 512) }
+
+// TestCardErrors is TestErrors on the card, along K as far as anybody goes.
+func TestCardErrors(t *testing.T) {
+	compareErrors(t, card(t), 128, 64, 256, 1024, 4096, 16384, 65536)
+}
+
+// compareErrors multiplies n rows and columns along K of those depths in float32, F32x3 and
+// tf32, and tells their errors, relative to |A|·|B|, in units of float32's roundoff.
+func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
+	t.Helper()
+	b := gpu.New(d)
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	rng := rand.New(rand.NewPCG(1, 2))
+	signed := func() float64 { return 2*rng.Float64() - 1 }
+	for _, data := range []struct {
+		name   string
+		number func() float64
+	}{
+		{"in [-1, 1]", signed},
+		{"in [0, 1]", rng.Float64},
+		{"normal", rng.NormFloat64},
+		{"of 2^-20 to 2^20", func() float64 { return math.Ldexp(signed(), rng.IntN(41)-20) }},
+		{"of 2^-70", func() float64 { return math.Ldexp(signed(), -70) }},
+	} {
+		for _, depth := range depths {
+			l, r := gemm.Dense(dtype.F32, n, depth), gemm.Dense(dtype.F32, depth, n)
+			p, _, err := gemm.New(1, l, r, 0, gemm.Dense(dtype.F32, n, n), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := gemm.Buffers{A: make([]byte, l.Bytes()), B: make([]byte, r.Bytes()), C: make([]byte, p.C.Bytes())}
+			absolute := gemm.Buffers{A: make([]byte, l.Bytes()), B: make([]byte, r.Bytes()), C: m.C}
+			for _, x := range [][2][]byte{{m.A, absolute.A}, {m.B, absolute.B}} {
+				for i := range n * depth {
+					v := float64(float32(data.number()))
+					dtype.F32.Set(x[0], i, v)
+					dtype.F32.Set(x[1], i, math.Abs(v))
+				}
+			}
+			want, scale := ref.Values(&p, m).Value, ref.Values(&p, absolute).Value
+			text := fmt.Sprintf("%-17s K = %5d:", data.name, depth)
+			var errors [3]float64 // RMS
+			for i, way := range []struct {
+				gemm.Precision
+				kernel, shape string
+			}{
+				{gemm.Native, "blocked", "64x64x8/8x4/4"}, // which sums up all of K in its order
+				{gemm.F32x3, "wgmma", ""},
+				{gemm.TF32, "wgmma", ""},
+			} {
+				q, err := p.In(way.Precision)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan, err := b.Plan(&q, gpu.Options{Kernel: way.kernel, Shape: way.shape})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := plan.Run(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+				largest := 0.
+				for at, w := range want {
+					e := math.Abs(dtype.F32.At(m.C, at)-w) / scale[at] / dtype.F32.Info().Roundoff
+					largest = max(largest, e)
+					errors[i] += e * e / float64(len(want))
+				}
+				errors[i] = math.Sqrt(errors[i])
+				text += fmt.Sprintf("  %v %.3f (%.2f)", way.Precision, errors[i], largest)
+			}
+			if t.Log(text); errors[1] > errors[0] {
+				t.Errorf("%s: in F32x3 the error is larger than in float32", text)
+			}
+		}
+	}
+}

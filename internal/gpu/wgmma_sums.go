@@ -1,0 +1,267 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// recipe is what wgmma makes of elements of a type in a precision: what the tensor cores
+// multiply them as, and who adds up the products.
+type recipe struct {
+	elem ptx.Type // of the instruction
+	// planes are the parts whose sum an operand is, in the order in which they come, each to
+	// a stage of its own. Part 0 is the operand itself if there are no others.
+	planes []int
+	// rounds are what the tensor cores sum up of a step before threads add it to sums of
+	// their own, rounded to nearest; none is that the tensor cores keep all sums.
+	rounds []sumRound
+}
+
+// sumRound is products of parts of A and of B that are of one size.
+type sumRound struct {
+	pairs [][2]int
+	scale float64 // times this they are as large as they should be
+	times int     // so many sums of as many parts of the step
+}
+
+// planeScale is how much larger a float32's second part is kept than it is, and the third
+// one than the second. A bfloat16 has 8 bits: the rest that it leaves of a number is 2⁸
+// times smaller, and would be lost below 2⁻¹³³.
+const planeScale = 1 << 8
+
+// recipeOf is the recipe for elements of a type in a precision.
+func recipeOf(in dtype.Type, precision gemm.Precision) recipe {
+	r := recipe{elem: elements[in], planes: []int{0}}
+	switch {
+	case precision == gemm.F32x3:
+		// The three products that are left out are 2⁻²⁴ times as large as the first at the
+		// most. What is cut off counts where products are large: of those of first parts no
+		// more than 32 are summed up at a time. Part 0, which every round takes, comes last,
+		// and has all of the next step to come again.
+		r.elem, r.planes = ptx.BF16, []int{1, 2, 0}
+		r.rounds = []sumRound{
+			{[][2]int{{1, 1}, {2, 0}, {0, 2}}, 1. / (planeScale * planeScale), 1},
+			{[][2]int{{1, 0}, {0, 1}}, 1. / planeScale, 1},
+			{[][2]int{{0, 0}}, 1, 2},
+		}
+	case precision == gemm.TF32:
+		r.elem = ptx.TF32
+	case r.elem.Bits() == 8 && r.elem != ptx.S8 && precision != gemm.Fast:
+		r.rounds = []sumRound{{[][2]int{{0, 0}}, 1, 1}} // the tensor cores have 14 bits for them
+	}
+	return r
+}
+
+// stored is the type of what is in shared memory.
+func (r recipe) stored() ptx.Type {
+	if r.elem == ptx.TF32 {
+		return ptx.F32
+	}
+	return r.elem
+}
+
+// accuracyWgmma: the tensor cores cut off what does not fit where products and the sum so
+// far are aligned, and cut off again to what they keep of it, a float32 or, of 8-bit floats,
+// 14 bits. The sums of F32x3's parts are so short that what is cut off is less than what
+// float32 arithmetic rounds.
+func accuracyWgmma(p *gemm.Problem) gemm.Accuracy {
+	acc := gemm.AccuracyOf(p)
+	if p.Accum() != dtype.F32 || p.Precision == gemm.F32x3 {
+		return acc
+	}
+	r := recipeOf(p.A.Type, p.Precision)
+	acc.Truncates = true
+	if r.elem.Bits() > 8 {
+		acc.Roundoff *= 4
+		return acc
+	}
+	acc.Roundoff, acc.Exact = 0x1p-13, 0x1p13
+	if len(r.rounds) > 0 {
+		acc.Chunk = frag.SwizzleBytes / r.elem.Bytes()
+	}
+	return acc
+}
+
+// mainloop is a warpgroup at its sums: of a tile, step by step along K.
+type mainloop struct {
+	*wgmmaWriter
+	op     build.Wgmma
+	lane   build.Reg // the thread in the warpgroup
+	turn   *frag.Turn
+	before build.Reg     // the stage that was multiplied before, of which products may be under way
+	sums   [][]build.Reg // of each 64 rows
+	fromA  []build.Reg   // descriptors of the first stage's A, of each 64 rows,
+	fromB  build.Reg     // and of B
+}
+
+// release gives a stage back, if that holds. Every block of the cluster has loaded a part of
+// it, and waits for this one.
+func (x *mainloop) release(stage build.Reg, when build.Value) {
+	k, blocks := x.Kernel, x.config.Shape.cluster()
+	k.If(k.And(when, k.Lt(x.lane, blocks)), func() {
+		if blocks > 1 {
+			x.turn.ReleasePeer(stage, x.lane)
+		} else {
+			x.turn.Release(stage)
+		}
+	})
+}
+
+// roundCols is how many columns' sums a round has registers for beside all of the thread's.
+func roundCols(s Shape) int {
+	if s.N == 256 {
+		return 128
+	}
+	return s.N
+}
+
+// addRounds sums up all steps, round by round. While one warpgroup adds what the tensor
+// cores have summed up to its own sums, these are at the other's.
+func (x *mainloop) addRounds() {
+	k, s := x.Kernel, x.config.Shape
+	op := x.op
+	op.N = roundCols(s)
+	part := k.Vars("part", x.acc, op.N/2, 0)
+	stages := make(map[int]build.Reg, len(x.planes))
+	for _, plane := range x.planes {
+		stages[plane] = k.Var(fmt.Sprintf("plane%d", plane), ptx.U32, 0)
+	}
+	for _, sums := range x.sums {
+		for _, sum := range sums {
+			k.Set(sum, 0)
+		}
+	}
+	k.For(0, x.steps, func(build.Reg) {
+		came := 0
+		wait := func(plane int) {
+			for ; slices.Contains(x.planes[came:], plane); came++ {
+				x.turn.WaitFull()
+				k.Set(stages[x.planes[came]], x.turn.Stage())
+				x.turn.Next()
+			}
+		}
+		for n, round := range x.rounds {
+			for m := range x.sums {
+				for col := 0; col < s.N; col += op.N {
+					tiles := func(pair [2]int) (a, b build.Reg) {
+						wait(pair[0])
+						wait(pair[1])
+						a = k.Add(x.fromA[m], x.a.ToStage(stages[pair[0]]))
+						return a, k.Add(k.Add(x.fromB, x.b.ToStage(stages[pair[1]])), x.b.ToSide(col))
+					}
+					for n := range round.times {
+						x.sumUp(op, part, round, n, tiles)
+						for e, sum := range x.sums[m][col/2:][:len(part)] {
+							k.FMA(sum, part[e], round.scale)
+						}
+					}
+				}
+			}
+			for _, plane := range x.planes {
+				if round.uses(plane) && !slices.ContainsFunc(x.rounds[n+1:], func(r sumRound) bool { return r.uses(plane) }) {
+					x.release(stages[plane], true)
+				}
+			}
+		}
+	})
+}
+
+// sumUp has the tensor cores sum up part n of the step in a round, for 64 rows and some
+// columns, and waits for it. tiles are the descriptors of a pair's tiles.
+func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int, tiles func(pair [2]int) (a, b build.Reg)) {
+	k, depth := x.Kernel, x.config.Shape.K/round.times
+	for i, pair := range round.pairs {
+		a, b := tiles(pair)
+		k.WgmmaFence() // again, or the assembler puts one into the loop that waits for tiles
+		for p := n * depth; p < (n+1)*depth; p += op.K() {
+			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), i > 0 || p > n*depth)
+		}
+	}
+	k.WgmmaCommit()
+	k.WgmmaWait(0)
+}
+
+// work is how many products of tiles a step takes of a warpgroup, and how often that adds what
+// was summed up; of halves of the columns it waits half as long again.
+func (r recipe) work(s Shape) (products, adds float64) {
+	if len(r.rounds) == 0 {
+		return 1, 0
+	}
+	rows, _ := groupTile(s)
+	for _, round := range r.rounds {
+		products += float64(len(round.pairs))
+		adds += float64(round.times * rows / groupRows)
+	}
+	if s.N > roundCols(s) {
+		adds *= 2 * 1.5
+	}
+	return products, adds
+}
+
+// uses says whether part plane of an operand is in the round.
+func (r sumRound) uses(plane int) bool {
+	return slices.ContainsFunc(r.pairs, func(pair [2]int) bool { return pair[0] == plane || pair[1] == plane })
+}
+
+// addStraight has the tensor cores add all steps' products to the sums, which finish waits
+// for.
+func (x *mainloop) addStraight() {
+	k, s := x.Kernel, x.config.Shape
+	k.For(0, x.steps, func(i build.Reg) {
+		x.turn.WaitFull()
+		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
+		k.WgmmaFence()
+		for p := 0; p < s.K; p += x.op.K() {
+			var add build.Value = true
+			if p == 0 {
+				add = k.Ne(i, 0) // or the sums begin with these products
+			}
+			b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
+			for m := range x.sums {
+				k.Wgmma(x.op, x.sums[m], k.Add(k.Add(x.fromA[m], stageA), x.a.ToStep(p)), b, add)
+			}
+		}
+		k.WgmmaCommit()
+		k.Comment("while these are multiplied the stage before them can be given back")
+		k.WgmmaWait(1)
+		x.release(x.before, k.Ne(i, 0))
+		k.Set(x.before, x.turn.Stage())
+		x.turn.Next()
+	})
+}
+
+// finish waits for the sums.
+func (x *mainloop) finish() {
+	if len(x.rounds) > 0 {
+		return // they are there
+	}
+	x.WgmmaWait(0)
+	x.release(x.before, x.Ne(x.steps, 0))
+}
+
+// planeBoxes are the tiles of each part of A and of B, in the order in which they come. Parts
+// stand side by side in the rows of memory.
+func (w *wgmmaWriter) planeBoxes() (a, b []*frag.Boxes) {
+	k, c := w.Kernel, w.config
+	apart := func(along bool, across build.Reg) build.Reg {
+		if along {
+			across = w.k
+		}
+		return k.Mul(k.CeilDiv(across, planeUnit), planeUnit)
+	}
+	for _, plane := range w.planes {
+		if plane == 0 {
+			a, b = append(a, w.a), append(b, w.b)
+			continue
+		}
+		a = append(a, w.a.Behind(k.Mul(apart(!c.TransA, w.m), plane)))
+		b = append(b, w.b.Behind(k.Mul(apart(c.TransB, w.n), plane)))
+	}
+	return a, b
+}
