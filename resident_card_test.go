@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,10 +40,37 @@ func random(rng *rand.Rand, rows, cols int) Matrix[float32] {
 	return m
 }
 
-// TestCardChain: goroutines with chains of their own, in which everything is closed
-// while the GPU may still be at it, get what the processor computes.
+// cards opens all GPUs of this machine, as card does the first.
+func cards(t *testing.T) []*Device {
+	t.Helper()
+	all := []*Device{card(t)}
+	infos, err := Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		if !strings.HasPrefix(in.Name, "gpu:") || in.Name == "gpu:0" {
+			continue
+		}
+		d, err := Open(in.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		all = append(all, d)
+	}
+	return all
+}
+
+// TestCardChain: goroutines with chains of their own, on all GPUs at once, in which
+// everything is closed while the GPU may still be at it, get what the processor computes.
 func TestCardChain(t *testing.T) {
-	d := card(t)
+	devices := cards(t)
+	t.Logf("on %v", devices)
 	rng := rand.New(rand.NewPCG(11, 12))
 	w := make([]Matrix[float32], 6)
 	for i := range w {
@@ -61,7 +89,8 @@ func TestCardChain(t *testing.T) {
 		}
 	}
 	var all sync.WaitGroup
-	for range 8 {
+	for i := range 8 * len(devices) {
+		d := devices[i%len(devices)]
 		all.Go(func() {
 			for range 50 {
 				got, err := cardChain(t.Context(), d, w)

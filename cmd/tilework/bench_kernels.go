@@ -48,8 +48,8 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 			}
 			continue
 		}
-		if kernel, _, _ := strings.Cut(name, ":"); !slices.ContainsFunc(dispatch.Kernels(device), func(k dispatch.Kernel) bool { return k.Name == kernel }) {
-			return nil, unknownKernel(kernel, device)
+		if err := knownKernel(name, device); err != nil {
+			return nil, fmt.Errorf("--kernels: %w", err)
 		}
 		if _, err := plan(&problems[0], name); err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
@@ -59,13 +59,34 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 	return picks, nil
 }
 
-// unknownKernel is the error for a name in --kernels that no kernel of a device has.
-func unknownKernel(name string, device dispatch.Device) error {
-	var known []string
-	for _, k := range dispatch.Kernels(device) {
-		known = append(known, k.Name)
+// knownKernel refuses a name, which may have a tile behind it, that no kernel of a device
+// has.
+func knownKernel(name string, device dispatch.Device) error {
+	name, _, _ = strings.Cut(name, ":")
+	if slices.Contains(kernelsOf(device), name) {
+		return nil
 	}
-	return fmt.Errorf("--kernels: no kernel %q on %v%s (there are %s)", name, device, meant(name, known), strings.Join(known, ", "))
+	return unknownKernel(name, device)
+}
+
+// unknownKernel is the error for a name that no kernel of a device has.
+func unknownKernel(name string, device dispatch.Device) error {
+	known, where := kernelsOf(device), ""
+	if device.Kind != "auto" {
+		where = fmt.Sprintf(" on %v", device)
+	}
+	return fmt.Errorf("no kernel %q%s%s (there are %s)", name, where, meant(name, known), strings.Join(known, ", "))
+}
+
+// kernelsOf are the names of the kernels of a device, of all where that is auto.
+func kernelsOf(device dispatch.Device) (names []string) {
+	if device.Kind == "auto" {
+		device = dispatch.Device{}
+	}
+	for _, k := range dispatch.Kernels(device) {
+		names = append(names, k.Name)
+	}
+	return names
 }
 
 // automatic is what would be chosen for each product. It carries the name of that, if it

@@ -59,7 +59,7 @@ type hostSubject struct {
 
 func (s *hostSubject) Name() string { return s.name }
 
-func (s *hostSubject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	var err error
 	if s.steps, err = dispatch.PlanGPU(s.gpu, p, gpuOptions(s.kernel, true)); err != nil {
 		return nil, err
@@ -67,7 +67,6 @@ func (s *hostSubject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error)
 	if s.plan, err = dispatch.PlanGPU(s.gpu, p, gpuOptions(s.kernel, false)); err != nil {
 		return nil, err
 	}
-	ctx := context.Background()
 	if err := errors.Join(s.plan.Compile(ctx), s.steps.Compile(ctx)); err != nil {
 		return nil, err
 	}

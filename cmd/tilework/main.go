@@ -58,10 +58,11 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tilework",
 		Short: "Matrix multiplication, measured and checked",
-		Long: `tilework multiplies matrices in files, on the processor or on an emulated GPU; it
-measures and checks what multiplies them, and explains GPU kernels to whoever writes
-or studies them.`,
+		Long: `tilework multiplies matrices in files, on the processor, on an NVIDIA GPU or on an
+emulated one; it measures and checks what multiplies them, and explains GPU kernels to
+whoever writes or studies them.`,
 		Example: `  tilework mul a.npy b.npy -o c.npy              multiply two files
+  tilework mul a.npy b.npy -o c.npy --device gpu the same on a GPU
   tilework bench --sizes 256,1024 --peers all    measure beside other libraries
   tilework report r.jsonl -o report.html         what bench measured, as a page
   tilework selftest                              check every kernel on this machine

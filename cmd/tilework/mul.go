@@ -54,7 +54,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
   tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return fmt.Errorf("mul takes two files, A and B, and found %d: %s (see tilework mul --help)", len(args), strings.Join(args, " "))
+				return fmt.Errorf("mul takes two files, A and B, and found %d%s (see tilework mul --help)", len(args), listed(args))
 			}
 			return nil
 		},
@@ -98,6 +98,14 @@ func fileFormats() string {
 		fmt.Fprintf(&s, "\n  %-13s %s", f.Ext, f.Doc)
 	}
 	return s.String()
+}
+
+// listed is ": a, b" for what there is of a and b.
+func listed(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(args, ", ")
 }
 
 func kernelNames() []string {
@@ -241,6 +249,11 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.Bias
 	}
 	if r.Device, err = dispatch.ParseDevice(f.device); err != nil {
 		return r, e, 0, fmt.Errorf("--device: %w", err)
+	}
+	if f.kernel != "" {
+		if err := knownKernel(f.kernel, r.Device); err != nil {
+			return r, e, 0, fmt.Errorf("--kernel: %w", err)
+		}
 	}
 	if err := r.Device.Check(); err != nil {
 		return r, e, 0, err

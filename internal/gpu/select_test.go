@@ -103,7 +103,12 @@ func TestSplitChosen(t *testing.T) {
 // product32 is a product of float32 matrices.
 func product32(t *testing.T, m, n, k int) *gemm.Problem {
 	t.Helper()
-	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, m, k), gemm.Dense(dtype.F32, k, n), 0, gemm.Dense(dtype.F32, m, n), gemm.Epilogue{})
+	return productOf(t, dtype.F32, m, n, k)
+}
+
+func productOf(t *testing.T, elem dtype.Type, m, n, k int) *gemm.Problem {
+	t.Helper()
+	p, _, err := gemm.New(1, gemm.Dense(elem, m, k), gemm.Dense(elem, k, n), 0, gemm.Dense(elem, m, n), gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,8 +122,12 @@ func suitsSkinny(p *gemm.Problem, d *device.Info) error {
 	if p.A.Type.Size() < 4 && mma.runs(p, d) == nil {
 		return fmt.Errorf("%w: kernel skinny, where tensor cores multiply %v", gemm.ErrUnsupported, p.A.Type)
 	}
-	if min(p.M, p.N) > mostSlim {
-		return fmt.Errorf("%w: kernel skinny is for at most %d rows or columns", gemm.ErrUnsupported, mostSlim)
+	most := mostSlim
+	if p.A.Type == dtype.F64 {
+		most /= 2 // the sums of more take the registers in which loads would be under way
+	}
+	if min(p.M, p.N) > most {
+		return fmt.Errorf("%w: kernel skinny is for at most %d rows or columns of %v", gemm.ErrUnsupported, most, p.A.Type)
 	}
 	return nil
 }

@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/dtype"
+	"tilework/internal/device"
 	"tilework/internal/device/emu"
+	"tilework/ptx"
 )
 
 // TestSkinnyChosen: products of few rows or columns get the kernel for them, with the
@@ -29,6 +32,22 @@ func TestSkinnyChosen(t *testing.T) {
 		t.Logf("%d×%d×%d: %s %v: %s", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Shape, plan.Why)
 		if (plan.Kernel == skinny) != (x.want != "") || !strings.HasPrefix(plan.Config.Shape.String(), x.want) {
 			t.Errorf("%d×%d×%d: %s with tile %v", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Shape)
+		}
+	}
+}
+
+// TestSkinnySuits: float64 has half as many rows or columns.
+func TestSkinnySuits(t *testing.T) {
+	for _, x := range []struct {
+		elem dtype.Type
+		most int
+	}{{dtype.F32, 8}, {dtype.BF16, 8}, {dtype.F64, 4}} {
+		for _, n := range []int{x.most, x.most + 1} {
+			p := productOf(t, x.elem, 1000, n, 500)
+			older := &device.Info{Target: ptx.Target{SM: 75}} // without tensor cores for bfloat16
+			if err := suitsSkinny(p, older); (err == nil) != (n == x.most) {
+				t.Errorf("%d columns of %v: %v", n, x.elem, err)
+			}
 		}
 	}
 }

@@ -204,20 +204,26 @@ const maxErrors = 50
 
 var inside = reflect.TypeFor[Kernel]().PkgPath() + "."
 
-// caller is the line that called into this package.
+// caller is the line that called into this package. The stack is walked a few frames at
+// a time: each costs, for every instruction, and the line is seldom far.
 func (k *Kernel) caller() ptx.Pos {
-	var pcs [16]uintptr
-	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
-		at, ok := k.callers[pc]
-		if !ok {
-			at = outside(pc)
-			k.callers[pc] = at
+	var pcs [6]uintptr
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		for _, pc := range pcs[:n] {
+			at, ok := k.callers[pc]
+			if !ok {
+				at = outside(pc)
+				k.callers[pc] = at
+			}
+			if at != (ptx.Pos{}) {
+				return at
+			}
 		}
-		if at != (ptx.Pos{}) {
-			return at
+		if n < len(pcs) {
+			return ptx.Pos{}
 		}
 	}
-	return ptx.Pos{}
 }
 
 // outside is the line of pc that is not in this package; the zero Pos if there is
