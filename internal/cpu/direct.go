@@ -2,15 +2,18 @@ package cpu
 
 import (
 	"context"
+	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
 // direct is a product without packing: the micro-kernels read A and B where they
 // lie. It is for small products, whose packing would cost as much as their
-// arithmetic, and for those with so few rows that B is read only once. B must
-// have its columns side by side (not transposed); A may lie either way.
+// arithmetic, and for those with so few rows, or steps of K, that what is packed would
+// hardly be read again. B must have its columns side by side (not transposed); A may lie
+// either way.
 type direct[T scalar] struct {
 	*micro[T]
 	m, n, k     int
@@ -21,16 +24,30 @@ type direct[T scalar] struct {
 	finish      finisher[T]
 	tile        func(i, j, rows, cols int) // see product
 	mc, nc      int                        // an item's tile of C
+	streams     bool                       // whether whole tiles are stored around the caches
 }
 
 const (
-	// directLimit is the largest M·N·K that is not packed, whatever its shape.
-	directLimit = 132 * 132 * 132
+	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
+	// them, or most of them.
+	directBytes = 2 << 20
+	// flatDepth is up to what K is flat: an element of C is not worth more than reading
+	// and writing it.
+	flatDepth = 64
+	// flatTiles is how many tiles, one below the other, a flat product goes along C with:
+	// all read the same of B, from L1.
+	flatTiles = 4
+	// flatReach is how many bytes of B a flat product reads again and again, from L2, while
+	// it goes along rows of C.
+	flatReach = 256 << 10
+	// streamBytes is from where on a C goes around the caches, which could not hold it: that
+	// saves to read it before it is overwritten.
+	streamBytes = 8 << 20
 	// Of larger ones with at most so many tiles, one below the other, B is not packed if it
-	// takes no more than directBytes: to pack it would cost as much as to read it from a
+	// takes no more than rereadBytes: to pack it would cost as much as to read it from a
 	// cache for most of them.
-	directTiles = 12
-	directBytes = 6 << 20
+	rereadTiles = 12
+	rereadBytes = 6 << 20
 )
 
 // goesDirect reports whether p is better not packed.
@@ -38,12 +55,17 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	if !mk.canGoDirect(p) {
 		return false
 	}
-	tiles := directTiles
+	tiles := rereadTiles
 	if crowds(p.B) {
 		tiles = 1
 	}
-	few := p.M <= tiles*len(mk.Direct) && float64(p.N)*float64(p.K)*float64(p.B.Type.Size()) <= directBytes
-	return few || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
+	few := p.M <= tiles*len(mk.Direct) && area(p.B) <= rereadBytes
+	return few || p.K <= flatDepth || area(p.A)+area(p.B)+area(p.C) <= directBytes
+}
+
+// area is a matrix's size in bytes, as a number that does not overflow.
+func area(l gemm.Layout) float64 {
+	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size())
 }
 
 // canGoDirect reports whether p can be computed without packing at all.
@@ -68,13 +90,27 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
-	if threads == 1 {
+	switch {
+	case d.k <= flatDepth:
+		d.mc = equalParts(d.m, flatTiles*len(d.Direct), len(d.Direct))
+		d.nc = equalParts(d.n, flatReach/(d.k*dtype.Of[T]().Size()), d.NR)
+		if d.m < 4*threads*d.mc {
+			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
+		}
+		d.streams = area(p.C) >= streamBytes && d.beta == 0 && !d.finish.needed && d.tile == nil && d.inLines()
+	case threads == 1:
 		d.nc = equalParts(d.n, max(mostItem/max(d.m*d.k, 1), 1), mk.NR)
-	} else {
+	default:
 		d.nc = equalParts(d.n, max(d.n/(4*threads), 1), mk.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(mk.Direct))
 	}
 	return d
+}
+
+// inLines reports whether C's rows begin with a cache line.
+func (d *direct[T]) inLines() bool {
+	size := unsafe.Sizeof(d.c[0])
+	return uintptr(unsafe.Pointer(&d.c[0]))%cacheLine == 0 && uintptr(d.ldc)*size%cacheLine == 0
 }
 
 // A direct product is one phase, whose items are tiles of C.
@@ -96,8 +132,8 @@ func (d *direct[T]) alone(ctx context.Context) error {
 }
 
 func (d *direct[T]) do(item, _ int) {
-	across := ceilDiv(d.n, d.nc)
-	i0, j0 := item/across*d.mc, item%across*d.nc
+	down := ceilDiv(d.m, d.mc)
+	i0, j0 := item%down*d.mc, item/down*d.nc
 	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
 	high := equalParts(rows, len(d.Direct), 1)   // no tile of a few rows at the end
 	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
@@ -106,11 +142,18 @@ func (d *direct[T]) do(item, _ int) {
 		for j := j0; j < j0+cols; j += d.NR {
 			n, b := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j]
 			for i := i0; i < i0+rows; i += high {
-				kernel := d.Direct[min(high, i0+rows-i)-1]
+				m := min(high, i0+rows-i)
+				kernel := d.Direct[m-1]
+				if d.streams && m == d.MR && n == d.NR {
+					kernel = d.Stream
+				}
 				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, d.ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
 			}
 		}
 		beta = 1
+	}
+	if d.streams {
+		asm.Fence()
 	}
 	if d.finish.needed {
 		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
