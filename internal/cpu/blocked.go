@@ -62,7 +62,6 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish:  newFinisher(p, b, mk),
 		tile:    pl.tile,
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.C.Type != dtype.Of[T](),
@@ -71,6 +70,7 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	if !p.ReadsAB() {
 		d.k, d.alpha = 0, 0
 	}
+	d.finish.prepare(p, b, mk)
 	ms, ns := d.blocks()
 	d.ms = equalParts(d.m, ms, mk.MR)
 	d.ns = equalParts(d.n, ns, mk.NR)
@@ -402,8 +402,11 @@ func part(n, i, parts int) (first, end int) { return i * n / parts, (i + 1) * n 
 // equalParts cuts n into the fewest parts of at most size, all multiples of unit
 // but the last, and as equal as that allows: it returns their size.
 func equalParts(n, size, unit int) int {
-	if n == 0 {
+	switch {
+	case n <= unit:
 		return unit
+	case n <= size && unit == 1:
+		return n
 	}
 	size = max(size/unit*unit, unit)
 	return ceilDiv(ceilDiv(n, ceilDiv(n, size)), unit) * unit

@@ -84,13 +84,15 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher(p, b, mk), tile: pl.tile,
-		mc: p.M, nc: p.N,
+		tile: pl.tile,
+		mc:   p.M, nc: p.N,
 	}
+	d.finish.prepare(p, b, mk)
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
 	switch {
+	case threads == 1 && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
 	case d.k <= flatDepth:
 		d.mc = equalParts(d.m, flatTiles*len(d.Direct), len(d.Direct))
 		d.nc = equalParts(d.n, flatReach/(d.k*dtype.Of[T]().Size()), d.NR)
@@ -122,6 +124,13 @@ func (d *direct[T]) use(*memory, []place)       {}
 
 // alone does all items, and allocates nothing even where d is on a stack.
 func (d *direct[T]) alone(ctx context.Context) error {
+	if d.mc == d.m && d.nc == d.n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d.compute(0, 0, d.m, d.n)
+		return nil
+	}
 	for item := range d.enter(0, 0) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -134,7 +143,11 @@ func (d *direct[T]) alone(ctx context.Context) error {
 func (d *direct[T]) do(item, _ int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := item%down*d.mc, item/down*d.nc
-	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
+	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0))
+}
+
+// compute does the tile of C of rows×cols at (i0, j0).
+func (d *direct[T]) compute(i0, j0, rows, cols int) {
 	high := equalParts(rows, len(d.Direct), 1)   // no tile of a few rows at the end
 	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
 	for p := 0; p < d.k; p += kc {
