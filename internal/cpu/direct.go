@@ -10,7 +10,7 @@ import (
 )
 
 // direct is a product without packing: the micro-kernels read A and B where they
-// lie. It is for small products, whose packing would cost as much as their
+// lie (but for a flat B whose rows evict each other). It is for small products, whose packing would cost as much as their
 // arithmetic, and for those with so few rows, or steps of K, that what is packed would
 // hardly be read again. B must have its columns side by side (not transposed); A may lie
 // either way.
@@ -25,6 +25,9 @@ type direct[T scalar] struct {
 	tile        func(i, j, rows, cols int) // see product
 	mc, nc      int                        // an item's tile of C
 	streams     bool                       // whether whole tiles are stored around the caches
+	packing     operand[T]                 // B, if a flat product packs it, and …
+	panels      []T                        // … where to, K×NR after K×NR
+	places      []place
 }
 
 const (
@@ -40,6 +43,9 @@ const (
 	// flatReach is how many bytes of B a flat product reads again and again, from L2, while
 	// it goes along rows of C.
 	flatReach = 256 << 10
+	// crowd is how many of B's rows, if they crowd, L1 holds while it holds A's too: a flat
+	// product packs more.
+	crowd = 8
 	// streamBytes is from where on a C goes around the caches, which could not hold it: that
 	// saves to read it before it is overwritten.
 	streamBytes = 8 << 20
@@ -99,7 +105,10 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		d.streams = area(p.C) >= streamBytes && d.beta == 0 && !d.finish.needed && d.tile == nil && d.inLines()
+		if mk.packsFlat(p) {
+			d.packing = operandB(p, b, mk)
+		}
+		d.streams = area(p.C) >= streamBytes && d.beta == 0 && d.k <= d.kc && !d.finish.needed && d.tile == nil && d.inLines()
 	case threads == 1:
 		d.nc = equalParts(d.n, max(mostItem/max(d.m*d.k, 1), 1), mk.NR)
 	default:
@@ -109,20 +118,55 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 	return d
 }
 
+// packsFlat reports whether p is flat, and packs B all the same.
+func (mk *micro[T]) packsFlat(p *gemm.Problem) bool {
+	return crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
+}
+
 // inLines reports whether C's rows begin with a cache line.
 func (d *direct[T]) inLines() bool {
 	size := unsafe.Sizeof(d.c[0])
 	return uintptr(unsafe.Pointer(&d.c[0]))%cacheLine == 0 && uintptr(d.ldc)*size%cacheLine == 0
 }
 
-// A direct product is one phase, whose items are tiles of C.
+// packs reports whether B is packed.
+func (d *direct[T]) packs() bool { return d.packing.raw != nil }
 
-func (d *direct[T]) phases() int                { return 1 }
-func (d *direct[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
-func (d *direct[T]) bytes() int                 { return 0 }
-func (d *direct[T]) use(*memory, []place)       {}
+// A direct product is one phase, whose items are tiles of C, after another if it packs,
+// whose items are panels of B.
 
-// alone does all items, and allocates nothing even where d is on a stack.
+func (d *direct[T]) phases() int {
+	if d.packs() {
+		return 2
+	}
+	return 1
+}
+
+func (d *direct[T]) enter(phase, slot int) (items int) {
+	d.places[slot].computing = phase == d.phases()-1
+	if !d.places[slot].computing {
+		return ceilDiv(d.n, d.NR)
+	}
+	return d.tiles()
+}
+
+func (d *direct[T]) tiles() int { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+
+func (d *direct[T]) panelsSize() int {
+	if !d.packs() {
+		return 0
+	}
+	return d.k * ceilDiv(d.n, d.NR) * d.NR
+}
+
+func (d *direct[T]) bytes() int { return bytesFor[T](d.panelsSize()) }
+
+func (d *direct[T]) use(m *memory, places []place) {
+	d.panels, d.places = take[T](m, d.panelsSize()), places
+}
+
+// alone does all items of a product that packs nothing, and allocates nothing even where d
+// is on a stack.
 func (d *direct[T]) alone(ctx context.Context) error {
 	if d.mc == d.m && d.nc == d.n {
 		if err := ctx.Err(); err != nil {
@@ -131,16 +175,25 @@ func (d *direct[T]) alone(ctx context.Context) error {
 		d.compute(0, 0, d.m, d.n)
 		return nil
 	}
-	for item := range d.enter(0, 0) {
+	for item := range d.tiles() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d.do(item, 0)
+		d.item(item)
 	}
 	return nil
 }
 
-func (d *direct[T]) do(item, _ int) {
+func (d *direct[T]) do(item, slot int) {
+	if !d.places[slot].computing {
+		j := item * d.NR
+		d.packing.pack(d.panels[j*d.k:], d.NR, j, min(d.NR, d.n-j), 0, d.k, nil)
+		return
+	}
+	d.item(item)
+}
+
+func (d *direct[T]) item(item int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := item%down*d.mc, item/down*d.nc
 	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0))
@@ -153,14 +206,17 @@ func (d *direct[T]) compute(i0, j0, rows, cols int) {
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n, b := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j]
+			n, b, ldb := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j], d.ldb
+			if d.packs() {
+				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
+			}
 			for i := i0; i < i0+rows; i += high {
 				m := min(high, i0+rows-i)
 				kernel := d.Direct[m-1]
 				if d.streams && m == d.MR && n == d.NR {
 					kernel = d.Stream
 				}
-				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, d.ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
+				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
 			}
 		}
 		beta = 1

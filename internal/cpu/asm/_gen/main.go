@@ -201,7 +201,9 @@ func (g *generator) streaming() {
 	name := "Stream" + g.suffix()
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
 		g.docLoop(name, "a whole tile of C, with n = NR and beta = 0, from matrices, strides in elements", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
-	g.streamC(g.sumOverK(whole, g.matrices(g.mr), g.mr, nil))
+	from := g.matrices(g.mr)
+	from.fetch = func(int, int) {} // rows of B to come: k is small, and they would be beyond its end
+	g.streamC(g.sumOverK(whole, from, g.mr, nil))
 	g.VZEROUPPER()
 	g.RET()
 }
