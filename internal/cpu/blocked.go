@@ -163,17 +163,20 @@ func crowds(l gemm.Layout) bool { return l.LD*l.Type.Size()%crowding == 0 }
 
 // inPlaceBytes is how large A may be to be read where it lies, again for each panel of B:
 // beyond, its rows are on more pages than the processor knows the addresses of.
-const inPlaceBytes = 1 << 20
+// It takes as long to pack A as to read it badly for so many columns, however large it is.
+const (
+	inPlaceBytes   = 2 << 20
+	inPlaceColumns = 64
+)
 
 // readsInPlace reports whether the micro-kernel may as well read A where it lies: its
 // rows run along K, which is the order in which panels would have them, and do not
-// crowd.
+// crowd, unless all that is soon over.
 func (mk *micro[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
 		return mk.packing == PackB
 	}
-	return mk.canReadInPlace(p) &&
-		float64(p.M)*float64(p.K)*float64(p.A.Type.Size()) <= inPlaceBytes && !crowds(p.A)
+	return mk.canReadInPlace(p) && (p.N <= inPlaceColumns || area(p.A) <= inPlaceBytes && !crowds(p.A))
 }
 
 // canReadInPlace reports whether A need not be packed.

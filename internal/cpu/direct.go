@@ -33,7 +33,7 @@ type direct[T scalar] struct {
 const (
 	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
 	// them, or most of them.
-	directBytes = 2 << 20
+	directBytes = 3 << 20
 	// flatDepth is up to what K is flat: an element of C is not worth more than reading
 	// and writing it.
 	flatDepth = 64
