@@ -89,18 +89,18 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 
 // blocks are the largest sizes of what is packed at a time. What is soon done with is
 // packed in parts that L2 holds until they are multiplied: B where there are few rows, A
-// where there are few columns or, as long as nobody else waits for it, always.
+// where there are few columns or, as long as nobody else waits for it, always. L2 is taken
+// to hold two blocks of A.
 func (d *product[T]) blocks() (ms, ns int) {
 	ms, ns = d.micro.ms, d.micro.ns
 	if d.scratch {
 		return min(ms, 1024), ns
 	}
-	inL2 := d.threads * d.mc
 	if d.m <= d.mc {
-		ns = min(ns, inL2)
+		ns = min(ns, d.threads*(2*d.mc-d.m))
 	}
 	if d.packsA && (d.threads == 1 || d.n <= d.mc) {
-		ms = min(ms, inL2)
+		ms = min(ms, d.threads*d.mc)
 	}
 	return ms, ns
 }

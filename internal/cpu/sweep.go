@@ -29,7 +29,7 @@ type sweep[T scalar] struct {
 }
 
 const (
-	sweepRows  = 32        // the most rows of C that B is read for
+	sweepRows  = 16        // the most rows of C that B is read for
 	sweepDepth = 8         // the steps of k between two visits of an element of C
 	sweepReach = 256 << 10 // bytes of C, or of B where K is small, that an item goes over again and again: they stay in L2
 	sweepSums  = 4096      // elements of C that are summed beside it
