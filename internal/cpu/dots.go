@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
@@ -15,13 +16,14 @@ type dots[T scalar] struct {
 	c           target[T]  // element (i, j) is x's row i times y's row j
 	alpha, beta T
 	lc          int // rows of x for an item
+	kc          int // steps of k in one call
 	threads     int
 	sums        []T // for each slot those of four rows, and of a part of K
 }
 
 const (
 	dotsRows  = 16      // the most rows of y
-	dotsSteps = 1 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
+	dotsReach = 4 << 10 // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
 )
 
 func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
@@ -32,6 +34,7 @@ func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T
 		c: newTarget(pl, mk, b, !xIsA),
 		l: p.M, s: p.N,
 		alpha: T(p.Alpha), beta: T(p.Beta), threads: threads,
+		kc: dotsReach / dtype.Of[T]().Size(),
 	}
 	if !xIsA {
 		d.x, d.y, d.l, d.s = d.y, d.x, d.s, d.l
@@ -88,8 +91,8 @@ func (d *dots[T]) do(item, slot int) {
 // of memory, those of the others to the second, to be added.
 func (d *dots[T]) four(i, from int, memory []T) {
 	sums, part := memory[:slotSums/2], memory[slotSums/2:]
-	for p := 0; p < d.k; p += dotsSteps {
-		k := min(dotsSteps, d.k-p)
+	for p := 0; p < d.k; p += d.kc {
+		k := min(d.kc, d.k-p)
 		to := part
 		if p == 0 {
 			to = sums
