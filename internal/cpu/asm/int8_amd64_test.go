@@ -27,6 +27,28 @@ var integerKernels = []struct {
 	{&I8AVX2, func(a, b, sum int32) int32 {
 		return sum + int32(int16(a))*int32(int16(b)) + a>>16*(b>>16)
 	}},
+	{&I8AMX, func(a, b, sum int32) int32 {
+		for i := range 4 {
+			sum += int32(int8(a>>(8*i))) * int32(int8(b>>(8*i)))
+		}
+		return sum
+	}},
+}
+
+// inPanel is where a panel of A has word p of row i.
+func inPanel[T any](ks *Kernels[T], i, p int) int {
+	if b := ks.Block; b > 0 {
+		return p/b*b*ks.MR + i*b + p%b
+	}
+	return p*ks.MR + i
+}
+
+// depths are the numbers of steps that micro-kernels are tried with.
+func depths[T any](ks *Kernels[T]) []int {
+	if b := ks.Block; b > 0 {
+		return []int{0, b, 2 * b, 3 * b, 256}
+	}
+	return append(upTo(2*unroll+1), 67, 256)
 }
 
 // words fills s with random words, now and then of the extreme bytes only.
@@ -51,7 +73,7 @@ func TestInt8(t *testing.T) {
 			if ks.Start != nil {
 				top = 1
 			}
-			for _, k := range append(upTo(2*unroll+1), 67, 256) {
+			for _, k := range depths(ks.Kernels) {
 				for m := 1; m <= ks.MR; m++ {
 					for n := 1; n <= ks.NR; n++ {
 						if k > 2*unroll+1 && m != ks.MR && n%7 != 0 {
@@ -71,7 +93,7 @@ func TestInt8(t *testing.T) {
 									sum = b[j]
 								}
 								for p := range k {
-									sum = ks.step(a[p*ks.MR+i], b[(top+p)*ks.NR+j], sum)
+									sum = ks.step(a[inPanel(ks.Kernels, i, p)], b[(top+p)*ks.NR+j], sum)
 								}
 								want[i*ldc+j] = alpha*sum + beta*want[i*ldc+j]
 							}
@@ -137,6 +159,7 @@ func TestForms(t *testing.T) {
 		{"f16", FormF16, 2, 1, func(b ...byte) uint32 { return float(dtype.Float16(half(b...)).Float32()) }},
 		// A NaN is left as it is: the arithmetic makes it quiet.
 		{"bf16", FormBF16, 2, 1, func(b ...byte) uint32 { return uint32(half(b...)) << 16 }},
+		{"bf16x2", FormBF16x2, 4, 2, int8x4},
 		{"i8x4", FormI8x4, 4, 4, int8x4},
 		{"u8x4", FormU8x4, 4, 4, func(b ...byte) uint32 { return int8x4(b...) ^ 0x80808080 }},
 		{"i8x2", FormI8x2, 2, 2, int8x2},

@@ -203,7 +203,7 @@ func (g *generator) prefetchC() {
 // peak writes a loop that does nothing but multiply and add in registers.
 func (g *generator) peak() {
 	chains := 16 // more than two units with a latency of five cycles keep in flight
-	if g.group == pairs.group {
+	if g.goType == pairs.goType && g.group == pairs.group {
 		chains = 12 // products take a register too
 	}
 	name := "Peak" + g.suffix()
