@@ -57,7 +57,7 @@ type product[T scalar] struct {
 func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	p, packed := &pl.Problem, pl.packed
 	d := product[T]{
-		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
+		micro: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		finish:  newFinisher(p, b, mk),
@@ -71,7 +71,7 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	}
 	d.ms = equalParts(d.m, mk.ms, mk.MR)
 	d.ns = equalParts(d.n, mk.ns, mk.NR)
-	d.kc = equalParts(d.k, mk.kc, 8)
+	d.kc = mk.blockOf(d.k)
 	if d.scratch {
 		d.ms = equalParts(d.m, min(mk.ms, 1024), mk.MR)
 		d.ldc = d.ns
@@ -85,18 +85,22 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	return d
 }
 
-// row is how many elements each slot has: for a row under conversion or to finish with,
-// and for a panel of B.
+// row is how many elements each slot has: what is under conversion or to finish with,
+// and a panel of B.
 func (d *product[T]) row() int {
 	if d.halves {
-		return max(d.kc, finishing) + d.kc*d.NR
+		return d.spare() + d.kc*d.NR
 	}
-	return max(d.kc, finishing)
+	return d.spare()
 }
 
-// tmp is a slot's memory for a row, panelOf that for a panel of B.
-func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:max(d.kc, finishing)] }
-func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+max(d.kc, finishing):] }
+// spare is what is under conversion at most: a row along K, one to finish with, or the
+// steps of a block of A.
+func (d *product[T]) spare() int { return max(d.kc, finishing, d.Block*d.MR) }
+
+// tmp is a slot's memory for what is under conversion, panelOf that for a panel of B.
+func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:d.spare()] }
+func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+d.spare():] }
 
 // The sizes of what is packed and summed at a time.
 func (d *product[T]) sizes() (a, b, c int) {
@@ -125,6 +129,13 @@ func (d *product[T]) use(m *memory, places []place) {
 	}
 	d.rows, d.places = take[T](m, d.threads*d.row()), places
 }
+
+// steps is how many steps k terms are, blockOf how many of them a block has at most.
+func (mk *micro[T]) steps(k int) int {
+	unit := max(mk.Block, 1)
+	return ceilDiv(ceilDiv(k, mk.Group), unit) * unit
+}
+func (mk *micro[T]) blockOf(steps int) int { return equalParts(steps, mk.kc, max(mk.Block, 8)) }
 
 // top is the number of rows of a panel of B before the first step.
 func (mk *micro[T]) top() int {
@@ -227,7 +238,8 @@ func (d *product[T]) panels(o *operand[T], count, deep, top int) panels {
 	case d.threads == 1 && !o.alongK:
 		p.deep, p.parts, p.rowwise = least, ceilDiv(deep, least), true
 	case d.threads > 1:
-		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), 8)*8)
+		unit := max(d.Block, 8)
+		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), unit)*unit)
 		p.parts = ceilDiv(deep, p.deep)
 	}
 	p.each = ceilDiv(p.count*p.parts, d.threads)

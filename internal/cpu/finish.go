@@ -43,7 +43,7 @@ func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) finish
 	if mk == nil {
 		f.vectors = &asm.Finish[T]{}
 	} else {
-		f.vectors, f.form = &mk.Finish, mk.formsA[p.C.Type]
+		f.vectors, f.form = &mk.Finish, mk.formsC[p.C.Type]
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
 	f.late = p.Epilogue.Activation > gemm.ActReLU

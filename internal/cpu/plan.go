@@ -65,7 +65,7 @@ const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
-	c, err := choose(o.Kernel, environment(), p.Accum())
+	c, err := choose(o.Kernel, environment(), p.A.Type)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -84,8 +84,8 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 
 // plan decides how k computes p.
 func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
-	if !k.Sums(p.Accum()) {
-		return Plan{}, k.noArithmetic(p.Accum())
+	if !k.Multiplies(p.A.Type) {
+		return Plan{}, k.noArithmetic(p.A.Type)
 	}
 	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, tile: o.Tile, progress: o.Progress}
 	if n := o.Config.Threads; n > 0 {
@@ -106,8 +106,8 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	return pl, nil
 }
 
-func (k *Kernel) noArithmetic(sums dtype.Type) error {
-	return fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, sums)
+func (k *Kernel) noArithmetic(in dtype.Type) error {
+	return fmt.Errorf("%w: kernel %s has no arithmetic for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 }
 
 // threads is the number of goroutines for p, asked being what the caller allows.

@@ -24,7 +24,7 @@ func TestThinProducts(t *testing.T) {
 			continue
 		}
 		for _, typ := range []dtype.Type{dtype.F32, dtype.F64} {
-			if !k.Sums(typ) {
+			if !k.Multiplies(typ) {
 				continue
 			}
 			for i, s := range [][3]int{
