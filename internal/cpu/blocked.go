@@ -9,17 +9,19 @@ import (
 // product is one product by the five loops around a micro-kernel, numbered as
 // in the BLIS papers:
 //
-//	5  columns of C, ns at a time
-//	·  rows of C, ms at a time (so that what is packed is bounded)
-//	4  K, kc at a time: pack ms×kc of A, if need be, and kc×ns of B
+//	4  K, kc at a time
+//	5  columns of C, ns at a time: pack kc×ns of B
+//	·  rows of C, ms at a time: pack ms×kc of A, if need be
 //	3  rows of the block, mc at a time       ┐ an item: a tile of C,
 //	2  columns of the tile, nr at a time     │ which one goroutine
 //	1  rows of the tile, mr at a time        ┘ computes
 //	0  the micro-kernel: an mr×nr tile of C in registers, over kc
 //
 // Loop 4 is serial: an element of C is summed over K in one order, whoever does
-// it, so that its bits depend on the shape alone. Loops 5 to 4 are the phases of
-// a task, and packing and computing are a phase each.
+// it, so that its bits depend on the shape alone. It is the outermost, so that a block is
+// packed once that all columns, or all rows, are multiplied with; where sums are kept
+// beside C, which there is memory for one block of, it comes within the two after it. These
+// three loops are the phases of a task, and packing and computing are a phase each.
 type product[T scalar] struct {
 	*micro[T]
 	m, n, k     int // k in steps: of an element each, or of int8 several
@@ -60,7 +62,6 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 		micro: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish:  newFinisher(p, b, mk),
 		tile:    pl.tile,
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.C.Type != dtype.Of[T](),
@@ -69,11 +70,12 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	if !p.ReadsAB() {
 		d.k, d.alpha = 0, 0
 	}
-	d.ms = equalParts(d.m, mk.ms, mk.MR)
-	d.ns = equalParts(d.n, mk.ns, mk.NR)
+	d.finish.prepare(p, b, mk)
+	ms, ns := d.blocks()
+	d.ms = equalParts(d.m, ms, mk.MR)
+	d.ns = equalParts(d.n, ns, mk.NR)
 	d.kc = mk.blockOf(d.k)
 	if d.scratch {
-		d.ms = equalParts(d.m, min(mk.ms, 1024), mk.MR)
 		d.ldc = d.ns
 	} else {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
@@ -83,6 +85,24 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	}
 	d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
 	return d
+}
+
+// blocks are the largest sizes of what is packed at a time. What is soon done with is
+// packed in parts that L2 holds until they are multiplied: B where there are few rows, A
+// where there are few columns or, as long as nobody else waits for it, always.
+func (d *product[T]) blocks() (ms, ns int) {
+	ms, ns = d.micro.ms, d.micro.ns
+	if d.scratch {
+		return min(ms, 1024), ns
+	}
+	inL2 := d.threads * d.mc
+	if d.m <= d.mc {
+		ns = min(ns, inL2)
+	}
+	if d.packsA && (d.threads == 1 || d.n <= d.mc) {
+		ms = min(ms, inL2)
+	}
+	return ms, ns
 }
 
 // row is how many elements each slot has: what is under conversion or to finish with,
@@ -205,24 +225,25 @@ func (d *product[T]) phases() int {
 }
 
 func (d *product[T]) enter(phase, slot int) (items int) {
-	deep, down := max(1, ceilDiv(d.k, d.kc)), ceilDiv(d.m, d.ms)
+	deep, down, across := max(1, ceilDiv(d.k, d.kc)), ceilDiv(d.m, d.ms), ceilDiv(d.n, d.ns)
 	block := phase / 2
-	w := &d.places[slot]
-	*w = place{
-		computing: phase%2 == 1,
-		p0:        block % deep * d.kc,
-		i0:        block / deep % down * d.ms,
-		j0:        block / deep / down * d.ns,
+	row, col, step := block%down, block/down%across, block/down/across
+	if d.scratch {
+		step, row, col = block%deep, block/deep%down, block/deep/down
 	}
+	w := &d.places[slot]
+	*w = place{computing: phase%2 == 1, p0: step * d.kc, i0: row * d.ms, j0: col * d.ns}
 	w.rows, w.cols, w.deep = min(d.ms, d.m-w.i0), min(d.ns, d.n-w.j0), min(d.kc, d.k-w.p0)
 	if w.computing {
 		w.mc, w.nc, w.across, w.each = d.item(w)
 		return d.threads * w.each
 	}
-	if d.packsA {
+	// Panels may be those of the block before, if that was of the same part of K.
+	same := !d.scratch || deep == 1
+	if d.packsA && !(same && down == 1 && col > 0) {
 		w.a = d.panels(&d.a, ceilDiv(w.rows, d.MR), w.deep, 0)
 	}
-	if d.whole == nil && (w.i0 == 0 || d.kc < d.k) { // else B's panels are those of the block of rows before
+	if d.whole == nil && !(same && row > 0) {
 		w.b = d.panels(&d.b, ceilDiv(w.cols, d.NR), w.deep, d.top())
 	}
 	return d.threads * (w.a.each + w.b.each)
@@ -393,8 +414,11 @@ func part(n, i, parts int) (first, end int) { return i * n / parts, (i + 1) * n 
 // equalParts cuts n into the fewest parts of at most size, all multiples of unit
 // but the last, and as equal as that allows: it returns their size.
 func equalParts(n, size, unit int) int {
-	if n == 0 {
+	switch {
+	case n <= unit:
 		return unit
+	case n <= size && unit == 1:
+		return n
 	}
 	size = max(size/unit*unit, unit)
 	return ceilDiv(ceilDiv(n, ceilDiv(n, size)), unit) * unit

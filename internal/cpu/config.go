@@ -205,8 +205,8 @@ func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
 	}
 	// Without packing one goroutine computes its part at one go: what takes long could
 	// not be cancelled.
-	const most = 64
-	if mk.canGoDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most*2*directLimit) {
+	const most = 3e8
+	if mk.canGoDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most) {
 		all = append(all, PackNothing)
 	}
 	return all

@@ -167,7 +167,11 @@ func (pl *Plan) Detail() string {
 func (mk *micro[T]) detail(pl *Plan) string {
 	switch pl.way {
 	case unpacked:
-		return fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
+		packed := "nothing"
+		if mk.packsFlat(&pl.Problem) {
+			packed = "B"
+		}
+		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
 	case alongN, alongM:
 		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
 	case dotsOfB, dotsOfA:
@@ -234,8 +238,9 @@ type job interface {
 func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
 	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 		// The smallest products: what the rest of this function costs is worth sparing.
-		d := newDirect(pl, mk, b)
-		return d.alone(ctx)
+		if d := newDirect(pl, mk, b); !d.packs() {
+			return d.alone(ctx)
+		}
 	}
 	r := runs.Get().(*run)
 	defer runs.Put(r)

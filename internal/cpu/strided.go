@@ -44,7 +44,8 @@ type target[T scalar] struct {
 }
 
 func newTarget[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) target[T] {
-	c := target[T]{stridedOf[T](pl.Problem.C, b.C), flipped, newFinisher(&pl.Problem, b, mk), pl.tile}
+	c := target[T]{strided: stridedOf[T](pl.Problem.C, b.C), flipped: flipped, tile: pl.tile}
+	c.finish.prepare(&pl.Problem, b, mk)
 	if flipped {
 		c.strided = c.t()
 	}

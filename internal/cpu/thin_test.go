@@ -124,3 +124,57 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 	}
 	return pl.way
 }
+
+// A product with few steps of K may pack B, and may store C around the caches: what comes out
+// is the textbook's product all the same, on one goroutine and on several.
+func TestFlatProducts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
+			continue
+		}
+		for _, s := range []struct {
+			m, n, k        int
+			packs, streams bool
+		}{{101, 1024, 8, false, false}, {101, 1024, 64, true, false}, {1030, 1024, 9, true, true}, {1030, 1032, 3, false, true}, {1030, 1031, 5, false, false}} {
+			fill := func(l gemm.Layout) []byte {
+				b := aligned(l.Bytes())
+				for i := range l.Len() {
+					l.Type.Set(b, i, float64(rng.IntN(9)-4))
+				}
+				return b
+			}
+			p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), gemm.Dense(dtype.F64, s.k, s.n), 0, gemm.Dense(dtype.F64, s.m, s.n), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: aligned(p.C.Bytes())}
+			book, err := kernels[0].plan(&p, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := book.Run(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Clone(b.C)
+			pl, err := k.plan(&p, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pl.Threads = range []int{1, 3} {
+				if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.packs() != s.packs || d.streams != s.streams {
+					t.Errorf("%s: %v: way %d, packs %v, streams %v, want %v and %v", k.Name, &p, pl.way, d.packs(), d.streams, s.packs, s.streams)
+				}
+				clear(b.C)
+				if err := pl.Run(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(b.C, want) {
+					t.Errorf("%s: %v on %d goroutines: C differs", k.Name, &p, pl.Threads)
+				}
+			}
+		}
+	}
+}

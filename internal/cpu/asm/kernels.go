@@ -51,6 +51,11 @@ type Kernels[T any] struct {
 	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
 	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
 
+	// Stream is Direct[MR-1] for whole tiles that overwrite C, n = NR and beta = 0, around
+	// the caches: for a C that outgrows them, which is then not read first. C's rows start
+	// at multiples of [Line] bytes. Before others are told of the tiles there is a [Fence].
+	Stream func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
+
 	// Update[x][y] computes 1<<x rows and n ≥ 1 columns of C from 1<<y steps of k, all
 	// where they lie: it goes along the rows of B and C. See [Update].
 	Update [][]Update[T]

@@ -14,6 +14,9 @@ var (
 	FormF32, FormF64, FormF16, FormBF16, FormBF16x2, FormI8x4, FormU8x4, FormI8x2 Form
 )
 
+// Fence is for stores around the caches, which there are none of.
+func Fence() {}
+
 // Pause lets some time pass, n ≥ 1 times a few nanoseconds.
 func Pause(n int) {
 	for i := range n {

@@ -70,9 +70,16 @@ func main() {
 	}
 }
 
-// writePause writes the one function that is not for a variant.
+// writePause writes the functions that are not for a variant.
 func writePause(dir string) error {
 	c := build.NewContext()
+	c.Function("Fence")
+	c.Attributes(attr.NOSPLIT)
+	c.Doc("Fence has what was stored around the caches be seen before any later store.")
+	c.SignatureExpr("func()")
+	c.SFENCE()
+	c.RET()
+
 	c.Function("Pause")
 	c.Attributes(attr.NOSPLIT)
 	c.Doc("Pause tells the core n ≥ 1 times that the thread waits for another one, and so",
@@ -115,6 +122,7 @@ func (g *generator) functions() {
 		for rows := 1; rows <= g.mr; rows++ {
 			g.direct(rows)
 		}
+		g.streaming()
 		for _, shape := range g.updates() {
 			g.update(shape[0], shape[1])
 		}
@@ -206,6 +214,18 @@ func (g *generator) direct(rows int) {
 		g.prefetchC()
 	}
 	g.bodies(rows, g.matrices, false)
+}
+
+// streaming writes the micro-kernel whose tile goes around the caches.
+func (g *generator) streaming() {
+	name := "Stream" + g.suffix()
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
+		g.docLoop(name, "a whole tile of C, with n = NR and beta = 0, from matrices, strides in elements", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
+	from := g.matrices(g.mr)
+	from.fetch = func(int, int) {} // rows of B to come: k is small, and they would be beyond its end
+	g.streamC(g.sumOverK(whole, from, g.mr, nil))
+	g.VZEROUPPER()
+	g.RET()
 }
 
 // docLoop is the doc comment of a micro-kernel: the loop that it computes. MR and
