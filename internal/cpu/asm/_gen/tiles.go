@@ -65,8 +65,16 @@ func (g *generator) packedTiles() {
 		loadB := func(j int) {
 			load(operand.Mem{Base: b, Index: line, Scale: uint8(g.nr / tileSide), Disp: j * lineBytes}, tilesB+j)
 		}
+		// Between products a quarter of the next block comes to L1 each: the processor does
+		// not see by itself where tiles are loaded from.
+		fetched := 0
 		multiply := func(i, j int) {
 			unnamed(g.tiles)(g.Context, operand.U8(tilesB+j), operand.U8(tilesA+i), operand.U8(2*i+j))
+			for range tileSide / 2 {
+				g.PREFETCHT0(operand.Mem{Base: a, Disp: g.mr*lineBytes + fetched})
+				g.PREFETCHT0(operand.Mem{Base: b, Disp: g.nr/tileSide*tileBytes + fetched})
+				fetched += lineBytes
+			}
 		}
 		loadB(0)
 		loadA(0)
