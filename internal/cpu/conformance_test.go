@@ -52,7 +52,7 @@ func shrunk[T scalar](mk *micro[T]) *micro[T] {
 	}
 	s := *mk
 	s.mc, s.kc, s.ms, s.ns = 2*mk.MR, 7, 4*mk.MR, 2*mk.NR
-	s.Direct = nil
+	s.Direct, s.Update = nil, nil
 	return &s
 }
 

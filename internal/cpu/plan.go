@@ -121,8 +121,10 @@ func threads(p *gemm.Problem, asked int) int {
 // way decides between no packing, packing, and the ways of products bound by memory.
 func (mk *micro[T]) way(p *gemm.Problem) way {
 	switch {
-	case !mk.native(p) || mk.packing == PackB || mk.packing == PackBoth:
+	case mk.packing == PackB || mk.packing == PackBoth:
 		return blocked
+	case !mk.native(p):
+		return mk.wayOfHalves(p)
 	case mk.goesDirect(p):
 		return unpacked
 	case sweeps(p):
@@ -135,6 +137,27 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return dotsOfA
 	case mk.packing == PackNothing:
 		return unpacked
+	}
+	return blocked
+}
+
+// wayOfHalves is way where elements must be widened: to pack them costs as much, but for
+// the large operand of a product bound by memory.
+func (mk *micro[T]) wayOfHalves(p *gemm.Problem) way {
+	rows := sweepRows
+	if mk.Group > 1 {
+		rows = wordRows
+	}
+	switch {
+	case mk.wide[p.A.Type].Lay == nil || len(mk.Update) == 0 || !p.ReadsAB():
+	case !p.B.Trans && isThin(p.M, p.N, p.K, rows):
+		return alongN
+	case p.A.Trans && isThin(p.N, p.M, p.K, rows):
+		return alongM
+	case p.B.Trans && isThin(p.M, p.N, p.K, min(rows, dotsRows)):
+		return dotsOfB
+	case !p.A.Trans && isThin(p.N, p.M, p.K, min(rows, dotsRows)):
+		return dotsOfA
 	}
 	return blocked
 }

@@ -119,6 +119,7 @@ var I8AVX2 = Kernels[int32]{
 var BF16AVX512 = Kernels[float32]{
 	ISA: BF16, MR: 12, NR: 32,
 	Packed: PackedBF16AVX512, Group: 2,
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
 	Finish: F32AVX512.Finish,
 	Peak:   PeakBF16AVX512, PeakFlops: 1024,
 }
@@ -127,6 +128,7 @@ var BF16AVX512 = Kernels[float32]{
 var BF16AMX = Kernels[float32]{
 	ISA: AMX, MR: 32, NR: 32,
 	Packed: PackedBF16AMX, Group: 2, Block: 16,
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
 	Finish: F32AVX512.Finish,
 	Peak:   PeakBF16AMX, PeakFlops: 65536,
 }
