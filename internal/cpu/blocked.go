@@ -71,12 +71,12 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 		d.k, d.alpha = 0, 0
 	}
 	d.finish.prepare(p, b, mk)
+	d.kc = mk.blockOf(d.k)
 	ms, ns := d.blocks()
 	d.ms = equalParts(d.m, ms, mk.MR)
 	d.ns = equalParts(d.n, ns, mk.NR)
-	d.kc = mk.blockOf(d.k)
 	if d.scratch {
-		d.ldc = d.ns
+		d.ldc = d.ns + cacheLine/dtype.Of[T]().Size() // that rows do not crowd
 	} else {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	}
@@ -92,10 +92,13 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 // where there are few columns or, as long as nobody else waits for it, always.
 func (d *product[T]) blocks() (ms, ns int) {
 	ms, ns = d.micro.ms, d.micro.ns
+	inL2 := d.threads * d.mc
 	if d.scratch {
+		if d.k <= d.kc { // no sums wait there for the next block of K
+			ms = min(ms, inL2)
+		}
 		return min(ms, 1024), ns
 	}
-	inL2 := d.threads * d.mc
 	if d.m <= d.mc {
 		ns = min(ns, inL2)
 	}
@@ -128,7 +131,7 @@ func (d *product[T]) sizes() (a, b, c int) {
 		a = d.ms * d.kc
 	}
 	if d.scratch {
-		c = d.ms * d.ns
+		c = d.ms * d.ldc
 	}
 	if d.whole == nil {
 		b = d.ns * (d.top() + d.kc)
