@@ -38,18 +38,35 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 
 // packBlock packs one block of steps, from p0 on: of n rows, one after the other.
 func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
-	first := 0 // of the rows that are left to be packed word by word
-	whole := p0+o.block <= o.depth/o.group
+	left := min(o.block*o.group, o.depth-p0*o.group) // elements along K
+	first := 0                                       // of the rows that are left to be packed word by word
 	switch ld := o.ld * o.from.Size(); {
-	case o.form.Zip == nil || !whole:
+	case o.form.Lay == nil:
 	case o.alongK: // the words are there already
-		asm.FormF32.Lay(n, o.block, word(dst), o.block, o.bytes(o.index(x0, p0*o.group)), ld)
+		if left == o.block*o.group {
+			asm.FormF32.Lay(n, o.block, word(dst), o.block, o.bytes(o.index(x0, p0*o.group)), ld)
+			return
+		}
+		for i := range n {
+			row := unsafe.Slice((*byte)(unsafe.Pointer(&dst[i*o.block])), 4*o.block)
+			at := o.index(x0+i, p0*o.group) * o.from.Size()
+			clear(row[copy(row, o.raw[at:at+left*o.from.Size()]):])
+		}
 		return
 	case n >= 8:
 		first = n &^ 7
-		o.form.Lay(o.block, first, word(tmp), first, o.bytes(o.index(x0, p0*o.group)), ld)
+		whole := left / o.group
+		if whole > 0 {
+			o.form.Lay(whole, first, word(tmp), first, o.bytes(o.index(x0, p0*o.group)), ld)
+		}
+		clear(tmp[whole*first : o.block*first])
 		for p := 0; p < o.block; p += 8 {
 			asm.FormF32.Zip(first, word(dst[p:]), o.block, (*byte)(unsafe.Pointer(word(tmp[p*first:]))), first*4)
+		}
+		if left%o.group > 0 {
+			for i := range first {
+				o.grouped(&dst[i*o.block+whole], x0+i, p0+whole)
+			}
 		}
 	}
 	for i := first; i < n; i++ {
@@ -63,7 +80,7 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 // time, and returns how many rows and steps of them these are.
 func (o *operand[T]) form8(dst []T, r, x0, n, p0, k int) (rows, steps int) {
 	steps = min(k, o.depth/o.group-p0)
-	if o.form.Zip == nil || n < 8 || steps < 8 {
+	if o.form.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
 		return 0, 0
 	}
 	ld, words := o.ld*o.from.Size(), dtype.Of[T]().Size()/4 // of 32 bits, which the forms count
@@ -86,7 +103,9 @@ func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 		return
 	}
 	if o.group > 1 {
-		for p := q0; p < k; p++ {
+		end := min(k, ceilDiv(o.depth, o.group)-p0)
+		clear(dst[end*r:])
+		for p := q0; p < end; p++ {
 			for i := i0; i < n; i++ {
 				o.grouped(&dst[p*r+i], x0+i, p0+p)
 			}
