@@ -353,11 +353,15 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	}
 	last := w.p0+k >= d.k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
+	high := d.MR // rows that one call computes
+	if d.Block > 0 {
+		high = finishing / d.MR * d.MR
+	}
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, slot)
 		cols := min(d.NR, cols-jr)
-		for ir := 0; ir < rows; ir += d.MR {
-			m, at := min(d.MR, rows-ir), at+ir*d.ldc+jr
+		for ir := 0; ir < rows; ir += high {
+			m, at := min(high, rows-ir), at+ir*d.ldc+jr
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
 			switch {
 			case d.direct != nil:

@@ -124,7 +124,7 @@ var kernels = []*Kernel{
 	{
 		Name: "amx",
 		Adds: "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
-		ISA:  "AMX, INT8, BF16",
+		ISA:  "AMX with INT8 and BF16, on Linux",
 		has:  func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
 		f32:  &micro[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 512, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floats},
 		i32:  &micro[int32]{Kernels: asm.I8AMX, mc: 256, kc: 512, ms: 4096, ns: 4096, formsA: quads, formsB: quads},

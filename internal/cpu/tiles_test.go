@@ -34,13 +34,13 @@ func TestTilesConform(t *testing.T) {
 func tilesInGo[T scalar](group int, dot func(a, b, sum T) T) asm.Kernels[T] {
 	const mr, nr, block = 32, 32, 16
 	packed := func(k int, a, b, c, _ *T, ldc, m, n int, alpha, beta T) {
-		as, bs := slice(a, k*mr), slice(b, k*nr)
+		as, bs := slice(a, ceilDiv(m, mr)*mr*k), slice(b, k*nr)
 		for i := range m {
 			row := slice(c, (m-1)*ldc+n)[i*ldc:][:n]
 			for j := range row {
 				var sum T
 				for p := range k {
-					sum = dot(as[p/block*block*mr+i*block+p%block], bs[p*nr+j], sum)
+					sum = dot(as[i/mr*mr*k+p/block*block*mr+i%mr*block+p%block], bs[p*nr+j], sum)
 				}
 				sum *= alpha
 				if beta != 0 {

@@ -68,16 +68,16 @@ func TestBFloat16(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
-			as, bs, cs := newArena[float32](t, 1<<14), newArena[float32](t, 1<<14), newArena[float32](t, 1<<14)
+			as, bs, cs := newArena[float32](t, 1<<15), newArena[float32](t, 1<<14), newArena[float32](t, 1<<14)
 			block := max(ks.Block, 1)
 			for _, k := range depths(ks.Kernels) {
-				for m := 1; m <= ks.MR; m++ {
+				for _, m := range heights(ks.Kernels) {
 					for n := 1; n <= ks.NR; n++ {
 						if someEdges(k/block) && m%5 != 0 && n%7 != 0 {
 							continue
 						}
 						ldc := n + r.IntN(2*ks.NR)
-						a, b, c := as.last(ks.MR*k), bs.last(ks.NR*k), cs.last((m-1)*ldc+n)
+						a, b, c := as.last(panels(ks.Kernels, m)*ks.MR*k), bs.last(ks.NR*k), cs.last((m-1)*ldc+n)
 						halves(a, r)
 						halves(b, r)
 						fill(c, r, finite[float32])
@@ -89,7 +89,7 @@ func TestBFloat16(t *testing.T) {
 								var sum float32
 								for p := 0; p < k; p += block {
 									for q := range block {
-										x[q], y[q] = a[inPanel(ks.Kernels, i, p+q)], b[(p+q)*ks.NR+j]
+										x[q], y[q] = a[inPanel(ks.Kernels, i, p+q, k)], b[(p+q)*ks.NR+j]
 									}
 									sum = ks.steps(x, y, sum)
 								}

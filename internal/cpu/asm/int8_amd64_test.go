@@ -35,13 +35,25 @@ var integerKernels = []struct {
 	}},
 }
 
-// inPanel is where a panel of A has word p of row i.
-func inPanel[T any](ks *Kernels[T], i, p int) int {
+// inPanel is where panels of A, of k steps, have word p of row i.
+func inPanel[T any](ks *Kernels[T], i, p, k int) int {
 	if b := ks.Block; b > 0 {
-		return p/b*b*ks.MR + i*b + p%b
+		return i/ks.MR*ks.MR*k + p/b*b*ks.MR + i%ks.MR*b + p%b
 	}
 	return p*ks.MR + i
 }
+
+// heights are the numbers of rows that micro-kernels are tried with, panels those that the
+// rows of A stand in.
+func heights[T any](ks *Kernels[T]) []int {
+	all := upTo(ks.MR)[1:]
+	if ks.Block > 0 {
+		all = append(all, ks.MR+1, 3*ks.MR-1)
+	}
+	return all
+}
+
+func panels[T any](ks *Kernels[T], rows int) int { return (rows + ks.MR - 1) / ks.MR }
 
 // depths are the numbers of steps that micro-kernels are tried with.
 func depths[T any](ks *Kernels[T]) []int {
@@ -68,19 +80,19 @@ func TestInt8(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
-			as, bs, cs := newArena[int32](t, 1<<14), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
+			as, bs, cs := newArena[int32](t, 1<<15), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
 			top := 0 // rows of B's panel above the first step
 			if ks.Start != nil {
 				top = 1
 			}
 			for _, k := range depths(ks.Kernels) {
-				for m := 1; m <= ks.MR; m++ {
+				for _, m := range heights(ks.Kernels) {
 					for n := 1; n <= ks.NR; n++ {
 						if k > 2*unroll+1 && m != ks.MR && n%7 != 0 {
 							continue
 						}
 						ldc := n + r.IntN(2*ks.NR)
-						a, b, c := as.last(ks.MR*k), bs.last(ks.NR*(top+k)), cs.last((m-1)*ldc+n)
+						a, b, c := as.last(panels(ks.Kernels, m)*ks.MR*k), bs.last(ks.NR*(top+k)), cs.last((m-1)*ldc+n)
 						for _, s := range [][]int32{a, b, c} {
 							words(s, r)
 						}
@@ -93,7 +105,7 @@ func TestInt8(t *testing.T) {
 									sum = b[j]
 								}
 								for p := range k {
-									sum = ks.step(a[inPanel(ks.Kernels, i, p)], b[(top+p)*ks.NR+j], sum)
+									sum = ks.step(a[inPanel(ks.Kernels, i, p, k)], b[(top+p)*ks.NR+j], sum)
 								}
 								want[i*ldc+j] = alpha*sum + beta*want[i*ldc+j]
 							}

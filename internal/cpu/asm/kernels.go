@@ -68,7 +68,8 @@ type Kernels[T any] struct {
 	Group int
 
 	// Block, where it is not 0, is what k is a multiple of, and what A's panels are cut into:
-	// word p of row i is a[p/Block*Block*MR + i*Block + p%Block].
+	// word p of row i is a[p/Block*Block*MR + i*Block + p%Block]. Packed then takes any number
+	// of rows, whose panels follow each other.
 	Block int
 
 	// Start, where it is not nil, writes what sums start from into the first NR

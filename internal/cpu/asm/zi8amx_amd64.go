@@ -2,13 +2,13 @@
 
 package asm
 
-// PackedI8AMX computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 32 and 1 ≤ n ≤ 32 and a k that is a multiple of 16:
+// PackedI8AMX computes rows of C from packed panels, for m ≥ 1, 1 ≤ n ≤ 32 and a k that is a multiple of 16:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = dot4(a[p/16*16*32+i*16+p%16], b[p*32+j], sum)
+//				sum = dot4(a[i/32*32*k+p/16*32*16+i%32*16+p%16], b[p*32+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum

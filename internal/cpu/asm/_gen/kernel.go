@@ -187,8 +187,9 @@ func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register, update f
 // when the sums are done, without holding up the operands: there are some ten misses at a
 // time. After the last row it begins again. Rows beyond m are asked for too: a prefetch
 // never faults.
-func (g *generator) fetchTile() func() {
-	c, ldc := g.param("c"), g.stride("ldc")
+func (g *generator) fetchTile() func() { return g.fetchTileAt(g.param("c"), g.stride("ldc")) }
+
+func (g *generator) fetchTileAt(c, ldc reg.Register) func() {
 	at, end := g.GP64(), g.GP64()
 	g.MOVQ(c, at)
 	g.IMUL3Q(operand.I32(g.mr), ldc, end)

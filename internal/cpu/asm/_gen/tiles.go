@@ -36,28 +36,48 @@ func tiled(e element, multiply, says string) element {
 }
 
 // packedTiles writes the micro-kernel. Unlike others it has a frame, for the sums on their
-// way from tiles to vectors.
+// way from tiles to vectors, and goes through as many panels of A as there are: to set up
+// tiles takes as long as a few products of them.
 func (g *generator) packedTiles() {
 	name := "Packed" + g.suffix()
 	g.Function(name)
 	g.SignatureExpr(strings.ReplaceAll("func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)", "T", g.goType))
 	g.Pragma("noescape")
-	g.Doc(g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR and a k that is a multiple of 16",
-		"i < m", "p < k", "p/16*16*MR+i*16+p%16", g.words.panel)...)
+	g.Doc(g.docLoop(name, "rows of C from packed panels, for m ≥ 1, 1 ≤ n ≤ NR and a k that is a multiple of 16",
+		"i < m", "p < k", "i/MR*MR*k+p/16*MR*16+i%MR*16+p%16", g.words.panel)...)
 
-	sums := g.GP64()
+	sums, line := g.GP64(), g.GP64()
 	g.LEAQ(g.AllocLocal(g.mr*g.nr*g.size+lineBytes).Offset(lineBytes-1), sums)
 	g.ANDQ(operand.I32(-lineBytes), sums)
-	rowOfSums := g.nr * g.size
+	g.MOVQ(operand.I32(lineBytes), line)
+	masks := g.masksOfRow()
+	a, next, c, ldc, m := g.param("a"), g.param("next"), g.param("c"), g.stride("ldc"), g.param("m")
 
 	g.configureTiles()
+	g.Label("panel")
+	g.multiplyTiles(a, next, line, g.fetchTileAt(c, ldc))
+	rowOfSums := g.nr * g.size
+	for i := range 2 {
+		for j := range 2 {
+			unnamed("TILESTORED")(g.Context, operand.U8(2*i+j),
+				operand.Mem{Base: sums, Index: line, Scale: uint8(rowOfSums / lineBytes), Disp: i*tileSide*rowOfSums + j*lineBytes})
+		}
+	}
+	g.updateRows(sums, c, ldc, m, masks)
+	g.SUBQ(operand.I32(g.mr), m)
+	g.JGT(operand.LabelRef("panel"))
+	unnamed("TILERELEASE")(g.Context)
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// multiplyTiles sums the products of a panel of A and that of B; a and next end behind what
+// was read and fetched.
+func (g *generator) multiplyTiles(a, next, line reg.Register, fetchC func()) {
 	for i := range tilesA {
 		unnamed("TILEZERO")(g.Context, operand.U8(i))
 	}
-	a, b, next, line := g.param("a"), g.param("b"), g.param("next"), g.GP64()
-	g.MOVQ(operand.I32(lineBytes), line)
-	fetchC := g.fetchTile()
-	blocks := g.param("k")
+	b, blocks := g.param("b"), g.param("k")
 	g.SHRQ(operand.U8(log2(tileSide)), blocks)
 	g.loop("blocks", blocks, func() {
 		load := func(at operand.Mem, tile int) { unnamed("TILELOADD")(g.Context, at, operand.U8(tile)) }
@@ -94,23 +114,13 @@ func (g *generator) packedTiles() {
 		g.ADDQ(operand.I32(g.mr*lineBytes), a)
 		g.ADDQ(operand.I32(g.nr/tileSide*tileBytes), b)
 	})
-	for i := range 2 {
-		for j := range 2 {
-			unnamed("TILESTORED")(g.Context, operand.U8(2*i+j),
-				operand.Mem{Base: sums, Index: line, Scale: uint8(rowOfSums / lineBytes), Disp: i*tileSide*rowOfSums + j*lineBytes})
-		}
-	}
-	unnamed("TILERELEASE")(g.Context)
-	g.updateFrom(sums, rowOfSums)
-	g.VZEROUPPER()
-	g.RET()
 }
 
-// updateFrom writes α·sums + β·C to the tile, from sums in memory.
-func (g *generator) updateFrom(sums reg.Register, rowOfSums int) {
+// masksOfRow select the first n elements of two vectors.
+func (g *generator) masksOfRow() []reg.Register {
 	masks := make([]reg.Register, 2)
 	bound, left := g.GP64(), g.param("n")
-	for v := range masks { // the first 16 columns, and the rest
+	for v := range masks {
 		count := g.GP64()
 		g.MOVQ(left, count)
 		g.XORQ(bound, bound)
@@ -122,15 +132,25 @@ func (g *generator) updateFrom(sums reg.Register, rowOfSums int) {
 		masks[v] = g.mask(g, count)
 		g.SUBQ(operand.I32(g.lanes()), left)
 	}
-	c, ldc, m := g.param("c"), g.stride("ldc"), g.param("m")
+	return masks
+}
+
+// updateRows writes α·sums + β·C to the panel's rows of C, m of them at most; c ends behind
+// the last.
+func (g *generator) updateRows(sums, c, ldc, m reg.Register, masks []reg.Register) {
+	from, count := g.GP64(), g.GP64()
+	g.MOVQ(sums, from)
+	g.MOVQ(operand.I32(g.mr), count)
+	g.CMPQ(count, m)
+	g.CMOVQGT(m, count)
 	alpha, beta, sum, t := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
 	rows := func(label string, update func(at operand.Mem, mask reg.Register)) {
-		g.loop(label, m, func() {
+		g.loop(label, count, func() {
 			for v, mask := range masks {
-				g.move(g.Context, operand.Mem{Base: sums, Disp: v * g.vectorBytes}, sum)
+				g.move(g.Context, operand.Mem{Base: from, Disp: v * g.vectorBytes}, sum)
 				update(operand.Mem{Base: c, Disp: v * g.vectorBytes}, mask)
 			}
-			g.ADDQ(operand.I32(rowOfSums), sums)
+			g.ADDQ(operand.I32(g.nr*g.size), from)
 			g.ADDQ(ldc, c)
 		})
 	}
@@ -143,13 +163,13 @@ func (g *generator) updateFrom(sums reg.Register, rowOfSums int) {
 		g.addScaled(g.Context, alpha, sum, t)
 		g.store(g, t, mask, at)
 	})
-	g.JMP(operand.LabelRef("done"))
+	g.JMP(operand.LabelRef("updated"))
 	g.Label("overwrite")
 	rows("overwriting", func(at operand.Mem, mask reg.Register) {
 		g.mul(g.Context, alpha, sum, sum)
 		g.store(g, sum, mask, at)
 	})
-	g.Label("done")
+	g.Label("updated")
 }
 
 // configureTiles makes all tiles whole ones.
