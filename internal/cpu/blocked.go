@@ -89,7 +89,8 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 
 // blocks are the largest sizes of what is packed at a time. What is soon done with is
 // packed in parts that L2 holds until they are multiplied: B where there are few rows, A
-// where there are few columns or, as long as nobody else waits for it, always.
+// where there are few columns or, as long as nobody else waits for it, always. L2 is taken
+// to hold two blocks of A.
 func (d *product[T]) blocks() (ms, ns int) {
 	ms, ns = d.micro.ms, d.micro.ns
 	inL2 := d.threads * d.mc
@@ -100,10 +101,10 @@ func (d *product[T]) blocks() (ms, ns int) {
 		return min(ms, 1024), ns
 	}
 	if d.m <= d.mc {
-		ns = min(ns, inL2)
+		ns = min(ns, d.threads*(2*d.mc-d.m))
 	}
 	if d.packsA && (d.threads == 1 || d.n <= d.mc) {
-		ms = min(ms, inL2)
+		ms = min(ms, d.threads*d.mc)
 	}
 	return ms, ns
 }
@@ -177,17 +178,20 @@ func crowds(l gemm.Layout) bool { return l.LD*l.Type.Size()%crowding == 0 }
 
 // inPlaceBytes is how large A may be to be read where it lies, again for each panel of B:
 // beyond, its rows are on more pages than the processor knows the addresses of.
-const inPlaceBytes = 1 << 20
+// It takes as long to pack A as to read it badly for so many columns, however large it is.
+const (
+	inPlaceBytes   = 2 << 20
+	inPlaceColumns = 64
+)
 
 // readsInPlace reports whether the micro-kernel may as well read A where it lies: its
 // rows run along K, which is the order in which panels would have them, and do not
-// crowd.
+// crowd, unless all that is soon over.
 func (mk *micro[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
 		return mk.packing == PackB
 	}
-	return mk.canReadInPlace(p) &&
-		float64(p.M)*float64(p.K)*float64(p.A.Type.Size()) <= inPlaceBytes && !crowds(p.A)
+	return mk.canReadInPlace(p) && (p.N <= inPlaceColumns || area(p.A) <= inPlaceBytes && !crowds(p.A))
 }
 
 // canReadInPlace reports whether A need not be packed.
@@ -353,7 +357,7 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	}
 	last := w.p0+k >= d.k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
-	high := d.MR // rows that one call computes
+	high := d.MR                                               // rows that one call computes
 	if d.Block > 0 {
 		high = finishing / d.MR * d.MR
 	}

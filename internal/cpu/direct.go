@@ -10,10 +10,10 @@ import (
 )
 
 // direct is a product without packing: the micro-kernels read A and B where they
-// lie (but for a flat B whose rows evict each other). It is for small products, whose packing would cost as much as their
-// arithmetic, and for those with so few rows, or steps of K, that what is packed would
-// hardly be read again. B must have its columns side by side (not transposed); A may lie
-// either way.
+// lie (but for a flat B whose rows evict each other). It is for small products, whose
+// packing would cost as much as their arithmetic, and for those with so few rows, or steps
+// of K, that what is packed would hardly be read again. B must have its columns side by
+// side (not transposed); A may lie either way.
 type direct[T scalar] struct {
 	*micro[T]
 	m, n, k     int
@@ -33,7 +33,7 @@ type direct[T scalar] struct {
 const (
 	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
 	// them, or most of them.
-	directBytes = 2 << 20
+	directBytes = 3 << 20
 	// flatDepth is up to what K is flat: an element of C is not worth more than reading
 	// and writing it.
 	flatDepth = 64
@@ -97,15 +97,16 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
+	packs := mk.packsFlat(p)
 	switch {
-	case threads == 1 && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
+	case threads == 1 && !packs && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
 	case d.k <= flatDepth:
 		d.mc = equalParts(d.m, flatTiles*len(d.Direct), len(d.Direct))
 		d.nc = equalParts(d.n, flatReach/(d.k*dtype.Of[T]().Size()), d.NR)
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		if mk.packsFlat(p) {
+		if packs {
 			d.packing = operandB(p, b, mk)
 		}
 		d.streams = area(p.C) >= streamBytes && d.beta == 0 && d.k <= d.kc && !d.finish.needed && d.tile == nil && d.inLines()

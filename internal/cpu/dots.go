@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
@@ -18,13 +19,14 @@ type dots[T scalar] struct {
 	c           target[T]  // element (i, j) is x's row i times y's row j
 	alpha, beta T
 	lc          int // rows of x for an item
+	kc          int // steps of k in one call
 	threads     int
 	memory      []T // for each slot: the sums of four rows, and of a part of K, and more; see room
 }
 
 const (
 	dotsRows  = 16      // the most rows of y
-	dotsSteps = 1 << 10 // of k in one call: x's and y's rows stay in L2 until y is through
+	dotsReach = 4 << 10 // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
 )
 
 func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
@@ -35,6 +37,7 @@ func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T
 		c: newTarget(pl, mk, b, !xIsA),
 		l: p.M, s: p.N,
 		alpha: T(p.Alpha), threads: threads,
+		kc: dotsReach / dtype.Of[T]().Size(),
 	}
 	d.beta = d.c.old(T(p.Beta))
 	if !xIsA {
@@ -53,7 +56,7 @@ func (d *dots[T]) room() int {
 	if d.x.widen == nil {
 		return slotSums
 	}
-	return slotSums + asm.DotRows*dotsSteps
+	return slotSums + asm.DotRows*d.kc
 }
 
 // bytes is what the slots take, and y where it must be copied to lie along k.
@@ -105,8 +108,8 @@ func (d *dots[T]) do(item, slot int) {
 // widened.
 func (d *dots[T]) four(i, from int, memory, piece []T) {
 	sums, part := memory[:slotSums/2], memory[slotSums/2:]
-	for p := 0; p < d.k; p += dotsSteps {
-		k := min(dotsSteps, d.k-p)
+	for p := 0; p < d.k; p += d.kc {
+		k := min(d.kc, d.k-p)
 		x, ldx := d.x.piece(i, p, asm.DotRows, k, piece)
 		to := part
 		if p == 0 {

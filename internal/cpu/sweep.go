@@ -7,11 +7,11 @@ import (
 	"tilework/internal/gemm"
 )
 
-// sweep is a product that takes as long as reading B takes, because M is small, or as
-// long as writing C takes, because K is. It goes along the rows of B and C with a few
-// steps of k at a time, so that memory is gone through a line after the other, and what
-// those steps have of A stays in registers. Tiles of C, down a narrow piece of many rows
-// of B, would touch another page with each step.
+// sweep is a product that takes as long as reading B takes, because M is small. It goes
+// along the rows of B and C with a few steps of k at a time, so that memory is gone
+// through a line after the other, and what those steps have of A stays in registers.
+// Tiles of C, down a narrow piece of many rows of B, would touch another page with each
+// step.
 //
 // A product with few columns is the transpose of one with few rows. B is then the
 // transpose of A, and C's rows, whose elements are not neighbours, are summed beside it.
@@ -25,15 +25,15 @@ type sweep[T scalar] struct {
 	b           operand[T]
 	alpha, beta T
 	c           target[T]
-	mc, nc      int // an item's part of C
+	nc          int // columns of C for an item
 	threads     int
 	memory      []T // for each slot; see room
 }
 
 const (
-	sweepRows  = 32        // the most rows of C that B is read for
+	sweepRows  = 16        // the most rows of C that B is read for
 	sweepDepth = 8         // the steps of k between two visits of an element of C
-	sweepReach = 256 << 10 // bytes of C, or of B where K is small, that an item goes over again and again: they stay in L2
+	sweepReach = 256 << 10 // bytes of C that an item goes over again and again: they stay in L2
 	sweepSums  = 4096      // elements of C that are summed beside it
 	sweepWide  = 2048      // elements of a row of B that are widened at once: with the other rows they stay in L2
 	wordRows   = 8         // sweepRows where the other way packs words of several values
@@ -41,8 +41,7 @@ const (
 
 // sweeps reports whether p goes along the rows of B and C.
 func sweeps(p *gemm.Problem) bool {
-	return !p.B.Trans &&
-		(p.K <= sweepDepth && p.M >= 64 && p.N >= 64 || isThin(p.M, p.N, p.K, sweepRows))
+	return !p.B.Trans && isThin(p.M, p.N, p.K, sweepRows)
 }
 
 // sweepsFlipped reports whether p's transpose goes along the columns of A as rows.
@@ -68,11 +67,7 @@ func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sw
 		d.m, d.n = p.N, p.M
 		d.small, d.b = d.b, d.small
 	}
-	again := min(d.m, sweepRows) // for each column
-	if d.k <= sweepDepth {
-		again = d.k
-	}
-	d.mc, d.nc = min(d.m, sweepRows), equalParts(d.n, sweepReach/(again*dtype.Of[T]().Size()), d.NR)
+	d.nc = equalParts(d.n, sweepReach/(d.m*dtype.Of[T]().Size()), d.NR)
 	if d.c.cs != 1 {
 		d.nc = equalParts(d.n, sweepSums/d.m, d.NR)
 	}
@@ -94,7 +89,7 @@ func (d *sweep[T]) layout() gemm.Layout {
 }
 
 func (d *sweep[T]) phases() int                { return 1 }
-func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.n, d.nc) }
 
 // room is what a slot has memory for: sums whose places in C are not neighbours, a piece of
 // B that is widened, and what finishing takes.
@@ -124,35 +119,34 @@ func (d *sweep[T]) use(m *memory, _ []place) {
 }
 
 func (d *sweep[T]) do(item, slot int) {
-	down := ceilDiv(d.m, d.mc)
-	i0, j0 := item%down*d.mc, item/down*d.nc
-	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
+	j0 := item * d.nc
+	cols := min(d.nc, d.n-j0)
 	ofSums, ofPiece, spare := d.room()
 	memory := d.memory[slot*(ofSums+ofPiece+spare):][:ofSums+ofPiece+spare]
 	sums, piece, tmp := memory[:ofSums], memory[ofSums:][:ofPiece], memory[ofSums+ofPiece:]
 	if d.c.cs == 1 {
-		d.sum(i0, j0, rows, cols, d.c.data[i0*d.c.rs+j0:], d.c.rs, d.alpha, d.beta, piece)
+		d.sum(j0, cols, d.c.data[j0:], d.c.rs, d.alpha, d.beta, piece)
 	} else {
-		d.sum(i0, j0, rows, cols, sums, cols, 1, 0, piece)
-		for i := range rows {
-			d.c.add(i0+i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
+		d.sum(j0, cols, sums, cols, 1, 0, piece)
+		for i := range d.m {
+			d.c.add(i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
 		}
 	}
-	d.c.done(i0, j0, rows, cols, tmp)
+	d.c.done(0, j0, d.m, cols, tmp)
 }
 
-// sum adds the products of rows of A and columns of B to c. piece is memory for some rows of
-// B, if they are widened.
-func (d *sweep[T]) sum(i0, j0, rows, cols int, c []T, ldc int, alpha, beta T, piece []T) {
+// sum adds the products of A and columns of B to c. piece is memory for some rows of B, if
+// they are widened.
+func (d *sweep[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
 	for p0 := 0; p0 < d.k; p0 += sweepDepth {
 		depth := min(sweepDepth, d.k-p0)
 		b, ldb := d.b.piece(p0, j0, depth, cols, piece)
-		for i := 0; i < rows; {
-			x := min(bits.Len(uint(rows-i)), len(d.Update)) - 1
+		for i := 0; i < d.m; {
+			x := min(bits.Len(uint(d.m-i)), len(d.Update)) - 1
 			beta := beta
 			for p := p0; p < p0+depth; {
 				y := min(bits.Len(uint(p0+depth-p)), len(d.Update[x])) - 1
-				d.Update[x][y](d.a.at(i0+i, p), d.a.rs, d.a.cs, &slice(b, (depth-1)*ldb+cols)[(p-p0)*ldb], ldb,
+				d.Update[x][y](d.a.at(i, p), d.a.rs, d.a.cs, &slice(b, (depth-1)*ldb+cols)[(p-p0)*ldb], ldb,
 					&c[i*ldc], ldc, cols, alpha, beta)
 				beta = 1
 				p += 1 << y
