@@ -93,10 +93,9 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 // to hold two blocks of A.
 func (d *product[T]) blocks() (ms, ns int) {
 	ms, ns = d.micro.ms, d.micro.ns
-	inL2 := d.threads * d.mc
 	if d.scratch {
-		if d.k <= d.kc { // no sums wait there for the next block of K
-			ms = min(ms, inL2)
+		if d.k <= d.kc { // no sums wait there for the next block of K: L2 holds all
+			ms = min(ms, d.threads*d.mc)
 		}
 		return min(ms, 1024), ns
 	}
