@@ -17,11 +17,10 @@ import (
 // transpose of A, and C's rows, whose elements are not neighbours, are summed beside it.
 type sweep[T scalar] struct {
 	*micro[T]
-	p           *gemm.Problem
-	flipped     bool
 	m, n, k     int
-	small       operand[T] // A, and all of it as numbers
-	a           strided[T]
+	small       operand[T] // A as it lies,
+	layout      gemm.Layout
+	a           strided[T] // and all of it as numbers
 	b           operand[T]
 	alpha, beta T
 	c           target[T]
@@ -58,14 +57,14 @@ func isThin(few, many, k, limit int) bool {
 func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sweep[T] {
 	p, threads := &pl.Problem, pl.Threads
 	d := sweep[T]{
-		micro: mk, p: p, flipped: flipped, m: p.M, n: p.N, k: p.K,
-		small: mk.asItLies(p.A, b.A), b: mk.asItLies(p.B, b.B), c: newTarget(pl, mk, b, flipped),
+		micro: mk, m: p.M, n: p.N, k: p.K,
+		small: mk.asItLies(p.A, b.A), layout: p.A, b: mk.asItLies(p.B, b.B), c: newTarget(pl, mk, b, flipped),
 		alpha: T(p.Alpha), threads: threads,
 	}
 	d.beta = d.c.old(T(p.Beta))
 	if flipped {
 		d.m, d.n = p.N, p.M
-		d.small, d.b = d.b, d.small
+		d.small, d.layout, d.b = d.b, p.B.T(), d.small
 	}
 	d.nc = equalParts(d.n, sweepReach/(d.m*dtype.Of[T]().Size()), d.NR)
 	if d.c.cs != 1 {
@@ -78,14 +77,6 @@ func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sw
 		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.NR)
 	}
 	return d
-}
-
-// layout is that of A.
-func (d *sweep[T]) layout() gemm.Layout {
-	if d.flipped {
-		return d.p.B.T()
-	}
-	return d.p.A
 }
 
 func (d *sweep[T]) phases() int                { return 1 }
@@ -108,12 +99,12 @@ func (d *sweep[T]) room() (sums, piece, spare int) {
 
 func (d *sweep[T]) bytes() int {
 	sums, piece, spare := d.room()
-	return besideBytes[T](d.layout()) + d.c.bytes(d.m, d.n) + bytesFor[T](d.threads*(sums+piece+spare))
+	return besideBytes[T](d.layout) + d.c.bytes(d.m, d.n) + bytesFor[T](d.threads*(sums+piece+spare))
 }
 
 func (d *sweep[T]) use(m *memory, _ []place) {
 	sums, piece, spare := d.room()
-	d.a = d.small.beside(d.layout(), m)
+	d.a = d.small.beside(d.layout, m)
 	d.c.use(m, d.m, d.n)
 	d.memory = take[T](m, d.threads*(sums+piece+spare))
 }
