@@ -53,7 +53,7 @@ const (
 	// takes no more than rereadBytes: to pack it would cost as much as to read it from a
 	// cache for most of them.
 	rereadTiles = 12
-	rereadBytes = 6 << 20
+	rereadBytes = 12 << 20
 )
 
 // goesDirect reports whether p is better not packed.
