@@ -144,7 +144,7 @@ func newPeaks() peaks { return peaks{} }
 func (p peaks) rate(in dtype.Type, _ string, threads int) float64 {
 	one, known := p[in]
 	if !known {
-		one = cpu.Peak(in.Info().Accum)
+		one = cpu.Peak(in)
 		p[in] = one
 	}
 	return one * float64(cpu.Workers(threads))

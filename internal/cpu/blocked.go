@@ -59,7 +59,7 @@ type product[T scalar] struct {
 func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	p, packed := &pl.Problem, pl.packed
 	d := product[T]{
-		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
+		micro: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		tile:    pl.tile,
@@ -71,12 +71,12 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 		d.k, d.alpha = 0, 0
 	}
 	d.finish.prepare(p, b, mk)
+	d.kc = mk.blockOf(d.k)
 	ms, ns := d.blocks()
 	d.ms = equalParts(d.m, ms, mk.MR)
 	d.ns = equalParts(d.n, ns, mk.NR)
-	d.kc = equalParts(d.k, mk.kc, 8)
 	if d.scratch {
-		d.ldc = d.ns
+		d.ldc = d.ns + cacheLine/dtype.Of[T]().Size() // that rows do not crowd
 	} else {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	}
@@ -94,6 +94,9 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 func (d *product[T]) blocks() (ms, ns int) {
 	ms, ns = d.micro.ms, d.micro.ns
 	if d.scratch {
+		if d.k <= d.kc { // no sums wait there for the next block of K: L2 holds all
+			ms = min(ms, d.threads*d.mc)
+		}
 		return min(ms, 1024), ns
 	}
 	if d.m <= d.mc {
@@ -105,18 +108,22 @@ func (d *product[T]) blocks() (ms, ns int) {
 	return ms, ns
 }
 
-// row is how many elements each slot has: for a row under conversion or to finish with,
-// and for a panel of B.
+// row is how many elements each slot has: what is under conversion or to finish with,
+// and a panel of B.
 func (d *product[T]) row() int {
 	if d.halves {
-		return max(d.kc, finishing) + d.kc*d.NR
+		return d.spare() + d.kc*d.NR
 	}
-	return max(d.kc, finishing)
+	return d.spare()
 }
 
-// tmp is a slot's memory for a row, panelOf that for a panel of B.
-func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:max(d.kc, finishing)] }
-func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+max(d.kc, finishing):] }
+// spare is what is under conversion at most: a row along K, one to finish with, or the
+// steps of a block of A.
+func (d *product[T]) spare() int { return max(d.kc, finishing, d.Block*d.MR) }
+
+// tmp is a slot's memory for what is under conversion, panelOf that for a panel of B.
+func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:d.spare()] }
+func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+d.spare():] }
 
 // The sizes of what is packed and summed at a time.
 func (d *product[T]) sizes() (a, b, c int) {
@@ -124,7 +131,7 @@ func (d *product[T]) sizes() (a, b, c int) {
 		a = d.ms * d.kc
 	}
 	if d.scratch {
-		c = d.ms * d.ns
+		c = d.ms * d.ldc
 	}
 	if d.whole == nil {
 		b = d.ns * (d.top() + d.kc)
@@ -145,6 +152,13 @@ func (d *product[T]) use(m *memory, places []place) {
 	}
 	d.rows, d.places = take[T](m, d.threads*d.row()), places
 }
+
+// steps is how many steps k terms are, blockOf how many of them a block has at most.
+func (mk *micro[T]) steps(k int) int {
+	unit := max(mk.Block, 1)
+	return ceilDiv(ceilDiv(k, mk.Group), unit) * unit
+}
+func (mk *micro[T]) blockOf(steps int) int { return equalParts(steps, mk.kc, max(mk.Block, 8)) }
 
 // top is the number of rows of a panel of B before the first step.
 func (mk *micro[T]) top() int {
@@ -251,7 +265,8 @@ func (d *product[T]) panels(o *operand[T], count, deep, top int) panels {
 	case d.threads == 1 && !o.alongK:
 		p.deep, p.parts, p.rowwise = least, ceilDiv(deep, least), true
 	case d.threads > 1:
-		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), 8)*8)
+		unit := max(d.Block, 8)
+		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), unit)*unit)
 		p.parts = ceilDiv(deep, p.deep)
 	}
 	p.each = ceilDiv(p.count*p.parts, d.threads)
@@ -341,11 +356,15 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	}
 	last := w.p0+k >= d.k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
+	high := d.MR                                               // rows that one call computes
+	if d.Block > 0 {
+		high = finishing / d.MR * d.MR
+	}
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, slot)
 		cols := min(d.NR, cols-jr)
-		for ir := 0; ir < rows; ir += d.MR {
-			m, at := min(d.MR, rows-ir), at+ir*d.ldc+jr
+		for ir := 0; ir < rows; ir += high {
+			m, at := min(high, rows-ir), at+ir*d.ldc+jr
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
 			switch {
 			case d.direct != nil:

@@ -23,8 +23,8 @@ func TestThinProducts(t *testing.T) {
 		if k.textbook || !k.Available() {
 			continue
 		}
-		for _, typ := range []dtype.Type{dtype.F32, dtype.F64} {
-			if !k.Sums(typ) {
+		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
+			if !k.Multiplies(typ) {
 				continue
 			}
 			for i, s := range [][3]int{
@@ -33,7 +33,7 @@ func TestThinProducts(t *testing.T) {
 				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
 			} {
 				for trans := range 4 {
-					if testing.Short() && trans != i%4 {
+					if (testing.Short() || typ.Size() == 2) && trans != i%4 {
 						continue
 					}
 					p, b := thin(t, rng, typ, s, trans)
@@ -55,7 +55,7 @@ func TestThinProducts(t *testing.T) {
 // thin is a product of small whole numbers; bit 0 of trans is for A, bit 1 for B.
 func thin(t *testing.T, rng *rand.Rand, typ dtype.Type, s [3]int, trans int) (gemm.Problem, gemm.Buffers) {
 	t.Helper()
-	operand := func(rows, cols int, trans bool) gemm.Layout {
+	operand := func(typ dtype.Type, rows, cols int, trans bool) gemm.Layout {
 		l := gemm.Dense(typ, rows, cols)
 		if trans {
 			l = gemm.Dense(typ, cols, rows).T()
@@ -63,23 +63,24 @@ func thin(t *testing.T, rng *rand.Rand, typ dtype.Type, s [3]int, trans int) (ge
 		l.LD += rng.IntN(3)
 		return l
 	}
-	c := operand(s[0], s[1], false)
+	results := typ.Info().Results
+	c := operand(results[rng.IntN(len(results))], s[0], s[1], false)
 	e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
 	if rng.IntN(2) == 0 {
 		e.Activation = gemm.ActReLU
 	}
-	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(s[0], s[2], trans&1 != 0), operand(s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
+	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(typ, s[0], s[2], trans&1 != 0), operand(typ, s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
 	if err != nil || swapped {
 		t.Fatal(swapped, err)
 	}
-	fill := func(n int) []byte {
+	fill := func(typ dtype.Type, n int) []byte {
 		b := aligned(n * typ.Size())
 		for i := range n {
 			typ.Set(b, i, float64(rng.IntN(9)-4))
 		}
 		return b
 	}
-	return p, gemm.Buffers{A: fill(p.A.Len()), B: fill(p.B.Len()), C: fill(p.C.Len()), Bias: fill(max(s[0], s[1]))}
+	return p, gemm.Buffers{A: fill(typ, p.A.Len()), B: fill(typ, p.B.Len()), C: fill(c.Type, p.C.Len()), Bias: fill(c.Type, max(s[0], s[1]))}
 }
 
 // checkThin compares a product with the textbook's and returns which way it went.
@@ -132,7 +133,7 @@ func TestFlatProducts(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for _, k := range Kernels() {
-		if k.ISA == "" || !k.Available() || !k.Sums(dtype.F64) {
+		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue
 		}
 		for _, s := range []struct {

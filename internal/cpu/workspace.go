@@ -9,7 +9,7 @@ import (
 )
 
 // memory is what a product packs into: at most ms·kc + kc·ns elements and, where C
-// holds a narrower type than the sums, 1024·ns sums, with a row of K for each thread.
+// holds a narrower type than the sums, some 1024·ns sums, with a row of K for each thread.
 // The largest rows of the kernel list make that 16 and 16 MiB.
 type memory struct {
 	all, free []byte

@@ -31,7 +31,7 @@ const (
 )
 
 // Kernels is the micro-kernels of one instruction set for one element type. They
-// are only to be called where ISA.Supported.
+// are only to be called where ISA.Supported, those for [AMX] after [AllowTiles].
 type Kernels[T any] struct {
 	ISA    ISA
 	MR, NR int // the tile of C
@@ -63,9 +63,14 @@ type Kernels[T any] struct {
 	// Dot[s-1] computes the products of DotRows rows with s other ones. See [Dot].
 	Dot []Dot[T]
 
-	// Group is how many values of K one step multiplies: 1, or for int8, whose panels
-	// hold words of 32 bits, 4 or 2. Forms make such words.
+	// Group is how many values of K one step multiplies: 1, or where panels hold words of
+	// 32 bits, 4 or 2 of int8, or 2 of bfloat16. Forms make such words.
 	Group int
+
+	// Block, where it is not 0, is what k is a multiple of, and what A's panels are cut into:
+	// word p of row i is a[p/Block*Block*MR + i*Block + p%Block]. Packed then takes any number
+	// of rows, whose panels follow each other.
+	Block int
 
 	// Start, where it is not nil, writes what sums start from into the first NR
 	// elements of a panel of B, whose k steps follow. Without it a panel has no such row.

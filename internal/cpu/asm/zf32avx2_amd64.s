@@ -7648,45 +7648,39 @@ row_vectors:
 	VFMADD213PS  constant3<>+0(SB), Y2, Y3
 	VMOVUPS      constant3<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y3
-	VMOVUPS      constant4<>+0(SB), Y4
-	VFMADD213PS  constant5<>+0(SB), Y3, Y4
-	VMULPS       Y4, Y4, Y7
-	VMOVUPS      constant6<>+0(SB), Y6
-	VMOVUPS      constant7<>+0(SB), Y5
-	VFMADD213PS  constant8<>+0(SB), Y7, Y6
-	VFMADD213PS  constant9<>+0(SB), Y7, Y5
-	VFMADD213PS  constant10<>+0(SB), Y7, Y6
-	VFMADD213PS  constant11<>+0(SB), Y7, Y5
-	VFMADD213PS  constant12<>+0(SB), Y7, Y6
-	VFMADD213PS  constant13<>+0(SB), Y7, Y5
-	VFMADD213PS  constant14<>+0(SB), Y7, Y6
-	VFMADD213PS  constant15<>+0(SB), Y7, Y5
-	VFMADD231PS  Y4, Y6, Y5
-	VMULPS       constant16<>+0(SB), Y2, Y4
-	VFMSUB231PS  Y4, Y2, Y5
-	VMOVUPS      constant17<>+0(SB), Y2
-	VMAXPS       Y5, Y2, Y5
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMINPS       Y5, Y2, Y5
-	VMOVUPS      constant19<>+0(SB), Y2
-	VFMADD231PS  constant20<>+0(SB), Y5, Y2
-	VMOVUPS      constant19<>+0(SB), Y6
-	VSUBPS       Y6, Y2, Y6
-	VFNMSUB231PS constant21<>+0(SB), Y6, Y5
-	VMULPS       Y5, Y5, Y8
-	VMOVUPS      constant22<>+0(SB), Y7
-	VMOVUPS      constant23<>+0(SB), Y6
-	VFMADD213PS  constant24<>+0(SB), Y8, Y7
-	VFMADD213PS  constant25<>+0(SB), Y8, Y6
-	VFMADD213PS  constant26<>+0(SB), Y8, Y7
-	VFMADD213PS  constant16<>+0(SB), Y8, Y6
+	VMULPS       constant4<>+0(SB), Y2, Y4
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      constant5<>+0(SB), Y5
+	VFMADD231PS  constant6<>+0(SB), Y2, Y5
+	VMOVUPS      constant5<>+0(SB), Y6
+	VSUBPS       Y6, Y5, Y6
+	VFNMSUB231PS constant7<>+0(SB), Y6, Y2
+	VMULPS       Y2, Y2, Y8
+	VMOVUPS      constant8<>+0(SB), Y6
+	VMOVUPS      constant9<>+0(SB), Y7
+	VFMADD213PS  constant10<>+0(SB), Y8, Y6
+	VFMADD213PS  constant11<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
 	VFMADD213PS  constant3<>+0(SB), Y8, Y7
 	VFMADD213PS  constant3<>+0(SB), Y8, Y6
-	VFMADD231PS  Y5, Y7, Y6
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y6, Y6
-	VMULPS       Y3, Y4, Y4
-	VFNMADD231PS Y4, Y6, Y1
+	VFMADD231PS  Y2, Y7, Y6
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y6, Y6
+	VMULPS       Y6, Y4, Y4
+	VADDPS       constant12<>+0(SB), Y3, Y3
+	VMULPS       Y3, Y3, Y6
+	VMOVUPS      constant13<>+0(SB), Y5
+	VMOVUPS      constant14<>+0(SB), Y2
+	VFMADD213PS  constant15<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y2
+	VFMADD213PS  constant17<>+0(SB), Y6, Y5
+	VFMADD213PS  constant18<>+0(SB), Y6, Y2
+	VFMADD213PS  constant19<>+0(SB), Y6, Y5
+	VFMADD213PS  constant20<>+0(SB), Y6, Y2
+	VFMADD213PS  constant21<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y2
+	VFMADD231PS  Y3, Y5, Y2
+	VFNMADD231PS Y4, Y2, Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
@@ -7705,45 +7699,39 @@ row_vectors_end:
 	VFMADD213PS  constant3<>+0(SB), Y2, Y3
 	VMOVUPS      constant3<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y3
-	VMOVUPS      constant4<>+0(SB), Y4
-	VFMADD213PS  constant5<>+0(SB), Y3, Y4
-	VMULPS       Y4, Y4, Y7
-	VMOVUPS      constant6<>+0(SB), Y6
-	VMOVUPS      constant7<>+0(SB), Y5
-	VFMADD213PS  constant8<>+0(SB), Y7, Y6
-	VFMADD213PS  constant9<>+0(SB), Y7, Y5
-	VFMADD213PS  constant10<>+0(SB), Y7, Y6
-	VFMADD213PS  constant11<>+0(SB), Y7, Y5
-	VFMADD213PS  constant12<>+0(SB), Y7, Y6
-	VFMADD213PS  constant13<>+0(SB), Y7, Y5
-	VFMADD213PS  constant14<>+0(SB), Y7, Y6
-	VFMADD213PS  constant15<>+0(SB), Y7, Y5
-	VFMADD231PS  Y4, Y6, Y5
-	VMULPS       constant16<>+0(SB), Y2, Y4
-	VFMSUB231PS  Y4, Y2, Y5
-	VMOVUPS      constant17<>+0(SB), Y2
-	VMAXPS       Y5, Y2, Y5
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMINPS       Y5, Y2, Y5
-	VMOVUPS      constant19<>+0(SB), Y2
-	VFMADD231PS  constant20<>+0(SB), Y5, Y2
-	VMOVUPS      constant19<>+0(SB), Y6
-	VSUBPS       Y6, Y2, Y6
-	VFNMSUB231PS constant21<>+0(SB), Y6, Y5
-	VMULPS       Y5, Y5, Y8
-	VMOVUPS      constant22<>+0(SB), Y7
-	VMOVUPS      constant23<>+0(SB), Y6
-	VFMADD213PS  constant24<>+0(SB), Y8, Y7
-	VFMADD213PS  constant25<>+0(SB), Y8, Y6
-	VFMADD213PS  constant26<>+0(SB), Y8, Y7
-	VFMADD213PS  constant16<>+0(SB), Y8, Y6
+	VMULPS       constant4<>+0(SB), Y2, Y4
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      constant5<>+0(SB), Y5
+	VFMADD231PS  constant6<>+0(SB), Y2, Y5
+	VMOVUPS      constant5<>+0(SB), Y6
+	VSUBPS       Y6, Y5, Y6
+	VFNMSUB231PS constant7<>+0(SB), Y6, Y2
+	VMULPS       Y2, Y2, Y8
+	VMOVUPS      constant8<>+0(SB), Y6
+	VMOVUPS      constant9<>+0(SB), Y7
+	VFMADD213PS  constant10<>+0(SB), Y8, Y6
+	VFMADD213PS  constant11<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
 	VFMADD213PS  constant3<>+0(SB), Y8, Y7
 	VFMADD213PS  constant3<>+0(SB), Y8, Y6
-	VFMADD231PS  Y5, Y7, Y6
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y6, Y6
-	VMULPS       Y3, Y4, Y4
-	VFNMADD231PS Y4, Y6, Y1
+	VFMADD231PS  Y2, Y7, Y6
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y6, Y6
+	VMULPS       Y6, Y4, Y4
+	VADDPS       constant12<>+0(SB), Y3, Y3
+	VMULPS       Y3, Y3, Y6
+	VMOVUPS      constant13<>+0(SB), Y5
+	VMOVUPS      constant14<>+0(SB), Y2
+	VFMADD213PS  constant15<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y2
+	VFMADD213PS  constant17<>+0(SB), Y6, Y5
+	VFMADD213PS  constant18<>+0(SB), Y6, Y2
+	VFMADD213PS  constant19<>+0(SB), Y6, Y5
+	VFMADD213PS  constant20<>+0(SB), Y6, Y2
+	VFMADD213PS  constant21<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y2
+	VFMADD231PS  Y3, Y5, Y2
+	VFNMADD231PS Y4, Y2, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
 
 row_next:
@@ -7761,16 +7749,16 @@ DATA constant0<>+16(SB)/8, $0x7fffffff7fffffff
 DATA constant0<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL constant0<>(SB), RODATA|NOPTR, $32
 
-DATA constant1<>+0(SB)/8, $0x461c4000461c4000
-DATA constant1<>+8(SB)/8, $0x461c4000461c4000
-DATA constant1<>+16(SB)/8, $0x461c4000461c4000
-DATA constant1<>+24(SB)/8, $0x461c4000461c4000
+DATA constant1<>+0(SB)/8, $0x413d5087413d5087
+DATA constant1<>+8(SB)/8, $0x413d5087413d5087
+DATA constant1<>+16(SB)/8, $0x413d5087413d5087
+DATA constant1<>+24(SB)/8, $0x413d5087413d5087
 GLOBL constant1<>(SB), RODATA|NOPTR, $32
 
-DATA constant2<>+0(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+8(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+16(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+24(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+0(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+8(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+16(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+24(SB)/8, $0x3e715bef3e715bef
 GLOBL constant2<>(SB), RODATA|NOPTR, $32
 
 DATA constant3<>+0(SB)/8, $0x3f8000003f800000
@@ -7779,143 +7767,113 @@ DATA constant3<>+16(SB)/8, $0x3f8000003f800000
 DATA constant3<>+24(SB)/8, $0x3f8000003f800000
 GLOBL constant3<>(SB), RODATA|NOPTR, $32
 
-DATA constant4<>+0(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+8(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+16(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+24(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+0(SB)/8, $0x3f0000003f000000
+DATA constant4<>+8(SB)/8, $0x3f0000003f000000
+DATA constant4<>+16(SB)/8, $0x3f0000003f000000
+DATA constant4<>+24(SB)/8, $0x3f0000003f000000
 GLOBL constant4<>(SB), RODATA|NOPTR, $32
 
-DATA constant5<>+0(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+8(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+16(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+24(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+0(SB)/8, $0x4b4000004b400000
+DATA constant5<>+8(SB)/8, $0x4b4000004b400000
+DATA constant5<>+16(SB)/8, $0x4b4000004b400000
+DATA constant5<>+24(SB)/8, $0x4b4000004b400000
 GLOBL constant5<>(SB), RODATA|NOPTR, $32
 
-DATA constant6<>+0(SB)/8, $0x3844a3313844a331
-DATA constant6<>+8(SB)/8, $0x3844a3313844a331
-DATA constant6<>+16(SB)/8, $0x3844a3313844a331
-DATA constant6<>+24(SB)/8, $0x3844a3313844a331
+DATA constant6<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
 GLOBL constant6<>(SB), RODATA|NOPTR, $32
 
-DATA constant7<>+0(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+8(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+16(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+24(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+0(SB)/8, $0x3f3172183f317218
+DATA constant7<>+8(SB)/8, $0x3f3172183f317218
+DATA constant7<>+16(SB)/8, $0x3f3172183f317218
+DATA constant7<>+24(SB)/8, $0x3f3172183f317218
 GLOBL constant7<>(SB), RODATA|NOPTR, $32
 
-DATA constant8<>+0(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+8(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+16(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+24(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+0(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+8(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+16(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+24(SB)/8, $0x3ab6d3ac3ab6d3ac
 GLOBL constant8<>(SB), RODATA|NOPTR, $32
 
-DATA constant9<>+0(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+8(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+16(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+24(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+0(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+8(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+16(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+24(SB)/8, $0x3c0937d63c0937d6
 GLOBL constant9<>(SB), RODATA|NOPTR, $32
 
-DATA constant10<>+0(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+8(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+16(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+24(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+0(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+8(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+16(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+24(SB)/8, $0x3d2aaa323d2aaa32
 GLOBL constant10<>(SB), RODATA|NOPTR, $32
 
-DATA constant11<>+0(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+8(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+16(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+24(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+0(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+8(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+16(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+24(SB)/8, $0x3e2aaa023e2aaa02
 GLOBL constant11<>(SB), RODATA|NOPTR, $32
 
-DATA constant12<>+0(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+8(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+16(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+24(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+0(SB)/8, $0xbf800000bf800000
+DATA constant12<>+8(SB)/8, $0xbf800000bf800000
+DATA constant12<>+16(SB)/8, $0xbf800000bf800000
+DATA constant12<>+24(SB)/8, $0xbf800000bf800000
 GLOBL constant12<>(SB), RODATA|NOPTR, $32
 
-DATA constant13<>+0(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+8(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+16(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+24(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+0(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+8(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+16(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+24(SB)/8, $0x3d76c77a3d76c77a
 GLOBL constant13<>(SB), RODATA|NOPTR, $32
 
-DATA constant14<>+0(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+8(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+16(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+24(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+0(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+8(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+16(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+24(SB)/8, $0x3dc087d33dc087d3
 GLOBL constant14<>(SB), RODATA|NOPTR, $32
 
-DATA constant15<>+0(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+8(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+16(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+24(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+0(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+8(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+16(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+24(SB)/8, $0xbe86767bbe86767b
 GLOBL constant15<>(SB), RODATA|NOPTR, $32
 
-DATA constant16<>+0(SB)/8, $0x3f0000003f000000
-DATA constant16<>+8(SB)/8, $0x3f0000003f000000
-DATA constant16<>+16(SB)/8, $0x3f0000003f000000
-DATA constant16<>+24(SB)/8, $0x3f0000003f000000
+DATA constant16<>+0(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+8(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+16(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+24(SB)/8, $0xbf2affccbf2affcc
 GLOBL constant16<>(SB), RODATA|NOPTR, $32
 
-DATA constant17<>+0(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+8(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+16(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+24(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+0(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+8(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+16(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+24(SB)/8, $0x3ead92e73ead92e7
 GLOBL constant17<>(SB), RODATA|NOPTR, $32
 
-DATA constant18<>+0(SB)/8, $0x428c0000428c0000
-DATA constant18<>+8(SB)/8, $0x428c0000428c0000
-DATA constant18<>+16(SB)/8, $0x428c0000428c0000
-DATA constant18<>+24(SB)/8, $0x428c0000428c0000
+DATA constant18<>+0(SB)/8, $0x404b419d404b419d
+DATA constant18<>+8(SB)/8, $0x404b419d404b419d
+DATA constant18<>+16(SB)/8, $0x404b419d404b419d
+DATA constant18<>+24(SB)/8, $0x404b419d404b419d
 GLOBL constant18<>(SB), RODATA|NOPTR, $32
 
-DATA constant19<>+0(SB)/8, $0x4b4000004b400000
-DATA constant19<>+8(SB)/8, $0x4b4000004b400000
-DATA constant19<>+16(SB)/8, $0x4b4000004b400000
-DATA constant19<>+24(SB)/8, $0x4b4000004b400000
+DATA constant19<>+0(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+8(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+16(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+24(SB)/8, $0x40b63ee540b63ee5
 GLOBL constant19<>(SB), RODATA|NOPTR, $32
 
-DATA constant20<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+0(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+8(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+16(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+24(SB)/8, $0x40b3ac9140b3ac91
 GLOBL constant20<>(SB), RODATA|NOPTR, $32
 
-DATA constant21<>+0(SB)/8, $0x3f3172183f317218
-DATA constant21<>+8(SB)/8, $0x3f3172183f317218
-DATA constant21<>+16(SB)/8, $0x3f3172183f317218
-DATA constant21<>+24(SB)/8, $0x3f3172183f317218
+DATA constant21<>+0(SB)/8, $0x4058a6134058a613
+DATA constant21<>+8(SB)/8, $0x4058a6134058a613
+DATA constant21<>+16(SB)/8, $0x4058a6134058a613
+DATA constant21<>+24(SB)/8, $0x4058a6134058a613
 GLOBL constant21<>(SB), RODATA|NOPTR, $32
-
-DATA constant22<>+0(SB)/8, $0x39500d0139500d01
-DATA constant22<>+8(SB)/8, $0x39500d0139500d01
-DATA constant22<>+16(SB)/8, $0x39500d0139500d01
-DATA constant22<>+24(SB)/8, $0x39500d0139500d01
-GLOBL constant22<>(SB), RODATA|NOPTR, $32
-
-DATA constant23<>+0(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+8(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+16(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+24(SB)/8, $0x3ab60b613ab60b61
-GLOBL constant23<>(SB), RODATA|NOPTR, $32
-
-DATA constant24<>+0(SB)/8, $0x3c0888893c088889
-DATA constant24<>+8(SB)/8, $0x3c0888893c088889
-DATA constant24<>+16(SB)/8, $0x3c0888893c088889
-DATA constant24<>+24(SB)/8, $0x3c0888893c088889
-GLOBL constant24<>(SB), RODATA|NOPTR, $32
-
-DATA constant25<>+0(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+8(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+16(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+24(SB)/8, $0x3d2aaaab3d2aaaab
-GLOBL constant25<>(SB), RODATA|NOPTR, $32
-
-DATA constant26<>+0(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+8(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+16(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+24(SB)/8, $0x3e2aaaab3e2aaaab
-GLOBL constant26<>(SB), RODATA|NOPTR, $32
 
 // func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -7944,32 +7902,31 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Y1
 	VMULPS       Y1, Y1, Y3
-	VMOVUPS      constant27<>+0(SB), Y2
-	VFMADD213PS  constant28<>+0(SB), Y3, Y2
+	VMOVUPS      constant22<>+0(SB), Y2
+	VFMADD213PS  constant23<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
@@ -7982,32 +7939,31 @@ row_vectors_end:
 	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
 	VMULPS       Y1, Y1, Y3
-	VMOVUPS      constant27<>+0(SB), Y2
-	VFMADD213PS  constant28<>+0(SB), Y3, Y2
+	VMOVUPS      constant22<>+0(SB), Y2
+	VFMADD213PS  constant23<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
@@ -8021,23 +7977,35 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA constant27<>+0(SB)/8, $0x3d9222793d922279
-DATA constant27<>+8(SB)/8, $0x3d9222793d922279
-DATA constant27<>+16(SB)/8, $0x3d9222793d922279
-DATA constant27<>+24(SB)/8, $0x3d9222793d922279
-GLOBL constant27<>(SB), RODATA|NOPTR, $32
+DATA constant22<>+0(SB)/8, $0x3d9222793d922279
+DATA constant22<>+8(SB)/8, $0x3d9222793d922279
+DATA constant22<>+16(SB)/8, $0x3d9222793d922279
+DATA constant22<>+24(SB)/8, $0x3d9222793d922279
+GLOBL constant22<>(SB), RODATA|NOPTR, $32
 
-DATA constant28<>+0(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+8(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+16(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+24(SB)/8, $0x3fcc422a3fcc422a
-GLOBL constant28<>(SB), RODATA|NOPTR, $32
+DATA constant23<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+24(SB)/8, $0x3fcc422a3fcc422a
+GLOBL constant23<>(SB), RODATA|NOPTR, $32
 
-DATA constant29<>+0(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+8(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+16(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+24(SB)/8, $0xc61c4000c61c4000
-GLOBL constant29<>(SB), RODATA|NOPTR, $32
+DATA constant24<>+0(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+8(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+16(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+24(SB)/8, $0xc2a00000c2a00000
+GLOBL constant24<>(SB), RODATA|NOPTR, $32
+
+DATA constant25<>+0(SB)/8, $0x428c0000428c0000
+DATA constant25<>+8(SB)/8, $0x428c0000428c0000
+DATA constant25<>+16(SB)/8, $0x428c0000428c0000
+DATA constant25<>+24(SB)/8, $0x428c0000428c0000
+GLOBL constant25<>(SB), RODATA|NOPTR, $32
+
+DATA constant26<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+24(SB)/8, $0xc61c4000c61c4000
+GLOBL constant26<>(SB), RODATA|NOPTR, $32
 
 // func SiLUF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -8066,29 +8034,28 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Y1
 	VMOVUPS      Y1, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
@@ -8101,29 +8068,28 @@ row_vectors_end:
 	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
 	VMOVUPS      Y1, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)

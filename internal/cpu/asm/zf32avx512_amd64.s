@@ -17057,125 +17057,55 @@ rows_vectors:
 	VDIVPS       Z9, Z12, Z9
 	VDIVPS       Z10, Z12, Z10
 	VDIVPS       Z11, Z12, Z11
-	VMOVUPS      constant4<>+0(SB), Z12
-	VMOVUPS      constant4<>+0(SB), Z13
-	VMOVUPS      constant4<>+0(SB), Z14
-	VMOVUPS      constant4<>+0(SB), Z15
-	VFMADD213PS  constant5<>+0(SB), Z8, Z12
-	VFMADD213PS  constant5<>+0(SB), Z9, Z13
-	VFMADD213PS  constant5<>+0(SB), Z10, Z14
-	VFMADD213PS  constant5<>+0(SB), Z11, Z15
-	VMULPS       Z12, Z12, Z24
-	VMULPS       Z13, Z13, Z25
-	VMULPS       Z14, Z14, Z26
-	VMULPS       Z15, Z15, Z27
-	VMOVUPS      constant6<>+0(SB), Z20
-	VMOVUPS      constant6<>+0(SB), Z21
-	VMOVUPS      constant6<>+0(SB), Z22
-	VMOVUPS      constant6<>+0(SB), Z23
-	VMOVUPS      constant7<>+0(SB), Z16
-	VMOVUPS      constant7<>+0(SB), Z17
-	VMOVUPS      constant7<>+0(SB), Z18
-	VMOVUPS      constant7<>+0(SB), Z19
-	VFMADD213PS  constant8<>+0(SB), Z24, Z20
-	VFMADD213PS  constant8<>+0(SB), Z25, Z21
-	VFMADD213PS  constant8<>+0(SB), Z26, Z22
-	VFMADD213PS  constant8<>+0(SB), Z27, Z23
-	VFMADD213PS  constant9<>+0(SB), Z24, Z16
-	VFMADD213PS  constant9<>+0(SB), Z25, Z17
-	VFMADD213PS  constant9<>+0(SB), Z26, Z18
-	VFMADD213PS  constant9<>+0(SB), Z27, Z19
-	VFMADD213PS  constant10<>+0(SB), Z24, Z20
-	VFMADD213PS  constant10<>+0(SB), Z25, Z21
-	VFMADD213PS  constant10<>+0(SB), Z26, Z22
-	VFMADD213PS  constant10<>+0(SB), Z27, Z23
-	VFMADD213PS  constant11<>+0(SB), Z24, Z16
-	VFMADD213PS  constant11<>+0(SB), Z25, Z17
-	VFMADD213PS  constant11<>+0(SB), Z26, Z18
-	VFMADD213PS  constant11<>+0(SB), Z27, Z19
-	VFMADD213PS  constant12<>+0(SB), Z24, Z20
-	VFMADD213PS  constant12<>+0(SB), Z25, Z21
-	VFMADD213PS  constant12<>+0(SB), Z26, Z22
-	VFMADD213PS  constant12<>+0(SB), Z27, Z23
-	VFMADD213PS  constant13<>+0(SB), Z24, Z16
-	VFMADD213PS  constant13<>+0(SB), Z25, Z17
-	VFMADD213PS  constant13<>+0(SB), Z26, Z18
-	VFMADD213PS  constant13<>+0(SB), Z27, Z19
-	VFMADD213PS  constant14<>+0(SB), Z24, Z20
-	VFMADD213PS  constant14<>+0(SB), Z25, Z21
-	VFMADD213PS  constant14<>+0(SB), Z26, Z22
-	VFMADD213PS  constant14<>+0(SB), Z27, Z23
-	VFMADD213PS  constant15<>+0(SB), Z24, Z16
-	VFMADD213PS  constant15<>+0(SB), Z25, Z17
-	VFMADD213PS  constant15<>+0(SB), Z26, Z18
-	VFMADD213PS  constant15<>+0(SB), Z27, Z19
-	VFMADD231PS  Z12, Z20, Z16
-	VFMADD231PS  Z13, Z21, Z17
-	VFMADD231PS  Z14, Z22, Z18
-	VFMADD231PS  Z15, Z23, Z19
-	VMULPS       constant16<>+0(SB), Z4, Z12
-	VMULPS       constant16<>+0(SB), Z5, Z13
-	VMULPS       constant16<>+0(SB), Z6, Z14
-	VMULPS       constant16<>+0(SB), Z7, Z15
-	VFMSUB231PS  Z12, Z4, Z16
-	VFMSUB231PS  Z13, Z5, Z17
-	VFMSUB231PS  Z14, Z6, Z18
-	VFMSUB231PS  Z15, Z7, Z19
-	VMOVUPS      constant17<>+0(SB), Z4
-	VMAXPS       Z16, Z4, Z16
-	VMAXPS       Z17, Z4, Z17
-	VMAXPS       Z18, Z4, Z18
-	VMAXPS       Z19, Z4, Z19
-	VMOVUPS      constant18<>+0(SB), Z4
-	VMINPS       Z16, Z4, Z16
-	VMINPS       Z17, Z4, Z17
-	VMINPS       Z18, Z4, Z18
-	VMINPS       Z19, Z4, Z19
-	VMOVUPS      constant19<>+0(SB), Z4
-	VMOVUPS      constant19<>+0(SB), Z5
-	VMOVUPS      constant19<>+0(SB), Z6
-	VMOVUPS      constant19<>+0(SB), Z7
-	VFMADD231PS  constant20<>+0(SB), Z16, Z4
-	VFMADD231PS  constant20<>+0(SB), Z17, Z5
-	VFMADD231PS  constant20<>+0(SB), Z18, Z6
-	VFMADD231PS  constant20<>+0(SB), Z19, Z7
-	VMOVUPS      constant19<>+0(SB), Z23
-	VSUBPS       Z23, Z4, Z20
-	VSUBPS       Z23, Z5, Z21
-	VSUBPS       Z23, Z6, Z22
-	VSUBPS       Z23, Z7, Z23
-	VFNMSUB231PS constant21<>+0(SB), Z20, Z16
-	VFNMSUB231PS constant21<>+0(SB), Z21, Z17
-	VFNMSUB231PS constant21<>+0(SB), Z22, Z18
-	VFNMSUB231PS constant21<>+0(SB), Z23, Z19
-	VMULPS       Z16, Z16, Z28
-	VMULPS       Z17, Z17, Z29
-	VMULPS       Z18, Z18, Z30
-	VMULPS       Z19, Z19, Z31
-	VMOVUPS      constant22<>+0(SB), Z24
-	VMOVUPS      constant22<>+0(SB), Z25
-	VMOVUPS      constant22<>+0(SB), Z26
-	VMOVUPS      constant22<>+0(SB), Z27
-	VMOVUPS      constant23<>+0(SB), Z20
-	VMOVUPS      constant23<>+0(SB), Z21
-	VMOVUPS      constant23<>+0(SB), Z22
-	VMOVUPS      constant23<>+0(SB), Z23
-	VFMADD213PS  constant24<>+0(SB), Z28, Z24
-	VFMADD213PS  constant24<>+0(SB), Z29, Z25
-	VFMADD213PS  constant24<>+0(SB), Z30, Z26
-	VFMADD213PS  constant24<>+0(SB), Z31, Z27
-	VFMADD213PS  constant25<>+0(SB), Z28, Z20
-	VFMADD213PS  constant25<>+0(SB), Z29, Z21
-	VFMADD213PS  constant25<>+0(SB), Z30, Z22
-	VFMADD213PS  constant25<>+0(SB), Z31, Z23
-	VFMADD213PS  constant26<>+0(SB), Z28, Z24
-	VFMADD213PS  constant26<>+0(SB), Z29, Z25
-	VFMADD213PS  constant26<>+0(SB), Z30, Z26
-	VFMADD213PS  constant26<>+0(SB), Z31, Z27
-	VFMADD213PS  constant16<>+0(SB), Z28, Z20
-	VFMADD213PS  constant16<>+0(SB), Z29, Z21
-	VFMADD213PS  constant16<>+0(SB), Z30, Z22
-	VFMADD213PS  constant16<>+0(SB), Z31, Z23
+	VMULPS       constant4<>+0(SB), Z4, Z12
+	VMULPS       constant4<>+0(SB), Z5, Z13
+	VMULPS       constant4<>+0(SB), Z6, Z14
+	VMULPS       constant4<>+0(SB), Z7, Z15
+	VMULPS       Z12, Z4, Z4
+	VMULPS       Z13, Z5, Z5
+	VMULPS       Z14, Z6, Z6
+	VMULPS       Z15, Z7, Z7
+	VMOVUPS      constant5<>+0(SB), Z16
+	VMOVUPS      constant5<>+0(SB), Z17
+	VMOVUPS      constant5<>+0(SB), Z18
+	VMOVUPS      constant5<>+0(SB), Z19
+	VFMADD231PS  constant6<>+0(SB), Z4, Z16
+	VFMADD231PS  constant6<>+0(SB), Z5, Z17
+	VFMADD231PS  constant6<>+0(SB), Z6, Z18
+	VFMADD231PS  constant6<>+0(SB), Z7, Z19
+	VMOVUPS      constant5<>+0(SB), Z23
+	VSUBPS       Z23, Z16, Z20
+	VSUBPS       Z23, Z17, Z21
+	VSUBPS       Z23, Z18, Z22
+	VSUBPS       Z23, Z19, Z23
+	VFNMSUB231PS constant7<>+0(SB), Z20, Z4
+	VFNMSUB231PS constant7<>+0(SB), Z21, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z22, Z6
+	VFNMSUB231PS constant7<>+0(SB), Z23, Z7
+	VMULPS       Z4, Z4, Z28
+	VMULPS       Z5, Z5, Z29
+	VMULPS       Z6, Z6, Z30
+	VMULPS       Z7, Z7, Z31
+	VMOVUPS      constant8<>+0(SB), Z20
+	VMOVUPS      constant8<>+0(SB), Z21
+	VMOVUPS      constant8<>+0(SB), Z22
+	VMOVUPS      constant8<>+0(SB), Z23
+	VMOVUPS      constant9<>+0(SB), Z24
+	VMOVUPS      constant9<>+0(SB), Z25
+	VMOVUPS      constant9<>+0(SB), Z26
+	VMOVUPS      constant9<>+0(SB), Z27
+	VFMADD213PS  constant10<>+0(SB), Z28, Z20
+	VFMADD213PS  constant10<>+0(SB), Z29, Z21
+	VFMADD213PS  constant10<>+0(SB), Z30, Z22
+	VFMADD213PS  constant10<>+0(SB), Z31, Z23
+	VFMADD213PS  constant11<>+0(SB), Z28, Z24
+	VFMADD213PS  constant11<>+0(SB), Z29, Z25
+	VFMADD213PS  constant11<>+0(SB), Z30, Z26
+	VFMADD213PS  constant11<>+0(SB), Z31, Z27
+	VFMADD213PS  constant4<>+0(SB), Z28, Z20
+	VFMADD213PS  constant4<>+0(SB), Z29, Z21
+	VFMADD213PS  constant4<>+0(SB), Z30, Z22
+	VFMADD213PS  constant4<>+0(SB), Z31, Z23
 	VFMADD213PS  constant3<>+0(SB), Z28, Z24
 	VFMADD213PS  constant3<>+0(SB), Z29, Z25
 	VFMADD213PS  constant3<>+0(SB), Z30, Z26
@@ -17184,26 +17114,78 @@ rows_vectors:
 	VFMADD213PS  constant3<>+0(SB), Z29, Z21
 	VFMADD213PS  constant3<>+0(SB), Z30, Z22
 	VFMADD213PS  constant3<>+0(SB), Z31, Z23
-	VFMADD231PS  Z16, Z24, Z20
-	VFMADD231PS  Z17, Z25, Z21
-	VFMADD231PS  Z18, Z26, Z22
-	VFMADD231PS  Z19, Z27, Z23
-	VPSLLD       $0x17, Z4, Z4
-	VPSLLD       $0x17, Z5, Z5
-	VPSLLD       $0x17, Z6, Z6
-	VPSLLD       $0x17, Z7, Z7
-	VPADDD       Z4, Z20, Z20
-	VPADDD       Z5, Z21, Z21
-	VPADDD       Z6, Z22, Z22
-	VPADDD       Z7, Z23, Z23
-	VMULPS       Z8, Z12, Z12
-	VMULPS       Z9, Z13, Z13
-	VMULPS       Z10, Z14, Z14
-	VMULPS       Z11, Z15, Z15
-	VFNMADD231PS Z12, Z20, Z0
-	VFNMADD231PS Z13, Z21, Z1
-	VFNMADD231PS Z14, Z22, Z2
-	VFNMADD231PS Z15, Z23, Z3
+	VFMADD231PS  Z4, Z24, Z20
+	VFMADD231PS  Z5, Z25, Z21
+	VFMADD231PS  Z6, Z26, Z22
+	VFMADD231PS  Z7, Z27, Z23
+	VPSLLD       $0x17, Z16, Z16
+	VPSLLD       $0x17, Z17, Z17
+	VPSLLD       $0x17, Z18, Z18
+	VPSLLD       $0x17, Z19, Z19
+	VPADDD       Z16, Z20, Z20
+	VPADDD       Z17, Z21, Z21
+	VPADDD       Z18, Z22, Z22
+	VPADDD       Z19, Z23, Z23
+	VMULPS       Z20, Z12, Z12
+	VMULPS       Z21, Z13, Z13
+	VMULPS       Z22, Z14, Z14
+	VMULPS       Z23, Z15, Z15
+	VADDPS       constant12<>+0(SB), Z8, Z8
+	VADDPS       constant12<>+0(SB), Z9, Z9
+	VADDPS       constant12<>+0(SB), Z10, Z10
+	VADDPS       constant12<>+0(SB), Z11, Z11
+	VMULPS       Z8, Z8, Z20
+	VMULPS       Z9, Z9, Z21
+	VMULPS       Z10, Z10, Z22
+	VMULPS       Z11, Z11, Z23
+	VMOVUPS      constant13<>+0(SB), Z16
+	VMOVUPS      constant13<>+0(SB), Z17
+	VMOVUPS      constant13<>+0(SB), Z18
+	VMOVUPS      constant13<>+0(SB), Z19
+	VMOVUPS      constant14<>+0(SB), Z4
+	VMOVUPS      constant14<>+0(SB), Z5
+	VMOVUPS      constant14<>+0(SB), Z6
+	VMOVUPS      constant14<>+0(SB), Z7
+	VFMADD213PS  constant15<>+0(SB), Z20, Z16
+	VFMADD213PS  constant15<>+0(SB), Z21, Z17
+	VFMADD213PS  constant15<>+0(SB), Z22, Z18
+	VFMADD213PS  constant15<>+0(SB), Z23, Z19
+	VFMADD213PS  constant16<>+0(SB), Z20, Z4
+	VFMADD213PS  constant16<>+0(SB), Z21, Z5
+	VFMADD213PS  constant16<>+0(SB), Z22, Z6
+	VFMADD213PS  constant16<>+0(SB), Z23, Z7
+	VFMADD213PS  constant17<>+0(SB), Z20, Z16
+	VFMADD213PS  constant17<>+0(SB), Z21, Z17
+	VFMADD213PS  constant17<>+0(SB), Z22, Z18
+	VFMADD213PS  constant17<>+0(SB), Z23, Z19
+	VFMADD213PS  constant18<>+0(SB), Z20, Z4
+	VFMADD213PS  constant18<>+0(SB), Z21, Z5
+	VFMADD213PS  constant18<>+0(SB), Z22, Z6
+	VFMADD213PS  constant18<>+0(SB), Z23, Z7
+	VFMADD213PS  constant19<>+0(SB), Z20, Z16
+	VFMADD213PS  constant19<>+0(SB), Z21, Z17
+	VFMADD213PS  constant19<>+0(SB), Z22, Z18
+	VFMADD213PS  constant19<>+0(SB), Z23, Z19
+	VFMADD213PS  constant20<>+0(SB), Z20, Z4
+	VFMADD213PS  constant20<>+0(SB), Z21, Z5
+	VFMADD213PS  constant20<>+0(SB), Z22, Z6
+	VFMADD213PS  constant20<>+0(SB), Z23, Z7
+	VFMADD213PS  constant21<>+0(SB), Z20, Z16
+	VFMADD213PS  constant21<>+0(SB), Z21, Z17
+	VFMADD213PS  constant21<>+0(SB), Z22, Z18
+	VFMADD213PS  constant21<>+0(SB), Z23, Z19
+	VFMADD213PS  constant3<>+0(SB), Z20, Z4
+	VFMADD213PS  constant3<>+0(SB), Z21, Z5
+	VFMADD213PS  constant3<>+0(SB), Z22, Z6
+	VFMADD213PS  constant3<>+0(SB), Z23, Z7
+	VFMADD231PS  Z8, Z16, Z4
+	VFMADD231PS  Z9, Z17, Z5
+	VFMADD231PS  Z10, Z18, Z6
+	VFMADD231PS  Z11, Z19, Z7
+	VFNMADD231PS Z12, Z4, Z0
+	VFNMADD231PS Z13, Z5, Z1
+	VFNMADD231PS Z14, Z6, Z2
+	VFNMADD231PS Z15, Z7, Z3
 	VMOVUPS      Z0, (R8)
 	VMOVUPS      Z1, (R8)(DX*1)
 	VMOVUPS      Z2, (R8)(DX*2)
@@ -17246,125 +17228,55 @@ rows_vectors_end:
 	VDIVPS       Z9, Z12, Z9
 	VDIVPS       Z10, Z12, Z10
 	VDIVPS       Z11, Z12, Z11
-	VMOVUPS      constant4<>+0(SB), Z12
-	VMOVUPS      constant4<>+0(SB), Z13
-	VMOVUPS      constant4<>+0(SB), Z14
-	VMOVUPS      constant4<>+0(SB), Z15
-	VFMADD213PS  constant5<>+0(SB), Z8, Z12
-	VFMADD213PS  constant5<>+0(SB), Z9, Z13
-	VFMADD213PS  constant5<>+0(SB), Z10, Z14
-	VFMADD213PS  constant5<>+0(SB), Z11, Z15
-	VMULPS       Z12, Z12, Z24
-	VMULPS       Z13, Z13, Z25
-	VMULPS       Z14, Z14, Z26
-	VMULPS       Z15, Z15, Z27
-	VMOVUPS      constant6<>+0(SB), Z20
-	VMOVUPS      constant6<>+0(SB), Z21
-	VMOVUPS      constant6<>+0(SB), Z22
-	VMOVUPS      constant6<>+0(SB), Z23
-	VMOVUPS      constant7<>+0(SB), Z16
-	VMOVUPS      constant7<>+0(SB), Z17
-	VMOVUPS      constant7<>+0(SB), Z18
-	VMOVUPS      constant7<>+0(SB), Z19
-	VFMADD213PS  constant8<>+0(SB), Z24, Z20
-	VFMADD213PS  constant8<>+0(SB), Z25, Z21
-	VFMADD213PS  constant8<>+0(SB), Z26, Z22
-	VFMADD213PS  constant8<>+0(SB), Z27, Z23
-	VFMADD213PS  constant9<>+0(SB), Z24, Z16
-	VFMADD213PS  constant9<>+0(SB), Z25, Z17
-	VFMADD213PS  constant9<>+0(SB), Z26, Z18
-	VFMADD213PS  constant9<>+0(SB), Z27, Z19
-	VFMADD213PS  constant10<>+0(SB), Z24, Z20
-	VFMADD213PS  constant10<>+0(SB), Z25, Z21
-	VFMADD213PS  constant10<>+0(SB), Z26, Z22
-	VFMADD213PS  constant10<>+0(SB), Z27, Z23
-	VFMADD213PS  constant11<>+0(SB), Z24, Z16
-	VFMADD213PS  constant11<>+0(SB), Z25, Z17
-	VFMADD213PS  constant11<>+0(SB), Z26, Z18
-	VFMADD213PS  constant11<>+0(SB), Z27, Z19
-	VFMADD213PS  constant12<>+0(SB), Z24, Z20
-	VFMADD213PS  constant12<>+0(SB), Z25, Z21
-	VFMADD213PS  constant12<>+0(SB), Z26, Z22
-	VFMADD213PS  constant12<>+0(SB), Z27, Z23
-	VFMADD213PS  constant13<>+0(SB), Z24, Z16
-	VFMADD213PS  constant13<>+0(SB), Z25, Z17
-	VFMADD213PS  constant13<>+0(SB), Z26, Z18
-	VFMADD213PS  constant13<>+0(SB), Z27, Z19
-	VFMADD213PS  constant14<>+0(SB), Z24, Z20
-	VFMADD213PS  constant14<>+0(SB), Z25, Z21
-	VFMADD213PS  constant14<>+0(SB), Z26, Z22
-	VFMADD213PS  constant14<>+0(SB), Z27, Z23
-	VFMADD213PS  constant15<>+0(SB), Z24, Z16
-	VFMADD213PS  constant15<>+0(SB), Z25, Z17
-	VFMADD213PS  constant15<>+0(SB), Z26, Z18
-	VFMADD213PS  constant15<>+0(SB), Z27, Z19
-	VFMADD231PS  Z12, Z20, Z16
-	VFMADD231PS  Z13, Z21, Z17
-	VFMADD231PS  Z14, Z22, Z18
-	VFMADD231PS  Z15, Z23, Z19
-	VMULPS       constant16<>+0(SB), Z4, Z12
-	VMULPS       constant16<>+0(SB), Z5, Z13
-	VMULPS       constant16<>+0(SB), Z6, Z14
-	VMULPS       constant16<>+0(SB), Z7, Z15
-	VFMSUB231PS  Z12, Z4, Z16
-	VFMSUB231PS  Z13, Z5, Z17
-	VFMSUB231PS  Z14, Z6, Z18
-	VFMSUB231PS  Z15, Z7, Z19
-	VMOVUPS      constant17<>+0(SB), Z4
-	VMAXPS       Z16, Z4, Z16
-	VMAXPS       Z17, Z4, Z17
-	VMAXPS       Z18, Z4, Z18
-	VMAXPS       Z19, Z4, Z19
-	VMOVUPS      constant18<>+0(SB), Z4
-	VMINPS       Z16, Z4, Z16
-	VMINPS       Z17, Z4, Z17
-	VMINPS       Z18, Z4, Z18
-	VMINPS       Z19, Z4, Z19
-	VMOVUPS      constant19<>+0(SB), Z4
-	VMOVUPS      constant19<>+0(SB), Z5
-	VMOVUPS      constant19<>+0(SB), Z6
-	VMOVUPS      constant19<>+0(SB), Z7
-	VFMADD231PS  constant20<>+0(SB), Z16, Z4
-	VFMADD231PS  constant20<>+0(SB), Z17, Z5
-	VFMADD231PS  constant20<>+0(SB), Z18, Z6
-	VFMADD231PS  constant20<>+0(SB), Z19, Z7
-	VMOVUPS      constant19<>+0(SB), Z23
-	VSUBPS       Z23, Z4, Z20
-	VSUBPS       Z23, Z5, Z21
-	VSUBPS       Z23, Z6, Z22
-	VSUBPS       Z23, Z7, Z23
-	VFNMSUB231PS constant21<>+0(SB), Z20, Z16
-	VFNMSUB231PS constant21<>+0(SB), Z21, Z17
-	VFNMSUB231PS constant21<>+0(SB), Z22, Z18
-	VFNMSUB231PS constant21<>+0(SB), Z23, Z19
-	VMULPS       Z16, Z16, Z28
-	VMULPS       Z17, Z17, Z29
-	VMULPS       Z18, Z18, Z30
-	VMULPS       Z19, Z19, Z31
-	VMOVUPS      constant22<>+0(SB), Z24
-	VMOVUPS      constant22<>+0(SB), Z25
-	VMOVUPS      constant22<>+0(SB), Z26
-	VMOVUPS      constant22<>+0(SB), Z27
-	VMOVUPS      constant23<>+0(SB), Z20
-	VMOVUPS      constant23<>+0(SB), Z21
-	VMOVUPS      constant23<>+0(SB), Z22
-	VMOVUPS      constant23<>+0(SB), Z23
-	VFMADD213PS  constant24<>+0(SB), Z28, Z24
-	VFMADD213PS  constant24<>+0(SB), Z29, Z25
-	VFMADD213PS  constant24<>+0(SB), Z30, Z26
-	VFMADD213PS  constant24<>+0(SB), Z31, Z27
-	VFMADD213PS  constant25<>+0(SB), Z28, Z20
-	VFMADD213PS  constant25<>+0(SB), Z29, Z21
-	VFMADD213PS  constant25<>+0(SB), Z30, Z22
-	VFMADD213PS  constant25<>+0(SB), Z31, Z23
-	VFMADD213PS  constant26<>+0(SB), Z28, Z24
-	VFMADD213PS  constant26<>+0(SB), Z29, Z25
-	VFMADD213PS  constant26<>+0(SB), Z30, Z26
-	VFMADD213PS  constant26<>+0(SB), Z31, Z27
-	VFMADD213PS  constant16<>+0(SB), Z28, Z20
-	VFMADD213PS  constant16<>+0(SB), Z29, Z21
-	VFMADD213PS  constant16<>+0(SB), Z30, Z22
-	VFMADD213PS  constant16<>+0(SB), Z31, Z23
+	VMULPS       constant4<>+0(SB), Z4, Z12
+	VMULPS       constant4<>+0(SB), Z5, Z13
+	VMULPS       constant4<>+0(SB), Z6, Z14
+	VMULPS       constant4<>+0(SB), Z7, Z15
+	VMULPS       Z12, Z4, Z4
+	VMULPS       Z13, Z5, Z5
+	VMULPS       Z14, Z6, Z6
+	VMULPS       Z15, Z7, Z7
+	VMOVUPS      constant5<>+0(SB), Z16
+	VMOVUPS      constant5<>+0(SB), Z17
+	VMOVUPS      constant5<>+0(SB), Z18
+	VMOVUPS      constant5<>+0(SB), Z19
+	VFMADD231PS  constant6<>+0(SB), Z4, Z16
+	VFMADD231PS  constant6<>+0(SB), Z5, Z17
+	VFMADD231PS  constant6<>+0(SB), Z6, Z18
+	VFMADD231PS  constant6<>+0(SB), Z7, Z19
+	VMOVUPS      constant5<>+0(SB), Z23
+	VSUBPS       Z23, Z16, Z20
+	VSUBPS       Z23, Z17, Z21
+	VSUBPS       Z23, Z18, Z22
+	VSUBPS       Z23, Z19, Z23
+	VFNMSUB231PS constant7<>+0(SB), Z20, Z4
+	VFNMSUB231PS constant7<>+0(SB), Z21, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z22, Z6
+	VFNMSUB231PS constant7<>+0(SB), Z23, Z7
+	VMULPS       Z4, Z4, Z28
+	VMULPS       Z5, Z5, Z29
+	VMULPS       Z6, Z6, Z30
+	VMULPS       Z7, Z7, Z31
+	VMOVUPS      constant8<>+0(SB), Z20
+	VMOVUPS      constant8<>+0(SB), Z21
+	VMOVUPS      constant8<>+0(SB), Z22
+	VMOVUPS      constant8<>+0(SB), Z23
+	VMOVUPS      constant9<>+0(SB), Z24
+	VMOVUPS      constant9<>+0(SB), Z25
+	VMOVUPS      constant9<>+0(SB), Z26
+	VMOVUPS      constant9<>+0(SB), Z27
+	VFMADD213PS  constant10<>+0(SB), Z28, Z20
+	VFMADD213PS  constant10<>+0(SB), Z29, Z21
+	VFMADD213PS  constant10<>+0(SB), Z30, Z22
+	VFMADD213PS  constant10<>+0(SB), Z31, Z23
+	VFMADD213PS  constant11<>+0(SB), Z28, Z24
+	VFMADD213PS  constant11<>+0(SB), Z29, Z25
+	VFMADD213PS  constant11<>+0(SB), Z30, Z26
+	VFMADD213PS  constant11<>+0(SB), Z31, Z27
+	VFMADD213PS  constant4<>+0(SB), Z28, Z20
+	VFMADD213PS  constant4<>+0(SB), Z29, Z21
+	VFMADD213PS  constant4<>+0(SB), Z30, Z22
+	VFMADD213PS  constant4<>+0(SB), Z31, Z23
 	VFMADD213PS  constant3<>+0(SB), Z28, Z24
 	VFMADD213PS  constant3<>+0(SB), Z29, Z25
 	VFMADD213PS  constant3<>+0(SB), Z30, Z26
@@ -17373,26 +17285,78 @@ rows_vectors_end:
 	VFMADD213PS  constant3<>+0(SB), Z29, Z21
 	VFMADD213PS  constant3<>+0(SB), Z30, Z22
 	VFMADD213PS  constant3<>+0(SB), Z31, Z23
-	VFMADD231PS  Z16, Z24, Z20
-	VFMADD231PS  Z17, Z25, Z21
-	VFMADD231PS  Z18, Z26, Z22
-	VFMADD231PS  Z19, Z27, Z23
-	VPSLLD       $0x17, Z4, Z4
-	VPSLLD       $0x17, Z5, Z5
-	VPSLLD       $0x17, Z6, Z6
-	VPSLLD       $0x17, Z7, Z7
-	VPADDD       Z4, Z20, Z20
-	VPADDD       Z5, Z21, Z21
-	VPADDD       Z6, Z22, Z22
-	VPADDD       Z7, Z23, Z23
-	VMULPS       Z8, Z12, Z12
-	VMULPS       Z9, Z13, Z13
-	VMULPS       Z10, Z14, Z14
-	VMULPS       Z11, Z15, Z15
-	VFNMADD231PS Z12, Z20, Z0
-	VFNMADD231PS Z13, Z21, Z1
-	VFNMADD231PS Z14, Z22, Z2
-	VFNMADD231PS Z15, Z23, Z3
+	VFMADD231PS  Z4, Z24, Z20
+	VFMADD231PS  Z5, Z25, Z21
+	VFMADD231PS  Z6, Z26, Z22
+	VFMADD231PS  Z7, Z27, Z23
+	VPSLLD       $0x17, Z16, Z16
+	VPSLLD       $0x17, Z17, Z17
+	VPSLLD       $0x17, Z18, Z18
+	VPSLLD       $0x17, Z19, Z19
+	VPADDD       Z16, Z20, Z20
+	VPADDD       Z17, Z21, Z21
+	VPADDD       Z18, Z22, Z22
+	VPADDD       Z19, Z23, Z23
+	VMULPS       Z20, Z12, Z12
+	VMULPS       Z21, Z13, Z13
+	VMULPS       Z22, Z14, Z14
+	VMULPS       Z23, Z15, Z15
+	VADDPS       constant12<>+0(SB), Z8, Z8
+	VADDPS       constant12<>+0(SB), Z9, Z9
+	VADDPS       constant12<>+0(SB), Z10, Z10
+	VADDPS       constant12<>+0(SB), Z11, Z11
+	VMULPS       Z8, Z8, Z20
+	VMULPS       Z9, Z9, Z21
+	VMULPS       Z10, Z10, Z22
+	VMULPS       Z11, Z11, Z23
+	VMOVUPS      constant13<>+0(SB), Z16
+	VMOVUPS      constant13<>+0(SB), Z17
+	VMOVUPS      constant13<>+0(SB), Z18
+	VMOVUPS      constant13<>+0(SB), Z19
+	VMOVUPS      constant14<>+0(SB), Z4
+	VMOVUPS      constant14<>+0(SB), Z5
+	VMOVUPS      constant14<>+0(SB), Z6
+	VMOVUPS      constant14<>+0(SB), Z7
+	VFMADD213PS  constant15<>+0(SB), Z20, Z16
+	VFMADD213PS  constant15<>+0(SB), Z21, Z17
+	VFMADD213PS  constant15<>+0(SB), Z22, Z18
+	VFMADD213PS  constant15<>+0(SB), Z23, Z19
+	VFMADD213PS  constant16<>+0(SB), Z20, Z4
+	VFMADD213PS  constant16<>+0(SB), Z21, Z5
+	VFMADD213PS  constant16<>+0(SB), Z22, Z6
+	VFMADD213PS  constant16<>+0(SB), Z23, Z7
+	VFMADD213PS  constant17<>+0(SB), Z20, Z16
+	VFMADD213PS  constant17<>+0(SB), Z21, Z17
+	VFMADD213PS  constant17<>+0(SB), Z22, Z18
+	VFMADD213PS  constant17<>+0(SB), Z23, Z19
+	VFMADD213PS  constant18<>+0(SB), Z20, Z4
+	VFMADD213PS  constant18<>+0(SB), Z21, Z5
+	VFMADD213PS  constant18<>+0(SB), Z22, Z6
+	VFMADD213PS  constant18<>+0(SB), Z23, Z7
+	VFMADD213PS  constant19<>+0(SB), Z20, Z16
+	VFMADD213PS  constant19<>+0(SB), Z21, Z17
+	VFMADD213PS  constant19<>+0(SB), Z22, Z18
+	VFMADD213PS  constant19<>+0(SB), Z23, Z19
+	VFMADD213PS  constant20<>+0(SB), Z20, Z4
+	VFMADD213PS  constant20<>+0(SB), Z21, Z5
+	VFMADD213PS  constant20<>+0(SB), Z22, Z6
+	VFMADD213PS  constant20<>+0(SB), Z23, Z7
+	VFMADD213PS  constant21<>+0(SB), Z20, Z16
+	VFMADD213PS  constant21<>+0(SB), Z21, Z17
+	VFMADD213PS  constant21<>+0(SB), Z22, Z18
+	VFMADD213PS  constant21<>+0(SB), Z23, Z19
+	VFMADD213PS  constant3<>+0(SB), Z20, Z4
+	VFMADD213PS  constant3<>+0(SB), Z21, Z5
+	VFMADD213PS  constant3<>+0(SB), Z22, Z6
+	VFMADD213PS  constant3<>+0(SB), Z23, Z7
+	VFMADD231PS  Z8, Z16, Z4
+	VFMADD231PS  Z9, Z17, Z5
+	VFMADD231PS  Z10, Z18, Z6
+	VFMADD231PS  Z11, Z19, Z7
+	VFNMADD231PS Z12, Z4, Z0
+	VFNMADD231PS Z13, Z5, Z1
+	VFNMADD231PS Z14, Z6, Z2
+	VFNMADD231PS Z15, Z7, Z3
 	VMOVUPS      Z0, K1, (R8)
 	VMOVUPS      Z1, K1, (R8)(DX*1)
 	VMOVUPS      Z2, K1, (R8)(DX*2)
@@ -17428,45 +17392,39 @@ row_vectors:
 	VFMADD213PS  constant3<>+0(SB), Z1, Z2
 	VMOVUPS      constant3<>+0(SB), Z3
 	VDIVPS       Z2, Z3, Z2
-	VMOVUPS      constant4<>+0(SB), Z3
-	VFMADD213PS  constant5<>+0(SB), Z2, Z3
-	VMULPS       Z3, Z3, Z6
-	VMOVUPS      constant6<>+0(SB), Z5
-	VMOVUPS      constant7<>+0(SB), Z4
-	VFMADD213PS  constant8<>+0(SB), Z6, Z5
-	VFMADD213PS  constant9<>+0(SB), Z6, Z4
-	VFMADD213PS  constant10<>+0(SB), Z6, Z5
-	VFMADD213PS  constant11<>+0(SB), Z6, Z4
-	VFMADD213PS  constant12<>+0(SB), Z6, Z5
-	VFMADD213PS  constant13<>+0(SB), Z6, Z4
-	VFMADD213PS  constant14<>+0(SB), Z6, Z5
-	VFMADD213PS  constant15<>+0(SB), Z6, Z4
-	VFMADD231PS  Z3, Z5, Z4
-	VMULPS       constant16<>+0(SB), Z1, Z3
-	VFMSUB231PS  Z3, Z1, Z4
-	VMOVUPS      constant17<>+0(SB), Z1
-	VMAXPS       Z4, Z1, Z4
-	VMOVUPS      constant18<>+0(SB), Z1
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      constant19<>+0(SB), Z1
-	VFMADD231PS  constant20<>+0(SB), Z4, Z1
-	VMOVUPS      constant19<>+0(SB), Z5
-	VSUBPS       Z5, Z1, Z5
-	VFNMSUB231PS constant21<>+0(SB), Z5, Z4
-	VMULPS       Z4, Z4, Z7
-	VMOVUPS      constant22<>+0(SB), Z6
-	VMOVUPS      constant23<>+0(SB), Z5
-	VFMADD213PS  constant24<>+0(SB), Z7, Z6
-	VFMADD213PS  constant25<>+0(SB), Z7, Z5
-	VFMADD213PS  constant26<>+0(SB), Z7, Z6
-	VFMADD213PS  constant16<>+0(SB), Z7, Z5
+	VMULPS       constant4<>+0(SB), Z1, Z3
+	VMULPS       Z3, Z1, Z1
+	VMOVUPS      constant5<>+0(SB), Z4
+	VFMADD231PS  constant6<>+0(SB), Z1, Z4
+	VMOVUPS      constant5<>+0(SB), Z5
+	VSUBPS       Z5, Z4, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z5, Z1
+	VMULPS       Z1, Z1, Z7
+	VMOVUPS      constant8<>+0(SB), Z5
+	VMOVUPS      constant9<>+0(SB), Z6
+	VFMADD213PS  constant10<>+0(SB), Z7, Z5
+	VFMADD213PS  constant11<>+0(SB), Z7, Z6
+	VFMADD213PS  constant4<>+0(SB), Z7, Z5
 	VFMADD213PS  constant3<>+0(SB), Z7, Z6
 	VFMADD213PS  constant3<>+0(SB), Z7, Z5
-	VFMADD231PS  Z4, Z6, Z5
-	VPSLLD       $0x17, Z1, Z1
-	VPADDD       Z1, Z5, Z5
-	VMULPS       Z2, Z3, Z3
-	VFNMADD231PS Z3, Z5, Z0
+	VFMADD231PS  Z1, Z6, Z5
+	VPSLLD       $0x17, Z4, Z4
+	VPADDD       Z4, Z5, Z5
+	VMULPS       Z5, Z3, Z3
+	VADDPS       constant12<>+0(SB), Z2, Z2
+	VMULPS       Z2, Z2, Z5
+	VMOVUPS      constant13<>+0(SB), Z4
+	VMOVUPS      constant14<>+0(SB), Z1
+	VFMADD213PS  constant15<>+0(SB), Z5, Z4
+	VFMADD213PS  constant16<>+0(SB), Z5, Z1
+	VFMADD213PS  constant17<>+0(SB), Z5, Z4
+	VFMADD213PS  constant18<>+0(SB), Z5, Z1
+	VFMADD213PS  constant19<>+0(SB), Z5, Z4
+	VFMADD213PS  constant20<>+0(SB), Z5, Z1
+	VFMADD213PS  constant21<>+0(SB), Z5, Z4
+	VFMADD213PS  constant3<>+0(SB), Z5, Z1
+	VFMADD231PS  Z2, Z4, Z1
+	VFNMADD231PS Z3, Z1, Z0
 	VMOVUPS      Z0, (DI)
 	ADDQ         $+64, DI
 	DECQ         R8
@@ -17485,45 +17443,39 @@ row_vectors_end:
 	VFMADD213PS  constant3<>+0(SB), Z1, Z2
 	VMOVUPS      constant3<>+0(SB), Z3
 	VDIVPS       Z2, Z3, Z2
-	VMOVUPS      constant4<>+0(SB), Z3
-	VFMADD213PS  constant5<>+0(SB), Z2, Z3
-	VMULPS       Z3, Z3, Z6
-	VMOVUPS      constant6<>+0(SB), Z5
-	VMOVUPS      constant7<>+0(SB), Z4
-	VFMADD213PS  constant8<>+0(SB), Z6, Z5
-	VFMADD213PS  constant9<>+0(SB), Z6, Z4
-	VFMADD213PS  constant10<>+0(SB), Z6, Z5
-	VFMADD213PS  constant11<>+0(SB), Z6, Z4
-	VFMADD213PS  constant12<>+0(SB), Z6, Z5
-	VFMADD213PS  constant13<>+0(SB), Z6, Z4
-	VFMADD213PS  constant14<>+0(SB), Z6, Z5
-	VFMADD213PS  constant15<>+0(SB), Z6, Z4
-	VFMADD231PS  Z3, Z5, Z4
-	VMULPS       constant16<>+0(SB), Z1, Z3
-	VFMSUB231PS  Z3, Z1, Z4
-	VMOVUPS      constant17<>+0(SB), Z1
-	VMAXPS       Z4, Z1, Z4
-	VMOVUPS      constant18<>+0(SB), Z1
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      constant19<>+0(SB), Z1
-	VFMADD231PS  constant20<>+0(SB), Z4, Z1
-	VMOVUPS      constant19<>+0(SB), Z5
-	VSUBPS       Z5, Z1, Z5
-	VFNMSUB231PS constant21<>+0(SB), Z5, Z4
-	VMULPS       Z4, Z4, Z7
-	VMOVUPS      constant22<>+0(SB), Z6
-	VMOVUPS      constant23<>+0(SB), Z5
-	VFMADD213PS  constant24<>+0(SB), Z7, Z6
-	VFMADD213PS  constant25<>+0(SB), Z7, Z5
-	VFMADD213PS  constant26<>+0(SB), Z7, Z6
-	VFMADD213PS  constant16<>+0(SB), Z7, Z5
+	VMULPS       constant4<>+0(SB), Z1, Z3
+	VMULPS       Z3, Z1, Z1
+	VMOVUPS      constant5<>+0(SB), Z4
+	VFMADD231PS  constant6<>+0(SB), Z1, Z4
+	VMOVUPS      constant5<>+0(SB), Z5
+	VSUBPS       Z5, Z4, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z5, Z1
+	VMULPS       Z1, Z1, Z7
+	VMOVUPS      constant8<>+0(SB), Z5
+	VMOVUPS      constant9<>+0(SB), Z6
+	VFMADD213PS  constant10<>+0(SB), Z7, Z5
+	VFMADD213PS  constant11<>+0(SB), Z7, Z6
+	VFMADD213PS  constant4<>+0(SB), Z7, Z5
 	VFMADD213PS  constant3<>+0(SB), Z7, Z6
 	VFMADD213PS  constant3<>+0(SB), Z7, Z5
-	VFMADD231PS  Z4, Z6, Z5
-	VPSLLD       $0x17, Z1, Z1
-	VPADDD       Z1, Z5, Z5
-	VMULPS       Z2, Z3, Z3
-	VFNMADD231PS Z3, Z5, Z0
+	VFMADD231PS  Z1, Z6, Z5
+	VPSLLD       $0x17, Z4, Z4
+	VPADDD       Z4, Z5, Z5
+	VMULPS       Z5, Z3, Z3
+	VADDPS       constant12<>+0(SB), Z2, Z2
+	VMULPS       Z2, Z2, Z5
+	VMOVUPS      constant13<>+0(SB), Z4
+	VMOVUPS      constant14<>+0(SB), Z1
+	VFMADD213PS  constant15<>+0(SB), Z5, Z4
+	VFMADD213PS  constant16<>+0(SB), Z5, Z1
+	VFMADD213PS  constant17<>+0(SB), Z5, Z4
+	VFMADD213PS  constant18<>+0(SB), Z5, Z1
+	VFMADD213PS  constant19<>+0(SB), Z5, Z4
+	VFMADD213PS  constant20<>+0(SB), Z5, Z1
+	VFMADD213PS  constant21<>+0(SB), Z5, Z4
+	VFMADD213PS  constant3<>+0(SB), Z5, Z1
+	VFMADD231PS  Z2, Z4, Z1
+	VFNMADD231PS Z3, Z1, Z0
 	VMOVUPS      Z0, K1, (DI)
 
 row_next:
@@ -17545,24 +17497,24 @@ DATA constant0<>+48(SB)/8, $0x7fffffff7fffffff
 DATA constant0<>+56(SB)/8, $0x7fffffff7fffffff
 GLOBL constant0<>(SB), RODATA|NOPTR, $64
 
-DATA constant1<>+0(SB)/8, $0x461c4000461c4000
-DATA constant1<>+8(SB)/8, $0x461c4000461c4000
-DATA constant1<>+16(SB)/8, $0x461c4000461c4000
-DATA constant1<>+24(SB)/8, $0x461c4000461c4000
-DATA constant1<>+32(SB)/8, $0x461c4000461c4000
-DATA constant1<>+40(SB)/8, $0x461c4000461c4000
-DATA constant1<>+48(SB)/8, $0x461c4000461c4000
-DATA constant1<>+56(SB)/8, $0x461c4000461c4000
+DATA constant1<>+0(SB)/8, $0x413d5087413d5087
+DATA constant1<>+8(SB)/8, $0x413d5087413d5087
+DATA constant1<>+16(SB)/8, $0x413d5087413d5087
+DATA constant1<>+24(SB)/8, $0x413d5087413d5087
+DATA constant1<>+32(SB)/8, $0x413d5087413d5087
+DATA constant1<>+40(SB)/8, $0x413d5087413d5087
+DATA constant1<>+48(SB)/8, $0x413d5087413d5087
+DATA constant1<>+56(SB)/8, $0x413d5087413d5087
 GLOBL constant1<>(SB), RODATA|NOPTR, $64
 
-DATA constant2<>+0(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+8(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+16(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+24(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+32(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+40(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+48(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+56(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+0(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+8(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+16(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+24(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+32(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+40(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+48(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+56(SB)/8, $0x3e715bef3e715bef
 GLOBL constant2<>(SB), RODATA|NOPTR, $64
 
 DATA constant3<>+0(SB)/8, $0x3f8000003f800000
@@ -17575,235 +17527,185 @@ DATA constant3<>+48(SB)/8, $0x3f8000003f800000
 DATA constant3<>+56(SB)/8, $0x3f8000003f800000
 GLOBL constant3<>(SB), RODATA|NOPTR, $64
 
-DATA constant4<>+0(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+8(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+16(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+24(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+32(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+40(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+48(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+56(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+0(SB)/8, $0x3f0000003f000000
+DATA constant4<>+8(SB)/8, $0x3f0000003f000000
+DATA constant4<>+16(SB)/8, $0x3f0000003f000000
+DATA constant4<>+24(SB)/8, $0x3f0000003f000000
+DATA constant4<>+32(SB)/8, $0x3f0000003f000000
+DATA constant4<>+40(SB)/8, $0x3f0000003f000000
+DATA constant4<>+48(SB)/8, $0x3f0000003f000000
+DATA constant4<>+56(SB)/8, $0x3f0000003f000000
 GLOBL constant4<>(SB), RODATA|NOPTR, $64
 
-DATA constant5<>+0(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+8(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+16(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+24(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+32(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+40(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+48(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+56(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+0(SB)/8, $0x4b4000004b400000
+DATA constant5<>+8(SB)/8, $0x4b4000004b400000
+DATA constant5<>+16(SB)/8, $0x4b4000004b400000
+DATA constant5<>+24(SB)/8, $0x4b4000004b400000
+DATA constant5<>+32(SB)/8, $0x4b4000004b400000
+DATA constant5<>+40(SB)/8, $0x4b4000004b400000
+DATA constant5<>+48(SB)/8, $0x4b4000004b400000
+DATA constant5<>+56(SB)/8, $0x4b4000004b400000
 GLOBL constant5<>(SB), RODATA|NOPTR, $64
 
-DATA constant6<>+0(SB)/8, $0x3844a3313844a331
-DATA constant6<>+8(SB)/8, $0x3844a3313844a331
-DATA constant6<>+16(SB)/8, $0x3844a3313844a331
-DATA constant6<>+24(SB)/8, $0x3844a3313844a331
-DATA constant6<>+32(SB)/8, $0x3844a3313844a331
-DATA constant6<>+40(SB)/8, $0x3844a3313844a331
-DATA constant6<>+48(SB)/8, $0x3844a3313844a331
-DATA constant6<>+56(SB)/8, $0x3844a3313844a331
+DATA constant6<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+32(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+40(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+48(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+56(SB)/8, $0xbfb8aa3bbfb8aa3b
 GLOBL constant6<>(SB), RODATA|NOPTR, $64
 
-DATA constant7<>+0(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+8(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+16(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+24(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+32(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+40(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+48(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+56(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+0(SB)/8, $0x3f3172183f317218
+DATA constant7<>+8(SB)/8, $0x3f3172183f317218
+DATA constant7<>+16(SB)/8, $0x3f3172183f317218
+DATA constant7<>+24(SB)/8, $0x3f3172183f317218
+DATA constant7<>+32(SB)/8, $0x3f3172183f317218
+DATA constant7<>+40(SB)/8, $0x3f3172183f317218
+DATA constant7<>+48(SB)/8, $0x3f3172183f317218
+DATA constant7<>+56(SB)/8, $0x3f3172183f317218
 GLOBL constant7<>(SB), RODATA|NOPTR, $64
 
-DATA constant8<>+0(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+8(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+16(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+24(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+32(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+40(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+48(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+56(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+0(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+8(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+16(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+24(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+32(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+40(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+48(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+56(SB)/8, $0x3ab6d3ac3ab6d3ac
 GLOBL constant8<>(SB), RODATA|NOPTR, $64
 
-DATA constant9<>+0(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+8(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+16(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+24(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+32(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+40(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+48(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+56(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+0(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+8(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+16(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+24(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+32(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+40(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+48(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+56(SB)/8, $0x3c0937d63c0937d6
 GLOBL constant9<>(SB), RODATA|NOPTR, $64
 
-DATA constant10<>+0(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+8(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+16(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+24(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+32(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+40(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+48(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+56(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+0(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+8(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+16(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+24(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+32(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+40(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+48(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+56(SB)/8, $0x3d2aaa323d2aaa32
 GLOBL constant10<>(SB), RODATA|NOPTR, $64
 
-DATA constant11<>+0(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+8(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+16(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+24(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+32(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+40(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+48(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+56(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+0(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+8(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+16(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+24(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+32(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+40(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+48(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+56(SB)/8, $0x3e2aaa023e2aaa02
 GLOBL constant11<>(SB), RODATA|NOPTR, $64
 
-DATA constant12<>+0(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+8(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+16(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+24(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+32(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+40(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+48(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+56(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+0(SB)/8, $0xbf800000bf800000
+DATA constant12<>+8(SB)/8, $0xbf800000bf800000
+DATA constant12<>+16(SB)/8, $0xbf800000bf800000
+DATA constant12<>+24(SB)/8, $0xbf800000bf800000
+DATA constant12<>+32(SB)/8, $0xbf800000bf800000
+DATA constant12<>+40(SB)/8, $0xbf800000bf800000
+DATA constant12<>+48(SB)/8, $0xbf800000bf800000
+DATA constant12<>+56(SB)/8, $0xbf800000bf800000
 GLOBL constant12<>(SB), RODATA|NOPTR, $64
 
-DATA constant13<>+0(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+8(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+16(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+24(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+32(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+40(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+48(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+56(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+0(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+8(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+16(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+24(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+32(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+40(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+48(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+56(SB)/8, $0x3d76c77a3d76c77a
 GLOBL constant13<>(SB), RODATA|NOPTR, $64
 
-DATA constant14<>+0(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+8(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+16(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+24(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+32(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+40(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+48(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+56(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+0(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+8(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+16(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+24(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+32(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+40(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+48(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+56(SB)/8, $0x3dc087d33dc087d3
 GLOBL constant14<>(SB), RODATA|NOPTR, $64
 
-DATA constant15<>+0(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+8(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+16(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+24(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+32(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+40(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+48(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+56(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+0(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+8(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+16(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+24(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+32(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+40(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+48(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+56(SB)/8, $0xbe86767bbe86767b
 GLOBL constant15<>(SB), RODATA|NOPTR, $64
 
-DATA constant16<>+0(SB)/8, $0x3f0000003f000000
-DATA constant16<>+8(SB)/8, $0x3f0000003f000000
-DATA constant16<>+16(SB)/8, $0x3f0000003f000000
-DATA constant16<>+24(SB)/8, $0x3f0000003f000000
-DATA constant16<>+32(SB)/8, $0x3f0000003f000000
-DATA constant16<>+40(SB)/8, $0x3f0000003f000000
-DATA constant16<>+48(SB)/8, $0x3f0000003f000000
-DATA constant16<>+56(SB)/8, $0x3f0000003f000000
+DATA constant16<>+0(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+8(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+16(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+24(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+32(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+40(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+48(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+56(SB)/8, $0xbf2affccbf2affcc
 GLOBL constant16<>(SB), RODATA|NOPTR, $64
 
-DATA constant17<>+0(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+8(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+16(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+24(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+32(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+40(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+48(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+56(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+0(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+8(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+16(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+24(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+32(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+40(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+48(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+56(SB)/8, $0x3ead92e73ead92e7
 GLOBL constant17<>(SB), RODATA|NOPTR, $64
 
-DATA constant18<>+0(SB)/8, $0x428c0000428c0000
-DATA constant18<>+8(SB)/8, $0x428c0000428c0000
-DATA constant18<>+16(SB)/8, $0x428c0000428c0000
-DATA constant18<>+24(SB)/8, $0x428c0000428c0000
-DATA constant18<>+32(SB)/8, $0x428c0000428c0000
-DATA constant18<>+40(SB)/8, $0x428c0000428c0000
-DATA constant18<>+48(SB)/8, $0x428c0000428c0000
-DATA constant18<>+56(SB)/8, $0x428c0000428c0000
+DATA constant18<>+0(SB)/8, $0x404b419d404b419d
+DATA constant18<>+8(SB)/8, $0x404b419d404b419d
+DATA constant18<>+16(SB)/8, $0x404b419d404b419d
+DATA constant18<>+24(SB)/8, $0x404b419d404b419d
+DATA constant18<>+32(SB)/8, $0x404b419d404b419d
+DATA constant18<>+40(SB)/8, $0x404b419d404b419d
+DATA constant18<>+48(SB)/8, $0x404b419d404b419d
+DATA constant18<>+56(SB)/8, $0x404b419d404b419d
 GLOBL constant18<>(SB), RODATA|NOPTR, $64
 
-DATA constant19<>+0(SB)/8, $0x4b4000004b400000
-DATA constant19<>+8(SB)/8, $0x4b4000004b400000
-DATA constant19<>+16(SB)/8, $0x4b4000004b400000
-DATA constant19<>+24(SB)/8, $0x4b4000004b400000
-DATA constant19<>+32(SB)/8, $0x4b4000004b400000
-DATA constant19<>+40(SB)/8, $0x4b4000004b400000
-DATA constant19<>+48(SB)/8, $0x4b4000004b400000
-DATA constant19<>+56(SB)/8, $0x4b4000004b400000
+DATA constant19<>+0(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+8(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+16(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+24(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+32(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+40(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+48(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+56(SB)/8, $0x40b63ee540b63ee5
 GLOBL constant19<>(SB), RODATA|NOPTR, $64
 
-DATA constant20<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+32(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+40(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+48(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+56(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+0(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+8(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+16(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+24(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+32(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+40(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+48(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+56(SB)/8, $0x40b3ac9140b3ac91
 GLOBL constant20<>(SB), RODATA|NOPTR, $64
 
-DATA constant21<>+0(SB)/8, $0x3f3172183f317218
-DATA constant21<>+8(SB)/8, $0x3f3172183f317218
-DATA constant21<>+16(SB)/8, $0x3f3172183f317218
-DATA constant21<>+24(SB)/8, $0x3f3172183f317218
-DATA constant21<>+32(SB)/8, $0x3f3172183f317218
-DATA constant21<>+40(SB)/8, $0x3f3172183f317218
-DATA constant21<>+48(SB)/8, $0x3f3172183f317218
-DATA constant21<>+56(SB)/8, $0x3f3172183f317218
+DATA constant21<>+0(SB)/8, $0x4058a6134058a613
+DATA constant21<>+8(SB)/8, $0x4058a6134058a613
+DATA constant21<>+16(SB)/8, $0x4058a6134058a613
+DATA constant21<>+24(SB)/8, $0x4058a6134058a613
+DATA constant21<>+32(SB)/8, $0x4058a6134058a613
+DATA constant21<>+40(SB)/8, $0x4058a6134058a613
+DATA constant21<>+48(SB)/8, $0x4058a6134058a613
+DATA constant21<>+56(SB)/8, $0x4058a6134058a613
 GLOBL constant21<>(SB), RODATA|NOPTR, $64
-
-DATA constant22<>+0(SB)/8, $0x39500d0139500d01
-DATA constant22<>+8(SB)/8, $0x39500d0139500d01
-DATA constant22<>+16(SB)/8, $0x39500d0139500d01
-DATA constant22<>+24(SB)/8, $0x39500d0139500d01
-DATA constant22<>+32(SB)/8, $0x39500d0139500d01
-DATA constant22<>+40(SB)/8, $0x39500d0139500d01
-DATA constant22<>+48(SB)/8, $0x39500d0139500d01
-DATA constant22<>+56(SB)/8, $0x39500d0139500d01
-GLOBL constant22<>(SB), RODATA|NOPTR, $64
-
-DATA constant23<>+0(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+8(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+16(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+24(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+32(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+40(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+48(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+56(SB)/8, $0x3ab60b613ab60b61
-GLOBL constant23<>(SB), RODATA|NOPTR, $64
-
-DATA constant24<>+0(SB)/8, $0x3c0888893c088889
-DATA constant24<>+8(SB)/8, $0x3c0888893c088889
-DATA constant24<>+16(SB)/8, $0x3c0888893c088889
-DATA constant24<>+24(SB)/8, $0x3c0888893c088889
-DATA constant24<>+32(SB)/8, $0x3c0888893c088889
-DATA constant24<>+40(SB)/8, $0x3c0888893c088889
-DATA constant24<>+48(SB)/8, $0x3c0888893c088889
-DATA constant24<>+56(SB)/8, $0x3c0888893c088889
-GLOBL constant24<>(SB), RODATA|NOPTR, $64
-
-DATA constant25<>+0(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+8(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+16(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+24(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+32(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+40(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+48(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+56(SB)/8, $0x3d2aaaab3d2aaaab
-GLOBL constant25<>(SB), RODATA|NOPTR, $64
-
-DATA constant26<>+0(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+8(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+16(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+24(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+32(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+40(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+48(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+56(SB)/8, $0x3e2aaaab3e2aaaab
-GLOBL constant26<>(SB), RODATA|NOPTR, $64
 
 // func GELUTanhF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512F
@@ -17842,73 +17744,69 @@ rows_vectors:
 	VMULPS       Z1, Z1, Z9
 	VMULPS       Z2, Z2, Z10
 	VMULPS       Z3, Z3, Z11
-	VMOVUPS      constant27<>+0(SB), Z4
-	VMOVUPS      constant27<>+0(SB), Z5
-	VMOVUPS      constant27<>+0(SB), Z6
-	VMOVUPS      constant27<>+0(SB), Z7
-	VFMADD213PS  constant28<>+0(SB), Z8, Z4
-	VFMADD213PS  constant28<>+0(SB), Z9, Z5
-	VFMADD213PS  constant28<>+0(SB), Z10, Z6
-	VFMADD213PS  constant28<>+0(SB), Z11, Z7
+	VMOVUPS      constant22<>+0(SB), Z4
+	VMOVUPS      constant22<>+0(SB), Z5
+	VMOVUPS      constant22<>+0(SB), Z6
+	VMOVUPS      constant22<>+0(SB), Z7
+	VFMADD213PS  constant23<>+0(SB), Z8, Z4
+	VFMADD213PS  constant23<>+0(SB), Z9, Z5
+	VFMADD213PS  constant23<>+0(SB), Z10, Z6
+	VFMADD213PS  constant23<>+0(SB), Z11, Z7
 	VMULPS       Z0, Z4, Z4
 	VMULPS       Z1, Z5, Z5
 	VMULPS       Z2, Z6, Z6
 	VMULPS       Z3, Z7, Z7
-	VMOVUPS      constant17<>+0(SB), Z8
+	VMOVUPS      constant24<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      constant25<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
-	VMOVUPS      constant19<>+0(SB), Z9
-	VMOVUPS      constant19<>+0(SB), Z10
-	VMOVUPS      constant19<>+0(SB), Z11
-	VFMADD231PS  constant20<>+0(SB), Z4, Z8
-	VFMADD231PS  constant20<>+0(SB), Z5, Z9
-	VFMADD231PS  constant20<>+0(SB), Z6, Z10
-	VFMADD231PS  constant20<>+0(SB), Z7, Z11
-	VMOVUPS      constant19<>+0(SB), Z15
+	VMOVUPS      constant5<>+0(SB), Z8
+	VMOVUPS      constant5<>+0(SB), Z9
+	VMOVUPS      constant5<>+0(SB), Z10
+	VMOVUPS      constant5<>+0(SB), Z11
+	VFMADD231PS  constant6<>+0(SB), Z4, Z8
+	VFMADD231PS  constant6<>+0(SB), Z5, Z9
+	VFMADD231PS  constant6<>+0(SB), Z6, Z10
+	VFMADD231PS  constant6<>+0(SB), Z7, Z11
+	VMOVUPS      constant5<>+0(SB), Z15
 	VSUBPS       Z15, Z8, Z12
 	VSUBPS       Z15, Z9, Z13
 	VSUBPS       Z15, Z10, Z14
 	VSUBPS       Z15, Z11, Z15
-	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
-	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
-	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
-	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
+	VFNMSUB231PS constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant7<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant22<>+0(SB), Z16
-	VMOVUPS      constant22<>+0(SB), Z17
-	VMOVUPS      constant22<>+0(SB), Z18
-	VMOVUPS      constant22<>+0(SB), Z19
-	VMOVUPS      constant23<>+0(SB), Z12
-	VMOVUPS      constant23<>+0(SB), Z13
-	VMOVUPS      constant23<>+0(SB), Z14
-	VMOVUPS      constant23<>+0(SB), Z15
-	VFMADD213PS  constant24<>+0(SB), Z20, Z16
-	VFMADD213PS  constant24<>+0(SB), Z21, Z17
-	VFMADD213PS  constant24<>+0(SB), Z22, Z18
-	VFMADD213PS  constant24<>+0(SB), Z23, Z19
-	VFMADD213PS  constant25<>+0(SB), Z20, Z12
-	VFMADD213PS  constant25<>+0(SB), Z21, Z13
-	VFMADD213PS  constant25<>+0(SB), Z22, Z14
-	VFMADD213PS  constant25<>+0(SB), Z23, Z15
-	VFMADD213PS  constant26<>+0(SB), Z20, Z16
-	VFMADD213PS  constant26<>+0(SB), Z21, Z17
-	VFMADD213PS  constant26<>+0(SB), Z22, Z18
-	VFMADD213PS  constant26<>+0(SB), Z23, Z19
-	VFMADD213PS  constant16<>+0(SB), Z20, Z12
-	VFMADD213PS  constant16<>+0(SB), Z21, Z13
-	VFMADD213PS  constant16<>+0(SB), Z22, Z14
-	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VMOVUPS      constant8<>+0(SB), Z12
+	VMOVUPS      constant8<>+0(SB), Z13
+	VMOVUPS      constant8<>+0(SB), Z14
+	VMOVUPS      constant8<>+0(SB), Z15
+	VMOVUPS      constant9<>+0(SB), Z16
+	VMOVUPS      constant9<>+0(SB), Z17
+	VMOVUPS      constant9<>+0(SB), Z18
+	VMOVUPS      constant9<>+0(SB), Z19
+	VFMADD213PS  constant10<>+0(SB), Z20, Z12
+	VFMADD213PS  constant10<>+0(SB), Z21, Z13
+	VFMADD213PS  constant10<>+0(SB), Z22, Z14
+	VFMADD213PS  constant10<>+0(SB), Z23, Z15
+	VFMADD213PS  constant11<>+0(SB), Z20, Z16
+	VFMADD213PS  constant11<>+0(SB), Z21, Z17
+	VFMADD213PS  constant11<>+0(SB), Z22, Z18
+	VFMADD213PS  constant11<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD213PS  constant3<>+0(SB), Z20, Z16
 	VFMADD213PS  constant3<>+0(SB), Z21, Z17
 	VFMADD213PS  constant3<>+0(SB), Z22, Z18
@@ -17933,7 +17831,7 @@ rows_vectors:
 	VADDPS       constant3<>+0(SB), Z13, Z13
 	VADDPS       constant3<>+0(SB), Z14, Z14
 	VADDPS       constant3<>+0(SB), Z15, Z15
-	VMOVUPS      constant29<>+0(SB), Z4
+	VMOVUPS      constant26<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -17961,73 +17859,69 @@ rows_vectors_end:
 	VMULPS       Z1, Z1, Z9
 	VMULPS       Z2, Z2, Z10
 	VMULPS       Z3, Z3, Z11
-	VMOVUPS      constant27<>+0(SB), Z4
-	VMOVUPS      constant27<>+0(SB), Z5
-	VMOVUPS      constant27<>+0(SB), Z6
-	VMOVUPS      constant27<>+0(SB), Z7
-	VFMADD213PS  constant28<>+0(SB), Z8, Z4
-	VFMADD213PS  constant28<>+0(SB), Z9, Z5
-	VFMADD213PS  constant28<>+0(SB), Z10, Z6
-	VFMADD213PS  constant28<>+0(SB), Z11, Z7
+	VMOVUPS      constant22<>+0(SB), Z4
+	VMOVUPS      constant22<>+0(SB), Z5
+	VMOVUPS      constant22<>+0(SB), Z6
+	VMOVUPS      constant22<>+0(SB), Z7
+	VFMADD213PS  constant23<>+0(SB), Z8, Z4
+	VFMADD213PS  constant23<>+0(SB), Z9, Z5
+	VFMADD213PS  constant23<>+0(SB), Z10, Z6
+	VFMADD213PS  constant23<>+0(SB), Z11, Z7
 	VMULPS       Z0, Z4, Z4
 	VMULPS       Z1, Z5, Z5
 	VMULPS       Z2, Z6, Z6
 	VMULPS       Z3, Z7, Z7
-	VMOVUPS      constant17<>+0(SB), Z8
+	VMOVUPS      constant24<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      constant25<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
-	VMOVUPS      constant19<>+0(SB), Z9
-	VMOVUPS      constant19<>+0(SB), Z10
-	VMOVUPS      constant19<>+0(SB), Z11
-	VFMADD231PS  constant20<>+0(SB), Z4, Z8
-	VFMADD231PS  constant20<>+0(SB), Z5, Z9
-	VFMADD231PS  constant20<>+0(SB), Z6, Z10
-	VFMADD231PS  constant20<>+0(SB), Z7, Z11
-	VMOVUPS      constant19<>+0(SB), Z15
+	VMOVUPS      constant5<>+0(SB), Z8
+	VMOVUPS      constant5<>+0(SB), Z9
+	VMOVUPS      constant5<>+0(SB), Z10
+	VMOVUPS      constant5<>+0(SB), Z11
+	VFMADD231PS  constant6<>+0(SB), Z4, Z8
+	VFMADD231PS  constant6<>+0(SB), Z5, Z9
+	VFMADD231PS  constant6<>+0(SB), Z6, Z10
+	VFMADD231PS  constant6<>+0(SB), Z7, Z11
+	VMOVUPS      constant5<>+0(SB), Z15
 	VSUBPS       Z15, Z8, Z12
 	VSUBPS       Z15, Z9, Z13
 	VSUBPS       Z15, Z10, Z14
 	VSUBPS       Z15, Z11, Z15
-	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
-	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
-	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
-	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
+	VFNMSUB231PS constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant7<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant22<>+0(SB), Z16
-	VMOVUPS      constant22<>+0(SB), Z17
-	VMOVUPS      constant22<>+0(SB), Z18
-	VMOVUPS      constant22<>+0(SB), Z19
-	VMOVUPS      constant23<>+0(SB), Z12
-	VMOVUPS      constant23<>+0(SB), Z13
-	VMOVUPS      constant23<>+0(SB), Z14
-	VMOVUPS      constant23<>+0(SB), Z15
-	VFMADD213PS  constant24<>+0(SB), Z20, Z16
-	VFMADD213PS  constant24<>+0(SB), Z21, Z17
-	VFMADD213PS  constant24<>+0(SB), Z22, Z18
-	VFMADD213PS  constant24<>+0(SB), Z23, Z19
-	VFMADD213PS  constant25<>+0(SB), Z20, Z12
-	VFMADD213PS  constant25<>+0(SB), Z21, Z13
-	VFMADD213PS  constant25<>+0(SB), Z22, Z14
-	VFMADD213PS  constant25<>+0(SB), Z23, Z15
-	VFMADD213PS  constant26<>+0(SB), Z20, Z16
-	VFMADD213PS  constant26<>+0(SB), Z21, Z17
-	VFMADD213PS  constant26<>+0(SB), Z22, Z18
-	VFMADD213PS  constant26<>+0(SB), Z23, Z19
-	VFMADD213PS  constant16<>+0(SB), Z20, Z12
-	VFMADD213PS  constant16<>+0(SB), Z21, Z13
-	VFMADD213PS  constant16<>+0(SB), Z22, Z14
-	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VMOVUPS      constant8<>+0(SB), Z12
+	VMOVUPS      constant8<>+0(SB), Z13
+	VMOVUPS      constant8<>+0(SB), Z14
+	VMOVUPS      constant8<>+0(SB), Z15
+	VMOVUPS      constant9<>+0(SB), Z16
+	VMOVUPS      constant9<>+0(SB), Z17
+	VMOVUPS      constant9<>+0(SB), Z18
+	VMOVUPS      constant9<>+0(SB), Z19
+	VFMADD213PS  constant10<>+0(SB), Z20, Z12
+	VFMADD213PS  constant10<>+0(SB), Z21, Z13
+	VFMADD213PS  constant10<>+0(SB), Z22, Z14
+	VFMADD213PS  constant10<>+0(SB), Z23, Z15
+	VFMADD213PS  constant11<>+0(SB), Z20, Z16
+	VFMADD213PS  constant11<>+0(SB), Z21, Z17
+	VFMADD213PS  constant11<>+0(SB), Z22, Z18
+	VFMADD213PS  constant11<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD213PS  constant3<>+0(SB), Z20, Z16
 	VFMADD213PS  constant3<>+0(SB), Z21, Z17
 	VFMADD213PS  constant3<>+0(SB), Z22, Z18
@@ -18052,7 +17946,7 @@ rows_vectors_end:
 	VADDPS       constant3<>+0(SB), Z13, Z13
 	VADDPS       constant3<>+0(SB), Z14, Z14
 	VADDPS       constant3<>+0(SB), Z15, Z15
-	VMOVUPS      constant29<>+0(SB), Z4
+	VMOVUPS      constant26<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -18088,32 +17982,31 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Z0
 	VMULPS       Z0, Z0, Z2
-	VMOVUPS      constant27<>+0(SB), Z1
-	VFMADD213PS  constant28<>+0(SB), Z2, Z1
+	VMOVUPS      constant22<>+0(SB), Z1
+	VFMADD213PS  constant23<>+0(SB), Z2, Z1
 	VMULPS       Z0, Z1, Z1
-	VMOVUPS      constant17<>+0(SB), Z2
+	VMOVUPS      constant24<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      constant25<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
-	VFMADD231PS  constant20<>+0(SB), Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z3
+	VMOVUPS      constant5<>+0(SB), Z2
+	VFMADD231PS  constant6<>+0(SB), Z1, Z2
+	VMOVUPS      constant5<>+0(SB), Z3
 	VSUBPS       Z3, Z2, Z3
-	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
+	VFNMSUB231PS constant7<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant22<>+0(SB), Z4
-	VMOVUPS      constant23<>+0(SB), Z3
-	VFMADD213PS  constant24<>+0(SB), Z5, Z4
-	VFMADD213PS  constant25<>+0(SB), Z5, Z3
-	VFMADD213PS  constant26<>+0(SB), Z5, Z4
-	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VMOVUPS      constant8<>+0(SB), Z3
+	VMOVUPS      constant9<>+0(SB), Z4
+	VFMADD213PS  constant10<>+0(SB), Z5, Z3
+	VFMADD213PS  constant11<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
 	VPSLLD       $0x17, Z2, Z2
 	VPADDD       Z2, Z3, Z3
 	VADDPS       constant3<>+0(SB), Z3, Z3
-	VMOVUPS      constant29<>+0(SB), Z1
+	VMOVUPS      constant26<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (DI)
@@ -18126,32 +18019,31 @@ row_vectors_end:
 	JZ           row_next
 	VMOVUPS.Z    (DI), K1, Z0
 	VMULPS       Z0, Z0, Z2
-	VMOVUPS      constant27<>+0(SB), Z1
-	VFMADD213PS  constant28<>+0(SB), Z2, Z1
+	VMOVUPS      constant22<>+0(SB), Z1
+	VFMADD213PS  constant23<>+0(SB), Z2, Z1
 	VMULPS       Z0, Z1, Z1
-	VMOVUPS      constant17<>+0(SB), Z2
+	VMOVUPS      constant24<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      constant25<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
-	VFMADD231PS  constant20<>+0(SB), Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z3
+	VMOVUPS      constant5<>+0(SB), Z2
+	VFMADD231PS  constant6<>+0(SB), Z1, Z2
+	VMOVUPS      constant5<>+0(SB), Z3
 	VSUBPS       Z3, Z2, Z3
-	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
+	VFNMSUB231PS constant7<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant22<>+0(SB), Z4
-	VMOVUPS      constant23<>+0(SB), Z3
-	VFMADD213PS  constant24<>+0(SB), Z5, Z4
-	VFMADD213PS  constant25<>+0(SB), Z5, Z3
-	VFMADD213PS  constant26<>+0(SB), Z5, Z4
-	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VMOVUPS      constant8<>+0(SB), Z3
+	VMOVUPS      constant9<>+0(SB), Z4
+	VFMADD213PS  constant10<>+0(SB), Z5, Z3
+	VFMADD213PS  constant11<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
 	VPSLLD       $0x17, Z2, Z2
 	VPADDD       Z2, Z3, Z3
 	VADDPS       constant3<>+0(SB), Z3, Z3
-	VMOVUPS      constant29<>+0(SB), Z1
+	VMOVUPS      constant26<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, K1, (DI)
@@ -18165,35 +18057,55 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA constant27<>+0(SB)/8, $0x3d9222793d922279
-DATA constant27<>+8(SB)/8, $0x3d9222793d922279
-DATA constant27<>+16(SB)/8, $0x3d9222793d922279
-DATA constant27<>+24(SB)/8, $0x3d9222793d922279
-DATA constant27<>+32(SB)/8, $0x3d9222793d922279
-DATA constant27<>+40(SB)/8, $0x3d9222793d922279
-DATA constant27<>+48(SB)/8, $0x3d9222793d922279
-DATA constant27<>+56(SB)/8, $0x3d9222793d922279
-GLOBL constant27<>(SB), RODATA|NOPTR, $64
+DATA constant22<>+0(SB)/8, $0x3d9222793d922279
+DATA constant22<>+8(SB)/8, $0x3d9222793d922279
+DATA constant22<>+16(SB)/8, $0x3d9222793d922279
+DATA constant22<>+24(SB)/8, $0x3d9222793d922279
+DATA constant22<>+32(SB)/8, $0x3d9222793d922279
+DATA constant22<>+40(SB)/8, $0x3d9222793d922279
+DATA constant22<>+48(SB)/8, $0x3d9222793d922279
+DATA constant22<>+56(SB)/8, $0x3d9222793d922279
+GLOBL constant22<>(SB), RODATA|NOPTR, $64
 
-DATA constant28<>+0(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+8(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+16(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+24(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+32(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+40(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+48(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+56(SB)/8, $0x3fcc422a3fcc422a
-GLOBL constant28<>(SB), RODATA|NOPTR, $64
+DATA constant23<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+24(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+32(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+40(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+48(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+56(SB)/8, $0x3fcc422a3fcc422a
+GLOBL constant23<>(SB), RODATA|NOPTR, $64
 
-DATA constant29<>+0(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+8(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+16(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+24(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+32(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+40(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+48(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+56(SB)/8, $0xc61c4000c61c4000
-GLOBL constant29<>(SB), RODATA|NOPTR, $64
+DATA constant24<>+0(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+8(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+16(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+24(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+32(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+40(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+48(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+56(SB)/8, $0xc2a00000c2a00000
+GLOBL constant24<>(SB), RODATA|NOPTR, $64
+
+DATA constant25<>+0(SB)/8, $0x428c0000428c0000
+DATA constant25<>+8(SB)/8, $0x428c0000428c0000
+DATA constant25<>+16(SB)/8, $0x428c0000428c0000
+DATA constant25<>+24(SB)/8, $0x428c0000428c0000
+DATA constant25<>+32(SB)/8, $0x428c0000428c0000
+DATA constant25<>+40(SB)/8, $0x428c0000428c0000
+DATA constant25<>+48(SB)/8, $0x428c0000428c0000
+DATA constant25<>+56(SB)/8, $0x428c0000428c0000
+GLOBL constant25<>(SB), RODATA|NOPTR, $64
+
+DATA constant26<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+24(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+32(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+40(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+48(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+56(SB)/8, $0xc61c4000c61c4000
+GLOBL constant26<>(SB), RODATA|NOPTR, $64
 
 // func SiLUF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512F
@@ -18232,61 +18144,57 @@ rows_vectors:
 	VMOVUPS      Z1, Z5
 	VMOVUPS      Z2, Z6
 	VMOVUPS      Z3, Z7
-	VMOVUPS      constant17<>+0(SB), Z8
+	VMOVUPS      constant24<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      constant25<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
-	VMOVUPS      constant19<>+0(SB), Z9
-	VMOVUPS      constant19<>+0(SB), Z10
-	VMOVUPS      constant19<>+0(SB), Z11
-	VFMADD231PS  constant20<>+0(SB), Z4, Z8
-	VFMADD231PS  constant20<>+0(SB), Z5, Z9
-	VFMADD231PS  constant20<>+0(SB), Z6, Z10
-	VFMADD231PS  constant20<>+0(SB), Z7, Z11
-	VMOVUPS      constant19<>+0(SB), Z15
+	VMOVUPS      constant5<>+0(SB), Z8
+	VMOVUPS      constant5<>+0(SB), Z9
+	VMOVUPS      constant5<>+0(SB), Z10
+	VMOVUPS      constant5<>+0(SB), Z11
+	VFMADD231PS  constant6<>+0(SB), Z4, Z8
+	VFMADD231PS  constant6<>+0(SB), Z5, Z9
+	VFMADD231PS  constant6<>+0(SB), Z6, Z10
+	VFMADD231PS  constant6<>+0(SB), Z7, Z11
+	VMOVUPS      constant5<>+0(SB), Z15
 	VSUBPS       Z15, Z8, Z12
 	VSUBPS       Z15, Z9, Z13
 	VSUBPS       Z15, Z10, Z14
 	VSUBPS       Z15, Z11, Z15
-	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
-	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
-	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
-	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
+	VFNMSUB231PS constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant7<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant22<>+0(SB), Z16
-	VMOVUPS      constant22<>+0(SB), Z17
-	VMOVUPS      constant22<>+0(SB), Z18
-	VMOVUPS      constant22<>+0(SB), Z19
-	VMOVUPS      constant23<>+0(SB), Z12
-	VMOVUPS      constant23<>+0(SB), Z13
-	VMOVUPS      constant23<>+0(SB), Z14
-	VMOVUPS      constant23<>+0(SB), Z15
-	VFMADD213PS  constant24<>+0(SB), Z20, Z16
-	VFMADD213PS  constant24<>+0(SB), Z21, Z17
-	VFMADD213PS  constant24<>+0(SB), Z22, Z18
-	VFMADD213PS  constant24<>+0(SB), Z23, Z19
-	VFMADD213PS  constant25<>+0(SB), Z20, Z12
-	VFMADD213PS  constant25<>+0(SB), Z21, Z13
-	VFMADD213PS  constant25<>+0(SB), Z22, Z14
-	VFMADD213PS  constant25<>+0(SB), Z23, Z15
-	VFMADD213PS  constant26<>+0(SB), Z20, Z16
-	VFMADD213PS  constant26<>+0(SB), Z21, Z17
-	VFMADD213PS  constant26<>+0(SB), Z22, Z18
-	VFMADD213PS  constant26<>+0(SB), Z23, Z19
-	VFMADD213PS  constant16<>+0(SB), Z20, Z12
-	VFMADD213PS  constant16<>+0(SB), Z21, Z13
-	VFMADD213PS  constant16<>+0(SB), Z22, Z14
-	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VMOVUPS      constant8<>+0(SB), Z12
+	VMOVUPS      constant8<>+0(SB), Z13
+	VMOVUPS      constant8<>+0(SB), Z14
+	VMOVUPS      constant8<>+0(SB), Z15
+	VMOVUPS      constant9<>+0(SB), Z16
+	VMOVUPS      constant9<>+0(SB), Z17
+	VMOVUPS      constant9<>+0(SB), Z18
+	VMOVUPS      constant9<>+0(SB), Z19
+	VFMADD213PS  constant10<>+0(SB), Z20, Z12
+	VFMADD213PS  constant10<>+0(SB), Z21, Z13
+	VFMADD213PS  constant10<>+0(SB), Z22, Z14
+	VFMADD213PS  constant10<>+0(SB), Z23, Z15
+	VFMADD213PS  constant11<>+0(SB), Z20, Z16
+	VFMADD213PS  constant11<>+0(SB), Z21, Z17
+	VFMADD213PS  constant11<>+0(SB), Z22, Z18
+	VFMADD213PS  constant11<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD213PS  constant3<>+0(SB), Z20, Z16
 	VFMADD213PS  constant3<>+0(SB), Z21, Z17
 	VFMADD213PS  constant3<>+0(SB), Z22, Z18
@@ -18311,7 +18219,7 @@ rows_vectors:
 	VADDPS       constant3<>+0(SB), Z13, Z13
 	VADDPS       constant3<>+0(SB), Z14, Z14
 	VADDPS       constant3<>+0(SB), Z15, Z15
-	VMOVUPS      constant29<>+0(SB), Z4
+	VMOVUPS      constant26<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -18339,61 +18247,57 @@ rows_vectors_end:
 	VMOVUPS      Z1, Z5
 	VMOVUPS      Z2, Z6
 	VMOVUPS      Z3, Z7
-	VMOVUPS      constant17<>+0(SB), Z8
+	VMOVUPS      constant24<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z4
 	VMAXPS       Z5, Z8, Z5
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z8, Z7
-	VMOVUPS      constant18<>+0(SB), Z8
+	VMOVUPS      constant25<>+0(SB), Z8
 	VMINPS       Z4, Z8, Z4
 	VMINPS       Z5, Z8, Z5
 	VMINPS       Z6, Z8, Z6
 	VMINPS       Z7, Z8, Z7
-	VMOVUPS      constant19<>+0(SB), Z8
-	VMOVUPS      constant19<>+0(SB), Z9
-	VMOVUPS      constant19<>+0(SB), Z10
-	VMOVUPS      constant19<>+0(SB), Z11
-	VFMADD231PS  constant20<>+0(SB), Z4, Z8
-	VFMADD231PS  constant20<>+0(SB), Z5, Z9
-	VFMADD231PS  constant20<>+0(SB), Z6, Z10
-	VFMADD231PS  constant20<>+0(SB), Z7, Z11
-	VMOVUPS      constant19<>+0(SB), Z15
+	VMOVUPS      constant5<>+0(SB), Z8
+	VMOVUPS      constant5<>+0(SB), Z9
+	VMOVUPS      constant5<>+0(SB), Z10
+	VMOVUPS      constant5<>+0(SB), Z11
+	VFMADD231PS  constant6<>+0(SB), Z4, Z8
+	VFMADD231PS  constant6<>+0(SB), Z5, Z9
+	VFMADD231PS  constant6<>+0(SB), Z6, Z10
+	VFMADD231PS  constant6<>+0(SB), Z7, Z11
+	VMOVUPS      constant5<>+0(SB), Z15
 	VSUBPS       Z15, Z8, Z12
 	VSUBPS       Z15, Z9, Z13
 	VSUBPS       Z15, Z10, Z14
 	VSUBPS       Z15, Z11, Z15
-	VFNMSUB231PS constant21<>+0(SB), Z12, Z4
-	VFNMSUB231PS constant21<>+0(SB), Z13, Z5
-	VFNMSUB231PS constant21<>+0(SB), Z14, Z6
-	VFNMSUB231PS constant21<>+0(SB), Z15, Z7
+	VFNMSUB231PS constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PS constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PS constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PS constant7<>+0(SB), Z15, Z7
 	VMULPS       Z4, Z4, Z20
 	VMULPS       Z5, Z5, Z21
 	VMULPS       Z6, Z6, Z22
 	VMULPS       Z7, Z7, Z23
-	VMOVUPS      constant22<>+0(SB), Z16
-	VMOVUPS      constant22<>+0(SB), Z17
-	VMOVUPS      constant22<>+0(SB), Z18
-	VMOVUPS      constant22<>+0(SB), Z19
-	VMOVUPS      constant23<>+0(SB), Z12
-	VMOVUPS      constant23<>+0(SB), Z13
-	VMOVUPS      constant23<>+0(SB), Z14
-	VMOVUPS      constant23<>+0(SB), Z15
-	VFMADD213PS  constant24<>+0(SB), Z20, Z16
-	VFMADD213PS  constant24<>+0(SB), Z21, Z17
-	VFMADD213PS  constant24<>+0(SB), Z22, Z18
-	VFMADD213PS  constant24<>+0(SB), Z23, Z19
-	VFMADD213PS  constant25<>+0(SB), Z20, Z12
-	VFMADD213PS  constant25<>+0(SB), Z21, Z13
-	VFMADD213PS  constant25<>+0(SB), Z22, Z14
-	VFMADD213PS  constant25<>+0(SB), Z23, Z15
-	VFMADD213PS  constant26<>+0(SB), Z20, Z16
-	VFMADD213PS  constant26<>+0(SB), Z21, Z17
-	VFMADD213PS  constant26<>+0(SB), Z22, Z18
-	VFMADD213PS  constant26<>+0(SB), Z23, Z19
-	VFMADD213PS  constant16<>+0(SB), Z20, Z12
-	VFMADD213PS  constant16<>+0(SB), Z21, Z13
-	VFMADD213PS  constant16<>+0(SB), Z22, Z14
-	VFMADD213PS  constant16<>+0(SB), Z23, Z15
+	VMOVUPS      constant8<>+0(SB), Z12
+	VMOVUPS      constant8<>+0(SB), Z13
+	VMOVUPS      constant8<>+0(SB), Z14
+	VMOVUPS      constant8<>+0(SB), Z15
+	VMOVUPS      constant9<>+0(SB), Z16
+	VMOVUPS      constant9<>+0(SB), Z17
+	VMOVUPS      constant9<>+0(SB), Z18
+	VMOVUPS      constant9<>+0(SB), Z19
+	VFMADD213PS  constant10<>+0(SB), Z20, Z12
+	VFMADD213PS  constant10<>+0(SB), Z21, Z13
+	VFMADD213PS  constant10<>+0(SB), Z22, Z14
+	VFMADD213PS  constant10<>+0(SB), Z23, Z15
+	VFMADD213PS  constant11<>+0(SB), Z20, Z16
+	VFMADD213PS  constant11<>+0(SB), Z21, Z17
+	VFMADD213PS  constant11<>+0(SB), Z22, Z18
+	VFMADD213PS  constant11<>+0(SB), Z23, Z19
+	VFMADD213PS  constant4<>+0(SB), Z20, Z12
+	VFMADD213PS  constant4<>+0(SB), Z21, Z13
+	VFMADD213PS  constant4<>+0(SB), Z22, Z14
+	VFMADD213PS  constant4<>+0(SB), Z23, Z15
 	VFMADD213PS  constant3<>+0(SB), Z20, Z16
 	VFMADD213PS  constant3<>+0(SB), Z21, Z17
 	VFMADD213PS  constant3<>+0(SB), Z22, Z18
@@ -18418,7 +18322,7 @@ rows_vectors_end:
 	VADDPS       constant3<>+0(SB), Z13, Z13
 	VADDPS       constant3<>+0(SB), Z14, Z14
 	VADDPS       constant3<>+0(SB), Z15, Z15
-	VMOVUPS      constant29<>+0(SB), Z4
+	VMOVUPS      constant26<>+0(SB), Z4
 	VMAXPS       Z0, Z4, Z0
 	VMAXPS       Z1, Z4, Z1
 	VMAXPS       Z2, Z4, Z2
@@ -18454,29 +18358,28 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Z0
 	VMOVUPS      Z0, Z1
-	VMOVUPS      constant17<>+0(SB), Z2
+	VMOVUPS      constant24<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      constant25<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
-	VFMADD231PS  constant20<>+0(SB), Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z3
+	VMOVUPS      constant5<>+0(SB), Z2
+	VFMADD231PS  constant6<>+0(SB), Z1, Z2
+	VMOVUPS      constant5<>+0(SB), Z3
 	VSUBPS       Z3, Z2, Z3
-	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
+	VFNMSUB231PS constant7<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant22<>+0(SB), Z4
-	VMOVUPS      constant23<>+0(SB), Z3
-	VFMADD213PS  constant24<>+0(SB), Z5, Z4
-	VFMADD213PS  constant25<>+0(SB), Z5, Z3
-	VFMADD213PS  constant26<>+0(SB), Z5, Z4
-	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VMOVUPS      constant8<>+0(SB), Z3
+	VMOVUPS      constant9<>+0(SB), Z4
+	VFMADD213PS  constant10<>+0(SB), Z5, Z3
+	VFMADD213PS  constant11<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
 	VPSLLD       $0x17, Z2, Z2
 	VPADDD       Z2, Z3, Z3
 	VADDPS       constant3<>+0(SB), Z3, Z3
-	VMOVUPS      constant29<>+0(SB), Z1
+	VMOVUPS      constant26<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (DI)
@@ -18489,29 +18392,28 @@ row_vectors_end:
 	JZ           row_next
 	VMOVUPS.Z    (DI), K1, Z0
 	VMOVUPS      Z0, Z1
-	VMOVUPS      constant17<>+0(SB), Z2
+	VMOVUPS      constant24<>+0(SB), Z2
 	VMAXPS       Z1, Z2, Z1
-	VMOVUPS      constant18<>+0(SB), Z2
+	VMOVUPS      constant25<>+0(SB), Z2
 	VMINPS       Z1, Z2, Z1
-	VMOVUPS      constant19<>+0(SB), Z2
-	VFMADD231PS  constant20<>+0(SB), Z1, Z2
-	VMOVUPS      constant19<>+0(SB), Z3
+	VMOVUPS      constant5<>+0(SB), Z2
+	VFMADD231PS  constant6<>+0(SB), Z1, Z2
+	VMOVUPS      constant5<>+0(SB), Z3
 	VSUBPS       Z3, Z2, Z3
-	VFNMSUB231PS constant21<>+0(SB), Z3, Z1
+	VFNMSUB231PS constant7<>+0(SB), Z3, Z1
 	VMULPS       Z1, Z1, Z5
-	VMOVUPS      constant22<>+0(SB), Z4
-	VMOVUPS      constant23<>+0(SB), Z3
-	VFMADD213PS  constant24<>+0(SB), Z5, Z4
-	VFMADD213PS  constant25<>+0(SB), Z5, Z3
-	VFMADD213PS  constant26<>+0(SB), Z5, Z4
-	VFMADD213PS  constant16<>+0(SB), Z5, Z3
+	VMOVUPS      constant8<>+0(SB), Z3
+	VMOVUPS      constant9<>+0(SB), Z4
+	VFMADD213PS  constant10<>+0(SB), Z5, Z3
+	VFMADD213PS  constant11<>+0(SB), Z5, Z4
+	VFMADD213PS  constant4<>+0(SB), Z5, Z3
 	VFMADD213PS  constant3<>+0(SB), Z5, Z4
 	VFMADD213PS  constant3<>+0(SB), Z5, Z3
 	VFMADD231PS  Z1, Z4, Z3
 	VPSLLD       $0x17, Z2, Z2
 	VPADDD       Z2, Z3, Z3
 	VADDPS       constant3<>+0(SB), Z3, Z3
-	VMOVUPS      constant29<>+0(SB), Z1
+	VMOVUPS      constant26<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0
 	VDIVPS       Z3, Z0, Z0
 	VMOVUPS      Z0, K1, (DI)

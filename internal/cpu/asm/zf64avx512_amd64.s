@@ -14207,241 +14207,195 @@ rows_vectors:
 	VDIVPD       Z9, Z12, Z9
 	VDIVPD       Z10, Z12, Z10
 	VDIVPD       Z11, Z12, Z11
-	VMOVUPD      constant4<>+0(SB), Z12
-	VMOVUPD      constant4<>+0(SB), Z13
-	VMOVUPD      constant4<>+0(SB), Z14
-	VMOVUPD      constant4<>+0(SB), Z15
-	VFMADD213PD  constant5<>+0(SB), Z8, Z12
-	VFMADD213PD  constant5<>+0(SB), Z9, Z13
-	VFMADD213PD  constant5<>+0(SB), Z10, Z14
-	VFMADD213PD  constant5<>+0(SB), Z11, Z15
-	VMULPD       Z12, Z12, Z24
-	VMULPD       Z13, Z13, Z25
-	VMULPD       Z14, Z14, Z26
-	VMULPD       Z15, Z15, Z27
-	VMOVUPD      constant6<>+0(SB), Z20
-	VMOVUPD      constant6<>+0(SB), Z21
-	VMOVUPD      constant6<>+0(SB), Z22
-	VMOVUPD      constant6<>+0(SB), Z23
-	VMOVUPD      constant7<>+0(SB), Z16
-	VMOVUPD      constant7<>+0(SB), Z17
-	VMOVUPD      constant7<>+0(SB), Z18
-	VMOVUPD      constant7<>+0(SB), Z19
-	VFMADD213PD  constant8<>+0(SB), Z24, Z20
-	VFMADD213PD  constant8<>+0(SB), Z25, Z21
-	VFMADD213PD  constant8<>+0(SB), Z26, Z22
-	VFMADD213PD  constant8<>+0(SB), Z27, Z23
-	VFMADD213PD  constant9<>+0(SB), Z24, Z16
-	VFMADD213PD  constant9<>+0(SB), Z25, Z17
-	VFMADD213PD  constant9<>+0(SB), Z26, Z18
-	VFMADD213PD  constant9<>+0(SB), Z27, Z19
-	VFMADD213PD  constant10<>+0(SB), Z24, Z20
-	VFMADD213PD  constant10<>+0(SB), Z25, Z21
-	VFMADD213PD  constant10<>+0(SB), Z26, Z22
-	VFMADD213PD  constant10<>+0(SB), Z27, Z23
-	VFMADD213PD  constant11<>+0(SB), Z24, Z16
-	VFMADD213PD  constant11<>+0(SB), Z25, Z17
-	VFMADD213PD  constant11<>+0(SB), Z26, Z18
-	VFMADD213PD  constant11<>+0(SB), Z27, Z19
-	VFMADD213PD  constant12<>+0(SB), Z24, Z20
-	VFMADD213PD  constant12<>+0(SB), Z25, Z21
-	VFMADD213PD  constant12<>+0(SB), Z26, Z22
-	VFMADD213PD  constant12<>+0(SB), Z27, Z23
-	VFMADD213PD  constant13<>+0(SB), Z24, Z16
-	VFMADD213PD  constant13<>+0(SB), Z25, Z17
-	VFMADD213PD  constant13<>+0(SB), Z26, Z18
-	VFMADD213PD  constant13<>+0(SB), Z27, Z19
-	VFMADD213PD  constant14<>+0(SB), Z24, Z20
-	VFMADD213PD  constant14<>+0(SB), Z25, Z21
-	VFMADD213PD  constant14<>+0(SB), Z26, Z22
-	VFMADD213PD  constant14<>+0(SB), Z27, Z23
-	VFMADD213PD  constant15<>+0(SB), Z24, Z16
-	VFMADD213PD  constant15<>+0(SB), Z25, Z17
-	VFMADD213PD  constant15<>+0(SB), Z26, Z18
-	VFMADD213PD  constant15<>+0(SB), Z27, Z19
-	VFMADD213PD  constant16<>+0(SB), Z24, Z20
-	VFMADD213PD  constant16<>+0(SB), Z25, Z21
-	VFMADD213PD  constant16<>+0(SB), Z26, Z22
-	VFMADD213PD  constant16<>+0(SB), Z27, Z23
-	VFMADD213PD  constant17<>+0(SB), Z24, Z16
-	VFMADD213PD  constant17<>+0(SB), Z25, Z17
-	VFMADD213PD  constant17<>+0(SB), Z26, Z18
-	VFMADD213PD  constant17<>+0(SB), Z27, Z19
-	VFMADD213PD  constant18<>+0(SB), Z24, Z20
-	VFMADD213PD  constant18<>+0(SB), Z25, Z21
-	VFMADD213PD  constant18<>+0(SB), Z26, Z22
-	VFMADD213PD  constant18<>+0(SB), Z27, Z23
-	VFMADD213PD  constant19<>+0(SB), Z24, Z16
-	VFMADD213PD  constant19<>+0(SB), Z25, Z17
-	VFMADD213PD  constant19<>+0(SB), Z26, Z18
-	VFMADD213PD  constant19<>+0(SB), Z27, Z19
-	VFMADD213PD  constant20<>+0(SB), Z24, Z20
-	VFMADD213PD  constant20<>+0(SB), Z25, Z21
-	VFMADD213PD  constant20<>+0(SB), Z26, Z22
-	VFMADD213PD  constant20<>+0(SB), Z27, Z23
-	VFMADD213PD  constant21<>+0(SB), Z24, Z16
-	VFMADD213PD  constant21<>+0(SB), Z25, Z17
-	VFMADD213PD  constant21<>+0(SB), Z26, Z18
-	VFMADD213PD  constant21<>+0(SB), Z27, Z19
-	VFMADD213PD  constant22<>+0(SB), Z24, Z20
-	VFMADD213PD  constant22<>+0(SB), Z25, Z21
-	VFMADD213PD  constant22<>+0(SB), Z26, Z22
-	VFMADD213PD  constant22<>+0(SB), Z27, Z23
-	VFMADD213PD  constant23<>+0(SB), Z24, Z16
-	VFMADD213PD  constant23<>+0(SB), Z25, Z17
-	VFMADD213PD  constant23<>+0(SB), Z26, Z18
-	VFMADD213PD  constant23<>+0(SB), Z27, Z19
-	VFMADD213PD  constant24<>+0(SB), Z24, Z20
-	VFMADD213PD  constant24<>+0(SB), Z25, Z21
-	VFMADD213PD  constant24<>+0(SB), Z26, Z22
-	VFMADD213PD  constant24<>+0(SB), Z27, Z23
-	VFMADD213PD  constant25<>+0(SB), Z24, Z16
-	VFMADD213PD  constant25<>+0(SB), Z25, Z17
-	VFMADD213PD  constant25<>+0(SB), Z26, Z18
-	VFMADD213PD  constant25<>+0(SB), Z27, Z19
-	VFMADD213PD  constant26<>+0(SB), Z24, Z20
-	VFMADD213PD  constant26<>+0(SB), Z25, Z21
-	VFMADD213PD  constant26<>+0(SB), Z26, Z22
-	VFMADD213PD  constant26<>+0(SB), Z27, Z23
-	VFMADD213PD  constant27<>+0(SB), Z24, Z16
-	VFMADD213PD  constant27<>+0(SB), Z25, Z17
-	VFMADD213PD  constant27<>+0(SB), Z26, Z18
-	VFMADD213PD  constant27<>+0(SB), Z27, Z19
-	VFMADD213PD  constant28<>+0(SB), Z24, Z20
-	VFMADD213PD  constant28<>+0(SB), Z25, Z21
-	VFMADD213PD  constant28<>+0(SB), Z26, Z22
-	VFMADD213PD  constant28<>+0(SB), Z27, Z23
-	VFMADD213PD  constant29<>+0(SB), Z24, Z16
-	VFMADD213PD  constant29<>+0(SB), Z25, Z17
-	VFMADD213PD  constant29<>+0(SB), Z26, Z18
-	VFMADD213PD  constant29<>+0(SB), Z27, Z19
-	VFMADD213PD  constant30<>+0(SB), Z24, Z20
-	VFMADD213PD  constant30<>+0(SB), Z25, Z21
-	VFMADD213PD  constant30<>+0(SB), Z26, Z22
-	VFMADD213PD  constant30<>+0(SB), Z27, Z23
-	VFMADD213PD  constant31<>+0(SB), Z24, Z16
-	VFMADD213PD  constant31<>+0(SB), Z25, Z17
-	VFMADD213PD  constant31<>+0(SB), Z26, Z18
-	VFMADD213PD  constant31<>+0(SB), Z27, Z19
-	VFMADD231PD  Z12, Z20, Z16
-	VFMADD231PD  Z13, Z21, Z17
-	VFMADD231PD  Z14, Z22, Z18
-	VFMADD231PD  Z15, Z23, Z19
-	VMULPD       constant32<>+0(SB), Z4, Z12
-	VMULPD       constant32<>+0(SB), Z5, Z13
-	VMULPD       constant32<>+0(SB), Z6, Z14
-	VMULPD       constant32<>+0(SB), Z7, Z15
-	VFMSUB231PD  Z12, Z4, Z16
-	VFMSUB231PD  Z13, Z5, Z17
-	VFMSUB231PD  Z14, Z6, Z18
-	VFMSUB231PD  Z15, Z7, Z19
-	VMOVUPD      constant33<>+0(SB), Z4
-	VMAXPD       Z16, Z4, Z16
-	VMAXPD       Z17, Z4, Z17
-	VMAXPD       Z18, Z4, Z18
-	VMAXPD       Z19, Z4, Z19
-	VMOVUPD      constant34<>+0(SB), Z4
-	VMINPD       Z16, Z4, Z16
-	VMINPD       Z17, Z4, Z17
-	VMINPD       Z18, Z4, Z18
-	VMINPD       Z19, Z4, Z19
-	VMOVUPD      constant35<>+0(SB), Z4
-	VMOVUPD      constant35<>+0(SB), Z5
-	VMOVUPD      constant35<>+0(SB), Z6
-	VMOVUPD      constant35<>+0(SB), Z7
-	VFMADD231PD  constant36<>+0(SB), Z16, Z4
-	VFMADD231PD  constant36<>+0(SB), Z17, Z5
-	VFMADD231PD  constant36<>+0(SB), Z18, Z6
-	VFMADD231PD  constant36<>+0(SB), Z19, Z7
-	VMOVUPD      constant35<>+0(SB), Z23
-	VSUBPD       Z23, Z4, Z20
-	VSUBPD       Z23, Z5, Z21
-	VSUBPD       Z23, Z6, Z22
-	VSUBPD       Z23, Z7, Z23
-	VFNMSUB231PD constant37<>+0(SB), Z20, Z16
-	VFNMSUB231PD constant37<>+0(SB), Z21, Z17
-	VFNMSUB231PD constant37<>+0(SB), Z22, Z18
-	VFNMSUB231PD constant37<>+0(SB), Z23, Z19
-	VMULPD       Z16, Z16, Z28
-	VMULPD       Z17, Z17, Z29
-	VMULPD       Z18, Z18, Z30
-	VMULPD       Z19, Z19, Z31
-	VMOVUPD      constant38<>+0(SB), Z24
-	VMOVUPD      constant38<>+0(SB), Z25
-	VMOVUPD      constant38<>+0(SB), Z26
-	VMOVUPD      constant38<>+0(SB), Z27
-	VMOVUPD      constant39<>+0(SB), Z20
-	VMOVUPD      constant39<>+0(SB), Z21
-	VMOVUPD      constant39<>+0(SB), Z22
-	VMOVUPD      constant39<>+0(SB), Z23
-	VFMADD213PD  constant40<>+0(SB), Z28, Z24
-	VFMADD213PD  constant40<>+0(SB), Z29, Z25
-	VFMADD213PD  constant40<>+0(SB), Z30, Z26
-	VFMADD213PD  constant40<>+0(SB), Z31, Z27
-	VFMADD213PD  constant41<>+0(SB), Z28, Z20
-	VFMADD213PD  constant41<>+0(SB), Z29, Z21
-	VFMADD213PD  constant41<>+0(SB), Z30, Z22
-	VFMADD213PD  constant41<>+0(SB), Z31, Z23
-	VFMADD213PD  constant42<>+0(SB), Z28, Z24
-	VFMADD213PD  constant42<>+0(SB), Z29, Z25
-	VFMADD213PD  constant42<>+0(SB), Z30, Z26
-	VFMADD213PD  constant42<>+0(SB), Z31, Z27
-	VFMADD213PD  constant43<>+0(SB), Z28, Z20
-	VFMADD213PD  constant43<>+0(SB), Z29, Z21
-	VFMADD213PD  constant43<>+0(SB), Z30, Z22
-	VFMADD213PD  constant43<>+0(SB), Z31, Z23
-	VFMADD213PD  constant44<>+0(SB), Z28, Z24
-	VFMADD213PD  constant44<>+0(SB), Z29, Z25
-	VFMADD213PD  constant44<>+0(SB), Z30, Z26
-	VFMADD213PD  constant44<>+0(SB), Z31, Z27
-	VFMADD213PD  constant45<>+0(SB), Z28, Z20
-	VFMADD213PD  constant45<>+0(SB), Z29, Z21
-	VFMADD213PD  constant45<>+0(SB), Z30, Z22
-	VFMADD213PD  constant45<>+0(SB), Z31, Z23
-	VFMADD213PD  constant46<>+0(SB), Z28, Z24
-	VFMADD213PD  constant46<>+0(SB), Z29, Z25
-	VFMADD213PD  constant46<>+0(SB), Z30, Z26
-	VFMADD213PD  constant46<>+0(SB), Z31, Z27
-	VFMADD213PD  constant47<>+0(SB), Z28, Z20
-	VFMADD213PD  constant47<>+0(SB), Z29, Z21
-	VFMADD213PD  constant47<>+0(SB), Z30, Z22
-	VFMADD213PD  constant47<>+0(SB), Z31, Z23
-	VFMADD213PD  constant48<>+0(SB), Z28, Z24
-	VFMADD213PD  constant48<>+0(SB), Z29, Z25
-	VFMADD213PD  constant48<>+0(SB), Z30, Z26
-	VFMADD213PD  constant48<>+0(SB), Z31, Z27
-	VFMADD213PD  constant32<>+0(SB), Z28, Z20
-	VFMADD213PD  constant32<>+0(SB), Z29, Z21
-	VFMADD213PD  constant32<>+0(SB), Z30, Z22
-	VFMADD213PD  constant32<>+0(SB), Z31, Z23
-	VFMADD213PD  constant3<>+0(SB), Z28, Z24
-	VFMADD213PD  constant3<>+0(SB), Z29, Z25
-	VFMADD213PD  constant3<>+0(SB), Z30, Z26
-	VFMADD213PD  constant3<>+0(SB), Z31, Z27
+	VMULPD       constant4<>+0(SB), Z4, Z12
+	VMULPD       constant4<>+0(SB), Z5, Z13
+	VMULPD       constant4<>+0(SB), Z6, Z14
+	VMULPD       constant4<>+0(SB), Z7, Z15
+	VMULPD       Z12, Z4, Z4
+	VMULPD       Z13, Z5, Z5
+	VMULPD       Z14, Z6, Z6
+	VMULPD       Z15, Z7, Z7
+	VMOVUPD      constant5<>+0(SB), Z16
+	VMOVUPD      constant5<>+0(SB), Z17
+	VMOVUPD      constant5<>+0(SB), Z18
+	VMOVUPD      constant5<>+0(SB), Z19
+	VFMADD231PD  constant6<>+0(SB), Z4, Z16
+	VFMADD231PD  constant6<>+0(SB), Z5, Z17
+	VFMADD231PD  constant6<>+0(SB), Z6, Z18
+	VFMADD231PD  constant6<>+0(SB), Z7, Z19
+	VMOVUPD      constant5<>+0(SB), Z23
+	VSUBPD       Z23, Z16, Z20
+	VSUBPD       Z23, Z17, Z21
+	VSUBPD       Z23, Z18, Z22
+	VSUBPD       Z23, Z19, Z23
+	VFNMSUB231PD constant7<>+0(SB), Z20, Z4
+	VFNMSUB231PD constant7<>+0(SB), Z21, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z22, Z6
+	VFNMSUB231PD constant7<>+0(SB), Z23, Z7
+	VMULPD       Z4, Z4, Z28
+	VMULPD       Z5, Z5, Z29
+	VMULPD       Z6, Z6, Z30
+	VMULPD       Z7, Z7, Z31
+	VMOVUPD      constant8<>+0(SB), Z24
+	VMOVUPD      constant8<>+0(SB), Z25
+	VMOVUPD      constant8<>+0(SB), Z26
+	VMOVUPD      constant8<>+0(SB), Z27
+	VMOVUPD      constant9<>+0(SB), Z20
+	VMOVUPD      constant9<>+0(SB), Z21
+	VMOVUPD      constant9<>+0(SB), Z22
+	VMOVUPD      constant9<>+0(SB), Z23
+	VFMADD213PD  constant10<>+0(SB), Z28, Z24
+	VFMADD213PD  constant10<>+0(SB), Z29, Z25
+	VFMADD213PD  constant10<>+0(SB), Z30, Z26
+	VFMADD213PD  constant10<>+0(SB), Z31, Z27
+	VFMADD213PD  constant11<>+0(SB), Z28, Z20
+	VFMADD213PD  constant11<>+0(SB), Z29, Z21
+	VFMADD213PD  constant11<>+0(SB), Z30, Z22
+	VFMADD213PD  constant11<>+0(SB), Z31, Z23
+	VFMADD213PD  constant12<>+0(SB), Z28, Z24
+	VFMADD213PD  constant12<>+0(SB), Z29, Z25
+	VFMADD213PD  constant12<>+0(SB), Z30, Z26
+	VFMADD213PD  constant12<>+0(SB), Z31, Z27
+	VFMADD213PD  constant13<>+0(SB), Z28, Z20
+	VFMADD213PD  constant13<>+0(SB), Z29, Z21
+	VFMADD213PD  constant13<>+0(SB), Z30, Z22
+	VFMADD213PD  constant13<>+0(SB), Z31, Z23
+	VFMADD213PD  constant14<>+0(SB), Z28, Z24
+	VFMADD213PD  constant14<>+0(SB), Z29, Z25
+	VFMADD213PD  constant14<>+0(SB), Z30, Z26
+	VFMADD213PD  constant14<>+0(SB), Z31, Z27
+	VFMADD213PD  constant15<>+0(SB), Z28, Z20
+	VFMADD213PD  constant15<>+0(SB), Z29, Z21
+	VFMADD213PD  constant15<>+0(SB), Z30, Z22
+	VFMADD213PD  constant15<>+0(SB), Z31, Z23
+	VFMADD213PD  constant16<>+0(SB), Z28, Z24
+	VFMADD213PD  constant16<>+0(SB), Z29, Z25
+	VFMADD213PD  constant16<>+0(SB), Z30, Z26
+	VFMADD213PD  constant16<>+0(SB), Z31, Z27
+	VFMADD213PD  constant17<>+0(SB), Z28, Z20
+	VFMADD213PD  constant17<>+0(SB), Z29, Z21
+	VFMADD213PD  constant17<>+0(SB), Z30, Z22
+	VFMADD213PD  constant17<>+0(SB), Z31, Z23
+	VFMADD213PD  constant18<>+0(SB), Z28, Z24
+	VFMADD213PD  constant18<>+0(SB), Z29, Z25
+	VFMADD213PD  constant18<>+0(SB), Z30, Z26
+	VFMADD213PD  constant18<>+0(SB), Z31, Z27
 	VFMADD213PD  constant3<>+0(SB), Z28, Z20
 	VFMADD213PD  constant3<>+0(SB), Z29, Z21
 	VFMADD213PD  constant3<>+0(SB), Z30, Z22
 	VFMADD213PD  constant3<>+0(SB), Z31, Z23
-	VFMADD231PD  Z16, Z24, Z20
-	VFMADD231PD  Z17, Z25, Z21
-	VFMADD231PD  Z18, Z26, Z22
-	VFMADD231PD  Z19, Z27, Z23
-	VPSLLQ       $0x34, Z4, Z4
-	VPSLLQ       $0x34, Z5, Z5
-	VPSLLQ       $0x34, Z6, Z6
-	VPSLLQ       $0x34, Z7, Z7
-	VPADDQ       Z4, Z20, Z20
-	VPADDQ       Z5, Z21, Z21
-	VPADDQ       Z6, Z22, Z22
-	VPADDQ       Z7, Z23, Z23
-	VMULPD       Z8, Z12, Z12
-	VMULPD       Z9, Z13, Z13
-	VMULPD       Z10, Z14, Z14
-	VMULPD       Z11, Z15, Z15
-	VFNMADD231PD Z12, Z20, Z0
-	VFNMADD231PD Z13, Z21, Z1
-	VFNMADD231PD Z14, Z22, Z2
-	VFNMADD231PD Z15, Z23, Z3
+	VFMADD231PD  Z4, Z24, Z20
+	VFMADD231PD  Z5, Z25, Z21
+	VFMADD231PD  Z6, Z26, Z22
+	VFMADD231PD  Z7, Z27, Z23
+	VPSLLQ       $0x34, Z16, Z16
+	VPSLLQ       $0x34, Z17, Z17
+	VPSLLQ       $0x34, Z18, Z18
+	VPSLLQ       $0x34, Z19, Z19
+	VPADDQ       Z16, Z20, Z20
+	VPADDQ       Z17, Z21, Z21
+	VPADDQ       Z18, Z22, Z22
+	VPADDQ       Z19, Z23, Z23
+	VMULPD       Z20, Z12, Z12
+	VMULPD       Z21, Z13, Z13
+	VMULPD       Z22, Z14, Z14
+	VMULPD       Z23, Z15, Z15
+	VADDPD       constant19<>+0(SB), Z8, Z8
+	VADDPD       constant19<>+0(SB), Z9, Z9
+	VADDPD       constant19<>+0(SB), Z10, Z10
+	VADDPD       constant19<>+0(SB), Z11, Z11
+	VMULPD       Z8, Z8, Z20
+	VMULPD       Z9, Z9, Z21
+	VMULPD       Z10, Z10, Z22
+	VMULPD       Z11, Z11, Z23
+	VMOVUPD      constant20<>+0(SB), Z16
+	VMOVUPD      constant20<>+0(SB), Z17
+	VMOVUPD      constant20<>+0(SB), Z18
+	VMOVUPD      constant20<>+0(SB), Z19
+	VMOVUPD      constant21<>+0(SB), Z4
+	VMOVUPD      constant21<>+0(SB), Z5
+	VMOVUPD      constant21<>+0(SB), Z6
+	VMOVUPD      constant21<>+0(SB), Z7
+	VFMADD213PD  constant22<>+0(SB), Z20, Z16
+	VFMADD213PD  constant22<>+0(SB), Z21, Z17
+	VFMADD213PD  constant22<>+0(SB), Z22, Z18
+	VFMADD213PD  constant22<>+0(SB), Z23, Z19
+	VFMADD213PD  constant23<>+0(SB), Z20, Z4
+	VFMADD213PD  constant23<>+0(SB), Z21, Z5
+	VFMADD213PD  constant23<>+0(SB), Z22, Z6
+	VFMADD213PD  constant23<>+0(SB), Z23, Z7
+	VFMADD213PD  constant24<>+0(SB), Z20, Z16
+	VFMADD213PD  constant24<>+0(SB), Z21, Z17
+	VFMADD213PD  constant24<>+0(SB), Z22, Z18
+	VFMADD213PD  constant24<>+0(SB), Z23, Z19
+	VFMADD213PD  constant25<>+0(SB), Z20, Z4
+	VFMADD213PD  constant25<>+0(SB), Z21, Z5
+	VFMADD213PD  constant25<>+0(SB), Z22, Z6
+	VFMADD213PD  constant25<>+0(SB), Z23, Z7
+	VFMADD213PD  constant26<>+0(SB), Z20, Z16
+	VFMADD213PD  constant26<>+0(SB), Z21, Z17
+	VFMADD213PD  constant26<>+0(SB), Z22, Z18
+	VFMADD213PD  constant26<>+0(SB), Z23, Z19
+	VFMADD213PD  constant27<>+0(SB), Z20, Z4
+	VFMADD213PD  constant27<>+0(SB), Z21, Z5
+	VFMADD213PD  constant27<>+0(SB), Z22, Z6
+	VFMADD213PD  constant27<>+0(SB), Z23, Z7
+	VFMADD213PD  constant28<>+0(SB), Z20, Z16
+	VFMADD213PD  constant28<>+0(SB), Z21, Z17
+	VFMADD213PD  constant28<>+0(SB), Z22, Z18
+	VFMADD213PD  constant28<>+0(SB), Z23, Z19
+	VFMADD213PD  constant29<>+0(SB), Z20, Z4
+	VFMADD213PD  constant29<>+0(SB), Z21, Z5
+	VFMADD213PD  constant29<>+0(SB), Z22, Z6
+	VFMADD213PD  constant29<>+0(SB), Z23, Z7
+	VFMADD213PD  constant30<>+0(SB), Z20, Z16
+	VFMADD213PD  constant30<>+0(SB), Z21, Z17
+	VFMADD213PD  constant30<>+0(SB), Z22, Z18
+	VFMADD213PD  constant30<>+0(SB), Z23, Z19
+	VFMADD213PD  constant31<>+0(SB), Z20, Z4
+	VFMADD213PD  constant31<>+0(SB), Z21, Z5
+	VFMADD213PD  constant31<>+0(SB), Z22, Z6
+	VFMADD213PD  constant31<>+0(SB), Z23, Z7
+	VFMADD213PD  constant32<>+0(SB), Z20, Z16
+	VFMADD213PD  constant32<>+0(SB), Z21, Z17
+	VFMADD213PD  constant32<>+0(SB), Z22, Z18
+	VFMADD213PD  constant32<>+0(SB), Z23, Z19
+	VFMADD213PD  constant33<>+0(SB), Z20, Z4
+	VFMADD213PD  constant33<>+0(SB), Z21, Z5
+	VFMADD213PD  constant33<>+0(SB), Z22, Z6
+	VFMADD213PD  constant33<>+0(SB), Z23, Z7
+	VFMADD213PD  constant34<>+0(SB), Z20, Z16
+	VFMADD213PD  constant34<>+0(SB), Z21, Z17
+	VFMADD213PD  constant34<>+0(SB), Z22, Z18
+	VFMADD213PD  constant34<>+0(SB), Z23, Z19
+	VFMADD213PD  constant35<>+0(SB), Z20, Z4
+	VFMADD213PD  constant35<>+0(SB), Z21, Z5
+	VFMADD213PD  constant35<>+0(SB), Z22, Z6
+	VFMADD213PD  constant35<>+0(SB), Z23, Z7
+	VFMADD213PD  constant36<>+0(SB), Z20, Z16
+	VFMADD213PD  constant36<>+0(SB), Z21, Z17
+	VFMADD213PD  constant36<>+0(SB), Z22, Z18
+	VFMADD213PD  constant36<>+0(SB), Z23, Z19
+	VFMADD213PD  constant37<>+0(SB), Z20, Z4
+	VFMADD213PD  constant37<>+0(SB), Z21, Z5
+	VFMADD213PD  constant37<>+0(SB), Z22, Z6
+	VFMADD213PD  constant37<>+0(SB), Z23, Z7
+	VFMADD213PD  constant38<>+0(SB), Z20, Z16
+	VFMADD213PD  constant38<>+0(SB), Z21, Z17
+	VFMADD213PD  constant38<>+0(SB), Z22, Z18
+	VFMADD213PD  constant38<>+0(SB), Z23, Z19
+	VFMADD213PD  constant3<>+0(SB), Z20, Z4
+	VFMADD213PD  constant3<>+0(SB), Z21, Z5
+	VFMADD213PD  constant3<>+0(SB), Z22, Z6
+	VFMADD213PD  constant3<>+0(SB), Z23, Z7
+	VFMADD231PD  Z8, Z16, Z4
+	VFMADD231PD  Z9, Z17, Z5
+	VFMADD231PD  Z10, Z18, Z6
+	VFMADD231PD  Z11, Z19, Z7
+	VFNMADD231PD Z12, Z4, Z0
+	VFNMADD231PD Z13, Z5, Z1
+	VFNMADD231PD Z14, Z6, Z2
+	VFNMADD231PD Z15, Z7, Z3
 	VMOVUPD      Z0, (R8)
 	VMOVUPD      Z1, (R8)(DX*1)
 	VMOVUPD      Z2, (R8)(DX*2)
@@ -14484,241 +14438,195 @@ rows_vectors_end:
 	VDIVPD       Z9, Z12, Z9
 	VDIVPD       Z10, Z12, Z10
 	VDIVPD       Z11, Z12, Z11
-	VMOVUPD      constant4<>+0(SB), Z12
-	VMOVUPD      constant4<>+0(SB), Z13
-	VMOVUPD      constant4<>+0(SB), Z14
-	VMOVUPD      constant4<>+0(SB), Z15
-	VFMADD213PD  constant5<>+0(SB), Z8, Z12
-	VFMADD213PD  constant5<>+0(SB), Z9, Z13
-	VFMADD213PD  constant5<>+0(SB), Z10, Z14
-	VFMADD213PD  constant5<>+0(SB), Z11, Z15
-	VMULPD       Z12, Z12, Z24
-	VMULPD       Z13, Z13, Z25
-	VMULPD       Z14, Z14, Z26
-	VMULPD       Z15, Z15, Z27
-	VMOVUPD      constant6<>+0(SB), Z20
-	VMOVUPD      constant6<>+0(SB), Z21
-	VMOVUPD      constant6<>+0(SB), Z22
-	VMOVUPD      constant6<>+0(SB), Z23
-	VMOVUPD      constant7<>+0(SB), Z16
-	VMOVUPD      constant7<>+0(SB), Z17
-	VMOVUPD      constant7<>+0(SB), Z18
-	VMOVUPD      constant7<>+0(SB), Z19
-	VFMADD213PD  constant8<>+0(SB), Z24, Z20
-	VFMADD213PD  constant8<>+0(SB), Z25, Z21
-	VFMADD213PD  constant8<>+0(SB), Z26, Z22
-	VFMADD213PD  constant8<>+0(SB), Z27, Z23
-	VFMADD213PD  constant9<>+0(SB), Z24, Z16
-	VFMADD213PD  constant9<>+0(SB), Z25, Z17
-	VFMADD213PD  constant9<>+0(SB), Z26, Z18
-	VFMADD213PD  constant9<>+0(SB), Z27, Z19
-	VFMADD213PD  constant10<>+0(SB), Z24, Z20
-	VFMADD213PD  constant10<>+0(SB), Z25, Z21
-	VFMADD213PD  constant10<>+0(SB), Z26, Z22
-	VFMADD213PD  constant10<>+0(SB), Z27, Z23
-	VFMADD213PD  constant11<>+0(SB), Z24, Z16
-	VFMADD213PD  constant11<>+0(SB), Z25, Z17
-	VFMADD213PD  constant11<>+0(SB), Z26, Z18
-	VFMADD213PD  constant11<>+0(SB), Z27, Z19
-	VFMADD213PD  constant12<>+0(SB), Z24, Z20
-	VFMADD213PD  constant12<>+0(SB), Z25, Z21
-	VFMADD213PD  constant12<>+0(SB), Z26, Z22
-	VFMADD213PD  constant12<>+0(SB), Z27, Z23
-	VFMADD213PD  constant13<>+0(SB), Z24, Z16
-	VFMADD213PD  constant13<>+0(SB), Z25, Z17
-	VFMADD213PD  constant13<>+0(SB), Z26, Z18
-	VFMADD213PD  constant13<>+0(SB), Z27, Z19
-	VFMADD213PD  constant14<>+0(SB), Z24, Z20
-	VFMADD213PD  constant14<>+0(SB), Z25, Z21
-	VFMADD213PD  constant14<>+0(SB), Z26, Z22
-	VFMADD213PD  constant14<>+0(SB), Z27, Z23
-	VFMADD213PD  constant15<>+0(SB), Z24, Z16
-	VFMADD213PD  constant15<>+0(SB), Z25, Z17
-	VFMADD213PD  constant15<>+0(SB), Z26, Z18
-	VFMADD213PD  constant15<>+0(SB), Z27, Z19
-	VFMADD213PD  constant16<>+0(SB), Z24, Z20
-	VFMADD213PD  constant16<>+0(SB), Z25, Z21
-	VFMADD213PD  constant16<>+0(SB), Z26, Z22
-	VFMADD213PD  constant16<>+0(SB), Z27, Z23
-	VFMADD213PD  constant17<>+0(SB), Z24, Z16
-	VFMADD213PD  constant17<>+0(SB), Z25, Z17
-	VFMADD213PD  constant17<>+0(SB), Z26, Z18
-	VFMADD213PD  constant17<>+0(SB), Z27, Z19
-	VFMADD213PD  constant18<>+0(SB), Z24, Z20
-	VFMADD213PD  constant18<>+0(SB), Z25, Z21
-	VFMADD213PD  constant18<>+0(SB), Z26, Z22
-	VFMADD213PD  constant18<>+0(SB), Z27, Z23
-	VFMADD213PD  constant19<>+0(SB), Z24, Z16
-	VFMADD213PD  constant19<>+0(SB), Z25, Z17
-	VFMADD213PD  constant19<>+0(SB), Z26, Z18
-	VFMADD213PD  constant19<>+0(SB), Z27, Z19
-	VFMADD213PD  constant20<>+0(SB), Z24, Z20
-	VFMADD213PD  constant20<>+0(SB), Z25, Z21
-	VFMADD213PD  constant20<>+0(SB), Z26, Z22
-	VFMADD213PD  constant20<>+0(SB), Z27, Z23
-	VFMADD213PD  constant21<>+0(SB), Z24, Z16
-	VFMADD213PD  constant21<>+0(SB), Z25, Z17
-	VFMADD213PD  constant21<>+0(SB), Z26, Z18
-	VFMADD213PD  constant21<>+0(SB), Z27, Z19
-	VFMADD213PD  constant22<>+0(SB), Z24, Z20
-	VFMADD213PD  constant22<>+0(SB), Z25, Z21
-	VFMADD213PD  constant22<>+0(SB), Z26, Z22
-	VFMADD213PD  constant22<>+0(SB), Z27, Z23
-	VFMADD213PD  constant23<>+0(SB), Z24, Z16
-	VFMADD213PD  constant23<>+0(SB), Z25, Z17
-	VFMADD213PD  constant23<>+0(SB), Z26, Z18
-	VFMADD213PD  constant23<>+0(SB), Z27, Z19
-	VFMADD213PD  constant24<>+0(SB), Z24, Z20
-	VFMADD213PD  constant24<>+0(SB), Z25, Z21
-	VFMADD213PD  constant24<>+0(SB), Z26, Z22
-	VFMADD213PD  constant24<>+0(SB), Z27, Z23
-	VFMADD213PD  constant25<>+0(SB), Z24, Z16
-	VFMADD213PD  constant25<>+0(SB), Z25, Z17
-	VFMADD213PD  constant25<>+0(SB), Z26, Z18
-	VFMADD213PD  constant25<>+0(SB), Z27, Z19
-	VFMADD213PD  constant26<>+0(SB), Z24, Z20
-	VFMADD213PD  constant26<>+0(SB), Z25, Z21
-	VFMADD213PD  constant26<>+0(SB), Z26, Z22
-	VFMADD213PD  constant26<>+0(SB), Z27, Z23
-	VFMADD213PD  constant27<>+0(SB), Z24, Z16
-	VFMADD213PD  constant27<>+0(SB), Z25, Z17
-	VFMADD213PD  constant27<>+0(SB), Z26, Z18
-	VFMADD213PD  constant27<>+0(SB), Z27, Z19
-	VFMADD213PD  constant28<>+0(SB), Z24, Z20
-	VFMADD213PD  constant28<>+0(SB), Z25, Z21
-	VFMADD213PD  constant28<>+0(SB), Z26, Z22
-	VFMADD213PD  constant28<>+0(SB), Z27, Z23
-	VFMADD213PD  constant29<>+0(SB), Z24, Z16
-	VFMADD213PD  constant29<>+0(SB), Z25, Z17
-	VFMADD213PD  constant29<>+0(SB), Z26, Z18
-	VFMADD213PD  constant29<>+0(SB), Z27, Z19
-	VFMADD213PD  constant30<>+0(SB), Z24, Z20
-	VFMADD213PD  constant30<>+0(SB), Z25, Z21
-	VFMADD213PD  constant30<>+0(SB), Z26, Z22
-	VFMADD213PD  constant30<>+0(SB), Z27, Z23
-	VFMADD213PD  constant31<>+0(SB), Z24, Z16
-	VFMADD213PD  constant31<>+0(SB), Z25, Z17
-	VFMADD213PD  constant31<>+0(SB), Z26, Z18
-	VFMADD213PD  constant31<>+0(SB), Z27, Z19
-	VFMADD231PD  Z12, Z20, Z16
-	VFMADD231PD  Z13, Z21, Z17
-	VFMADD231PD  Z14, Z22, Z18
-	VFMADD231PD  Z15, Z23, Z19
-	VMULPD       constant32<>+0(SB), Z4, Z12
-	VMULPD       constant32<>+0(SB), Z5, Z13
-	VMULPD       constant32<>+0(SB), Z6, Z14
-	VMULPD       constant32<>+0(SB), Z7, Z15
-	VFMSUB231PD  Z12, Z4, Z16
-	VFMSUB231PD  Z13, Z5, Z17
-	VFMSUB231PD  Z14, Z6, Z18
-	VFMSUB231PD  Z15, Z7, Z19
-	VMOVUPD      constant33<>+0(SB), Z4
-	VMAXPD       Z16, Z4, Z16
-	VMAXPD       Z17, Z4, Z17
-	VMAXPD       Z18, Z4, Z18
-	VMAXPD       Z19, Z4, Z19
-	VMOVUPD      constant34<>+0(SB), Z4
-	VMINPD       Z16, Z4, Z16
-	VMINPD       Z17, Z4, Z17
-	VMINPD       Z18, Z4, Z18
-	VMINPD       Z19, Z4, Z19
-	VMOVUPD      constant35<>+0(SB), Z4
-	VMOVUPD      constant35<>+0(SB), Z5
-	VMOVUPD      constant35<>+0(SB), Z6
-	VMOVUPD      constant35<>+0(SB), Z7
-	VFMADD231PD  constant36<>+0(SB), Z16, Z4
-	VFMADD231PD  constant36<>+0(SB), Z17, Z5
-	VFMADD231PD  constant36<>+0(SB), Z18, Z6
-	VFMADD231PD  constant36<>+0(SB), Z19, Z7
-	VMOVUPD      constant35<>+0(SB), Z23
-	VSUBPD       Z23, Z4, Z20
-	VSUBPD       Z23, Z5, Z21
-	VSUBPD       Z23, Z6, Z22
-	VSUBPD       Z23, Z7, Z23
-	VFNMSUB231PD constant37<>+0(SB), Z20, Z16
-	VFNMSUB231PD constant37<>+0(SB), Z21, Z17
-	VFNMSUB231PD constant37<>+0(SB), Z22, Z18
-	VFNMSUB231PD constant37<>+0(SB), Z23, Z19
-	VMULPD       Z16, Z16, Z28
-	VMULPD       Z17, Z17, Z29
-	VMULPD       Z18, Z18, Z30
-	VMULPD       Z19, Z19, Z31
-	VMOVUPD      constant38<>+0(SB), Z24
-	VMOVUPD      constant38<>+0(SB), Z25
-	VMOVUPD      constant38<>+0(SB), Z26
-	VMOVUPD      constant38<>+0(SB), Z27
-	VMOVUPD      constant39<>+0(SB), Z20
-	VMOVUPD      constant39<>+0(SB), Z21
-	VMOVUPD      constant39<>+0(SB), Z22
-	VMOVUPD      constant39<>+0(SB), Z23
-	VFMADD213PD  constant40<>+0(SB), Z28, Z24
-	VFMADD213PD  constant40<>+0(SB), Z29, Z25
-	VFMADD213PD  constant40<>+0(SB), Z30, Z26
-	VFMADD213PD  constant40<>+0(SB), Z31, Z27
-	VFMADD213PD  constant41<>+0(SB), Z28, Z20
-	VFMADD213PD  constant41<>+0(SB), Z29, Z21
-	VFMADD213PD  constant41<>+0(SB), Z30, Z22
-	VFMADD213PD  constant41<>+0(SB), Z31, Z23
-	VFMADD213PD  constant42<>+0(SB), Z28, Z24
-	VFMADD213PD  constant42<>+0(SB), Z29, Z25
-	VFMADD213PD  constant42<>+0(SB), Z30, Z26
-	VFMADD213PD  constant42<>+0(SB), Z31, Z27
-	VFMADD213PD  constant43<>+0(SB), Z28, Z20
-	VFMADD213PD  constant43<>+0(SB), Z29, Z21
-	VFMADD213PD  constant43<>+0(SB), Z30, Z22
-	VFMADD213PD  constant43<>+0(SB), Z31, Z23
-	VFMADD213PD  constant44<>+0(SB), Z28, Z24
-	VFMADD213PD  constant44<>+0(SB), Z29, Z25
-	VFMADD213PD  constant44<>+0(SB), Z30, Z26
-	VFMADD213PD  constant44<>+0(SB), Z31, Z27
-	VFMADD213PD  constant45<>+0(SB), Z28, Z20
-	VFMADD213PD  constant45<>+0(SB), Z29, Z21
-	VFMADD213PD  constant45<>+0(SB), Z30, Z22
-	VFMADD213PD  constant45<>+0(SB), Z31, Z23
-	VFMADD213PD  constant46<>+0(SB), Z28, Z24
-	VFMADD213PD  constant46<>+0(SB), Z29, Z25
-	VFMADD213PD  constant46<>+0(SB), Z30, Z26
-	VFMADD213PD  constant46<>+0(SB), Z31, Z27
-	VFMADD213PD  constant47<>+0(SB), Z28, Z20
-	VFMADD213PD  constant47<>+0(SB), Z29, Z21
-	VFMADD213PD  constant47<>+0(SB), Z30, Z22
-	VFMADD213PD  constant47<>+0(SB), Z31, Z23
-	VFMADD213PD  constant48<>+0(SB), Z28, Z24
-	VFMADD213PD  constant48<>+0(SB), Z29, Z25
-	VFMADD213PD  constant48<>+0(SB), Z30, Z26
-	VFMADD213PD  constant48<>+0(SB), Z31, Z27
-	VFMADD213PD  constant32<>+0(SB), Z28, Z20
-	VFMADD213PD  constant32<>+0(SB), Z29, Z21
-	VFMADD213PD  constant32<>+0(SB), Z30, Z22
-	VFMADD213PD  constant32<>+0(SB), Z31, Z23
-	VFMADD213PD  constant3<>+0(SB), Z28, Z24
-	VFMADD213PD  constant3<>+0(SB), Z29, Z25
-	VFMADD213PD  constant3<>+0(SB), Z30, Z26
-	VFMADD213PD  constant3<>+0(SB), Z31, Z27
+	VMULPD       constant4<>+0(SB), Z4, Z12
+	VMULPD       constant4<>+0(SB), Z5, Z13
+	VMULPD       constant4<>+0(SB), Z6, Z14
+	VMULPD       constant4<>+0(SB), Z7, Z15
+	VMULPD       Z12, Z4, Z4
+	VMULPD       Z13, Z5, Z5
+	VMULPD       Z14, Z6, Z6
+	VMULPD       Z15, Z7, Z7
+	VMOVUPD      constant5<>+0(SB), Z16
+	VMOVUPD      constant5<>+0(SB), Z17
+	VMOVUPD      constant5<>+0(SB), Z18
+	VMOVUPD      constant5<>+0(SB), Z19
+	VFMADD231PD  constant6<>+0(SB), Z4, Z16
+	VFMADD231PD  constant6<>+0(SB), Z5, Z17
+	VFMADD231PD  constant6<>+0(SB), Z6, Z18
+	VFMADD231PD  constant6<>+0(SB), Z7, Z19
+	VMOVUPD      constant5<>+0(SB), Z23
+	VSUBPD       Z23, Z16, Z20
+	VSUBPD       Z23, Z17, Z21
+	VSUBPD       Z23, Z18, Z22
+	VSUBPD       Z23, Z19, Z23
+	VFNMSUB231PD constant7<>+0(SB), Z20, Z4
+	VFNMSUB231PD constant7<>+0(SB), Z21, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z22, Z6
+	VFNMSUB231PD constant7<>+0(SB), Z23, Z7
+	VMULPD       Z4, Z4, Z28
+	VMULPD       Z5, Z5, Z29
+	VMULPD       Z6, Z6, Z30
+	VMULPD       Z7, Z7, Z31
+	VMOVUPD      constant8<>+0(SB), Z24
+	VMOVUPD      constant8<>+0(SB), Z25
+	VMOVUPD      constant8<>+0(SB), Z26
+	VMOVUPD      constant8<>+0(SB), Z27
+	VMOVUPD      constant9<>+0(SB), Z20
+	VMOVUPD      constant9<>+0(SB), Z21
+	VMOVUPD      constant9<>+0(SB), Z22
+	VMOVUPD      constant9<>+0(SB), Z23
+	VFMADD213PD  constant10<>+0(SB), Z28, Z24
+	VFMADD213PD  constant10<>+0(SB), Z29, Z25
+	VFMADD213PD  constant10<>+0(SB), Z30, Z26
+	VFMADD213PD  constant10<>+0(SB), Z31, Z27
+	VFMADD213PD  constant11<>+0(SB), Z28, Z20
+	VFMADD213PD  constant11<>+0(SB), Z29, Z21
+	VFMADD213PD  constant11<>+0(SB), Z30, Z22
+	VFMADD213PD  constant11<>+0(SB), Z31, Z23
+	VFMADD213PD  constant12<>+0(SB), Z28, Z24
+	VFMADD213PD  constant12<>+0(SB), Z29, Z25
+	VFMADD213PD  constant12<>+0(SB), Z30, Z26
+	VFMADD213PD  constant12<>+0(SB), Z31, Z27
+	VFMADD213PD  constant13<>+0(SB), Z28, Z20
+	VFMADD213PD  constant13<>+0(SB), Z29, Z21
+	VFMADD213PD  constant13<>+0(SB), Z30, Z22
+	VFMADD213PD  constant13<>+0(SB), Z31, Z23
+	VFMADD213PD  constant14<>+0(SB), Z28, Z24
+	VFMADD213PD  constant14<>+0(SB), Z29, Z25
+	VFMADD213PD  constant14<>+0(SB), Z30, Z26
+	VFMADD213PD  constant14<>+0(SB), Z31, Z27
+	VFMADD213PD  constant15<>+0(SB), Z28, Z20
+	VFMADD213PD  constant15<>+0(SB), Z29, Z21
+	VFMADD213PD  constant15<>+0(SB), Z30, Z22
+	VFMADD213PD  constant15<>+0(SB), Z31, Z23
+	VFMADD213PD  constant16<>+0(SB), Z28, Z24
+	VFMADD213PD  constant16<>+0(SB), Z29, Z25
+	VFMADD213PD  constant16<>+0(SB), Z30, Z26
+	VFMADD213PD  constant16<>+0(SB), Z31, Z27
+	VFMADD213PD  constant17<>+0(SB), Z28, Z20
+	VFMADD213PD  constant17<>+0(SB), Z29, Z21
+	VFMADD213PD  constant17<>+0(SB), Z30, Z22
+	VFMADD213PD  constant17<>+0(SB), Z31, Z23
+	VFMADD213PD  constant18<>+0(SB), Z28, Z24
+	VFMADD213PD  constant18<>+0(SB), Z29, Z25
+	VFMADD213PD  constant18<>+0(SB), Z30, Z26
+	VFMADD213PD  constant18<>+0(SB), Z31, Z27
 	VFMADD213PD  constant3<>+0(SB), Z28, Z20
 	VFMADD213PD  constant3<>+0(SB), Z29, Z21
 	VFMADD213PD  constant3<>+0(SB), Z30, Z22
 	VFMADD213PD  constant3<>+0(SB), Z31, Z23
-	VFMADD231PD  Z16, Z24, Z20
-	VFMADD231PD  Z17, Z25, Z21
-	VFMADD231PD  Z18, Z26, Z22
-	VFMADD231PD  Z19, Z27, Z23
-	VPSLLQ       $0x34, Z4, Z4
-	VPSLLQ       $0x34, Z5, Z5
-	VPSLLQ       $0x34, Z6, Z6
-	VPSLLQ       $0x34, Z7, Z7
-	VPADDQ       Z4, Z20, Z20
-	VPADDQ       Z5, Z21, Z21
-	VPADDQ       Z6, Z22, Z22
-	VPADDQ       Z7, Z23, Z23
-	VMULPD       Z8, Z12, Z12
-	VMULPD       Z9, Z13, Z13
-	VMULPD       Z10, Z14, Z14
-	VMULPD       Z11, Z15, Z15
-	VFNMADD231PD Z12, Z20, Z0
-	VFNMADD231PD Z13, Z21, Z1
-	VFNMADD231PD Z14, Z22, Z2
-	VFNMADD231PD Z15, Z23, Z3
+	VFMADD231PD  Z4, Z24, Z20
+	VFMADD231PD  Z5, Z25, Z21
+	VFMADD231PD  Z6, Z26, Z22
+	VFMADD231PD  Z7, Z27, Z23
+	VPSLLQ       $0x34, Z16, Z16
+	VPSLLQ       $0x34, Z17, Z17
+	VPSLLQ       $0x34, Z18, Z18
+	VPSLLQ       $0x34, Z19, Z19
+	VPADDQ       Z16, Z20, Z20
+	VPADDQ       Z17, Z21, Z21
+	VPADDQ       Z18, Z22, Z22
+	VPADDQ       Z19, Z23, Z23
+	VMULPD       Z20, Z12, Z12
+	VMULPD       Z21, Z13, Z13
+	VMULPD       Z22, Z14, Z14
+	VMULPD       Z23, Z15, Z15
+	VADDPD       constant19<>+0(SB), Z8, Z8
+	VADDPD       constant19<>+0(SB), Z9, Z9
+	VADDPD       constant19<>+0(SB), Z10, Z10
+	VADDPD       constant19<>+0(SB), Z11, Z11
+	VMULPD       Z8, Z8, Z20
+	VMULPD       Z9, Z9, Z21
+	VMULPD       Z10, Z10, Z22
+	VMULPD       Z11, Z11, Z23
+	VMOVUPD      constant20<>+0(SB), Z16
+	VMOVUPD      constant20<>+0(SB), Z17
+	VMOVUPD      constant20<>+0(SB), Z18
+	VMOVUPD      constant20<>+0(SB), Z19
+	VMOVUPD      constant21<>+0(SB), Z4
+	VMOVUPD      constant21<>+0(SB), Z5
+	VMOVUPD      constant21<>+0(SB), Z6
+	VMOVUPD      constant21<>+0(SB), Z7
+	VFMADD213PD  constant22<>+0(SB), Z20, Z16
+	VFMADD213PD  constant22<>+0(SB), Z21, Z17
+	VFMADD213PD  constant22<>+0(SB), Z22, Z18
+	VFMADD213PD  constant22<>+0(SB), Z23, Z19
+	VFMADD213PD  constant23<>+0(SB), Z20, Z4
+	VFMADD213PD  constant23<>+0(SB), Z21, Z5
+	VFMADD213PD  constant23<>+0(SB), Z22, Z6
+	VFMADD213PD  constant23<>+0(SB), Z23, Z7
+	VFMADD213PD  constant24<>+0(SB), Z20, Z16
+	VFMADD213PD  constant24<>+0(SB), Z21, Z17
+	VFMADD213PD  constant24<>+0(SB), Z22, Z18
+	VFMADD213PD  constant24<>+0(SB), Z23, Z19
+	VFMADD213PD  constant25<>+0(SB), Z20, Z4
+	VFMADD213PD  constant25<>+0(SB), Z21, Z5
+	VFMADD213PD  constant25<>+0(SB), Z22, Z6
+	VFMADD213PD  constant25<>+0(SB), Z23, Z7
+	VFMADD213PD  constant26<>+0(SB), Z20, Z16
+	VFMADD213PD  constant26<>+0(SB), Z21, Z17
+	VFMADD213PD  constant26<>+0(SB), Z22, Z18
+	VFMADD213PD  constant26<>+0(SB), Z23, Z19
+	VFMADD213PD  constant27<>+0(SB), Z20, Z4
+	VFMADD213PD  constant27<>+0(SB), Z21, Z5
+	VFMADD213PD  constant27<>+0(SB), Z22, Z6
+	VFMADD213PD  constant27<>+0(SB), Z23, Z7
+	VFMADD213PD  constant28<>+0(SB), Z20, Z16
+	VFMADD213PD  constant28<>+0(SB), Z21, Z17
+	VFMADD213PD  constant28<>+0(SB), Z22, Z18
+	VFMADD213PD  constant28<>+0(SB), Z23, Z19
+	VFMADD213PD  constant29<>+0(SB), Z20, Z4
+	VFMADD213PD  constant29<>+0(SB), Z21, Z5
+	VFMADD213PD  constant29<>+0(SB), Z22, Z6
+	VFMADD213PD  constant29<>+0(SB), Z23, Z7
+	VFMADD213PD  constant30<>+0(SB), Z20, Z16
+	VFMADD213PD  constant30<>+0(SB), Z21, Z17
+	VFMADD213PD  constant30<>+0(SB), Z22, Z18
+	VFMADD213PD  constant30<>+0(SB), Z23, Z19
+	VFMADD213PD  constant31<>+0(SB), Z20, Z4
+	VFMADD213PD  constant31<>+0(SB), Z21, Z5
+	VFMADD213PD  constant31<>+0(SB), Z22, Z6
+	VFMADD213PD  constant31<>+0(SB), Z23, Z7
+	VFMADD213PD  constant32<>+0(SB), Z20, Z16
+	VFMADD213PD  constant32<>+0(SB), Z21, Z17
+	VFMADD213PD  constant32<>+0(SB), Z22, Z18
+	VFMADD213PD  constant32<>+0(SB), Z23, Z19
+	VFMADD213PD  constant33<>+0(SB), Z20, Z4
+	VFMADD213PD  constant33<>+0(SB), Z21, Z5
+	VFMADD213PD  constant33<>+0(SB), Z22, Z6
+	VFMADD213PD  constant33<>+0(SB), Z23, Z7
+	VFMADD213PD  constant34<>+0(SB), Z20, Z16
+	VFMADD213PD  constant34<>+0(SB), Z21, Z17
+	VFMADD213PD  constant34<>+0(SB), Z22, Z18
+	VFMADD213PD  constant34<>+0(SB), Z23, Z19
+	VFMADD213PD  constant35<>+0(SB), Z20, Z4
+	VFMADD213PD  constant35<>+0(SB), Z21, Z5
+	VFMADD213PD  constant35<>+0(SB), Z22, Z6
+	VFMADD213PD  constant35<>+0(SB), Z23, Z7
+	VFMADD213PD  constant36<>+0(SB), Z20, Z16
+	VFMADD213PD  constant36<>+0(SB), Z21, Z17
+	VFMADD213PD  constant36<>+0(SB), Z22, Z18
+	VFMADD213PD  constant36<>+0(SB), Z23, Z19
+	VFMADD213PD  constant37<>+0(SB), Z20, Z4
+	VFMADD213PD  constant37<>+0(SB), Z21, Z5
+	VFMADD213PD  constant37<>+0(SB), Z22, Z6
+	VFMADD213PD  constant37<>+0(SB), Z23, Z7
+	VFMADD213PD  constant38<>+0(SB), Z20, Z16
+	VFMADD213PD  constant38<>+0(SB), Z21, Z17
+	VFMADD213PD  constant38<>+0(SB), Z22, Z18
+	VFMADD213PD  constant38<>+0(SB), Z23, Z19
+	VFMADD213PD  constant3<>+0(SB), Z20, Z4
+	VFMADD213PD  constant3<>+0(SB), Z21, Z5
+	VFMADD213PD  constant3<>+0(SB), Z22, Z6
+	VFMADD213PD  constant3<>+0(SB), Z23, Z7
+	VFMADD231PD  Z8, Z16, Z4
+	VFMADD231PD  Z9, Z17, Z5
+	VFMADD231PD  Z10, Z18, Z6
+	VFMADD231PD  Z11, Z19, Z7
+	VFNMADD231PD Z12, Z4, Z0
+	VFNMADD231PD Z13, Z5, Z1
+	VFNMADD231PD Z14, Z6, Z2
+	VFNMADD231PD Z15, Z7, Z3
 	VMOVUPD      Z0, K1, (R8)
 	VMOVUPD      Z1, K1, (R8)(DX*1)
 	VMOVUPD      Z2, K1, (R8)(DX*2)
@@ -14754,67 +14662,54 @@ row_vectors:
 	VFMADD213PD  constant3<>+0(SB), Z1, Z2
 	VMOVUPD      constant3<>+0(SB), Z3
 	VDIVPD       Z2, Z3, Z2
-	VMOVUPD      constant4<>+0(SB), Z3
-	VFMADD213PD  constant5<>+0(SB), Z2, Z3
-	VMULPD       Z3, Z3, Z6
-	VMOVUPD      constant6<>+0(SB), Z5
-	VMOVUPD      constant7<>+0(SB), Z4
-	VFMADD213PD  constant8<>+0(SB), Z6, Z5
-	VFMADD213PD  constant9<>+0(SB), Z6, Z4
-	VFMADD213PD  constant10<>+0(SB), Z6, Z5
-	VFMADD213PD  constant11<>+0(SB), Z6, Z4
-	VFMADD213PD  constant12<>+0(SB), Z6, Z5
-	VFMADD213PD  constant13<>+0(SB), Z6, Z4
-	VFMADD213PD  constant14<>+0(SB), Z6, Z5
-	VFMADD213PD  constant15<>+0(SB), Z6, Z4
-	VFMADD213PD  constant16<>+0(SB), Z6, Z5
-	VFMADD213PD  constant17<>+0(SB), Z6, Z4
-	VFMADD213PD  constant18<>+0(SB), Z6, Z5
-	VFMADD213PD  constant19<>+0(SB), Z6, Z4
-	VFMADD213PD  constant20<>+0(SB), Z6, Z5
-	VFMADD213PD  constant21<>+0(SB), Z6, Z4
-	VFMADD213PD  constant22<>+0(SB), Z6, Z5
-	VFMADD213PD  constant23<>+0(SB), Z6, Z4
-	VFMADD213PD  constant24<>+0(SB), Z6, Z5
-	VFMADD213PD  constant25<>+0(SB), Z6, Z4
-	VFMADD213PD  constant26<>+0(SB), Z6, Z5
-	VFMADD213PD  constant27<>+0(SB), Z6, Z4
-	VFMADD213PD  constant28<>+0(SB), Z6, Z5
-	VFMADD213PD  constant29<>+0(SB), Z6, Z4
-	VFMADD213PD  constant30<>+0(SB), Z6, Z5
-	VFMADD213PD  constant31<>+0(SB), Z6, Z4
-	VFMADD231PD  Z3, Z5, Z4
-	VMULPD       constant32<>+0(SB), Z1, Z3
-	VFMSUB231PD  Z3, Z1, Z4
-	VMOVUPD      constant33<>+0(SB), Z1
-	VMAXPD       Z4, Z1, Z4
-	VMOVUPD      constant34<>+0(SB), Z1
-	VMINPD       Z4, Z1, Z4
-	VMOVUPD      constant35<>+0(SB), Z1
-	VFMADD231PD  constant36<>+0(SB), Z4, Z1
-	VMOVUPD      constant35<>+0(SB), Z5
-	VSUBPD       Z5, Z1, Z5
-	VFNMSUB231PD constant37<>+0(SB), Z5, Z4
-	VMULPD       Z4, Z4, Z7
-	VMOVUPD      constant38<>+0(SB), Z6
-	VMOVUPD      constant39<>+0(SB), Z5
-	VFMADD213PD  constant40<>+0(SB), Z7, Z6
-	VFMADD213PD  constant41<>+0(SB), Z7, Z5
-	VFMADD213PD  constant42<>+0(SB), Z7, Z6
-	VFMADD213PD  constant43<>+0(SB), Z7, Z5
-	VFMADD213PD  constant44<>+0(SB), Z7, Z6
-	VFMADD213PD  constant45<>+0(SB), Z7, Z5
-	VFMADD213PD  constant46<>+0(SB), Z7, Z6
-	VFMADD213PD  constant47<>+0(SB), Z7, Z5
-	VFMADD213PD  constant48<>+0(SB), Z7, Z6
-	VFMADD213PD  constant32<>+0(SB), Z7, Z5
-	VFMADD213PD  constant3<>+0(SB), Z7, Z6
+	VMULPD       constant4<>+0(SB), Z1, Z3
+	VMULPD       Z3, Z1, Z1
+	VMOVUPD      constant5<>+0(SB), Z4
+	VFMADD231PD  constant6<>+0(SB), Z1, Z4
+	VMOVUPD      constant5<>+0(SB), Z5
+	VSUBPD       Z5, Z4, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z5, Z1
+	VMULPD       Z1, Z1, Z7
+	VMOVUPD      constant8<>+0(SB), Z6
+	VMOVUPD      constant9<>+0(SB), Z5
+	VFMADD213PD  constant10<>+0(SB), Z7, Z6
+	VFMADD213PD  constant11<>+0(SB), Z7, Z5
+	VFMADD213PD  constant12<>+0(SB), Z7, Z6
+	VFMADD213PD  constant13<>+0(SB), Z7, Z5
+	VFMADD213PD  constant14<>+0(SB), Z7, Z6
+	VFMADD213PD  constant15<>+0(SB), Z7, Z5
+	VFMADD213PD  constant16<>+0(SB), Z7, Z6
+	VFMADD213PD  constant17<>+0(SB), Z7, Z5
+	VFMADD213PD  constant18<>+0(SB), Z7, Z6
 	VFMADD213PD  constant3<>+0(SB), Z7, Z5
-	VFMADD231PD  Z4, Z6, Z5
-	VPSLLQ       $0x34, Z1, Z1
-	VPADDQ       Z1, Z5, Z5
-	VMULPD       Z2, Z3, Z3
-	VFNMADD231PD Z3, Z5, Z0
+	VFMADD231PD  Z1, Z6, Z5
+	VPSLLQ       $0x34, Z4, Z4
+	VPADDQ       Z4, Z5, Z5
+	VMULPD       Z5, Z3, Z3
+	VADDPD       constant19<>+0(SB), Z2, Z2
+	VMULPD       Z2, Z2, Z5
+	VMOVUPD      constant20<>+0(SB), Z4
+	VMOVUPD      constant21<>+0(SB), Z1
+	VFMADD213PD  constant22<>+0(SB), Z5, Z4
+	VFMADD213PD  constant23<>+0(SB), Z5, Z1
+	VFMADD213PD  constant24<>+0(SB), Z5, Z4
+	VFMADD213PD  constant25<>+0(SB), Z5, Z1
+	VFMADD213PD  constant26<>+0(SB), Z5, Z4
+	VFMADD213PD  constant27<>+0(SB), Z5, Z1
+	VFMADD213PD  constant28<>+0(SB), Z5, Z4
+	VFMADD213PD  constant29<>+0(SB), Z5, Z1
+	VFMADD213PD  constant30<>+0(SB), Z5, Z4
+	VFMADD213PD  constant31<>+0(SB), Z5, Z1
+	VFMADD213PD  constant32<>+0(SB), Z5, Z4
+	VFMADD213PD  constant33<>+0(SB), Z5, Z1
+	VFMADD213PD  constant34<>+0(SB), Z5, Z4
+	VFMADD213PD  constant35<>+0(SB), Z5, Z1
+	VFMADD213PD  constant36<>+0(SB), Z5, Z4
+	VFMADD213PD  constant37<>+0(SB), Z5, Z1
+	VFMADD213PD  constant38<>+0(SB), Z5, Z4
+	VFMADD213PD  constant3<>+0(SB), Z5, Z1
+	VFMADD231PD  Z2, Z4, Z1
+	VFNMADD231PD Z3, Z1, Z0
 	VMOVUPD      Z0, (DI)
 	ADDQ         $+64, DI
 	DECQ         R8
@@ -14833,67 +14728,54 @@ row_vectors_end:
 	VFMADD213PD  constant3<>+0(SB), Z1, Z2
 	VMOVUPD      constant3<>+0(SB), Z3
 	VDIVPD       Z2, Z3, Z2
-	VMOVUPD      constant4<>+0(SB), Z3
-	VFMADD213PD  constant5<>+0(SB), Z2, Z3
-	VMULPD       Z3, Z3, Z6
-	VMOVUPD      constant6<>+0(SB), Z5
-	VMOVUPD      constant7<>+0(SB), Z4
-	VFMADD213PD  constant8<>+0(SB), Z6, Z5
-	VFMADD213PD  constant9<>+0(SB), Z6, Z4
-	VFMADD213PD  constant10<>+0(SB), Z6, Z5
-	VFMADD213PD  constant11<>+0(SB), Z6, Z4
-	VFMADD213PD  constant12<>+0(SB), Z6, Z5
-	VFMADD213PD  constant13<>+0(SB), Z6, Z4
-	VFMADD213PD  constant14<>+0(SB), Z6, Z5
-	VFMADD213PD  constant15<>+0(SB), Z6, Z4
-	VFMADD213PD  constant16<>+0(SB), Z6, Z5
-	VFMADD213PD  constant17<>+0(SB), Z6, Z4
-	VFMADD213PD  constant18<>+0(SB), Z6, Z5
-	VFMADD213PD  constant19<>+0(SB), Z6, Z4
-	VFMADD213PD  constant20<>+0(SB), Z6, Z5
-	VFMADD213PD  constant21<>+0(SB), Z6, Z4
-	VFMADD213PD  constant22<>+0(SB), Z6, Z5
-	VFMADD213PD  constant23<>+0(SB), Z6, Z4
-	VFMADD213PD  constant24<>+0(SB), Z6, Z5
-	VFMADD213PD  constant25<>+0(SB), Z6, Z4
-	VFMADD213PD  constant26<>+0(SB), Z6, Z5
-	VFMADD213PD  constant27<>+0(SB), Z6, Z4
-	VFMADD213PD  constant28<>+0(SB), Z6, Z5
-	VFMADD213PD  constant29<>+0(SB), Z6, Z4
-	VFMADD213PD  constant30<>+0(SB), Z6, Z5
-	VFMADD213PD  constant31<>+0(SB), Z6, Z4
-	VFMADD231PD  Z3, Z5, Z4
-	VMULPD       constant32<>+0(SB), Z1, Z3
-	VFMSUB231PD  Z3, Z1, Z4
-	VMOVUPD      constant33<>+0(SB), Z1
-	VMAXPD       Z4, Z1, Z4
-	VMOVUPD      constant34<>+0(SB), Z1
-	VMINPD       Z4, Z1, Z4
-	VMOVUPD      constant35<>+0(SB), Z1
-	VFMADD231PD  constant36<>+0(SB), Z4, Z1
-	VMOVUPD      constant35<>+0(SB), Z5
-	VSUBPD       Z5, Z1, Z5
-	VFNMSUB231PD constant37<>+0(SB), Z5, Z4
-	VMULPD       Z4, Z4, Z7
-	VMOVUPD      constant38<>+0(SB), Z6
-	VMOVUPD      constant39<>+0(SB), Z5
-	VFMADD213PD  constant40<>+0(SB), Z7, Z6
-	VFMADD213PD  constant41<>+0(SB), Z7, Z5
-	VFMADD213PD  constant42<>+0(SB), Z7, Z6
-	VFMADD213PD  constant43<>+0(SB), Z7, Z5
-	VFMADD213PD  constant44<>+0(SB), Z7, Z6
-	VFMADD213PD  constant45<>+0(SB), Z7, Z5
-	VFMADD213PD  constant46<>+0(SB), Z7, Z6
-	VFMADD213PD  constant47<>+0(SB), Z7, Z5
-	VFMADD213PD  constant48<>+0(SB), Z7, Z6
-	VFMADD213PD  constant32<>+0(SB), Z7, Z5
-	VFMADD213PD  constant3<>+0(SB), Z7, Z6
+	VMULPD       constant4<>+0(SB), Z1, Z3
+	VMULPD       Z3, Z1, Z1
+	VMOVUPD      constant5<>+0(SB), Z4
+	VFMADD231PD  constant6<>+0(SB), Z1, Z4
+	VMOVUPD      constant5<>+0(SB), Z5
+	VSUBPD       Z5, Z4, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z5, Z1
+	VMULPD       Z1, Z1, Z7
+	VMOVUPD      constant8<>+0(SB), Z6
+	VMOVUPD      constant9<>+0(SB), Z5
+	VFMADD213PD  constant10<>+0(SB), Z7, Z6
+	VFMADD213PD  constant11<>+0(SB), Z7, Z5
+	VFMADD213PD  constant12<>+0(SB), Z7, Z6
+	VFMADD213PD  constant13<>+0(SB), Z7, Z5
+	VFMADD213PD  constant14<>+0(SB), Z7, Z6
+	VFMADD213PD  constant15<>+0(SB), Z7, Z5
+	VFMADD213PD  constant16<>+0(SB), Z7, Z6
+	VFMADD213PD  constant17<>+0(SB), Z7, Z5
+	VFMADD213PD  constant18<>+0(SB), Z7, Z6
 	VFMADD213PD  constant3<>+0(SB), Z7, Z5
-	VFMADD231PD  Z4, Z6, Z5
-	VPSLLQ       $0x34, Z1, Z1
-	VPADDQ       Z1, Z5, Z5
-	VMULPD       Z2, Z3, Z3
-	VFNMADD231PD Z3, Z5, Z0
+	VFMADD231PD  Z1, Z6, Z5
+	VPSLLQ       $0x34, Z4, Z4
+	VPADDQ       Z4, Z5, Z5
+	VMULPD       Z5, Z3, Z3
+	VADDPD       constant19<>+0(SB), Z2, Z2
+	VMULPD       Z2, Z2, Z5
+	VMOVUPD      constant20<>+0(SB), Z4
+	VMOVUPD      constant21<>+0(SB), Z1
+	VFMADD213PD  constant22<>+0(SB), Z5, Z4
+	VFMADD213PD  constant23<>+0(SB), Z5, Z1
+	VFMADD213PD  constant24<>+0(SB), Z5, Z4
+	VFMADD213PD  constant25<>+0(SB), Z5, Z1
+	VFMADD213PD  constant26<>+0(SB), Z5, Z4
+	VFMADD213PD  constant27<>+0(SB), Z5, Z1
+	VFMADD213PD  constant28<>+0(SB), Z5, Z4
+	VFMADD213PD  constant29<>+0(SB), Z5, Z1
+	VFMADD213PD  constant30<>+0(SB), Z5, Z4
+	VFMADD213PD  constant31<>+0(SB), Z5, Z1
+	VFMADD213PD  constant32<>+0(SB), Z5, Z4
+	VFMADD213PD  constant33<>+0(SB), Z5, Z1
+	VFMADD213PD  constant34<>+0(SB), Z5, Z4
+	VFMADD213PD  constant35<>+0(SB), Z5, Z1
+	VFMADD213PD  constant36<>+0(SB), Z5, Z4
+	VFMADD213PD  constant37<>+0(SB), Z5, Z1
+	VFMADD213PD  constant38<>+0(SB), Z5, Z4
+	VFMADD213PD  constant3<>+0(SB), Z5, Z1
+	VFMADD231PD  Z2, Z4, Z1
+	VFNMADD231PD Z3, Z1, Z0
 	VMOVUPD      Z0, K1, (DI)
 
 row_next:
@@ -14915,24 +14797,24 @@ DATA constant0<>+48(SB)/8, $0x7fffffffffffffff
 DATA constant0<>+56(SB)/8, $0x7fffffffffffffff
 GLOBL constant0<>(SB), RODATA|NOPTR, $64
 
-DATA constant1<>+0(SB)/8, $0x40c3880000000000
-DATA constant1<>+8(SB)/8, $0x40c3880000000000
-DATA constant1<>+16(SB)/8, $0x40c3880000000000
-DATA constant1<>+24(SB)/8, $0x40c3880000000000
-DATA constant1<>+32(SB)/8, $0x40c3880000000000
-DATA constant1<>+40(SB)/8, $0x40c3880000000000
-DATA constant1<>+48(SB)/8, $0x40c3880000000000
-DATA constant1<>+56(SB)/8, $0x40c3880000000000
+DATA constant1<>+0(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+8(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+16(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+24(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+32(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+40(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+48(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+56(SB)/8, $0x404292fd2c6a6262
 GLOBL constant1<>(SB), RODATA|NOPTR, $64
 
-DATA constant2<>+0(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+8(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+16(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+24(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+32(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+40(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+48(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+56(SB)/8, $0x3fd6a09e667f3bcd
+DATA constant2<>+0(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+8(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+16(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+24(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+32(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+40(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+48(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+56(SB)/8, $0x3fce2b7dddfefa66
 GLOBL constant2<>(SB), RODATA|NOPTR, $64
 
 DATA constant3<>+0(SB)/8, $0x3ff0000000000000
@@ -14945,455 +14827,355 @@ DATA constant3<>+48(SB)/8, $0x3ff0000000000000
 DATA constant3<>+56(SB)/8, $0x3ff0000000000000
 GLOBL constant3<>(SB), RODATA|NOPTR, $64
 
-DATA constant4<>+0(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+8(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+16(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+24(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+32(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+40(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+48(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+56(SB)/8, $0x40013b13b13b13b1
+DATA constant4<>+0(SB)/8, $0x3fe0000000000000
+DATA constant4<>+8(SB)/8, $0x3fe0000000000000
+DATA constant4<>+16(SB)/8, $0x3fe0000000000000
+DATA constant4<>+24(SB)/8, $0x3fe0000000000000
+DATA constant4<>+32(SB)/8, $0x3fe0000000000000
+DATA constant4<>+40(SB)/8, $0x3fe0000000000000
+DATA constant4<>+48(SB)/8, $0x3fe0000000000000
+DATA constant4<>+56(SB)/8, $0x3fe0000000000000
 GLOBL constant4<>(SB), RODATA|NOPTR, $64
 
-DATA constant5<>+0(SB)/8, $0xbff2762762762762
-DATA constant5<>+8(SB)/8, $0xbff2762762762762
-DATA constant5<>+16(SB)/8, $0xbff2762762762762
-DATA constant5<>+24(SB)/8, $0xbff2762762762762
-DATA constant5<>+32(SB)/8, $0xbff2762762762762
-DATA constant5<>+40(SB)/8, $0xbff2762762762762
-DATA constant5<>+48(SB)/8, $0xbff2762762762762
-DATA constant5<>+56(SB)/8, $0xbff2762762762762
+DATA constant5<>+0(SB)/8, $0x4338000000000000
+DATA constant5<>+8(SB)/8, $0x4338000000000000
+DATA constant5<>+16(SB)/8, $0x4338000000000000
+DATA constant5<>+24(SB)/8, $0x4338000000000000
+DATA constant5<>+32(SB)/8, $0x4338000000000000
+DATA constant5<>+40(SB)/8, $0x4338000000000000
+DATA constant5<>+48(SB)/8, $0x4338000000000000
+DATA constant5<>+56(SB)/8, $0x4338000000000000
 GLOBL constant5<>(SB), RODATA|NOPTR, $64
 
-DATA constant6<>+0(SB)/8, $0x3e1e800000000000
-DATA constant6<>+8(SB)/8, $0x3e1e800000000000
-DATA constant6<>+16(SB)/8, $0x3e1e800000000000
-DATA constant6<>+24(SB)/8, $0x3e1e800000000000
-DATA constant6<>+32(SB)/8, $0x3e1e800000000000
-DATA constant6<>+40(SB)/8, $0x3e1e800000000000
-DATA constant6<>+48(SB)/8, $0x3e1e800000000000
-DATA constant6<>+56(SB)/8, $0x3e1e800000000000
+DATA constant6<>+0(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+8(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+16(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+24(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+32(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+40(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+48(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+56(SB)/8, $0xbff71547652b82fe
 GLOBL constant6<>(SB), RODATA|NOPTR, $64
 
-DATA constant7<>+0(SB)/8, $0xbe18a00000000000
-DATA constant7<>+8(SB)/8, $0xbe18a00000000000
-DATA constant7<>+16(SB)/8, $0xbe18a00000000000
-DATA constant7<>+24(SB)/8, $0xbe18a00000000000
-DATA constant7<>+32(SB)/8, $0xbe18a00000000000
-DATA constant7<>+40(SB)/8, $0xbe18a00000000000
-DATA constant7<>+48(SB)/8, $0xbe18a00000000000
-DATA constant7<>+56(SB)/8, $0xbe18a00000000000
+DATA constant7<>+0(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+8(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+16(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+24(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+32(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+40(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+48(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+56(SB)/8, $0x3fe62e42fefa39ef
 GLOBL constant7<>(SB), RODATA|NOPTR, $64
 
-DATA constant8<>+0(SB)/8, $0xbe44c60000000000
-DATA constant8<>+8(SB)/8, $0xbe44c60000000000
-DATA constant8<>+16(SB)/8, $0xbe44c60000000000
-DATA constant8<>+24(SB)/8, $0xbe44c60000000000
-DATA constant8<>+32(SB)/8, $0xbe44c60000000000
-DATA constant8<>+40(SB)/8, $0xbe44c60000000000
-DATA constant8<>+48(SB)/8, $0xbe44c60000000000
-DATA constant8<>+56(SB)/8, $0xbe44c60000000000
+DATA constant8<>+0(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+8(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+16(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+24(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+32(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+40(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+48(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+56(SB)/8, $0x3e57c62a1a5a1c13
 GLOBL constant8<>(SB), RODATA|NOPTR, $64
 
-DATA constant9<>+0(SB)/8, $0x3e52550000000000
-DATA constant9<>+8(SB)/8, $0x3e52550000000000
-DATA constant9<>+16(SB)/8, $0x3e52550000000000
-DATA constant9<>+24(SB)/8, $0x3e52550000000000
-DATA constant9<>+32(SB)/8, $0x3e52550000000000
-DATA constant9<>+40(SB)/8, $0x3e52550000000000
-DATA constant9<>+48(SB)/8, $0x3e52550000000000
-DATA constant9<>+56(SB)/8, $0x3e52550000000000
+DATA constant9<>+0(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+8(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+16(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+24(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+32(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+40(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+48(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+56(SB)/8, $0x3e9275caf3e5ba5e
 GLOBL constant9<>(SB), RODATA|NOPTR, $64
 
-DATA constant10<>+0(SB)/8, $0x3e18640000000000
-DATA constant10<>+8(SB)/8, $0x3e18640000000000
-DATA constant10<>+16(SB)/8, $0x3e18640000000000
-DATA constant10<>+24(SB)/8, $0x3e18640000000000
-DATA constant10<>+32(SB)/8, $0x3e18640000000000
-DATA constant10<>+40(SB)/8, $0x3e18640000000000
-DATA constant10<>+48(SB)/8, $0x3e18640000000000
-DATA constant10<>+56(SB)/8, $0x3e18640000000000
+DATA constant10<>+0(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+8(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+16(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+24(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+32(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+40(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+48(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+56(SB)/8, $0x3ec71fc2af30f8d4
 GLOBL constant10<>(SB), RODATA|NOPTR, $64
 
-DATA constant11<>+0(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+8(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+16(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+24(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+32(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+40(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+48(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+56(SB)/8, $0xbe73b1b000000000
+DATA constant11<>+0(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+8(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+16(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+24(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+32(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+40(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+48(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+56(SB)/8, $0x3efa01afb31cc3c5
 GLOBL constant11<>(SB), RODATA|NOPTR, $64
 
-DATA constant12<>+0(SB)/8, $0x3e89043e00000000
-DATA constant12<>+8(SB)/8, $0x3e89043e00000000
-DATA constant12<>+16(SB)/8, $0x3e89043e00000000
-DATA constant12<>+24(SB)/8, $0x3e89043e00000000
-DATA constant12<>+32(SB)/8, $0x3e89043e00000000
-DATA constant12<>+40(SB)/8, $0x3e89043e00000000
-DATA constant12<>+48(SB)/8, $0x3e89043e00000000
-DATA constant12<>+56(SB)/8, $0x3e89043e00000000
+DATA constant12<>+0(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+8(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+16(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+24(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+32(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+40(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+48(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+56(SB)/8, $0x3f2a019f4768031d
 GLOBL constant12<>(SB), RODATA|NOPTR, $64
 
-DATA constant13<>+0(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+8(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+16(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+24(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+32(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+40(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+48(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+56(SB)/8, $0x3e5f9eb800000000
+DATA constant13<>+0(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+8(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+16(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+24(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+32(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+40(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+48(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+56(SB)/8, $0x3f56c16c108255cc
 GLOBL constant13<>(SB), RODATA|NOPTR, $64
 
-DATA constant14<>+0(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+8(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+16(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+24(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+32(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+40(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+48(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+56(SB)/8, $0xbeb0d3aca0000000
+DATA constant14<>+0(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+8(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+16(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+24(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+32(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+40(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+48(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+56(SB)/8, $0x3f811111113f1d01
 GLOBL constant14<>(SB), RODATA|NOPTR, $64
 
-DATA constant15<>+0(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+8(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+16(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+24(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+32(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+40(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+48(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+56(SB)/8, $0x3eb6c911e8000000
+DATA constant15<>+0(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+8(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+16(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+24(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+32(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+40(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+48(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+56(SB)/8, $0x3fa5555555571a9f
 GLOBL constant15<>(SB), RODATA|NOPTR, $64
 
-DATA constant16<>+0(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+8(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+16(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+24(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+32(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+40(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+48(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+56(SB)/8, $0x3ec4eed676000000
+DATA constant16<>+0(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+8(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+16(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+24(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+32(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+40(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+48(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+56(SB)/8, $0x3fc5555555553e2c
 GLOBL constant16<>(SB), RODATA|NOPTR, $64
 
-DATA constant17<>+0(SB)/8, $0xbee30adb37400000
-DATA constant17<>+8(SB)/8, $0xbee30adb37400000
-DATA constant17<>+16(SB)/8, $0xbee30adb37400000
-DATA constant17<>+24(SB)/8, $0xbee30adb37400000
-DATA constant17<>+32(SB)/8, $0xbee30adb37400000
-DATA constant17<>+40(SB)/8, $0xbee30adb37400000
-DATA constant17<>+48(SB)/8, $0xbee30adb37400000
-DATA constant17<>+56(SB)/8, $0xbee30adb37400000
+DATA constant17<>+0(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+8(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+16(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+24(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+32(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+40(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+48(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+56(SB)/8, $0x3fdfffffffffff15
 GLOBL constant17<>(SB), RODATA|NOPTR, $64
 
-DATA constant18<>+0(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+8(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+16(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+24(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+32(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+40(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+48(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+56(SB)/8, $0x3eb4721f8d000000
+DATA constant18<>+0(SB)/8, $0x3ff0000000000006
+DATA constant18<>+8(SB)/8, $0x3ff0000000000006
+DATA constant18<>+16(SB)/8, $0x3ff0000000000006
+DATA constant18<>+24(SB)/8, $0x3ff0000000000006
+DATA constant18<>+32(SB)/8, $0x3ff0000000000006
+DATA constant18<>+40(SB)/8, $0x3ff0000000000006
+DATA constant18<>+48(SB)/8, $0x3ff0000000000006
+DATA constant18<>+56(SB)/8, $0x3ff0000000000006
 GLOBL constant18<>(SB), RODATA|NOPTR, $64
 
-DATA constant19<>+0(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+8(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+16(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+24(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+32(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+40(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+48(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+56(SB)/8, $0x3f02cd0d923c0000
+DATA constant19<>+0(SB)/8, $0xbff0000000000000
+DATA constant19<>+8(SB)/8, $0xbff0000000000000
+DATA constant19<>+16(SB)/8, $0xbff0000000000000
+DATA constant19<>+24(SB)/8, $0xbff0000000000000
+DATA constant19<>+32(SB)/8, $0xbff0000000000000
+DATA constant19<>+40(SB)/8, $0xbff0000000000000
+DATA constant19<>+48(SB)/8, $0xbff0000000000000
+DATA constant19<>+56(SB)/8, $0xbff0000000000000
 GLOBL constant19<>(SB), RODATA|NOPTR, $64
 
-DATA constant20<>+0(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+8(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+16(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+24(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+32(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+40(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+48(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+56(SB)/8, $0xbf0839b08c300000
+DATA constant20<>+0(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+8(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+16(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+24(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+32(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+40(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+48(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+56(SB)/8, $0xbf653fcba6109f2a
 GLOBL constant20<>(SB), RODATA|NOPTR, $64
 
-DATA constant21<>+0(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+8(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+16(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+24(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+32(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+40(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+48(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+56(SB)/8, $0xbf19806645ad0000
+DATA constant21<>+0(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+8(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+16(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+24(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+32(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+40(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+48(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+56(SB)/8, $0xbf91933c7496cdd5
 GLOBL constant21<>(SB), RODATA|NOPTR, $64
 
-DATA constant22<>+0(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+8(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+16(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+24(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+32(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+40(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+48(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+56(SB)/8, $0x3f32f8ceb1385000
+DATA constant22<>+0(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+8(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+16(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+24(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+32(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+40(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+48(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+56(SB)/8, $0xbfa717f4cac93e80
 GLOBL constant22<>(SB), RODATA|NOPTR, $64
 
-DATA constant23<>+0(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+8(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+16(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+24(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+32(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+40(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+48(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+56(SB)/8, $0x3f2288954e2f4000
+DATA constant23<>+0(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+8(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+16(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+24(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+32(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+40(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+48(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+56(SB)/8, $0xbfac52941d9f2dff
 GLOBL constant23<>(SB), RODATA|NOPTR, $64
 
-DATA constant24<>+0(SB)/8, $0xbf568a3591790200
-DATA constant24<>+8(SB)/8, $0xbf568a3591790200
-DATA constant24<>+16(SB)/8, $0xbf568a3591790200
-DATA constant24<>+24(SB)/8, $0xbf568a3591790200
-DATA constant24<>+32(SB)/8, $0xbf568a3591790200
-DATA constant24<>+40(SB)/8, $0xbf568a3591790200
-DATA constant24<>+48(SB)/8, $0xbf568a3591790200
-DATA constant24<>+56(SB)/8, $0xbf568a3591790200
+DATA constant24<>+0(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+8(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+16(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+24(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+32(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+40(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+48(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+56(SB)/8, $0xbf96efee4bed0857
 GLOBL constant24<>(SB), RODATA|NOPTR, $64
 
-DATA constant25<>+0(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+8(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+16(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+24(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+32(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+40(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+48(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+56(SB)/8, $0x3f3894d26de84800
+DATA constant25<>+0(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+8(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+16(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+24(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+32(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+40(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+48(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+56(SB)/8, $0x3f925c3e71066354
 GLOBL constant25<>(SB), RODATA|NOPTR, $64
 
-DATA constant26<>+0(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+8(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+16(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+24(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+32(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+40(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+48(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+56(SB)/8, $0x3f7a5f7e82a9cc90
+DATA constant26<>+0(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+8(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+16(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+24(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+32(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+40(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+48(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+56(SB)/8, $0x3fa33b325f2e1c14
 GLOBL constant26<>(SB), RODATA|NOPTR, $64
 
-DATA constant27<>+0(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+8(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+16(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+24(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+32(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+40(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+48(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+56(SB)/8, $0xbf7425fa1cec6410
+DATA constant27<>+0(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+8(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+16(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+24(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+32(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+40(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+48(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+56(SB)/8, $0x3fad4287e92be1bf
 GLOBL constant27<>(SB), RODATA|NOPTR, $64
 
-DATA constant28<>+0(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+8(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+16(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+24(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+32(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+40(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+48(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+56(SB)/8, $0xbfa4310b1dc7a215
+DATA constant28<>+0(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+8(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+16(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+24(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+32(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+40(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+48(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+56(SB)/8, $0x3fa120008651cb87
 GLOBL constant28<>(SB), RODATA|NOPTR, $64
 
-DATA constant29<>+0(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+8(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+16(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+24(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+32(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+40(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+48(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+56(SB)/8, $0x3fa05865fb12393c
+DATA constant29<>+0(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+8(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+16(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+24(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+32(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+40(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+48(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+56(SB)/8, $0xbfa4928e58b1023a
 GLOBL constant29<>(SB), RODATA|NOPTR, $64
 
-DATA constant30<>+0(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+8(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+16(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+24(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+32(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+40(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+48(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+56(SB)/8, $0x3fe42a967e37adc0
+DATA constant30<>+0(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+8(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+16(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+24(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+32(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+40(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+48(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+56(SB)/8, $0x3f9a8715e8dc685e
 GLOBL constant30<>(SB), RODATA|NOPTR, $64
 
-DATA constant31<>+0(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+8(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+16(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+24(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+32(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+40(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+48(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+56(SB)/8, $0xbfe3f3e870fcdc31
+DATA constant31<>+0(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+8(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+16(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+24(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+32(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+40(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+48(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+56(SB)/8, $0x3fc43755cbba1a4b
 GLOBL constant31<>(SB), RODATA|NOPTR, $64
 
-DATA constant32<>+0(SB)/8, $0x3fe0000000000000
-DATA constant32<>+8(SB)/8, $0x3fe0000000000000
-DATA constant32<>+16(SB)/8, $0x3fe0000000000000
-DATA constant32<>+24(SB)/8, $0x3fe0000000000000
-DATA constant32<>+32(SB)/8, $0x3fe0000000000000
-DATA constant32<>+40(SB)/8, $0x3fe0000000000000
-DATA constant32<>+48(SB)/8, $0x3fe0000000000000
-DATA constant32<>+56(SB)/8, $0x3fe0000000000000
+DATA constant32<>+0(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+8(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+16(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+24(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+32(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+40(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+48(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+56(SB)/8, $0xbfc2e43ddc9438e5
 GLOBL constant32<>(SB), RODATA|NOPTR, $64
 
-DATA constant33<>+0(SB)/8, $0xc085900000000000
-DATA constant33<>+8(SB)/8, $0xc085900000000000
-DATA constant33<>+16(SB)/8, $0xc085900000000000
-DATA constant33<>+24(SB)/8, $0xc085900000000000
-DATA constant33<>+32(SB)/8, $0xc085900000000000
-DATA constant33<>+40(SB)/8, $0xc085900000000000
-DATA constant33<>+48(SB)/8, $0xc085900000000000
-DATA constant33<>+56(SB)/8, $0xc085900000000000
+DATA constant33<>+0(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+8(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+16(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+24(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+32(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+40(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+48(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+56(SB)/8, $0xbfe2d2b4ac7b53f1
 GLOBL constant33<>(SB), RODATA|NOPTR, $64
 
-DATA constant34<>+0(SB)/8, $0x4085900000000000
-DATA constant34<>+8(SB)/8, $0x4085900000000000
-DATA constant34<>+16(SB)/8, $0x4085900000000000
-DATA constant34<>+24(SB)/8, $0x4085900000000000
-DATA constant34<>+32(SB)/8, $0x4085900000000000
-DATA constant34<>+40(SB)/8, $0x4085900000000000
-DATA constant34<>+48(SB)/8, $0x4085900000000000
-DATA constant34<>+56(SB)/8, $0x4085900000000000
+DATA constant34<>+0(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+8(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+16(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+24(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+32(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+40(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+48(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+56(SB)/8, $0x3fd79ea99d86dc41
 GLOBL constant34<>(SB), RODATA|NOPTR, $64
 
-DATA constant35<>+0(SB)/8, $0x4338000000000000
-DATA constant35<>+8(SB)/8, $0x4338000000000000
-DATA constant35<>+16(SB)/8, $0x4338000000000000
-DATA constant35<>+24(SB)/8, $0x4338000000000000
-DATA constant35<>+32(SB)/8, $0x4338000000000000
-DATA constant35<>+40(SB)/8, $0x4338000000000000
-DATA constant35<>+48(SB)/8, $0x4338000000000000
-DATA constant35<>+56(SB)/8, $0x4338000000000000
+DATA constant35<>+0(SB)/8, $0x400975879b24a062
+DATA constant35<>+8(SB)/8, $0x400975879b24a062
+DATA constant35<>+16(SB)/8, $0x400975879b24a062
+DATA constant35<>+24(SB)/8, $0x400975879b24a062
+DATA constant35<>+32(SB)/8, $0x400975879b24a062
+DATA constant35<>+40(SB)/8, $0x400975879b24a062
+DATA constant35<>+48(SB)/8, $0x400975879b24a062
+DATA constant35<>+56(SB)/8, $0x400975879b24a062
 GLOBL constant35<>(SB), RODATA|NOPTR, $64
 
-DATA constant36<>+0(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+8(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+16(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+24(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+32(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+40(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+48(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+56(SB)/8, $0xbff71547652b82fe
+DATA constant36<>+0(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+8(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+16(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+24(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+32(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+40(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+48(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+56(SB)/8, $0x4016c8aa658ab9c9
 GLOBL constant36<>(SB), RODATA|NOPTR, $64
 
-DATA constant37<>+0(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+8(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+16(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+24(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+32(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+40(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+48(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+56(SB)/8, $0x3fe62e42fefa39ef
+DATA constant37<>+0(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+8(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+16(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+24(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+32(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+40(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+48(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+56(SB)/8, $0x4016759e83ced0d2
 GLOBL constant37<>(SB), RODATA|NOPTR, $64
 
-DATA constant38<>+0(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+8(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+16(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+24(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+32(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+40(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+48(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+56(SB)/8, $0x3de6124613a86d09
+DATA constant38<>+0(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+8(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+16(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+24(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+32(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+40(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+48(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+56(SB)/8, $0x400b14c2f863eb9b
 GLOBL constant38<>(SB), RODATA|NOPTR, $64
-
-DATA constant39<>+0(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+8(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+16(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+24(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+32(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+40(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+48(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+56(SB)/8, $0x3e21eed8eff8d898
-GLOBL constant39<>(SB), RODATA|NOPTR, $64
-
-DATA constant40<>+0(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+8(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+16(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+24(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+32(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+40(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+48(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+56(SB)/8, $0x3e5ae64567f544e4
-GLOBL constant40<>(SB), RODATA|NOPTR, $64
-
-DATA constant41<>+0(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+8(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+16(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+24(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+32(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+40(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+48(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+56(SB)/8, $0x3e927e4fb7789f5c
-GLOBL constant41<>(SB), RODATA|NOPTR, $64
-
-DATA constant42<>+0(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+8(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+16(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+24(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+32(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+40(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+48(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+56(SB)/8, $0x3ec71de3a556c734
-GLOBL constant42<>(SB), RODATA|NOPTR, $64
-
-DATA constant43<>+0(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+8(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+16(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+24(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+32(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+40(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+48(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+56(SB)/8, $0x3efa01a01a01a01a
-GLOBL constant43<>(SB), RODATA|NOPTR, $64
-
-DATA constant44<>+0(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+8(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+16(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+24(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+32(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+40(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+48(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+56(SB)/8, $0x3f2a01a01a01a01a
-GLOBL constant44<>(SB), RODATA|NOPTR, $64
-
-DATA constant45<>+0(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+8(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+16(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+24(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+32(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+40(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+48(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+56(SB)/8, $0x3f56c16c16c16c17
-GLOBL constant45<>(SB), RODATA|NOPTR, $64
-
-DATA constant46<>+0(SB)/8, $0x3f81111111111111
-DATA constant46<>+8(SB)/8, $0x3f81111111111111
-DATA constant46<>+16(SB)/8, $0x3f81111111111111
-DATA constant46<>+24(SB)/8, $0x3f81111111111111
-DATA constant46<>+32(SB)/8, $0x3f81111111111111
-DATA constant46<>+40(SB)/8, $0x3f81111111111111
-DATA constant46<>+48(SB)/8, $0x3f81111111111111
-DATA constant46<>+56(SB)/8, $0x3f81111111111111
-GLOBL constant46<>(SB), RODATA|NOPTR, $64
-
-DATA constant47<>+0(SB)/8, $0x3fa5555555555555
-DATA constant47<>+8(SB)/8, $0x3fa5555555555555
-DATA constant47<>+16(SB)/8, $0x3fa5555555555555
-DATA constant47<>+24(SB)/8, $0x3fa5555555555555
-DATA constant47<>+32(SB)/8, $0x3fa5555555555555
-DATA constant47<>+40(SB)/8, $0x3fa5555555555555
-DATA constant47<>+48(SB)/8, $0x3fa5555555555555
-DATA constant47<>+56(SB)/8, $0x3fa5555555555555
-GLOBL constant47<>(SB), RODATA|NOPTR, $64
-
-DATA constant48<>+0(SB)/8, $0x3fc5555555555555
-DATA constant48<>+8(SB)/8, $0x3fc5555555555555
-DATA constant48<>+16(SB)/8, $0x3fc5555555555555
-DATA constant48<>+24(SB)/8, $0x3fc5555555555555
-DATA constant48<>+32(SB)/8, $0x3fc5555555555555
-DATA constant48<>+40(SB)/8, $0x3fc5555555555555
-DATA constant48<>+48(SB)/8, $0x3fc5555555555555
-DATA constant48<>+56(SB)/8, $0x3fc5555555555555
-GLOBL constant48<>(SB), RODATA|NOPTR, $64
 
 // func GELUTanhF64AVX512(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX512F
@@ -15432,101 +15214,93 @@ rows_vectors:
 	VMULPD       Z1, Z1, Z9
 	VMULPD       Z2, Z2, Z10
 	VMULPD       Z3, Z3, Z11
-	VMOVUPD      constant49<>+0(SB), Z4
-	VMOVUPD      constant49<>+0(SB), Z5
-	VMOVUPD      constant49<>+0(SB), Z6
-	VMOVUPD      constant49<>+0(SB), Z7
-	VFMADD213PD  constant50<>+0(SB), Z8, Z4
-	VFMADD213PD  constant50<>+0(SB), Z9, Z5
-	VFMADD213PD  constant50<>+0(SB), Z10, Z6
-	VFMADD213PD  constant50<>+0(SB), Z11, Z7
+	VMOVUPD      constant39<>+0(SB), Z4
+	VMOVUPD      constant39<>+0(SB), Z5
+	VMOVUPD      constant39<>+0(SB), Z6
+	VMOVUPD      constant39<>+0(SB), Z7
+	VFMADD213PD  constant40<>+0(SB), Z8, Z4
+	VFMADD213PD  constant40<>+0(SB), Z9, Z5
+	VFMADD213PD  constant40<>+0(SB), Z10, Z6
+	VFMADD213PD  constant40<>+0(SB), Z11, Z7
 	VMULPD       Z0, Z4, Z4
 	VMULPD       Z1, Z5, Z5
 	VMULPD       Z2, Z6, Z6
 	VMULPD       Z3, Z7, Z7
-	VMOVUPD      constant33<>+0(SB), Z8
+	VMOVUPD      constant41<>+0(SB), Z8
 	VMAXPD       Z4, Z8, Z4
 	VMAXPD       Z5, Z8, Z5
 	VMAXPD       Z6, Z8, Z6
 	VMAXPD       Z7, Z8, Z7
-	VMOVUPD      constant34<>+0(SB), Z8
+	VMOVUPD      constant42<>+0(SB), Z8
 	VMINPD       Z4, Z8, Z4
 	VMINPD       Z5, Z8, Z5
 	VMINPD       Z6, Z8, Z6
 	VMINPD       Z7, Z8, Z7
-	VMOVUPD      constant35<>+0(SB), Z8
-	VMOVUPD      constant35<>+0(SB), Z9
-	VMOVUPD      constant35<>+0(SB), Z10
-	VMOVUPD      constant35<>+0(SB), Z11
-	VFMADD231PD  constant36<>+0(SB), Z4, Z8
-	VFMADD231PD  constant36<>+0(SB), Z5, Z9
-	VFMADD231PD  constant36<>+0(SB), Z6, Z10
-	VFMADD231PD  constant36<>+0(SB), Z7, Z11
-	VMOVUPD      constant35<>+0(SB), Z15
+	VMOVUPD      constant5<>+0(SB), Z8
+	VMOVUPD      constant5<>+0(SB), Z9
+	VMOVUPD      constant5<>+0(SB), Z10
+	VMOVUPD      constant5<>+0(SB), Z11
+	VFMADD231PD  constant6<>+0(SB), Z4, Z8
+	VFMADD231PD  constant6<>+0(SB), Z5, Z9
+	VFMADD231PD  constant6<>+0(SB), Z6, Z10
+	VFMADD231PD  constant6<>+0(SB), Z7, Z11
+	VMOVUPD      constant5<>+0(SB), Z15
 	VSUBPD       Z15, Z8, Z12
 	VSUBPD       Z15, Z9, Z13
 	VSUBPD       Z15, Z10, Z14
 	VSUBPD       Z15, Z11, Z15
-	VFNMSUB231PD constant37<>+0(SB), Z12, Z4
-	VFNMSUB231PD constant37<>+0(SB), Z13, Z5
-	VFNMSUB231PD constant37<>+0(SB), Z14, Z6
-	VFNMSUB231PD constant37<>+0(SB), Z15, Z7
+	VFNMSUB231PD constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PD constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PD constant7<>+0(SB), Z15, Z7
 	VMULPD       Z4, Z4, Z20
 	VMULPD       Z5, Z5, Z21
 	VMULPD       Z6, Z6, Z22
 	VMULPD       Z7, Z7, Z23
-	VMOVUPD      constant38<>+0(SB), Z16
-	VMOVUPD      constant38<>+0(SB), Z17
-	VMOVUPD      constant38<>+0(SB), Z18
-	VMOVUPD      constant38<>+0(SB), Z19
-	VMOVUPD      constant39<>+0(SB), Z12
-	VMOVUPD      constant39<>+0(SB), Z13
-	VMOVUPD      constant39<>+0(SB), Z14
-	VMOVUPD      constant39<>+0(SB), Z15
-	VFMADD213PD  constant40<>+0(SB), Z20, Z16
-	VFMADD213PD  constant40<>+0(SB), Z21, Z17
-	VFMADD213PD  constant40<>+0(SB), Z22, Z18
-	VFMADD213PD  constant40<>+0(SB), Z23, Z19
-	VFMADD213PD  constant41<>+0(SB), Z20, Z12
-	VFMADD213PD  constant41<>+0(SB), Z21, Z13
-	VFMADD213PD  constant41<>+0(SB), Z22, Z14
-	VFMADD213PD  constant41<>+0(SB), Z23, Z15
-	VFMADD213PD  constant42<>+0(SB), Z20, Z16
-	VFMADD213PD  constant42<>+0(SB), Z21, Z17
-	VFMADD213PD  constant42<>+0(SB), Z22, Z18
-	VFMADD213PD  constant42<>+0(SB), Z23, Z19
-	VFMADD213PD  constant43<>+0(SB), Z20, Z12
-	VFMADD213PD  constant43<>+0(SB), Z21, Z13
-	VFMADD213PD  constant43<>+0(SB), Z22, Z14
-	VFMADD213PD  constant43<>+0(SB), Z23, Z15
-	VFMADD213PD  constant44<>+0(SB), Z20, Z16
-	VFMADD213PD  constant44<>+0(SB), Z21, Z17
-	VFMADD213PD  constant44<>+0(SB), Z22, Z18
-	VFMADD213PD  constant44<>+0(SB), Z23, Z19
-	VFMADD213PD  constant45<>+0(SB), Z20, Z12
-	VFMADD213PD  constant45<>+0(SB), Z21, Z13
-	VFMADD213PD  constant45<>+0(SB), Z22, Z14
-	VFMADD213PD  constant45<>+0(SB), Z23, Z15
-	VFMADD213PD  constant46<>+0(SB), Z20, Z16
-	VFMADD213PD  constant46<>+0(SB), Z21, Z17
-	VFMADD213PD  constant46<>+0(SB), Z22, Z18
-	VFMADD213PD  constant46<>+0(SB), Z23, Z19
-	VFMADD213PD  constant47<>+0(SB), Z20, Z12
-	VFMADD213PD  constant47<>+0(SB), Z21, Z13
-	VFMADD213PD  constant47<>+0(SB), Z22, Z14
-	VFMADD213PD  constant47<>+0(SB), Z23, Z15
-	VFMADD213PD  constant48<>+0(SB), Z20, Z16
-	VFMADD213PD  constant48<>+0(SB), Z21, Z17
-	VFMADD213PD  constant48<>+0(SB), Z22, Z18
-	VFMADD213PD  constant48<>+0(SB), Z23, Z19
-	VFMADD213PD  constant32<>+0(SB), Z20, Z12
-	VFMADD213PD  constant32<>+0(SB), Z21, Z13
-	VFMADD213PD  constant32<>+0(SB), Z22, Z14
-	VFMADD213PD  constant32<>+0(SB), Z23, Z15
-	VFMADD213PD  constant3<>+0(SB), Z20, Z16
-	VFMADD213PD  constant3<>+0(SB), Z21, Z17
-	VFMADD213PD  constant3<>+0(SB), Z22, Z18
-	VFMADD213PD  constant3<>+0(SB), Z23, Z19
+	VMOVUPD      constant8<>+0(SB), Z16
+	VMOVUPD      constant8<>+0(SB), Z17
+	VMOVUPD      constant8<>+0(SB), Z18
+	VMOVUPD      constant8<>+0(SB), Z19
+	VMOVUPD      constant9<>+0(SB), Z12
+	VMOVUPD      constant9<>+0(SB), Z13
+	VMOVUPD      constant9<>+0(SB), Z14
+	VMOVUPD      constant9<>+0(SB), Z15
+	VFMADD213PD  constant10<>+0(SB), Z20, Z16
+	VFMADD213PD  constant10<>+0(SB), Z21, Z17
+	VFMADD213PD  constant10<>+0(SB), Z22, Z18
+	VFMADD213PD  constant10<>+0(SB), Z23, Z19
+	VFMADD213PD  constant11<>+0(SB), Z20, Z12
+	VFMADD213PD  constant11<>+0(SB), Z21, Z13
+	VFMADD213PD  constant11<>+0(SB), Z22, Z14
+	VFMADD213PD  constant11<>+0(SB), Z23, Z15
+	VFMADD213PD  constant12<>+0(SB), Z20, Z16
+	VFMADD213PD  constant12<>+0(SB), Z21, Z17
+	VFMADD213PD  constant12<>+0(SB), Z22, Z18
+	VFMADD213PD  constant12<>+0(SB), Z23, Z19
+	VFMADD213PD  constant13<>+0(SB), Z20, Z12
+	VFMADD213PD  constant13<>+0(SB), Z21, Z13
+	VFMADD213PD  constant13<>+0(SB), Z22, Z14
+	VFMADD213PD  constant13<>+0(SB), Z23, Z15
+	VFMADD213PD  constant14<>+0(SB), Z20, Z16
+	VFMADD213PD  constant14<>+0(SB), Z21, Z17
+	VFMADD213PD  constant14<>+0(SB), Z22, Z18
+	VFMADD213PD  constant14<>+0(SB), Z23, Z19
+	VFMADD213PD  constant15<>+0(SB), Z20, Z12
+	VFMADD213PD  constant15<>+0(SB), Z21, Z13
+	VFMADD213PD  constant15<>+0(SB), Z22, Z14
+	VFMADD213PD  constant15<>+0(SB), Z23, Z15
+	VFMADD213PD  constant16<>+0(SB), Z20, Z16
+	VFMADD213PD  constant16<>+0(SB), Z21, Z17
+	VFMADD213PD  constant16<>+0(SB), Z22, Z18
+	VFMADD213PD  constant16<>+0(SB), Z23, Z19
+	VFMADD213PD  constant17<>+0(SB), Z20, Z12
+	VFMADD213PD  constant17<>+0(SB), Z21, Z13
+	VFMADD213PD  constant17<>+0(SB), Z22, Z14
+	VFMADD213PD  constant17<>+0(SB), Z23, Z15
+	VFMADD213PD  constant18<>+0(SB), Z20, Z16
+	VFMADD213PD  constant18<>+0(SB), Z21, Z17
+	VFMADD213PD  constant18<>+0(SB), Z22, Z18
+	VFMADD213PD  constant18<>+0(SB), Z23, Z19
 	VFMADD213PD  constant3<>+0(SB), Z20, Z12
 	VFMADD213PD  constant3<>+0(SB), Z21, Z13
 	VFMADD213PD  constant3<>+0(SB), Z22, Z14
@@ -15547,7 +15321,7 @@ rows_vectors:
 	VADDPD       constant3<>+0(SB), Z13, Z13
 	VADDPD       constant3<>+0(SB), Z14, Z14
 	VADDPD       constant3<>+0(SB), Z15, Z15
-	VMOVUPD      constant51<>+0(SB), Z4
+	VMOVUPD      constant43<>+0(SB), Z4
 	VMAXPD       Z0, Z4, Z0
 	VMAXPD       Z1, Z4, Z1
 	VMAXPD       Z2, Z4, Z2
@@ -15575,101 +15349,93 @@ rows_vectors_end:
 	VMULPD       Z1, Z1, Z9
 	VMULPD       Z2, Z2, Z10
 	VMULPD       Z3, Z3, Z11
-	VMOVUPD      constant49<>+0(SB), Z4
-	VMOVUPD      constant49<>+0(SB), Z5
-	VMOVUPD      constant49<>+0(SB), Z6
-	VMOVUPD      constant49<>+0(SB), Z7
-	VFMADD213PD  constant50<>+0(SB), Z8, Z4
-	VFMADD213PD  constant50<>+0(SB), Z9, Z5
-	VFMADD213PD  constant50<>+0(SB), Z10, Z6
-	VFMADD213PD  constant50<>+0(SB), Z11, Z7
+	VMOVUPD      constant39<>+0(SB), Z4
+	VMOVUPD      constant39<>+0(SB), Z5
+	VMOVUPD      constant39<>+0(SB), Z6
+	VMOVUPD      constant39<>+0(SB), Z7
+	VFMADD213PD  constant40<>+0(SB), Z8, Z4
+	VFMADD213PD  constant40<>+0(SB), Z9, Z5
+	VFMADD213PD  constant40<>+0(SB), Z10, Z6
+	VFMADD213PD  constant40<>+0(SB), Z11, Z7
 	VMULPD       Z0, Z4, Z4
 	VMULPD       Z1, Z5, Z5
 	VMULPD       Z2, Z6, Z6
 	VMULPD       Z3, Z7, Z7
-	VMOVUPD      constant33<>+0(SB), Z8
+	VMOVUPD      constant41<>+0(SB), Z8
 	VMAXPD       Z4, Z8, Z4
 	VMAXPD       Z5, Z8, Z5
 	VMAXPD       Z6, Z8, Z6
 	VMAXPD       Z7, Z8, Z7
-	VMOVUPD      constant34<>+0(SB), Z8
+	VMOVUPD      constant42<>+0(SB), Z8
 	VMINPD       Z4, Z8, Z4
 	VMINPD       Z5, Z8, Z5
 	VMINPD       Z6, Z8, Z6
 	VMINPD       Z7, Z8, Z7
-	VMOVUPD      constant35<>+0(SB), Z8
-	VMOVUPD      constant35<>+0(SB), Z9
-	VMOVUPD      constant35<>+0(SB), Z10
-	VMOVUPD      constant35<>+0(SB), Z11
-	VFMADD231PD  constant36<>+0(SB), Z4, Z8
-	VFMADD231PD  constant36<>+0(SB), Z5, Z9
-	VFMADD231PD  constant36<>+0(SB), Z6, Z10
-	VFMADD231PD  constant36<>+0(SB), Z7, Z11
-	VMOVUPD      constant35<>+0(SB), Z15
+	VMOVUPD      constant5<>+0(SB), Z8
+	VMOVUPD      constant5<>+0(SB), Z9
+	VMOVUPD      constant5<>+0(SB), Z10
+	VMOVUPD      constant5<>+0(SB), Z11
+	VFMADD231PD  constant6<>+0(SB), Z4, Z8
+	VFMADD231PD  constant6<>+0(SB), Z5, Z9
+	VFMADD231PD  constant6<>+0(SB), Z6, Z10
+	VFMADD231PD  constant6<>+0(SB), Z7, Z11
+	VMOVUPD      constant5<>+0(SB), Z15
 	VSUBPD       Z15, Z8, Z12
 	VSUBPD       Z15, Z9, Z13
 	VSUBPD       Z15, Z10, Z14
 	VSUBPD       Z15, Z11, Z15
-	VFNMSUB231PD constant37<>+0(SB), Z12, Z4
-	VFNMSUB231PD constant37<>+0(SB), Z13, Z5
-	VFNMSUB231PD constant37<>+0(SB), Z14, Z6
-	VFNMSUB231PD constant37<>+0(SB), Z15, Z7
+	VFNMSUB231PD constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PD constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PD constant7<>+0(SB), Z15, Z7
 	VMULPD       Z4, Z4, Z20
 	VMULPD       Z5, Z5, Z21
 	VMULPD       Z6, Z6, Z22
 	VMULPD       Z7, Z7, Z23
-	VMOVUPD      constant38<>+0(SB), Z16
-	VMOVUPD      constant38<>+0(SB), Z17
-	VMOVUPD      constant38<>+0(SB), Z18
-	VMOVUPD      constant38<>+0(SB), Z19
-	VMOVUPD      constant39<>+0(SB), Z12
-	VMOVUPD      constant39<>+0(SB), Z13
-	VMOVUPD      constant39<>+0(SB), Z14
-	VMOVUPD      constant39<>+0(SB), Z15
-	VFMADD213PD  constant40<>+0(SB), Z20, Z16
-	VFMADD213PD  constant40<>+0(SB), Z21, Z17
-	VFMADD213PD  constant40<>+0(SB), Z22, Z18
-	VFMADD213PD  constant40<>+0(SB), Z23, Z19
-	VFMADD213PD  constant41<>+0(SB), Z20, Z12
-	VFMADD213PD  constant41<>+0(SB), Z21, Z13
-	VFMADD213PD  constant41<>+0(SB), Z22, Z14
-	VFMADD213PD  constant41<>+0(SB), Z23, Z15
-	VFMADD213PD  constant42<>+0(SB), Z20, Z16
-	VFMADD213PD  constant42<>+0(SB), Z21, Z17
-	VFMADD213PD  constant42<>+0(SB), Z22, Z18
-	VFMADD213PD  constant42<>+0(SB), Z23, Z19
-	VFMADD213PD  constant43<>+0(SB), Z20, Z12
-	VFMADD213PD  constant43<>+0(SB), Z21, Z13
-	VFMADD213PD  constant43<>+0(SB), Z22, Z14
-	VFMADD213PD  constant43<>+0(SB), Z23, Z15
-	VFMADD213PD  constant44<>+0(SB), Z20, Z16
-	VFMADD213PD  constant44<>+0(SB), Z21, Z17
-	VFMADD213PD  constant44<>+0(SB), Z22, Z18
-	VFMADD213PD  constant44<>+0(SB), Z23, Z19
-	VFMADD213PD  constant45<>+0(SB), Z20, Z12
-	VFMADD213PD  constant45<>+0(SB), Z21, Z13
-	VFMADD213PD  constant45<>+0(SB), Z22, Z14
-	VFMADD213PD  constant45<>+0(SB), Z23, Z15
-	VFMADD213PD  constant46<>+0(SB), Z20, Z16
-	VFMADD213PD  constant46<>+0(SB), Z21, Z17
-	VFMADD213PD  constant46<>+0(SB), Z22, Z18
-	VFMADD213PD  constant46<>+0(SB), Z23, Z19
-	VFMADD213PD  constant47<>+0(SB), Z20, Z12
-	VFMADD213PD  constant47<>+0(SB), Z21, Z13
-	VFMADD213PD  constant47<>+0(SB), Z22, Z14
-	VFMADD213PD  constant47<>+0(SB), Z23, Z15
-	VFMADD213PD  constant48<>+0(SB), Z20, Z16
-	VFMADD213PD  constant48<>+0(SB), Z21, Z17
-	VFMADD213PD  constant48<>+0(SB), Z22, Z18
-	VFMADD213PD  constant48<>+0(SB), Z23, Z19
-	VFMADD213PD  constant32<>+0(SB), Z20, Z12
-	VFMADD213PD  constant32<>+0(SB), Z21, Z13
-	VFMADD213PD  constant32<>+0(SB), Z22, Z14
-	VFMADD213PD  constant32<>+0(SB), Z23, Z15
-	VFMADD213PD  constant3<>+0(SB), Z20, Z16
-	VFMADD213PD  constant3<>+0(SB), Z21, Z17
-	VFMADD213PD  constant3<>+0(SB), Z22, Z18
-	VFMADD213PD  constant3<>+0(SB), Z23, Z19
+	VMOVUPD      constant8<>+0(SB), Z16
+	VMOVUPD      constant8<>+0(SB), Z17
+	VMOVUPD      constant8<>+0(SB), Z18
+	VMOVUPD      constant8<>+0(SB), Z19
+	VMOVUPD      constant9<>+0(SB), Z12
+	VMOVUPD      constant9<>+0(SB), Z13
+	VMOVUPD      constant9<>+0(SB), Z14
+	VMOVUPD      constant9<>+0(SB), Z15
+	VFMADD213PD  constant10<>+0(SB), Z20, Z16
+	VFMADD213PD  constant10<>+0(SB), Z21, Z17
+	VFMADD213PD  constant10<>+0(SB), Z22, Z18
+	VFMADD213PD  constant10<>+0(SB), Z23, Z19
+	VFMADD213PD  constant11<>+0(SB), Z20, Z12
+	VFMADD213PD  constant11<>+0(SB), Z21, Z13
+	VFMADD213PD  constant11<>+0(SB), Z22, Z14
+	VFMADD213PD  constant11<>+0(SB), Z23, Z15
+	VFMADD213PD  constant12<>+0(SB), Z20, Z16
+	VFMADD213PD  constant12<>+0(SB), Z21, Z17
+	VFMADD213PD  constant12<>+0(SB), Z22, Z18
+	VFMADD213PD  constant12<>+0(SB), Z23, Z19
+	VFMADD213PD  constant13<>+0(SB), Z20, Z12
+	VFMADD213PD  constant13<>+0(SB), Z21, Z13
+	VFMADD213PD  constant13<>+0(SB), Z22, Z14
+	VFMADD213PD  constant13<>+0(SB), Z23, Z15
+	VFMADD213PD  constant14<>+0(SB), Z20, Z16
+	VFMADD213PD  constant14<>+0(SB), Z21, Z17
+	VFMADD213PD  constant14<>+0(SB), Z22, Z18
+	VFMADD213PD  constant14<>+0(SB), Z23, Z19
+	VFMADD213PD  constant15<>+0(SB), Z20, Z12
+	VFMADD213PD  constant15<>+0(SB), Z21, Z13
+	VFMADD213PD  constant15<>+0(SB), Z22, Z14
+	VFMADD213PD  constant15<>+0(SB), Z23, Z15
+	VFMADD213PD  constant16<>+0(SB), Z20, Z16
+	VFMADD213PD  constant16<>+0(SB), Z21, Z17
+	VFMADD213PD  constant16<>+0(SB), Z22, Z18
+	VFMADD213PD  constant16<>+0(SB), Z23, Z19
+	VFMADD213PD  constant17<>+0(SB), Z20, Z12
+	VFMADD213PD  constant17<>+0(SB), Z21, Z13
+	VFMADD213PD  constant17<>+0(SB), Z22, Z14
+	VFMADD213PD  constant17<>+0(SB), Z23, Z15
+	VFMADD213PD  constant18<>+0(SB), Z20, Z16
+	VFMADD213PD  constant18<>+0(SB), Z21, Z17
+	VFMADD213PD  constant18<>+0(SB), Z22, Z18
+	VFMADD213PD  constant18<>+0(SB), Z23, Z19
 	VFMADD213PD  constant3<>+0(SB), Z20, Z12
 	VFMADD213PD  constant3<>+0(SB), Z21, Z13
 	VFMADD213PD  constant3<>+0(SB), Z22, Z14
@@ -15690,7 +15456,7 @@ rows_vectors_end:
 	VADDPD       constant3<>+0(SB), Z13, Z13
 	VADDPD       constant3<>+0(SB), Z14, Z14
 	VADDPD       constant3<>+0(SB), Z15, Z15
-	VMOVUPD      constant51<>+0(SB), Z4
+	VMOVUPD      constant43<>+0(SB), Z4
 	VMAXPD       Z0, Z4, Z0
 	VMAXPD       Z1, Z4, Z1
 	VMAXPD       Z2, Z4, Z2
@@ -15726,38 +15492,36 @@ row:
 row_vectors:
 	VMOVUPD      (DI), Z0
 	VMULPD       Z0, Z0, Z2
-	VMOVUPD      constant49<>+0(SB), Z1
-	VFMADD213PD  constant50<>+0(SB), Z2, Z1
+	VMOVUPD      constant39<>+0(SB), Z1
+	VFMADD213PD  constant40<>+0(SB), Z2, Z1
 	VMULPD       Z0, Z1, Z1
-	VMOVUPD      constant33<>+0(SB), Z2
+	VMOVUPD      constant41<>+0(SB), Z2
 	VMAXPD       Z1, Z2, Z1
-	VMOVUPD      constant34<>+0(SB), Z2
+	VMOVUPD      constant42<>+0(SB), Z2
 	VMINPD       Z1, Z2, Z1
-	VMOVUPD      constant35<>+0(SB), Z2
-	VFMADD231PD  constant36<>+0(SB), Z1, Z2
-	VMOVUPD      constant35<>+0(SB), Z3
+	VMOVUPD      constant5<>+0(SB), Z2
+	VFMADD231PD  constant6<>+0(SB), Z1, Z2
+	VMOVUPD      constant5<>+0(SB), Z3
 	VSUBPD       Z3, Z2, Z3
-	VFNMSUB231PD constant37<>+0(SB), Z3, Z1
+	VFNMSUB231PD constant7<>+0(SB), Z3, Z1
 	VMULPD       Z1, Z1, Z5
-	VMOVUPD      constant38<>+0(SB), Z4
-	VMOVUPD      constant39<>+0(SB), Z3
-	VFMADD213PD  constant40<>+0(SB), Z5, Z4
-	VFMADD213PD  constant41<>+0(SB), Z5, Z3
-	VFMADD213PD  constant42<>+0(SB), Z5, Z4
-	VFMADD213PD  constant43<>+0(SB), Z5, Z3
-	VFMADD213PD  constant44<>+0(SB), Z5, Z4
-	VFMADD213PD  constant45<>+0(SB), Z5, Z3
-	VFMADD213PD  constant46<>+0(SB), Z5, Z4
-	VFMADD213PD  constant47<>+0(SB), Z5, Z3
-	VFMADD213PD  constant48<>+0(SB), Z5, Z4
-	VFMADD213PD  constant32<>+0(SB), Z5, Z3
-	VFMADD213PD  constant3<>+0(SB), Z5, Z4
+	VMOVUPD      constant8<>+0(SB), Z4
+	VMOVUPD      constant9<>+0(SB), Z3
+	VFMADD213PD  constant10<>+0(SB), Z5, Z4
+	VFMADD213PD  constant11<>+0(SB), Z5, Z3
+	VFMADD213PD  constant12<>+0(SB), Z5, Z4
+	VFMADD213PD  constant13<>+0(SB), Z5, Z3
+	VFMADD213PD  constant14<>+0(SB), Z5, Z4
+	VFMADD213PD  constant15<>+0(SB), Z5, Z3
+	VFMADD213PD  constant16<>+0(SB), Z5, Z4
+	VFMADD213PD  constant17<>+0(SB), Z5, Z3
+	VFMADD213PD  constant18<>+0(SB), Z5, Z4
 	VFMADD213PD  constant3<>+0(SB), Z5, Z3
 	VFMADD231PD  Z1, Z4, Z3
 	VPSLLQ       $0x34, Z2, Z2
 	VPADDQ       Z2, Z3, Z3
 	VADDPD       constant3<>+0(SB), Z3, Z3
-	VMOVUPD      constant51<>+0(SB), Z1
+	VMOVUPD      constant43<>+0(SB), Z1
 	VMAXPD       Z0, Z1, Z0
 	VDIVPD       Z3, Z0, Z0
 	VMOVUPD      Z0, (DI)
@@ -15770,38 +15534,36 @@ row_vectors_end:
 	JZ           row_next
 	VMOVUPD.Z    (DI), K1, Z0
 	VMULPD       Z0, Z0, Z2
-	VMOVUPD      constant49<>+0(SB), Z1
-	VFMADD213PD  constant50<>+0(SB), Z2, Z1
+	VMOVUPD      constant39<>+0(SB), Z1
+	VFMADD213PD  constant40<>+0(SB), Z2, Z1
 	VMULPD       Z0, Z1, Z1
-	VMOVUPD      constant33<>+0(SB), Z2
+	VMOVUPD      constant41<>+0(SB), Z2
 	VMAXPD       Z1, Z2, Z1
-	VMOVUPD      constant34<>+0(SB), Z2
+	VMOVUPD      constant42<>+0(SB), Z2
 	VMINPD       Z1, Z2, Z1
-	VMOVUPD      constant35<>+0(SB), Z2
-	VFMADD231PD  constant36<>+0(SB), Z1, Z2
-	VMOVUPD      constant35<>+0(SB), Z3
+	VMOVUPD      constant5<>+0(SB), Z2
+	VFMADD231PD  constant6<>+0(SB), Z1, Z2
+	VMOVUPD      constant5<>+0(SB), Z3
 	VSUBPD       Z3, Z2, Z3
-	VFNMSUB231PD constant37<>+0(SB), Z3, Z1
+	VFNMSUB231PD constant7<>+0(SB), Z3, Z1
 	VMULPD       Z1, Z1, Z5
-	VMOVUPD      constant38<>+0(SB), Z4
-	VMOVUPD      constant39<>+0(SB), Z3
-	VFMADD213PD  constant40<>+0(SB), Z5, Z4
-	VFMADD213PD  constant41<>+0(SB), Z5, Z3
-	VFMADD213PD  constant42<>+0(SB), Z5, Z4
-	VFMADD213PD  constant43<>+0(SB), Z5, Z3
-	VFMADD213PD  constant44<>+0(SB), Z5, Z4
-	VFMADD213PD  constant45<>+0(SB), Z5, Z3
-	VFMADD213PD  constant46<>+0(SB), Z5, Z4
-	VFMADD213PD  constant47<>+0(SB), Z5, Z3
-	VFMADD213PD  constant48<>+0(SB), Z5, Z4
-	VFMADD213PD  constant32<>+0(SB), Z5, Z3
-	VFMADD213PD  constant3<>+0(SB), Z5, Z4
+	VMOVUPD      constant8<>+0(SB), Z4
+	VMOVUPD      constant9<>+0(SB), Z3
+	VFMADD213PD  constant10<>+0(SB), Z5, Z4
+	VFMADD213PD  constant11<>+0(SB), Z5, Z3
+	VFMADD213PD  constant12<>+0(SB), Z5, Z4
+	VFMADD213PD  constant13<>+0(SB), Z5, Z3
+	VFMADD213PD  constant14<>+0(SB), Z5, Z4
+	VFMADD213PD  constant15<>+0(SB), Z5, Z3
+	VFMADD213PD  constant16<>+0(SB), Z5, Z4
+	VFMADD213PD  constant17<>+0(SB), Z5, Z3
+	VFMADD213PD  constant18<>+0(SB), Z5, Z4
 	VFMADD213PD  constant3<>+0(SB), Z5, Z3
 	VFMADD231PD  Z1, Z4, Z3
 	VPSLLQ       $0x34, Z2, Z2
 	VPADDQ       Z2, Z3, Z3
 	VADDPD       constant3<>+0(SB), Z3, Z3
-	VMOVUPD      constant51<>+0(SB), Z1
+	VMOVUPD      constant43<>+0(SB), Z1
 	VMAXPD       Z0, Z1, Z0
 	VDIVPD       Z3, Z0, Z0
 	VMOVUPD      Z0, K1, (DI)
@@ -15815,35 +15577,55 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA constant49<>+0(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+8(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+16(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+24(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+32(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+40(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+48(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+56(SB)/8, $0x3fb2444f2a4d8b4b
-GLOBL constant49<>(SB), RODATA|NOPTR, $64
+DATA constant39<>+0(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+8(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+16(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+24(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+32(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+40(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+48(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+56(SB)/8, $0x3fb2444f2a4d8b4b
+GLOBL constant39<>(SB), RODATA|NOPTR, $64
 
-DATA constant50<>+0(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+8(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+16(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+24(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+32(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+40(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+48(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+56(SB)/8, $0x3ff9884533d43651
-GLOBL constant50<>(SB), RODATA|NOPTR, $64
+DATA constant40<>+0(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+8(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+16(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+24(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+32(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+40(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+48(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+56(SB)/8, $0x3ff9884533d43651
+GLOBL constant40<>(SB), RODATA|NOPTR, $64
 
-DATA constant51<>+0(SB)/8, $0xc0c3880000000000
-DATA constant51<>+8(SB)/8, $0xc0c3880000000000
-DATA constant51<>+16(SB)/8, $0xc0c3880000000000
-DATA constant51<>+24(SB)/8, $0xc0c3880000000000
-DATA constant51<>+32(SB)/8, $0xc0c3880000000000
-DATA constant51<>+40(SB)/8, $0xc0c3880000000000
-DATA constant51<>+48(SB)/8, $0xc0c3880000000000
-DATA constant51<>+56(SB)/8, $0xc0c3880000000000
-GLOBL constant51<>(SB), RODATA|NOPTR, $64
+DATA constant41<>+0(SB)/8, $0xc085900000000000
+DATA constant41<>+8(SB)/8, $0xc085900000000000
+DATA constant41<>+16(SB)/8, $0xc085900000000000
+DATA constant41<>+24(SB)/8, $0xc085900000000000
+DATA constant41<>+32(SB)/8, $0xc085900000000000
+DATA constant41<>+40(SB)/8, $0xc085900000000000
+DATA constant41<>+48(SB)/8, $0xc085900000000000
+DATA constant41<>+56(SB)/8, $0xc085900000000000
+GLOBL constant41<>(SB), RODATA|NOPTR, $64
+
+DATA constant42<>+0(SB)/8, $0x4085900000000000
+DATA constant42<>+8(SB)/8, $0x4085900000000000
+DATA constant42<>+16(SB)/8, $0x4085900000000000
+DATA constant42<>+24(SB)/8, $0x4085900000000000
+DATA constant42<>+32(SB)/8, $0x4085900000000000
+DATA constant42<>+40(SB)/8, $0x4085900000000000
+DATA constant42<>+48(SB)/8, $0x4085900000000000
+DATA constant42<>+56(SB)/8, $0x4085900000000000
+GLOBL constant42<>(SB), RODATA|NOPTR, $64
+
+DATA constant43<>+0(SB)/8, $0xc0c3880000000000
+DATA constant43<>+8(SB)/8, $0xc0c3880000000000
+DATA constant43<>+16(SB)/8, $0xc0c3880000000000
+DATA constant43<>+24(SB)/8, $0xc0c3880000000000
+DATA constant43<>+32(SB)/8, $0xc0c3880000000000
+DATA constant43<>+40(SB)/8, $0xc0c3880000000000
+DATA constant43<>+48(SB)/8, $0xc0c3880000000000
+DATA constant43<>+56(SB)/8, $0xc0c3880000000000
+GLOBL constant43<>(SB), RODATA|NOPTR, $64
 
 // func SiLUF64AVX512(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX512F
@@ -15882,89 +15664,81 @@ rows_vectors:
 	VMOVUPD      Z1, Z5
 	VMOVUPD      Z2, Z6
 	VMOVUPD      Z3, Z7
-	VMOVUPD      constant33<>+0(SB), Z8
+	VMOVUPD      constant41<>+0(SB), Z8
 	VMAXPD       Z4, Z8, Z4
 	VMAXPD       Z5, Z8, Z5
 	VMAXPD       Z6, Z8, Z6
 	VMAXPD       Z7, Z8, Z7
-	VMOVUPD      constant34<>+0(SB), Z8
+	VMOVUPD      constant42<>+0(SB), Z8
 	VMINPD       Z4, Z8, Z4
 	VMINPD       Z5, Z8, Z5
 	VMINPD       Z6, Z8, Z6
 	VMINPD       Z7, Z8, Z7
-	VMOVUPD      constant35<>+0(SB), Z8
-	VMOVUPD      constant35<>+0(SB), Z9
-	VMOVUPD      constant35<>+0(SB), Z10
-	VMOVUPD      constant35<>+0(SB), Z11
-	VFMADD231PD  constant36<>+0(SB), Z4, Z8
-	VFMADD231PD  constant36<>+0(SB), Z5, Z9
-	VFMADD231PD  constant36<>+0(SB), Z6, Z10
-	VFMADD231PD  constant36<>+0(SB), Z7, Z11
-	VMOVUPD      constant35<>+0(SB), Z15
+	VMOVUPD      constant5<>+0(SB), Z8
+	VMOVUPD      constant5<>+0(SB), Z9
+	VMOVUPD      constant5<>+0(SB), Z10
+	VMOVUPD      constant5<>+0(SB), Z11
+	VFMADD231PD  constant6<>+0(SB), Z4, Z8
+	VFMADD231PD  constant6<>+0(SB), Z5, Z9
+	VFMADD231PD  constant6<>+0(SB), Z6, Z10
+	VFMADD231PD  constant6<>+0(SB), Z7, Z11
+	VMOVUPD      constant5<>+0(SB), Z15
 	VSUBPD       Z15, Z8, Z12
 	VSUBPD       Z15, Z9, Z13
 	VSUBPD       Z15, Z10, Z14
 	VSUBPD       Z15, Z11, Z15
-	VFNMSUB231PD constant37<>+0(SB), Z12, Z4
-	VFNMSUB231PD constant37<>+0(SB), Z13, Z5
-	VFNMSUB231PD constant37<>+0(SB), Z14, Z6
-	VFNMSUB231PD constant37<>+0(SB), Z15, Z7
+	VFNMSUB231PD constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PD constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PD constant7<>+0(SB), Z15, Z7
 	VMULPD       Z4, Z4, Z20
 	VMULPD       Z5, Z5, Z21
 	VMULPD       Z6, Z6, Z22
 	VMULPD       Z7, Z7, Z23
-	VMOVUPD      constant38<>+0(SB), Z16
-	VMOVUPD      constant38<>+0(SB), Z17
-	VMOVUPD      constant38<>+0(SB), Z18
-	VMOVUPD      constant38<>+0(SB), Z19
-	VMOVUPD      constant39<>+0(SB), Z12
-	VMOVUPD      constant39<>+0(SB), Z13
-	VMOVUPD      constant39<>+0(SB), Z14
-	VMOVUPD      constant39<>+0(SB), Z15
-	VFMADD213PD  constant40<>+0(SB), Z20, Z16
-	VFMADD213PD  constant40<>+0(SB), Z21, Z17
-	VFMADD213PD  constant40<>+0(SB), Z22, Z18
-	VFMADD213PD  constant40<>+0(SB), Z23, Z19
-	VFMADD213PD  constant41<>+0(SB), Z20, Z12
-	VFMADD213PD  constant41<>+0(SB), Z21, Z13
-	VFMADD213PD  constant41<>+0(SB), Z22, Z14
-	VFMADD213PD  constant41<>+0(SB), Z23, Z15
-	VFMADD213PD  constant42<>+0(SB), Z20, Z16
-	VFMADD213PD  constant42<>+0(SB), Z21, Z17
-	VFMADD213PD  constant42<>+0(SB), Z22, Z18
-	VFMADD213PD  constant42<>+0(SB), Z23, Z19
-	VFMADD213PD  constant43<>+0(SB), Z20, Z12
-	VFMADD213PD  constant43<>+0(SB), Z21, Z13
-	VFMADD213PD  constant43<>+0(SB), Z22, Z14
-	VFMADD213PD  constant43<>+0(SB), Z23, Z15
-	VFMADD213PD  constant44<>+0(SB), Z20, Z16
-	VFMADD213PD  constant44<>+0(SB), Z21, Z17
-	VFMADD213PD  constant44<>+0(SB), Z22, Z18
-	VFMADD213PD  constant44<>+0(SB), Z23, Z19
-	VFMADD213PD  constant45<>+0(SB), Z20, Z12
-	VFMADD213PD  constant45<>+0(SB), Z21, Z13
-	VFMADD213PD  constant45<>+0(SB), Z22, Z14
-	VFMADD213PD  constant45<>+0(SB), Z23, Z15
-	VFMADD213PD  constant46<>+0(SB), Z20, Z16
-	VFMADD213PD  constant46<>+0(SB), Z21, Z17
-	VFMADD213PD  constant46<>+0(SB), Z22, Z18
-	VFMADD213PD  constant46<>+0(SB), Z23, Z19
-	VFMADD213PD  constant47<>+0(SB), Z20, Z12
-	VFMADD213PD  constant47<>+0(SB), Z21, Z13
-	VFMADD213PD  constant47<>+0(SB), Z22, Z14
-	VFMADD213PD  constant47<>+0(SB), Z23, Z15
-	VFMADD213PD  constant48<>+0(SB), Z20, Z16
-	VFMADD213PD  constant48<>+0(SB), Z21, Z17
-	VFMADD213PD  constant48<>+0(SB), Z22, Z18
-	VFMADD213PD  constant48<>+0(SB), Z23, Z19
-	VFMADD213PD  constant32<>+0(SB), Z20, Z12
-	VFMADD213PD  constant32<>+0(SB), Z21, Z13
-	VFMADD213PD  constant32<>+0(SB), Z22, Z14
-	VFMADD213PD  constant32<>+0(SB), Z23, Z15
-	VFMADD213PD  constant3<>+0(SB), Z20, Z16
-	VFMADD213PD  constant3<>+0(SB), Z21, Z17
-	VFMADD213PD  constant3<>+0(SB), Z22, Z18
-	VFMADD213PD  constant3<>+0(SB), Z23, Z19
+	VMOVUPD      constant8<>+0(SB), Z16
+	VMOVUPD      constant8<>+0(SB), Z17
+	VMOVUPD      constant8<>+0(SB), Z18
+	VMOVUPD      constant8<>+0(SB), Z19
+	VMOVUPD      constant9<>+0(SB), Z12
+	VMOVUPD      constant9<>+0(SB), Z13
+	VMOVUPD      constant9<>+0(SB), Z14
+	VMOVUPD      constant9<>+0(SB), Z15
+	VFMADD213PD  constant10<>+0(SB), Z20, Z16
+	VFMADD213PD  constant10<>+0(SB), Z21, Z17
+	VFMADD213PD  constant10<>+0(SB), Z22, Z18
+	VFMADD213PD  constant10<>+0(SB), Z23, Z19
+	VFMADD213PD  constant11<>+0(SB), Z20, Z12
+	VFMADD213PD  constant11<>+0(SB), Z21, Z13
+	VFMADD213PD  constant11<>+0(SB), Z22, Z14
+	VFMADD213PD  constant11<>+0(SB), Z23, Z15
+	VFMADD213PD  constant12<>+0(SB), Z20, Z16
+	VFMADD213PD  constant12<>+0(SB), Z21, Z17
+	VFMADD213PD  constant12<>+0(SB), Z22, Z18
+	VFMADD213PD  constant12<>+0(SB), Z23, Z19
+	VFMADD213PD  constant13<>+0(SB), Z20, Z12
+	VFMADD213PD  constant13<>+0(SB), Z21, Z13
+	VFMADD213PD  constant13<>+0(SB), Z22, Z14
+	VFMADD213PD  constant13<>+0(SB), Z23, Z15
+	VFMADD213PD  constant14<>+0(SB), Z20, Z16
+	VFMADD213PD  constant14<>+0(SB), Z21, Z17
+	VFMADD213PD  constant14<>+0(SB), Z22, Z18
+	VFMADD213PD  constant14<>+0(SB), Z23, Z19
+	VFMADD213PD  constant15<>+0(SB), Z20, Z12
+	VFMADD213PD  constant15<>+0(SB), Z21, Z13
+	VFMADD213PD  constant15<>+0(SB), Z22, Z14
+	VFMADD213PD  constant15<>+0(SB), Z23, Z15
+	VFMADD213PD  constant16<>+0(SB), Z20, Z16
+	VFMADD213PD  constant16<>+0(SB), Z21, Z17
+	VFMADD213PD  constant16<>+0(SB), Z22, Z18
+	VFMADD213PD  constant16<>+0(SB), Z23, Z19
+	VFMADD213PD  constant17<>+0(SB), Z20, Z12
+	VFMADD213PD  constant17<>+0(SB), Z21, Z13
+	VFMADD213PD  constant17<>+0(SB), Z22, Z14
+	VFMADD213PD  constant17<>+0(SB), Z23, Z15
+	VFMADD213PD  constant18<>+0(SB), Z20, Z16
+	VFMADD213PD  constant18<>+0(SB), Z21, Z17
+	VFMADD213PD  constant18<>+0(SB), Z22, Z18
+	VFMADD213PD  constant18<>+0(SB), Z23, Z19
 	VFMADD213PD  constant3<>+0(SB), Z20, Z12
 	VFMADD213PD  constant3<>+0(SB), Z21, Z13
 	VFMADD213PD  constant3<>+0(SB), Z22, Z14
@@ -15985,7 +15759,7 @@ rows_vectors:
 	VADDPD       constant3<>+0(SB), Z13, Z13
 	VADDPD       constant3<>+0(SB), Z14, Z14
 	VADDPD       constant3<>+0(SB), Z15, Z15
-	VMOVUPD      constant51<>+0(SB), Z4
+	VMOVUPD      constant43<>+0(SB), Z4
 	VMAXPD       Z0, Z4, Z0
 	VMAXPD       Z1, Z4, Z1
 	VMAXPD       Z2, Z4, Z2
@@ -16013,89 +15787,81 @@ rows_vectors_end:
 	VMOVUPD      Z1, Z5
 	VMOVUPD      Z2, Z6
 	VMOVUPD      Z3, Z7
-	VMOVUPD      constant33<>+0(SB), Z8
+	VMOVUPD      constant41<>+0(SB), Z8
 	VMAXPD       Z4, Z8, Z4
 	VMAXPD       Z5, Z8, Z5
 	VMAXPD       Z6, Z8, Z6
 	VMAXPD       Z7, Z8, Z7
-	VMOVUPD      constant34<>+0(SB), Z8
+	VMOVUPD      constant42<>+0(SB), Z8
 	VMINPD       Z4, Z8, Z4
 	VMINPD       Z5, Z8, Z5
 	VMINPD       Z6, Z8, Z6
 	VMINPD       Z7, Z8, Z7
-	VMOVUPD      constant35<>+0(SB), Z8
-	VMOVUPD      constant35<>+0(SB), Z9
-	VMOVUPD      constant35<>+0(SB), Z10
-	VMOVUPD      constant35<>+0(SB), Z11
-	VFMADD231PD  constant36<>+0(SB), Z4, Z8
-	VFMADD231PD  constant36<>+0(SB), Z5, Z9
-	VFMADD231PD  constant36<>+0(SB), Z6, Z10
-	VFMADD231PD  constant36<>+0(SB), Z7, Z11
-	VMOVUPD      constant35<>+0(SB), Z15
+	VMOVUPD      constant5<>+0(SB), Z8
+	VMOVUPD      constant5<>+0(SB), Z9
+	VMOVUPD      constant5<>+0(SB), Z10
+	VMOVUPD      constant5<>+0(SB), Z11
+	VFMADD231PD  constant6<>+0(SB), Z4, Z8
+	VFMADD231PD  constant6<>+0(SB), Z5, Z9
+	VFMADD231PD  constant6<>+0(SB), Z6, Z10
+	VFMADD231PD  constant6<>+0(SB), Z7, Z11
+	VMOVUPD      constant5<>+0(SB), Z15
 	VSUBPD       Z15, Z8, Z12
 	VSUBPD       Z15, Z9, Z13
 	VSUBPD       Z15, Z10, Z14
 	VSUBPD       Z15, Z11, Z15
-	VFNMSUB231PD constant37<>+0(SB), Z12, Z4
-	VFNMSUB231PD constant37<>+0(SB), Z13, Z5
-	VFNMSUB231PD constant37<>+0(SB), Z14, Z6
-	VFNMSUB231PD constant37<>+0(SB), Z15, Z7
+	VFNMSUB231PD constant7<>+0(SB), Z12, Z4
+	VFNMSUB231PD constant7<>+0(SB), Z13, Z5
+	VFNMSUB231PD constant7<>+0(SB), Z14, Z6
+	VFNMSUB231PD constant7<>+0(SB), Z15, Z7
 	VMULPD       Z4, Z4, Z20
 	VMULPD       Z5, Z5, Z21
 	VMULPD       Z6, Z6, Z22
 	VMULPD       Z7, Z7, Z23
-	VMOVUPD      constant38<>+0(SB), Z16
-	VMOVUPD      constant38<>+0(SB), Z17
-	VMOVUPD      constant38<>+0(SB), Z18
-	VMOVUPD      constant38<>+0(SB), Z19
-	VMOVUPD      constant39<>+0(SB), Z12
-	VMOVUPD      constant39<>+0(SB), Z13
-	VMOVUPD      constant39<>+0(SB), Z14
-	VMOVUPD      constant39<>+0(SB), Z15
-	VFMADD213PD  constant40<>+0(SB), Z20, Z16
-	VFMADD213PD  constant40<>+0(SB), Z21, Z17
-	VFMADD213PD  constant40<>+0(SB), Z22, Z18
-	VFMADD213PD  constant40<>+0(SB), Z23, Z19
-	VFMADD213PD  constant41<>+0(SB), Z20, Z12
-	VFMADD213PD  constant41<>+0(SB), Z21, Z13
-	VFMADD213PD  constant41<>+0(SB), Z22, Z14
-	VFMADD213PD  constant41<>+0(SB), Z23, Z15
-	VFMADD213PD  constant42<>+0(SB), Z20, Z16
-	VFMADD213PD  constant42<>+0(SB), Z21, Z17
-	VFMADD213PD  constant42<>+0(SB), Z22, Z18
-	VFMADD213PD  constant42<>+0(SB), Z23, Z19
-	VFMADD213PD  constant43<>+0(SB), Z20, Z12
-	VFMADD213PD  constant43<>+0(SB), Z21, Z13
-	VFMADD213PD  constant43<>+0(SB), Z22, Z14
-	VFMADD213PD  constant43<>+0(SB), Z23, Z15
-	VFMADD213PD  constant44<>+0(SB), Z20, Z16
-	VFMADD213PD  constant44<>+0(SB), Z21, Z17
-	VFMADD213PD  constant44<>+0(SB), Z22, Z18
-	VFMADD213PD  constant44<>+0(SB), Z23, Z19
-	VFMADD213PD  constant45<>+0(SB), Z20, Z12
-	VFMADD213PD  constant45<>+0(SB), Z21, Z13
-	VFMADD213PD  constant45<>+0(SB), Z22, Z14
-	VFMADD213PD  constant45<>+0(SB), Z23, Z15
-	VFMADD213PD  constant46<>+0(SB), Z20, Z16
-	VFMADD213PD  constant46<>+0(SB), Z21, Z17
-	VFMADD213PD  constant46<>+0(SB), Z22, Z18
-	VFMADD213PD  constant46<>+0(SB), Z23, Z19
-	VFMADD213PD  constant47<>+0(SB), Z20, Z12
-	VFMADD213PD  constant47<>+0(SB), Z21, Z13
-	VFMADD213PD  constant47<>+0(SB), Z22, Z14
-	VFMADD213PD  constant47<>+0(SB), Z23, Z15
-	VFMADD213PD  constant48<>+0(SB), Z20, Z16
-	VFMADD213PD  constant48<>+0(SB), Z21, Z17
-	VFMADD213PD  constant48<>+0(SB), Z22, Z18
-	VFMADD213PD  constant48<>+0(SB), Z23, Z19
-	VFMADD213PD  constant32<>+0(SB), Z20, Z12
-	VFMADD213PD  constant32<>+0(SB), Z21, Z13
-	VFMADD213PD  constant32<>+0(SB), Z22, Z14
-	VFMADD213PD  constant32<>+0(SB), Z23, Z15
-	VFMADD213PD  constant3<>+0(SB), Z20, Z16
-	VFMADD213PD  constant3<>+0(SB), Z21, Z17
-	VFMADD213PD  constant3<>+0(SB), Z22, Z18
-	VFMADD213PD  constant3<>+0(SB), Z23, Z19
+	VMOVUPD      constant8<>+0(SB), Z16
+	VMOVUPD      constant8<>+0(SB), Z17
+	VMOVUPD      constant8<>+0(SB), Z18
+	VMOVUPD      constant8<>+0(SB), Z19
+	VMOVUPD      constant9<>+0(SB), Z12
+	VMOVUPD      constant9<>+0(SB), Z13
+	VMOVUPD      constant9<>+0(SB), Z14
+	VMOVUPD      constant9<>+0(SB), Z15
+	VFMADD213PD  constant10<>+0(SB), Z20, Z16
+	VFMADD213PD  constant10<>+0(SB), Z21, Z17
+	VFMADD213PD  constant10<>+0(SB), Z22, Z18
+	VFMADD213PD  constant10<>+0(SB), Z23, Z19
+	VFMADD213PD  constant11<>+0(SB), Z20, Z12
+	VFMADD213PD  constant11<>+0(SB), Z21, Z13
+	VFMADD213PD  constant11<>+0(SB), Z22, Z14
+	VFMADD213PD  constant11<>+0(SB), Z23, Z15
+	VFMADD213PD  constant12<>+0(SB), Z20, Z16
+	VFMADD213PD  constant12<>+0(SB), Z21, Z17
+	VFMADD213PD  constant12<>+0(SB), Z22, Z18
+	VFMADD213PD  constant12<>+0(SB), Z23, Z19
+	VFMADD213PD  constant13<>+0(SB), Z20, Z12
+	VFMADD213PD  constant13<>+0(SB), Z21, Z13
+	VFMADD213PD  constant13<>+0(SB), Z22, Z14
+	VFMADD213PD  constant13<>+0(SB), Z23, Z15
+	VFMADD213PD  constant14<>+0(SB), Z20, Z16
+	VFMADD213PD  constant14<>+0(SB), Z21, Z17
+	VFMADD213PD  constant14<>+0(SB), Z22, Z18
+	VFMADD213PD  constant14<>+0(SB), Z23, Z19
+	VFMADD213PD  constant15<>+0(SB), Z20, Z12
+	VFMADD213PD  constant15<>+0(SB), Z21, Z13
+	VFMADD213PD  constant15<>+0(SB), Z22, Z14
+	VFMADD213PD  constant15<>+0(SB), Z23, Z15
+	VFMADD213PD  constant16<>+0(SB), Z20, Z16
+	VFMADD213PD  constant16<>+0(SB), Z21, Z17
+	VFMADD213PD  constant16<>+0(SB), Z22, Z18
+	VFMADD213PD  constant16<>+0(SB), Z23, Z19
+	VFMADD213PD  constant17<>+0(SB), Z20, Z12
+	VFMADD213PD  constant17<>+0(SB), Z21, Z13
+	VFMADD213PD  constant17<>+0(SB), Z22, Z14
+	VFMADD213PD  constant17<>+0(SB), Z23, Z15
+	VFMADD213PD  constant18<>+0(SB), Z20, Z16
+	VFMADD213PD  constant18<>+0(SB), Z21, Z17
+	VFMADD213PD  constant18<>+0(SB), Z22, Z18
+	VFMADD213PD  constant18<>+0(SB), Z23, Z19
 	VFMADD213PD  constant3<>+0(SB), Z20, Z12
 	VFMADD213PD  constant3<>+0(SB), Z21, Z13
 	VFMADD213PD  constant3<>+0(SB), Z22, Z14
@@ -16116,7 +15882,7 @@ rows_vectors_end:
 	VADDPD       constant3<>+0(SB), Z13, Z13
 	VADDPD       constant3<>+0(SB), Z14, Z14
 	VADDPD       constant3<>+0(SB), Z15, Z15
-	VMOVUPD      constant51<>+0(SB), Z4
+	VMOVUPD      constant43<>+0(SB), Z4
 	VMAXPD       Z0, Z4, Z0
 	VMAXPD       Z1, Z4, Z1
 	VMAXPD       Z2, Z4, Z2
@@ -16152,35 +15918,33 @@ row:
 row_vectors:
 	VMOVUPD      (DI), Z0
 	VMOVUPD      Z0, Z1
-	VMOVUPD      constant33<>+0(SB), Z2
+	VMOVUPD      constant41<>+0(SB), Z2
 	VMAXPD       Z1, Z2, Z1
-	VMOVUPD      constant34<>+0(SB), Z2
+	VMOVUPD      constant42<>+0(SB), Z2
 	VMINPD       Z1, Z2, Z1
-	VMOVUPD      constant35<>+0(SB), Z2
-	VFMADD231PD  constant36<>+0(SB), Z1, Z2
-	VMOVUPD      constant35<>+0(SB), Z3
+	VMOVUPD      constant5<>+0(SB), Z2
+	VFMADD231PD  constant6<>+0(SB), Z1, Z2
+	VMOVUPD      constant5<>+0(SB), Z3
 	VSUBPD       Z3, Z2, Z3
-	VFNMSUB231PD constant37<>+0(SB), Z3, Z1
+	VFNMSUB231PD constant7<>+0(SB), Z3, Z1
 	VMULPD       Z1, Z1, Z5
-	VMOVUPD      constant38<>+0(SB), Z4
-	VMOVUPD      constant39<>+0(SB), Z3
-	VFMADD213PD  constant40<>+0(SB), Z5, Z4
-	VFMADD213PD  constant41<>+0(SB), Z5, Z3
-	VFMADD213PD  constant42<>+0(SB), Z5, Z4
-	VFMADD213PD  constant43<>+0(SB), Z5, Z3
-	VFMADD213PD  constant44<>+0(SB), Z5, Z4
-	VFMADD213PD  constant45<>+0(SB), Z5, Z3
-	VFMADD213PD  constant46<>+0(SB), Z5, Z4
-	VFMADD213PD  constant47<>+0(SB), Z5, Z3
-	VFMADD213PD  constant48<>+0(SB), Z5, Z4
-	VFMADD213PD  constant32<>+0(SB), Z5, Z3
-	VFMADD213PD  constant3<>+0(SB), Z5, Z4
+	VMOVUPD      constant8<>+0(SB), Z4
+	VMOVUPD      constant9<>+0(SB), Z3
+	VFMADD213PD  constant10<>+0(SB), Z5, Z4
+	VFMADD213PD  constant11<>+0(SB), Z5, Z3
+	VFMADD213PD  constant12<>+0(SB), Z5, Z4
+	VFMADD213PD  constant13<>+0(SB), Z5, Z3
+	VFMADD213PD  constant14<>+0(SB), Z5, Z4
+	VFMADD213PD  constant15<>+0(SB), Z5, Z3
+	VFMADD213PD  constant16<>+0(SB), Z5, Z4
+	VFMADD213PD  constant17<>+0(SB), Z5, Z3
+	VFMADD213PD  constant18<>+0(SB), Z5, Z4
 	VFMADD213PD  constant3<>+0(SB), Z5, Z3
 	VFMADD231PD  Z1, Z4, Z3
 	VPSLLQ       $0x34, Z2, Z2
 	VPADDQ       Z2, Z3, Z3
 	VADDPD       constant3<>+0(SB), Z3, Z3
-	VMOVUPD      constant51<>+0(SB), Z1
+	VMOVUPD      constant43<>+0(SB), Z1
 	VMAXPD       Z0, Z1, Z0
 	VDIVPD       Z3, Z0, Z0
 	VMOVUPD      Z0, (DI)
@@ -16193,35 +15957,33 @@ row_vectors_end:
 	JZ           row_next
 	VMOVUPD.Z    (DI), K1, Z0
 	VMOVUPD      Z0, Z1
-	VMOVUPD      constant33<>+0(SB), Z2
+	VMOVUPD      constant41<>+0(SB), Z2
 	VMAXPD       Z1, Z2, Z1
-	VMOVUPD      constant34<>+0(SB), Z2
+	VMOVUPD      constant42<>+0(SB), Z2
 	VMINPD       Z1, Z2, Z1
-	VMOVUPD      constant35<>+0(SB), Z2
-	VFMADD231PD  constant36<>+0(SB), Z1, Z2
-	VMOVUPD      constant35<>+0(SB), Z3
+	VMOVUPD      constant5<>+0(SB), Z2
+	VFMADD231PD  constant6<>+0(SB), Z1, Z2
+	VMOVUPD      constant5<>+0(SB), Z3
 	VSUBPD       Z3, Z2, Z3
-	VFNMSUB231PD constant37<>+0(SB), Z3, Z1
+	VFNMSUB231PD constant7<>+0(SB), Z3, Z1
 	VMULPD       Z1, Z1, Z5
-	VMOVUPD      constant38<>+0(SB), Z4
-	VMOVUPD      constant39<>+0(SB), Z3
-	VFMADD213PD  constant40<>+0(SB), Z5, Z4
-	VFMADD213PD  constant41<>+0(SB), Z5, Z3
-	VFMADD213PD  constant42<>+0(SB), Z5, Z4
-	VFMADD213PD  constant43<>+0(SB), Z5, Z3
-	VFMADD213PD  constant44<>+0(SB), Z5, Z4
-	VFMADD213PD  constant45<>+0(SB), Z5, Z3
-	VFMADD213PD  constant46<>+0(SB), Z5, Z4
-	VFMADD213PD  constant47<>+0(SB), Z5, Z3
-	VFMADD213PD  constant48<>+0(SB), Z5, Z4
-	VFMADD213PD  constant32<>+0(SB), Z5, Z3
-	VFMADD213PD  constant3<>+0(SB), Z5, Z4
+	VMOVUPD      constant8<>+0(SB), Z4
+	VMOVUPD      constant9<>+0(SB), Z3
+	VFMADD213PD  constant10<>+0(SB), Z5, Z4
+	VFMADD213PD  constant11<>+0(SB), Z5, Z3
+	VFMADD213PD  constant12<>+0(SB), Z5, Z4
+	VFMADD213PD  constant13<>+0(SB), Z5, Z3
+	VFMADD213PD  constant14<>+0(SB), Z5, Z4
+	VFMADD213PD  constant15<>+0(SB), Z5, Z3
+	VFMADD213PD  constant16<>+0(SB), Z5, Z4
+	VFMADD213PD  constant17<>+0(SB), Z5, Z3
+	VFMADD213PD  constant18<>+0(SB), Z5, Z4
 	VFMADD213PD  constant3<>+0(SB), Z5, Z3
 	VFMADD231PD  Z1, Z4, Z3
 	VPSLLQ       $0x34, Z2, Z2
 	VPADDQ       Z2, Z3, Z3
 	VADDPD       constant3<>+0(SB), Z3, Z3
-	VMOVUPD      constant51<>+0(SB), Z1
+	VMOVUPD      constant43<>+0(SB), Z1
 	VMAXPD       Z0, Z1, Z0
 	VDIVPD       Z3, Z0, Z0
 	VMOVUPD      Z0, K1, (DI)

@@ -504,6 +504,117 @@ end:
 	VZEROUPPER
 	RET
 
+// func ZipBF16x2(k int, dst *uint32, r int, src *byte, ld int)
+// Requires: AVX, AVX2
+TEXT ·ZipBF16x2(SB), NOSPLIT, $0-40
+	MOVQ  k+0(FP), AX
+	MOVQ  dst+8(FP), CX
+	MOVQ  r+16(FP), DX
+	MOVQ  src+24(FP), BX
+	MOVQ  ld+32(FP), SI
+	SHRQ  $0x03, AX
+	SHLQ  $0x02, DX
+	LEAQ  (SI)(SI*2), DI
+	LEAQ  (DI)(SI*2), R8
+	LEAQ  (R8)(SI*2), R9
+	LEAQ  (DX)(DX*2), R10
+	LEAQ  (R10)(DX*2), R11
+	LEAQ  (R11)(DX*2), R12
+	TESTQ AX, AX
+	JZ    end
+
+eight:
+	VMOVDQU     (BX), Y0
+	VMOVDQU     (BX)(SI*4), Y1
+	VPERM2I128  $0x20, Y1, Y0, Y2
+	VPERM2I128  $0x31, Y1, Y0, Y0
+	VMOVDQU     (BX)(SI*1), Y1
+	VMOVDQU     (BX)(R8*1), Y3
+	VPERM2I128  $0x20, Y3, Y1, Y4
+	VPERM2I128  $0x31, Y3, Y1, Y1
+	VMOVDQU     (BX)(SI*2), Y3
+	VMOVDQU     (BX)(DI*2), Y5
+	VPERM2I128  $0x20, Y5, Y3, Y6
+	VPERM2I128  $0x31, Y5, Y3, Y3
+	VMOVDQU     (BX)(DI*1), Y5
+	VMOVDQU     (BX)(R9*1), Y7
+	VPERM2I128  $0x20, Y7, Y5, Y8
+	VPERM2I128  $0x31, Y7, Y5, Y5
+	VPUNPCKLDQ  Y4, Y2, Y7
+	VPUNPCKLDQ  Y8, Y6, Y9
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPUNPCKHDQ  Y8, Y6, Y4
+	VPUNPCKLQDQ Y9, Y7, Y6
+	VPUNPCKHQDQ Y9, Y7, Y7
+	VPUNPCKLQDQ Y4, Y2, Y8
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKLDQ  Y5, Y3, Y9
+	VPUNPCKHDQ  Y1, Y0, Y0
+	VPUNPCKHDQ  Y5, Y3, Y1
+	VPUNPCKLQDQ Y9, Y4, Y3
+	VPUNPCKHQDQ Y9, Y4, Y4
+	VPUNPCKLQDQ Y1, Y0, Y5
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VMOVDQU     Y6, (CX)
+	VMOVDQU     Y7, (CX)(DX*1)
+	VMOVDQU     Y8, (CX)(DX*2)
+	VMOVDQU     Y2, (CX)(R10*1)
+	VMOVDQU     Y3, (CX)(DX*4)
+	VMOVDQU     Y4, (CX)(R11*1)
+	VMOVDQU     Y5, (CX)(R10*2)
+	VMOVDQU     Y0, (CX)(R12*1)
+	ADDQ        $+32, BX
+	LEAQ        (CX)(DX*8), CX
+	DECQ        AX
+	JNZ         eight
+
+end:
+	VZEROUPPER
+	RET
+
+// func LayBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
+// Requires: AVX
+TEXT ·LayBF16x2(SB), NOSPLIT, $0-48
+	MOVQ  k+0(FP), AX
+	MOVQ  n+8(FP), CX
+	MOVQ  dst+16(FP), DX
+	MOVQ  r+24(FP), BX
+	MOVQ  src+32(FP), SI
+	MOVQ  ld+40(FP), DI
+	SHRQ  $0x03, CX
+	SHLQ  $0x02, BX
+	TESTQ CX, CX
+	JZ    end
+	TESTQ AX, AX
+	JZ    end
+
+row:
+	MOVQ SI, R8
+	MOVQ DX, R9
+	MOVQ CX, R10
+
+eight:
+	VMOVDQU    (R8), X0
+	VMOVDQU    (R8)(DI*1), X1
+	VPUNPCKLWD X1, X0, X2
+	VPUNPCKHWD X1, X0, X0
+	VMOVDQU    X2, (R9)
+	VMOVDQU    X0, 16(R9)
+	ADDQ       $+16, R8
+	ADDQ       $+32, R9
+	DECQ       R10
+	JNZ        eight
+	ADDQ       DI, SI
+	ADDQ       DI, SI
+	ADDQ       BX, DX
+	DECQ       AX
+	JNZ        row
+
+end:
+	VZEROUPPER
+	RET
+
 // func ZipI8x4(k int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
 TEXT ·ZipI8x4(SB), NOSPLIT, $0-40

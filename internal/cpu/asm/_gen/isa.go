@@ -28,8 +28,9 @@ type element struct {
 	// jumpIfZero goes to a label where the scalar at an address is zero.
 	jumpIfZero func(g *generator, at operand.Mem, label string)
 
-	group  int  // values of K that a step multiplies at once
-	starts bool // whether sums start from the first row of B's panel, not from zero
+	group  int    // values of K that a step multiplies at once
+	starts bool   // whether sums start from the first row of B's panel, not from zero
+	tiles  string // the instruction that multiplies AMX's tiles, if that is what multiplies
 	words  words
 }
 

@@ -187,8 +187,9 @@ func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register, update f
 // when the sums are done, without holding up the operands: there are some ten misses at a
 // time. After the last row it begins again. Rows beyond m are asked for too: a prefetch
 // never faults.
-func (g *generator) fetchTile() func() {
-	c, ldc := g.param("c"), g.stride("ldc")
+func (g *generator) fetchTile() func() { return g.fetchTileAt(g.param("c"), g.stride("ldc")) }
+
+func (g *generator) fetchTileAt(c, ldc reg.Register) func() {
 	at, end := g.GP64(), g.GP64()
 	g.MOVQ(c, at)
 	g.IMUL3Q(operand.I32(g.mr), ldc, end)
@@ -219,7 +220,7 @@ func (g *generator) prefetchC() {
 // peak writes a loop that does nothing but multiply and add in registers.
 func (g *generator) peak() {
 	chains := 16 // more than two units with a latency of five cycles keep in flight
-	if g.group == pairs.group {
+	if g.goType == pairs.goType && g.group == pairs.group {
 		chains = 12 // products take a register too
 	}
 	name := "Peak" + g.suffix()

@@ -31,6 +31,13 @@ var forms = []form{
 			c.VPMOVZXWD(src, dst)
 			c.VPSLLD(operand.U8(16), dst, dst)
 		}},
+	{name: "BF16x2", says: "two bfloat16", bytes: 32, rows: 2, widen: loadWords,
+		join: func(c *build.Context, row []operand.Mem) (low, high reg.Register) {
+			x, y := c.XMM(), c.XMM()
+			c.VMOVDQU(row[0], x)
+			c.VMOVDQU(row[1], y)
+			return joinHalves(c, x, y)
+		}},
 	{name: "I8x4", says: "four int8", bytes: 32, rows: 4, widen: loadWords, join: joinQuads},
 	{name: "U8x4", says: "four int8, 128 added to each", bytes: 32, rows: 4,
 		widen: func(c *build.Context, src operand.Mem, dst reg.Register) {
@@ -50,11 +57,16 @@ var forms = []form{
 			x, y := c.XMM(), c.XMM()
 			c.VPMOVSXBW(row[0], x)
 			c.VPMOVSXBW(row[1], y)
-			low, high = c.XMM(), c.XMM()
-			c.VPUNPCKLWD(y, x, low)
-			c.VPUNPCKHWD(y, x, high)
-			return low, high
+			return joinHalves(c, x, y)
 		}},
+}
+
+// joinHalves makes words of eight halves of each of two rows.
+func joinHalves(c *build.Context, x, y reg.Register) (low, high reg.Register) {
+	low, high = c.XMM(), c.XMM()
+	c.VPUNPCKLWD(y, x, low)
+	c.VPUNPCKHWD(y, x, high)
+	return low, high
 }
 
 func loadWords(c *build.Context, src operand.Mem, dst reg.Register) { c.VMOVDQU(src, dst) }
@@ -266,7 +278,7 @@ func (f form) lay(c *build.Context) {
 		low, high := f.join(c, at)
 		c.VMOVDQU(low, operand.Mem{Base: to})
 		c.VMOVDQU(high, operand.Mem{Base: to, Disp: 16})
-		c.ADDQ(operand.I32(8), from)
+		c.ADDQ(operand.I32(f.bytes/f.rows), from)
 	}
 	c.ADDQ(operand.I32(32), to)
 	c.DECQ(left)
