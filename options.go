@@ -206,13 +206,14 @@ func WithTileFunc[T Element](f func(tile Matrix[T], row, col int)) Option {
 
 // checkBias refuses a bias that does not fit the result.
 func (c *config) checkBias(out gemm.Layout) error {
+	if c.Bias == gemm.BiasNone {
+		return nil
+	}
 	want := out.OpRows()
 	if c.Bias == gemm.BiasCol {
 		want = out.OpCols()
 	}
 	switch {
-	case c.Bias == gemm.BiasNone:
-		return nil
 	case c.biasOf != out.Type:
 		return fmt.Errorf("%w: a bias of %v for a result of %v", ErrUnsupported, c.biasOf, out.Type)
 	case c.biasLen != want:

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/device"
 	emulator "tilework/internal/device/emu"
 	"tilework/internal/dispatch"
+	"tilework/internal/explain"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/model"
@@ -53,7 +54,7 @@ type tally struct {
 // count is what the launches of one product did.
 func (t *tally) count(product func() error) (*bench.Counts, error) {
 	t.mu.Lock()
-	t.sum = bench.Counts{}
+	t.sum = bench.Counts{Then: new(bench.ThenCounts)}
 	t.mu.Unlock()
 	if err := product(); err != nil {
 		return nil, err
@@ -71,16 +72,17 @@ func (t *tally) watch(l *emu.Launch) emulator.Done {
 		Only:         []check.Checker{check.Banks, check.Coalesce, check.Count},
 		MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited,
 	})
-	l.Observers = append(l.Observers, checks)
+	then := new(explain.Then)
+	l.Observers = append(l.Observers, checks, then)
 	return func(p *emu.Program, s emu.Stats, err error) error {
 		if err == nil {
-			t.add(s, checks.Report(p, s, nil))
+			t.add(s, checks.Report(p, s, nil), then)
 		}
 		return err
 	}
 }
 
-func (t *tally) add(s emu.Stats, r *check.Report) {
+func (t *tally) add(s emu.Stats, r *check.Report, then *explain.Then) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := &t.sum
@@ -98,4 +100,8 @@ func (t *tally) add(s emu.Stats, r *check.Report) {
 		c.Wavefronts += a.Shared.Wavefronts
 		c.IdealWavefronts += a.Shared.Ideal
 	}
+	c.Then.HalfWarps += then.HalfWarps.Load()
+	c.Then.Transactions += then.Transactions.Load()
+	c.Then.Wavefronts += then.Wavefronts.Load()
+	c.Then.IdealWavefronts += then.IdealWavefronts.Load()
 }

@@ -14,9 +14,9 @@ import (
 type recordFile struct {
 	path    string
 	file    *os.File
+	size    int64 // of the whole lines in it
 	created bool
 	old     bool // what is in it is to be replaced by the first records
-	written bool
 }
 
 // newRecordFile opens the file of -o. One that holds something is refused, or with force
@@ -87,11 +87,11 @@ func (r *resumed) open(stderr io.Writer) (*recordFile, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--resume: %w", err), file.Close())
 	}
-	return &recordFile{path: r.path, file: file}, nil
+	return &recordFile{path: r.path, file: file, size: r.size + int64(len(r.lacks))}, nil
 }
 
-// write adds records, of which the file then holds all or, where the process ends just
-// now, a beginning.
+// write adds records, of which the file then holds all, or none where there is no room for
+// them; only where the process ends just now, a beginning.
 func (r *recordFile) write(records []bench.Record) error {
 	if r == nil || len(records) == 0 {
 		return nil
@@ -110,9 +110,11 @@ func (r *recordFile) write(records []bench.Record) error {
 		}
 		r.old = false
 	}
-	r.written = true
-	_, err = r.file.Write(b.Bytes())
-	return err
+	if _, err := r.file.Write(b.Bytes()); err != nil {
+		return errors.Join(err, r.file.Truncate(r.size))
+	}
+	r.size += int64(b.Len())
+	return nil
 }
 
 // close leaves no empty file behind.
@@ -121,7 +123,7 @@ func (r *recordFile) close() error {
 		return nil
 	}
 	err := r.file.Close()
-	if r.created && !r.written {
+	if r.created && r.size == 0 {
 		err = errors.Join(err, os.Remove(r.path))
 	}
 	return err

@@ -157,12 +157,6 @@ func (g *benchGPU) environment() *bench.Environment {
 	return &e
 }
 
-// rates are the units that products of a type can run on, the fastest first.
-var rates = map[dtype.Type][]model.Rate{
-	dtype.F64: {model.FP64Tensor, model.FP64}, dtype.F32: {model.FP32},
-	dtype.F16: {model.FP16}, dtype.BF16: {model.BF16}, dtype.F8E4M3: {model.FP8}, dtype.F8E5M2: {model.FP8}, dtype.I8: {model.INT8},
-}
-
 // peak is the data sheet's rate, in 10⁹ operations a second; 0 where there is none, as
 // for an emulated GPU's times.
 func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
@@ -171,7 +165,7 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	if err != nil || info.Emulated {
 		return 0
 	}
-	units, products := rates[in], 1.
+	units, products := explain.Rates(in), 1.
 	if precision == gemm.F32x3.String() {
 		units, products = []model.Rate{model.BF16}, 6 // of its parts
 	} else if rate, err := model.ParseRate(precision); err == nil {

@@ -73,7 +73,11 @@ type subject struct {
 
 func (s *subject) Name() string { return s.name }
 
-func (s *subject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
+// slow is the number of operations from which on a product may take so long, with the
+// textbook's loop, that somebody who interrupts it would wait.
+const slow = 1e8
+
+func (s *subject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	request := s.request
 	request.Problem = *p
 	plan, err := dispatch.New(request)
@@ -81,7 +85,10 @@ func (s *subject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
 		return nil, err
 	}
 	s.plan = plan
-	return func(b gemm.Buffers) error { return plan.Run(context.Background(), b) }, nil
+	if p.Flops() < slow {
+		ctx = context.Background() // which costs nothing to ask
+	}
+	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, nil
 }
 
 func (s *subject) String() string {
@@ -137,7 +144,7 @@ func newPeaks() peaks { return peaks{} }
 func (p peaks) rate(in dtype.Type, _ string, threads int) float64 {
 	one, known := p[in]
 	if !known {
-		one = cpu.Peak(in.Info().Accum)
+		one = cpu.Peak(in)
 		p[in] = one
 	}
 	return one * float64(cpu.Workers(threads))

@@ -49,8 +49,8 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 			}
 			continue
 		}
-		if !slices.Contains(subjectNames(device), kernel) {
-			return nil, unknownKernel(kernel, device)
+		if known := subjectNames(device); !slices.Contains(known, kernel) {
+			return nil, fmt.Errorf("--kernels: %w", unknownKernel(kernel, device, known))
 		}
 		if _, err := plan(&problems[0], name); err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
@@ -58,6 +58,37 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 		picks = append(picks, pick{name, name})
 	}
 	return picks, nil
+}
+
+// knownKernel refuses a name, which may have a tile behind it, that no kernel of a device
+// has.
+func knownKernel(name string, device dispatch.Device) error {
+	name, _, _ = strings.Cut(name, ":")
+	known := kernelsOf(device)
+	if slices.Contains(known, name) {
+		return nil
+	}
+	return unknownKernel(name, device, known)
+}
+
+// unknownKernel is the error for a name that none of the known kernels of a device has.
+func unknownKernel(name string, device dispatch.Device, known []string) error {
+	where := ""
+	if device.Kind != "auto" {
+		where = fmt.Sprintf(" on %v", device)
+	}
+	return fmt.Errorf("no kernel %q%s%s (there are %s)", name, where, meant(name, known), strings.Join(known, ", "))
+}
+
+// kernelsOf are the names of the kernels of a device, of all where that is auto.
+func kernelsOf(device dispatch.Device) (names []string) {
+	if device.Kind == "auto" {
+		device = dispatch.Device{}
+	}
+	for _, k := range dispatch.Kernels(device) {
+		names = append(names, k.Name)
+	}
+	return names
 }
 
 // subjectNames are the kernels of a device as --kernels has them: each by its name, and by
@@ -79,12 +110,6 @@ func autoNames() []string {
 		names = append(names, "auto-"+p.String())
 	}
 	return names
-}
-
-// unknownKernel is the error for a name in --kernels that no kernel of a device has.
-func unknownKernel(name string, device dispatch.Device) error {
-	known := subjectNames(device)
-	return fmt.Errorf("--kernels: no kernel %q on %v%s (there are %s)", name, device, meant(name, known), strings.Join(known, ", "))
 }
 
 // automatic is what would be chosen for each product, in a precision if the suffix names

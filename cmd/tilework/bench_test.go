@@ -120,6 +120,15 @@ func TestBenchCounts(t *testing.T) {
 		if want := 2 * n * n * n * 4 / tile; c.LoadBytes != want || c.StoreBytes != n*n*4 || c.Conflicts() != 0 {
 			t.Errorf("tile %d: %+v, want %d bytes loaded", tile, c, want)
 		}
+		// Of naive's half-warps all threads load one element of A, where each was to have its own.
+		halves := 2*n*n*n/16/tile + n*n/16
+		transactions := halves
+		if tile == 1 {
+			transactions += 15 * n * n * n / 16
+		}
+		if c.Then == nil || c.Then.HalfWarps != halves || c.Then.Transactions != transactions || c.Then.Wavefronts != c.Then.IdealWavefronts {
+			t.Errorf("tile %d: then %+v, want %d half-warps and %d transactions", tile, c.Then, halves, transactions)
+		}
 		if c.Flops < 2*n*n*n || c.Flops > 2*n*n*n+4*n*n || c.DistinctSectors != 3*n*n*4/32 {
 			t.Errorf("tile %d: %+v", tile, c)
 		}

@@ -61,7 +61,7 @@ type hostSubject struct {
 
 func (s *hostSubject) Name() string { return s.name }
 
-func (s *hostSubject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	q, err := p.In(gemm.Precision(s.inexact))
 	if err != nil {
 		return nil, err
@@ -72,7 +72,6 @@ func (s *hostSubject) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error)
 	if s.plan, err = dispatch.PlanGPU(s.gpu, &q, gpuOptions(s.kernel, false)); err != nil {
 		return nil, err
 	}
-	ctx := context.Background()
 	if err := errors.Join(s.plan.Compile(ctx), s.steps.Compile(ctx)); err != nil {
 		return nil, err
 	}

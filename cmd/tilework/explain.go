@@ -12,6 +12,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/bench"
+	"tilework/internal/dispatch"
 	"tilework/internal/explain"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -74,6 +75,9 @@ partial sum is made of. --ptx prints the kernel's text.`,
 }
 
 func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) error {
+	if err := knownKernel(name, dispatch.Device{Kind: "gpu"}); err != nil {
+		return err
+	}
 	k, err := gpu.Find(name)
 	if err != nil {
 		return err

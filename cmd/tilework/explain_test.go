@@ -61,7 +61,8 @@ func TestExplainRefuses(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "one of naive, tiled"},
 		{"naive tiled", "explain takes a kernel"},
-		{"fastest", `no GPU kernel "fastest"`},
+		{"fastest", `no kernel "fastest" on gpu (there are naive,`},
+		{"tield", `no kernel "tield" on gpu (did you mean "tiled"?)`},
 		{"tiled --gpu h300", `--gpu: unknown GPU "h300"`},
 		{"tiled --tile 33", "a block has at most 1024 threads, not 1089"},
 		{"tiled --tile big", `--tile: not supported: "big" is no shape`},

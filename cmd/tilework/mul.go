@@ -250,6 +250,11 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.Bias
 	if r.Device, err = dispatch.ParseDevice(f.device); err != nil {
 		return r, e, 0, fmt.Errorf("--device: %w", err)
 	}
+	if f.kernel != "" {
+		if err := knownKernel(f.kernel, r.Device); err != nil {
+			return r, e, 0, fmt.Errorf("--kernel: %w", err)
+		}
+	}
 	if err := r.Device.Check(); err != nil {
 		return r, e, 0, err
 	}

@@ -131,10 +131,10 @@ func TestSignals(t *testing.T) {
 }
 
 // TestSignalledBench: what an interrupted bench has appended to its file are whole
-// records.
+// records, and it does not wait for the end of a product that would take a minute.
 func TestSignalledBench(t *testing.T) {
 	t.Chdir(t.TempDir())
-	cmd, _, stderr := process("bench --sizes 8:4096:+8 --kernels loop --min-time 1ms --warmup 1ms -o r.jsonl")
+	cmd, _, stderr := process("bench --sizes 8,16,24,2048 --kernels loop --min-time 1ms --warmup 1ms -o r.jsonl")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +143,14 @@ func TestSignalledBench(t *testing.T) {
 			break
 		}
 	}
+	time.Sleep(500 * time.Millisecond) // it has begun to multiply
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
+	asked := time.Now()
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != interrupted {
-		t.Errorf("exit code %d, %q", code, stderr)
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(asked); code != interrupted || took > 20*time.Second {
+		t.Errorf("exit code %d after %v, %q", code, took, stderr)
 	}
 	if records := readRecords(t, "r.jsonl"); len(records) < 3 {
 		t.Errorf("%d records", len(records))
@@ -190,6 +192,29 @@ func TestNoRoom(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "no space left") {
 			t.Errorf("%s with a full standard output: exit code %d, %q", args, code, stderr)
 		}
+	}
+}
+
+// TestNoRoomForRecords: of records there are whole ones in the file, which a report takes
+// and with which a measurement goes on.
+func TestNoRoomForRecords(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const bench = "bench --device emu --kernels naive --sizes 2:12:+1 "
+	cmd, _, stderr := process(bench+"-o r.jsonl", fileLimit+"=1")
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "write r.jsonl: file too large") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if n := len(readRecords(t, "r.jsonl")); n == 0 || n >= 11 {
+		t.Fatalf("%d of 11 records are kept", n)
+	}
+	for _, args := range []string{"report r.jsonl -o r.html", bench + "--resume r.jsonl"} {
+		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 || stderr != "" {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+	}
+	if n := len(readRecords(t, "r.jsonl")); n != 11 {
+		t.Errorf("%d records in the end, want 11", n)
 	}
 }
 

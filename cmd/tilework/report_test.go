@@ -34,7 +34,7 @@ func TestReportWrites(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for name, start := range map[string]string{
-		"r.html": "<!DOCTYPE html>", "pictures/svg/time-float32.svg": "<?xml", "pictures/png/change-b-cpu-float32.png": "\x89PNG",
+		"r.html": "<!DOCTYPE html>", "pictures/svg/ladder-cpu-float32.svg": "<?xml", "pictures/png/change-b-cpu-float32.png": "\x89PNG",
 	} {
 		content, err := os.ReadFile(name)
 		if err != nil || !strings.HasPrefix(string(content), start) {

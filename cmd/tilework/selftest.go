@@ -190,7 +190,7 @@ func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Impl
 	}
 	for name := range strings.SplitSeq(f.kernels, ",") {
 		if !slices.ContainsFunc(impls, func(i gemmtest.Implementation) bool { return i.Name == name }) {
-			return nil, unknownKernel(name, device)
+			return nil, fmt.Errorf("--kernels: %w", unknownKernel(name, device, kernelsOf(device)))
 		}
 	}
 	return impls, nil

@@ -39,7 +39,7 @@ var columns = []column{
 	{"activation", func(r *Record) any { return r.Activation }, "activation", func(r *Record) string { return r.Activation }},
 	{"threads", func(r *Record) any { return r.Threads }, "threads", notable(func(r *Record) string { return strconv.Itoa(r.Threads) }, "0")},
 	{"transfers", func(r *Record) any { return r.Transfers }, "transfers", yes(func(r *Record) bool { return r.Transfers })},
-	{"cold", func(r *Record) any { return r.Cold }, "cold", yes(func(r *Record) bool { return r.Cold })},
+	{"cold", func(r *Record) any { return r.Cold }, "cache", timed(cacheText)},
 	{"buffers", func(r *Record) any { return r.Buffers }, "", nil},
 	{"seed", func(r *Record) any { return r.Seed }, "", nil},
 	{"intensity", func(r *Record) any { return r.Intensity }, "", nil},
@@ -74,6 +74,10 @@ var columns = []column{
 	{"wavefronts", counted(func(c *Counts) any { return c.Wavefronts }), "wavefronts", countText(func(c *Counts) string { return strconv.FormatInt(c.Wavefronts, 10) })},
 	{"ideal_wavefronts", counted(func(c *Counts) any { return c.IdealWavefronts }), "", nil},
 	{"bank_conflicts", counted(func(c *Counts) any { return c.Conflicts() }), "conflicts", countText(func(c *Counts) string { return strconv.FormatInt(c.Conflicts(), 10) })},
+	{"then_half_warps", thenCounted(func(t *ThenCounts) int64 { return t.HalfWarps }), "", nil},
+	{"then_transactions", thenCounted(func(t *ThenCounts) int64 { return t.Transactions }), "", nil},
+	{"then_wavefronts", thenCounted(func(t *ThenCounts) int64 { return t.Wavefronts }), "", nil},
+	{"then_ideal_wavefronts", thenCounted(func(t *ThenCounts) int64 { return t.IdealWavefronts }), "", nil},
 	{"verified", func(r *Record) any { return r.Verified }, "", nil},
 	{"error_ratio", func(r *Record) any { return r.ErrorRatio }, "error/bound", done(func(r *Record) string { return fmt.Sprintf("%.2g", r.ErrorRatio) })},
 	{"error", func(r *Record) any { return r.Error }, "", nil},
@@ -155,7 +159,17 @@ func counted(part func(*Counts) any) func(*Record) any {
 	}
 }
 
-// countText is the same in words.
+// thenCounted is one of the counts of how it was, 0 where there are none.
+func thenCounted(part func(*ThenCounts) int64) func(*Record) any {
+	return func(r *Record) any {
+		if r.Counts == nil || r.Counts.Then == nil {
+			return 0
+		}
+		return part(r.Counts.Then)
+	}
+}
+
+// countText is the record's Counts in words.
 func countText(part func(*Counts) string) func(*Record) string {
 	return func(r *Record) string {
 		if r.Counts == nil {
@@ -163,6 +177,14 @@ func countText(part func(*Counts) string) func(*Record) string {
 		}
 		return part(r.Counts)
 	}
+}
+
+// cacheText is what the operands came from.
+func cacheText(r *Record) string {
+	if r.Cold {
+		return "cold"
+	}
+	return "warm"
 }
 
 // clockRate is what the device's clock was, mostly.

@@ -32,6 +32,26 @@ type Counts struct {
 	// conflicts.
 	Wavefronts      int64 `json:"wavefronts"`
 	IdealWavefronts int64 `json:"ideal_wavefronts"`
+
+	Then *ThenCounts `json:"then,omitempty"`
+}
+
+// ThenCounts is what the same accesses would have taken on the first GPUs, which served
+// half-warps: transactions of global memory, by the rule of compute capability 1.0, and
+// wavefronts of the 16 banks that shared memory had.
+type ThenCounts struct {
+	HalfWarps       int64 `json:"half_warps"` // in requests of global memory
+	Transactions    int64 `json:"transactions"`
+	Wavefronts      int64 `json:"wavefronts"`
+	IdealWavefronts int64 `json:"ideal_wavefronts"` // without bank conflicts
+}
+
+// PerHalfWarp is the transactions that a half-warp's access took, and whether there was one.
+func (t *ThenCounts) PerHalfWarp() (transactions float64, known bool) {
+	if t == nil || t.HalfWarps == 0 {
+		return 0, false
+	}
+	return float64(t.Transactions) / float64(t.HalfWarps), true
 }
 
 // Counter computes a product and says what that took.
@@ -67,6 +87,8 @@ func (c *Counts) check() error {
 	switch {
 	case c.Instructions < 1:
 		return fmt.Errorf("%d instructions counted, want at least one", c.Instructions)
+	case c.Then != nil && (c.Then.HalfWarps < 0 || c.Then.Transactions < c.Then.HalfWarps || c.Then.IdealWavefronts < 0 || c.Then.IdealWavefronts > c.Then.Wavefronts):
+		return fmt.Errorf("less than the ideal was counted: %+v", *c.Then)
 	case c.IdealSectors > c.Sectors || c.IdealWavefronts > c.Wavefronts:
 		return fmt.Errorf("less than the ideal was counted: %+v", *c)
 	}

@@ -126,8 +126,8 @@ type onLab struct {
 	tried []float64
 }
 
-func (f *onLab) Prepare(_ context.Context, p *gemm.Problem, try Try) (Enqueue, error) {
-	multiply, err := f.fake.Prepare(p)
+func (f *onLab) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue, error) {
+	multiply, err := f.fake.Prepare(ctx, p)
 	if err != nil {
 		return nil, err
 	}

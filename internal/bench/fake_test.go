@@ -31,7 +31,7 @@ type fake struct {
 func (f *fake) Name() string   { return f.name }
 func (f *fake) String() string { return f.name + " 1.0" }
 
-func (f *fake) Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	if f.refuse != nil {
 		return nil, f.refuse
 	}

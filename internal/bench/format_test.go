@@ -52,7 +52,7 @@ func examples(t *testing.T) []Record {
 	emulated.Verified, emulated.ErrorRatio = true, 0.25
 	emulated.Counts = &Counts{
 		Instructions: 700, Flops: 20_000, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000, IdealSectors: 2600,
-		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10,
+		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10, Then: &ThenCounts{HalfWarps: 20, Transactions: 170, Wavefronts: 40, IdealWavefronts: 40},
 	}
 	return []Record{a, p, bad, last, emulated}
 }
@@ -72,11 +72,11 @@ func write(t *testing.T, format string, records []Record) string {
 
 func TestTable(t *testing.T) {
 	want := strings.TrimPrefix(`
-subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cold  reps  median  spread  GFLOP/s  of peak  error/bound  × openblas  note
-tile 8/x  cpu     float32           10×20×50                             2                         3     2 µs    120.0%  10       50.0%    0.12         2.50
-openblas  cpu     float32           10×20×50                             2                         1     5 µs    0.0%    4                 0.12
-naive     cpu     float32           10×20×50                             2                                                                     verification failed: it is off, "much"
-tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        yes   1     250 ms  0.0%    9.6e-07           0.12
+subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cache  reps  median  spread  GFLOP/s  of peak  error/bound  × openblas  note
+tile 8/x  cpu     float32           10×20×50                             2                   warm   3     2 µs    120.0%  10       50.0%    0.12         2.50
+openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs    0.0%    4                 0.12
+naive     cpu     float32           10×20×50                             2                                                                      verification failed: it is off, "much"
+tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms  0.0%    9.6e-07           0.12
 subject  device  type     M×N×K     instructions  FLOP   loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
 naive    emu     float32  10×20×50  700           20000  78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
 `, "\n")

@@ -34,8 +34,8 @@ func clone(b []byte) []byte {
 	return c
 }
 
-func (h *hostSite) prepare(_ context.Context, i int) (product, error) {
-	multiply, err := h.subjects[i].Prepare(h.problem)
+func (h *hostSite) prepare(ctx context.Context, i int) (product, error) {
+	multiply, err := h.subjects[i].Prepare(ctx, h.problem)
 	if err != nil {
 		return nil, err
 	}

@@ -18,12 +18,13 @@ type Subject interface {
 	Name() string
 	// Prepare does once what a caller who multiplies many times would do once. The
 	// function that it returns computes p on the buffers that it is given; they are
-	// timed together, so that it returns when C is complete. ErrUnsupported means
-	// that the subject does not do such products, which is no failure.
+	// timed together, so that it returns when C is complete; one that takes long may
+	// return when ctx ends, with its error. ErrUnsupported means that the subject does
+	// not do such products, which is no failure.
 	//
 	// A subject that is a fmt.Stringer tells with String more about itself, for the
 	// record: its version, the kernels that it picked for the product.
-	Prepare(p *gemm.Problem) (func(gemm.Buffers) error, error)
+	Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error)
 }
 
 // Inexact is a subject that rounds A and B to a shorter type before it multiplies.

@@ -9,17 +9,19 @@ import (
 // product is one product by the five loops around a micro-kernel, numbered as
 // in the BLIS papers:
 //
-//	5  columns of C, ns at a time
-//	·  rows of C, ms at a time (so that what is packed is bounded)
-//	4  K, kc at a time: pack ms×kc of A, if need be, and kc×ns of B
+//	4  K, kc at a time
+//	5  columns of C, ns at a time: pack kc×ns of B
+//	·  rows of C, ms at a time: pack ms×kc of A, if need be
 //	3  rows of the block, mc at a time       ┐ an item: a tile of C,
 //	2  columns of the tile, nr at a time     │ which one goroutine
 //	1  rows of the tile, mr at a time        ┘ computes
 //	0  the micro-kernel: an mr×nr tile of C in registers, over kc
 //
 // Loop 4 is serial: an element of C is summed over K in one order, whoever does
-// it, so that its bits depend on the shape alone. Loops 5 to 4 are the phases of
-// a task, and packing and computing are a phase each.
+// it, so that its bits depend on the shape alone. It is the outermost, so that a block is
+// packed once that all columns, or all rows, are multiplied with; where sums are kept
+// beside C, which there is memory for one block of, it comes within the two after it. These
+// three loops are the phases of a task, and packing and computing are a phase each.
 type product[T scalar] struct {
 	*micro[T]
 	m, n, k     int // k in steps: of an element each, or of int8 several
@@ -57,10 +59,9 @@ type product[T scalar] struct {
 func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	p, packed := &pl.Problem, pl.packed
 	d := product[T]{
-		micro: mk, m: p.M, n: p.N, k: ceilDiv(p.K, mk.Group),
+		micro: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish:  newFinisher(p, b, mk),
 		tile:    pl.tile,
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.C.Type != dtype.Of[T](),
@@ -69,12 +70,13 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	if !p.ReadsAB() {
 		d.k, d.alpha = 0, 0
 	}
-	d.ms = equalParts(d.m, mk.ms, mk.MR)
-	d.ns = equalParts(d.n, mk.ns, mk.NR)
-	d.kc = equalParts(d.k, mk.kc, 8)
+	d.finish.prepare(p, b, mk)
+	d.kc = mk.blockOf(d.k)
+	ms, ns := d.blocks()
+	d.ms = equalParts(d.m, ms, mk.MR)
+	d.ns = equalParts(d.n, ns, mk.NR)
 	if d.scratch {
-		d.ms = equalParts(d.m, min(mk.ms, 1024), mk.MR)
-		d.ldc = d.ns
+		d.ldc = d.ns + cacheLine/dtype.Of[T]().Size() // that rows do not crowd
 	} else {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	}
@@ -85,18 +87,43 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
 	return d
 }
 
-// row is how many elements each slot has: for a row under conversion or to finish with,
-// and for a panel of B.
-func (d *product[T]) row() int {
-	if d.halves {
-		return max(d.kc, finishing) + d.kc*d.NR
+// blocks are the largest sizes of what is packed at a time. What is soon done with is
+// packed in parts that L2 holds until they are multiplied: B where there are few rows, A
+// where there are few columns or, as long as nobody else waits for it, always. L2 is taken
+// to hold two blocks of A.
+func (d *product[T]) blocks() (ms, ns int) {
+	ms, ns = d.micro.ms, d.micro.ns
+	if d.scratch {
+		if d.k <= d.kc { // no sums wait there for the next block of K: L2 holds all
+			ms = min(ms, d.threads*d.mc)
+		}
+		return min(ms, 1024), ns
 	}
-	return max(d.kc, finishing)
+	if d.m <= d.mc {
+		ns = min(ns, d.threads*(2*d.mc-d.m))
+	}
+	if d.packsA && (d.threads == 1 || d.n <= d.mc) {
+		ms = min(ms, d.threads*d.mc)
+	}
+	return ms, ns
 }
 
-// tmp is a slot's memory for a row, panelOf that for a panel of B.
-func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:max(d.kc, finishing)] }
-func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+max(d.kc, finishing):] }
+// row is how many elements each slot has: what is under conversion or to finish with,
+// and a panel of B.
+func (d *product[T]) row() int {
+	if d.halves {
+		return d.spare() + d.kc*d.NR
+	}
+	return d.spare()
+}
+
+// spare is what is under conversion at most: a row along K, one to finish with, or the
+// steps of a block of A.
+func (d *product[T]) spare() int { return max(d.kc, finishing, d.Block*d.MR) }
+
+// tmp is a slot's memory for what is under conversion, panelOf that for a panel of B.
+func (d *product[T]) tmp(slot int) []T     { return d.rows[slot*d.row():][:d.spare()] }
+func (d *product[T]) panelOf(slot int) []T { return d.rows[slot*d.row()+d.spare():] }
 
 // The sizes of what is packed and summed at a time.
 func (d *product[T]) sizes() (a, b, c int) {
@@ -104,7 +131,7 @@ func (d *product[T]) sizes() (a, b, c int) {
 		a = d.ms * d.kc
 	}
 	if d.scratch {
-		c = d.ms * d.ns
+		c = d.ms * d.ldc
 	}
 	if d.whole == nil {
 		b = d.ns * (d.top() + d.kc)
@@ -126,6 +153,13 @@ func (d *product[T]) use(m *memory, places []place) {
 	d.rows, d.places = take[T](m, d.threads*d.row()), places
 }
 
+// steps is how many steps k terms are, blockOf how many of them a block has at most.
+func (mk *micro[T]) steps(k int) int {
+	unit := max(mk.Block, 1)
+	return ceilDiv(ceilDiv(k, mk.Group), unit) * unit
+}
+func (mk *micro[T]) blockOf(steps int) int { return equalParts(steps, mk.kc, max(mk.Block, 8)) }
+
 // top is the number of rows of a panel of B before the first step.
 func (mk *micro[T]) top() int {
 	if mk.Start != nil {
@@ -143,17 +177,20 @@ func crowds(l gemm.Layout) bool { return l.LD*l.Type.Size()%crowding == 0 }
 
 // inPlaceBytes is how large A may be to be read where it lies, again for each panel of B:
 // beyond, its rows are on more pages than the processor knows the addresses of.
-const inPlaceBytes = 1 << 20
+// It takes as long to pack A as to read it badly for so many columns, however large it is.
+const (
+	inPlaceBytes   = 2 << 20
+	inPlaceColumns = 64
+)
 
 // readsInPlace reports whether the micro-kernel may as well read A where it lies: its
 // rows run along K, which is the order in which panels would have them, and do not
-// crowd.
+// crowd, unless all that is soon over.
 func (mk *micro[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
 		return mk.packing == PackB
 	}
-	return mk.canReadInPlace(p) &&
-		float64(p.M)*float64(p.K)*float64(p.A.Type.Size()) <= inPlaceBytes && !crowds(p.A)
+	return mk.canReadInPlace(p) && (p.N <= inPlaceColumns || area(p.A) <= inPlaceBytes && !crowds(p.A))
 }
 
 // canReadInPlace reports whether A need not be packed.
@@ -194,24 +231,25 @@ func (d *product[T]) phases() int {
 }
 
 func (d *product[T]) enter(phase, slot int) (items int) {
-	deep, down := max(1, ceilDiv(d.k, d.kc)), ceilDiv(d.m, d.ms)
+	deep, down, across := max(1, ceilDiv(d.k, d.kc)), ceilDiv(d.m, d.ms), ceilDiv(d.n, d.ns)
 	block := phase / 2
-	w := &d.places[slot]
-	*w = place{
-		computing: phase%2 == 1,
-		p0:        block % deep * d.kc,
-		i0:        block / deep % down * d.ms,
-		j0:        block / deep / down * d.ns,
+	row, col, step := block%down, block/down%across, block/down/across
+	if d.scratch {
+		step, row, col = block%deep, block/deep%down, block/deep/down
 	}
+	w := &d.places[slot]
+	*w = place{computing: phase%2 == 1, p0: step * d.kc, i0: row * d.ms, j0: col * d.ns}
 	w.rows, w.cols, w.deep = min(d.ms, d.m-w.i0), min(d.ns, d.n-w.j0), min(d.kc, d.k-w.p0)
 	if w.computing {
 		w.mc, w.nc, w.across, w.each = d.item(w)
 		return d.threads * w.each
 	}
-	if d.packsA {
+	// Panels may be those of the block before, if that was of the same part of K.
+	same := !d.scratch || deep == 1
+	if d.packsA && !(same && down == 1 && col > 0) {
 		w.a = d.panels(&d.a, ceilDiv(w.rows, d.MR), w.deep, 0)
 	}
-	if d.whole == nil && (w.i0 == 0 || d.kc < d.k) { // else B's panels are those of the block of rows before
+	if d.whole == nil && !(same && row > 0) {
 		w.b = d.panels(&d.b, ceilDiv(w.cols, d.NR), w.deep, d.top())
 	}
 	return d.threads * (w.a.each + w.b.each)
@@ -227,7 +265,8 @@ func (d *product[T]) panels(o *operand[T], count, deep, top int) panels {
 	case d.threads == 1 && !o.alongK:
 		p.deep, p.parts, p.rowwise = least, ceilDiv(deep, least), true
 	case d.threads > 1:
-		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), 8)*8)
+		unit := max(d.Block, 8)
+		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), unit)*unit)
 		p.parts = ceilDiv(deep, p.deep)
 	}
 	p.each = ceilDiv(p.count*p.parts, d.threads)
@@ -317,11 +356,15 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	}
 	last := w.p0+k >= d.k
 	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
+	high := d.MR                                               // rows that one call computes
+	if d.Block > 0 {
+		high = finishing / d.MR * d.MR
+	}
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, slot)
 		cols := min(d.NR, cols-jr)
-		for ir := 0; ir < rows; ir += d.MR {
-			m, at := min(d.MR, rows-ir), at+ir*d.ldc+jr
+		for ir := 0; ir < rows; ir += high {
+			m, at := min(high, rows-ir), at+ir*d.ldc+jr
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
 			switch {
 			case d.direct != nil:
@@ -381,8 +424,11 @@ func part(n, i, parts int) (first, end int) { return i * n / parts, (i + 1) * n 
 // equalParts cuts n into the fewest parts of at most size, all multiples of unit
 // but the last, and as equal as that allows: it returns their size.
 func equalParts(n, size, unit int) int {
-	if n == 0 {
+	switch {
+	case n <= unit:
 		return unit
+	case n <= size && unit == 1:
+		return n
 	}
 	size = max(size/unit*unit, unit)
 	return ceilDiv(ceilDiv(n, ceilDiv(n, size)), unit) * unit

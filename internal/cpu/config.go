@@ -65,11 +65,10 @@ func (k *Kernel) with(c Config, p *gemm.Problem) (*Kernel, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	sums := p.Accum()
-	if k.textbook || !k.Sums(sums) {
-		return nil, fmt.Errorf("%w: kernel %s with blocks, for products summed in %v", gemm.ErrUnsupported, k.Name, sums)
+	if in := p.A.Type; k.textbook || !k.Multiplies(in) {
+		return nil, fmt.Errorf("%w: kernel %s with blocks, for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 	}
-	if blocks := k.blocker(sums); c.Packing != "" && c.Packing != blocks.usual(p) && !slices.Contains(blocks.packings(p), c.Packing) {
+	if blocks := k.blocker(p.Accum()); c.Packing != "" && c.Packing != blocks.usual(p) && !slices.Contains(blocks.packings(p), c.Packing) {
 		return nil, fmt.Errorf("%w: %v by kernel %s with packing %q", gemm.ErrUnsupported, p, k.Name, c.Packing)
 	}
 	c.Threads = 0 // which is the plan's matter
@@ -112,7 +111,7 @@ type Candidate struct {
 // below it, what is packed, and how many goroutines share the work.
 func Routes(p *gemm.Problem, workers int) []Candidate {
 	var routes []Candidate
-	best, err := choose("", environment(), p.Accum())
+	best, err := choose("", environment(), p.A.Type)
 	if err != nil {
 		return nil
 	}
@@ -120,7 +119,7 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 	taken := 0
 	for i := last; i >= 0 && taken < 2; i-- {
 		k := kernels[i]
-		if k.textbook || !k.Available() || !k.Sums(p.Accum()) {
+		if k.textbook || !k.Available() || !k.Multiplies(p.A.Type) {
 			continue
 		}
 		taken++
@@ -206,8 +205,8 @@ func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
 	}
 	// Without packing one goroutine computes its part at one go: what takes long could
 	// not be cancelled.
-	const most = 64
-	if mk.canGoDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most*2*directLimit) {
+	const most = 3e8
+	if mk.canGoDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most) {
 		all = append(all, PackNothing)
 	}
 	return all

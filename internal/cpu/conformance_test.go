@@ -52,7 +52,7 @@ func shrunk[T scalar](mk *micro[T]) *micro[T] {
 	}
 	s := *mk
 	s.mc, s.kc, s.ms, s.ns = 2*mk.MR, 7, 4*mk.MR, 2*mk.NR
-	s.Direct = nil
+	s.Direct, s.Update = nil, nil
 	return &s
 }
 
@@ -66,7 +66,7 @@ func implementation(k *Kernel, threads int) gemmtest.Implementation {
 		}
 	}
 	return gemmtest.Implementation{
-		Name: k.Name, Types: pairs, Tiles: k.Tiles(), Concurrent: true, Cancels: true,
+		Name: k.Name, Types: pairs, Tiles: k.Tiles(), Accuracy: k.Accuracy, Concurrent: true, Cancels: true,
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
 			pl, err := k.plan(p, Options{})
 			if err != nil {
@@ -135,18 +135,18 @@ func random(t *testing.T, typ dtype.Type, m, n, k int) (gemm.Problem, gemm.Buffe
 func TestChoose(t *testing.T) {
 	for _, test := range []struct {
 		env, name string
-		sums      dtype.Type
+		in        dtype.Type
 		want      string // the kernel, or what the error says
 		err       error
 	}{
-		{env: "portable", sums: dtype.F32, want: "portable"},
-		{env: "loop", sums: dtype.F64, want: "loop"},
-		{env: "portable", sums: dtype.I32, want: "portable"},
-		{env: "loop", name: "portable", sums: dtype.F32, want: "portable"},
-		{env: "sse", sums: dtype.F32, want: "TILEWORK_CPU=sse", err: gemm.ErrUnsupported},
-		{name: "blocked", sums: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},
+		{env: "portable", in: dtype.F32, want: "portable"},
+		{env: "loop", in: dtype.F64, want: "loop"},
+		{env: "portable", in: dtype.I8, want: "portable"},
+		{env: "loop", name: "portable", in: dtype.F32, want: "portable"},
+		{env: "sse", in: dtype.F32, want: "TILEWORK_CPU=sse", err: gemm.ErrUnsupported},
+		{name: "blocked", in: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},
 	} {
-		c, err := choose(test.name, test.env, test.sums)
+		c, err := choose(test.name, test.env, test.in)
 		if test.err != nil {
 			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v: error %v", test, err)

@@ -2,15 +2,18 @@ package cpu
 
 import (
 	"context"
+	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
 // direct is a product without packing: the micro-kernels read A and B where they
-// lie. It is for small products, whose packing would cost as much as their
-// arithmetic, and for those with so few rows that B is read only once. B must
-// have its columns side by side (not transposed); A may lie either way.
+// lie (but for a flat B whose rows evict each other). It is for small products, whose
+// packing would cost as much as their arithmetic, and for those with so few rows, or steps
+// of K, that what is packed would hardly be read again. B must have its columns side by
+// side (not transposed); A may lie either way.
 type direct[T scalar] struct {
 	*micro[T]
 	m, n, k     int
@@ -21,16 +24,36 @@ type direct[T scalar] struct {
 	finish      finisher[T]
 	tile        func(i, j, rows, cols int) // see product
 	mc, nc      int                        // an item's tile of C
+	streams     bool                       // whether whole tiles are stored around the caches
+	packing     operand[T]                 // B, if a flat product packs it, and …
+	panels      []T                        // … where to, K×NR after K×NR
+	places      []place
 }
 
 const (
-	// directLimit is the largest M·N·K that is not packed, whatever its shape.
-	directLimit = 132 * 132 * 132
+	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
+	// them, or most of them.
+	directBytes = 3 << 20
+	// flatDepth is up to what K is flat: an element of C is not worth more than reading
+	// and writing it.
+	flatDepth = 64
+	// flatTiles is how many tiles, one below the other, a flat product goes along C with:
+	// all read the same of B, from L1.
+	flatTiles = 4
+	// flatReach is how many bytes of B a flat product reads again and again, from L2, while
+	// it goes along rows of C.
+	flatReach = 256 << 10
+	// crowd is how many of B's rows, if they crowd, L1 holds while it holds A's too: a flat
+	// product packs more.
+	crowd = 8
+	// streamBytes is from where on a C goes around the caches, which could not hold it: that
+	// saves to read it before it is overwritten.
+	streamBytes = 8 << 20
 	// Of larger ones with at most so many tiles, one below the other, B is not packed if it
-	// takes no more than directBytes: to pack it would cost as much as to read it from a
+	// takes no more than rereadBytes: to pack it would cost as much as to read it from a
 	// cache for most of them.
-	directTiles = 12
-	directBytes = 6 << 20
+	rereadTiles = 12
+	rereadBytes = 12 << 20
 )
 
 // goesDirect reports whether p is better not packed.
@@ -38,12 +61,17 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	if !mk.canGoDirect(p) {
 		return false
 	}
-	tiles := directTiles
+	tiles := rereadTiles
 	if crowds(p.B) {
 		tiles = 1
 	}
-	few := p.M <= tiles*len(mk.Direct) && float64(p.N)*float64(p.K)*float64(p.B.Type.Size()) <= directBytes
-	return few || float64(p.M)*float64(p.N)*float64(p.K) <= directLimit
+	few := p.M <= tiles*len(mk.Direct) && area(p.B) <= rereadBytes
+	return few || p.K <= flatDepth || area(p.A)+area(p.B)+area(p.C) <= directBytes
+}
+
+// area is a matrix's size in bytes, as a number that does not overflow.
+func area(l gemm.Layout) float64 {
+	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size())
 }
 
 // canGoDirect reports whether p can be computed without packing at all.
@@ -62,55 +90,140 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher(p, b, mk), tile: pl.tile,
-		mc: p.M, nc: p.N,
+		tile: pl.tile,
+		mc:   p.M, nc: p.N,
 	}
+	d.finish.prepare(p, b, mk)
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
-	if threads == 1 {
+	packs := mk.packsFlat(p)
+	switch {
+	case threads == 1 && !packs && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
+	case d.k <= flatDepth:
+		d.mc = equalParts(d.m, flatTiles*len(d.Direct), len(d.Direct))
+		d.nc = equalParts(d.n, flatReach/(d.k*dtype.Of[T]().Size()), d.NR)
+		if d.m < 4*threads*d.mc {
+			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
+		}
+		if packs {
+			d.packing = operandB(p, b, mk)
+		}
+		d.streams = area(p.C) >= streamBytes && d.beta == 0 && d.k <= d.kc && !d.finish.needed && d.tile == nil && d.inLines()
+	case threads == 1:
 		d.nc = equalParts(d.n, max(mostItem/max(d.m*d.k, 1), 1), mk.NR)
-	} else {
+	default:
 		d.nc = equalParts(d.n, max(d.n/(4*threads), 1), mk.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(mk.Direct))
 	}
 	return d
 }
 
-// A direct product is one phase, whose items are tiles of C.
+// packsFlat reports whether p is flat, and packs B all the same.
+func (mk *micro[T]) packsFlat(p *gemm.Problem) bool {
+	return crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
+}
 
-func (d *direct[T]) phases() int                { return 1 }
-func (d *direct[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
-func (d *direct[T]) bytes() int                 { return 0 }
-func (d *direct[T]) use(*memory, []place)       {}
+// inLines reports whether C's rows begin with a cache line.
+func (d *direct[T]) inLines() bool {
+	size := unsafe.Sizeof(d.c[0])
+	return uintptr(unsafe.Pointer(&d.c[0]))%cacheLine == 0 && uintptr(d.ldc)*size%cacheLine == 0
+}
 
-// alone does all items, and allocates nothing even where d is on a stack.
+// packs reports whether B is packed.
+func (d *direct[T]) packs() bool { return d.packing.raw != nil }
+
+// A direct product is one phase, whose items are tiles of C, after another if it packs,
+// whose items are panels of B.
+
+func (d *direct[T]) phases() int {
+	if d.packs() {
+		return 2
+	}
+	return 1
+}
+
+func (d *direct[T]) enter(phase, slot int) (items int) {
+	d.places[slot].computing = phase == d.phases()-1
+	if !d.places[slot].computing {
+		return ceilDiv(d.n, d.NR)
+	}
+	return d.tiles()
+}
+
+func (d *direct[T]) tiles() int { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+
+func (d *direct[T]) panelsSize() int {
+	if !d.packs() {
+		return 0
+	}
+	return d.k * ceilDiv(d.n, d.NR) * d.NR
+}
+
+func (d *direct[T]) bytes() int { return bytesFor[T](d.panelsSize()) }
+
+func (d *direct[T]) use(m *memory, places []place) {
+	d.panels, d.places = take[T](m, d.panelsSize()), places
+}
+
+// alone does all items of a product that packs nothing, and allocates nothing even where d
+// is on a stack.
 func (d *direct[T]) alone(ctx context.Context) error {
-	for item := range d.enter(0, 0) {
+	if d.mc == d.m && d.nc == d.n {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d.do(item, 0)
+		d.compute(0, 0, d.m, d.n)
+		return nil
+	}
+	for item := range d.tiles() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d.item(item)
 	}
 	return nil
 }
 
-func (d *direct[T]) do(item, _ int) {
-	across := ceilDiv(d.n, d.nc)
-	i0, j0 := item/across*d.mc, item%across*d.nc
-	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
+func (d *direct[T]) do(item, slot int) {
+	if !d.places[slot].computing {
+		j := item * d.NR
+		d.packing.pack(d.panels[j*d.k:], d.NR, j, min(d.NR, d.n-j), 0, d.k, nil)
+		return
+	}
+	d.item(item)
+}
+
+func (d *direct[T]) item(item int) {
+	down := ceilDiv(d.m, d.mc)
+	i0, j0 := item%down*d.mc, item/down*d.nc
+	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0))
+}
+
+// compute does the tile of C of rows×cols at (i0, j0).
+func (d *direct[T]) compute(i0, j0, rows, cols int) {
 	high := equalParts(rows, len(d.Direct), 1)   // no tile of a few rows at the end
 	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n, b := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j]
+			n, b, ldb := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j], d.ldb
+			if d.packs() {
+				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
+			}
 			for i := i0; i < i0+rows; i += high {
-				kernel := d.Direct[min(high, i0+rows-i)-1]
-				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, d.ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
+				m := min(high, i0+rows-i)
+				kernel := d.Direct[m-1]
+				if d.streams && m == d.MR && n == d.NR {
+					kernel = d.Stream
+				}
+				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
 			}
 		}
 		beta = 1
+	}
+	if d.streams {
+		asm.Fence()
 	}
 	if d.finish.needed {
 		d.finish.tile(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)

@@ -33,17 +33,17 @@ type finisher[T scalar] struct {
 	narrow func(raw []byte, at int, src []T)
 }
 
-// newFinisher is for the kernel mk; the textbook's has none.
-func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) finisher[T] {
+// prepare readies an f of zeros for p and the kernel mk; the textbook's has none.
+func (f *finisher[T]) prepare(p *gemm.Problem, b gemm.Buffers, mk *micro[T]) {
 	converts := p.C.Type != dtype.Of[T]()
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
-		return finisher[T]{}
+		return
 	}
-	f := finisher[T]{needed: true, epilogue: p.Epilogue, bias: b.Bias, to: p.C.Type}
+	f.needed, f.epilogue, f.bias, f.to = true, p.Epilogue, b.Bias, p.C.Type
 	if mk == nil {
 		f.vectors = &asm.Finish[T]{}
 	} else {
-		f.vectors, f.form = &mk.Finish, mk.formsA[p.C.Type]
+		f.vectors, f.form = &mk.Finish, mk.wide[p.C.Type]
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
 	f.late = p.Epilogue.Activation > gemm.ActReLU
@@ -53,7 +53,6 @@ func newFinisher[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) finish
 		f.raw, f.ld, f.beta = b.C, p.C.LD, T(p.Beta)
 		f.widen, f.narrow = widening[T](p.C.Type), narrowing[T](p.C.Type)
 	}
-	return f
 }
 
 // Activate finishes sums, M×N of the type that the product is summed in without padding,
@@ -73,7 +72,8 @@ func (pl *Plan) Activate(sums, c []byte) {
 }
 
 func activate[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T], sums []T) {
-	f := newFinisher(p, b, mk)
+	var f finisher[T]
+	f.prepare(p, b, mk)
 	if f.needed {
 		f.tile(sums, p.N, 0, 0, p.M, p.N, make([]T, finishing))
 	}

@@ -32,6 +32,10 @@ type Kernel struct {
 	f32      *micro[float32]
 	f64      *micro[float64]
 	i32      *micro[int32]
+
+	only    []dtype.Type // the element types that it multiplies, if not all that are summed in its types
+	slower  func() bool  // whether a kernel before it in the list is faster on this processor; nil: never
+	flushes bool         // whether numbers below the normal range are zero to it
 }
 
 // scalar is what products are summed in on the processor.
@@ -49,7 +53,9 @@ type micro[T scalar] struct {
 	mc, kc int // kc counts steps, which for int8 multiply several values of K
 	ms, ns int
 
-	formsA, formsB forms // how panels are made; what has no form is packed in plain Go
+	// How panels are made, and how halves become what sums are of and sums halves; what has
+	// no form is done in plain Go.
+	formsA, formsB, wide forms
 
 	packing Packing // what a [Config] decided
 }
@@ -63,6 +69,7 @@ var (
 	quads   = forms{dtype.I8: asm.FormI8x4}
 	uquads  = forms{dtype.I8: asm.FormU8x4}
 	pairs   = forms{dtype.I8: asm.FormI8x2}
+	halves  = forms{dtype.BF16: asm.FormBF16x2}
 )
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
@@ -87,7 +94,7 @@ var kernels = []*Kernel{
 		Adds: "6×16 tiles (float64: 6×8, int8: 4×16) in 256-bit registers with fused multiply-add",
 		ISA:  "AVX2+FMA",
 		has:  func() bool { return asm.F32AVX2.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
+		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: floats, formsB: floats, wide: floats},
 		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
 		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs},
 	},
@@ -96,7 +103,7 @@ var kernels = []*Kernel{
 		Adds: "12×32 tiles (float64: 12×16) in 512-bit registers, edges under masks",
 		ISA:  "AVX-512 F, DQ, BW, VL",
 		has:  func() bool { return asm.F32AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floats, formsB: floats},
+		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floats, formsB: floats, wide: floats},
 		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
 	},
 	{
@@ -106,7 +113,31 @@ var kernels = []*Kernel{
 		has:  func() bool { return asm.I8VNNI.ISA.Supported },
 		i32:  &micro[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: uquads, formsB: quads},
 	},
+	{
+		Name: "avx512bf16",
+		Adds: "bfloat16 alone: 12×32 tiles, two products and their sum in one step of each 32 bits",
+		ISA:  "AVX-512 BF16",
+		has:  func() bool { return asm.BF16AVX512.ISA.Supported },
+		f32:  &micro[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floats},
+		only: []dtype.Type{dtype.BF16}, slower: fusesFaster, flushes: true,
+	},
+	{
+		Name: "amx",
+		Adds: "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
+		ISA:  "AMX with INT8 and BF16, on Linux",
+		has:  func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
+		f32:  &micro[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 512, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floats},
+		i32:  &micro[int32]{Kernels: asm.I8AMX, mc: 256, kc: 512, ms: 4096, ns: 4096, formsA: quads, formsB: quads},
+		only: []dtype.Type{dtype.I8, dtype.BF16}, flushes: true,
+	},
 }
+
+// fusesFaster reports whether multiply-adds of float32 do more operations a second than
+// dot products of bfloat16: an Emerald Rapids begins four of the former in the time of one
+// of the latter, a Zen 5 as many.
+var fusesFaster = sync.OnceValue(func() bool {
+	return asm.BF16AVX512.ISA.Supported && peak(asm.F32AVX512, 5) > peak(asm.BF16AVX512, 5)
+})
 
 // EnvISA is the environment variable that names the fastest kernel to be chosen
 // unasked, so that a slower path can be tested on a processor that has more. It is read
@@ -121,26 +152,34 @@ func Kernels() []*Kernel { return kernels }
 // Available reports whether this processor can run k.
 func (k *Kernel) Available() bool { return k.has() }
 
-// Sums reports whether k has arithmetic that sums in t.
-func (k *Kernel) Sums(t dtype.Type) bool {
-	switch {
-	case k.textbook:
-		return true
-	case t == dtype.F32:
-		return k.f32 != nil
-	case t == dtype.F64:
-		return k.f64 != nil
-	case t == dtype.I32:
-		return k.i32 != nil
+// Multiplies reports whether k has arithmetic for products of matrices of t.
+func (k *Kernel) Multiplies(t dtype.Type) bool {
+	in := t.Info()
+	if len(in.Results) == 0 || k.only != nil && !slices.Contains(k.only, t) {
+		return false
 	}
-	return false
+	switch in.Accum {
+	case dtype.F32:
+		return k.textbook || k.f32 != nil
+	case dtype.F64:
+		return k.textbook || k.f64 != nil
+	default:
+		return k.textbook || k.i32 != nil
+	}
+}
+
+// Accuracy is how k computes p.
+func (k *Kernel) Accuracy(p *gemm.Problem) gemm.Accuracy {
+	acc := gemm.AccuracyOf(p)
+	acc.FlushesToZero = k.flushes && !p.Accum().Info().Integer
+	return acc
 }
 
 // Types lists the element types that k multiplies.
 func (k *Kernel) Types() []dtype.Type {
 	var types []dtype.Type
 	for _, t := range dtype.All() {
-		if in := t.Info(); len(in.Results) > 0 && k.Sums(in.Accum) {
+		if k.Multiplies(t) {
 			types = append(types, t)
 		}
 	}
@@ -190,9 +229,9 @@ type choice struct {
 	limit  string // what the environment allows, if it says so
 }
 
-// choose returns the kernel of that name, or, without a name, the fastest one
-// that this processor can run and limit, if it names one, allows.
-func choose(name, limit string, sums dtype.Type) (choice, error) {
+// choose returns the kernel of that name, or, without a name, the fastest one for matrices
+// of type in that this processor can run and limit, if it names one, allows.
+func choose(name, limit string, in dtype.Type) (choice, error) {
 	if name != "" {
 		i, ok := find(name)
 		switch k := kernels[max(i, 0)]; {
@@ -216,9 +255,13 @@ func choose(name, limit string, sums dtype.Type) (choice, error) {
 		last = i
 	}
 	for i := last; i > 0; i-- {
-		if k := kernels[i]; k.Available() && k.Sums(sums) {
+		k := kernels[i]
+		if !k.Multiplies(in) || !k.Available() {
+			continue
+		}
+		if k.slower == nil || k.Name == limit || !k.slower() {
 			return choice{kernel: k, limit: limit}, nil
 		}
 	}
-	return choice{kernel: kernels[0], limit: limit}, nil // the loop sums in everything
+	return choice{kernel: kernels[0], limit: limit}, nil // the loop multiplies everything
 }

@@ -28,8 +28,9 @@ func newTextbook[T scalar](pl *Plan, b gemm.Buffers) textbook[T] {
 		m: p.M, n: p.N, k: p.K,
 		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		finish: newFinisher[T](p, b, nil), tile: pl.tile,
+		tile: pl.tile,
 	}
+	t.finish.prepare(p, b, nil)
 	if !p.ReadsAB() {
 		t.k, t.alpha = 0, 0
 	}

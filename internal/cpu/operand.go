@@ -26,6 +26,7 @@ type operand[T scalar] struct {
 	widen func(dst []T, raw []byte, at int)
 	// widen converts as many as dst takes from the element at on.
 
+	block  int   // steps that a panel is cut into, if it is; see [asm.Kernels]
 	group  int   // elements to a word
 	offset int32 // what is added to each of them, if they are more than one
 	form   asm.Form
@@ -38,6 +39,7 @@ func operandA[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T
 	if mk.Start != nil {
 		o.offset = 128
 	}
+	o.block = mk.Block
 	return o
 }
 
@@ -90,19 +92,23 @@ func word[T scalar](dst []T) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.Sl
 // bytes is where the element at stands.
 func (o *operand[T]) bytes(at int) *byte { return &o.raw[at*o.from.Size()] }
 
-// grouped is the word of x at a step: the elements of the group side by side, the
-// first in the lowest bits. Beyond the end of K they are zero.
-func (o *operand[T]) grouped(x, step int) T {
+// grouped sets dst to the word of x at a step: the elements of the group side by side,
+// the first in the lowest bits. Beyond the end of K they are zero.
+func (o *operand[T]) grouped(dst *T, x, step int) {
 	bits := 32 / o.group
 	var w uint32
 	for i := range o.group {
 		v := o.offset
 		if p := step*o.group + i; p < o.depth {
-			v += int32(int8(o.raw[o.index(x, p)]))
+			if at := o.index(x, p); o.from == dtype.BF16 {
+				v = int32(dtype.View[dtype.BFloat16](o.raw)[at])
+			} else {
+				v += int32(int8(o.raw[at]))
+			}
 		}
 		w |= uint32(v) & (1<<bits - 1) << (i * bits)
 	}
-	return T(int32(w))
+	*(*uint32)(unsafe.Pointer(dst)) = w
 }
 
 // The conversions, made once: to make a function of one costs memory.

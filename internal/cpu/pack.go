@@ -1,13 +1,22 @@
 package cpu
 
-import "tilework/dtype"
+import (
+	"unsafe"
+
+	"tilework/dtype"
+	"tilework/internal/cpu/asm"
+)
 
 // pack copies rows x0…x0+n-1 of an operand, for the k steps from p0 on, into a panel of
 // r rows (n ≤ r) as the micro-kernels read it:
 //
 //	dst[p·r + i] = word of x0+i at step p0+p     zero for i ≥ n
 //
-// tmp holds k elements for conversions.
+// or, where the operand is cut into blocks of so many steps, k being a multiple,
+//
+//	dst[p/block·block·r + i·block + p%block] = word of x0+i at step p0+p
+//
+// tmp is for conversions: k elements, or block·r.
 func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 	if k == 0 {
 		return // A or B is not read, and need not be there
@@ -16,16 +25,62 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 	if n < r {
 		clear(dst)
 	}
+	if o.block > 0 {
+		for p := 0; p < k; p += o.block {
+			o.packBlock(dst[p*r:], x0, n, p0+p, tmp)
+		}
+		return
+	}
 	rows, steps := o.form8(dst, r, x0, n, p0, k)
 	o.plain(dst, r, x0, 0, rows, p0, steps, k, tmp)
 	o.plain(dst, r, x0, rows, n, p0, 0, k, tmp)
+}
+
+// packBlock packs one block of steps, from p0 on: of n rows, one after the other.
+func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
+	left := min(o.block*o.group, o.depth-p0*o.group) // elements along K
+	first := 0                                       // of the rows that are left to be packed word by word
+	switch ld := o.ld * o.from.Size(); {
+	case o.form.Lay == nil:
+	case o.alongK: // the words are there already
+		if left == o.block*o.group {
+			asm.FormF32.Lay(n, o.block, word(dst), o.block, o.bytes(o.index(x0, p0*o.group)), ld)
+			return
+		}
+		for i := range n {
+			row := unsafe.Slice((*byte)(unsafe.Pointer(&dst[i*o.block])), 4*o.block)
+			at := o.index(x0+i, p0*o.group) * o.from.Size()
+			clear(row[copy(row, o.raw[at:at+left*o.from.Size()]):])
+		}
+		return
+	case n >= 8:
+		first = n &^ 7
+		whole := left / o.group
+		if whole > 0 {
+			o.form.Lay(whole, first, word(tmp), first, o.bytes(o.index(x0, p0*o.group)), ld)
+		}
+		clear(tmp[whole*first : o.block*first])
+		for p := 0; p < o.block; p += 8 {
+			asm.FormF32.Zip(first, word(dst[p:]), o.block, (*byte)(unsafe.Pointer(word(tmp[p*first:]))), first*4)
+		}
+		if left%o.group > 0 {
+			for i := range first {
+				o.grouped(&dst[i*o.block+whole], x0+i, p0+whole)
+			}
+		}
+	}
+	for i := first; i < n; i++ {
+		for p := range o.block {
+			o.grouped(&dst[i*o.block+p], x0+i, p0+p)
+		}
+	}
 }
 
 // form8 packs what the operand's form can, eight rows and along K eight steps at a
 // time, and returns how many rows and steps of them these are.
 func (o *operand[T]) form8(dst []T, r, x0, n, p0, k int) (rows, steps int) {
 	steps = min(k, o.depth/o.group-p0)
-	if o.form.Zip == nil || n < 8 || steps < 8 {
+	if o.form.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
 		return 0, 0
 	}
 	ld, words := o.ld*o.from.Size(), dtype.Of[T]().Size()/4 // of 32 bits, which the forms count
@@ -48,9 +103,11 @@ func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 		return
 	}
 	if o.group > 1 {
-		for p := q0; p < k; p++ {
+		end := min(k, ceilDiv(o.depth, o.group)-p0)
+		clear(dst[end*r:])
+		for p := q0; p < end; p++ {
 			for i := i0; i < n; i++ {
-				dst[p*r+i] = o.grouped(x0+i, p0+p)
+				o.grouped(&dst[p*r+i], x0+i, p0+p)
 			}
 		}
 		return

@@ -39,7 +39,7 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := choose(o.Kernel, environment(), p.Accum())
+	c, err := choose(o.Kernel, environment(), p.A.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 // pack packs the B of p.
 func (k *Kernel) pack(ctx context.Context, p *gemm.Problem, b []byte, threads int) (*Packed, error) {
 	switch {
-	case !k.Sums(p.Accum()):
-		return nil, k.noArithmetic(p.Accum())
+	case !k.Multiplies(p.A.Type):
+		return nil, k.noArithmetic(p.A.Type)
 	case k.textbook:
 		return nil, fmt.Errorf("%w: kernel %s packs nothing", gemm.ErrUnsupported, k.Name)
 	case p.Accum() == dtype.F32:
@@ -77,8 +77,8 @@ type prepacked struct {
 }
 
 func (mk *micro[T]) prepacked(p *gemm.Problem) prepacked {
-	k := ceilDiv(p.K, mk.Group)
-	cut := prepacked{k: k, kc: equalParts(k, mk.kc, 8), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B.Type.Size()}
+	k := mk.steps(p.K)
+	cut := prepacked{k: k, kc: mk.blockOf(k), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B.Type.Size()}
 	if mk.Group > 1 || cut.size == 1 {
 		cut.size = int(unsafe.Sizeof(*new(T)))
 	}

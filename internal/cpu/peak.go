@@ -7,33 +7,36 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// Peak measures how many 10⁹ operations a second one core can do at most in
-// products summed in t, with the best instruction set that there is a kernel for:
-// multiply-adds on registers alone. It takes some milliseconds, and is 0
-// where there is no assembly kernel.
+// Peak measures how many 10⁹ operations a second one core can do at most in products of
+// matrices of t, with the kernel that is chosen for them: multiply-adds on registers
+// alone. It takes some milliseconds, and is 0 where there is no assembly kernel.
 func Peak(t dtype.Type) float64 {
-	for i := len(kernels) - 1; i >= 0; i-- {
-		k := kernels[i]
-		switch {
-		case !k.Available():
-		case t == dtype.F32 && k.f32 != nil:
-			return peak(k.f32.Kernels)
-		case t == dtype.F64 && k.f64 != nil:
-			return peak(k.f64.Kernels)
-		case t == dtype.I32 && k.i32 != nil:
-			return peak(k.i32.Kernels)
-		}
+	c, err := choose("", "", t)
+	if err != nil {
+		return 0
 	}
-	return 0
+	switch k := c.kernel; {
+	case k.textbook:
+		return 0
+	case t.Info().Accum == dtype.F32:
+		return peak(k.f32.Kernels, 50)
+	case t.Info().Accum == dtype.F64:
+		return peak(k.f64.Kernels, 50)
+	default:
+		return peak(k.i32.Kernels, 50)
+	}
 }
 
-func peak[T scalar](k asm.Kernels[T]) float64 {
+// peak is the best of so many measurements, each of some 100 µs: in less time a preemption
+// shows less often.
+func peak[T scalar](k asm.Kernels[T], measurements int) float64 {
 	if k.Peak == nil {
 		return 0
 	}
-	const rounds = 20_000 // about 100 µs, below which a preemption shows less often
+	const operations = 20_000_000
+	rounds := max(operations/k.PeakFlops, 1)
 	best := time.Duration(1 << 62)
-	for range 50 {
+	for range measurements {
 		start := time.Now()
 		k.Peak(rounds)
 		best = min(best, time.Since(start))

@@ -65,7 +65,7 @@ const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
-	c, err := choose(o.Kernel, environment(), p.Accum())
+	c, err := choose(o.Kernel, environment(), p.A.Type)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -84,8 +84,8 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 
 // plan decides how k computes p.
 func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
-	if !k.Sums(p.Accum()) {
-		return Plan{}, k.noArithmetic(p.Accum())
+	if !k.Multiplies(p.A.Type) {
+		return Plan{}, k.noArithmetic(p.A.Type)
 	}
 	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, tile: o.Tile, progress: o.Progress}
 	if n := o.Config.Threads; n > 0 {
@@ -106,8 +106,8 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	return pl, nil
 }
 
-func (k *Kernel) noArithmetic(sums dtype.Type) error {
-	return fmt.Errorf("%w: kernel %s has no arithmetic for products summed in %v", gemm.ErrUnsupported, k.Name, sums)
+func (k *Kernel) noArithmetic(in dtype.Type) error {
+	return fmt.Errorf("%w: kernel %s has no arithmetic for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 }
 
 // threads is the number of goroutines for p, asked being what the caller allows.
@@ -121,8 +121,10 @@ func threads(p *gemm.Problem, asked int) int {
 // way decides between no packing, packing, and the ways of products bound by memory.
 func (mk *micro[T]) way(p *gemm.Problem) way {
 	switch {
-	case !mk.native(p) || mk.packing == PackB || mk.packing == PackBoth:
+	case mk.packing == PackB || mk.packing == PackBoth:
 		return blocked
+	case !mk.native(p):
+		return mk.wayOfHalves(p)
 	case mk.goesDirect(p):
 		return unpacked
 	case sweeps(p):
@@ -135,6 +137,27 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return dotsOfA
 	case mk.packing == PackNothing:
 		return unpacked
+	}
+	return blocked
+}
+
+// wayOfHalves is way where elements must be widened: to pack them costs as much, but for
+// the large operand of a product bound by memory.
+func (mk *micro[T]) wayOfHalves(p *gemm.Problem) way {
+	rows := sweepRows
+	if mk.Group > 1 {
+		rows = wordRows
+	}
+	switch {
+	case mk.wide[p.A.Type].Lay == nil || len(mk.Update) == 0 || !p.ReadsAB():
+	case !p.B.Trans && isThin(p.M, p.N, p.K, rows):
+		return alongN
+	case p.A.Trans && isThin(p.N, p.M, p.K, rows):
+		return alongM
+	case p.B.Trans && isThin(p.M, p.N, p.K, min(rows, dotsRows)):
+		return dotsOfB
+	case !p.A.Trans && isThin(p.N, p.M, p.K, min(rows, dotsRows)):
+		return dotsOfA
 	}
 	return blocked
 }
@@ -167,7 +190,11 @@ func (pl *Plan) Detail() string {
 func (mk *micro[T]) detail(pl *Plan) string {
 	switch pl.way {
 	case unpacked:
-		return fmt.Sprintf("%d×%d tiles, nothing packed", len(mk.Direct), mk.NR)
+		packed := "nothing"
+		if mk.packsFlat(&pl.Problem) {
+			packed = "B"
+		}
+		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
 	case alongN, alongM:
 		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
 	case dotsOfB, dotsOfA:
@@ -234,8 +261,9 @@ type job interface {
 func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
 	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 		// The smallest products: what the rest of this function costs is worth sparing.
-		d := newDirect(pl, mk, b)
-		return d.alone(ctx)
+		if d := newDirect(pl, mk, b); !d.packs() {
+			return d.alone(ctx)
+		}
 	}
 	r := runs.Get().(*run)
 	defer runs.Put(r)

@@ -7,38 +7,40 @@ import (
 	"tilework/internal/gemm"
 )
 
-// sweep is a product that takes as long as reading B takes, because M is small, or as
-// long as writing C takes, because K is. It goes along the rows of B and C with a few
-// steps of k at a time, so that memory is gone through a line after the other, and what
-// those steps have of A stays in registers. Tiles of C, down a narrow piece of many rows
-// of B, would touch another page with each step.
+// sweep is a product that takes as long as reading B takes, because M is small. It goes
+// along the rows of B and C with a few steps of k at a time, so that memory is gone
+// through a line after the other, and what those steps have of A stays in registers.
+// Tiles of C, down a narrow piece of many rows of B, would touch another page with each
+// step.
 //
 // A product with few columns is the transpose of one with few rows. B is then the
 // transpose of A, and C's rows, whose elements are not neighbours, are summed beside it.
 type sweep[T scalar] struct {
 	*micro[T]
 	m, n, k     int
-	a           strided[T]
-	b           []T
-	ldb         int
+	small       operand[T] // A as it lies,
+	layout      gemm.Layout
+	a           strided[T] // and all of it as numbers
+	b           operand[T]
 	alpha, beta T
 	c           target[T]
-	mc, nc      int // an item's part of C
+	nc          int // columns of C for an item
 	threads     int
-	beside      []T // for each slot, sums whose places in C are not neighbours
+	memory      []T // for each slot; see room
 }
 
 const (
-	sweepRows  = 32        // the most rows of C that B is read for
+	sweepRows  = 16        // the most rows of C that B is read for
 	sweepDepth = 8         // the steps of k between two visits of an element of C
-	sweepReach = 256 << 10 // bytes of C, or of B where K is small, that an item goes over again and again: they stay in L2
+	sweepReach = 256 << 10 // bytes of C that an item goes over again and again: they stay in L2
 	sweepSums  = 4096      // elements of C that are summed beside it
+	sweepWide  = 2048      // elements of a row of B that are widened at once: with the other rows they stay in L2
+	wordRows   = 8         // sweepRows where the other way packs words of several values
 )
 
 // sweeps reports whether p goes along the rows of B and C.
 func sweeps(p *gemm.Problem) bool {
-	return !p.B.Trans &&
-		(p.K <= sweepDepth && p.M >= 64 && p.N >= 64 || isThin(p.M, p.N, p.K, sweepRows))
+	return !p.B.Trans && isThin(p.M, p.N, p.K, sweepRows)
 }
 
 // sweepsFlipped reports whether p's transpose goes along the columns of A as rows.
@@ -56,22 +58,20 @@ func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sw
 	p, threads := &pl.Problem, pl.Threads
 	d := sweep[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
-		a: stridedOf[T](p.A, b.A), c: newTarget(pl, mk, b, flipped),
-		b: dtype.View[T](b.B), ldb: p.B.LD,
-		alpha: T(p.Alpha), beta: T(p.Beta), threads: threads,
+		small: mk.asItLies(p.A, b.A), layout: p.A, b: mk.asItLies(p.B, b.B), c: newTarget(pl, mk, b, flipped),
+		alpha: T(p.Alpha), threads: threads,
 	}
+	d.beta = d.c.old(T(p.Beta))
 	if flipped {
 		d.m, d.n = p.N, p.M
-		d.a = stridedOf[T](p.B, b.B).t()
-		d.b, d.ldb = dtype.View[T](b.A), p.A.LD
+		d.small, d.layout, d.b = d.b, p.B.T(), d.small
 	}
-	again := min(d.m, sweepRows) // for each column
-	if d.k <= sweepDepth {
-		again = d.k
-	}
-	d.mc, d.nc = min(d.m, sweepRows), equalParts(d.n, sweepReach/(again*dtype.Of[T]().Size()), d.NR)
+	d.nc = equalParts(d.n, sweepReach/(d.m*dtype.Of[T]().Size()), d.NR)
 	if d.c.cs != 1 {
 		d.nc = equalParts(d.n, sweepSums/d.m, d.NR)
+	}
+	if d.b.widen != nil {
+		d.nc = equalParts(d.n, min(d.nc, sweepWide), d.NR)
 	}
 	if threads > 1 {
 		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.NR)
@@ -80,47 +80,64 @@ func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sw
 }
 
 func (d *sweep[T]) phases() int                { return 1 }
-func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.n, d.nc) }
+
+// room is what a slot has memory for: sums whose places in C are not neighbours, a piece of
+// B that is widened, and what finishing takes.
+func (d *sweep[T]) room() (sums, piece, spare int) {
+	if d.c.cs != 1 {
+		sums = sweepSums
+	}
+	if d.b.widen != nil {
+		piece = sweepDepth * d.nc
+	}
+	if d.c.sums {
+		spare = finishing
+	}
+	return sums, piece, spare
+}
 
 func (d *sweep[T]) bytes() int {
-	if d.c.cs == 1 {
-		return 0
-	}
-	return bytesFor[T](d.threads * sweepSums)
+	sums, piece, spare := d.room()
+	return besideBytes[T](d.layout) + d.c.bytes(d.m, d.n) + bytesFor[T](d.threads*(sums+piece+spare))
 }
 
 func (d *sweep[T]) use(m *memory, _ []place) {
-	if d.c.cs != 1 {
-		d.beside = take[T](m, d.threads*sweepSums)
-	}
+	sums, piece, spare := d.room()
+	d.a = d.small.beside(d.layout, m)
+	d.c.use(m, d.m, d.n)
+	d.memory = take[T](m, d.threads*(sums+piece+spare))
 }
 
 func (d *sweep[T]) do(item, slot int) {
-	down := ceilDiv(d.m, d.mc)
-	i0, j0 := item%down*d.mc, item/down*d.nc
-	rows, cols := min(d.mc, d.m-i0), min(d.nc, d.n-j0)
+	j0 := item * d.nc
+	cols := min(d.nc, d.n-j0)
+	ofSums, ofPiece, spare := d.room()
+	memory := d.memory[slot*(ofSums+ofPiece+spare):][:ofSums+ofPiece+spare]
+	sums, piece, tmp := memory[:ofSums], memory[ofSums:][:ofPiece], memory[ofSums+ofPiece:]
 	if d.c.cs == 1 {
-		d.sum(i0, j0, rows, cols, d.c.data[i0*d.c.rs+j0:], d.c.rs, d.alpha, d.beta)
+		d.sum(j0, cols, d.c.data[j0:], d.c.rs, d.alpha, d.beta, piece)
 	} else {
-		sums := d.beside[slot*sweepSums:][:sweepSums]
-		d.sum(i0, j0, rows, cols, sums, cols, 1, 0)
-		for i := range rows {
-			d.c.add(i0+i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
+		d.sum(j0, cols, sums, cols, 1, 0, piece)
+		for i := range d.m {
+			d.c.add(i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
 		}
 	}
-	d.c.done(i0, j0, rows, cols)
+	d.c.done(0, j0, d.m, cols, tmp)
 }
 
-// sum adds the products of rows of A and columns of B to c.
-func (d *sweep[T]) sum(i0, j0, rows, cols int, c []T, ldc int, alpha, beta T) {
+// sum adds the products of A and columns of B to c. piece is memory for some rows of B, if
+// they are widened.
+func (d *sweep[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
 	for p0 := 0; p0 < d.k; p0 += sweepDepth {
 		depth := min(sweepDepth, d.k-p0)
-		for i := 0; i < rows; {
-			x := min(bits.Len(uint(rows-i)), len(d.Update)) - 1
+		b, ldb := d.b.piece(p0, j0, depth, cols, piece)
+		for i := 0; i < d.m; {
+			x := min(bits.Len(uint(d.m-i)), len(d.Update)) - 1
 			beta := beta
 			for p := p0; p < p0+depth; {
 				y := min(bits.Len(uint(p0+depth-p)), len(d.Update[x])) - 1
-				d.Update[x][y](d.a.at(i0+i, p), d.a.rs, d.a.cs, &d.b[p*d.ldb+j0], d.ldb,
+				d.Update[x][y](d.a.at(i, p), d.a.rs, d.a.cs, &slice(b, (depth-1)*ldb+cols)[(p-p0)*ldb], ldb,
 					&c[i*ldc], ldc, cols, alpha, beta)
 				beta = 1
 				p += 1 << y

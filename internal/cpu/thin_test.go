@@ -23,8 +23,8 @@ func TestThinProducts(t *testing.T) {
 		if k.textbook || !k.Available() {
 			continue
 		}
-		for _, typ := range []dtype.Type{dtype.F32, dtype.F64} {
-			if !k.Sums(typ) {
+		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
+			if !k.Multiplies(typ) {
 				continue
 			}
 			for i, s := range [][3]int{
@@ -33,7 +33,7 @@ func TestThinProducts(t *testing.T) {
 				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
 			} {
 				for trans := range 4 {
-					if testing.Short() && trans != i%4 {
+					if (testing.Short() || typ.Size() == 2) && trans != i%4 {
 						continue
 					}
 					p, b := thin(t, rng, typ, s, trans)
@@ -55,7 +55,7 @@ func TestThinProducts(t *testing.T) {
 // thin is a product of small whole numbers; bit 0 of trans is for A, bit 1 for B.
 func thin(t *testing.T, rng *rand.Rand, typ dtype.Type, s [3]int, trans int) (gemm.Problem, gemm.Buffers) {
 	t.Helper()
-	operand := func(rows, cols int, trans bool) gemm.Layout {
+	operand := func(typ dtype.Type, rows, cols int, trans bool) gemm.Layout {
 		l := gemm.Dense(typ, rows, cols)
 		if trans {
 			l = gemm.Dense(typ, cols, rows).T()
@@ -63,23 +63,24 @@ func thin(t *testing.T, rng *rand.Rand, typ dtype.Type, s [3]int, trans int) (ge
 		l.LD += rng.IntN(3)
 		return l
 	}
-	c := operand(s[0], s[1], false)
+	results := typ.Info().Results
+	c := operand(results[rng.IntN(len(results))], s[0], s[1], false)
 	e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
 	if rng.IntN(2) == 0 {
 		e.Activation = gemm.ActReLU
 	}
-	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(s[0], s[2], trans&1 != 0), operand(s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
+	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(typ, s[0], s[2], trans&1 != 0), operand(typ, s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
 	if err != nil || swapped {
 		t.Fatal(swapped, err)
 	}
-	fill := func(n int) []byte {
+	fill := func(typ dtype.Type, n int) []byte {
 		b := aligned(n * typ.Size())
 		for i := range n {
 			typ.Set(b, i, float64(rng.IntN(9)-4))
 		}
 		return b
 	}
-	return p, gemm.Buffers{A: fill(p.A.Len()), B: fill(p.B.Len()), C: fill(p.C.Len()), Bias: fill(max(s[0], s[1]))}
+	return p, gemm.Buffers{A: fill(typ, p.A.Len()), B: fill(typ, p.B.Len()), C: fill(c.Type, p.C.Len()), Bias: fill(c.Type, max(s[0], s[1]))}
 }
 
 // checkThin compares a product with the textbook's and returns which way it went.
@@ -123,4 +124,58 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 		}
 	}
 	return pl.way
+}
+
+// A product with few steps of K may pack B, and may store C around the caches: what comes out
+// is the textbook's product all the same, on one goroutine and on several.
+func TestFlatProducts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
+			continue
+		}
+		for _, s := range []struct {
+			m, n, k        int
+			packs, streams bool
+		}{{101, 1024, 8, false, false}, {101, 1024, 64, true, false}, {1030, 1024, 9, true, true}, {1030, 1032, 3, false, true}, {1030, 1031, 5, false, false}} {
+			fill := func(l gemm.Layout) []byte {
+				b := aligned(l.Bytes())
+				for i := range l.Len() {
+					l.Type.Set(b, i, float64(rng.IntN(9)-4))
+				}
+				return b
+			}
+			p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), gemm.Dense(dtype.F64, s.k, s.n), 0, gemm.Dense(dtype.F64, s.m, s.n), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: aligned(p.C.Bytes())}
+			book, err := kernels[0].plan(&p, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := book.Run(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Clone(b.C)
+			pl, err := k.plan(&p, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pl.Threads = range []int{1, 3} {
+				if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.packs() != s.packs || d.streams != s.streams {
+					t.Errorf("%s: %v: way %d, packs %v, streams %v, want %v and %v", k.Name, &p, pl.way, d.packs(), d.streams, s.packs, s.streams)
+				}
+				clear(b.C)
+				if err := pl.Run(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(b.C, want) {
+					t.Errorf("%s: %v on %d goroutines: C differs", k.Name, &p, pl.Threads)
+				}
+			}
+		}
+	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // memory is what a product packs into: at most ms·kc + kc·ns elements and, where C
-// holds a narrower type than the sums, 1024·ns sums, with a row of K for each thread.
+// holds a narrower type than the sums, some 1024·ns sums, with a row of K for each thread.
 // The largest rows of the kernel list make that 16 and 16 MiB.
 type memory struct {
 	all, free []byte
@@ -43,7 +43,7 @@ func borrow(n int) memory {
 		}
 	}
 	idle.Unlock()
-	all := aligned(n)
+	all := spacious(n)
 	return memory{all, all}
 }
 
@@ -75,6 +75,21 @@ func take[T scalar](m *memory, n int) []T {
 }
 
 const cacheLine = 64
+
+// spacious is aligned for memory that is gone through again and again: on huge pages, as
+// far as the system has some.
+func spacious(n int) []byte {
+	if n < hugePage/2 {
+		return aligned(n)
+	}
+	whole := (n + hugePage - 1) &^ (hugePage - 1)
+	b := make([]byte, whole+hugePage)
+	b = b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))%hugePage:][:whole]
+	preferHugePages(b)
+	return b[:n:n]
+}
+
+const hugePage = 2 << 20
 
 // aligned allocates n bytes that start on a cache line.
 func aligned(n int) []byte {

@@ -31,7 +31,7 @@ func Kernels(d Device) []Kernel {
 		for _, k := range cpu.Kernels() {
 			all = append(all, Kernel{
 				Name: k.Name, Kind: "cpu", Adds: k.Adds, Needs: k.ISA,
-				Available: k.Available(), Types: k.Types(), Tiles: k.Tiles(), Accuracy: gemm.AccuracyOf,
+				Available: k.Available(), Types: k.Types(), Tiles: k.Tiles(), Accuracy: k.Accuracy,
 			})
 		}
 	}

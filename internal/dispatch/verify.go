@@ -81,10 +81,10 @@ func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers,
 	return err
 }
 
-// accuracy is that of the plan's kernel; on the processor, of sums that round to nearest.
+// accuracy is that of the plan's kernel.
 func (pl *Plan) accuracy(p *gemm.Problem) gemm.Accuracy {
 	if pl.gpu == nil {
-		return gemm.AccuracyOf(p)
+		return pl.cpu.Kernel.Accuracy(p)
 	}
 	return pl.gpu.Kernel.Accuracy(p)
 }

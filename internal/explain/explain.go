@@ -116,7 +116,7 @@ func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *mo
 	if x.Roof, err = roofOf(k, m, p); err != nil {
 		x.NoRoof = err.Error()
 	}
-	x.Traffic, err = x.volumes(k, m, p)
+	x.Traffic, err = x.volumes(m, p)
 	return x, err
 }
 
@@ -204,10 +204,44 @@ func fitOf(m *model.Model, j *job, opt Options) (f Fit, err error) {
 	return f, nil
 }
 
-// rates are the units that the kernels compute on, by the type that products are summed
-// in: the ordinary ones and the tensor cores. The table of GPUs has no rate of the
-// ordinary integer units.
-var rates = map[bool]map[dtype.Type]model.Rate{
-	false: {dtype.F32: model.FP32, dtype.F64: model.FP64},
-	true:  {dtype.F64: model.FP64Tensor},
+// tensorRates are what tensor cores do with elements of a type, and ordinaryRates what the
+// other units do, by the type that products are summed in. The table of GPUs has no rate of
+// the ordinary integer units.
+var (
+	tensorRates = map[dtype.Type]model.Rate{
+		dtype.F64: model.FP64Tensor, dtype.F16: model.FP16, dtype.BF16: model.BF16,
+		dtype.F8E4M3: model.FP8, dtype.F8E5M2: model.FP8, dtype.I8: model.INT8,
+	}
+	ordinaryRates = map[dtype.Type]model.Rate{dtype.F32: model.FP32, dtype.F64: model.FP64}
+)
+
+// Rates are those of the units that products of elements of a type can run on, the fastest
+// first.
+func Rates(t dtype.Type) []model.Rate {
+	var all []model.Rate
+	if r, ok := tensorRates[t]; ok {
+		all = append(all, r)
+	}
+	if r, ok := ordinaryRates[t.Info().Accum]; ok {
+		all = append(all, r)
+	}
+	return all
+}
+
+// rateOf is the rate of the units that k computes p on.
+func rateOf(k *gpu.Kernel, p *gemm.Problem) (model.Rate, error) {
+	switch {
+	case !k.Tensor:
+		if r, ok := ordinaryRates[p.Accum()]; ok {
+			return r, nil
+		}
+		return 0, fmt.Errorf("no rate of %v arithmetic on the ordinary units is known", p.Accum())
+	case p.Precision != gemm.Native:
+		return model.ParseRate(p.Precision.String())
+	}
+	r, ok := tensorRates[p.A.Type]
+	if !ok {
+		return 0, fmt.Errorf("no rate of the tensor cores on %v is known", p.A.Type)
+	}
+	return r, nil
 }

@@ -122,6 +122,33 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestRateOf: the roof of a kernel is that of the units it computes on.
+func TestRateOf(t *testing.T) {
+	for _, v := range []struct {
+		kernel    string
+		in        dtype.Type
+		precision gemm.Precision
+		want      model.Rate
+	}{
+		{"naive", dtype.F32, gemm.Native, model.FP32}, {"naive", dtype.BF16, gemm.Native, model.FP32}, {"blocked", dtype.F64, gemm.Native, model.FP64},
+		{"mma", dtype.BF16, gemm.Native, model.BF16}, {"mma", dtype.F64, gemm.Native, model.FP64Tensor}, {"mma", dtype.F32, gemm.TF32, model.TF32},
+		{"mma", dtype.F8E5M2, gemm.Native, model.FP8}, {"wgmma", dtype.I8, gemm.Native, model.INT8},
+	} {
+		p, err := problem(t, v.in, 256, 256, 256, false, false).In(v.precision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, _ := kernel(t, v.kernel, "")
+		if got, err := rateOf(k, &p); err != nil || got != v.want {
+			t.Errorf("%s on %v in %v: %v, %v, want %v", v.kernel, v.in, v.precision, got, err, v.want)
+		}
+	}
+	k, _ := kernel(t, "naive", "")
+	if got, err := rateOf(k, problem(t, dtype.I8, 256, 256, 256, false, false)); err == nil {
+		t.Errorf("ordinary units on int8: %v, which the table does not have", got)
+	}
+}
+
 func TestPadding(t *testing.T) {
 	x := explain(t, "tiled", "16", "h200", problem(t, dtype.F32, 100, 50, 33, true, false)).Padding
 	want := [3]float64{(112*48 - 100*33) * 4, (48*64 - 33*50) * 4, (112*64 - 100*50) * 4}

@@ -79,11 +79,12 @@ func (x *Explanation) traffic(d *document) {
 		d.line("No roofline: %s.", x.NoRoof)
 		return
 	}
-	d.line("The roofline of %s: %sFLOP/s (%s), %sB/s; they meet at %.3g FLOP/byte.",
-		x.GPU, si(x.Roof.Peak), x.Roof.Rate, si(x.Roof.Bandwidth), x.Roof.Ridge)
+	unit := x.Product.Unit
+	d.line("The roofline of %s: %s%s/s (%s), %sB/s; they meet at %.3g %s/byte.",
+		x.GPU, si(x.Roof.Peak), unit, x.Roof.Rate, si(x.Roof.Bandwidth), x.Roof.Ridge, unit)
 	for _, v := range x.Traffic {
-		d.row(v.What, "%.4g FLOP/byte: at least %s, bound by %s, at most %sFLOP/s",
-			v.Intensity, seconds(v.Bound.Seconds), v.Bound.By, si(v.Bound.Attain))
+		d.row(v.What, "%.4g %s/byte: at least %s, bound by %s, at most %s%s/s",
+			v.Intensity, unit, seconds(v.Bound.Seconds), v.Bound.By, si(v.Bound.Attain), unit)
 	}
 	d.flush()
 }

@@ -67,9 +67,9 @@ type Roof struct {
 }
 
 func roofOf(k *gpu.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
-	rate, ok := rates[k.Tensor][p.Accum()]
-	if !ok {
-		return nil, fmt.Errorf("no rate of %v arithmetic on the ordinary units is known", p.Accum())
+	rate, err := rateOf(k, p)
+	if err != nil {
+		return nil, err
 	}
 	peak, err := m.PeakRate(rate)
 	if err != nil {
@@ -98,7 +98,7 @@ type Bound struct {
 
 // volumes are the least bytes that any kernel moves, those that the threads ask for
 // and those that the warps move for that, by what the emulator measured.
-func (x *Explanation) volumes(k *gpu.Kernel, m *model.Model, p *gemm.Problem) ([]Volume, error) {
+func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error) {
 	in, out := float64(p.A.Type.Size()), float64(p.C.Type.Size())
 	rows, cols, depth := float64(p.M), float64(p.N), float64(p.K)
 	a, b, c := rows*depth*in, depth*cols*in, rows*cols*out
@@ -115,12 +115,18 @@ func (x *Explanation) volumes(k *gpu.Kernel, m *model.Model, p *gemm.Problem) ([
 		{What: "asked", Bytes: loads + c, Why: fmt.Sprintf("by the threads: A %s times, B %s times, C once", model.Commas(timesA), model.Commas(timesB))},
 	}
 	for i := range list {
+		list[i].Intensity = p.Flops() / list[i].Bytes
+	}
+	if x.Roof == nil {
+		return list, nil
+	}
+	rate, err := model.ParseRate(x.Roof.Rate)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
 		v := &list[i]
-		v.Intensity = p.Flops() / v.Bytes
-		if x.Roof == nil {
-			continue
-		}
-		roof, err := model.Roofline(m, rates[k.Tensor][p.Accum()], p.Flops(), v.Bytes)
+		roof, err := model.Roofline(m, rate, p.Flops(), v.Bytes)
 		if err != nil {
 			return nil, err
 		}

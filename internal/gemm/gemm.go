@@ -111,8 +111,9 @@ func (l Layout) Check(name string) error {
 	case l.LD < max(l.Cols, 1):
 		return fmt.Errorf("%w: %s has leading dimension %d, want at least %d", ErrShape, name, l.LD, max(l.Cols, 1))
 	}
-	hi, lo := bits.Mul64(uint64(l.Rows), uint64(l.LD))
-	if hi != 0 || lo > math.MaxInt/uint64(l.Type.Size()) {
+	elements, length := bits.Mul64(uint64(l.Rows), uint64(l.LD))
+	bytes, length := bits.Mul64(length, uint64(l.Type.Size()))
+	if elements != 0 || bytes != 0 || length > math.MaxInt {
 		return fmt.Errorf("%w: %s of %d×%d %v elements is more bytes than 63 bits count", ErrShape, name, l.Rows, l.LD, l.Type)
 	}
 	return nil

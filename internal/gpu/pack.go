@@ -153,8 +153,7 @@ func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, t
 	})
 }
 
-// pack copies a matrix to one with other rows, or transposes it. Tiles pass through shared
-// memory, so that both sides move neighbours together, wherever they begin.
+// pack copies a matrix to one with other rows, or transposes it.
 var pack = &Kernel{
 	Name:    "pack",
 	Adds:    "a matrix for bulk copies: rows at multiples of 16 bytes, transposed if need be",
@@ -166,16 +165,20 @@ var pack = &Kernel{
 
 const (
 	packThreads = 256
-	packSide    = 64 // of a tile
+	packSide    = 64 // of a tile that is transposed
 	wordBytes   = 4
+	packWords   = 4 // of a row, that a lane copies
 )
 
 // packText is what packs a matrix of one layout to another; TransA says that rows become
 // columns.
 func packText(from, to gemm.Layout, c Config) compiledKey {
 	c = Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Overlaps: c.Overlaps, Lines: c.Lines}
-	if from.Type != to.Type {
+	switch {
+	case from.Type != to.Type:
 		return compiledKey{planes, c}
+	case !c.TransA: // a part of a row for each warp
+		c.Shape.M, c.Shape.N = packThreads/32, packWords*32*wordBytes/from.Type.Size()
 	}
 	return compiledKey{pack, c}
 }
@@ -183,39 +186,108 @@ func packText(from, to gemm.Layout, c Config) compiledKey {
 // packElements are types of PTX to move elements in, by their size.
 var packElements = map[int]ptx.Type{1: ptx.U8, 2: ptx.U16, 4: ptx.U32}
 
+// packWriter writes the kernel.
+type packWriter struct {
+	*build.Kernel
+	rows, cols     build.Reg // of what is written
+	source, target build.Matrix
+	elem           ptx.Type
+	tid            build.Reg
+	row0, col0     build.Reg // where the block begins
+}
+
 func writePack(k *build.Kernel, c Config) {
-	size := c.In.Size()
-	elem := packElements[size]
-	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
-	from := k.Pointer("from", elem).ReadOnly()
+	w := &packWriter{Kernel: k, elem: packElements[c.In.Size()]}
+	w.rows, w.cols = k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
+	from := k.Pointer("from", w.elem).ReadOnly()
 	ldFrom := k.Param("ldFrom", ptx.U64)
-	source := k.Matrix(from, rows, cols, ldFrom)
+	w.source = k.Matrix(from, w.rows, w.cols, ldFrom)
 	if c.TransA {
-		source = k.Matrix(from, cols, rows, ldFrom).T()
+		w.source = k.Matrix(from, w.cols, w.rows, ldFrom).T()
 	}
 	to := k.Pointer("to", ptx.U32)
-	target := k.Matrix(to, rows, cols, k.Param("ldTo", ptx.U64)) // of words
+	w.target = k.Matrix(to, w.rows, w.cols, k.Param("ldTo", ptx.U64)) // of words
 
 	k.Threads(packThreads, 1, 1)
-	tid := k.ThreadIdx(build.X)
+	w.tid = k.ThreadIdx(build.X)
+	w.col0 = k.Mul(k.To(ptx.U64, k.BlockIdx(build.X)), c.Shape.N)
+	w.row0 = k.Var("row0", ptx.U64, k.Mul(k.To(ptx.U64, k.BlockIdx(build.Y)), c.Shape.M))
+	copy := w.row
+	if c.TransA {
+		copy = w.tile()
+	}
+	k.While(func() build.Reg { return k.Lt(w.row0, w.rows) }, func() {
+		copy()
+		k.Set(w.row0, k.Add(w.row0, k.Mul(k.To(ptx.U64, k.GridDim(build.Y)), c.Shape.M)))
+	})
+}
+
+// row copies a part of a row for each warp, word by word. Where a row begins within a word
+// of the source, each word that is written is a part of two neighbours; the first of a row and
+// its last are made of elements, as their neighbours are not the row's.
+func (w *packWriter) row() {
+	k, size := w.Kernel, w.elem.Bytes()
+	lane, warp := k.Rem(w.tid, 32), k.Div(w.tid, 32)
+	col := k.Add(w.col0, k.To(ptx.U64, k.Mul(lane, wordBytes/size))) // of the lane's first word
+	// The bytes of a row from there on, as far as they matter.
+	const far = 1 << 20
+	left := k.To(ptx.S32, k.Select(k.Lt(col, w.cols), k.Mul(k.Min(k.Sub(w.cols, col), far), size), 0))
+	type word struct {
+		to           build.Ptr
+		low, high    build.Reg
+		inside, edge build.Reg
+		elements     []build.Reg
+	}
+	row := k.Add(w.row0, k.To(ptx.U64, warp))
+	off := k.To(ptx.U32, k.And(w.source.At(row, 0).Address(), wordBytes-1))
+	split := k.Ne(off, 0)
+	here := k.Select(k.Lt(row, w.rows), left, 0)
+	// How far what a word takes of the source, two words or one, must reach.
+	spare := k.Sub(here, k.To(ptx.S32, k.Select(split, k.Sub(2*wordBytes, off), wordBytes)))
+	first := k.And(split, k.Eq(col, 0))
+	at, to := w.source.At(row, col), w.target.At(row, k.Div(col, wordBytes/size))
+	aligned := at.Skip(k.Sub(0, k.To(ptx.U64, off))).As(ptx.U32)
+	var words []word
+	for n := range packWords {
+		step := n * 32 * wordBytes
+		x := word{to: to.Skip(step), inside: k.Gt(here, step)}
+		whole := k.Ge(spare, step)
+		if n == 0 {
+			whole = k.And(whole, k.Not(first))
+		}
+		x.edge = k.And(x.inside, k.Not(whole))
+		x.low = aligned.Skip(step).LoadVecOr0(whole, 1)[0]
+		x.high = aligned.Skip(step+wordBytes).LoadVecOr0(k.And(whole, split), 1)[0]
+		for e := range wordBytes / size {
+			take := k.And(x.edge, k.Gt(here, step+e*size))
+			x.elements = append(x.elements, at.Skip(step+e*size).LoadVecOr0(take, 1)[0])
+		}
+		words = append(words, x)
+	}
+	shift := k.Mul(off, 8)
+	for _, x := range words {
+		whole := k.Fresh(ptx.B32)
+		k.Do("shf.r.wrap.b32", whole, x.low, x.high, shift)
+		value := k.Select(x.edge, joined(k, x.elements, size), k.Bits(ptx.U32, whole))
+		k.If(x.inside, func() { x.to.Store(value) })
+	}
+}
+
+// tile transposes a tile, which passes through shared memory, so that both sides move
+// neighbours together.
+func (w *packWriter) tile() func() {
+	k, size := w.Kernel, w.elem.Bytes()
 	// Rows are an odd number of words, so that a column has all banks.
-	tile := k.Shared("tile", elem, packSide, packSide+wordBytes/size)
-	col0 := k.Mul(k.To(ptx.U64, k.BlockIdx(build.X)), packSide)
-	row0 := k.Var("row0", ptx.U64, k.Mul(k.To(ptx.U64, k.BlockIdx(build.Y)), packSide))
-	k.While(func() build.Reg { return k.Lt(row0, rows) }, func() {
+	tile := k.Shared("tile", w.elem, packSide, packSide+wordBytes/size)
+	return func() {
 		k.Comment("neighbouring threads read neighbours")
-		const passes = packSide * packSide / packThreads
-		values := make([]build.Reg, passes)
+		values := make([]build.Reg, packSide*packSide/packThreads)
 		place := func(n int) (i, j build.Reg) {
-			i, j = k.Add(k.Div(tid, packSide), n*packThreads/packSide), k.Rem(tid, packSide)
-			if c.TransA {
-				i, j = j, i
-			}
-			return i, j
+			return k.Rem(w.tid, packSide), k.Add(k.Div(w.tid, packSide), n*packThreads/packSide)
 		}
 		for n := range values {
 			i, j := place(n)
-			values[n] = source.LoadOr0(k.Add(row0, k.To(ptx.U64, i)), k.Add(col0, k.To(ptx.U64, j)))
+			values[n] = w.source.LoadOr0(k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j)))
 		}
 		for n, v := range values {
 			i, j := place(n)
@@ -225,28 +297,31 @@ func writePack(k *build.Kernel, c Config) {
 		k.Comment("each thread writes 16 bytes")
 		each := maxVector / size
 		for n := 0; n < packSide*packSide/each; n += packThreads {
-			at := k.Add(tid, n)
+			at := k.Add(w.tid, n)
 			i, j := k.Div(at, packSide/each), k.Mul(k.Rem(at, packSide/each), each)
 			words := make([]build.Value, maxVector/wordBytes)
 			from := tile.From(i, j)
-			for w := range words {
-				words[w] = packWord(k, from, w*wordBytes/size, size)
+			for n := range words {
+				elements := make([]build.Reg, wordBytes/size)
+				for e := range elements {
+					elements[e] = from.Load(0, n*wordBytes/size+e)
+				}
+				words[n] = joined(k, elements, size)
 			}
-			row, col := k.Add(row0, k.To(ptx.U64, i)), k.Add(col0, k.To(ptx.U64, j))
-			k.If(k.And(k.Lt(at, packSide*packSide/each), target.Inside(row, col)), func() {
-				target.At(row, k.Div(col, wordBytes/size)).StoreVec(words...)
+			row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
+			k.If(k.And(k.Lt(at, packSide*packSide/each), w.target.Inside(row, col)), func() {
+				w.target.At(row, k.Div(col, wordBytes/size)).StoreVec(words...)
 			})
 		}
 		k.Barrier()
-		k.Set(row0, k.Add(row0, k.Mul(k.To(ptx.U64, k.GridDim(build.Y)), packSide)))
-	})
+	}
 }
 
-// packWord is the elements of a tile's row from column j on as one word.
-func packWord(k *build.Kernel, row build.Array, j, size int) build.Value {
-	word := k.To(ptx.U32, row.Load(0, j))
-	for e := 1; e < wordBytes/size; e++ {
-		word = k.Or(word, k.Shl(k.To(ptx.U32, row.Load(0, j+e)), 8*size*e))
+// joined is elements of so many bytes, side by side in a word.
+func joined(k *build.Kernel, elements []build.Reg, size int) build.Reg {
+	word := k.To(ptx.U32, elements[0])
+	for e, x := range elements[1:] {
+		word = k.Or(word, k.Shl(k.To(ptx.U32, x), 8*size*(e+1)))
 	}
 	return word
 }

@@ -28,6 +28,8 @@ type fakeLt struct {
 	compute [2]uintptr
 	found   int
 	matmul  []uintptr
+
+	reductions uint32 // the mask of those allowed
 }
 
 func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
@@ -95,7 +97,11 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 	case ltPreferenceDestroy:
 		f.destroy("preference", a[0])
 	case ltPreferenceSet:
-		if a[1] != 1 || *pointTo[uint64](a[2]) != 256<<20 || a[3] != 8 {
+		switch {
+		case a[1] == 1 && a[3] == 8 && *pointTo[uint64](a[2]) == 256<<20:
+		case a[1] == 3 && a[3] == 4:
+			f.reductions = *pointTo[uint32](a[2])
+		default:
 			f.t.Errorf("preference %d of %d bytes", a[1], a[3])
 		}
 	case ltHeuristic:
@@ -163,6 +169,9 @@ func TestLtArguments(t *testing.T) {
 		}
 		if f.compute != c.compute {
 			t.Errorf("%v: arithmetic %v, want %v", p, f.compute, c.compute)
+		}
+		if want := map[bool]uint32{true: 7, false: 2}[p.C.Type == p.Accum()]; f.reductions != want {
+			t.Errorf("%v: reductions %#x, want %#x", p, f.reductions, want)
 		}
 		number := map[bool]int32{true: 1}
 		if f.trans[3] != number[c.transB] || f.trans[4] != number[c.transA] {

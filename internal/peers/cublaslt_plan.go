@@ -40,11 +40,28 @@ const (
 	descTransA             = 3
 	descTransB             = 4
 	preferenceMaxWorkspace = 1
+	preferenceReduction    = 3
 	algoID                 = 0
 	algoTile               = 1
 	algoSplitK             = 2
 	algoStages             = 6
 )
+
+// What algorithms that split K may do with the parts' sums (cublasLtReductionScheme_t).
+const (
+	reduceInPlace   = 1 // add them in C
+	reduceAsSummed  = 2 // add them in the type of the arithmetic
+	reduceAsResults = 4 // add them in C's type
+)
+
+// reductions are those that leave a result within its bound: a sum whose parts were
+// rounded to 16 bits is not.
+func reductions(p *gemm.Problem) uint32 {
+	if p.C.Type != p.Accum() {
+		return reduceAsSummed
+	}
+	return reduceInPlace | reduceAsSummed | reduceAsResults
+}
 
 // Plan asks the library how p can be computed. The matrices have p's layouts on the
 // GPU, each at a multiple of 256 bytes. The error is ErrUnsupported where the library
@@ -66,7 +83,7 @@ func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 		if err := l.call(ltDescCreate, uintptr(unsafe.Pointer(&pl.desc)), uintptr(compute), uintptr(dataTypes[sums])); err != nil {
 			return err
 		}
-		return errors.Join(pl.describe(p), pl.ask())
+		return errors.Join(pl.describe(p), pl.ask(reductions(p)))
 	})
 	if err == nil && len(pl.algorithms) == 0 {
 		err = fmt.Errorf("%w: none of its algorithms", gemm.ErrUnsupported)
@@ -106,8 +123,8 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 	return nil
 }
 
-// ask fills in the algorithms.
-func (pl *LtPlan) ask() error {
+// ask fills in the algorithms, of those with one of these reductions if they split K.
+func (pl *LtPlan) ask(reductions uint32) error {
 	l := pl.library
 	var preference uintptr
 	if err := l.call(ltPreferenceCreate, uintptr(unsafe.Pointer(&preference))); err != nil {
@@ -117,6 +134,9 @@ func (pl *LtPlan) ask() error {
 	var found [Heuristics]heuristicResult
 	var n int32
 	err := l.call(ltPreferenceSet, preference, preferenceMaxWorkspace, uintptr(unsafe.Pointer(&most)), unsafe.Sizeof(most))
+	if err == nil {
+		err = l.call(ltPreferenceSet, preference, preferenceReduction, uintptr(unsafe.Pointer(&reductions)), unsafe.Sizeof(reductions))
+	}
 	if err == nil {
 		err = l.call(ltHeuristic, l.handle, pl.desc, pl.b, pl.a, pl.c, pl.c, preference,
 			Heuristics, uintptr(unsafe.Pointer(&found)), uintptr(unsafe.Pointer(&n)))

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -12,7 +13,7 @@ import (
 
 // Gemm computes one product; see Prepare.
 func (p *Peer) Gemm(pr *gemm.Problem, b gemm.Buffers) error {
-	run, err := p.Prepare(pr)
+	run, err := p.Prepare(context.Background(), pr)
 	if err != nil {
 		return err
 	}
@@ -23,8 +24,8 @@ func (p *Peer) Gemm(pr *gemm.Problem, b gemm.Buffers) error {
 // concurrently. It takes float32 and float64 without an epilogue, and sizes that
 // fit 32 bits; the rest is ErrUnsupported. What it returns checks the buffers'
 // lengths and overlap, with the errors of [gemm.Buffers.Check], before the
-// library sees them.
-func (p *Peer) Prepare(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
+// library sees them. A library cannot be interrupted.
+func (p *Peer) Prepare(_ context.Context, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 	proc, err := p.entry(pr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Library.Name, err)

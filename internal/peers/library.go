@@ -17,6 +17,9 @@ type Library struct {
 	Name    string // as users write it: "openblas"
 	Title   string // as its authors write it: "OpenBLAS"
 	CoreEnv string // the variable that picks its kernels, if it has one
+	// restEnv is the variable that says how long its threads spin once they have no work,
+	// and rest a short time: they take the cores from whoever's turn is next.
+	restEnv, rest string
 	source
 
 	procs                  []string // the functions used, beside sgemm_ and dgemm_
@@ -31,6 +34,7 @@ type Library struct {
 var libraries = []*Library{
 	{
 		Name: "openblas", Title: "OpenBLAS", CoreEnv: "OPENBLAS_CORETYPE",
+		restEnv: "OPENBLAS_THREAD_TIMEOUT", rest: "20", // 2²⁰ cycles, half a millisecond, instead of 2²⁶ or 2²⁸
 		source: source{
 			Env:     "TILEWORK_OPENBLAS",
 			Install: "apt install libopenblas0-pthread, or pip's scipy-openblas64",

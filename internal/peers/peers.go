@@ -99,6 +99,9 @@ func (l *Library) open(o Options) (*Peer, error) {
 		}
 		defer setenv(l.CoreEnv, o.Core)()
 	}
+	if _, said := os.LookupEnv(l.restEnv); l.restEnv != "" && !said {
+		defer setenv(l.restEnv, l.rest)()
+	}
 	handle, err := l.load(o.Path)
 	if err != nil {
 		return nil, err

@@ -360,7 +360,7 @@ func BenchmarkCall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			run, err := p.Prepare(&pr)
+			run, err := p.Prepare(b.Context(), &pr)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -34,8 +34,17 @@ func (b *Bars) legend() legend {
 	return all
 }
 
+// stacked is whether the rows' names are so wide that they stand above the bars.
+func (b *Bars) stacked(width vg.Length) bool {
+	return widest(b.Rows)+widest(b.Ends) > width*0.6
+}
+
 func (b *Bars) height(width vg.Length) vg.Length {
-	return b.legend().height(width) + vg.Length(len(b.Rows))*cellHeight + 2*lineHeight + 10
+	row := vg.Length(cellHeight)
+	if b.stacked(width) {
+		row += lineHeight
+	}
+	return b.legend().height(width) + vg.Length(len(b.Rows))*row + 2*lineHeight + 10
 }
 
 func (b *Bars) draw(c draw.Canvas) []spot {
@@ -50,13 +59,24 @@ func (b *Bars) draw(c draw.Canvas) []spot {
 	p.X.Min, p.X.Max = 0, 1
 	p.Y.Min, p.Y.Max = -0.5, float64(len(b.Rows))-0.5
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.25, Label: "25 %"}, {Value: 0.5, Label: "50 %"}, {Value: 0.75, Label: "75 %"}, {Value: 1, Label: "100 %"}}
-	left := draw.Crop(c, widest(b.Rows)+nameGap, -widest(b.Ends)-10, 0, 0)
+	stacked := b.stacked(c.Size().X)
+	names := vg.Length(0)
+	if !stacked {
+		names = widest(b.Rows) + nameGap
+	}
+	left := draw.Crop(c, names, -widest(b.Ends)-10, 0, 0)
 	p.Draw(left)
 
 	data := p.DataCanvas(left)
 	x, y := p.Transforms(&data)
 	middle := func(row int) vg.Length { return y(float64(len(b.Rows) - 1 - row)) }
-	nameRows(data, b.Rows, middle)
+	if stacked {
+		for i, name := range b.Rows {
+			c.FillText(style(ink, draw.XLeft, draw.YBottom), vg.Point{X: data.Min.X, Y: middle(i) + cellHeight/2 - 2}, name)
+		}
+	} else {
+		nameRows(data, b.Rows, middle)
+	}
 	var spots []spot
 	for i := range b.Rows {
 		at := middle(i)

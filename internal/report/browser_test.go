@@ -7,6 +7,7 @@ import (
 	"html"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -80,7 +81,11 @@ func browse(t *testing.T, r *Report, flags ...string) ([]seen, string) {
 		}
 	}
 	if path == "" {
-		t.Skip("there is no Chromium to look at the page with")
+		const why = "there is no Chromium to look at the page with"
+		if os.Getenv("TILEWORK_REQUIRE_BROWSER") != "" {
+			t.Fatal(why)
+		}
+		t.Skip(why)
 	}
 	pages := map[string]string{"/": harness, "/page": write(t, r)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -112,7 +117,8 @@ func browse(t *testing.T, r *Report, flags ...string) ([]seen, string) {
 	return all, log.String()
 }
 
-// TestBrowser looks at the page on a phone and on a screen, by light and by dark.
+// TestBrowser looks at the page on a phone and on a screen, by light and by dark. Without a
+// browser it is skipped, unless TILEWORK_REQUIRE_BROWSER is set.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the browser takes its time: the long test has a look")

@@ -44,12 +44,13 @@ func changes(s *study) []*Chart {
 	}
 	const question = "What got faster, what slower, and is that more than chance?"
 	var all []*Chart
+	var others []string // that have nothing in common with the first
 	for i := 1; i < len(s.sources); i++ {
 		title := fmt.Sprintf("From %s to %s", s.sources[0], s.sources[i])
 		id := "change-" + word(s.sources[i])
 		both := filter(s.rows, func(r row) bool { return r.source == i && base[r.key()].Record != nil })
 		if len(both) == 0 {
-			all = append(all, &Chart{ID: id, Title: title, Question: question, Notes: []string{"No measurement is in both: nothing to compare."}})
+			others = append(others, s.sources[i])
 		}
 		for _, g := range groupBy(both, func(r row) string { return r.kind() + ", " + r.Types() }) {
 			var changes []change
@@ -58,6 +59,9 @@ func changes(s *study) []*Chart {
 			}
 			all = append(all, s.changeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ": " + g.name, Question: question}, changes))
 		}
+	}
+	if len(others) > 0 {
+		all = append(all, &Chart{ID: "change", Title: "From " + s.sources[0], Question: question, Notes: []string{"Nothing of " + list(others) + " was measured in " + s.sources[0] + ", too: nothing to compare."}})
 	}
 	return all
 }

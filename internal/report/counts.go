@@ -38,12 +38,17 @@ func counts(s *study) []*Chart {
 // countChart draws the largest product, and lists all.
 func countChart(c *Chart, rows []row) *Chart {
 	rows = bySize(rows)
-	c.Table.Columns = []string{"M×N×K", "kernel", "instructions", "FLOP", "loaded", "FLOP/byte", "sectors", "of these needed", "different ones", "wavefronts", "bank conflicts"}
+	work := strings.TrimSuffix(rows[0].unit(), "/s")
+	c.Table.Columns = []string{"M×N×K", "kernel", "instructions", work, "loaded", work + "/byte", "sectors", "of these needed", "different ones", "wavefronts", "bank conflicts", "then: transactions a half-warp", "then: bank conflicts"}
 	for _, r := range rows {
 		n := r.Counts
+		transactions, conflicts := "", ""
+		if per, known := n.Then.PerHalfWarp(); known {
+			transactions, conflicts = digits(per), number(n.Then.Wavefronts-n.Then.IdealWavefronts)
+		}
 		c.Table.Rows = append(c.Table.Rows, []string{
 			shape(r.Record), r.Subject, number(n.Instructions), number(n.Flops), number(n.LoadBytes), digits(n.Intensity()),
-			number(n.Sectors), number(n.IdealSectors), number(n.DistinctSectors), number(n.Wavefronts), number(n.Conflicts()),
+			number(n.Sectors), number(n.IdealSectors), number(n.DistinctSectors), number(n.Wavefronts), number(n.Conflicts()), transactions, conflicts,
 		})
 	}
 	last := shape(rows[len(rows)-1].Record)
@@ -51,7 +56,7 @@ func countChart(c *Chart, rows []row) *Chart {
 	bars := &Bars{Label: "sectors of 32 bytes, as a part of the most", Parts: []string{"that the bytes need", "more, as they are scattered"}}
 	c.Drawing = bars
 	most := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.Counts.Sectors, b.Counts.Sectors) }).Counts.Sectors
-	var intensities, conflicts []string
+	var intensities, conflicts, then []string
 	for _, r := range rows {
 		n := r.Counts
 		part := func(sectors int64) float64 { return float64(sectors) / float64(max(most, 1)) }
@@ -61,8 +66,11 @@ func countChart(c *Chart, rows []row) *Chart {
 			fmt.Sprintf("%s, %s\n%s sectors would hold the bytes of each access", r.Subject, last, number(n.IdealSectors)),
 			fmt.Sprintf("%s, %s\n%s sectors in all", r.Subject, last, number(n.Sectors)),
 		})
-		bars.Ends = append(bars.Ends, digits(n.Intensity())+" FLOP/byte")
+		bars.Ends = append(bars.Ends, digits(n.Intensity())+" "+work+"/byte")
 		intensities = append(intensities, r.Subject+" "+digits(n.Intensity()))
+		if per, known := n.Then.PerHalfWarp(); known {
+			then = append(then, r.Subject+" "+digits(per))
+		}
 		if n.Conflicts() > 0 {
 			conflicts = append(conflicts, fmt.Sprintf("%s (%s more wavefronts)", r.Subject, percent(float64(n.Conflicts())/float64(n.IdealWavefronts))))
 		}
@@ -73,8 +81,12 @@ func countChart(c *Chart, rows []row) *Chart {
 	} else {
 		c.Headline += " No bank conflicts."
 	}
-	c.Notes = append(c.Notes, "These are counts, not times: "+count(len(c.Table.Rows), "product")+" on an emulated GPU. "+
-		"tilework explain KERNEL shows each access, and what it took on the first GPUs, with half-warps and 16 banks.")
+	c.Notes = append(c.Notes, "These are counts, not times: "+count(len(c.Table.Rows), "product")+" on an emulated GPU.")
+	if then != nil {
+		c.Notes = append(c.Notes, "Now a warp's request moves each sector that it touches, once, and 32 banks serve it. The first GPUs served half-warps: "+
+			"one transaction where thread k accessed word k of an aligned segment, and else one for each thread; shared memory had 16 banks. "+
+			"Of transactions a half-warp they would have taken: "+list(then)+". tilework explain KERNEL shows each access by both rules.")
+	}
 	return c
 }
 

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 )
@@ -25,9 +24,7 @@ func (s *study) curves(rows []row, named ...string) []curve {
 		if !slices.Contains(settings, setting) {
 			settings = append(settings, setting)
 		}
-		// Where all rows are of one curve, nothing tells them apart.
-		name, bare := cmp.Or(g.name, g.rows[0].Subject), cmp.Or(setting, g.rows[0].Subject)
-		all = append(all, curve{name, bare, slices.Index(settings, setting), bySize(g.rows)})
+		all = append(all, curve{g.name, setting, slices.Index(settings, setting), bySize(g.rows)})
 	}
 	return all
 }

@@ -49,7 +49,7 @@ func drawings(c *Chart) (template.HTML, error) {
 }
 
 // ties keeps what belongs together on one line.
-var ties = strings.NewReplacer(" %", "\u00a0%", " = ", "\u00a0=\u00a0", " ≈ ", "\u00a0≈\u00a0", " GFLOP", "\u00a0GFLOP", " TFLOP", "\u00a0TFLOP")
+var ties = strings.NewReplacer(" %", "\u00a0%", " = ", "\u00a0=\u00a0", " ≈ ", "\u00a0≈\u00a0", " GFLOP", "\u00a0GFLOP", " TFLOP", "\u00a0TFLOP", " GOP", "\u00a0GOP", " TOP", "\u00a0TOP")
 
 var numeric = regexp.MustCompile(`^[-+]?[0-9]`)
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"tilework/internal/bench"
 )
 
 // facet is the name of what can share a chart of rates: one kind of device and one
@@ -20,8 +22,17 @@ func facet(r row) string {
 func rates(s *study) []*Chart {
 	const title, question = "Rate", "How much of the device is used?"
 	var all []*Chart
+	var single []row // of what was timed at one size alone
 	for _, g := range groupBy(filter(s.rows, isSquare, not(copies)), facet) {
+		if oneSize(g.rows) {
+			single = append(single, g.rows...)
+			continue
+		}
 		all = append(all, s.rateChart(&Chart{ID: "rate-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
+	}
+	for _, g := range groupBy(single, row.kind) {
+		name := g.name + " at one size"
+		all = append(all, s.rateBars(&Chart{ID: "rate-" + word(name), Title: title + ": " + name, Question: question}, g.rows))
 	}
 	if len(all) == 0 {
 		all = []*Chart{{ID: "rate", Title: title, Question: question, Notes: []string{"No square product was timed."}}}
@@ -32,9 +43,9 @@ func rates(s *study) []*Chart {
 func (s *study) rateChart(c *Chart, rows []row) *Chart {
 	curves := s.curves(rows, "kind", "type")
 	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
-	unit, scale := "GFLOP/s", 1.0
+	unit, scale := "G"+top.unit(), 1.0
 	if top.GFLOPS >= 1000 {
-		unit, scale = "TFLOP/s", 1e-3
+		unit, scale = "T"+top.unit(), 1e-3
 	}
 	lines := &Lines{
 		X:      Axis{Label: "N, of N×N matrices", Log: true, Binary: true, Text: tick},
@@ -42,15 +53,45 @@ func (s *study) rateChart(c *Chart, rows []row) *Chart {
 		Series: s.againstSize(curves, func(r row) float64 { return r.GFLOPS * scale }),
 	}
 	c.Drawing = lines
-	c.Table = sizeTable(curves, func(r row) string { return rate(r.GFLOPS) + ofPeak(r) })
+	c.Table = sizeTable(curves, func(r row) string { return r.rate() + ofPeak(r) })
 	reaches := func(r row) string {
-		return fmt.Sprintf("%s reaches %s%s at %s.", nameIn(curves, r), rate(r.GFLOPS), ofPeak(r), shape(r.Record))
+		return fmt.Sprintf("%s reaches %s%s at %s.", nameIn(curves, r), r.rate(), ofPeak(r), shape(r.Record))
 	}
 	c.Headline = reaches(top)
 	if best := ours(rows); best.Record != nil && best != top {
 		c.Headline += " Of ours, " + reaches(best)
 	}
 	c.addPeaks(lines, rows, scale)
+	return c
+}
+
+// rateBars has a bar for each row, as a part of the peak or, where that is not known for
+// all, of the highest rate.
+func (s *study) rateBars(c *Chart, rows []row) *Chart {
+	names := s.naming(rows, "kind")
+	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
+	bars := &Bars{Label: "part of the peak", Parts: []string{"rate"}}
+	whole := func(r row) float64 { return r.Peak }
+	if slices.ContainsFunc(rows, func(r row) bool { return !(r.Peak > 0) }) {
+		bars.Label = "part of the highest rate"
+		whole = func(row) float64 { return top.GFLOPS }
+		c.Notes = append(c.Notes, "The records do not know all peaks.")
+	}
+	c.Drawing = bars
+	c.Table.Columns = []string{"kernel", "rate", "of peak", "median", "spread"}
+	for _, r := range rows {
+		name := names.of(r, shape(r.Record))
+		percent := ""
+		if p, known := r.PercentOfPeak(); known {
+			percent = fmt.Sprintf("%.1f %%", p)
+		}
+		bars.Rows = append(bars.Rows, name)
+		bars.Share = append(bars.Share, []float64{min(1, r.GFLOPS/whole(r))})
+		bars.Text = append(bars.Text, []string{telling(name, r)})
+		bars.Ends = append(bars.Ends, r.rate())
+		c.Table.Rows = append(c.Table.Rows, []string{name, r.rate(), percent, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread)})
+	}
+	c.Headline = fmt.Sprintf("%s reaches %s%s at %s on %s.", top.Subject, top.rate(), ofPeak(top), shape(top.Record), top.Types())
 	return c
 }
 
@@ -77,7 +118,7 @@ func ours(rows []row) row {
 
 // addPeaks draws the peaks of the devices as lines.
 func (c *Chart) addPeaks(lines *Lines, rows []row, scale float64) {
-	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak, " + rate(r.Peak) })
+	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak, " + rate(r.Peak, r.unit()) })
 	if len(known) == 0 {
 		c.Notes = append(c.Notes, "The records know no peak of this device: no percentages.")
 		return

@@ -66,7 +66,7 @@ func (s *study) ratioChart(c *Chart, rows []row) *Chart {
 			}
 			columns[column] = append(columns[column], d)
 			cells[i] = Cell{d.Speed, ratioText(d.Speed), telling(name+": "+d.Subject, d.row)}
-			c.Table.Rows = append(c.Table.Rows, []string{name, column, d.Subject, fmt.Sprintf("%.3f", d.Speed), fmt.Sprintf("%.3f to %.3f", d.P10, d.P90), bench.Duration(d.Seconds.Median), rate(d.GFLOPS)})
+			c.Table.Rows = append(c.Table.Rows, []string{name, column, d.Subject, fmt.Sprintf("%.3f", d.Speed), fmt.Sprintf("%.3f to %.3f", d.P10, d.P90), bench.Duration(d.Seconds.Median), d.rate()})
 		}
 		heat.Cells = append(heat.Cells, cells)
 	}

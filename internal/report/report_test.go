@@ -124,6 +124,8 @@ func TestCounts(t *testing.T) {
 		count("naive", 64, 1<<21, 4000, 3000, 0), count("tiled:16", 64, 1<<17, 400, 400, 0),
 		count("naive", 32, 1<<18, 500, 400, 0), count("padless", 64, 1<<17, 400, 400, 25),
 	}
+	counted[0].Counts.Then = &bench.ThenCounts{HalfWarps: 100, Transactions: 850}
+	counted[3].Counts.Then = &bench.ThenCounts{HalfWarps: 50, Transactions: 50, Wavefronts: 30, IdealWavefronts: 20}
 	r := newReport(t, Source{"r", append(cpu, counted...)})
 	if r.Title != "Matrix multiplication on Example CPU" {
 		t.Errorf("the title is %q", r.Title)
@@ -136,6 +138,12 @@ func TestCounts(t *testing.T) {
 	bars := c.Drawing.(*Bars)
 	if len(bars.Rows) != 3 || bars.Share[0][0] != 0.75 || bars.Share[0][1] != 0.25 || bars.Share[1][0] != 0.1 || bars.Share[1][1] != 0 {
 		t.Errorf("the bars of %v are %v", bars.Rows, bars.Share)
+	}
+	if notes := strings.Join(c.Notes, " "); !strings.Contains(notes, "they would have taken: naive 8.50 and padless 1.00.") {
+		t.Errorf("it notes %q", notes)
+	}
+	if row := strings.Join(c.Table.Rows[3], " "); !strings.HasSuffix(row, " 1.00 10") {
+		t.Errorf("the last row is %s", row)
 	}
 	if len(c.Table.Rows) != 4 || c.Table.Rows[1][3] != "524,288" {
 		t.Errorf("the table is %v", c.Table.Rows)
@@ -237,6 +245,61 @@ func TestOvertakes(t *testing.T) {
 	}
 }
 
+// TestCrossings: both of the CPU's curves are overtaken, the loop first.
+func TestCrossings(t *testing.T) {
+	curve := func(rate, start float64) []row {
+		var rows []row
+		m := newMachine(1, "", 1)
+		for n := 32; n <= 1024; n *= 2 {
+			r := m.record(pace{"x", false, rate, start, 0}, "cpu", bench.Cube(n), false)
+			rows = append(rows, row{&r, 0})
+		}
+		return rows
+	}
+	slow, fast, gpu := curve(1, 0), curve(100, 0), curve(10_000, 200e-6)
+	for _, v := range []struct {
+		race race
+		want string
+		loop float64
+	}{
+		{race{loop: slow, cpu: fast, copied: gpu}, `^The GPU, its copies included, overtakes the textbook loop at N ≈ 4\d and the fastest CPU kernel at N ≈ 2\d\d; at N = 1024 it is 5\d\.\d× as fast$`, 46},
+		{race{loop: slow, copied: gpu}, `^The GPU, its copies included, overtakes the textbook loop at N ≈ 4\d; at N = 1024 it is \d+× as fast$`, 0},
+		{race{loop: slow, cpu: curve(1e5, 0), copied: gpu}, `^The GPU, its copies included, overtakes the textbook loop at N ≈ 4\d and is behind the fastest CPU kernel at N = 1024, with 0\.0\d+× its speed$`, 46},
+	} {
+		say, missing := v.race.answer()
+		if !regexp.MustCompile(v.want).MatchString(say) || missing != nil {
+			t.Errorf("%q, %q, want %q", say, missing, v.want)
+		}
+		if at := v.race.crossingLoop(); math.Abs(at-v.loop) > 2 {
+			t.Errorf("the loop is overtaken at %v, want %v", at, v.loop)
+		}
+	}
+}
+
+// TestOneSize: of one size there are bars, and no lines; a series that nothing tells apart
+// from others has its subject's name.
+func TestOneSize(t *testing.T) {
+	m := newMachine(1, "", 1)
+	one := m.record(cpuModels[2], "cpu", bench.Cube(512), false)
+	other := one
+	other.In, other.Out, other.Peak = "int8", "int32", 0
+	r := newReport(t, Source{"r", []bench.Record{one, other}})
+	c := r.chart(t, "rate-cpu-at-one-size")
+	if b := c.Drawing.(*Bars); len(b.Rows) != 2 || b.Label != "part of the highest rate" || !strings.Contains(c.Headline, "avx512 reaches") || len(c.Table.Rows) != 2 ||
+		!strings.HasSuffix(b.Ends[0], " GFLOP/s") || !strings.HasSuffix(b.Ends[1], " GOP/s") {
+		t.Errorf("bars %+v under %q", b, c.Headline)
+	}
+	for _, id := range []string{"time", "roofline", "ladder"} {
+		if c := r.chart(t, id); c.Drawing != nil {
+			t.Errorf("%s has a drawing of one size", id)
+		}
+	}
+	r = newReport(t, Source{"a", []bench.Record{one, m.record(cpuModels[2], "cpu", bench.Cube(64), false)}}, Source{"b", []bench.Record{one}})
+	if c := r.chart(t, "rate-cpu-float32"); !strings.HasPrefix(c.Drawing.(*Lines).Series[0].Name, "avx512 (") {
+		t.Errorf("a series has the name %q", c.Drawing.(*Lines).Series[0].Name)
+	}
+}
+
 // TestChanges compares a machine with itself, with a faster one and with a slower one.
 func TestChanges(t *testing.T) {
 	for _, test := range []struct {
@@ -270,7 +333,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("of one sample each: %q, %q", c.Headline, c.Notes)
 	}
 	third := newReport(t, Source{"old", old[:1]}, Source{"new", new[:1]}, Source{"else", old[1:]})
-	if c := third.chart(t, "change-else"); c.Drawing != nil || !strings.Contains(c.Notes[0], "No measurement is in both") {
+	if c := third.chart(t, "change"); c.Drawing != nil || !strings.Contains(c.Notes[0], "Nothing of else was measured in old, too") {
 		t.Errorf("of nothing in common: %+v", c)
 	}
 }

@@ -16,22 +16,39 @@ func roofline(s *study) []*Chart {
 	const title, question = "Roofline", "Does memory or arithmetic bound the product, and how near is each kernel?"
 	var all []*Chart
 	rows := filter(s.rows, not(copies), func(r row) bool { return r.Peak > 0 })
-	for _, g := range groupBy(rows, func(r row) string { return facet(r) + " on " + r.device() }) {
-		all = append(all, s.roofChart(&Chart{ID: "roofline-" + word(facet(g.rows[0])), Title: title + ": " + g.name, Question: question}, g.rows))
+	for _, g := range groupBy(rows, func(r row) string { return facet(r) + " on " + r.device() + threads(r) }) {
+		if f := roofOf(g.rows); math.IsInf(f.bandwidth, 1) && oneSize(g.rows) {
+			continue // a point under a flat line: the chart of rates says as much
+		}
+		all = append(all, s.roofChart(&Chart{ID: "roofline-" + word(facet(g.rows[0])+threads(g.rows[0])), Title: title + ": " + g.name, Question: question}, g.rows))
 	}
 	if len(all) == 0 {
-		all = []*Chart{{ID: "roofline", Title: title, Question: question, Notes: []string{"No record knows the peak of its device: there is no roof."}}}
+		all = []*Chart{{ID: "roofline", Title: title, Question: question, Notes: []string{"No record of several shapes knows the peak of its device, or its memory's bandwidth: there is no roof."}}}
 	}
 	return all
 }
 
+// threads names what a CPU's peak is of.
+func threads(r row) string {
+	switch {
+	case r.kind() == onGPU:
+		return ""
+	case r.Threads == 0:
+		return ", all threads"
+	}
+	return ", " + count(r.Threads, "thread")
+}
+
 // roof is what bounds a device: 10⁹ operations and 10⁹ bytes a second, the latter
 // infinite where nobody knows them.
-type roof struct{ peak, bandwidth float64 }
+type roof struct {
+	peak, bandwidth float64
+	unit            string // of the peak
+}
 
 func roofOf(rows []row) roof {
 	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.Peak, b.Peak) })
-	f := roof{top.Peak, math.Inf(1)}
+	f := roof{top.Peak, math.Inf(1), top.unit()}
 	if m, err := model.Lookup(top.device()); err == nil && !m.Generic() {
 		f.bandwidth = m.MemBandwidth / 1e9
 	}
@@ -50,7 +67,7 @@ func (f roof) series(from, to float64) Series {
 	}
 	s := Series{Name: "roof", Dashed: true, Bare: true}
 	for _, x := range corners {
-		s.Points = append(s.Points, Point{x, f.at(x), fmt.Sprintf("roof: %s at %s operations a byte", rate(f.at(x)), digits(x))})
+		s.Points = append(s.Points, Point{x, f.at(x), fmt.Sprintf("roof: %s at %s operations a byte", rate(f.at(x), f.unit), digits(x))})
 	}
 	return s
 }
@@ -76,7 +93,7 @@ func intensity(r row) float64 {
 func (s *study) roofChart(c *Chart, rows []row) *Chart {
 	lines := &Lines{
 		X: Axis{Label: "operations a byte", Log: true, Text: tick},
-		Y: Axis{Label: "rate", Log: true, Text: rateTick},
+		Y: Axis{Label: "rate", Log: true, Text: rateTick(rows[0].unit())},
 	}
 	c.Drawing = lines
 	c.Table.Columns = []string{"kernel", "shape", "intensity", "rate", "roof", "of the roof", "intensity of loads"}
@@ -96,7 +113,7 @@ func (s *study) roofChart(c *Chart, rows []row) *Chart {
 				// One of each kernel is enough: the rate of the largest product.
 				loads.Points = []Point{{r.Intensity, r.GFLOPS, telling(g.name, r) + fmt.Sprintf("\n%s operations a byte that its threads load", loaded)}}
 			}
-			c.Table.Rows = append(c.Table.Rows, []string{g.name, shape(r.Record), digits(x), rate(r.GFLOPS), rate(f.at(x)), percent(r.GFLOPS / f.at(x)), loaded})
+			c.Table.Rows = append(c.Table.Rows, []string{g.name, shape(r.Record), digits(x), r.rate(), rate(f.at(x), f.unit), percent(r.GFLOPS / f.at(x)), loaded})
 		}
 		lines.Series = append(lines.Series, series)
 		if loads.Points != nil {

@@ -205,11 +205,15 @@ func (s *study) naming(rows []row, without ...string) naming {
 	return n
 }
 
-// of names a row; first stands before what tells it apart.
+// of names a row; first stands before what tells it apart. A row that nothing tells apart
+// has its subject's name.
 func (n naming) of(r row, first ...string) string {
 	words := slices.Clone(first)
 	for _, i := range n.parts {
 		words = append(words, attributes[i].text(r))
+	}
+	if len(words) == 0 {
+		words = []string{r.Subject}
 	}
 	name := strings.Join(words, ", ")
 	if n.sources {
@@ -302,7 +306,7 @@ func telling(name string, r row) string {
 	lines := []string{
 		name,
 		fmt.Sprintf("%s: %s ± %.1f %%", shape(r.Record), bench.Duration(r.Seconds.Median), 50*r.Seconds.Spread),
-		rate(r.GFLOPS) + ofPeak(r),
+		r.rate() + ofPeak(r),
 	}
 	for _, v := range r.Versus {
 		lines = append(lines, fmt.Sprintf("%s the speed of %s", times(v.Speed), v.Peer))

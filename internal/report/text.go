@@ -6,23 +6,37 @@ import (
 	"strconv"
 	"strings"
 
+	"tilework/dtype"
 	"tilework/internal/bench"
 )
 
-// rate is a rate given in 10⁹ operations a second, in words.
-func rate(gflops float64) string {
-	if gflops >= 1000 {
-		return digits(gflops/1000) + " TFLOP/s"
+// unit is what a row's rates are in: the operations of integers are no floating-point ones.
+func (r row) unit() string {
+	if t, err := dtype.Parse(r.Out); err == nil && t.Info().Integer {
+		return "OP/s"
 	}
-	return digits(gflops) + " GFLOP/s"
+	return "FLOP/s"
+}
+
+// rate is the row's rate in words.
+func (r row) rate() string { return rate(r.GFLOPS, r.unit()) }
+
+// rate is a rate given in 10⁹ of a unit, in words.
+func rate(giga float64, unit string) string {
+	if giga >= 1000 {
+		return digits(giga/1000) + " T" + unit
+	}
+	return digits(giga) + " G" + unit
 }
 
 // rateTick is the same as short as it can be.
-func rateTick(gflops float64) string {
-	if gflops >= 1000 {
-		return tick(gflops/1000) + " TFLOP/s"
+func rateTick(unit string) func(giga float64) string {
+	return func(giga float64) string {
+		if giga >= 1000 {
+			return tick(giga/1000) + " T" + unit
+		}
+		return tick(giga) + " G" + unit
 	}
-	return tick(gflops) + " GFLOP/s"
 }
 
 // digits is v with three digits and no exponent.

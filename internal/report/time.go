@@ -58,12 +58,31 @@ func (s *study) timeCharts(id, title string, least int, keep func(row) bool) []*
 	}
 	var all []*Chart
 	for _, g := range groupBy(rows, func(r row) string { return r.Types() }) {
-		if !slices.ContainsFunc(g.rows, func(r row) bool { return r.N >= least }) {
+		if !slices.ContainsFunc(g.rows, func(r row) bool { return r.N >= least }) || oneSize(g.rows) && !contested(g.rows) {
 			continue
 		}
 		all = append(all, s.timeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name, Question: question}, g.rows))
 	}
+	if all == nil {
+		all = []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"Kernels were timed on square products of one size alone."}}}
+	}
 	return all
+}
+
+// oneSize reports whether rows are of one shape alone, of which no line can be drawn.
+func oneSize(rows []row) bool {
+	return !slices.ContainsFunc(rows, func(r row) bool { return shape(r.Record) != shape(rows[0].Record) })
+}
+
+// contested reports whether several of the contenders are among rows.
+func contested(rows []row) bool {
+	n := 0
+	for _, c := range contenders {
+		if len(filter(rows, c.keep...)) > 0 {
+			n++
+		}
+	}
+	return n > 1
 }
 
 func (s *study) timeChart(c *Chart, rows []row) *Chart {
@@ -91,6 +110,9 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 		for _, m := range missing {
 			absent[m] = append(absent[m], name)
 		}
+		if at := r.crossingLoop(); at > 0 {
+			lines.Marks = append(lines.Marks, Mark{at, fmt.Sprintf("N ≈ %.0f, the loop", at) + suffix})
+		}
 		if at, _ := r.crossing(); at > 0 {
 			lines.Marks = append(lines.Marks, Mark{at, fmt.Sprintf("N ≈ %.0f", at) + suffix})
 		}
@@ -113,7 +135,7 @@ func (c *Chart) add(lines *Lines, series Series, curve []row) {
 	}
 	for _, r := range curve {
 		series.Points = append(series.Points, Point{float64(r.N), r.Seconds.Median, telling(series.Name+": "+r.Subject, r)})
-		c.Table.Rows = append(c.Table.Rows, []string{series.Name, strconv.Itoa(r.N), r.Subject, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), rate(r.GFLOPS)})
+		c.Table.Rows = append(c.Table.Rows, []string{series.Name, strconv.Itoa(r.N), r.Subject, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), r.rate()})
 	}
 	lines.Series = append(lines.Series, series)
 }
@@ -137,6 +159,17 @@ func (r race) crossing() (at float64, last int) {
 	return overtakes(cpu, gpu)
 }
 
+// crossingLoop is where the GPU overtakes the textbook's loop, where that is not what the
+// crossing is about; 0 where it does not.
+func (r race) crossingLoop() float64 {
+	_, gpu, _, _ := r.rivals()
+	if len(r.loop) == 0 || len(r.cpu) == 0 {
+		return 0 // there is no other
+	}
+	at, _ := overtakes(r.loop, gpu)
+	return max(at, 0)
+}
+
 // answer says who wins from where on, and what is missing to say more; neither ends
 // with a full stop.
 func (r race) answer() (say string, missing []string) {
@@ -158,13 +191,18 @@ func (r race) answer() (say string, missing []string) {
 		return "The CPU and the GPU were timed on no common size", missing
 	}
 	ratio := atSize(cpu, last).Seconds.Median / atSize(gpu, last).Seconds.Median
+	var overtaken, stands string
+	if at := r.crossingLoop(); at > 0 {
+		overtaken = fmt.Sprintf("the textbook loop at N ≈ %.0f and ", at)
+		stands = "overtakes " + overtaken
+	}
 	switch {
 	case at == 0:
-		say = fmt.Sprintf("The GPU, %s, is behind %s at N = %d, with %s its speed", how, who, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, %sis behind %s at N = %d, with %s its speed", how, stands, who, last, times(ratio))
 	case math.IsInf(at, -1):
-		say = fmt.Sprintf("The GPU, %s, is ahead of %s at every size; at N = %d it is %s as fast", how, who, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, %sis ahead of %s at every size; at N = %d it is %s as fast", how, stands, who, last, times(ratio))
 	default:
-		say = fmt.Sprintf("The GPU, %s, overtakes %s at N ≈ %.0f; at N = %d it is %s as fast", how, who, at, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at, last, times(ratio))
 	}
 	return say, missing
 }

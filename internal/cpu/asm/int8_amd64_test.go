@@ -27,6 +27,40 @@ var integerKernels = []struct {
 	{&I8AVX2, func(a, b, sum int32) int32 {
 		return sum + int32(int16(a))*int32(int16(b)) + a>>16*(b>>16)
 	}},
+	{&I8AMX, func(a, b, sum int32) int32 {
+		for i := range 4 {
+			sum += int32(int8(a>>(8*i))) * int32(int8(b>>(8*i)))
+		}
+		return sum
+	}},
+}
+
+// inPanel is where panels of A, of k steps, have word p of row i.
+func inPanel[T any](ks *Kernels[T], i, p, k int) int {
+	if b := ks.Block; b > 0 {
+		return i/ks.MR*ks.MR*k + p/b*b*ks.MR + i%ks.MR*b + p%b
+	}
+	return p*ks.MR + i
+}
+
+// heights are the numbers of rows that micro-kernels are tried with, panels those that the
+// rows of A stand in.
+func heights[T any](ks *Kernels[T]) []int {
+	all := upTo(ks.MR)[1:]
+	if ks.Block > 0 {
+		all = append(all, ks.MR+1, 3*ks.MR-1)
+	}
+	return all
+}
+
+func panels[T any](ks *Kernels[T], rows int) int { return (rows + ks.MR - 1) / ks.MR }
+
+// depths are the numbers of steps that micro-kernels are tried with.
+func depths[T any](ks *Kernels[T]) []int {
+	if b := ks.Block; b > 0 {
+		return []int{0, b, 2 * b, 3 * b, 256}
+	}
+	return append(upTo(2*unroll+1), 67, 256)
 }
 
 // words fills s with random words, now and then of the extreme bytes only.
@@ -46,19 +80,19 @@ func TestInt8(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
-			as, bs, cs := newArena[int32](t, 1<<14), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
+			as, bs, cs := newArena[int32](t, 1<<15), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
 			top := 0 // rows of B's panel above the first step
 			if ks.Start != nil {
 				top = 1
 			}
-			for _, k := range append(upTo(2*unroll+1), 67, 256) {
-				for m := 1; m <= ks.MR; m++ {
+			for _, k := range depths(ks.Kernels) {
+				for _, m := range heights(ks.Kernels) {
 					for n := 1; n <= ks.NR; n++ {
 						if k > 2*unroll+1 && m != ks.MR && n%7 != 0 {
 							continue
 						}
 						ldc := n + r.IntN(2*ks.NR)
-						a, b, c := as.last(ks.MR*k), bs.last(ks.NR*(top+k)), cs.last((m-1)*ldc+n)
+						a, b, c := as.last(panels(ks.Kernels, m)*ks.MR*k), bs.last(ks.NR*(top+k)), cs.last((m-1)*ldc+n)
 						for _, s := range [][]int32{a, b, c} {
 							words(s, r)
 						}
@@ -71,7 +105,7 @@ func TestInt8(t *testing.T) {
 									sum = b[j]
 								}
 								for p := range k {
-									sum = ks.step(a[p*ks.MR+i], b[(top+p)*ks.NR+j], sum)
+									sum = ks.step(a[inPanel(ks.Kernels, i, p, k)], b[(top+p)*ks.NR+j], sum)
 								}
 								want[i*ldc+j] = alpha*sum + beta*want[i*ldc+j]
 							}
@@ -137,6 +171,7 @@ func TestForms(t *testing.T) {
 		{"f16", FormF16, 2, 1, func(b ...byte) uint32 { return float(dtype.Float16(half(b...)).Float32()) }},
 		// A NaN is left as it is: the arithmetic makes it quiet.
 		{"bf16", FormBF16, 2, 1, func(b ...byte) uint32 { return uint32(half(b...)) << 16 }},
+		{"bf16x2", FormBF16x2, 4, 2, int8x4},
 		{"i8x4", FormI8x4, 4, 4, int8x4},
 		{"u8x4", FormU8x4, 4, 4, func(b ...byte) uint32 { return int8x4(b...) ^ 0x80808080 }},
 		{"i8x2", FormI8x2, 2, 2, int8x2},

@@ -31,7 +31,7 @@ const (
 )
 
 // Kernels is the micro-kernels of one instruction set for one element type. They
-// are only to be called where ISA.Supported.
+// are only to be called where ISA.Supported, those for [AMX] after [AllowTiles].
 type Kernels[T any] struct {
 	ISA    ISA
 	MR, NR int // the tile of C
@@ -51,6 +51,11 @@ type Kernels[T any] struct {
 	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
 	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
 
+	// Stream is Direct[MR-1] for whole tiles that overwrite C, n = NR and beta = 0, around
+	// the caches: for a C that outgrows them, which is then not read first. C's rows start
+	// at multiples of [Line] bytes. Before others are told of the tiles there is a [Fence].
+	Stream func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
+
 	// Update[x][y] computes 1<<x rows and n ≥ 1 columns of C from 1<<y steps of k, all
 	// where they lie: it goes along the rows of B and C. See [Update].
 	Update [][]Update[T]
@@ -58,9 +63,14 @@ type Kernels[T any] struct {
 	// Dot[s-1] computes the products of DotRows rows with s other ones. See [Dot].
 	Dot []Dot[T]
 
-	// Group is how many values of K one step multiplies: 1, or for int8, whose panels
-	// hold words of 32 bits, 4 or 2. Forms make such words.
+	// Group is how many values of K one step multiplies: 1, or where panels hold words of
+	// 32 bits, 4 or 2 of int8, or 2 of bfloat16. Forms make such words.
 	Group int
+
+	// Block, where it is not 0, is what k is a multiple of, and what A's panels are cut into:
+	// word p of row i is a[p/Block*Block*MR + i*Block + p%Block]. Packed then takes any number
+	// of rows, whose panels follow each other.
+	Block int
 
 	// Start, where it is not nil, writes what sums start from into the first NR
 	// elements of a panel of B, whose k steps follow. Without it a panel has no such row.

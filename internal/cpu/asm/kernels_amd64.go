@@ -7,6 +7,8 @@ var (
 	AVX512 = ISA{"avx512", cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL}
 	VNNI   = ISA{"vnni", AVX512.Supported && cpu.X86.HasAVX512VNNI}
 	AVX2   = ISA{"avx2", cpu.X86.HasAVX2 && cpu.X86.HasFMA}
+	BF16   = ISA{"avx512bf16", AVX512.Supported && cpu.X86.HasAVX512BF16}
+	AMX    = ISA{"amx", AVX512.Supported && cpu.X86.HasAMXTile && cpu.X86.HasAMXInt8 && cpu.X86.HasAMXBF16}
 )
 
 // F32AVX512 is the float32 kernels for AVX-512.
@@ -18,6 +20,7 @@ var F32AVX512 = Kernels[float32]{
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
 		DirectF32AVX512x9, DirectF32AVX512x10, DirectF32AVX512x11, DirectF32AVX512x12,
 	},
+	Stream: StreamF32AVX512,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
@@ -40,6 +43,7 @@ var F64AVX512 = Kernels[float64]{
 		DirectF64AVX512x5, DirectF64AVX512x6, DirectF64AVX512x7, DirectF64AVX512x8,
 		DirectF64AVX512x9, DirectF64AVX512x10, DirectF64AVX512x11, DirectF64AVX512x12,
 	},
+	Stream: StreamF64AVX512,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
@@ -60,6 +64,7 @@ var F32AVX2 = Kernels[float32]{
 	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
 	},
+	Stream: StreamF32AVX2,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
@@ -80,6 +85,7 @@ var F64AVX2 = Kernels[float64]{
 	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
 		DirectF64AVX2x1, DirectF64AVX2x2, DirectF64AVX2x3, DirectF64AVX2x4, DirectF64AVX2x5, DirectF64AVX2x6,
 	},
+	Stream: StreamF64AVX2,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},
@@ -109,15 +115,42 @@ var I8AVX2 = Kernels[int32]{
 	Peak:   PeakI8AVX2, PeakFlops: 384,
 }
 
+// BF16AVX512 is the bfloat16 kernels for AVX-512 with its dot products of two.
+var BF16AVX512 = Kernels[float32]{
+	ISA: BF16, MR: 12, NR: 32,
+	Packed: PackedBF16AVX512, Group: 2,
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
+	Finish: F32AVX512.Finish,
+	Peak:   PeakBF16AVX512, PeakFlops: 1024,
+}
+
+// BF16AMX is the bfloat16 kernels for AMX.
+var BF16AMX = Kernels[float32]{
+	ISA: AMX, MR: 32, NR: 32,
+	Packed: PackedBF16AMX, Group: 2, Block: 16,
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
+	Finish: F32AVX512.Finish,
+	Peak:   PeakBF16AMX, PeakFlops: 65536,
+}
+
+// I8AMX is the int8 kernels for AMX.
+var I8AMX = Kernels[int32]{
+	ISA: AMX, MR: 32, NR: 32,
+	Packed: PackedI8AMX, Group: 4, Block: 16,
+	Finish: I8VNNI.Finish,
+	Peak:   PeakI8AMX, PeakFlops: 131072,
+}
+
 // The forms.
 var (
-	FormF32  = form(Form{Zip: ZipF32, Lay: LayF32})
-	FormF64  = form(Form{Zip: ZipF64, Lay: LayF32}) // an element is two words
-	FormF16  = form(Form{ZipF16, LayF16, NarrowF16, AddOldF16})
-	FormBF16 = form(Form{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
-	FormI8x4 = form(Form{Zip: ZipI8x4, Lay: LayI8x4}) // B's words for I8VNNI
-	FormU8x4 = form(Form{Zip: ZipU8x4, Lay: LayU8x4}) // A's, with 128 added to each byte
-	FormI8x2 = form(Form{Zip: ZipI8x2, Lay: LayI8x2}) // both operands' for I8AVX2
+	FormF32    = form(Form{Zip: ZipF32, Lay: LayF32})
+	FormF64    = form(Form{Zip: ZipF64, Lay: LayF32}) // an element is two words
+	FormF16    = form(Form{ZipF16, LayF16, NarrowF16, AddOldF16})
+	FormBF16   = form(Form{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
+	FormBF16x2 = form(Form{Zip: ZipBF16x2, Lay: LayBF16x2})
+	FormI8x4   = form(Form{Zip: ZipI8x4, Lay: LayI8x4}) // B's words for I8VNNI
+	FormU8x4   = form(Form{Zip: ZipU8x4, Lay: LayU8x4}) // A's, with 128 added to each byte
+	FormI8x2   = form(Form{Zip: ZipI8x2, Lay: LayI8x2}) // both operands' for I8AVX2
 )
 
 // form is f where the processor has what all forms need.

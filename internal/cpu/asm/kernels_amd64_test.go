@@ -30,6 +30,7 @@ func eachKernel(t *testing.T, f32 func(*testing.T, *Kernels[float32]), f64 func(
 
 func TestPacked(t *testing.T) { eachKernel(t, testPacked[float32], testPacked[float64]) }
 func TestDirect(t *testing.T) { eachKernel(t, testDirect[float32], testDirect[float64]) }
+func TestStream(t *testing.T) { eachKernel(t, testStream[float32], testStream[float64]) }
 
 func testPacked[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
@@ -79,6 +80,26 @@ func testDirect[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
+func testStream[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	for _, k := range append(upTo(2*unroll+1), 67) {
+		for trans := range 2 {
+			ldb, ldc := ks.NR+tt.rand.IntN(2*ks.NR), ks.NR*(1+tt.rand.IntN(3)) // whole lines
+			rsa, csa := k+tt.rand.IntN(9), 1
+			if trans > 0 {
+				rsa, csa = 1, ks.MR+tt.rand.IntN(9)
+			}
+			tt.check(tile[T]{
+				name: fmt.Sprintf("stream %d steps, rsa %d, csa %d, ldb %d, ldc %d", k, rsa, csa, ldb, ldc),
+				m:    ks.MR, n: ks.NR, k: k, ldc: ldc, overwrites: true,
+				a: matrix{span(ks.MR, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, ks.NR, 1), ldb, 1},
+				run: func(a, b, c *T, alpha, beta T) { ks.Stream(k, a, rsa, csa, b, ldb, c, a, ldc, ks.NR, alpha, beta) },
+			})
+		}
+	}
+	Fence()
+}
+
 // someEdges reports whether sums of k steps need no more than some of a tile's edges: all
 // of them are tried with none, one, and as many steps as go through each loop.
 func someEdges(k int) bool { return k > 1 && k != 2*unroll+1 }
@@ -109,6 +130,7 @@ type tile[T float32 | float64] struct {
 	name         string
 	m, n, k, ldc int
 	a, b         matrix
+	overwrites   bool // whether β is 0
 	run          func(a, b, c *T, alpha, beta T)
 }
 
@@ -136,7 +158,11 @@ func newTester[T float32 | float64](t *testing.T) *tester[T] {
 func (tt *tester[T]) check(x tile[T]) {
 	tt.Helper()
 	negZero, nan := T(math.Copysign(0, -1)), T(math.NaN())
-	for _, beta := range []T{0, negZero, 1, finite[T](tt.rand), nan} {
+	betas := []T{0, negZero, 1, finite[T](tt.rand), nan}
+	if x.overwrites {
+		betas = betas[:2]
+	}
+	for _, beta := range betas {
 		tt.round++
 		take := (*arena[T]).last
 		if tt.round%3 == 0 {

@@ -7,12 +7,15 @@ import "sync/atomic"
 // There are no micro-kernels for this architecture: their instruction sets are
 // not supported.
 var (
-	F32AVX512, F32AVX2 Kernels[float32]
-	F64AVX512, F64AVX2 Kernels[float64]
-	I8VNNI, I8AVX2     Kernels[int32]
+	F32AVX512, F32AVX2, BF16AVX512, BF16AMX Kernels[float32]
+	F64AVX512, F64AVX2                      Kernels[float64]
+	I8VNNI, I8AVX2, I8AMX                   Kernels[int32]
 
-	FormF32, FormF64, FormF16, FormBF16, FormI8x4, FormU8x4, FormI8x2 Form
+	FormF32, FormF64, FormF16, FormBF16, FormBF16x2, FormI8x4, FormU8x4, FormI8x2 Form
 )
+
+// Fence is for stores around the caches, which there are none of.
+func Fence() {}
 
 // Pause lets some time pass, n ≥ 1 times a few nanoseconds.
 func Pause(n int) {

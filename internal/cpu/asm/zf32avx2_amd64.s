@@ -5526,6 +5526,202 @@ whole_done:
 	VZEROUPPER
 	RET
 
+// func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·StreamF32AVX2(SB), NOSPLIT, $0-88
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x02, SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+
+	// 6×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VBROADCASTSS alpha+80(FP), Y12
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+64(FP), CX
+	SHLQ         $0x02, CX
+	VMULPS       Y12, Y0, Y0
+	VMOVNTPS     Y0, (AX)
+	VMULPS       Y12, Y1, Y1
+	VMOVNTPS     Y1, 32(AX)
+	ADDQ         CX, AX
+	VMULPS       Y12, Y2, Y2
+	VMOVNTPS     Y2, (AX)
+	VMULPS       Y12, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	ADDQ         CX, AX
+	VMULPS       Y12, Y4, Y4
+	VMOVNTPS     Y4, (AX)
+	VMULPS       Y12, Y5, Y5
+	VMOVNTPS     Y5, 32(AX)
+	ADDQ         CX, AX
+	VMULPS       Y12, Y6, Y6
+	VMOVNTPS     Y6, (AX)
+	VMULPS       Y12, Y7, Y7
+	VMOVNTPS     Y7, 32(AX)
+	ADDQ         CX, AX
+	VMULPS       Y12, Y8, Y8
+	VMOVNTPS     Y8, (AX)
+	VMULPS       Y12, Y9, Y9
+	VMOVNTPS     Y9, 32(AX)
+	ADDQ         CX, AX
+	VMULPS       Y12, Y10, Y10
+	VMOVNTPS     Y10, (AX)
+	VMULPS       Y12, Y11, Y11
+	VMOVNTPS     Y11, 32(AX)
+	VZEROUPPER
+	RET
+
 // func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
 TEXT ·UpdateF32AVX2x1x1(SB), NOSPLIT, $0-72
@@ -5557,7 +5753,7 @@ overwrite_not:
 accumulating:
 	VXORPS      Y4, Y4, Y4
 	VMOVUPS     (AX), Y3
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y3, Y0, Y4
 	VMOVUPS     (CX), Y3
 	VMULPS      Y2, Y3, Y3
@@ -5593,7 +5789,7 @@ overwrite:
 overwriting:
 	VXORPS      Y4, Y4, Y4
 	VMOVUPS     (AX), Y3
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y3, Y0, Y4
 	VMULPS      Y1, Y4, Y4
 	VMOVUPS     Y4, (CX)
@@ -5652,10 +5848,10 @@ overwrite_not:
 accumulating:
 	VXORPS      Y5, Y5, Y5
 	VMOVUPS     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y4, Y0, Y5
 	VMOVUPS     (AX)(DX*1), Y4
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y4, Y1, Y5
 	VMOVUPS     (CX), Y4
 	VMULPS      Y3, Y4, Y4
@@ -5693,10 +5889,10 @@ overwrite:
 overwriting:
 	VXORPS      Y5, Y5, Y5
 	VMOVUPS     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y4, Y0, Y5
 	VMOVUPS     (AX)(DX*1), Y4
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y4, Y1, Y5
 	VMULPS      Y2, Y5, Y5
 	VMOVUPS     Y5, (CX)
@@ -5762,16 +5958,16 @@ overwrite_not:
 accumulating:
 	VXORPS      Y7, Y7, Y7
 	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y6, Y0, Y7
 	VMOVUPS     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y6, Y1, Y7
 	VMOVUPS     (AX)(DX*2), Y6
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PS Y6, Y2, Y7
 	VMOVUPS     (AX)(BX*1), Y6
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PS Y6, Y3, Y7
 	VMOVUPS     (CX), Y6
 	VMULPS      Y5, Y6, Y6
@@ -5813,16 +6009,16 @@ overwrite:
 overwriting:
 	VXORPS      Y7, Y7, Y7
 	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y6, Y0, Y7
 	VMOVUPS     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y6, Y1, Y7
 	VMOVUPS     (AX)(DX*2), Y6
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PS Y6, Y2, Y7
 	VMOVUPS     (AX)(BX*1), Y6
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PS Y6, Y3, Y7
 	VMULPS      Y4, Y7, Y7
 	VMOVUPS     Y7, (CX)
@@ -5902,28 +6098,28 @@ overwrite_not:
 accumulating:
 	VXORPS      Y11, Y11, Y11
 	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y10, Y0, Y11
 	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y10, Y1, Y11
 	VMOVUPS     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PS Y10, Y2, Y11
 	VMOVUPS     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PS Y10, Y3, Y11
 	VMOVUPS     (AX)(DX*4), Y10
-	PREFETCHT0  512(AX)(DX*4)
+	PREFETCHT0  1024(AX)(DX*4)
 	VFMADD231PS Y10, Y4, Y11
 	VMOVUPS     (AX)(SI*1), Y10
-	PREFETCHT0  512(AX)(SI*1)
+	PREFETCHT0  1024(AX)(SI*1)
 	VFMADD231PS Y10, Y5, Y11
 	VMOVUPS     (AX)(BX*2), Y10
-	PREFETCHT0  512(AX)(BX*2)
+	PREFETCHT0  1024(AX)(BX*2)
 	VFMADD231PS Y10, Y6, Y11
 	VMOVUPS     (AX)(DI*1), Y10
-	PREFETCHT0  512(AX)(DI*1)
+	PREFETCHT0  1024(AX)(DI*1)
 	VFMADD231PS Y10, Y7, Y11
 	VMOVUPS     (CX), Y10
 	VMULPS      Y9, Y10, Y10
@@ -5973,28 +6169,28 @@ overwrite:
 overwriting:
 	VXORPS      Y11, Y11, Y11
 	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y10, Y0, Y11
 	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y10, Y1, Y11
 	VMOVUPS     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PS Y10, Y2, Y11
 	VMOVUPS     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PS Y10, Y3, Y11
 	VMOVUPS     (AX)(DX*4), Y10
-	PREFETCHT0  512(AX)(DX*4)
+	PREFETCHT0  1024(AX)(DX*4)
 	VFMADD231PS Y10, Y4, Y11
 	VMOVUPS     (AX)(SI*1), Y10
-	PREFETCHT0  512(AX)(SI*1)
+	PREFETCHT0  1024(AX)(SI*1)
 	VFMADD231PS Y10, Y5, Y11
 	VMOVUPS     (AX)(BX*2), Y10
-	PREFETCHT0  512(AX)(BX*2)
+	PREFETCHT0  1024(AX)(BX*2)
 	VFMADD231PS Y10, Y6, Y11
 	VMOVUPS     (AX)(DI*1), Y10
-	PREFETCHT0  512(AX)(DI*1)
+	PREFETCHT0  1024(AX)(DI*1)
 	VFMADD231PS Y10, Y7, Y11
 	VMULPS      Y8, Y11, Y11
 	VMOVUPS     Y11, (CX)
@@ -6070,7 +6266,7 @@ accumulating:
 	VXORPS      Y5, Y5, Y5
 	VXORPS      Y6, Y6, Y6
 	VMOVUPS     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y4, Y0, Y5
 	VFMADD231PS Y4, Y1, Y6
 	VMOVUPS     (CX), Y4
@@ -6118,7 +6314,7 @@ overwriting:
 	VXORPS      Y5, Y5, Y5
 	VXORPS      Y6, Y6, Y6
 	VMOVUPS     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y4, Y0, Y5
 	VFMADD231PS Y4, Y1, Y6
 	VMULPS      Y2, Y5, Y5
@@ -6191,11 +6387,11 @@ accumulating:
 	VXORPS      Y7, Y7, Y7
 	VXORPS      Y8, Y8, Y8
 	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y6, Y0, Y7
 	VFMADD231PS Y6, Y2, Y8
 	VMOVUPS     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y6, Y1, Y7
 	VFMADD231PS Y6, Y3, Y8
 	VMOVUPS     (CX), Y6
@@ -6246,11 +6442,11 @@ overwriting:
 	VXORPS      Y7, Y7, Y7
 	VXORPS      Y8, Y8, Y8
 	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y6, Y0, Y7
 	VFMADD231PS Y6, Y2, Y8
 	VMOVUPS     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y6, Y1, Y7
 	VFMADD231PS Y6, Y3, Y8
 	VMULPS      Y4, Y7, Y7
@@ -6335,19 +6531,19 @@ accumulating:
 	VXORPS      Y11, Y11, Y11
 	VXORPS      Y12, Y12, Y12
 	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y10, Y0, Y11
 	VFMADD231PS Y10, Y4, Y12
 	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y10, Y1, Y11
 	VFMADD231PS Y10, Y5, Y12
 	VMOVUPS     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PS Y10, Y2, Y11
 	VFMADD231PS Y10, Y6, Y12
 	VMOVUPS     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PS Y10, Y3, Y11
 	VFMADD231PS Y10, Y7, Y12
 	VMOVUPS     (CX), Y10
@@ -6404,19 +6600,19 @@ overwriting:
 	VXORPS      Y11, Y11, Y11
 	VXORPS      Y12, Y12, Y12
 	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y10, Y0, Y11
 	VFMADD231PS Y10, Y4, Y12
 	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y10, Y1, Y11
 	VFMADD231PS Y10, Y5, Y12
 	VMOVUPS     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PS Y10, Y2, Y11
 	VFMADD231PS Y10, Y6, Y12
 	VMOVUPS     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PS Y10, Y3, Y11
 	VFMADD231PS Y10, Y7, Y12
 	VMULPS      Y8, Y11, Y11
@@ -6503,7 +6699,7 @@ accumulating:
 	VXORPS      Y9, Y9, Y9
 	VXORPS      Y10, Y10, Y10
 	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y6, Y0, Y7
 	VFMADD231PS Y6, Y1, Y8
 	VFMADD231PS Y6, Y2, Y9
@@ -6575,7 +6771,7 @@ overwriting:
 	VXORPS      Y9, Y9, Y9
 	VXORPS      Y10, Y10, Y10
 	VMOVUPS     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y6, Y0, Y7
 	VFMADD231PS Y6, Y1, Y8
 	VFMADD231PS Y6, Y2, Y9
@@ -6675,13 +6871,13 @@ accumulating:
 	VXORPS      Y13, Y13, Y13
 	VXORPS      Y14, Y14, Y14
 	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y10, Y0, Y11
 	VFMADD231PS Y10, Y2, Y12
 	VFMADD231PS Y10, Y4, Y13
 	VFMADD231PS Y10, Y6, Y14
 	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y10, Y1, Y11
 	VFMADD231PS Y10, Y3, Y12
 	VFMADD231PS Y10, Y5, Y13
@@ -6758,13 +6954,13 @@ overwriting:
 	VXORPS      Y13, Y13, Y13
 	VXORPS      Y14, Y14, Y14
 	VMOVUPS     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PS Y10, Y0, Y11
 	VFMADD231PS Y10, Y2, Y12
 	VFMADD231PS Y10, Y4, Y13
 	VFMADD231PS Y10, Y6, Y14
 	VMOVUPS     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PS Y10, Y1, Y11
 	VFMADD231PS Y10, Y3, Y12
 	VFMADD231PS Y10, Y5, Y13
@@ -6839,16 +7035,16 @@ TEXT ·DotF32AVX2x1(SB), NOSPLIT, $0-48
 vectors:
 	VMOVUPS     (DX), Y4
 	VMOVUPS     (CX), Y5
-	PREFETCHT0  512(CX)
+	PREFETCHT0  1024(CX)
 	VFMADD231PS Y5, Y4, Y0
 	VMOVUPS     (CX)(BX*1), Y5
-	PREFETCHT0  512(CX)(BX*1)
+	PREFETCHT0  1024(CX)(BX*1)
 	VFMADD231PS Y5, Y4, Y1
 	VMOVUPS     (CX)(BX*2), Y5
-	PREFETCHT0  512(CX)(BX*2)
+	PREFETCHT0  1024(CX)(BX*2)
 	VFMADD231PS Y5, Y4, Y2
 	VMOVUPS     (CX)(SI*1), Y5
-	PREFETCHT0  512(CX)(SI*1)
+	PREFETCHT0  1024(CX)(SI*1)
 	VFMADD231PS Y5, Y4, Y3
 	ADDQ        $+32, CX
 	ADDQ        $+32, DX
@@ -6932,19 +7128,19 @@ vectors:
 	VMOVUPS     (DX), Y8
 	VMOVUPS     (DX)(DI*1), Y9
 	VMOVUPS     (CX), Y10
-	PREFETCHT0  512(CX)
+	PREFETCHT0  1024(CX)
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS     (CX)(BX*1), Y10
-	PREFETCHT0  512(CX)(BX*1)
+	PREFETCHT0  1024(CX)(BX*1)
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS     (CX)(BX*2), Y10
-	PREFETCHT0  512(CX)(BX*2)
+	PREFETCHT0  1024(CX)(BX*2)
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS     (CX)(SI*1), Y10
-	PREFETCHT0  512(CX)(SI*1)
+	PREFETCHT0  1024(CX)(SI*1)
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ        $+32, CX
@@ -7452,45 +7648,39 @@ row_vectors:
 	VFMADD213PS  constant3<>+0(SB), Y2, Y3
 	VMOVUPS      constant3<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y3
-	VMOVUPS      constant4<>+0(SB), Y4
-	VFMADD213PS  constant5<>+0(SB), Y3, Y4
-	VMULPS       Y4, Y4, Y7
-	VMOVUPS      constant6<>+0(SB), Y6
-	VMOVUPS      constant7<>+0(SB), Y5
-	VFMADD213PS  constant8<>+0(SB), Y7, Y6
-	VFMADD213PS  constant9<>+0(SB), Y7, Y5
-	VFMADD213PS  constant10<>+0(SB), Y7, Y6
-	VFMADD213PS  constant11<>+0(SB), Y7, Y5
-	VFMADD213PS  constant12<>+0(SB), Y7, Y6
-	VFMADD213PS  constant13<>+0(SB), Y7, Y5
-	VFMADD213PS  constant14<>+0(SB), Y7, Y6
-	VFMADD213PS  constant15<>+0(SB), Y7, Y5
-	VFMADD231PS  Y4, Y6, Y5
-	VMULPS       constant16<>+0(SB), Y2, Y4
-	VFMSUB231PS  Y4, Y2, Y5
-	VMOVUPS      constant17<>+0(SB), Y2
-	VMAXPS       Y5, Y2, Y5
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMINPS       Y5, Y2, Y5
-	VMOVUPS      constant19<>+0(SB), Y2
-	VFMADD231PS  constant20<>+0(SB), Y5, Y2
-	VMOVUPS      constant19<>+0(SB), Y6
-	VSUBPS       Y6, Y2, Y6
-	VFNMSUB231PS constant21<>+0(SB), Y6, Y5
-	VMULPS       Y5, Y5, Y8
-	VMOVUPS      constant22<>+0(SB), Y7
-	VMOVUPS      constant23<>+0(SB), Y6
-	VFMADD213PS  constant24<>+0(SB), Y8, Y7
-	VFMADD213PS  constant25<>+0(SB), Y8, Y6
-	VFMADD213PS  constant26<>+0(SB), Y8, Y7
-	VFMADD213PS  constant16<>+0(SB), Y8, Y6
+	VMULPS       constant4<>+0(SB), Y2, Y4
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      constant5<>+0(SB), Y5
+	VFMADD231PS  constant6<>+0(SB), Y2, Y5
+	VMOVUPS      constant5<>+0(SB), Y6
+	VSUBPS       Y6, Y5, Y6
+	VFNMSUB231PS constant7<>+0(SB), Y6, Y2
+	VMULPS       Y2, Y2, Y8
+	VMOVUPS      constant8<>+0(SB), Y6
+	VMOVUPS      constant9<>+0(SB), Y7
+	VFMADD213PS  constant10<>+0(SB), Y8, Y6
+	VFMADD213PS  constant11<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
 	VFMADD213PS  constant3<>+0(SB), Y8, Y7
 	VFMADD213PS  constant3<>+0(SB), Y8, Y6
-	VFMADD231PS  Y5, Y7, Y6
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y6, Y6
-	VMULPS       Y3, Y4, Y4
-	VFNMADD231PS Y4, Y6, Y1
+	VFMADD231PS  Y2, Y7, Y6
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y6, Y6
+	VMULPS       Y6, Y4, Y4
+	VADDPS       constant12<>+0(SB), Y3, Y3
+	VMULPS       Y3, Y3, Y6
+	VMOVUPS      constant13<>+0(SB), Y5
+	VMOVUPS      constant14<>+0(SB), Y2
+	VFMADD213PS  constant15<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y2
+	VFMADD213PS  constant17<>+0(SB), Y6, Y5
+	VFMADD213PS  constant18<>+0(SB), Y6, Y2
+	VFMADD213PS  constant19<>+0(SB), Y6, Y5
+	VFMADD213PS  constant20<>+0(SB), Y6, Y2
+	VFMADD213PS  constant21<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y2
+	VFMADD231PS  Y3, Y5, Y2
+	VFNMADD231PS Y4, Y2, Y1
 	VMOVUPS      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
@@ -7509,45 +7699,39 @@ row_vectors_end:
 	VFMADD213PS  constant3<>+0(SB), Y2, Y3
 	VMOVUPS      constant3<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y3
-	VMOVUPS      constant4<>+0(SB), Y4
-	VFMADD213PS  constant5<>+0(SB), Y3, Y4
-	VMULPS       Y4, Y4, Y7
-	VMOVUPS      constant6<>+0(SB), Y6
-	VMOVUPS      constant7<>+0(SB), Y5
-	VFMADD213PS  constant8<>+0(SB), Y7, Y6
-	VFMADD213PS  constant9<>+0(SB), Y7, Y5
-	VFMADD213PS  constant10<>+0(SB), Y7, Y6
-	VFMADD213PS  constant11<>+0(SB), Y7, Y5
-	VFMADD213PS  constant12<>+0(SB), Y7, Y6
-	VFMADD213PS  constant13<>+0(SB), Y7, Y5
-	VFMADD213PS  constant14<>+0(SB), Y7, Y6
-	VFMADD213PS  constant15<>+0(SB), Y7, Y5
-	VFMADD231PS  Y4, Y6, Y5
-	VMULPS       constant16<>+0(SB), Y2, Y4
-	VFMSUB231PS  Y4, Y2, Y5
-	VMOVUPS      constant17<>+0(SB), Y2
-	VMAXPS       Y5, Y2, Y5
-	VMOVUPS      constant18<>+0(SB), Y2
-	VMINPS       Y5, Y2, Y5
-	VMOVUPS      constant19<>+0(SB), Y2
-	VFMADD231PS  constant20<>+0(SB), Y5, Y2
-	VMOVUPS      constant19<>+0(SB), Y6
-	VSUBPS       Y6, Y2, Y6
-	VFNMSUB231PS constant21<>+0(SB), Y6, Y5
-	VMULPS       Y5, Y5, Y8
-	VMOVUPS      constant22<>+0(SB), Y7
-	VMOVUPS      constant23<>+0(SB), Y6
-	VFMADD213PS  constant24<>+0(SB), Y8, Y7
-	VFMADD213PS  constant25<>+0(SB), Y8, Y6
-	VFMADD213PS  constant26<>+0(SB), Y8, Y7
-	VFMADD213PS  constant16<>+0(SB), Y8, Y6
+	VMULPS       constant4<>+0(SB), Y2, Y4
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      constant5<>+0(SB), Y5
+	VFMADD231PS  constant6<>+0(SB), Y2, Y5
+	VMOVUPS      constant5<>+0(SB), Y6
+	VSUBPS       Y6, Y5, Y6
+	VFNMSUB231PS constant7<>+0(SB), Y6, Y2
+	VMULPS       Y2, Y2, Y8
+	VMOVUPS      constant8<>+0(SB), Y6
+	VMOVUPS      constant9<>+0(SB), Y7
+	VFMADD213PS  constant10<>+0(SB), Y8, Y6
+	VFMADD213PS  constant11<>+0(SB), Y8, Y7
+	VFMADD213PS  constant4<>+0(SB), Y8, Y6
 	VFMADD213PS  constant3<>+0(SB), Y8, Y7
 	VFMADD213PS  constant3<>+0(SB), Y8, Y6
-	VFMADD231PS  Y5, Y7, Y6
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y6, Y6
-	VMULPS       Y3, Y4, Y4
-	VFNMADD231PS Y4, Y6, Y1
+	VFMADD231PS  Y2, Y7, Y6
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y6, Y6
+	VMULPS       Y6, Y4, Y4
+	VADDPS       constant12<>+0(SB), Y3, Y3
+	VMULPS       Y3, Y3, Y6
+	VMOVUPS      constant13<>+0(SB), Y5
+	VMOVUPS      constant14<>+0(SB), Y2
+	VFMADD213PS  constant15<>+0(SB), Y6, Y5
+	VFMADD213PS  constant16<>+0(SB), Y6, Y2
+	VFMADD213PS  constant17<>+0(SB), Y6, Y5
+	VFMADD213PS  constant18<>+0(SB), Y6, Y2
+	VFMADD213PS  constant19<>+0(SB), Y6, Y5
+	VFMADD213PS  constant20<>+0(SB), Y6, Y2
+	VFMADD213PS  constant21<>+0(SB), Y6, Y5
+	VFMADD213PS  constant3<>+0(SB), Y6, Y2
+	VFMADD231PS  Y3, Y5, Y2
+	VFNMADD231PS Y4, Y2, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
 
 row_next:
@@ -7565,16 +7749,16 @@ DATA constant0<>+16(SB)/8, $0x7fffffff7fffffff
 DATA constant0<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL constant0<>(SB), RODATA|NOPTR, $32
 
-DATA constant1<>+0(SB)/8, $0x461c4000461c4000
-DATA constant1<>+8(SB)/8, $0x461c4000461c4000
-DATA constant1<>+16(SB)/8, $0x461c4000461c4000
-DATA constant1<>+24(SB)/8, $0x461c4000461c4000
+DATA constant1<>+0(SB)/8, $0x413d5087413d5087
+DATA constant1<>+8(SB)/8, $0x413d5087413d5087
+DATA constant1<>+16(SB)/8, $0x413d5087413d5087
+DATA constant1<>+24(SB)/8, $0x413d5087413d5087
 GLOBL constant1<>(SB), RODATA|NOPTR, $32
 
-DATA constant2<>+0(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+8(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+16(SB)/8, $0x3eb504f33eb504f3
-DATA constant2<>+24(SB)/8, $0x3eb504f33eb504f3
+DATA constant2<>+0(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+8(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+16(SB)/8, $0x3e715bef3e715bef
+DATA constant2<>+24(SB)/8, $0x3e715bef3e715bef
 GLOBL constant2<>(SB), RODATA|NOPTR, $32
 
 DATA constant3<>+0(SB)/8, $0x3f8000003f800000
@@ -7583,143 +7767,113 @@ DATA constant3<>+16(SB)/8, $0x3f8000003f800000
 DATA constant3<>+24(SB)/8, $0x3f8000003f800000
 GLOBL constant3<>(SB), RODATA|NOPTR, $32
 
-DATA constant4<>+0(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+8(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+16(SB)/8, $0x401b86e2401b86e2
-DATA constant4<>+24(SB)/8, $0x401b86e2401b86e2
+DATA constant4<>+0(SB)/8, $0x3f0000003f000000
+DATA constant4<>+8(SB)/8, $0x3f0000003f000000
+DATA constant4<>+16(SB)/8, $0x3f0000003f000000
+DATA constant4<>+24(SB)/8, $0x3f0000003f000000
 GLOBL constant4<>(SB), RODATA|NOPTR, $32
 
-DATA constant5<>+0(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+8(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+16(SB)/8, $0xbfb70dc3bfb70dc3
-DATA constant5<>+24(SB)/8, $0xbfb70dc3bfb70dc3
+DATA constant5<>+0(SB)/8, $0x4b4000004b400000
+DATA constant5<>+8(SB)/8, $0x4b4000004b400000
+DATA constant5<>+16(SB)/8, $0x4b4000004b400000
+DATA constant5<>+24(SB)/8, $0x4b4000004b400000
 GLOBL constant5<>(SB), RODATA|NOPTR, $32
 
-DATA constant6<>+0(SB)/8, $0x3844a3313844a331
-DATA constant6<>+8(SB)/8, $0x3844a3313844a331
-DATA constant6<>+16(SB)/8, $0x3844a3313844a331
-DATA constant6<>+24(SB)/8, $0x3844a3313844a331
+DATA constant6<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant6<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
 GLOBL constant6<>(SB), RODATA|NOPTR, $32
 
-DATA constant7<>+0(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+8(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+16(SB)/8, $0x3897adbb3897adbb
-DATA constant7<>+24(SB)/8, $0x3897adbb3897adbb
+DATA constant7<>+0(SB)/8, $0x3f3172183f317218
+DATA constant7<>+8(SB)/8, $0x3f3172183f317218
+DATA constant7<>+16(SB)/8, $0x3f3172183f317218
+DATA constant7<>+24(SB)/8, $0x3f3172183f317218
 GLOBL constant7<>(SB), RODATA|NOPTR, $32
 
-DATA constant8<>+0(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+8(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+16(SB)/8, $0xb9facdb7b9facdb7
-DATA constant8<>+24(SB)/8, $0xb9facdb7b9facdb7
+DATA constant8<>+0(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+8(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+16(SB)/8, $0x3ab6d3ac3ab6d3ac
+DATA constant8<>+24(SB)/8, $0x3ab6d3ac3ab6d3ac
 GLOBL constant8<>(SB), RODATA|NOPTR, $32
 
-DATA constant9<>+0(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+8(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+16(SB)/8, $0xb9853a0db9853a0d
-DATA constant9<>+24(SB)/8, $0xb9853a0db9853a0d
+DATA constant9<>+0(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+8(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+16(SB)/8, $0x3c0937d63c0937d6
+DATA constant9<>+24(SB)/8, $0x3c0937d63c0937d6
 GLOBL constant9<>(SB), RODATA|NOPTR, $32
 
-DATA constant10<>+0(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+8(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+16(SB)/8, $0x3b62f4ae3b62f4ae
-DATA constant10<>+24(SB)/8, $0x3b62f4ae3b62f4ae
+DATA constant10<>+0(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+8(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+16(SB)/8, $0x3d2aaa323d2aaa32
+DATA constant10<>+24(SB)/8, $0x3d2aaa323d2aaa32
 GLOBL constant10<>(SB), RODATA|NOPTR, $32
 
-DATA constant11<>+0(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+8(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+16(SB)/8, $0xba4fd16dba4fd16d
-DATA constant11<>+24(SB)/8, $0xba4fd16dba4fd16d
+DATA constant11<>+0(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+8(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+16(SB)/8, $0x3e2aaa023e2aaa02
+DATA constant11<>+24(SB)/8, $0x3e2aaa023e2aaa02
 GLOBL constant11<>(SB), RODATA|NOPTR, $32
 
-DATA constant12<>+0(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+8(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+16(SB)/8, $0xbce8ec74bce8ec74
-DATA constant12<>+24(SB)/8, $0xbce8ec74bce8ec74
+DATA constant12<>+0(SB)/8, $0xbf800000bf800000
+DATA constant12<>+8(SB)/8, $0xbf800000bf800000
+DATA constant12<>+16(SB)/8, $0xbf800000bf800000
+DATA constant12<>+24(SB)/8, $0xbf800000bf800000
 GLOBL constant12<>(SB), RODATA|NOPTR, $32
 
-DATA constant13<>+0(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+8(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+16(SB)/8, $0x3c6a20fd3c6a20fd
-DATA constant13<>+24(SB)/8, $0x3c6a20fd3c6a20fd
+DATA constant13<>+0(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+8(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+16(SB)/8, $0x3d76c77a3d76c77a
+DATA constant13<>+24(SB)/8, $0x3d76c77a3d76c77a
 GLOBL constant13<>(SB), RODATA|NOPTR, $32
 
-DATA constant14<>+0(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+8(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+16(SB)/8, $0x3f1048f53f1048f5
-DATA constant14<>+24(SB)/8, $0x3f1048f53f1048f5
+DATA constant14<>+0(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+8(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+16(SB)/8, $0x3dc087d33dc087d3
+DATA constant14<>+24(SB)/8, $0x3dc087d33dc087d3
 GLOBL constant14<>(SB), RODATA|NOPTR, $32
 
-DATA constant15<>+0(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+8(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+16(SB)/8, $0xbf0d30e5bf0d30e5
-DATA constant15<>+24(SB)/8, $0xbf0d30e5bf0d30e5
+DATA constant15<>+0(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+8(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+16(SB)/8, $0xbe86767bbe86767b
+DATA constant15<>+24(SB)/8, $0xbe86767bbe86767b
 GLOBL constant15<>(SB), RODATA|NOPTR, $32
 
-DATA constant16<>+0(SB)/8, $0x3f0000003f000000
-DATA constant16<>+8(SB)/8, $0x3f0000003f000000
-DATA constant16<>+16(SB)/8, $0x3f0000003f000000
-DATA constant16<>+24(SB)/8, $0x3f0000003f000000
+DATA constant16<>+0(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+8(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+16(SB)/8, $0xbf2affccbf2affcc
+DATA constant16<>+24(SB)/8, $0xbf2affccbf2affcc
 GLOBL constant16<>(SB), RODATA|NOPTR, $32
 
-DATA constant17<>+0(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+8(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+16(SB)/8, $0xc2a00000c2a00000
-DATA constant17<>+24(SB)/8, $0xc2a00000c2a00000
+DATA constant17<>+0(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+8(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+16(SB)/8, $0x3ead92e73ead92e7
+DATA constant17<>+24(SB)/8, $0x3ead92e73ead92e7
 GLOBL constant17<>(SB), RODATA|NOPTR, $32
 
-DATA constant18<>+0(SB)/8, $0x428c0000428c0000
-DATA constant18<>+8(SB)/8, $0x428c0000428c0000
-DATA constant18<>+16(SB)/8, $0x428c0000428c0000
-DATA constant18<>+24(SB)/8, $0x428c0000428c0000
+DATA constant18<>+0(SB)/8, $0x404b419d404b419d
+DATA constant18<>+8(SB)/8, $0x404b419d404b419d
+DATA constant18<>+16(SB)/8, $0x404b419d404b419d
+DATA constant18<>+24(SB)/8, $0x404b419d404b419d
 GLOBL constant18<>(SB), RODATA|NOPTR, $32
 
-DATA constant19<>+0(SB)/8, $0x4b4000004b400000
-DATA constant19<>+8(SB)/8, $0x4b4000004b400000
-DATA constant19<>+16(SB)/8, $0x4b4000004b400000
-DATA constant19<>+24(SB)/8, $0x4b4000004b400000
+DATA constant19<>+0(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+8(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+16(SB)/8, $0x40b63ee540b63ee5
+DATA constant19<>+24(SB)/8, $0x40b63ee540b63ee5
 GLOBL constant19<>(SB), RODATA|NOPTR, $32
 
-DATA constant20<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
-DATA constant20<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA constant20<>+0(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+8(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+16(SB)/8, $0x40b3ac9140b3ac91
+DATA constant20<>+24(SB)/8, $0x40b3ac9140b3ac91
 GLOBL constant20<>(SB), RODATA|NOPTR, $32
 
-DATA constant21<>+0(SB)/8, $0x3f3172183f317218
-DATA constant21<>+8(SB)/8, $0x3f3172183f317218
-DATA constant21<>+16(SB)/8, $0x3f3172183f317218
-DATA constant21<>+24(SB)/8, $0x3f3172183f317218
+DATA constant21<>+0(SB)/8, $0x4058a6134058a613
+DATA constant21<>+8(SB)/8, $0x4058a6134058a613
+DATA constant21<>+16(SB)/8, $0x4058a6134058a613
+DATA constant21<>+24(SB)/8, $0x4058a6134058a613
 GLOBL constant21<>(SB), RODATA|NOPTR, $32
-
-DATA constant22<>+0(SB)/8, $0x39500d0139500d01
-DATA constant22<>+8(SB)/8, $0x39500d0139500d01
-DATA constant22<>+16(SB)/8, $0x39500d0139500d01
-DATA constant22<>+24(SB)/8, $0x39500d0139500d01
-GLOBL constant22<>(SB), RODATA|NOPTR, $32
-
-DATA constant23<>+0(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+8(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+16(SB)/8, $0x3ab60b613ab60b61
-DATA constant23<>+24(SB)/8, $0x3ab60b613ab60b61
-GLOBL constant23<>(SB), RODATA|NOPTR, $32
-
-DATA constant24<>+0(SB)/8, $0x3c0888893c088889
-DATA constant24<>+8(SB)/8, $0x3c0888893c088889
-DATA constant24<>+16(SB)/8, $0x3c0888893c088889
-DATA constant24<>+24(SB)/8, $0x3c0888893c088889
-GLOBL constant24<>(SB), RODATA|NOPTR, $32
-
-DATA constant25<>+0(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+8(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+16(SB)/8, $0x3d2aaaab3d2aaaab
-DATA constant25<>+24(SB)/8, $0x3d2aaaab3d2aaaab
-GLOBL constant25<>(SB), RODATA|NOPTR, $32
-
-DATA constant26<>+0(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+8(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+16(SB)/8, $0x3e2aaaab3e2aaaab
-DATA constant26<>+24(SB)/8, $0x3e2aaaab3e2aaaab
-GLOBL constant26<>(SB), RODATA|NOPTR, $32
 
 // func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -7748,32 +7902,31 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Y1
 	VMULPS       Y1, Y1, Y3
-	VMOVUPS      constant27<>+0(SB), Y2
-	VFMADD213PS  constant28<>+0(SB), Y3, Y2
+	VMOVUPS      constant22<>+0(SB), Y2
+	VFMADD213PS  constant23<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
@@ -7786,32 +7939,31 @@ row_vectors_end:
 	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
 	VMULPS       Y1, Y1, Y3
-	VMOVUPS      constant27<>+0(SB), Y2
-	VFMADD213PS  constant28<>+0(SB), Y3, Y2
+	VMOVUPS      constant22<>+0(SB), Y2
+	VFMADD213PS  constant23<>+0(SB), Y3, Y2
 	VMULPS       Y1, Y2, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)
@@ -7825,23 +7977,35 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA constant27<>+0(SB)/8, $0x3d9222793d922279
-DATA constant27<>+8(SB)/8, $0x3d9222793d922279
-DATA constant27<>+16(SB)/8, $0x3d9222793d922279
-DATA constant27<>+24(SB)/8, $0x3d9222793d922279
-GLOBL constant27<>(SB), RODATA|NOPTR, $32
+DATA constant22<>+0(SB)/8, $0x3d9222793d922279
+DATA constant22<>+8(SB)/8, $0x3d9222793d922279
+DATA constant22<>+16(SB)/8, $0x3d9222793d922279
+DATA constant22<>+24(SB)/8, $0x3d9222793d922279
+GLOBL constant22<>(SB), RODATA|NOPTR, $32
 
-DATA constant28<>+0(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+8(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+16(SB)/8, $0x3fcc422a3fcc422a
-DATA constant28<>+24(SB)/8, $0x3fcc422a3fcc422a
-GLOBL constant28<>(SB), RODATA|NOPTR, $32
+DATA constant23<>+0(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+8(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+16(SB)/8, $0x3fcc422a3fcc422a
+DATA constant23<>+24(SB)/8, $0x3fcc422a3fcc422a
+GLOBL constant23<>(SB), RODATA|NOPTR, $32
 
-DATA constant29<>+0(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+8(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+16(SB)/8, $0xc61c4000c61c4000
-DATA constant29<>+24(SB)/8, $0xc61c4000c61c4000
-GLOBL constant29<>(SB), RODATA|NOPTR, $32
+DATA constant24<>+0(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+8(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+16(SB)/8, $0xc2a00000c2a00000
+DATA constant24<>+24(SB)/8, $0xc2a00000c2a00000
+GLOBL constant24<>(SB), RODATA|NOPTR, $32
+
+DATA constant25<>+0(SB)/8, $0x428c0000428c0000
+DATA constant25<>+8(SB)/8, $0x428c0000428c0000
+DATA constant25<>+16(SB)/8, $0x428c0000428c0000
+DATA constant25<>+24(SB)/8, $0x428c0000428c0000
+GLOBL constant25<>(SB), RODATA|NOPTR, $32
+
+DATA constant26<>+0(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+8(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+16(SB)/8, $0xc61c4000c61c4000
+DATA constant26<>+24(SB)/8, $0xc61c4000c61c4000
+GLOBL constant26<>(SB), RODATA|NOPTR, $32
 
 // func SiLUF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -7870,29 +8034,28 @@ row:
 row_vectors:
 	VMOVUPS      (DI), Y1
 	VMOVUPS      Y1, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMOVUPS      Y1, (DI)
@@ -7905,29 +8068,28 @@ row_vectors_end:
 	JZ           row_next
 	VMASKMOVPS   (DI), Y0, Y1
 	VMOVUPS      Y1, Y2
-	VMOVUPS      constant17<>+0(SB), Y3
+	VMOVUPS      constant24<>+0(SB), Y3
 	VMAXPS       Y2, Y3, Y2
-	VMOVUPS      constant18<>+0(SB), Y3
+	VMOVUPS      constant25<>+0(SB), Y3
 	VMINPS       Y2, Y3, Y2
-	VMOVUPS      constant19<>+0(SB), Y3
-	VFMADD231PS  constant20<>+0(SB), Y2, Y3
-	VMOVUPS      constant19<>+0(SB), Y4
+	VMOVUPS      constant5<>+0(SB), Y3
+	VFMADD231PS  constant6<>+0(SB), Y2, Y3
+	VMOVUPS      constant5<>+0(SB), Y4
 	VSUBPS       Y4, Y3, Y4
-	VFNMSUB231PS constant21<>+0(SB), Y4, Y2
+	VFNMSUB231PS constant7<>+0(SB), Y4, Y2
 	VMULPS       Y2, Y2, Y6
-	VMOVUPS      constant22<>+0(SB), Y5
-	VMOVUPS      constant23<>+0(SB), Y4
-	VFMADD213PS  constant24<>+0(SB), Y6, Y5
-	VFMADD213PS  constant25<>+0(SB), Y6, Y4
-	VFMADD213PS  constant26<>+0(SB), Y6, Y5
-	VFMADD213PS  constant16<>+0(SB), Y6, Y4
+	VMOVUPS      constant8<>+0(SB), Y4
+	VMOVUPS      constant9<>+0(SB), Y5
+	VFMADD213PS  constant10<>+0(SB), Y6, Y4
+	VFMADD213PS  constant11<>+0(SB), Y6, Y5
+	VFMADD213PS  constant4<>+0(SB), Y6, Y4
 	VFMADD213PS  constant3<>+0(SB), Y6, Y5
 	VFMADD213PS  constant3<>+0(SB), Y6, Y4
 	VFMADD231PS  Y2, Y5, Y4
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y4, Y4
 	VADDPS       constant3<>+0(SB), Y4, Y4
-	VMOVUPS      constant29<>+0(SB), Y2
+	VMOVUPS      constant26<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
 	VDIVPS       Y4, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (DI)

@@ -291,6 +291,25 @@ func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //go:noescape
 func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
 
+// StreamF32AVX512 computes a whole tile of C, with n = 32 and beta = 0, from matrices, strides in elements:
+//
+//	for i := 0; i < 12; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+
 // UpdateF32AVX512x1x1 computes rows of C from matrices, strides in elements:
 //
 //	for i := 0; i < 1; i++ {

@@ -135,6 +135,25 @@ func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
 
+// StreamF64AVX2 computes a whole tile of C, with n = 8 and beta = 0, from matrices, strides in elements:
+//
+//	for i := 0; i < 6; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+
 // UpdateF64AVX2x1x1 computes rows of C from matrices, strides in elements:
 //
 //	for i := 0; i < 1; i++ {

@@ -3952,6 +3952,202 @@ whole_done:
 	VZEROUPPER
 	RET
 
+// func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·StreamF64AVX2(SB), NOSPLIT, $0-96
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x03, SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+
+	// 6×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	MOVQ   next+56(FP), R11
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (R11)
+	ADDQ         $+64, R11
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VBROADCASTSD alpha+80(FP), Y12
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+64(FP), CX
+	SHLQ         $0x03, CX
+	VMULPD       Y12, Y0, Y0
+	VMOVNTPD     Y0, (AX)
+	VMULPD       Y12, Y1, Y1
+	VMOVNTPD     Y1, 32(AX)
+	ADDQ         CX, AX
+	VMULPD       Y12, Y2, Y2
+	VMOVNTPD     Y2, (AX)
+	VMULPD       Y12, Y3, Y3
+	VMOVNTPD     Y3, 32(AX)
+	ADDQ         CX, AX
+	VMULPD       Y12, Y4, Y4
+	VMOVNTPD     Y4, (AX)
+	VMULPD       Y12, Y5, Y5
+	VMOVNTPD     Y5, 32(AX)
+	ADDQ         CX, AX
+	VMULPD       Y12, Y6, Y6
+	VMOVNTPD     Y6, (AX)
+	VMULPD       Y12, Y7, Y7
+	VMOVNTPD     Y7, 32(AX)
+	ADDQ         CX, AX
+	VMULPD       Y12, Y8, Y8
+	VMOVNTPD     Y8, (AX)
+	VMULPD       Y12, Y9, Y9
+	VMOVNTPD     Y9, 32(AX)
+	ADDQ         CX, AX
+	VMULPD       Y12, Y10, Y10
+	VMOVNTPD     Y10, (AX)
+	VMULPD       Y12, Y11, Y11
+	VMOVNTPD     Y11, 32(AX)
+	VZEROUPPER
+	RET
+
 // func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·UpdateF64AVX2x1x1(SB), NOSPLIT, $0-80
@@ -3983,7 +4179,7 @@ overwrite_not:
 accumulating:
 	VXORPS      Y4, Y4, Y4
 	VMOVUPD     (AX), Y3
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y3, Y0, Y4
 	VMOVUPD     (CX), Y3
 	VMULPD      Y2, Y3, Y3
@@ -4019,7 +4215,7 @@ overwrite:
 overwriting:
 	VXORPS      Y4, Y4, Y4
 	VMOVUPD     (AX), Y3
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y3, Y0, Y4
 	VMULPD      Y1, Y4, Y4
 	VMOVUPD     Y4, (CX)
@@ -4078,10 +4274,10 @@ overwrite_not:
 accumulating:
 	VXORPS      Y5, Y5, Y5
 	VMOVUPD     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y4, Y0, Y5
 	VMOVUPD     (AX)(DX*1), Y4
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y4, Y1, Y5
 	VMOVUPD     (CX), Y4
 	VMULPD      Y3, Y4, Y4
@@ -4119,10 +4315,10 @@ overwrite:
 overwriting:
 	VXORPS      Y5, Y5, Y5
 	VMOVUPD     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y4, Y0, Y5
 	VMOVUPD     (AX)(DX*1), Y4
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y4, Y1, Y5
 	VMULPD      Y2, Y5, Y5
 	VMOVUPD     Y5, (CX)
@@ -4188,16 +4384,16 @@ overwrite_not:
 accumulating:
 	VXORPS      Y7, Y7, Y7
 	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y6, Y0, Y7
 	VMOVUPD     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y6, Y1, Y7
 	VMOVUPD     (AX)(DX*2), Y6
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PD Y6, Y2, Y7
 	VMOVUPD     (AX)(BX*1), Y6
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PD Y6, Y3, Y7
 	VMOVUPD     (CX), Y6
 	VMULPD      Y5, Y6, Y6
@@ -4239,16 +4435,16 @@ overwrite:
 overwriting:
 	VXORPS      Y7, Y7, Y7
 	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y6, Y0, Y7
 	VMOVUPD     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y6, Y1, Y7
 	VMOVUPD     (AX)(DX*2), Y6
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PD Y6, Y2, Y7
 	VMOVUPD     (AX)(BX*1), Y6
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PD Y6, Y3, Y7
 	VMULPD      Y4, Y7, Y7
 	VMOVUPD     Y7, (CX)
@@ -4328,28 +4524,28 @@ overwrite_not:
 accumulating:
 	VXORPS      Y11, Y11, Y11
 	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y10, Y0, Y11
 	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y10, Y1, Y11
 	VMOVUPD     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PD Y10, Y2, Y11
 	VMOVUPD     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PD Y10, Y3, Y11
 	VMOVUPD     (AX)(DX*4), Y10
-	PREFETCHT0  512(AX)(DX*4)
+	PREFETCHT0  1024(AX)(DX*4)
 	VFMADD231PD Y10, Y4, Y11
 	VMOVUPD     (AX)(SI*1), Y10
-	PREFETCHT0  512(AX)(SI*1)
+	PREFETCHT0  1024(AX)(SI*1)
 	VFMADD231PD Y10, Y5, Y11
 	VMOVUPD     (AX)(BX*2), Y10
-	PREFETCHT0  512(AX)(BX*2)
+	PREFETCHT0  1024(AX)(BX*2)
 	VFMADD231PD Y10, Y6, Y11
 	VMOVUPD     (AX)(DI*1), Y10
-	PREFETCHT0  512(AX)(DI*1)
+	PREFETCHT0  1024(AX)(DI*1)
 	VFMADD231PD Y10, Y7, Y11
 	VMOVUPD     (CX), Y10
 	VMULPD      Y9, Y10, Y10
@@ -4399,28 +4595,28 @@ overwrite:
 overwriting:
 	VXORPS      Y11, Y11, Y11
 	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y10, Y0, Y11
 	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y10, Y1, Y11
 	VMOVUPD     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PD Y10, Y2, Y11
 	VMOVUPD     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PD Y10, Y3, Y11
 	VMOVUPD     (AX)(DX*4), Y10
-	PREFETCHT0  512(AX)(DX*4)
+	PREFETCHT0  1024(AX)(DX*4)
 	VFMADD231PD Y10, Y4, Y11
 	VMOVUPD     (AX)(SI*1), Y10
-	PREFETCHT0  512(AX)(SI*1)
+	PREFETCHT0  1024(AX)(SI*1)
 	VFMADD231PD Y10, Y5, Y11
 	VMOVUPD     (AX)(BX*2), Y10
-	PREFETCHT0  512(AX)(BX*2)
+	PREFETCHT0  1024(AX)(BX*2)
 	VFMADD231PD Y10, Y6, Y11
 	VMOVUPD     (AX)(DI*1), Y10
-	PREFETCHT0  512(AX)(DI*1)
+	PREFETCHT0  1024(AX)(DI*1)
 	VFMADD231PD Y10, Y7, Y11
 	VMULPD      Y8, Y11, Y11
 	VMOVUPD     Y11, (CX)
@@ -4496,7 +4692,7 @@ accumulating:
 	VXORPS      Y5, Y5, Y5
 	VXORPS      Y6, Y6, Y6
 	VMOVUPD     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y4, Y0, Y5
 	VFMADD231PD Y4, Y1, Y6
 	VMOVUPD     (CX), Y4
@@ -4544,7 +4740,7 @@ overwriting:
 	VXORPS      Y5, Y5, Y5
 	VXORPS      Y6, Y6, Y6
 	VMOVUPD     (AX), Y4
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y4, Y0, Y5
 	VFMADD231PD Y4, Y1, Y6
 	VMULPD      Y2, Y5, Y5
@@ -4617,11 +4813,11 @@ accumulating:
 	VXORPS      Y7, Y7, Y7
 	VXORPS      Y8, Y8, Y8
 	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y6, Y0, Y7
 	VFMADD231PD Y6, Y2, Y8
 	VMOVUPD     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y6, Y1, Y7
 	VFMADD231PD Y6, Y3, Y8
 	VMOVUPD     (CX), Y6
@@ -4672,11 +4868,11 @@ overwriting:
 	VXORPS      Y7, Y7, Y7
 	VXORPS      Y8, Y8, Y8
 	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y6, Y0, Y7
 	VFMADD231PD Y6, Y2, Y8
 	VMOVUPD     (AX)(DX*1), Y6
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y6, Y1, Y7
 	VFMADD231PD Y6, Y3, Y8
 	VMULPD      Y4, Y7, Y7
@@ -4761,19 +4957,19 @@ accumulating:
 	VXORPS      Y11, Y11, Y11
 	VXORPS      Y12, Y12, Y12
 	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y10, Y0, Y11
 	VFMADD231PD Y10, Y4, Y12
 	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y10, Y1, Y11
 	VFMADD231PD Y10, Y5, Y12
 	VMOVUPD     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PD Y10, Y2, Y11
 	VFMADD231PD Y10, Y6, Y12
 	VMOVUPD     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PD Y10, Y3, Y11
 	VFMADD231PD Y10, Y7, Y12
 	VMOVUPD     (CX), Y10
@@ -4830,19 +5026,19 @@ overwriting:
 	VXORPS      Y11, Y11, Y11
 	VXORPS      Y12, Y12, Y12
 	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y10, Y0, Y11
 	VFMADD231PD Y10, Y4, Y12
 	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y10, Y1, Y11
 	VFMADD231PD Y10, Y5, Y12
 	VMOVUPD     (AX)(DX*2), Y10
-	PREFETCHT0  512(AX)(DX*2)
+	PREFETCHT0  1024(AX)(DX*2)
 	VFMADD231PD Y10, Y2, Y11
 	VFMADD231PD Y10, Y6, Y12
 	VMOVUPD     (AX)(BX*1), Y10
-	PREFETCHT0  512(AX)(BX*1)
+	PREFETCHT0  1024(AX)(BX*1)
 	VFMADD231PD Y10, Y3, Y11
 	VFMADD231PD Y10, Y7, Y12
 	VMULPD      Y8, Y11, Y11
@@ -4929,7 +5125,7 @@ accumulating:
 	VXORPS      Y9, Y9, Y9
 	VXORPS      Y10, Y10, Y10
 	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y6, Y0, Y7
 	VFMADD231PD Y6, Y1, Y8
 	VFMADD231PD Y6, Y2, Y9
@@ -5001,7 +5197,7 @@ overwriting:
 	VXORPS      Y9, Y9, Y9
 	VXORPS      Y10, Y10, Y10
 	VMOVUPD     (AX), Y6
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y6, Y0, Y7
 	VFMADD231PD Y6, Y1, Y8
 	VFMADD231PD Y6, Y2, Y9
@@ -5101,13 +5297,13 @@ accumulating:
 	VXORPS      Y13, Y13, Y13
 	VXORPS      Y14, Y14, Y14
 	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y10, Y0, Y11
 	VFMADD231PD Y10, Y2, Y12
 	VFMADD231PD Y10, Y4, Y13
 	VFMADD231PD Y10, Y6, Y14
 	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y10, Y1, Y11
 	VFMADD231PD Y10, Y3, Y12
 	VFMADD231PD Y10, Y5, Y13
@@ -5184,13 +5380,13 @@ overwriting:
 	VXORPS      Y13, Y13, Y13
 	VXORPS      Y14, Y14, Y14
 	VMOVUPD     (AX), Y10
-	PREFETCHT0  512(AX)
+	PREFETCHT0  1024(AX)
 	VFMADD231PD Y10, Y0, Y11
 	VFMADD231PD Y10, Y2, Y12
 	VFMADD231PD Y10, Y4, Y13
 	VFMADD231PD Y10, Y6, Y14
 	VMOVUPD     (AX)(DX*1), Y10
-	PREFETCHT0  512(AX)(DX*1)
+	PREFETCHT0  1024(AX)(DX*1)
 	VFMADD231PD Y10, Y1, Y11
 	VFMADD231PD Y10, Y3, Y12
 	VFMADD231PD Y10, Y5, Y13
@@ -5265,16 +5461,16 @@ TEXT ·DotF64AVX2x1(SB), NOSPLIT, $0-48
 vectors:
 	VMOVUPD     (DX), Y4
 	VMOVUPD     (CX), Y5
-	PREFETCHT0  512(CX)
+	PREFETCHT0  1024(CX)
 	VFMADD231PD Y5, Y4, Y0
 	VMOVUPD     (CX)(BX*1), Y5
-	PREFETCHT0  512(CX)(BX*1)
+	PREFETCHT0  1024(CX)(BX*1)
 	VFMADD231PD Y5, Y4, Y1
 	VMOVUPD     (CX)(BX*2), Y5
-	PREFETCHT0  512(CX)(BX*2)
+	PREFETCHT0  1024(CX)(BX*2)
 	VFMADD231PD Y5, Y4, Y2
 	VMOVUPD     (CX)(SI*1), Y5
-	PREFETCHT0  512(CX)(SI*1)
+	PREFETCHT0  1024(CX)(SI*1)
 	VFMADD231PD Y5, Y4, Y3
 	ADDQ        $+32, CX
 	ADDQ        $+32, DX
@@ -5350,19 +5546,19 @@ vectors:
 	VMOVUPD     (DX), Y8
 	VMOVUPD     (DX)(DI*1), Y9
 	VMOVUPD     (CX), Y10
-	PREFETCHT0  512(CX)
+	PREFETCHT0  1024(CX)
 	VFMADD231PD Y10, Y8, Y0
 	VFMADD231PD Y10, Y9, Y4
 	VMOVUPD     (CX)(BX*1), Y10
-	PREFETCHT0  512(CX)(BX*1)
+	PREFETCHT0  1024(CX)(BX*1)
 	VFMADD231PD Y10, Y8, Y1
 	VFMADD231PD Y10, Y9, Y5
 	VMOVUPD     (CX)(BX*2), Y10
-	PREFETCHT0  512(CX)(BX*2)
+	PREFETCHT0  1024(CX)(BX*2)
 	VFMADD231PD Y10, Y8, Y2
 	VFMADD231PD Y10, Y9, Y6
 	VMOVUPD     (CX)(SI*1), Y10
-	PREFETCHT0  512(CX)(SI*1)
+	PREFETCHT0  1024(CX)(SI*1)
 	VFMADD231PD Y10, Y8, Y3
 	VFMADD231PD Y10, Y9, Y7
 	ADDQ        $+32, CX
@@ -5854,67 +6050,54 @@ row_vectors:
 	VFMADD213PD  constant3<>+0(SB), Y2, Y3
 	VMOVUPD      constant3<>+0(SB), Y4
 	VDIVPD       Y3, Y4, Y3
-	VMOVUPD      constant4<>+0(SB), Y4
-	VFMADD213PD  constant5<>+0(SB), Y3, Y4
-	VMULPD       Y4, Y4, Y7
-	VMOVUPD      constant6<>+0(SB), Y6
-	VMOVUPD      constant7<>+0(SB), Y5
-	VFMADD213PD  constant8<>+0(SB), Y7, Y6
-	VFMADD213PD  constant9<>+0(SB), Y7, Y5
-	VFMADD213PD  constant10<>+0(SB), Y7, Y6
-	VFMADD213PD  constant11<>+0(SB), Y7, Y5
-	VFMADD213PD  constant12<>+0(SB), Y7, Y6
-	VFMADD213PD  constant13<>+0(SB), Y7, Y5
-	VFMADD213PD  constant14<>+0(SB), Y7, Y6
-	VFMADD213PD  constant15<>+0(SB), Y7, Y5
-	VFMADD213PD  constant16<>+0(SB), Y7, Y6
-	VFMADD213PD  constant17<>+0(SB), Y7, Y5
-	VFMADD213PD  constant18<>+0(SB), Y7, Y6
-	VFMADD213PD  constant19<>+0(SB), Y7, Y5
-	VFMADD213PD  constant20<>+0(SB), Y7, Y6
-	VFMADD213PD  constant21<>+0(SB), Y7, Y5
-	VFMADD213PD  constant22<>+0(SB), Y7, Y6
-	VFMADD213PD  constant23<>+0(SB), Y7, Y5
-	VFMADD213PD  constant24<>+0(SB), Y7, Y6
-	VFMADD213PD  constant25<>+0(SB), Y7, Y5
-	VFMADD213PD  constant26<>+0(SB), Y7, Y6
-	VFMADD213PD  constant27<>+0(SB), Y7, Y5
-	VFMADD213PD  constant28<>+0(SB), Y7, Y6
-	VFMADD213PD  constant29<>+0(SB), Y7, Y5
-	VFMADD213PD  constant30<>+0(SB), Y7, Y6
-	VFMADD213PD  constant31<>+0(SB), Y7, Y5
-	VFMADD231PD  Y4, Y6, Y5
-	VMULPD       constant32<>+0(SB), Y2, Y4
-	VFMSUB231PD  Y4, Y2, Y5
-	VMOVUPD      constant33<>+0(SB), Y2
-	VMAXPD       Y5, Y2, Y5
-	VMOVUPD      constant34<>+0(SB), Y2
-	VMINPD       Y5, Y2, Y5
-	VMOVUPD      constant35<>+0(SB), Y2
-	VFMADD231PD  constant36<>+0(SB), Y5, Y2
-	VMOVUPD      constant35<>+0(SB), Y6
-	VSUBPD       Y6, Y2, Y6
-	VFNMSUB231PD constant37<>+0(SB), Y6, Y5
-	VMULPD       Y5, Y5, Y8
-	VMOVUPD      constant38<>+0(SB), Y7
-	VMOVUPD      constant39<>+0(SB), Y6
-	VFMADD213PD  constant40<>+0(SB), Y8, Y7
-	VFMADD213PD  constant41<>+0(SB), Y8, Y6
-	VFMADD213PD  constant42<>+0(SB), Y8, Y7
-	VFMADD213PD  constant43<>+0(SB), Y8, Y6
-	VFMADD213PD  constant44<>+0(SB), Y8, Y7
-	VFMADD213PD  constant45<>+0(SB), Y8, Y6
-	VFMADD213PD  constant46<>+0(SB), Y8, Y7
-	VFMADD213PD  constant47<>+0(SB), Y8, Y6
-	VFMADD213PD  constant48<>+0(SB), Y8, Y7
-	VFMADD213PD  constant32<>+0(SB), Y8, Y6
-	VFMADD213PD  constant3<>+0(SB), Y8, Y7
+	VMULPD       constant4<>+0(SB), Y2, Y4
+	VMULPD       Y4, Y2, Y2
+	VMOVUPD      constant5<>+0(SB), Y5
+	VFMADD231PD  constant6<>+0(SB), Y2, Y5
+	VMOVUPD      constant5<>+0(SB), Y6
+	VSUBPD       Y6, Y5, Y6
+	VFNMSUB231PD constant7<>+0(SB), Y6, Y2
+	VMULPD       Y2, Y2, Y8
+	VMOVUPD      constant8<>+0(SB), Y7
+	VMOVUPD      constant9<>+0(SB), Y6
+	VFMADD213PD  constant10<>+0(SB), Y8, Y7
+	VFMADD213PD  constant11<>+0(SB), Y8, Y6
+	VFMADD213PD  constant12<>+0(SB), Y8, Y7
+	VFMADD213PD  constant13<>+0(SB), Y8, Y6
+	VFMADD213PD  constant14<>+0(SB), Y8, Y7
+	VFMADD213PD  constant15<>+0(SB), Y8, Y6
+	VFMADD213PD  constant16<>+0(SB), Y8, Y7
+	VFMADD213PD  constant17<>+0(SB), Y8, Y6
+	VFMADD213PD  constant18<>+0(SB), Y8, Y7
 	VFMADD213PD  constant3<>+0(SB), Y8, Y6
-	VFMADD231PD  Y5, Y7, Y6
-	VPSLLQ       $0x34, Y2, Y2
-	VPADDQ       Y2, Y6, Y6
-	VMULPD       Y3, Y4, Y4
-	VFNMADD231PD Y4, Y6, Y1
+	VFMADD231PD  Y2, Y7, Y6
+	VPSLLQ       $0x34, Y5, Y5
+	VPADDQ       Y5, Y6, Y6
+	VMULPD       Y6, Y4, Y4
+	VADDPD       constant19<>+0(SB), Y3, Y3
+	VMULPD       Y3, Y3, Y6
+	VMOVUPD      constant20<>+0(SB), Y5
+	VMOVUPD      constant21<>+0(SB), Y2
+	VFMADD213PD  constant22<>+0(SB), Y6, Y5
+	VFMADD213PD  constant23<>+0(SB), Y6, Y2
+	VFMADD213PD  constant24<>+0(SB), Y6, Y5
+	VFMADD213PD  constant25<>+0(SB), Y6, Y2
+	VFMADD213PD  constant26<>+0(SB), Y6, Y5
+	VFMADD213PD  constant27<>+0(SB), Y6, Y2
+	VFMADD213PD  constant28<>+0(SB), Y6, Y5
+	VFMADD213PD  constant29<>+0(SB), Y6, Y2
+	VFMADD213PD  constant30<>+0(SB), Y6, Y5
+	VFMADD213PD  constant31<>+0(SB), Y6, Y2
+	VFMADD213PD  constant32<>+0(SB), Y6, Y5
+	VFMADD213PD  constant33<>+0(SB), Y6, Y2
+	VFMADD213PD  constant34<>+0(SB), Y6, Y5
+	VFMADD213PD  constant35<>+0(SB), Y6, Y2
+	VFMADD213PD  constant36<>+0(SB), Y6, Y5
+	VFMADD213PD  constant37<>+0(SB), Y6, Y2
+	VFMADD213PD  constant38<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y2
+	VFMADD231PD  Y3, Y5, Y2
+	VFNMADD231PD Y4, Y2, Y1
 	VMOVUPD      Y1, (DI)
 	ADDQ         $+32, DI
 	DECQ         R8
@@ -5933,67 +6116,54 @@ row_vectors_end:
 	VFMADD213PD  constant3<>+0(SB), Y2, Y3
 	VMOVUPD      constant3<>+0(SB), Y4
 	VDIVPD       Y3, Y4, Y3
-	VMOVUPD      constant4<>+0(SB), Y4
-	VFMADD213PD  constant5<>+0(SB), Y3, Y4
-	VMULPD       Y4, Y4, Y7
-	VMOVUPD      constant6<>+0(SB), Y6
-	VMOVUPD      constant7<>+0(SB), Y5
-	VFMADD213PD  constant8<>+0(SB), Y7, Y6
-	VFMADD213PD  constant9<>+0(SB), Y7, Y5
-	VFMADD213PD  constant10<>+0(SB), Y7, Y6
-	VFMADD213PD  constant11<>+0(SB), Y7, Y5
-	VFMADD213PD  constant12<>+0(SB), Y7, Y6
-	VFMADD213PD  constant13<>+0(SB), Y7, Y5
-	VFMADD213PD  constant14<>+0(SB), Y7, Y6
-	VFMADD213PD  constant15<>+0(SB), Y7, Y5
-	VFMADD213PD  constant16<>+0(SB), Y7, Y6
-	VFMADD213PD  constant17<>+0(SB), Y7, Y5
-	VFMADD213PD  constant18<>+0(SB), Y7, Y6
-	VFMADD213PD  constant19<>+0(SB), Y7, Y5
-	VFMADD213PD  constant20<>+0(SB), Y7, Y6
-	VFMADD213PD  constant21<>+0(SB), Y7, Y5
-	VFMADD213PD  constant22<>+0(SB), Y7, Y6
-	VFMADD213PD  constant23<>+0(SB), Y7, Y5
-	VFMADD213PD  constant24<>+0(SB), Y7, Y6
-	VFMADD213PD  constant25<>+0(SB), Y7, Y5
-	VFMADD213PD  constant26<>+0(SB), Y7, Y6
-	VFMADD213PD  constant27<>+0(SB), Y7, Y5
-	VFMADD213PD  constant28<>+0(SB), Y7, Y6
-	VFMADD213PD  constant29<>+0(SB), Y7, Y5
-	VFMADD213PD  constant30<>+0(SB), Y7, Y6
-	VFMADD213PD  constant31<>+0(SB), Y7, Y5
-	VFMADD231PD  Y4, Y6, Y5
-	VMULPD       constant32<>+0(SB), Y2, Y4
-	VFMSUB231PD  Y4, Y2, Y5
-	VMOVUPD      constant33<>+0(SB), Y2
-	VMAXPD       Y5, Y2, Y5
-	VMOVUPD      constant34<>+0(SB), Y2
-	VMINPD       Y5, Y2, Y5
-	VMOVUPD      constant35<>+0(SB), Y2
-	VFMADD231PD  constant36<>+0(SB), Y5, Y2
-	VMOVUPD      constant35<>+0(SB), Y6
-	VSUBPD       Y6, Y2, Y6
-	VFNMSUB231PD constant37<>+0(SB), Y6, Y5
-	VMULPD       Y5, Y5, Y8
-	VMOVUPD      constant38<>+0(SB), Y7
-	VMOVUPD      constant39<>+0(SB), Y6
-	VFMADD213PD  constant40<>+0(SB), Y8, Y7
-	VFMADD213PD  constant41<>+0(SB), Y8, Y6
-	VFMADD213PD  constant42<>+0(SB), Y8, Y7
-	VFMADD213PD  constant43<>+0(SB), Y8, Y6
-	VFMADD213PD  constant44<>+0(SB), Y8, Y7
-	VFMADD213PD  constant45<>+0(SB), Y8, Y6
-	VFMADD213PD  constant46<>+0(SB), Y8, Y7
-	VFMADD213PD  constant47<>+0(SB), Y8, Y6
-	VFMADD213PD  constant48<>+0(SB), Y8, Y7
-	VFMADD213PD  constant32<>+0(SB), Y8, Y6
-	VFMADD213PD  constant3<>+0(SB), Y8, Y7
+	VMULPD       constant4<>+0(SB), Y2, Y4
+	VMULPD       Y4, Y2, Y2
+	VMOVUPD      constant5<>+0(SB), Y5
+	VFMADD231PD  constant6<>+0(SB), Y2, Y5
+	VMOVUPD      constant5<>+0(SB), Y6
+	VSUBPD       Y6, Y5, Y6
+	VFNMSUB231PD constant7<>+0(SB), Y6, Y2
+	VMULPD       Y2, Y2, Y8
+	VMOVUPD      constant8<>+0(SB), Y7
+	VMOVUPD      constant9<>+0(SB), Y6
+	VFMADD213PD  constant10<>+0(SB), Y8, Y7
+	VFMADD213PD  constant11<>+0(SB), Y8, Y6
+	VFMADD213PD  constant12<>+0(SB), Y8, Y7
+	VFMADD213PD  constant13<>+0(SB), Y8, Y6
+	VFMADD213PD  constant14<>+0(SB), Y8, Y7
+	VFMADD213PD  constant15<>+0(SB), Y8, Y6
+	VFMADD213PD  constant16<>+0(SB), Y8, Y7
+	VFMADD213PD  constant17<>+0(SB), Y8, Y6
+	VFMADD213PD  constant18<>+0(SB), Y8, Y7
 	VFMADD213PD  constant3<>+0(SB), Y8, Y6
-	VFMADD231PD  Y5, Y7, Y6
-	VPSLLQ       $0x34, Y2, Y2
-	VPADDQ       Y2, Y6, Y6
-	VMULPD       Y3, Y4, Y4
-	VFNMADD231PD Y4, Y6, Y1
+	VFMADD231PD  Y2, Y7, Y6
+	VPSLLQ       $0x34, Y5, Y5
+	VPADDQ       Y5, Y6, Y6
+	VMULPD       Y6, Y4, Y4
+	VADDPD       constant19<>+0(SB), Y3, Y3
+	VMULPD       Y3, Y3, Y6
+	VMOVUPD      constant20<>+0(SB), Y5
+	VMOVUPD      constant21<>+0(SB), Y2
+	VFMADD213PD  constant22<>+0(SB), Y6, Y5
+	VFMADD213PD  constant23<>+0(SB), Y6, Y2
+	VFMADD213PD  constant24<>+0(SB), Y6, Y5
+	VFMADD213PD  constant25<>+0(SB), Y6, Y2
+	VFMADD213PD  constant26<>+0(SB), Y6, Y5
+	VFMADD213PD  constant27<>+0(SB), Y6, Y2
+	VFMADD213PD  constant28<>+0(SB), Y6, Y5
+	VFMADD213PD  constant29<>+0(SB), Y6, Y2
+	VFMADD213PD  constant30<>+0(SB), Y6, Y5
+	VFMADD213PD  constant31<>+0(SB), Y6, Y2
+	VFMADD213PD  constant32<>+0(SB), Y6, Y5
+	VFMADD213PD  constant33<>+0(SB), Y6, Y2
+	VFMADD213PD  constant34<>+0(SB), Y6, Y5
+	VFMADD213PD  constant35<>+0(SB), Y6, Y2
+	VFMADD213PD  constant36<>+0(SB), Y6, Y5
+	VFMADD213PD  constant37<>+0(SB), Y6, Y2
+	VFMADD213PD  constant38<>+0(SB), Y6, Y5
+	VFMADD213PD  constant3<>+0(SB), Y6, Y2
+	VFMADD231PD  Y3, Y5, Y2
+	VFNMADD231PD Y4, Y2, Y1
 	VMASKMOVPD   Y1, Y0, (DI)
 
 row_next:
@@ -6011,16 +6181,16 @@ DATA constant0<>+16(SB)/8, $0x7fffffffffffffff
 DATA constant0<>+24(SB)/8, $0x7fffffffffffffff
 GLOBL constant0<>(SB), RODATA|NOPTR, $32
 
-DATA constant1<>+0(SB)/8, $0x40c3880000000000
-DATA constant1<>+8(SB)/8, $0x40c3880000000000
-DATA constant1<>+16(SB)/8, $0x40c3880000000000
-DATA constant1<>+24(SB)/8, $0x40c3880000000000
+DATA constant1<>+0(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+8(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+16(SB)/8, $0x404292fd2c6a6262
+DATA constant1<>+24(SB)/8, $0x404292fd2c6a6262
 GLOBL constant1<>(SB), RODATA|NOPTR, $32
 
-DATA constant2<>+0(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+8(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+16(SB)/8, $0x3fd6a09e667f3bcd
-DATA constant2<>+24(SB)/8, $0x3fd6a09e667f3bcd
+DATA constant2<>+0(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+8(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+16(SB)/8, $0x3fce2b7dddfefa66
+DATA constant2<>+24(SB)/8, $0x3fce2b7dddfefa66
 GLOBL constant2<>(SB), RODATA|NOPTR, $32
 
 DATA constant3<>+0(SB)/8, $0x3ff0000000000000
@@ -6029,275 +6199,215 @@ DATA constant3<>+16(SB)/8, $0x3ff0000000000000
 DATA constant3<>+24(SB)/8, $0x3ff0000000000000
 GLOBL constant3<>(SB), RODATA|NOPTR, $32
 
-DATA constant4<>+0(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+8(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+16(SB)/8, $0x40013b13b13b13b1
-DATA constant4<>+24(SB)/8, $0x40013b13b13b13b1
+DATA constant4<>+0(SB)/8, $0x3fe0000000000000
+DATA constant4<>+8(SB)/8, $0x3fe0000000000000
+DATA constant4<>+16(SB)/8, $0x3fe0000000000000
+DATA constant4<>+24(SB)/8, $0x3fe0000000000000
 GLOBL constant4<>(SB), RODATA|NOPTR, $32
 
-DATA constant5<>+0(SB)/8, $0xbff2762762762762
-DATA constant5<>+8(SB)/8, $0xbff2762762762762
-DATA constant5<>+16(SB)/8, $0xbff2762762762762
-DATA constant5<>+24(SB)/8, $0xbff2762762762762
+DATA constant5<>+0(SB)/8, $0x4338000000000000
+DATA constant5<>+8(SB)/8, $0x4338000000000000
+DATA constant5<>+16(SB)/8, $0x4338000000000000
+DATA constant5<>+24(SB)/8, $0x4338000000000000
 GLOBL constant5<>(SB), RODATA|NOPTR, $32
 
-DATA constant6<>+0(SB)/8, $0x3e1e800000000000
-DATA constant6<>+8(SB)/8, $0x3e1e800000000000
-DATA constant6<>+16(SB)/8, $0x3e1e800000000000
-DATA constant6<>+24(SB)/8, $0x3e1e800000000000
+DATA constant6<>+0(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+8(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+16(SB)/8, $0xbff71547652b82fe
+DATA constant6<>+24(SB)/8, $0xbff71547652b82fe
 GLOBL constant6<>(SB), RODATA|NOPTR, $32
 
-DATA constant7<>+0(SB)/8, $0xbe18a00000000000
-DATA constant7<>+8(SB)/8, $0xbe18a00000000000
-DATA constant7<>+16(SB)/8, $0xbe18a00000000000
-DATA constant7<>+24(SB)/8, $0xbe18a00000000000
+DATA constant7<>+0(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+8(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+16(SB)/8, $0x3fe62e42fefa39ef
+DATA constant7<>+24(SB)/8, $0x3fe62e42fefa39ef
 GLOBL constant7<>(SB), RODATA|NOPTR, $32
 
-DATA constant8<>+0(SB)/8, $0xbe44c60000000000
-DATA constant8<>+8(SB)/8, $0xbe44c60000000000
-DATA constant8<>+16(SB)/8, $0xbe44c60000000000
-DATA constant8<>+24(SB)/8, $0xbe44c60000000000
+DATA constant8<>+0(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+8(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+16(SB)/8, $0x3e57c62a1a5a1c13
+DATA constant8<>+24(SB)/8, $0x3e57c62a1a5a1c13
 GLOBL constant8<>(SB), RODATA|NOPTR, $32
 
-DATA constant9<>+0(SB)/8, $0x3e52550000000000
-DATA constant9<>+8(SB)/8, $0x3e52550000000000
-DATA constant9<>+16(SB)/8, $0x3e52550000000000
-DATA constant9<>+24(SB)/8, $0x3e52550000000000
+DATA constant9<>+0(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+8(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+16(SB)/8, $0x3e9275caf3e5ba5e
+DATA constant9<>+24(SB)/8, $0x3e9275caf3e5ba5e
 GLOBL constant9<>(SB), RODATA|NOPTR, $32
 
-DATA constant10<>+0(SB)/8, $0x3e18640000000000
-DATA constant10<>+8(SB)/8, $0x3e18640000000000
-DATA constant10<>+16(SB)/8, $0x3e18640000000000
-DATA constant10<>+24(SB)/8, $0x3e18640000000000
+DATA constant10<>+0(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+8(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+16(SB)/8, $0x3ec71fc2af30f8d4
+DATA constant10<>+24(SB)/8, $0x3ec71fc2af30f8d4
 GLOBL constant10<>(SB), RODATA|NOPTR, $32
 
-DATA constant11<>+0(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+8(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+16(SB)/8, $0xbe73b1b000000000
-DATA constant11<>+24(SB)/8, $0xbe73b1b000000000
+DATA constant11<>+0(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+8(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+16(SB)/8, $0x3efa01afb31cc3c5
+DATA constant11<>+24(SB)/8, $0x3efa01afb31cc3c5
 GLOBL constant11<>(SB), RODATA|NOPTR, $32
 
-DATA constant12<>+0(SB)/8, $0x3e89043e00000000
-DATA constant12<>+8(SB)/8, $0x3e89043e00000000
-DATA constant12<>+16(SB)/8, $0x3e89043e00000000
-DATA constant12<>+24(SB)/8, $0x3e89043e00000000
+DATA constant12<>+0(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+8(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+16(SB)/8, $0x3f2a019f4768031d
+DATA constant12<>+24(SB)/8, $0x3f2a019f4768031d
 GLOBL constant12<>(SB), RODATA|NOPTR, $32
 
-DATA constant13<>+0(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+8(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+16(SB)/8, $0x3e5f9eb800000000
-DATA constant13<>+24(SB)/8, $0x3e5f9eb800000000
+DATA constant13<>+0(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+8(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+16(SB)/8, $0x3f56c16c108255cc
+DATA constant13<>+24(SB)/8, $0x3f56c16c108255cc
 GLOBL constant13<>(SB), RODATA|NOPTR, $32
 
-DATA constant14<>+0(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+8(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+16(SB)/8, $0xbeb0d3aca0000000
-DATA constant14<>+24(SB)/8, $0xbeb0d3aca0000000
+DATA constant14<>+0(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+8(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+16(SB)/8, $0x3f811111113f1d01
+DATA constant14<>+24(SB)/8, $0x3f811111113f1d01
 GLOBL constant14<>(SB), RODATA|NOPTR, $32
 
-DATA constant15<>+0(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+8(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+16(SB)/8, $0x3eb6c911e8000000
-DATA constant15<>+24(SB)/8, $0x3eb6c911e8000000
+DATA constant15<>+0(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+8(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+16(SB)/8, $0x3fa5555555571a9f
+DATA constant15<>+24(SB)/8, $0x3fa5555555571a9f
 GLOBL constant15<>(SB), RODATA|NOPTR, $32
 
-DATA constant16<>+0(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+8(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+16(SB)/8, $0x3ec4eed676000000
-DATA constant16<>+24(SB)/8, $0x3ec4eed676000000
+DATA constant16<>+0(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+8(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+16(SB)/8, $0x3fc5555555553e2c
+DATA constant16<>+24(SB)/8, $0x3fc5555555553e2c
 GLOBL constant16<>(SB), RODATA|NOPTR, $32
 
-DATA constant17<>+0(SB)/8, $0xbee30adb37400000
-DATA constant17<>+8(SB)/8, $0xbee30adb37400000
-DATA constant17<>+16(SB)/8, $0xbee30adb37400000
-DATA constant17<>+24(SB)/8, $0xbee30adb37400000
+DATA constant17<>+0(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+8(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+16(SB)/8, $0x3fdfffffffffff15
+DATA constant17<>+24(SB)/8, $0x3fdfffffffffff15
 GLOBL constant17<>(SB), RODATA|NOPTR, $32
 
-DATA constant18<>+0(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+8(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+16(SB)/8, $0x3eb4721f8d000000
-DATA constant18<>+24(SB)/8, $0x3eb4721f8d000000
+DATA constant18<>+0(SB)/8, $0x3ff0000000000006
+DATA constant18<>+8(SB)/8, $0x3ff0000000000006
+DATA constant18<>+16(SB)/8, $0x3ff0000000000006
+DATA constant18<>+24(SB)/8, $0x3ff0000000000006
 GLOBL constant18<>(SB), RODATA|NOPTR, $32
 
-DATA constant19<>+0(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+8(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+16(SB)/8, $0x3f02cd0d923c0000
-DATA constant19<>+24(SB)/8, $0x3f02cd0d923c0000
+DATA constant19<>+0(SB)/8, $0xbff0000000000000
+DATA constant19<>+8(SB)/8, $0xbff0000000000000
+DATA constant19<>+16(SB)/8, $0xbff0000000000000
+DATA constant19<>+24(SB)/8, $0xbff0000000000000
 GLOBL constant19<>(SB), RODATA|NOPTR, $32
 
-DATA constant20<>+0(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+8(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+16(SB)/8, $0xbf0839b08c300000
-DATA constant20<>+24(SB)/8, $0xbf0839b08c300000
+DATA constant20<>+0(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+8(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+16(SB)/8, $0xbf653fcba6109f2a
+DATA constant20<>+24(SB)/8, $0xbf653fcba6109f2a
 GLOBL constant20<>(SB), RODATA|NOPTR, $32
 
-DATA constant21<>+0(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+8(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+16(SB)/8, $0xbf19806645ad0000
-DATA constant21<>+24(SB)/8, $0xbf19806645ad0000
+DATA constant21<>+0(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+8(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+16(SB)/8, $0xbf91933c7496cdd5
+DATA constant21<>+24(SB)/8, $0xbf91933c7496cdd5
 GLOBL constant21<>(SB), RODATA|NOPTR, $32
 
-DATA constant22<>+0(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+8(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+16(SB)/8, $0x3f32f8ceb1385000
-DATA constant22<>+24(SB)/8, $0x3f32f8ceb1385000
+DATA constant22<>+0(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+8(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+16(SB)/8, $0xbfa717f4cac93e80
+DATA constant22<>+24(SB)/8, $0xbfa717f4cac93e80
 GLOBL constant22<>(SB), RODATA|NOPTR, $32
 
-DATA constant23<>+0(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+8(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+16(SB)/8, $0x3f2288954e2f4000
-DATA constant23<>+24(SB)/8, $0x3f2288954e2f4000
+DATA constant23<>+0(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+8(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+16(SB)/8, $0xbfac52941d9f2dff
+DATA constant23<>+24(SB)/8, $0xbfac52941d9f2dff
 GLOBL constant23<>(SB), RODATA|NOPTR, $32
 
-DATA constant24<>+0(SB)/8, $0xbf568a3591790200
-DATA constant24<>+8(SB)/8, $0xbf568a3591790200
-DATA constant24<>+16(SB)/8, $0xbf568a3591790200
-DATA constant24<>+24(SB)/8, $0xbf568a3591790200
+DATA constant24<>+0(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+8(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+16(SB)/8, $0xbf96efee4bed0857
+DATA constant24<>+24(SB)/8, $0xbf96efee4bed0857
 GLOBL constant24<>(SB), RODATA|NOPTR, $32
 
-DATA constant25<>+0(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+8(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+16(SB)/8, $0x3f3894d26de84800
-DATA constant25<>+24(SB)/8, $0x3f3894d26de84800
+DATA constant25<>+0(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+8(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+16(SB)/8, $0x3f925c3e71066354
+DATA constant25<>+24(SB)/8, $0x3f925c3e71066354
 GLOBL constant25<>(SB), RODATA|NOPTR, $32
 
-DATA constant26<>+0(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+8(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+16(SB)/8, $0x3f7a5f7e82a9cc90
-DATA constant26<>+24(SB)/8, $0x3f7a5f7e82a9cc90
+DATA constant26<>+0(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+8(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+16(SB)/8, $0x3fa33b325f2e1c14
+DATA constant26<>+24(SB)/8, $0x3fa33b325f2e1c14
 GLOBL constant26<>(SB), RODATA|NOPTR, $32
 
-DATA constant27<>+0(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+8(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+16(SB)/8, $0xbf7425fa1cec6410
-DATA constant27<>+24(SB)/8, $0xbf7425fa1cec6410
+DATA constant27<>+0(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+8(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+16(SB)/8, $0x3fad4287e92be1bf
+DATA constant27<>+24(SB)/8, $0x3fad4287e92be1bf
 GLOBL constant27<>(SB), RODATA|NOPTR, $32
 
-DATA constant28<>+0(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+8(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+16(SB)/8, $0xbfa4310b1dc7a215
-DATA constant28<>+24(SB)/8, $0xbfa4310b1dc7a215
+DATA constant28<>+0(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+8(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+16(SB)/8, $0x3fa120008651cb87
+DATA constant28<>+24(SB)/8, $0x3fa120008651cb87
 GLOBL constant28<>(SB), RODATA|NOPTR, $32
 
-DATA constant29<>+0(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+8(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+16(SB)/8, $0x3fa05865fb12393c
-DATA constant29<>+24(SB)/8, $0x3fa05865fb12393c
+DATA constant29<>+0(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+8(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+16(SB)/8, $0xbfa4928e58b1023a
+DATA constant29<>+24(SB)/8, $0xbfa4928e58b1023a
 GLOBL constant29<>(SB), RODATA|NOPTR, $32
 
-DATA constant30<>+0(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+8(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+16(SB)/8, $0x3fe42a967e37adc0
-DATA constant30<>+24(SB)/8, $0x3fe42a967e37adc0
+DATA constant30<>+0(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+8(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+16(SB)/8, $0x3f9a8715e8dc685e
+DATA constant30<>+24(SB)/8, $0x3f9a8715e8dc685e
 GLOBL constant30<>(SB), RODATA|NOPTR, $32
 
-DATA constant31<>+0(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+8(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+16(SB)/8, $0xbfe3f3e870fcdc31
-DATA constant31<>+24(SB)/8, $0xbfe3f3e870fcdc31
+DATA constant31<>+0(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+8(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+16(SB)/8, $0x3fc43755cbba1a4b
+DATA constant31<>+24(SB)/8, $0x3fc43755cbba1a4b
 GLOBL constant31<>(SB), RODATA|NOPTR, $32
 
-DATA constant32<>+0(SB)/8, $0x3fe0000000000000
-DATA constant32<>+8(SB)/8, $0x3fe0000000000000
-DATA constant32<>+16(SB)/8, $0x3fe0000000000000
-DATA constant32<>+24(SB)/8, $0x3fe0000000000000
+DATA constant32<>+0(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+8(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+16(SB)/8, $0xbfc2e43ddc9438e5
+DATA constant32<>+24(SB)/8, $0xbfc2e43ddc9438e5
 GLOBL constant32<>(SB), RODATA|NOPTR, $32
 
-DATA constant33<>+0(SB)/8, $0xc085900000000000
-DATA constant33<>+8(SB)/8, $0xc085900000000000
-DATA constant33<>+16(SB)/8, $0xc085900000000000
-DATA constant33<>+24(SB)/8, $0xc085900000000000
+DATA constant33<>+0(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+8(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+16(SB)/8, $0xbfe2d2b4ac7b53f1
+DATA constant33<>+24(SB)/8, $0xbfe2d2b4ac7b53f1
 GLOBL constant33<>(SB), RODATA|NOPTR, $32
 
-DATA constant34<>+0(SB)/8, $0x4085900000000000
-DATA constant34<>+8(SB)/8, $0x4085900000000000
-DATA constant34<>+16(SB)/8, $0x4085900000000000
-DATA constant34<>+24(SB)/8, $0x4085900000000000
+DATA constant34<>+0(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+8(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+16(SB)/8, $0x3fd79ea99d86dc41
+DATA constant34<>+24(SB)/8, $0x3fd79ea99d86dc41
 GLOBL constant34<>(SB), RODATA|NOPTR, $32
 
-DATA constant35<>+0(SB)/8, $0x4338000000000000
-DATA constant35<>+8(SB)/8, $0x4338000000000000
-DATA constant35<>+16(SB)/8, $0x4338000000000000
-DATA constant35<>+24(SB)/8, $0x4338000000000000
+DATA constant35<>+0(SB)/8, $0x400975879b24a062
+DATA constant35<>+8(SB)/8, $0x400975879b24a062
+DATA constant35<>+16(SB)/8, $0x400975879b24a062
+DATA constant35<>+24(SB)/8, $0x400975879b24a062
 GLOBL constant35<>(SB), RODATA|NOPTR, $32
 
-DATA constant36<>+0(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+8(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+16(SB)/8, $0xbff71547652b82fe
-DATA constant36<>+24(SB)/8, $0xbff71547652b82fe
+DATA constant36<>+0(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+8(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+16(SB)/8, $0x4016c8aa658ab9c9
+DATA constant36<>+24(SB)/8, $0x4016c8aa658ab9c9
 GLOBL constant36<>(SB), RODATA|NOPTR, $32
 
-DATA constant37<>+0(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+8(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+16(SB)/8, $0x3fe62e42fefa39ef
-DATA constant37<>+24(SB)/8, $0x3fe62e42fefa39ef
+DATA constant37<>+0(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+8(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+16(SB)/8, $0x4016759e83ced0d2
+DATA constant37<>+24(SB)/8, $0x4016759e83ced0d2
 GLOBL constant37<>(SB), RODATA|NOPTR, $32
 
-DATA constant38<>+0(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+8(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+16(SB)/8, $0x3de6124613a86d09
-DATA constant38<>+24(SB)/8, $0x3de6124613a86d09
+DATA constant38<>+0(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+8(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+16(SB)/8, $0x400b14c2f863eb9b
+DATA constant38<>+24(SB)/8, $0x400b14c2f863eb9b
 GLOBL constant38<>(SB), RODATA|NOPTR, $32
-
-DATA constant39<>+0(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+8(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+16(SB)/8, $0x3e21eed8eff8d898
-DATA constant39<>+24(SB)/8, $0x3e21eed8eff8d898
-GLOBL constant39<>(SB), RODATA|NOPTR, $32
-
-DATA constant40<>+0(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+8(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+16(SB)/8, $0x3e5ae64567f544e4
-DATA constant40<>+24(SB)/8, $0x3e5ae64567f544e4
-GLOBL constant40<>(SB), RODATA|NOPTR, $32
-
-DATA constant41<>+0(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+8(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+16(SB)/8, $0x3e927e4fb7789f5c
-DATA constant41<>+24(SB)/8, $0x3e927e4fb7789f5c
-GLOBL constant41<>(SB), RODATA|NOPTR, $32
-
-DATA constant42<>+0(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+8(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+16(SB)/8, $0x3ec71de3a556c734
-DATA constant42<>+24(SB)/8, $0x3ec71de3a556c734
-GLOBL constant42<>(SB), RODATA|NOPTR, $32
-
-DATA constant43<>+0(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+8(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+16(SB)/8, $0x3efa01a01a01a01a
-DATA constant43<>+24(SB)/8, $0x3efa01a01a01a01a
-GLOBL constant43<>(SB), RODATA|NOPTR, $32
-
-DATA constant44<>+0(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+8(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+16(SB)/8, $0x3f2a01a01a01a01a
-DATA constant44<>+24(SB)/8, $0x3f2a01a01a01a01a
-GLOBL constant44<>(SB), RODATA|NOPTR, $32
-
-DATA constant45<>+0(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+8(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+16(SB)/8, $0x3f56c16c16c16c17
-DATA constant45<>+24(SB)/8, $0x3f56c16c16c16c17
-GLOBL constant45<>(SB), RODATA|NOPTR, $32
-
-DATA constant46<>+0(SB)/8, $0x3f81111111111111
-DATA constant46<>+8(SB)/8, $0x3f81111111111111
-DATA constant46<>+16(SB)/8, $0x3f81111111111111
-DATA constant46<>+24(SB)/8, $0x3f81111111111111
-GLOBL constant46<>(SB), RODATA|NOPTR, $32
-
-DATA constant47<>+0(SB)/8, $0x3fa5555555555555
-DATA constant47<>+8(SB)/8, $0x3fa5555555555555
-DATA constant47<>+16(SB)/8, $0x3fa5555555555555
-DATA constant47<>+24(SB)/8, $0x3fa5555555555555
-GLOBL constant47<>(SB), RODATA|NOPTR, $32
-
-DATA constant48<>+0(SB)/8, $0x3fc5555555555555
-DATA constant48<>+8(SB)/8, $0x3fc5555555555555
-DATA constant48<>+16(SB)/8, $0x3fc5555555555555
-DATA constant48<>+24(SB)/8, $0x3fc5555555555555
-GLOBL constant48<>(SB), RODATA|NOPTR, $32
 
 // func GELUTanhF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -6326,38 +6436,36 @@ row:
 row_vectors:
 	VMOVUPD      (DI), Y1
 	VMULPD       Y1, Y1, Y3
-	VMOVUPD      constant49<>+0(SB), Y2
-	VFMADD213PD  constant50<>+0(SB), Y3, Y2
+	VMOVUPD      constant39<>+0(SB), Y2
+	VFMADD213PD  constant40<>+0(SB), Y3, Y2
 	VMULPD       Y1, Y2, Y2
-	VMOVUPD      constant33<>+0(SB), Y3
+	VMOVUPD      constant41<>+0(SB), Y3
 	VMAXPD       Y2, Y3, Y2
-	VMOVUPD      constant34<>+0(SB), Y3
+	VMOVUPD      constant42<>+0(SB), Y3
 	VMINPD       Y2, Y3, Y2
-	VMOVUPD      constant35<>+0(SB), Y3
-	VFMADD231PD  constant36<>+0(SB), Y2, Y3
-	VMOVUPD      constant35<>+0(SB), Y4
+	VMOVUPD      constant5<>+0(SB), Y3
+	VFMADD231PD  constant6<>+0(SB), Y2, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
 	VSUBPD       Y4, Y3, Y4
-	VFNMSUB231PD constant37<>+0(SB), Y4, Y2
+	VFNMSUB231PD constant7<>+0(SB), Y4, Y2
 	VMULPD       Y2, Y2, Y6
-	VMOVUPD      constant38<>+0(SB), Y5
-	VMOVUPD      constant39<>+0(SB), Y4
-	VFMADD213PD  constant40<>+0(SB), Y6, Y5
-	VFMADD213PD  constant41<>+0(SB), Y6, Y4
-	VFMADD213PD  constant42<>+0(SB), Y6, Y5
-	VFMADD213PD  constant43<>+0(SB), Y6, Y4
-	VFMADD213PD  constant44<>+0(SB), Y6, Y5
-	VFMADD213PD  constant45<>+0(SB), Y6, Y4
-	VFMADD213PD  constant46<>+0(SB), Y6, Y5
-	VFMADD213PD  constant47<>+0(SB), Y6, Y4
-	VFMADD213PD  constant48<>+0(SB), Y6, Y5
-	VFMADD213PD  constant32<>+0(SB), Y6, Y4
-	VFMADD213PD  constant3<>+0(SB), Y6, Y5
+	VMOVUPD      constant8<>+0(SB), Y5
+	VMOVUPD      constant9<>+0(SB), Y4
+	VFMADD213PD  constant10<>+0(SB), Y6, Y5
+	VFMADD213PD  constant11<>+0(SB), Y6, Y4
+	VFMADD213PD  constant12<>+0(SB), Y6, Y5
+	VFMADD213PD  constant13<>+0(SB), Y6, Y4
+	VFMADD213PD  constant14<>+0(SB), Y6, Y5
+	VFMADD213PD  constant15<>+0(SB), Y6, Y4
+	VFMADD213PD  constant16<>+0(SB), Y6, Y5
+	VFMADD213PD  constant17<>+0(SB), Y6, Y4
+	VFMADD213PD  constant18<>+0(SB), Y6, Y5
 	VFMADD213PD  constant3<>+0(SB), Y6, Y4
 	VFMADD231PD  Y2, Y5, Y4
 	VPSLLQ       $0x34, Y3, Y3
 	VPADDQ       Y3, Y4, Y4
 	VADDPD       constant3<>+0(SB), Y4, Y4
-	VMOVUPD      constant51<>+0(SB), Y2
+	VMOVUPD      constant43<>+0(SB), Y2
 	VMAXPD       Y1, Y2, Y1
 	VDIVPD       Y4, Y1, Y1
 	VMOVUPD      Y1, (DI)
@@ -6370,38 +6478,36 @@ row_vectors_end:
 	JZ           row_next
 	VMASKMOVPD   (DI), Y0, Y1
 	VMULPD       Y1, Y1, Y3
-	VMOVUPD      constant49<>+0(SB), Y2
-	VFMADD213PD  constant50<>+0(SB), Y3, Y2
+	VMOVUPD      constant39<>+0(SB), Y2
+	VFMADD213PD  constant40<>+0(SB), Y3, Y2
 	VMULPD       Y1, Y2, Y2
-	VMOVUPD      constant33<>+0(SB), Y3
+	VMOVUPD      constant41<>+0(SB), Y3
 	VMAXPD       Y2, Y3, Y2
-	VMOVUPD      constant34<>+0(SB), Y3
+	VMOVUPD      constant42<>+0(SB), Y3
 	VMINPD       Y2, Y3, Y2
-	VMOVUPD      constant35<>+0(SB), Y3
-	VFMADD231PD  constant36<>+0(SB), Y2, Y3
-	VMOVUPD      constant35<>+0(SB), Y4
+	VMOVUPD      constant5<>+0(SB), Y3
+	VFMADD231PD  constant6<>+0(SB), Y2, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
 	VSUBPD       Y4, Y3, Y4
-	VFNMSUB231PD constant37<>+0(SB), Y4, Y2
+	VFNMSUB231PD constant7<>+0(SB), Y4, Y2
 	VMULPD       Y2, Y2, Y6
-	VMOVUPD      constant38<>+0(SB), Y5
-	VMOVUPD      constant39<>+0(SB), Y4
-	VFMADD213PD  constant40<>+0(SB), Y6, Y5
-	VFMADD213PD  constant41<>+0(SB), Y6, Y4
-	VFMADD213PD  constant42<>+0(SB), Y6, Y5
-	VFMADD213PD  constant43<>+0(SB), Y6, Y4
-	VFMADD213PD  constant44<>+0(SB), Y6, Y5
-	VFMADD213PD  constant45<>+0(SB), Y6, Y4
-	VFMADD213PD  constant46<>+0(SB), Y6, Y5
-	VFMADD213PD  constant47<>+0(SB), Y6, Y4
-	VFMADD213PD  constant48<>+0(SB), Y6, Y5
-	VFMADD213PD  constant32<>+0(SB), Y6, Y4
-	VFMADD213PD  constant3<>+0(SB), Y6, Y5
+	VMOVUPD      constant8<>+0(SB), Y5
+	VMOVUPD      constant9<>+0(SB), Y4
+	VFMADD213PD  constant10<>+0(SB), Y6, Y5
+	VFMADD213PD  constant11<>+0(SB), Y6, Y4
+	VFMADD213PD  constant12<>+0(SB), Y6, Y5
+	VFMADD213PD  constant13<>+0(SB), Y6, Y4
+	VFMADD213PD  constant14<>+0(SB), Y6, Y5
+	VFMADD213PD  constant15<>+0(SB), Y6, Y4
+	VFMADD213PD  constant16<>+0(SB), Y6, Y5
+	VFMADD213PD  constant17<>+0(SB), Y6, Y4
+	VFMADD213PD  constant18<>+0(SB), Y6, Y5
 	VFMADD213PD  constant3<>+0(SB), Y6, Y4
 	VFMADD231PD  Y2, Y5, Y4
 	VPSLLQ       $0x34, Y3, Y3
 	VPADDQ       Y3, Y4, Y4
 	VADDPD       constant3<>+0(SB), Y4, Y4
-	VMOVUPD      constant51<>+0(SB), Y2
+	VMOVUPD      constant43<>+0(SB), Y2
 	VMAXPD       Y1, Y2, Y1
 	VDIVPD       Y4, Y1, Y1
 	VMASKMOVPD   Y1, Y0, (DI)
@@ -6415,23 +6521,35 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA constant49<>+0(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+8(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+16(SB)/8, $0x3fb2444f2a4d8b4b
-DATA constant49<>+24(SB)/8, $0x3fb2444f2a4d8b4b
-GLOBL constant49<>(SB), RODATA|NOPTR, $32
+DATA constant39<>+0(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+8(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+16(SB)/8, $0x3fb2444f2a4d8b4b
+DATA constant39<>+24(SB)/8, $0x3fb2444f2a4d8b4b
+GLOBL constant39<>(SB), RODATA|NOPTR, $32
 
-DATA constant50<>+0(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+8(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+16(SB)/8, $0x3ff9884533d43651
-DATA constant50<>+24(SB)/8, $0x3ff9884533d43651
-GLOBL constant50<>(SB), RODATA|NOPTR, $32
+DATA constant40<>+0(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+8(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+16(SB)/8, $0x3ff9884533d43651
+DATA constant40<>+24(SB)/8, $0x3ff9884533d43651
+GLOBL constant40<>(SB), RODATA|NOPTR, $32
 
-DATA constant51<>+0(SB)/8, $0xc0c3880000000000
-DATA constant51<>+8(SB)/8, $0xc0c3880000000000
-DATA constant51<>+16(SB)/8, $0xc0c3880000000000
-DATA constant51<>+24(SB)/8, $0xc0c3880000000000
-GLOBL constant51<>(SB), RODATA|NOPTR, $32
+DATA constant41<>+0(SB)/8, $0xc085900000000000
+DATA constant41<>+8(SB)/8, $0xc085900000000000
+DATA constant41<>+16(SB)/8, $0xc085900000000000
+DATA constant41<>+24(SB)/8, $0xc085900000000000
+GLOBL constant41<>(SB), RODATA|NOPTR, $32
+
+DATA constant42<>+0(SB)/8, $0x4085900000000000
+DATA constant42<>+8(SB)/8, $0x4085900000000000
+DATA constant42<>+16(SB)/8, $0x4085900000000000
+DATA constant42<>+24(SB)/8, $0x4085900000000000
+GLOBL constant42<>(SB), RODATA|NOPTR, $32
+
+DATA constant43<>+0(SB)/8, $0xc0c3880000000000
+DATA constant43<>+8(SB)/8, $0xc0c3880000000000
+DATA constant43<>+16(SB)/8, $0xc0c3880000000000
+DATA constant43<>+24(SB)/8, $0xc0c3880000000000
+GLOBL constant43<>(SB), RODATA|NOPTR, $32
 
 // func SiLUF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX2, FMA3
@@ -6460,35 +6578,33 @@ row:
 row_vectors:
 	VMOVUPD      (DI), Y1
 	VMOVUPD      Y1, Y2
-	VMOVUPD      constant33<>+0(SB), Y3
+	VMOVUPD      constant41<>+0(SB), Y3
 	VMAXPD       Y2, Y3, Y2
-	VMOVUPD      constant34<>+0(SB), Y3
+	VMOVUPD      constant42<>+0(SB), Y3
 	VMINPD       Y2, Y3, Y2
-	VMOVUPD      constant35<>+0(SB), Y3
-	VFMADD231PD  constant36<>+0(SB), Y2, Y3
-	VMOVUPD      constant35<>+0(SB), Y4
+	VMOVUPD      constant5<>+0(SB), Y3
+	VFMADD231PD  constant6<>+0(SB), Y2, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
 	VSUBPD       Y4, Y3, Y4
-	VFNMSUB231PD constant37<>+0(SB), Y4, Y2
+	VFNMSUB231PD constant7<>+0(SB), Y4, Y2
 	VMULPD       Y2, Y2, Y6
-	VMOVUPD      constant38<>+0(SB), Y5
-	VMOVUPD      constant39<>+0(SB), Y4
-	VFMADD213PD  constant40<>+0(SB), Y6, Y5
-	VFMADD213PD  constant41<>+0(SB), Y6, Y4
-	VFMADD213PD  constant42<>+0(SB), Y6, Y5
-	VFMADD213PD  constant43<>+0(SB), Y6, Y4
-	VFMADD213PD  constant44<>+0(SB), Y6, Y5
-	VFMADD213PD  constant45<>+0(SB), Y6, Y4
-	VFMADD213PD  constant46<>+0(SB), Y6, Y5
-	VFMADD213PD  constant47<>+0(SB), Y6, Y4
-	VFMADD213PD  constant48<>+0(SB), Y6, Y5
-	VFMADD213PD  constant32<>+0(SB), Y6, Y4
-	VFMADD213PD  constant3<>+0(SB), Y6, Y5
+	VMOVUPD      constant8<>+0(SB), Y5
+	VMOVUPD      constant9<>+0(SB), Y4
+	VFMADD213PD  constant10<>+0(SB), Y6, Y5
+	VFMADD213PD  constant11<>+0(SB), Y6, Y4
+	VFMADD213PD  constant12<>+0(SB), Y6, Y5
+	VFMADD213PD  constant13<>+0(SB), Y6, Y4
+	VFMADD213PD  constant14<>+0(SB), Y6, Y5
+	VFMADD213PD  constant15<>+0(SB), Y6, Y4
+	VFMADD213PD  constant16<>+0(SB), Y6, Y5
+	VFMADD213PD  constant17<>+0(SB), Y6, Y4
+	VFMADD213PD  constant18<>+0(SB), Y6, Y5
 	VFMADD213PD  constant3<>+0(SB), Y6, Y4
 	VFMADD231PD  Y2, Y5, Y4
 	VPSLLQ       $0x34, Y3, Y3
 	VPADDQ       Y3, Y4, Y4
 	VADDPD       constant3<>+0(SB), Y4, Y4
-	VMOVUPD      constant51<>+0(SB), Y2
+	VMOVUPD      constant43<>+0(SB), Y2
 	VMAXPD       Y1, Y2, Y1
 	VDIVPD       Y4, Y1, Y1
 	VMOVUPD      Y1, (DI)
@@ -6501,35 +6617,33 @@ row_vectors_end:
 	JZ           row_next
 	VMASKMOVPD   (DI), Y0, Y1
 	VMOVUPD      Y1, Y2
-	VMOVUPD      constant33<>+0(SB), Y3
+	VMOVUPD      constant41<>+0(SB), Y3
 	VMAXPD       Y2, Y3, Y2
-	VMOVUPD      constant34<>+0(SB), Y3
+	VMOVUPD      constant42<>+0(SB), Y3
 	VMINPD       Y2, Y3, Y2
-	VMOVUPD      constant35<>+0(SB), Y3
-	VFMADD231PD  constant36<>+0(SB), Y2, Y3
-	VMOVUPD      constant35<>+0(SB), Y4
+	VMOVUPD      constant5<>+0(SB), Y3
+	VFMADD231PD  constant6<>+0(SB), Y2, Y3
+	VMOVUPD      constant5<>+0(SB), Y4
 	VSUBPD       Y4, Y3, Y4
-	VFNMSUB231PD constant37<>+0(SB), Y4, Y2
+	VFNMSUB231PD constant7<>+0(SB), Y4, Y2
 	VMULPD       Y2, Y2, Y6
-	VMOVUPD      constant38<>+0(SB), Y5
-	VMOVUPD      constant39<>+0(SB), Y4
-	VFMADD213PD  constant40<>+0(SB), Y6, Y5
-	VFMADD213PD  constant41<>+0(SB), Y6, Y4
-	VFMADD213PD  constant42<>+0(SB), Y6, Y5
-	VFMADD213PD  constant43<>+0(SB), Y6, Y4
-	VFMADD213PD  constant44<>+0(SB), Y6, Y5
-	VFMADD213PD  constant45<>+0(SB), Y6, Y4
-	VFMADD213PD  constant46<>+0(SB), Y6, Y5
-	VFMADD213PD  constant47<>+0(SB), Y6, Y4
-	VFMADD213PD  constant48<>+0(SB), Y6, Y5
-	VFMADD213PD  constant32<>+0(SB), Y6, Y4
-	VFMADD213PD  constant3<>+0(SB), Y6, Y5
+	VMOVUPD      constant8<>+0(SB), Y5
+	VMOVUPD      constant9<>+0(SB), Y4
+	VFMADD213PD  constant10<>+0(SB), Y6, Y5
+	VFMADD213PD  constant11<>+0(SB), Y6, Y4
+	VFMADD213PD  constant12<>+0(SB), Y6, Y5
+	VFMADD213PD  constant13<>+0(SB), Y6, Y4
+	VFMADD213PD  constant14<>+0(SB), Y6, Y5
+	VFMADD213PD  constant15<>+0(SB), Y6, Y4
+	VFMADD213PD  constant16<>+0(SB), Y6, Y5
+	VFMADD213PD  constant17<>+0(SB), Y6, Y4
+	VFMADD213PD  constant18<>+0(SB), Y6, Y5
 	VFMADD213PD  constant3<>+0(SB), Y6, Y4
 	VFMADD231PD  Y2, Y5, Y4
 	VPSLLQ       $0x34, Y3, Y3
 	VPADDQ       Y3, Y4, Y4
 	VADDPD       constant3<>+0(SB), Y4, Y4
-	VMOVUPD      constant51<>+0(SB), Y2
+	VMOVUPD      constant43<>+0(SB), Y2
 	VMAXPD       Y1, Y2, Y1
 	VDIVPD       Y4, Y1, Y1
 	VMASKMOVPD   Y1, Y0, (DI)

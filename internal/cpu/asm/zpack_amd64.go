@@ -62,6 +62,18 @@ func NarrowBF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
 //go:noescape
 func AddOldBF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
 
+// ZipBF16x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
+// of row i, two bfloat16, for p < k. k is a multiple of eight.
+//
+//go:noescape
+func ZipBF16x2(k int, dst *uint32, r int, src *byte, ld int)
+
+// LayBF16x2 copies n columns of rows that are ld bytes apart to a panel r words wide:
+// dst[p*r+j] is elements j of the rows 2·p to 2·p+1, two bfloat16, for p < k and j < n. n is a multiple of eight.
+//
+//go:noescape
+func LayBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
+
 // ZipI8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
 // of row i, four int8, for p < k. k is a multiple of eight.
 //

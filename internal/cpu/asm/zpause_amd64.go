@@ -2,6 +2,9 @@
 
 package asm
 
+// Fence has what was stored around the caches be seen before any later store.
+func Fence()
+
 // Pause tells the core n ≥ 1 times that the thread waits for another one, and so
 // lasts n times some tens of nanoseconds.
 func Pause(n int)

@@ -2,6 +2,12 @@
 
 #include "textflag.h"
 
+// func Fence()
+// Requires: MMX+
+TEXT ·Fence(SB), NOSPLIT, $0
+	SFENCE
+	RET
+
 // func Pause(n int)
 TEXT ·Pause(SB), NOSPLIT, $0-8
 	MOVQ n+0(FP), AX

@@ -26,6 +26,13 @@ func TestCardAgrees(t *testing.T) {
 	t.Logf("on %s, driver for %s, and the emulator", g.Info().Name, g.Details().Driver)
 }
 
+// TestCardRepeats: a second time it gives the same bits. The emulator has no part in it, so
+// that compute-sanitizer can be run over every text of every kernel.
+func TestCardRepeats(t *testing.T) {
+	g := card(t)
+	agree(t, g, g)
+}
+
 // TestOrdersAgree: so does the emulator with itself, whatever order its warps run in.
 func TestOrdersAgree(t *testing.T) {
 	if testing.Short() {

@@ -137,11 +137,10 @@ type maths struct {
 	min, sub, div, and  instruction
 	shift, addBits      instruction
 	mulAdd              instruction // x·y + z into y's register
-	subFrom, minusMinus instruction // x·y − z and −x·y − z into z's
+	minusMinus          instruction // −x·y − z into z's
 	subtract            instruction // z − x·y into z's
 	fraction            int         // bits of a number's fraction
 	expTerms, erfcTerms int
-	erfcEnd             float64 // where erfc is as good as zero
 	least, most         float64 // e^least is as good as zero, and e^most as infinite; both are normal numbers with room to spare
 }
 
@@ -150,15 +149,15 @@ var (
 		min: (*build.Context).VMINPS, sub: (*build.Context).VSUBPS, div: (*build.Context).VDIVPS, and: (*build.Context).VANDPS,
 		shift: (*build.Context).VPSLLD, addBits: (*build.Context).VPADDD,
 		mulAdd: (*build.Context).VFMADD213PS, subtract: (*build.Context).VFNMADD231PS,
-		subFrom: (*build.Context).VFMSUB231PS, minusMinus: (*build.Context).VFNMSUB231PS,
-		fraction: 23, expTerms: 8, erfcTerms: 10, erfcEnd: 9.3, least: -70, most: 80,
+		minusMinus: (*build.Context).VFNMSUB231PS,
+		fraction:   23, expTerms: 7, erfcTerms: 10, least: -70, most: 80,
 	}
 	maths64 = &maths{
 		min: (*build.Context).VMINPD, sub: (*build.Context).VSUBPD, div: (*build.Context).VDIVPD, and: (*build.Context).VANDPD,
 		shift: (*build.Context).VPSLLQ, addBits: (*build.Context).VPADDQ,
 		mulAdd: (*build.Context).VFMADD213PD, subtract: (*build.Context).VFNMADD231PD,
-		subFrom: (*build.Context).VFMSUB231PD, minusMinus: (*build.Context).VFNMSUB231PD,
-		fraction: 52, expTerms: 14, erfcTerms: 26, erfcEnd: 26, least: -690, most: 690,
+		minusMinus: (*build.Context).VFNMSUB231PD,
+		fraction:   52, expTerms: 12, erfcTerms: 20, least: -690, most: 690,
 	}
 )
 
@@ -171,28 +170,27 @@ func (g *generator) atLeastZero(x group) {
 
 // gelu is x·Φ(x) = max(x, 0) − |x|·erfc(|x|/√2)/2, which for x < 0 keeps small values.
 func (g *generator) gelu(x group) {
-	far := g.another(x) // |x|
+	far := g.another(x) // |x|, as far as there is a tail: ∞ times that would be NaN
 	g.each(g.and, g.allButSign(), x, far)
-	g.limit(far, g.maths.min, 1e4) // ∞ times the tail, which is 0 there, would be NaN
+	g.limit(far, g.maths.min, math.Sqrt(-2*g.least))
 	g.atLeastZero(x)
 
-	// With y = |x|/√2, erfc(y) = t·e^(P(t) − y²), t = 1/(1 + y/2) (Press et al.,
-	// Numerical Recipes, 3rd ed., §6.2.2), and P in s, which runs from -1 to 1.
-	t, s, one := g.another(x), g.another(x), g.vector(g.Context)
-	g.each(g.move, g.constant(0.5/math.Sqrt2), t)
+	// With y = |x|/√2, erfc(y) = e^(−y²)·P(t − 1), t = 1/(1 + y/erfcScale). That the exponential does not wait for the polynomial, nor
+	// for the division, is half of the time.
+	t, one := g.another(x), g.vector(g.Context)
+	g.each(g.move, g.constant(1/math.Sqrt2/erfcScale), t)
 	g.each(g.mulAdd, g.constant(1), far, t)
 	g.move(g.Context, g.constant(1), one)
 	g.each(g.div, t, one, t)
-	least := 1 / (1 + g.erfcEnd/2)
-	g.each(g.move, g.constant(2/(1-least)), s)
-	g.each(g.mulAdd, g.constant(-(1+least)/(1-least)), t, s)
-	p, half := g.polynomial(s, erfcPolynomial(g.erfcEnd, g.erfcTerms)), g.another(x)
+	half := g.another(x)
 	g.each(g.mul, g.constant(0.5), far, half)
-	g.each(g.subFrom, half, far, p)
-	e := g.expOfMinus(p)
+	g.each(g.mul, half, far, far)
+	e := g.expOfMinus(far)
+	g.each(g.mul, e, half, half)
 
-	g.each(g.mul, t, half, half)
-	g.each(g.subtract, half, e, x)
+	g.each(g.add, g.constant(-1), t, t)
+	p := g.polynomial(t, erfcPolynomial(math.Sqrt(-g.least), g.erfcTerms))
+	g.each(g.subtract, half, p, x)
 }
 
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
@@ -216,16 +214,17 @@ func (g *generator) silu(x group) {
 // timesSigmoid is x/(1 + e^(-z)); z is lost. Where e^(-z) is as good as infinite x is first
 // made finite: −∞ tends to 0.
 func (g *generator) timesSigmoid(x, z group) {
+	g.limit(z, g.max, -g.most)
+	g.limit(z, g.maths.min, -g.least)
 	e := g.expOfMinus(z)
 	g.each(g.add, g.constant(1), e, e)
 	g.limit(x, g.max, -1e4)
 	g.each(g.div, e, x, x)
 }
 
-// expOfMinus is e^(-x), to about a roundoff times 1 + |x|; x is lost.
+// expOfMinus is e^(-x), to about a roundoff times 1 + |x|, for an x from -most to -least; x
+// is lost.
 func (g *generator) expOfMinus(x group) group {
-	g.limit(x, g.max, -g.most)
-	g.limit(x, g.min, -g.least)
 	// n, the whole number next to -x/ln 2, stands in the lowest bits of its sum with
 	// 1.5 units of a fraction's weight, from where it goes to the result's exponent.
 	weight := math.Ldexp(1.5, g.fraction)
@@ -236,11 +235,7 @@ func (g *generator) expOfMinus(x group) group {
 	g.move(g.Context, g.constant(weight), unit)
 	g.each(g.sub, unit, bits, n)
 	g.each(g.minusMinus, g.constant(math.Ln2), n, x)
-	series := make([]float64, g.expTerms)
-	for i := range series {
-		series[i] = 1 / math.Gamma(float64(i+1))
-	}
-	e := g.polynomial(x, series)
+	e := g.polynomial(x, expPolynomial(g.expTerms))
 	g.each(g.shift, operand.U8(g.fraction), bits, bits)
 	g.each(g.addBits, bits, e, e)
 	return e
@@ -314,19 +309,36 @@ func scaledErfc(y float64) float64 {
 	return 1 / (math.Sqrt(math.Pi) * rest)
 }
 
-// erfcPolynomial is ln(erfc(y)/t) + y² in s, which runs from -1 to 1.
+// erfcScale is the y whose t is a half: of those from 1 to 4 this one takes the fewest terms.
+const erfcScale = 3
+
+// erfcPolynomial is erfc(y)·e^(y²) in t − 1, for y from 0, where errors count most and
+// it is 1, to end.
 func erfcPolynomial(end float64, terms int) []float64 {
-	least := 1 / (1 + end/2)
+	half := (1 - 1/(1+end/erfcScale)) / 2 // of what t − 1 runs through
 	c := interpolate(terms, func(s float64) float64 {
-		t := (1 + least + (1-least)*s) / 2
-		return math.Log(scaledErfc(2*(1/t-1)) / t)
+		t := 1 + half*(s-1)
+		return scaledErfc(erfcScale * (1/t - 1))
 	})
-	for range 2 { // erfc(0) is 1: there, at s = 1, errors count most
-		at1 := 0.0
-		for _, v := range c {
-			at1 += v
+	// From powers of s to those of s − 1, by Horner's rule, and to those of t − 1.
+	for i := range c {
+		for j := terms - 2; j >= i; j-- {
+			c[j] += c[j+1]
 		}
-		c[0] -= at1
+	}
+	c[0] = 1
+	for i := range c {
+		c[i] /= math.Pow(half, float64(i))
+	}
+	return c
+}
+
+// expPolynomial is eˣ for x of up to ln 2/2, and 1 for 0.
+func expPolynomial(terms int) []float64 {
+	c := interpolate(terms, func(s float64) float64 { return math.Exp(s * math.Ln2 / 2) })
+	c[0] = 1
+	for i := range c {
+		c[i] /= math.Pow(math.Ln2/2, float64(i))
 	}
 	return c
 }

@@ -21,14 +21,16 @@ type element struct {
 	add, max, moveScalar      instruction
 	*maths                    // nil for integers
 	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)
+	stream                    func(c *build.Context, src, dst operand.Op) // stores around the caches
 
 	// addScaled adds alpha·sum to t; sum is lost.
 	addScaled func(c *build.Context, alpha, sum, t operand.Op)
 	// jumpIfZero goes to a label where the scalar at an address is zero.
 	jumpIfZero func(g *generator, at operand.Mem, label string)
 
-	group  int  // values of K that a step multiplies at once
-	starts bool // whether sums start from the first row of B's panel, not from zero
+	group  int    // values of K that a step multiplies at once
+	starts bool   // whether sums start from the first row of B's panel, not from zero
+	tiles  string // the instruction that multiplies AMX's tiles, if that is what multiplies
 	words  words
 }
 
@@ -44,7 +46,7 @@ var floatWords = words{start: "0", step: "fma", update: "fma(alpha, sum, beta*c[
 var (
 	f32 = element{
 		name: "F32", goType: "float32", size: 4,
-		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS, move: (*build.Context).VMOVUPS,
+		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS, move: (*build.Context).VMOVUPS, stream: (*build.Context).VMOVNTPS,
 		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS,
 		moveScalar: (*build.Context).VMOVSS,
 		add:        (*build.Context).VADDPS, max: (*build.Context).VMAXPS, maths: maths32,
@@ -52,7 +54,7 @@ var (
 	}
 	f64 = element{
 		name: "F64", goType: "float64", size: 8,
-		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD, move: (*build.Context).VMOVUPD,
+		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD, move: (*build.Context).VMOVUPD, stream: (*build.Context).VMOVNTPD,
 		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD,
 		moveScalar: (*build.Context).VMOVSD,
 		add:        (*build.Context).VADDPD, max: (*build.Context).VMAXPD, maths: maths64,

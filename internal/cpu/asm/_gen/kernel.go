@@ -131,19 +131,12 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 
 	// rowsOfC ends at row m: as the rows are unrolled, by a jump out of them.
 	rowsOfC := func(update func(sum reg.Register, v int, at operand.Mem)) {
-		for i := range sums {
-			for v, sum := range sums[i] {
-				update(sum, v, operand.Mem{Base: c, Disp: v * g.vectorBytes})
-			}
-			if i == len(sums)-1 {
-				break
-			}
+		g.rowsOfC(sums, c, ldc, update, func() {
 			if limitRows {
 				g.DECQ(m)
 				g.JZ(operand.LabelRef(done))
 			}
-			g.ADDQ(ldc, c)
-		}
+		})
 	}
 	alpha, beta, t := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
 
@@ -167,12 +160,36 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	g.Label(done)
 }
 
+// streamC writes α·sums to the tile, around the caches.
+func (g *generator) streamC(sums [][]reg.Register) {
+	alpha := g.vector(g.Context)
+	g.broadcast(g.Context, g.address("alpha"), alpha)
+	g.rowsOfC(sums, g.param("c"), g.stride("ldc"), func(sum reg.Register, _ int, at operand.Mem) {
+		g.mul(g.Context, alpha, sum, sum)
+		g.stream(g.Context, sum, at)
+	}, func() {})
+}
+
+// rowsOfC goes through the vectors of the tile at c, and calls next between its rows.
+func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register, update func(sum reg.Register, v int, at operand.Mem), next func()) {
+	for i := range sums {
+		for v, sum := range sums[i] {
+			update(sum, v, operand.Mem{Base: c, Disp: v * g.vectorBytes})
+		}
+		if i < len(sums)-1 {
+			next()
+			g.ADDQ(ldc, c)
+		}
+	}
+}
+
 // fetchTile returns what asks for one row of C's tile each time, so that all have arrived
 // when the sums are done, without holding up the operands: there are some ten misses at a
 // time. After the last row it begins again. Rows beyond m are asked for too: a prefetch
 // never faults.
-func (g *generator) fetchTile() func() {
-	c, ldc := g.param("c"), g.stride("ldc")
+func (g *generator) fetchTile() func() { return g.fetchTileAt(g.param("c"), g.stride("ldc")) }
+
+func (g *generator) fetchTileAt(c, ldc reg.Register) func() {
 	at, end := g.GP64(), g.GP64()
 	g.MOVQ(c, at)
 	g.IMUL3Q(operand.I32(g.mr), ldc, end)
@@ -203,7 +220,7 @@ func (g *generator) prefetchC() {
 // peak writes a loop that does nothing but multiply and add in registers.
 func (g *generator) peak() {
 	chains := 16 // more than two units with a latency of five cycles keep in flight
-	if g.group == pairs.group {
+	if g.goType == pairs.goType && g.group == pairs.group {
 		chains = 12 // products take a register too
 	}
 	name := "Peak" + g.suffix()

@@ -7,6 +7,9 @@
 //	kernel.go   the micro-kernels: the loop over k, then C's tile
 //	stream.go   the kernels for products that are bound by memory
 //	integer.go  what int8 differs in
+//	bfloat.go   what bfloat16 differs in where the processor multiplies it
+//	tiles.go    the micro-kernels for AMX
+//	encode.go   the instructions that Go's assembler does not know
 //	finish.go   what is done to a tile of C before it leaves the cache
 //	narrow.go   what a C of 16 bits needs of that
 //	pack.go     the copies into panels, conversions included
@@ -48,6 +51,9 @@ var variants = []variant{
 	{avx2, f64, 6, 8},
 	{vnni, quads, 8, 32},
 	{avx2, pairs, 4, 16}, // a product and a sum are two instructions, with a register between them
+	{avx512, bf16, 12, 32},
+	{amx, tiled(quads, "TDPBSSD", signedQuads), 32, 32},
+	{amx, tiled(bf16, "TDPBF16PS", separateSums), 32, 32},
 }
 
 func main() {
@@ -64,9 +70,16 @@ func main() {
 	}
 }
 
-// writePause writes the one function that is not for a variant.
+// writePause writes the functions that are not for a variant.
 func writePause(dir string) error {
 	c := build.NewContext()
+	c.Function("Fence")
+	c.Attributes(attr.NOSPLIT)
+	c.Doc("Fence has what was stored around the caches be seen before any later store.")
+	c.SignatureExpr("func()")
+	c.SFENCE()
+	c.RET()
+
 	c.Function("Pause")
 	c.Attributes(attr.NOSPLIT)
 	c.Doc("Pause tells the core n ≥ 1 times that the thread waits for another one, and so",
@@ -86,32 +99,44 @@ func (v variant) suffix() string { return v.element.name + v.isa.name }
 
 func (v variant) write(dir string) error {
 	g := &generator{Context: build.NewContext(), variant: v, constants: map[uint64]operand.Mem{}}
+	g.functions()
+	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
+}
+
+// functions writes what there is of a variant.
+func (g *generator) functions() {
+	if g.tiles != "" {
+		g.packedTiles()
+		g.peakOfTiles()
+		return
+	}
 	g.packed()
-	if v.goType == "float32" {
+	if g.goType == "float32" && g.group == 1 {
 		for _, f := range forms {
 			if halves[f.name] != nil {
 				g.packedHalves(f)
 			}
 		}
 	}
-	if v.group == 1 {
-		for rows := 1; rows <= v.mr; rows++ {
+	if g.group == 1 {
+		for rows := 1; rows <= g.mr; rows++ {
 			g.direct(rows)
 		}
-		for _, shape := range v.updates() {
+		g.streaming()
+		for _, shape := range g.updates() {
 			g.update(shape[0], shape[1])
 		}
-		for count := 1; count <= v.dots(); count++ {
+		for count := 1; count <= g.dots(); count++ {
 			g.dot(count)
 		}
 	}
-	if v.starts {
+	if g.starts {
 		g.start()
 	}
 	g.peak()
-	g.finishers()
-
-	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
+	if g.goType != "float32" || g.group == 1 { // else sums are finished as those of float32 are
+		g.finishers()
+	}
 }
 
 // write writes a context's functions and their stubs as dir/name.s and dir/name.go.
@@ -120,7 +145,7 @@ func write(dir, name string, c *build.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pass.Compile.Execute(file); err != nil {
+	if err := pass.Concat(pass.Compile, encode).Execute(file); err != nil {
 		return err
 	}
 	config := printer.Config{Name: "internal/cpu/asm/_gen", Pkg: "asm"}
@@ -135,7 +160,7 @@ func write(dir, name string, c *build.Context) error {
 		if err != nil {
 			return err
 		}
-		if avx512 := strings.Contains(name, "avx512") || strings.Contains(name, "vnni"); !avx512 && beyond15.Match(text) {
+		if avx512 := with32.MatchString(name); !avx512 && beyond15.Match(text) {
 			return fmt.Errorf("%s: a register that only AVX-512 has: too many are in use at once", name)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name+out.ext), text, 0o644); err != nil {
@@ -144,6 +169,9 @@ func write(dir, name string, c *build.Context) error {
 	}
 	return nil
 }
+
+// with32 are the files of instruction sets that have AVX-512.
+var with32 = regexp.MustCompile(`avx512|vnni|amx`)
 
 // beyond15 is a vector register that AVX2 does not have. Avo takes them as they come.
 var beyond15 = regexp.MustCompile(`\b[XY](1[6-9]|2[0-9]|3[01])\b`)
@@ -186,6 +214,18 @@ func (g *generator) direct(rows int) {
 		g.prefetchC()
 	}
 	g.bodies(rows, g.matrices, false)
+}
+
+// streaming writes the micro-kernel whose tile goes around the caches.
+func (g *generator) streaming() {
+	name := "Stream" + g.suffix()
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
+		g.docLoop(name, "a whole tile of C, with n = NR and beta = 0, from matrices, strides in elements", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
+	from := g.matrices(g.mr)
+	from.fetch = func(int, int) {} // rows of B to come: k is small, and they would be beyond its end
+	g.streamC(g.sumOverK(whole, from, g.mr, nil))
+	g.VZEROUPPER()
+	g.RET()
 }
 
 // docLoop is the doc comment of a micro-kernel: the loop that it computes. MR and

@@ -31,6 +31,13 @@ var forms = []form{
 			c.VPMOVZXWD(src, dst)
 			c.VPSLLD(operand.U8(16), dst, dst)
 		}},
+	{name: "BF16x2", says: "two bfloat16", bytes: 32, rows: 2, widen: loadWords,
+		join: func(c *build.Context, row []operand.Mem) (low, high reg.Register) {
+			x, y := c.XMM(), c.XMM()
+			c.VMOVDQU(row[0], x)
+			c.VMOVDQU(row[1], y)
+			return joinHalves(c, x, y)
+		}},
 	{name: "I8x4", says: "four int8", bytes: 32, rows: 4, widen: loadWords, join: joinQuads},
 	{name: "U8x4", says: "four int8, 128 added to each", bytes: 32, rows: 4,
 		widen: func(c *build.Context, src operand.Mem, dst reg.Register) {
@@ -50,11 +57,16 @@ var forms = []form{
 			x, y := c.XMM(), c.XMM()
 			c.VPMOVSXBW(row[0], x)
 			c.VPMOVSXBW(row[1], y)
-			low, high = c.XMM(), c.XMM()
-			c.VPUNPCKLWD(y, x, low)
-			c.VPUNPCKHWD(y, x, high)
-			return low, high
+			return joinHalves(c, x, y)
 		}},
+}
+
+// joinHalves makes words of eight halves of each of two rows.
+func joinHalves(c *build.Context, x, y reg.Register) (low, high reg.Register) {
+	low, high = c.XMM(), c.XMM()
+	c.VPUNPCKLWD(y, x, low)
+	c.VPUNPCKHWD(y, x, high)
+	return low, high
 }
 
 func loadWords(c *build.Context, src operand.Mem, dst reg.Register) { c.VMOVDQU(src, dst) }
@@ -142,12 +154,7 @@ func (f form) zip(c *build.Context) {
 	c.TESTQ(k, k)
 	c.JZ(operand.LabelRef("end"))
 	c.Label("eight")
-	row := make([]reg.Register, 8)
-	for i := range row {
-		row[i] = c.YMM()
-		f.widen(c, from[i], row[i])
-	}
-	for p, column := range transposed(c, row) {
+	for p, column := range f.columns(c, from) {
 		c.VMOVDQU(column, to[p])
 	}
 	c.ADDQ(operand.I32(f.bytes), src)
@@ -159,31 +166,46 @@ func (f form) zip(c *build.Context) {
 	c.RET()
 }
 
-// transposed are the columns of eight words by eight.
-func transposed(c *build.Context, row []reg.Register) []reg.Register {
+// columns are those of eight words by eight, from rows in memory. Words of 32 bits come in
+// halves of rows, two to a register: what is loaded into an upper half needs no shuffle, of
+// which the processor does one in a cycle.
+func (f form) columns(c *build.Context, from []operand.Mem) []reg.Register {
+	var half [2][4]reg.Register // words 0 to 3 and 4 to 7, of rows i and i+4
+	if f.rows == 1 && f.bytes == 32 {
+		for h := range half {
+			for i := range half[h] {
+				v := c.YMM()
+				c.VBROADCASTI128(from[i].Offset(16*h), v)
+				c.VINSERTI128(operand.U8(1), from[i+4].Offset(16*h), v, v)
+				half[h][i] = v
+			}
+		}
+	} else {
+		for i := range 4 {
+			x, y := c.YMM(), c.YMM()
+			f.widen(c, from[i], x)
+			f.widen(c, from[i+4], y)
+			for h, select128 := range []operand.U8{0x20, 0x31} {
+				v := c.YMM()
+				c.VPERM2I128(select128, y, x, v)
+				half[h][i] = v
+			}
+		}
+	}
 	apply := func(op func(ops ...operand.Op), x, y reg.Register) reg.Register {
 		v := c.YMM()
 		op(y, x, v)
 		return v
 	}
-	var pair, four [8]reg.Register // pairs of rows, then fours, in the low and high half the columns p and p+4
-	for i := 0; i < 8; i += 2 {
-		pair[i], pair[i+1] = apply(c.VPUNPCKLDQ, row[i], row[i+1]), apply(c.VPUNPCKHDQ, row[i], row[i+1])
-	}
-	for i := 0; i < 8; i += 4 {
-		for h := range 2 {
-			four[i+2*h], four[i+2*h+1] = apply(c.VPUNPCKLQDQ, pair[i+h], pair[i+2+h]), apply(c.VPUNPCKHQDQ, pair[i+h], pair[i+2+h])
+	var columns []reg.Register
+	for _, row := range half {
+		low := [2]reg.Register{apply(c.VPUNPCKLDQ, row[0], row[1]), apply(c.VPUNPCKLDQ, row[2], row[3])}
+		high := [2]reg.Register{apply(c.VPUNPCKHDQ, row[0], row[1]), apply(c.VPUNPCKHDQ, row[2], row[3])}
+		for _, pair := range [][2]reg.Register{low, high} {
+			columns = append(columns, apply(c.VPUNPCKLQDQ, pair[0], pair[1]), apply(c.VPUNPCKHQDQ, pair[0], pair[1]))
 		}
 	}
-	column := make([]reg.Register, 8)
-	for p := range 4 {
-		for half, select128 := range []operand.U8{0x20, 0x31} {
-			v := c.YMM()
-			c.VPERM2I128(select128, four[p+4], four[p], v)
-			column[p+4*half] = v
-		}
-	}
-	return column
+	return columns
 }
 
 // zipDoubles is zip for float64, each of which is two words.
@@ -199,18 +221,19 @@ func zipDoubles(c *build.Context) {
 	c.JZ(operand.LabelRef("end"))
 	c.Label("four")
 	for i := 0; i < 8; i += 4 {
-		row, pair := make([]reg.Register, 4), make([]reg.Register, 4)
-		for x := range row {
-			row[x], pair[x] = c.YMM(), c.YMM()
-			c.VMOVUPD(from[i+x], row[x])
-		}
-		for x := 0; x < 4; x += 2 {
-			c.VUNPCKLPD(row[x+1], row[x], pair[x])
-			c.VUNPCKHPD(row[x+1], row[x], pair[x+1])
-		}
-		for p := range 4 {
-			c.VPERM2F128(operand.U8(0x20+0x11*(p/2)), pair[2+p%2], pair[p%2], row[p])
-			c.VMOVUPD(row[p], to[p].Offset(i*8))
+		for p := 0; p < 4; p += 2 {
+			var pair [2]reg.Register // elements p and p+1 of rows x and x+2, as in columns
+			for x := range pair {
+				v := c.YMM()
+				c.VBROADCASTI128(from[i+x].Offset(8*p), v)
+				c.VINSERTI128(operand.U8(1), from[i+x+2].Offset(8*p), v, v)
+				pair[x] = v
+			}
+			column := c.YMM()
+			c.VUNPCKLPD(pair[1], pair[0], column)
+			c.VMOVUPD(column, to[p].Offset(i*8))
+			c.VUNPCKHPD(pair[1], pair[0], column)
+			c.VMOVUPD(column, to[p+1].Offset(i*8))
 		}
 	}
 	c.ADDQ(operand.I32(32), src)
@@ -255,7 +278,7 @@ func (f form) lay(c *build.Context) {
 		low, high := f.join(c, at)
 		c.VMOVDQU(low, operand.Mem{Base: to})
 		c.VMOVDQU(high, operand.Mem{Base: to, Disp: 16})
-		c.ADDQ(operand.I32(8), from)
+		c.ADDQ(operand.I32(f.bytes/f.rows), from)
 	}
 	c.ADDQ(operand.I32(32), to)
 	c.DECQ(left)

@@ -28,7 +28,7 @@ const (
 )
 
 // How far ahead the rows of a large matrix are fetched, in bytes.
-const streamBytes = 512
+const streamBytes = 1024
 
 // update writes the kernel that adds to whole rows of C what a few steps of k bring.
 func (g *generator) update(rows, depth int) {
