@@ -126,8 +126,8 @@ var kernels = []*Kernel{
 		Adds: "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
 		ISA:  "AMX with INT8 and BF16, on Linux",
 		has:  func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
-		f32:  &micro[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 512, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floats},
-		i32:  &micro[int32]{Kernels: asm.I8AMX, mc: 256, kc: 512, ms: 4096, ns: 4096, formsA: quads, formsB: quads},
+		f32:  &micro[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floats},
+		i32:  &micro[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: quads, formsB: quads},
 		only: []dtype.Type{dtype.I8, dtype.BF16}, flushes: true,
 	},
 }
