@@ -102,12 +102,27 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = b.Device.Info().Emulated
-	pl.Config.Overlaps = b.Device.Info().Target.SM >= overlapSM
+	pl.Config.Overlaps = pl.overlaps()
 	if pl.Kernel.boxed {
 		opt.Align.A, opt.Align.B = 0, 0 // or they are packed
 	}
 	pl.Config.narrow(opt.Align)
 	return pl, nil
+}
+
+// overlaps says whether the product gains by having its blocks begin while others still
+// run. They take whatever places are free then: where there are more blocks than SMs, some
+// SMs get more than their share, which costs more than a launch does.
+func (pl *Plan) overlaps() bool {
+	info := pl.backend.Device.Info()
+	switch {
+	case info.Target.SM < overlapSM:
+		return false
+	case pl.Kernel.waits:
+		return true // a block fills an SM
+	}
+	blocks, err := grid(&pl.device, pl.Config.Shape)
+	return err == nil && blocks.X*blocks.Y*blocks.Z <= info.SMs
 }
 
 // newPlan is a plan with nothing chosen yet.
