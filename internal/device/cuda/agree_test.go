@@ -85,44 +85,45 @@ func (c agreement) String() string {
 	return fmt.Sprintf("%s:%v, %v → %v in %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In, c.types.Out, c.precision, c.m, c.n, c.k, c.trans)
 }
 
-// agreements are products of one tile and a bit, whose rows begin anywhere, and of
-// whole tiles, which are moved in vectors. Of a kernel that takes a warp's threads together,
-// whose emulation is slow, shapes but for the last for a type have one product each, and on
-// the emulator those have one too.
-func agreements(d *device.Info) []agreement {
+// agreements are the products of a kernel that are compared: of one tile and a bit, whose
+// rows begin anywhere, and of whole tiles, which are moved in vectors. Each shape has each
+// type in each transpose; in a short test, and on the emulator, in one of them, but for the
+// last shape for a type, and on tensor cores, whose emulation is slow, one type.
+func agreements(k *gpu.Kernel, d *device.Info) []agreement {
 	var all []agreement
-	for _, k := range gpu.Kernels() {
-		if !d.Target.Has(k.Target()) {
-			continue
+	for i, s := range k.Shapes() {
+		if d.Emulated && k.Target().Suffix != "" && s.M*s.N > 64*64 {
+			continue // whole warpgroups' tiles take the emulator long
 		}
-		for i, s := range k.Shapes() {
-			if d.Emulated && k.Target().Suffix != "" && s.M*s.N > 64*64 {
-				continue // whole warpgroups' tiles take the emulator long
-			}
-			var fitting []agreement
-			for _, pair := range gemmtest.Pairs() {
-				for _, precision := range gemm.Precisions() {
-					c := agreement{k, s, pair, precision, 0, s.M + 3, s.N + 5, 2*max(s.K, 8) + 3}
-					if c.fits(s) {
-						fitting = append(fitting, c)
-					}
+		var fitting []agreement
+		for _, pair := range gemmtest.Pairs() {
+			for _, precision := range gemm.Precisions() {
+				c := agreement{k, s, pair, precision, 0, s.M + 3, s.N + 5, 2*max(s.K, 8) + 3}
+				if c.fits(s) {
+					fitting = append(fitting, c)
 				}
 			}
-			for j, c := range fitting {
-				last := !slices.ContainsFunc(k.Shapes()[i+1:], c.fits)
-				if k.Tensor && (!last || d.Emulated) {
-					if c.trans = (i + j) % 4; last || j == i%len(fitting) {
-						all = append(all, c)
-					}
-					continue
+		}
+		for j, c := range fitting {
+			last := !slices.ContainsFunc(k.Shapes()[i+1:], c.fits)
+			if k.Tensor && !last && j != i%len(fitting) {
+				continue
+			}
+			whole := func(c agreement) agreement {
+				c.m, c.n, c.k = max(2*s.M, 16), max(s.N, 16), c.k-3
+				return c
+			}
+			if d.Emulated || !last && (k.Tensor || testing.Short()) {
+				if c.trans = (i + j) % 4; (i+j)/4%2 == 1 {
+					c = whole(c)
 				}
-				for c.trans = range 4 {
-					all = append(all, c)
-					if !testing.Short() && (c.trans == 0 || c.trans == 3) {
-						whole := c
-						whole.m, whole.n, whole.k = max(2*s.M, 16), max(s.N, 16), c.k-3
-						all = append(all, whole)
-					}
+				all = append(all, c)
+				continue
+			}
+			for c.trans = range 4 {
+				all = append(all, c)
+				if !testing.Short() && (c.trans == 0 || c.trans == 3) {
+					all = append(all, whole(c))
 				}
 			}
 		}
@@ -130,30 +131,37 @@ func agreements(d *device.Info) []agreement {
 	return all
 }
 
-// agree checks all products on two devices, several at a time. Each is compiled for itself
-// and then forgotten: together the texts, decoded for the emulator, fill gigabytes.
+// agree checks all products of each kernel on two devices, several at a time. Each is
+// compiled for itself and then forgotten: together the texts, decoded for the emulator,
+// fill gigabytes.
 func agree(t *testing.T, a, b device.Device) {
-	t.Helper()
-	all, seed := agreements(a.Info()), rand.Uint64()
-	t.Logf("%d products, seed %d", len(all), seed)
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := range next {
-				x, y := gpu.New(a), gpu.New(b)
-				err := all[i].check(t.Context(), x, y, seed+uint64(i))
-				if err := errors.Join(err, x.Close(), y.Close()); err != nil {
-					t.Errorf("%v (number %d): %v", all[i], i, err)
-				}
+	for _, k := range gpu.Kernels() {
+		t.Run(k.Name, func(t *testing.T) {
+			if in := a.Info(); !in.Target.Has(k.Target()) {
+				t.Skipf("the kernel needs %v, and %s is %v", k.Target(), in.Name, in.Target)
 			}
+			all, seed := agreements(k, a.Info()), rand.Uint64()
+			t.Logf("%d products, seed %d", len(all), seed)
+			next := make(chan int)
+			var wg sync.WaitGroup
+			for range runtime.GOMAXPROCS(0) {
+				wg.Go(func() {
+					for i := range next {
+						x, y := gpu.New(a), gpu.New(b)
+						err := all[i].check(t.Context(), x, y, seed+uint64(i))
+						if err := errors.Join(err, x.Close(), y.Close()); err != nil {
+							t.Errorf("%v (number %d): %v", all[i], i, err)
+						}
+					}
+				})
+			}
+			for i := range all {
+				next <- i
+			}
+			close(next)
+			wg.Wait()
 		})
 	}
-	for i := range all {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
 }
 
 // check computes the product on both devices and compares C to the last bit. Its
