@@ -536,3 +536,11 @@ func TestAnyRecords(t *testing.T) {
 		write(t, r)
 	}
 }
+
+func TestTick(t *testing.T) {
+	for v, want := range map[float64]string{16384: "16384", 0.25: "0.25", 65536: "65536", 1e9: "1e+09", 33.333333: "33.33", 0: "0"} {
+		if got := tick(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+}

@@ -60,8 +60,13 @@ func ratioText(ratio float64) string {
 	return digits(ratio)
 }
 
-// tick is a value on an axis: as short as it can be.
-func tick(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+// tick is a value on an axis: as short as it can be, whole numbers whole.
+func tick(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e6 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
 
 // shape is a product's shape: "1024³", or "1×768×3072".
 func shape(r *bench.Record) string {
