@@ -133,7 +133,7 @@ const asyncForms = `
 
 const bulkForms = `
 # data-movement-and-conversion-instructions-cp-async-bulk: copies n bytes while the thread goes on
-8.0 sm_90 cp.async.bulk.dst=shared::cluster.src=global.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:global], n:u32=0..1048560/16, [mbar:shared]{, mask:u16?multicast::cluster}{, policy:u64?L2::cache_hint}
+8.0 sm_90 cp.async.bulk.dst=shared::cluster.src=global.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:global], n:u32=0..1048560/16, [mbar:shared]{, mask:u16=0..65535?multicast::cluster}{, policy:u64?L2::cache_hint}
 8.6 sm_90 cp.async.bulk.dst=shared::cta.src=global.mbarrier::complete_tx::bytes{.L2::cache_hint} [d:shared], [a:global], n:u32=0..1048560/16, [mbar:shared]{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.async.bulk.dst=shared::cluster.src=shared::cta.mbarrier::complete_tx::bytes [d:shared::cluster], [a:shared], n:u32=0..1048560/16, [mbar:shared::cluster]
 8.0 sm_90 cp.async.bulk.dst=global.src=shared::cta.bulk_group{.L2::cache_hint} [d:global], [a:shared], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
@@ -151,7 +151,7 @@ const bulkForms = `
 8.0 sm_90 cp.reduce.async.bulk.dst=global.src=shared::cta.bulk_group{.L2::cache_hint}.op=add.type=f32|f64 [d:global], [a:shared], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.reduce.async.bulk.dst=global.src=shared::cta.bulk_group{.L2::cache_hint}.op=add.noftz.type=f16|bf16 [d:global], [a:shared], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
 # data-movement-and-conversion-instructions-cp-async-bulk-tensor: copies a box of a tensor while the thread goes on
-8.0 sm_90 cp.async.bulk.tensor.dim.dst=shared::cluster.src=global{.tile}.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:generic, c*dim], [mbar:shared]{, mask:u16?multicast::cluster}{, policy:u64?L2::cache_hint}
+8.0 sm_90 cp.async.bulk.tensor.dim.dst=shared::cluster.src=global{.tile}.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:generic, c*dim], [mbar:shared]{, mask:u16=0..65535?multicast::cluster}{, policy:u64?L2::cache_hint}
 8.6 sm_90 cp.async.bulk.tensor.dim.dst=shared::cta.src=global{.tile}.mbarrier::complete_tx::bytes{.L2::cache_hint} [d:shared], [a:generic, c*dim], [mbar:shared]{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.async.bulk.tensor.dim.dst=global.src=shared::cta{.tile}.bulk_group{.L2::cache_hint} [d:generic, c*dim], [a:shared]{, policy:u64?L2::cache_hint}
 # data-movement-and-conversion-instructions-cp-async-bulk-prefetch-tensor: brings a box of a tensor into L2
