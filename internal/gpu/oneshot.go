@@ -60,7 +60,7 @@ func (pl *Plan) part(s *step) *Plan {
 	sub := *pl
 	sub.device = pl.problem(s)
 	sub.Config = pl.Kernel.For(pl.Kernel.Config(&sub.device, pl.Config.Shape), pl.backend.Device.Info().Target)
-	sub.Config.Lines = pl.Config.Lines
+	sub.Config.Lines, sub.Config.Overlaps = pl.Config.Lines, pl.Config.Overlaps
 	return &sub
 }
 

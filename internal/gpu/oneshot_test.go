@@ -410,3 +410,32 @@ func TestLessMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestCompiledOnce: what a plan compiles is what a product in one step runs.
+func TestCompiledOnce(t *testing.T) {
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, elem := range []dtype.Type{dtype.F32, dtype.F64, dtype.BF16} {
+		b, p := New(d), productOf(t, elem, 40, 40, 40)
+		plan, err := b.Plan(p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plan.Compile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		texts := len(b.compiled)
+		m := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+		if err := plan.Run(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.compiled) != texts {
+			t.Errorf("%v: %d texts were compiled, and %d more when it ran", p, texts, len(b.compiled)-texts)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
