@@ -24,11 +24,11 @@ type rates struct {
 
 // A row that is apart from the one before it in the host's memory costs so much besides its
 // bytes, less the longer it is, and nothing from so many bytes on: on an H200's host 8192
-// rows of 2, 3.5 and 7.5 KiB took 1.1, 1.0 and 0.7 ms longer to come in than as many bytes
-// in one piece, and 2048 of 19 KiB hardly longer.
+// rows of 1 to 4 KiB took some 0.2 ms longer to come in than as many bytes in one piece, and
+// of 8 KiB no longer.
 const (
-	rowApart = 140 * time.Nanosecond
-	longRow  = 20 << 10
+	rowApart = 30 * time.Nanosecond
+	longRow  = 8 << 10
 )
 
 // rates foretells the device's rates for the product.
@@ -37,12 +37,12 @@ func (pl *Plan) rates() rates {
 	// As many blocks as find room for their sums in the half of an SM's registers.
 	const half = 128 << 10
 	each := max(1, half/(pl.Config.Shape.M*pl.Config.Shape.N*p.Accum().Size()))
-	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond, copy: 80 * time.Microsecond}
+	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond, copy: 40 * time.Microsecond}
 	// PCIe 5, 4 or 3, ×16, less what staging costs: of the fastest, what the host's
-	// processors copy, and to memory they copy slower.
+	// processors copy.
 	switch {
 	case in.Target.SM >= 90:
-		r.in, r.out = 46e9, 33e9
+		r.in, r.out = 40e9, 40e9
 	case in.Target.SM >= 80:
 		r.in, r.out = 22e9, 22e9
 	default:
@@ -81,21 +81,20 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 	if len(s.steps) > 1 {
 		in = r.startup
 	}
-	p, shape := pl.host, pl.Config.Shape
-	layouts := [3]gemm.Layout{p.A, p.B, p.C}
+	shape := pl.Config.Shape
+	layouts := pl.layouts()
+	bytes := func(x int, p part) float64 {
+		return float64(p.rows.n()) * float64(p.cols.n()) * float64(layouts[x].Type.Size())
+	}
+	copied := func(x int, p part, rate float64) time.Duration {
+		return r.copy + seconds(bytes(x, p)/rate) + apart(layouts[x], p)
+	}
 	for i := range s.steps {
 		st := &s.steps[i]
-		var bytes [3]float64
-		var times [3]time.Duration // to copy them
-		for x, part := range st.parts() {
-			bytes[x] = float64(part.rows.n()) * float64(part.cols.n()) * float64(layouts[x].Type.Size())
-			link := r.in
-			if x == inC && !st.load[x] {
-				link = r.out
-			}
-			times[x] = r.copy + seconds(bytes[x]/link) + apart(layouts[x], part)
-			if st.load[x] {
-				in, e.in = in+times[x], e.in+times[x]
+		for x, part := range st.load {
+			if !part.empty() {
+				d := copied(x, part, r.in)
+				in, e.in = in+d, e.in+d
 			}
 		}
 		// Whole waves of blocks, which begin and end together and hide nothing of each
@@ -106,13 +105,15 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 			waves = math.Ceil(waves) + drain
 		}
 		tile := 2 * float64(shape.M) * float64(shape.N) * float64(st.depth.n()) * float64(r.blocks) / r.compute
-		d := seconds(waves*tile + bytes[inC]/r.memory)
+		made := st.parts()[inC]
+		d := seconds(waves*tile + bytes(inC, made)/r.memory)
 		if st.depth.from > 0 {
-			d += seconds(bytes[inC] / r.memory)
+			d += seconds(bytes(inC, made) / r.memory)
 		}
 		compute, e.compute = max(compute, in)+r.step+d, e.compute+d
 		if st.store {
-			out, e.out = max(out, compute)+times[inC], e.out+times[inC]
+			d := copied(inC, made, r.out)
+			out, e.out = max(out, compute)+d, e.out+d
 		}
 	}
 	e.total = out + r.step
@@ -132,71 +133,97 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 || p.N == 0 {
 		return best, least
 	}
-	// First the slices, with panels as they are for most products, then the panels.
-	consider := func(s *schedule) {
+	// First the order, with panels as they are for most products, then the panels.
+	consider := func(o order, n int) {
+		s := pl.overlapped(o, pl.panels(o, n))
 		if e := pl.foretell(s, r); e.total < least.total {
 			best, least = s, e
 		}
 	}
-	panels, byRows := pl.panelings()
-	for _, slices := range slicings(p, r) {
-		consider(pl.overlapped(slices, panels[2], byRows))
+	for _, o := range pl.orders(r) {
+		consider(o, 8)
 	}
-	slices := best.slices()
-	for _, n := range panels {
-		consider(pl.overlapped(slices, n, byRows))
+	o := best.order
+	for n := 2; n <= 32; n *= 2 {
+		consider(o, n)
+		consider(o, -n)
 	}
 	return best, least
 }
 
-// panelings are the ways to cut C that are considered, along its longer side: equal
-// panels, which leave early, or each half of what is left, down to a last one, so that
-// what goes out is hidden by a panel that is computed, with few launches.
-func (pl *Plan) panelings() (all [][]span, byRows bool) {
+// orders are those that are considered: all of C at once, or first a head of it in slices
+// of K.
+func (pl *Plan) orders(r rates) (all []order) {
+	p := pl.host
+	once := []span{{0, p.K}}
 	rows, cols := pl.units()
-	side, unit, byRows := pl.host.M, rows, true
-	if pl.host.N > pl.host.M {
-		side, unit, byRows = pl.host.N, cols, false
-	}
-	for n := 2; n <= 32; n *= 2 {
-		all = append(all, cutSpan(side, roundUp(ceilDiv(side, n), unit)))
-	}
-	var panels []span
-	for at := 0; at < side; {
-		all = append(all, append(panels[:len(panels):len(panels)], span{at, side}))
-		half := min(roundUp(ceilDiv(side-at, 2), unit), side-at)
-		panels = append(panels, span{at, at + half})
-		at += half
-	}
-	return all, byRows
-}
-
-// slicings are the ways to cut K that are considered. Each slice is as deep as what comes
-// in while the one before it is computed, from a first one on that is short.
-func slicings(p *gemm.Problem, r rates) [][]span {
-	all := [][]span{{{0, p.K}}}
-	if !sliceable(p) {
-		return all
-	}
-	size := float64(p.A.Type.Size())
-	comes := r.in / (size * (float64(p.M) + float64(p.N)))    // terms a second
-	computes := r.compute / (2 * float64(p.M) * float64(p.N)) // terms a second
-	growth := min(max(comes/computes, 1), 4)
-	const grain = 128 // terms; whole tiles along K, and whole vectors
-	for _, first := range []int{256, 512, 1024} {
-		var slices []span
-		at, depth := 0, float64(first)
-		for range 4 {
-			n := int(depth) / grain * grain
-			if at+2*n > p.K {
-				break
+	for _, o := range []order{{once, p.M, true}, {once, p.N, false}} {
+		all = append(all, o)
+		if !sliceable(p) {
+			continue
+		}
+		side, unit := o.head, rows
+		if !o.byRows {
+			unit = cols
+		}
+		const parts = 16 // of the side, of which a head has some
+		for n := parts / 4; n <= parts; n++ {
+			head := min(roundUp(ceilDiv(side*n, parts), unit), side)
+			for first := 256; first <= 2048; first *= 2 {
+				if s := pl.slicing(r, head, o.byRows, first); len(s) > 1 {
+					all = append(all, order{s, head, o.byRows})
+				}
 			}
-			slices = append(slices, span{at, at + n})
-			at, depth = at+n, depth*growth
-			all = append(all, append(slices[:len(slices):len(slices)], span{at, p.K}))
 		}
 	}
 	return all
+}
+
+// slicing cuts K for a head of C: each slice is as deep as what comes in while the one
+// before it is computed, from a first one on that is short.
+func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []span) {
+	p, m, n := pl.host, float64(head), float64(pl.host.N)
+	if !byRows {
+		m, n = float64(p.M), float64(head)
+	}
+	comes := r.in / (float64(p.A.Type.Size()) * (m + n)) // terms a second
+	computes := r.compute / (2 * m * n)                  // terms a second
+	growth := min(max(comes/computes, 1), 4)
+	const grain = 128 // terms; whole tiles along K, and whole vectors
+	at := 0
+	for depth := float64(first); ; depth *= growth {
+		n := int(depth) / grain * grain
+		if at+2*n > p.K {
+			return append(slices, span{at, p.K})
+		}
+		slices = append(slices, span{at, at + n})
+		at += n
+	}
+}
+
+// panels cut C for an order, along the side of its head: into so many equal ones of the
+// whole side, which leave early; or for a negative number into halves of what is left, down
+// to what would be one of so many, so that what goes out is hidden by a panel that is
+// computed, with few launches. A head that is not all of C is a panel of its own.
+func (pl *Plan) panels(o order, n int) (panels []span) {
+	rows, cols := pl.units()
+	side, unit := pl.host.M, rows
+	if !o.byRows {
+		side, unit = pl.host.N, cols
+	}
+	rest := span{0, side}
+	if o.head < side {
+		panels, rest = []span{{0, o.head}}, span{o.head, side}
+	}
+	if n > 0 {
+		return append(panels, cutSpan(rest, roundUp(ceilDiv(side, n), unit))...)
+	}
+	for least := ceilDiv(side, -n); rest.n() > max(least, unit); {
+		half := roundUp(ceilDiv(rest.n(), 2), unit)
+		panels = append(panels, span{rest.from, rest.from + half})
+		rest.from += half
+	}
+	return append(panels, rest)
 }
 
 func isPowerOfTwo(x float64) bool {

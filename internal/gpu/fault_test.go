@@ -191,7 +191,7 @@ func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan.steps = build(plan, cutSpan(p.K, p.K))
+	plan.steps = build(plan, cutSpan(span{0, p.K}, p.K))
 	err = plan.Run(t.Context(), b)
 	failed := d.calls >= n
 	// A schedule that needs less memory may have had enough.

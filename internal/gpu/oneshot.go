@@ -231,10 +231,10 @@ func (x *oneShot) overlap(parent context.Context, s *schedule) error {
 func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 	a, b := &x.buffers[inA][s.buffers[inA]], &x.buffers[inB][s.buffers[inB]]
 	free := 0
-	if s.load[inA] {
+	if s.begins[inA] {
 		free = a.used
 	}
-	if s.load[inB] {
+	if s.begins[inB] {
 		free = max(free, b.used)
 	}
 	if free > x.freed { // steps end in their order
@@ -244,7 +244,7 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 		x.freed = free
 	}
 	c := &x.buffers[inC][s.buffers[inC]]
-	if s.begins {
+	if s.begins[inC] {
 		c.leaving.Wait()
 	}
 	if err := x.bring(ctx, s); err != nil {
@@ -297,12 +297,13 @@ func (x *oneShot) take(ctx context.Context, l leaving) error {
 
 // bring has what a step reads come in.
 func (x *oneShot) bring(ctx context.Context, s *step) error {
-	for i := range s.parts() {
-		if s.load[i] {
-			host, at, rows := x.piece(s, i)
-			if err := x.in.CopyIn(ctx, at, host, rows); err != nil {
-				return err
-			}
+	for i, p := range s.load {
+		if p.empty() {
+			continue
+		}
+		host, at, rows := x.piece(s, i, p)
+		if err := x.in.CopyIn(ctx, at, host, rows); err != nil {
+			return err
 		}
 	}
 	if x.bias == 0 || x.biased {
@@ -315,8 +316,9 @@ func (x *oneShot) bring(ctx context.Context, s *step) error {
 // compute asks for the step itself.
 func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error {
 	var m Memory
+	parts := s.parts()
 	for i, p := range []*device.Ptr{&m.A, &m.B, &m.C} {
-		_, *p, _ = x.piece(s, i)
+		_, *p, _ = x.piece(s, i, parts[i])
 	}
 	if m.Bias = x.bias; x.bias != 0 {
 		along := s.rows
@@ -332,25 +334,24 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 
 // fetch has what a step made go out, and waits for it.
 func (x *oneShot) fetch(ctx context.Context, s *step) error {
-	host, at, rows := x.piece(s, inC)
+	host, at, rows := x.piece(s, inC, s.parts()[inC])
 	return x.out.CopyOut(ctx, host, at, rows)
 }
 
-// piece is the step's part of an operand: where it is on the host and on the device, and
+// piece is a part of one of the step's tiles: where it is on the host and on the device, and
 // its rows, without what lies between those on the host, which may be somebody else's.
-func (x *oneShot) piece(s *step, i int) (host []byte, at device.Ptr, rows device.Rows) {
-	p, part := x.plan.host, s.parts()[i]
-	l, host := [3]gemm.Layout{p.A, p.B, p.C}[i], [3][]byte{x.host.A, x.host.B, x.host.C}[i]
-	size, on := l.Type.Size(), x.plan.layout(l, part)
+func (x *oneShot) piece(s *step, i int, p part) (host []byte, at device.Ptr, rows device.Rows) {
+	l, tile := x.plan.layouts()[i], s.tiles[i]
 	at = x.buffers[i][s.buffers[i]].at
-	if i == inC {
-		on.LD = x.plan.layout(l, s.tile).LD
-		at += device.Ptr(on.Index(part.rows.from-s.tile.rows.from, part.cols.from-s.tile.cols.from) * size)
-	}
-	if on.Rows == 0 || on.Cols == 0 || at == 0 {
+	if p.empty() || at == 0 {
 		return nil, at, device.Rows{}
 	}
+	size, whole := l.Type.Size(), x.plan.layout(l, tile)
+	at += device.Ptr(whole.Index(p.rows.from-tile.rows.from, p.cols.from-tile.cols.from) * size)
+	on := x.plan.layout(l, p)
+	on.LD = whole.LD
 	off := on
 	off.LD = l.LD
-	return host[l.Index(part.rows.from, part.cols.from)*size:], at, Rows(off, on)
+	host = [3][]byte{x.host.A, x.host.B, x.host.C}[i]
+	return host[l.Index(p.rows.from, p.cols.from)*size:], at, Rows(off, on)
 }

@@ -22,21 +22,32 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// randomSchedule is one of many steps, for sides of a few dozen. Columns are cut at whole
-// vectors, as units does.
+// randomSchedule is one of many steps, for sides of a few dozen.
 func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
+	o := randomOrder(rng, pl)
+	some := func() int { return maxVector * (1 + rng.IntN(3)) }
+	if rng.IntN(3) == 0 {
+		return pl.streamed(o, some(), some())
+	}
+	side := pl.host.M
+	if !o.byRows {
+		side = pl.host.N
+	}
+	return pl.overlapped(o, append(cutSpan(span{0, o.head}, some()), cutSpan(span{o.head, side}, some())...))
+}
+
+// randomOrder cuts at whole vectors, as units does.
+func randomOrder(rng *rand.Rand, pl *Plan) order {
 	p := pl.host
-	slices := []span{{0, p.K}}
+	o := order{[]span{{0, p.K}}, p.M, rng.IntN(2) == 0}
+	if !o.byRows {
+		o.head = p.N
+	}
 	if sliceable(p) && p.K > 1 {
-		slices = cutSpan(p.K, 1+rng.IntN(p.K))
+		o.slices = cutSpan(span{0, p.K}, maxVector*(1+rng.IntN(ceilDiv(p.K, maxVector))))
+		o.head = min(maxVector*(1+rng.IntN(ceilDiv(o.head, maxVector))), o.head)
 	}
-	switch rng.IntN(3) {
-	case 0:
-		return pl.overlapped(slices, cutSpan(p.M, 1+rng.IntN(p.M)), true)
-	case 1:
-		return pl.overlapped(slices, cutSpan(p.N, maxVector*(1+rng.IntN(3))), false)
-	}
-	return pl.streamed(slices, 1+rng.IntN(p.M), maxVector*(1+rng.IntN(3)))
+	return o
 }
 
 // forced is a plan with a random schedule, the same for the same product.
@@ -218,7 +229,7 @@ func TestWaitsAreNeeded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pl.steps = build(pl, cutSpan(p.K, 12))
+			pl.steps = build(pl, cutSpan(span{0, p.K}, 12))
 			c, err := computed(t.Context(), pl, m)
 			return n.Load(), err == nil && bytes.Equal(c, want)
 		}
@@ -264,7 +275,7 @@ func TestOverlapCancelled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pl.steps = build(pl, cutSpan(p.K, p.K))
+		pl.steps = build(pl, cutSpan(span{0, p.K}, p.K))
 		for at = 1; ; at++ {
 			ctx, stop := context.WithCancel(t.Context())
 			cancel, calls = stop, 0
@@ -319,7 +330,7 @@ func TestOverlapLaunchFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pl.steps = build(pl, cutSpan(p.K, p.K))
+		pl.steps = build(pl, cutSpan(span{0, p.K}, p.K))
 		for failAt = 1; failAt <= len(pl.steps.steps); failAt++ {
 			launches = 0
 			if _, err := computed(t.Context(), pl, m); !errors.Is(err, device.ErrLaunch) || !errors.Is(err, broken) {
@@ -342,10 +353,14 @@ func TestOverlapLaunchFails(t *testing.T) {
 // schedules are schedules of several steps for the naive kernel, which takes any.
 var schedules = map[string]func(pl *Plan, slices []span) *schedule{
 	"panels": func(pl *Plan, slices []span) *schedule {
-		return pl.overlapped(slices, cutSpan(pl.host.M, ceilDiv(pl.host.M, 5)), true)
+		return pl.overlapped(order{slices, pl.host.M, true}, cutSpan(span{0, pl.host.M}, ceilDiv(pl.host.M, 5)))
+	},
+	"head": func(pl *Plan, slices []span) *schedule {
+		o := order{slices, ceilDiv(pl.host.N, 3), false}
+		return pl.overlapped(o, append(cutSpan(span{0, o.head}, ceilDiv(o.head, 2)), span{o.head, pl.host.N}))
 	},
 	"streamed": func(pl *Plan, slices []span) *schedule {
-		return pl.streamed(slices, ceilDiv(pl.host.M, 2), ceilDiv(pl.host.N, 2))
+		return pl.streamed(order{slices, pl.host.M, true}, ceilDiv(pl.host.M, 2), ceilDiv(pl.host.N, 2))
 	},
 }
 
@@ -376,11 +391,11 @@ func TestLessMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			slices := cutSpan(p.K, 100)
+			o := pl.once()
 			if sliceable(p) {
-				slices = cutSpan(p.K, 30)
+				o = order{cutSpan(span{0, p.K}, 30), 70, true}
 			}
-			pl.steps = pl.overlapped(slices, cutSpan(p.M, 64), true)
+			pl.steps = pl.overlapped(o, append(cutSpan(span{0, o.head}, 64), cutSpan(span{o.head, p.M}, 64)...))
 			c, err := computed(t.Context(), pl, m)
 			if n := d.Used(); n != 0 {
 				t.Errorf("%d bytes of memory: %d are left", memory, n)

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tilework/internal/gemm"
@@ -11,26 +12,35 @@ import (
 // steps follow each other on the device while what later ones need comes in and what
 // earlier ones made goes out.
 //
-// Two cuts make steps. Slices of K need little of A and B to begin with, and all of C
-// until the last of them; panels of C need all of K, and leave when they are done. Which
-// slices there are decides in what order an element is summed up, and is a matter of the
-// product and the kind of device alone: memory that is short changes panels, never bits.
+// Two cuts make steps. Slices of K need little of A and B to begin with, and leave when the
+// last of them is done; panels of C need all of K. See [order].
 type schedule struct {
 	steps []step
+	order order
 	// sizes are the bytes of the buffers that parts of A, B and C take in turn.
 	sizes [3][]int
 	words string
 }
 
+// order is in what order elements of C are summed up: those of a head of C slice by slice of
+// K, the others at once. It is a matter of the product and the kind of device alone: memory
+// that is short changes panels, never bits.
+type order struct {
+	slices []span
+	head   int // rows, or columns
+	byRows bool
+}
+
 // step computes a part of C, or adds the terms of a slice of K to it.
 type step struct {
 	rows, cols, depth span
-	// tile is the part of C that stays on the device until all of its steps are done.
-	tile    part
-	buffers [3]int  // of A, B and C
-	load    [3]bool // whether the part comes in before the step; of C, its old values
+	// tiles are the parts of A, B and C on the device that the step's are parts of. That of
+	// C stays until all of its steps are done.
+	tiles   [3]part
+	load    [3]part // what comes in before the step; of C, its old values
+	buffers [3]int  // that the tiles are in
+	begins  [3]bool // whether the step is the first with its tile
 	store   bool    // whether the step's part of C goes out after it
-	begins  bool    // whether the step is the first of its tile
 	// beside says that the step is computed beside the one before it, whose last blocks
 	// leave processors idle.
 	beside bool
@@ -43,6 +53,8 @@ func (s span) n() int { return s.to - s.from }
 
 // part is a part of op(A), op(B) or C.
 type part struct{ rows, cols span }
+
+func (p part) empty() bool { return p.rows.n() == 0 || p.cols.n() == 0 }
 
 // The operands, as indices.
 const (
@@ -75,10 +87,11 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 	p := *pl.host
 	parts := s.parts()
 	p.M, p.N, p.K = s.rows.n(), s.cols.n(), s.depth.n()
-	p.A, p.B = pl.layout(p.A, parts[inA]), pl.layout(p.B, parts[inB])
-	ld := pl.layout(p.C, s.tile).LD
-	p.C = pl.layout(p.C, parts[inC])
-	p.C.LD = ld
+	for x, l := range []*gemm.Layout{&p.A, &p.B, &p.C} {
+		ld := pl.layout(*l, s.tiles[x]).LD
+		*l = pl.layout(*l, parts[x])
+		l.LD = ld
+	}
 	first, last := s.depth.from == 0, s.depth.to == pl.host.K
 	if !last {
 		p.Alpha, p.Epilogue = 1, gemm.Epilogue{}
@@ -98,46 +111,39 @@ func sliceable(p *gemm.Problem) bool {
 	return p.C.Type.Info().Integer || isPowerOfTwo(p.Alpha)
 }
 
-// lay completes steps that have their rows, columns, depth and tile: it gives their parts
-// the buffers, so many for each operand, in turn, and notes what comes in and goes out.
-func (pl *Plan) lay(steps []step, buffers [3]int, words string) *schedule {
-	s := &schedule{steps: steps, words: words}
+// lay completes steps that have their parts, their tiles and what comes in: it gives the
+// tiles buffers, so many for each operand, in turn. A tile that comes in whole and is there
+// already does not come again.
+func (pl *Plan) lay(o order, steps []step, buffers [3]int, words string) *schedule {
+	s := &schedule{steps: steps, order: o, words: words}
 	p := pl.host
 	var held [3][]part // by the buffers
-	var count [3]int   // of parts that have had one
+	var count [3]int   // of tiles that have had one
 	for x, n := range buffers {
 		held[x], s.sizes[x] = make([]part, n), make([]int, n)
 	}
-	layouts := [3]gemm.Layout{p.A, p.B, p.C}
+	layouts := pl.layouts()
 	for i := range steps {
 		st := &steps[i]
-		whole := st.parts()
-		whole[inC] = st.tile
-		for x, w := range whole {
+		for x, tile := range st.tiles {
 			if x != inC && !p.ReadsAB() {
+				st.load[x] = part{}
 				continue
 			}
-			at := -1
-			for j, h := range held[x][:min(count[x], buffers[x])] {
-				if h == w {
-					at = j
-				}
-			}
-			fresh := at < 0
-			if fresh {
-				at = count[x] % buffers[x]
+			at := slices.Index(held[x][:min(count[x], buffers[x])], tile)
+			if at < 0 {
+				at, st.begins[x] = count[x]%buffers[x], true
 				count[x]++
-				held[x][at] = w
-				s.sizes[x][at] = max(s.sizes[x][at], pl.layout(layouts[x], w).Bytes())
+				held[x][at] = tile
+				s.sizes[x][at] = max(s.sizes[x][at], pl.layout(layouts[x], tile).Bytes())
+			} else if st.load[x] == tile {
+				st.load[x] = part{}
 			}
 			st.buffers[x] = at
-			if x == inC {
-				st.begins = fresh
-			} else {
-				st.load[x] = fresh
-			}
 		}
-		st.load[inC] = p.Beta != 0 && st.depth.from == 0
+		if p.Beta != 0 && st.depth.from == 0 {
+			st.load[inC] = st.parts()[inC]
+		}
 		st.store = st.depth.to == p.K
 	}
 	return s
@@ -155,47 +161,81 @@ func (s *schedule) memory() (n int) {
 
 func (pl *Plan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
 
-func (pl *Plan) all() part { return part{span{0, pl.host.M}, span{0, pl.host.N}} }
+// layouts are those of A, B and C on the host.
+func (pl *Plan) layouts() [3]gemm.Layout { return [3]gemm.Layout{pl.host.A, pl.host.B, pl.host.C} }
 
 // whole is the one step of a product that is computed at once.
 func (pl *Plan) whole() *step {
-	all := pl.all()
-	return &step{rows: all.rows, cols: all.cols, depth: span{0, pl.host.K}, tile: all}
+	s := &step{rows: span{0, pl.host.M}, cols: span{0, pl.host.N}, depth: span{0, pl.host.K}}
+	s.tiles = s.parts()
+	s.load[inA], s.load[inB] = s.tiles[inA], s.tiles[inB]
+	return s
+}
+
+// once is the order of a product whose elements are each summed up at once.
+func (pl *Plan) once() order {
+	return order{slices: []span{{0, pl.host.K}}, head: pl.host.M, byRows: true}
 }
 
 func (pl *Plan) wholly() *schedule {
-	return pl.lay([]step{*pl.whole()}, [3]int{1, 1, 1}, "in one step")
+	return pl.lay(pl.once(), []step{*pl.whole()}, [3]int{1, 1, 1}, "in one step")
 }
 
-// overlapped is a schedule that has all matrices on the device in the end: slices of all
-// of C, and the last of them panel by panel.
-func (pl *Plan) overlapped(slices, panels []span, byRows bool) *schedule {
-	all := pl.all()
-	last := len(slices) - 1
+// overlapped is a schedule that has all matrices on the device in the end: a head of C
+// slice by slice, its last slice and then the rest of C panel by panel. What is computed
+// with a slice of one operand and the head of the other comes in nearly as fast as that is
+// computed, however large the product, and the rest of C leaves from early on.
+func (pl *Plan) overlapped(o order, panels []span) *schedule {
+	whole, last := pl.whole(), len(o.slices)-1
+	// add appends a step; what is new of the operand that the head is of, and of the other
+	// one, comes in.
 	var steps []step
-	for _, k := range slices[:last] {
-		steps = append(steps, step{rows: all.rows, cols: all.cols, depth: k, tile: all})
-	}
-	for i, p := range panels {
-		st := step{rows: all.rows, cols: all.cols, depth: slices[last], tile: all, beside: i%2 == 1}
-		if byRows {
-			st.rows = p
-		} else {
-			st.cols = p
+	add := func(along, depth span, other bool, beside bool) {
+		st := step{rows: along, cols: whole.cols, depth: depth, tiles: whole.tiles, beside: beside}
+		mine, theirs := inA, inB
+		if !o.byRows {
+			st.rows, st.cols = whole.rows, along
+			mine, theirs = inB, inA
+		}
+		parts := st.parts()
+		st.load[mine] = parts[mine]
+		if other {
+			st.load[theirs] = parts[theirs]
 		}
 		steps = append(steps, st)
 	}
-	buffers := [3]int{last + len(panels), last + 1, 1}
+	for _, k := range o.slices[:last] {
+		add(span{0, o.head}, k, true, false)
+	}
+	for i, p := range panels {
+		depth := o.of(p)
+		add(p, depth[len(depth)-1], i == 0, i%2 == 1)
+	}
 	side := "rows"
-	if !byRows {
+	if !o.byRows {
 		side = "columns"
-		buffers[inA], buffers[inB] = buffers[inB], buffers[inA]
 	}
 	words := fmt.Sprintf("panels of %s %s", sizes(panels), side)
 	if last > 0 {
-		words = fmt.Sprintf("slices of %s of K, then %s", sizes(slices[:last]), words)
+		words = fmt.Sprintf("%d %s in slices of %s of K, %s", o.head, side, sizes(o.slices), words)
 	}
-	return pl.lay(steps, buffers, words)
+	return pl.lay(o, steps, [3]int{1, 1, 1}, words)
+}
+
+// of is the slices by which a panel of C is summed up, which is of the head or of the rest.
+func (o order) of(panel span) []span {
+	if panel.from < o.head {
+		return o.slices
+	}
+	return []span{{0, o.slices[len(o.slices)-1].to}}
+}
+
+// cut cuts a side of C into spans of so many, none of them of the head and of the rest.
+func (o order) cut(n, each int, rows bool) []span {
+	if rows != o.byRows || o.head >= n {
+		return cutSpan(span{0, n}, each)
+	}
+	return append(cutSpan(span{0, o.head}, each), cutSpan(span{o.head, n}, each)...)
 }
 
 // sizes lists how long spans are: "1024, 2×512".
@@ -218,54 +258,50 @@ func sizes(spans []span) string {
 
 // streamed is a schedule for less memory: C tile by tile, with two buffers for each
 // operand, one for what is computed with and one for what comes in or goes out.
-func (pl *Plan) streamed(slices []span, rows, cols int) *schedule {
+func (pl *Plan) streamed(o order, rows, cols int) *schedule {
 	var steps []step
-	for _, r := range cutSpan(pl.host.M, rows) {
-		for _, c := range cutSpan(pl.host.N, cols) {
-			for _, k := range slices {
-				steps = append(steps, step{rows: r, cols: c, depth: k, tile: part{r, c}})
+	for _, r := range o.cut(pl.host.M, rows, true) {
+		for _, c := range o.cut(pl.host.N, cols, false) {
+			along := r
+			if !o.byRows {
+				along = c
+			}
+			for _, k := range o.of(along) {
+				st := step{rows: r, cols: c, depth: k}
+				st.tiles = st.parts()
+				st.load[inA], st.load[inB] = st.tiles[inA], st.tiles[inB]
+				steps = append(steps, st)
 			}
 		}
 	}
 	words := fmt.Sprintf("streamed, C in tiles of %d×%d", rows, cols)
-	if len(slices) > 1 {
-		words += ", K in slices of " + sizes(slices)
+	if len(o.slices) > 1 {
+		words += ", K in slices of " + sizes(o.slices)
 	}
-	return pl.lay(steps, [3]int{2, 2, 2}, words)
+	return pl.lay(o, steps, [3]int{2, 2, 2}, words)
 }
 
-// cutSpan cuts n into spans of so many, the last perhaps smaller.
-func cutSpan(n, each int) []span {
+// cutSpan cuts a span into spans of so many, the last perhaps smaller.
+func cutSpan(s span, each int) []span {
 	var all []span
-	for at := 0; at < n; at += each {
-		all = append(all, span{at, min(at+each, n)})
+	for at := s.from; at < s.to; at += each {
+		all = append(all, span{at, min(at+each, s.to)})
 	}
 	return all
 }
 
-// slices are the cuts of K of the schedule's sums.
-func (s *schedule) slices() []span {
-	var all []span
-	for _, st := range s.steps {
-		if len(all) == 0 || st.depth.from == all[len(all)-1].to {
-			all = append(all, st.depth)
-		}
-	}
-	return all
-}
-
-// smaller is a schedule with the same slices of K that takes less memory than n bytes,
+// smaller is a schedule with the same order of sums that takes less memory than n bytes,
 // nil if there is none.
 func (pl *Plan) smaller(s *schedule, n int) *schedule {
-	p, slices := pl.host, s.slices()
+	p := pl.host
 	unitRows, unitCols := pl.units()
 	rows, cols := roundUp(p.M, unitRows), roundUp(p.N, unitCols)
 	const most = 1 << 16 // steps; what takes more is beyond the memory of any host
 	for {
-		if ceilDiv(p.M, rows)*ceilDiv(p.N, cols) > most/len(slices) {
+		if ceilDiv(p.M, rows)*ceilDiv(p.N, cols) > most/len(s.order.slices) {
 			return nil
 		}
-		if s := pl.streamed(slices, rows, cols); s.memory() < n {
+		if s := pl.streamed(s.order, rows, cols); s.memory() < n {
 			return s
 		}
 		switch {
@@ -280,11 +316,13 @@ func (pl *Plan) smaller(s *schedule, n int) *schedule {
 }
 
 // units are what the sides of panels are multiples of: whole tiles of the kernel, and
-// whole vectors, as panels of C stand side by side.
+// whole vectors, as panels stand side by side on the device.
 func (pl *Plan) units() (rows, cols int) {
 	rows, cols = pl.Config.Shape.M, pl.Config.Shape.N
-	for cols%maxVector != 0 {
-		cols *= 2
+	for _, n := range []*int{&rows, &cols} {
+		for *n%maxVector != 0 {
+			*n *= 2
+		}
 	}
 	return rows, cols
 }

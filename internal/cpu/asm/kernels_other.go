@@ -14,6 +14,9 @@ var (
 	FormF32, FormF64, FormF16, FormBF16, FormBF16x2, FormI8x4, FormU8x4, FormI8x2 Form
 )
 
+// Copy copies len(dst) bytes of src; next is for processors that fetch it meanwhile.
+func Copy(dst, src, next []byte) { copy(dst, src) }
+
 // Fence is for stores around the caches, which there are none of.
 func Fence() {}
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"tilework/internal/cpu/asm"
 	"tilework/internal/device"
 )
 
@@ -233,16 +234,18 @@ func (t *transfer) issue(s *slot, p piece) error {
 	return t.gpu.call(cuMemcpy2D, uintptr(unsafe.Pointer(&c)), t.stream)
 }
 
-// move copies a piece between its slot and the caller's memory.
+// move copies a piece between its slot and the caller's memory: around the caches, for
+// neither is read here again, and what was there would have to be read first.
 func (t *transfer) move(s *slot, p piece) {
 	slot, r := s.memory(), t.rows
+	row := func(i int) []byte { return t.host[(p.row+i)*r.Host+p.col:][:p.width] }
 	for i := range p.count {
-		here := slot[i*p.width:][:p.width]
-		there := t.host[(p.row+i)*r.Host+p.col:][:p.width]
+		here, there := slot[i*p.width:][:p.width], row(i)
 		if t.in {
-			copy(here, there)
+			asm.Copy(here, there, row(min(i+1, p.count-1)))
 		} else {
-			copy(there, here)
+			asm.Copy(there, here, nil)
 		}
 	}
+	asm.Fence()
 }

@@ -13,6 +13,7 @@
 //	finish.go   what is done to a tile of C before it leaves the cache
 //	narrow.go   what a C of 16 bits needs of that
 //	pack.go     the copies into panels, conversions included
+//	copy.go     the copy around the caches
 //	operands.go where a micro-kernel finds A and B: packed panels or matrices
 package main
 
@@ -63,7 +64,7 @@ func main() {
 			log.Fatalf("%s: %v", v.suffix(), err)
 		}
 	}
-	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack} {
+	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack, "copy": writeCopy} {
 		if err := write(".."); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}

@@ -1,0 +1,43 @@
+//go:build unix && amd64
+
+package asm
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestCopy: what is copied is there, and nothing else is touched, wherever both begin and
+// end; what is only fetched may lie anywhere.
+func TestCopy(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	from, to := newArena[byte](t, 300<<10), newArena[byte](t, 300<<10)
+	for i := range from.mem {
+		from.mem[i] = byte(rng.Uint32())
+	}
+	for _, n := range []int{0, 1, 63, 64, 65, 127, 128, 1000, 4096, 5*Line + 3, 200<<10 + 5} {
+		for range 20 {
+			// Both against the upper guard, or wherever.
+			s, d := len(from.mem)-n, len(to.mem)-n
+			if rng.IntN(2) == 0 {
+				s, d = rng.IntN(s+1), rng.IntN(d+1)
+			}
+			clear(to.mem)
+			var next []byte
+			if rng.IntN(2) == 0 {
+				next = from.mem[len(from.mem)-n:]
+			}
+			Copy(to.mem[d:][:n], from.mem[s:][:n], next)
+			Fence()
+			if !bytes.Equal(to.mem[d:][:n], from.mem[s:][:n]) {
+				t.Fatalf("%d bytes from %d to %d are others", n, s, d)
+			}
+			if zero := make([]byte, len(to.mem)); !bytes.Equal(to.mem[:d], zero[:d]) || !bytes.Equal(to.mem[d+n:], zero[d+n:]) {
+				t.Fatalf("%d bytes from %d to %d: more were written", n, s, d)
+			}
+		}
+	}
+}
