@@ -39,10 +39,10 @@ func (pl *Plan) rates() rates {
 	each := max(1, half/(pl.Config.Shape.M*pl.Config.Shape.N*p.Accum().Size()))
 	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond, copy: 40 * time.Microsecond}
 	// PCIe 5, 4 or 3, ×16, less what staging costs: of the fastest, what the host's
-	// processors copy.
+	// processors copy, of which each way has 30 where both are busy.
 	switch {
 	case in.Target.SM >= 90:
-		r.in, r.out = 40e9, 40e9
+		r.in, r.out = 38e9, 33e9
 	case in.Target.SM >= 80:
 		r.in, r.out = 22e9, 22e9
 	default:
@@ -202,9 +202,9 @@ func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []spa
 }
 
 // panels cut C for an order, along the side of its head: into so many equal ones of the
-// whole side, which leave early; or for a negative number into halves of what is left, down
-// to what would be one of so many, so that what goes out is hidden by a panel that is
-// computed, with few launches. A head that is not all of C is a panel of its own.
+// whole side, which leave early; or for a negative number the rest of C into halves of what
+// is left, down to what would be one of so many, so that what goes out is hidden by a panel
+// that is computed, with few launches.
 func (pl *Plan) panels(o order, n int) (panels []span) {
 	rows, cols := pl.units()
 	side, unit := pl.host.M, rows
@@ -212,13 +212,14 @@ func (pl *Plan) panels(o order, n int) (panels []span) {
 		side, unit = pl.host.N, cols
 	}
 	rest := span{0, side}
+	each := roundUp(ceilDiv(side, max(n, -n)), unit)
 	if o.head < side {
-		panels, rest = []span{{0, o.head}}, span{o.head, side}
+		panels, rest = cutSpan(span{0, o.head}, each), span{o.head, side}
 	}
 	if n > 0 {
-		return append(panels, cutSpan(rest, roundUp(ceilDiv(side, n), unit))...)
+		return append(panels, cutSpan(rest, each)...)
 	}
-	for least := ceilDiv(side, -n); rest.n() > max(least, unit); {
+	for rest.n() > each {
 		half := roundUp(ceilDiv(rest.n(), 2), unit)
 		panels = append(panels, span{rest.from, rest.from + half})
 		rest.from += half
