@@ -189,3 +189,117 @@ func (pl *Plan) enqueueShares(ctx context.Context, m Memory) error {
 	}
 	return nil
 }
+
+// walk is the way of a block that stays, through tiles of all products, one product's behind
+// the other's.
+type walk struct {
+	*product
+	whole     build.Matrix // C of the first product, or of all groups
+	across    build.Reg    // tiles side by side
+	down, all build.Reg    // rows of tiles of a product, and tiles of all, unless they are groups
+	groups    *groups
+}
+
+// walk begins before the first tile, of tiles of that size.
+func (g *product) walk(height, width int) *walk {
+	x := &walk{product: g, whole: g.c}
+	if g.config.Batch == gemm.Grouped {
+		x.groups = g.groups(height)
+	} else {
+		x.down = g.To(ptx.U32, g.CeilDiv(g.m, height))
+	}
+	x.across = g.To(ptx.U32, g.CeilDiv(g.n, width))
+	switch g.config.Batch {
+	case gemm.Single:
+		x.all = g.Mul(x.down, x.across)
+	case gemm.Strided:
+		x.all = g.Mul(g.Mul(x.down, x.across), g.count)
+	}
+	return x
+}
+
+// seek goes to tile n, and says whether there is one. Tiles are sought in ascending order.
+func (x *walk) seek(n build.Reg) build.Reg {
+	if x.groups == nil {
+		return x.Lt(n, x.all)
+	}
+	row := x.Div(n, x.across)
+	x.groups.seek(row)
+	return x.Lt(x.Sub(row, x.groups.before), x.groups.down)
+}
+
+// tile is a tile's place.
+type tile struct {
+	product build.Value // its number; nil if there is but one
+	n, down build.Reg   // the tile's number in its product, and how many rows of tiles that has
+	first   build.Value // the row at which the product begins
+	c       build.Matrix
+}
+
+// enter is the place of tile n, which was sought.
+func (x *walk) enter(n build.Reg) tile {
+	switch x.config.Batch {
+	case gemm.Strided:
+		each := x.Mul(x.down, x.across)
+		product := x.Div(n, each)
+		return tile{product, x.Rem(n, each), x.down, 0, x.of(inC, x.whole, product)}
+	case gemm.Grouped:
+		c := x.whole
+		c.Rows = x.groups.to
+		return tile{x.groups.group(), x.Sub(n, x.Mul(x.groups.before, x.across)), x.groups.down, x.groups.from, c}
+	}
+	return tile{nil, n, x.down, 0, x.whole}
+}
+
+// Boxes of a batch are copied from tensors of three dimensions, the last of which counts
+// matrices, so that no box crosses from one to the next. Groups' rows of A and C have no
+// bounds in memory. Of A a box may have the next group's rows: they give rows of C that are
+// not stored. Of C a box ends with its group by way of a tensor whose rows overlap: row y
+// of matrix z is C's row y + z - height, for as many rows y as a box is high. The box that begins
+// at row height-n of matrix r+n has the n rows from r on, and nothing else.
+
+// batchTensors makes maps of A, B and, if it is there, C those of p's batch. Boxes of C have
+// so many rows.
+func batchTensors(list []ptx.TensorMap, p *gemm.Problem, height int) []ptx.TensorMap {
+	b := p.Batch
+	strides := [...]int{b.A * p.A.Type.Size(), b.B * p.B.Type.Size(), b.C * p.C.Type.Size()}
+	for i := range list {
+		t := &list[i]
+		row := t.Strides[0]
+		switch {
+		case b.Kind == gemm.Strided, b.Kind == gemm.Grouped && i == inB:
+			count := b.Count
+			if strides[i] == 0 {
+				count, strides[i] = 1, row
+			}
+			t.Dims, t.Strides, t.Box = append(t.Dims, count), append(t.Strides, strides[i]), append(t.Box, 1)
+		case b.Kind == gemm.Grouped && i == inC:
+			t.Base -= uint64(height * row)
+			t.Dims, t.Strides, t.Box = []int{t.Dims[0], height, t.Dims[1] + 1}, []int{row, row}, append(t.Box, 1)
+		}
+	}
+	return list
+}
+
+// matrix is the number of the tile's matrix of an operand in its tensor; nil if that is no
+// batch's.
+func (w *wgmmaWriter) matrix(x int) build.Value {
+	switch {
+	case w.config.Batch == gemm.Single, w.config.Batch == gemm.Grouped && x == inA:
+		return nil
+	}
+	return w.Select(w.Ne(w.strides[x], 0), w.number, 0)
+}
+
+// box is where a box of C begins in its tensor.
+func (w *wgmmaWriter) box(row, col build.Reg) []build.Value {
+	switch w.config.Batch {
+	case gemm.Strided:
+		return []build.Value{col, row, w.number}
+	case gemm.Grouped:
+		height := rowsOfTile(w.config.Shape)
+		n := w.Min(w.Sub(w.Max(w.c.Rows, row), row), height)
+		return []build.Value{col, w.Sub(height, n), w.Add(row, n)}
+	}
+	return []build.Value{col, row}
+}
