@@ -207,3 +207,66 @@ func TestBatchRefuses(t *testing.T) {
 		t.Errorf("an empty batch: %v", err)
 	}
 }
+
+// TestBatchOnGPU: a batch of matrices on the host, small ones and one with a B that all share,
+// is what single products are, on a GPU that computes it in one launch.
+func TestBatchOnGPU(t *testing.T) {
+	ctx, rng := t.Context(), rand.New(rand.NewPCG(5, 6))
+	const count, m, n, k = 6, 5, 11, 8
+	a, b := wholes(rng, count, m, k), wholes(rng, 1, k, n)[0]
+	for i := range a {
+		a[i] = a[i].Clone() // the layouts are equal
+	}
+	bs, c := make([]Matrix[float32], count), make([]Matrix[float32], count)
+	long := whole[float32](rng, m, count*n)
+	for i := range c {
+		bs[i], c[i] = b, long.Sub(0, i*n, m, n)
+	}
+	want := long.Clone()
+	for i := range a {
+		if err := Gemm(ctx, 1, a[i], b, 2, want.Sub(0, i*n, m, n), WithDevice("cpu")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := GemmBatch(ctx, 1, a, bs, 2, c, WithDevice("emu")); err != nil {
+		t.Fatal(err)
+	}
+	equalTo(t, "C", long, want)
+}
+
+// TestGemmGrouped: groups of rows give what products of their rows give, on the processor and
+// on a GPU, with a bias along rows, and where B's lie in different ways.
+func TestGemmGrouped(t *testing.T) {
+	ctx, rng := t.Context(), rand.New(rand.NewPCG(7, 8))
+	const m, n, k = 30, 9, 7
+	rows := []int{4, 0, 17, 2}
+	a, before := whole[float32](rng, m, k), whole[float32](rng, m, n)
+	mixed, alike := wholes(rng, len(rows), k, n), make([]Matrix[float32], len(rows))
+	bias := make([]float32, m)
+	for i := range bias {
+		bias[i] = float32(i)
+	}
+	want, from := before.Clone(), 0
+	for g := range rows {
+		alike[g] = mixed[g].Clone()
+		err := Gemm(ctx, 1, a.Sub(from, 0, rows[g], k), alike[g], 1, want.Sub(from, 0, rows[g], n), WithDevice("cpu"), WithRowBias(bias[from:from+rows[g]]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		from += rows[g]
+	}
+	for _, device := range []string{"cpu", "emu"} {
+		for _, b := range [][]Matrix[float32]{mixed, alike} {
+			c := before.Clone()
+			if err := GemmGrouped(ctx, 1, a, b, rows, 1, c, WithDevice(device), WithRowBias(bias)); err != nil {
+				t.Fatal(err)
+			}
+			equalTo(t, "C on "+device, c, want)
+		}
+		for name, rows := range map[string][]int{"too few groups": {1, 2}, "too many rows": {20, 10, 1, 0}, "less than no rows": {1, -1, 1, 1}} {
+			if err := GemmGrouped(ctx, 1, a, alike, rows, 0, before.Clone(), WithDevice(device)); !errors.Is(err, ErrShape) {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+	}
+}
