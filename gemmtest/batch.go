@@ -43,7 +43,8 @@ func (t *trial) batch() error {
 	for _, m := range x.matrices() {
 		m.remember()
 	}
-	if err := t.impl.Batch(t.ctx, &x.p, x.ends, Buffers{A: x.a.bytes(), B: x.b.bytes(), C: x.c.bytes(), Bias: x.bias.bytes()}); err != nil {
+	all := Buffers{A: x.a.bytes(), B: x.b.bytes(), C: x.c.bytes(), Bias: x.bias.bytes()}
+	if err := guarded(func() error { return t.impl.Batch(t.ctx, &x.p, x.ends, all) }); err != nil {
 		return err
 	}
 	for i, part := range x.parts {

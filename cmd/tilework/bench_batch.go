@@ -19,8 +19,6 @@ const densePeer = "dense"
 // its rows in groups.
 func (f *benchFlags) together(p gemm.Problem) (gemm.Problem, error) {
 	switch {
-	case f.batch < 1:
-		return p, fmt.Errorf("--batch %d: want 1 or more", f.batch)
 	case f.batch > 1:
 		return p.Strided(f.batch, gemm.Batch{A: p.A.Len(), B: p.B.Len(), C: p.C.Len()})
 	case f.groups == "":
