@@ -173,20 +173,27 @@ func (m Matrix[T]) Clone() Matrix[T] {
 		return m
 	}
 	c := New[T](m.rows, m.cols)
-	if c.err != nil {
-		return c
+	if c.err == nil {
+		c.copyFrom(m)
+	}
+	return c
+}
+
+// copyFrom overwrites m, which is not transposed, with a matrix of its size.
+func (m Matrix[T]) copyFrom(from Matrix[T]) {
+	if m.cols == 0 {
+		return
 	}
 	for i := range m.rows {
-		row := c.data[i*m.cols:][:m.cols]
-		if !m.trans && m.cols > 0 {
-			copy(row, m.data[i*m.stride:])
+		row := m.data[i*m.stride:][:m.cols]
+		if !from.trans {
+			copy(row, from.data[i*from.stride:])
 			continue
 		}
 		for j := range row {
-			row[j] = m.data[j*m.stride+i]
+			row[j] = from.data[j*from.stride+i]
 		}
 	}
-	return c
 }
 
 // layout is the matrix as the backends see it.

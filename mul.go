@@ -3,6 +3,7 @@ package tilework
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 
 	"tilework/internal/dispatch"
@@ -86,6 +87,90 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 		}
 	}
 	return dispatch.RunBatch(ctx, batch)
+}
+
+// GemmGrouped computes a product for each group of rows, as a mixture of experts does: group
+// g has the next rows[g] rows of A, m×k, and C's same rows, m×n, become α·A·B[g] + β·C. A
+// group may have no rows; rows behind the last one stay as they are. Biases are those of all
+// of C. Groups that are not as many as B's matrices, or that have more rows than A, are
+// ErrShape; so is an A or a B whose size does not fit, also of a group without rows.
+func GemmGrouped[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b []Matrix[I], rows []int, beta float64, c Matrix[O], opts ...Option) error {
+	if len(b) != len(rows) {
+		return fmt.Errorf("%w: %d groups of rows for %d B", ErrShape, len(rows), len(b))
+	}
+	if err := firstErr(a.err, c.err); err != nil {
+		return err
+	}
+	ends, all := make([]int32, len(rows)), 0
+	for g, n := range rows {
+		if n < 0 || n > a.rows-all || n > math.MaxInt32-all {
+			return fmt.Errorf("%w: group %d has %d rows behind %d others, of an A of %d", ErrShape, g, n, all, a.rows)
+		}
+		all += n
+		ends[g] = int32(all)
+	}
+	if len(rows) == 0 {
+		return ctx.Err()
+	}
+	if c.rows != a.rows {
+		return fmt.Errorf("%w: C has %d rows and A %d", ErrShape, c.rows, a.rows)
+	}
+	whole := groupProduct[I, O]{alpha, a, beta, c, opts}
+	var p dispatch.Product
+	if err := whole.plan(&p, 0, all, b[0], nil); err != nil {
+		return err
+	}
+	if bs, alike := sameLayout(b); alike && !c.trans {
+		if handled, err := dispatch.RunGroups(ctx, &p, bs, ends); handled {
+			return err
+		}
+	}
+	batch := make([]dispatch.Product, len(rows))
+	for g, n := range rows {
+		if err := whole.plan(&batch[g], int(ends[g])-n, n, b[g], &p.Device); err != nil {
+			return fmt.Errorf("group %d: %w", g, err)
+		}
+	}
+	return dispatch.RunBatch(ctx, batch)
+}
+
+// groupProduct is what the products of groups are parts of.
+type groupProduct[I, O Element] struct {
+	alpha float64
+	a     Matrix[I]
+	beta  float64
+	c     Matrix[O]
+	opts  []Option
+}
+
+// plan plans the product of n rows from a first one on, on a device if that is given.
+func (g *groupProduct[I, O]) plan(p *dispatch.Product, from, n int, b Matrix[I], on *dispatch.Device) error {
+	var cfg config
+	cfg.configure(g.opts)
+	if cfg.tile != nil {
+		return fmt.Errorf("%w: a function for the tiles of groups", ErrUnsupported)
+	}
+	if err := cfg.checkBias(g.c.layout()); err != nil {
+		return err
+	}
+	if size := g.c.layout().Type.Size(); cfg.Bias == gemm.BiasRow {
+		cfg.bias, cfg.biasLen = cfg.bias[from*size:][:n*size], n
+	}
+	if on != nil {
+		cfg.request.Device = *on
+	}
+	return plan(p, &cfg, g.alpha, g.a.Sub(from, 0, n, g.a.cols), factorOf(b), g.beta, g.c.Sub(from, 0, n, g.c.cols))
+}
+
+// sameLayout is the memory of matrices, and whether they all lie in theirs alike.
+func sameLayout[T Element](all []Matrix[T]) (memory [][]byte, alike bool) {
+	for _, m := range all {
+		if m.err != nil || m.layout() != all[0].layout() {
+			return nil, false
+		}
+		memory = append(memory, bytesOf(m))
+	}
+	return memory, true
 }
 
 // plan turns a call into a plan and the memory to run it on.

@@ -44,6 +44,8 @@ var checks = []check{
 		share: 0.05, trial: (*trial).linear},
 	{CheckInfo: CheckInfo{"epilogue", "a bias along rows or columns and each activation"},
 		share: 0.15, trial: (*trial).epilogue},
+	{CheckInfo: CheckInfo{"batch", "of many products in one call, strided or of groups of rows, each is the reference's bit for bit, and nothing between them is written"},
+		share: 0.15, trial: (*trial).batch, declared: func(i *Implementation) bool { return i.Batch != nil }},
 	{CheckInfo: CheckInfo{"refuse", "what lies outside the declared limits is refused with ErrUnsupported, and C left alone"},
 		share: 0.05, trial: (*trial).refuse},
 	{CheckInfo: CheckInfo{"concurrent", "several goroutines' products do not disturb each other"},

@@ -85,6 +85,9 @@ type Implementation struct {
 	Name string
 	// Gemm computes p. It may be called with any context, and b is long enough.
 	Gemm func(ctx context.Context, p *Problem, b Buffers) error
+	// Batch, if not nil, computes p, which is a batch, on memory that has all of its
+	// matrices; of groups, ends says of each which row is the first behind it.
+	Batch func(ctx context.Context, p *Problem, ends []int32, b Buffers) error
 
 	// Types are the pairs that it takes, nil for all.
 	Types []Pair
@@ -125,7 +128,9 @@ type Options struct {
 	// Cases is the number of cases of the check "exact", 2000 when 0. Every other
 	// check runs its share of that.
 	Cases int
-	Seed  uint64
+	// Only, if not empty, is the one check to run; Cases are then its own.
+	Only string
+	Seed uint64
 	// Progress, if set, is called after each case.
 	Progress func(check string, done, total int)
 	// Logf, if set, is called with each failure as it is found.
@@ -215,6 +220,9 @@ const (
 func Check(ctx context.Context, impl Implementation, opt Options) Report {
 	r := Report{Implementation: impl.Name, Seed: opt.Seed}
 	for i := range checks {
+		if opt.Only != "" && opt.Only != checks[i].Name {
+			continue
+		}
 		r.Checks = append(r.Checks, checks[i].run(ctx, &impl, opt))
 		if r.Stopped = ctx.Err(); r.Stopped != nil {
 			break
@@ -282,6 +290,9 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 		cases = defaultCases
 	}
 	total := max(1, int(float64(cases)*c.share))
+	if opt.Only != "" {
+		total = cases
+	}
 	if c.declared != nil && !c.declared(impl) {
 		r.LeftOut = total
 		return r

@@ -21,7 +21,11 @@ func declared(gemm func(context.Context, *Problem, Buffers) error) Implementatio
 	return Implementation{Name: "planted", Gemm: gemm, Tiles: []int{24}, Concurrent: true, Cancels: true}
 }
 
-func TestPlainLoopPasses(t *testing.T) { Run(t, declared(new(plain).multiply)) }
+func TestPlainLoopPasses(t *testing.T) {
+	impl := declared(new(plain).multiply)
+	impl.Batch = new(plain).batch(places)
+	Run(t, impl)
+}
 
 // TestLimits: an implementation with limits passes when it declares them.
 func TestLimits(t *testing.T) {
@@ -46,7 +50,7 @@ func TestLimits(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range r.Checks {
-		idle := slices.Contains([]string{"concurrent", "cancel", "linear", "split"}, c.Name)
+		idle := slices.Contains([]string{"concurrent", "cancel", "linear", "split", "batch"}, c.Name)
 		if (c.Cases == 0) != idle || c.Cases == 0 && c.LeftOut == 0 {
 			t.Errorf("%s: %d cases, %d left out", c.Name, c.Cases, c.LeftOut)
 		}
@@ -248,6 +252,49 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
+// plantedBatches are wrong places of products' matrices.
+var plantedBatches = map[string]func(p *Problem, ends []int32, n int) (a, b, c, from, to int){
+	"all have the first B": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+		a, _, c, from, to = places(p, ends, n)
+		return a, 0, c, from, to
+	},
+	"a shared A is taken for many": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+		a, b, c, from, to = places(p, ends, n)
+		if ends == nil && p.Batch.A == 0 && p.A.Len() > 1 && n == 1 {
+			a = 1
+		}
+		return a, b, c, from, to
+	},
+	"a group begins a row late": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+		a, b, c, from, to = places(p, ends, n)
+		if ends != nil && to > from+1 {
+			a, c, from = a+p.A.LD, c+p.C.LD, from+1
+		}
+		return a, b, c, from, to
+	},
+	"a group ends a row late": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+		a, b, c, from, to = places(p, ends, n)
+		if ends != nil && n == len(ends)-1 {
+			to = min(to+1, p.M)
+		}
+		return a, b, c, from, to
+	},
+}
+
+func TestPlantedBatches(t *testing.T) {
+	for fault, at := range plantedBatches {
+		t.Run(strings.ReplaceAll(fault, " ", "_"), func(t *testing.T) {
+			seed := rand.Uint64()
+			impl := declared(nil)
+			impl.Batch = new(plain).batch(at)
+			r := Check(t.Context(), impl, Options{Seed: seed, Only: "batch", Cases: 300})
+			if r.Err() == nil {
+				t.Errorf("not found in %d cases of seed %d", r.Checks[0].Cases, seed)
+			}
+		})
+	}
+}
+
 // TestUndeclared: an implementation that takes what it does not declare is found.
 func TestUndeclared(t *testing.T) {
 	impl := declared(new(plain).multiply)
@@ -266,7 +313,7 @@ func TestUndeclared(t *testing.T) {
 // TestEveryCheckFindsSomething: no check is there for show.
 func TestEveryCheckFindsSomething(t *testing.T) {
 	for _, c := range Checks() {
-		found := c.Name == "refuse" // TestUndeclared
+		found := c.Name == "refuse" || c.Name == "batch" // TestUndeclared, TestPlantedBatches
 		for _, p := range planted {
 			found = found || p.check == c.Name
 		}

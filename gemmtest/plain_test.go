@@ -108,3 +108,44 @@ func after(step func(p *Problem, b Buffers)) func(context.Context, *Problem, Buf
 		return err
 	}
 }
+
+// batch is the Batch of an Implementation: the matrices of product n begin where at says, in
+// elements.
+func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, to int)) func(context.Context, *Problem, []int32, Buffers) error {
+	return func(ctx context.Context, p *Problem, ends []int32, m Buffers) error {
+		for n := range p.Products() {
+			one, _ := p.Product(n)
+			a, b, c, from, to := at(p, ends, n)
+			bias := m.Bias
+			if ends != nil {
+				one.M, one.A.Rows, one.C.Rows = to-from, to-from, to-from
+				if one.Epilogue.Bias == BiasRow {
+					bias = bias[from*p.C.Type.Size():]
+				}
+			}
+			if one.M == 0 || one.N == 0 {
+				continue
+			}
+			in, out := p.A.Type.Size(), p.C.Type.Size()
+			part := Buffers{C: m.C[c*out:], Bias: bias}
+			if one.ReadsAB() {
+				part.A, part.B = m.A[a*in:], m.B[b*in:]
+			}
+			if err := f.multiply(ctx, &one, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// places is where the matrices of product n are, and which rows are a group's.
+func places(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+	if ends == nil {
+		return n * p.Batch.A, n * p.Batch.B, n * p.Batch.C, 0, p.M
+	}
+	if n > 0 {
+		from = int(ends[n-1])
+	}
+	return from * p.A.LD, n * p.Batch.B, from * p.C.LD, from, int(ends[n])
+}

@@ -253,14 +253,19 @@ func (t *trial) call(ctx context.Context, o *operands) error {
 	return err
 }
 
-// gemm calls the implementation; a panic is its error.
-func (t *trial) gemm(ctx context.Context, p *Problem, b Buffers) (err error) {
+// gemm calls the implementation.
+func (t *trial) gemm(ctx context.Context, p *Problem, b Buffers) error {
+	return guarded(func() error { return t.impl.Gemm(ctx, p, b) })
+}
+
+// guarded calls f; a panic is its error.
+func guarded(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	return t.impl.Gemm(ctx, p, b)
+	return f()
 }
 
 // exactly computes o and compares each element with the reference.

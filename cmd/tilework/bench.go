@@ -26,6 +26,8 @@ type benchFlags struct {
 	peerPath                                             []string
 	threads                                              int
 	transA, transB, transfers                            bool
+	batch                                                int
+	groups                                               string
 	cold                                                 choice
 	minTime, maxTime, warmup                             time.Duration
 	seed                                                 uint64
@@ -59,7 +61,8 @@ Presets are studies; a flag that is given beside one replaces its own:
 What the machine lacks for a part of a preset, as a GPU, is left out, which is said.
 
 Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `;
-on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `, and
+on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `,
+beside --groups ` + densePeer + `, the chosen kernel's one product of as many operations, and
 with --peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPeer + `:ENTRY:ROWSxCOLS/XxY, the part of C
 that a block computes and its threads (see docs/results/reference).
 
@@ -75,6 +78,8 @@ there. It refuses a file from another machine or another version.`,
   tilework bench --device gpu --kernels naive,tiled:16,blocked --peers cublaslt
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 -o h200.jsonl
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 --resume h200.jsonl
+  tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
+  tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
   tilework bench --device gpu --transfers --sizes 64:8192:*2
   tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
@@ -95,6 +100,8 @@ there. It refuses a file from another machine or another version.`,
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
+	fl.IntVar(&f.batch, "batch", 1, "on a GPU: so many products of each shape, in one launch")
+	fl.StringVar(&f.groups, "groups", "", "on a GPU: M rows in so many equal groups, each with a B of its own, in one launch; or the groups' shares: 4,2,1,1")
 	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
 	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
 	fl.Lookup("cold").NoOptDefVal = "true"
@@ -106,6 +113,7 @@ there. It refuses a file from another machine or another version.`,
 	fl.StringVar(&f.resume, "resume", "", "go on with this file of records: measure what it lacks, on the same machine")
 	fl.BoolVar(&f.force, "force", false, "replace the file of -o if it is there")
 	c.MarkFlagsMutuallyExclusive("out", "resume")
+	c.MarkFlagsMutuallyExclusive("batch", "groups")
 	formats := bench.Formats()
 	names := make([]string, len(formats))
 	for i, format := range formats {
@@ -114,7 +122,7 @@ there. It refuses a file from another machine or another version.`,
 	formatFlag(c, &f.format, names...)
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames()...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, "all")...)
+	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, densePeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
@@ -206,6 +214,9 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 		}
 		for _, s := range shapes {
 			p, err := s.Problem(t, results[0], f.transA, f.transB)
+			if err == nil {
+				p, err = f.together(p)
+			}
 			if err != nil {
 				return nil, err
 			}

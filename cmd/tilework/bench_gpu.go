@@ -66,7 +66,7 @@ func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
 		subjects: names(kernels, others), options: options,
-		kase: func(p gemm.Problem) bench.Case { return bench.Case{Problem: p, Device: f.device} },
+		kase: f.kase,
 		fits: func(p *gemm.Problem) error { return bench.FitsOn(backend.Device, p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
 			records, err := measure(ctx, backend.Device, c, kernels, others, options)
@@ -216,7 +216,7 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
+		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Ends: m.Ends})
 	}, nil
 }
 
@@ -260,12 +260,15 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 			g.closers = append(g.closers, k.Close)
 			subjects = append(subjects, &kernelSubject{k})
 			continue
+		case densePeer:
+			subjects = append(subjects, &denseSubject{gpu: g.backend})
+			continue
 		case ltTF32Peer:
 			arithmetic = peers.TF32
 		case ltPeer:
 		default:
-			known := []string{ltPeer, ltTF32Peer, kernelPeer}
-			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, meant(name, known), ltPeer, ltTF32Peer, kernelPeer)
+			known := []string{ltPeer, ltTF32Peer, densePeer, kernelPeer}
+			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, meant(name, known), ltPeer, ltTF32Peer, densePeer, kernelPeer)
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {

@@ -105,6 +105,12 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	if f.transfers && device.Kind != "gpu" {
 		return nil, fmt.Errorf("--transfers: there are no copies to time on %s (want --device gpu)", f.device)
 	}
+	if f.batch < 1 {
+		return nil, fmt.Errorf("--batch %d: want 1 or more", f.batch)
+	}
+	if (f.batch > 1 || f.groups != "") && (device.Kind == "cpu" || f.transfers) {
+		return nil, fmt.Errorf("--batch and --groups are for matrices that are on a GPU, real or emulated (want --device gpu or emu, and no --transfers)")
+	}
 	problems, err := f.problems(sizes)
 	if err != nil {
 		return nil, err

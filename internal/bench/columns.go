@@ -29,6 +29,8 @@ var columns = []column{
 	{"m", func(r *Record) any { return r.M }, "M×N×K", func(r *Record) string { return fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K) }},
 	{"n", func(r *Record) any { return r.N }, "", nil},
 	{"k", func(r *Record) any { return r.K }, "", nil},
+	{"products", func(r *Record) any { return max(r.Products, 1) }, "products", notable(func(r *Record) string { return strconv.Itoa(max(r.Products, 1)) }, "1")},
+	{"groups", func(r *Record) any { return strings.Trim(fmt.Sprint(r.Groups), "[]") }, "groups", func(r *Record) string { return strings.Trim(fmt.Sprint(r.Groups), "[]") }},
 	{"trans", func(r *Record) any { return r.Transposes() }, "trans", notable((*Record).Transposes, "NN")},
 	{"lda", func(r *Record) any { return r.LDA }, "", nil},
 	{"ldb", func(r *Record) any { return r.LDB }, "", nil},

@@ -31,7 +31,10 @@ type Enqueue func(ctx context.Context, m Matrices) error
 type Try func(run Enqueue) (seconds float64, err error)
 
 // Matrices are where a problem's matrices are on a device.
-type Matrices struct{ A, B, C, Bias device.Ptr }
+type Matrices struct {
+	A, B, C, Bias device.Ptr
+	Ends          device.Ptr // of groups of rows: of each the first row behind it, an int32
+}
 
 // MeasureOn is [Measure] on a device: the matrices stay there, with the problem's
 // layouts, and the device's own events tell the time. Cold is from a memory twice as
@@ -85,7 +88,7 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 			err = errors.Join(err, s.close())
 		}
 	}()
-	host := [...][]byte{data.A, data.B, data.C, data.Bias}
+	host := [...][]byte{data.A, data.B, data.C, data.Bias, data.ends}
 	size := 0 // of a set
 	var offsets [len(host)]int
 	for i, b := range host {
@@ -100,6 +103,7 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 		at := s.memory + device.Ptr(set*size)
 		s.copies = append(s.copies, Matrices{
 			A: at + device.Ptr(offsets[0]), B: at + device.Ptr(offsets[1]), C: at + device.Ptr(offsets[2]), Bias: at + device.Ptr(offsets[3]),
+			Ends: at + device.Ptr(offsets[4]),
 		})
 	}
 	if err := s.upload(ctx, host[:], offsets[:], size); err != nil {

@@ -81,11 +81,14 @@ type identity struct {
 	threads                  int
 	transfers, cold          bool
 	seed                     uint64
+	products                 int
+	groups                   string
 }
 
 func (r *Record) identity() identity {
 	return identity{
 		r.Subject, r.Device, r.In, r.Out, r.M, r.N, r.K, r.LDA, r.LDB, r.LDC, r.TransA, r.TransB,
 		r.Alpha, r.Beta, r.Bias, r.Activation, r.Threads, r.Transfers, r.Cold, r.Seed,
+		r.Products, fmt.Sprint(r.Groups),
 	}
 }

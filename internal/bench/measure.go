@@ -49,6 +49,19 @@ type Case struct {
 	Device    string
 	Threads   int
 	Transfers bool
+	// Groups are the rows of each group, where the problem is of such.
+	Groups []int
+}
+
+// ends are the rows behind each group.
+func (c *Case) ends() []int32 {
+	var ends []int32
+	end := 0
+	for _, rows := range c.Groups {
+		end += rows
+		ends = append(ends, int32(end))
+	}
+	return ends
 }
 
 // Options says how to measure; the zero value is a good start.
@@ -141,16 +154,16 @@ func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) (
 // measureAt measures on the site that open makes, of operands that it may keep.
 func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*operands) (site, error)) (records []Record, err error) {
 	p := &c.Problem
-	if p.M < 1 || p.N < 1 || p.K < 1 {
+	if p.K < 1 || p.Empty() {
 		return nil, fmt.Errorf("%w: nothing to measure in %d×%d×%d", gemm.ErrShape, p.M, p.N, p.K)
 	}
-	data := newOperands(p, o.Seed)
+	data := newOperands(&c, o.Seed)
 	s, err := open(data)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	check, err := o.Verify(p, data.Buffers)
+	check, err := ofBatch(o.Verify, o.Seed)(p, data.Buffers)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the check of %v: %w", p, err)
 	}

@@ -13,7 +13,7 @@ import (
 func Fits(p *gemm.Problem, o Options) error {
 	o = o.withDefaults()
 	bytes, sets := hostSets(p, o)
-	need := bytes*float64(sets) + float64(p.C.Bytes()) // which is kept as it was before
+	need := bytes*float64(sets) + float64(p.Bytes()[2]) // which is kept as it was before
 	if err := fit(p, need, o.Environment.Memory, "and this machine has %.1f GiB"); err != nil {
 		return err
 	}

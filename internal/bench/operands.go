@@ -16,20 +16,28 @@ const unknownCache = 64 << 20
 // operands are a problem's matrices as they are before any product.
 type operands struct {
 	gemm.Buffers
+	ends  []byte // of groups, as int32
 	order *rand.Rand
 }
 
 // newOperands fills the matrices: A, B and the bias with values that are uniform
 // in [-1, 1], or in ±127 for integers; C too if it is read, and otherwise with
-// what no product leaves there, NaN or the least integer.
-func newOperands(p *gemm.Problem, seed uint64) *operands {
-	o := &operands{order: rand.New(rand.NewPCG(seed, 0))}
+// what no product leaves there, NaN or the least integer. Groups have equal B, each in its
+// own memory, so that they can be compared with one product.
+func newOperands(c *Case, seed uint64) *operands {
+	p := &c.Problem
+	o := &operands{order: rand.New(rand.NewPCG(seed, 0)), ends: dtype.Bytes(c.ends())}
 	sizes := matrixBytes(p)
 	for i, to := range []*[]byte{&o.A, &o.B, &o.C, &o.Bias} {
 		*to = aligned(sizes[i])
 	}
 	fill(seed, 0, p.A.Type, o.A)
 	fill(seed, 1, p.B.Type, o.B)
+	if apart := p.Batch.B * p.B.Type.Size(); p.Batch.Kind == gemm.Grouped && apart > 0 {
+		for at := apart; at < len(o.B); at += apart {
+			copy(o.B[at:], o.B[:p.B.Bytes()])
+		}
+	}
 	fill(seed, 2, p.C.Type, o.Bias)
 	if p.Beta != 0 {
 		fill(seed, 3, p.C.Type, o.C)
@@ -41,7 +49,8 @@ func newOperands(p *gemm.Problem, seed uint64) *operands {
 
 // matrixBytes are the sizes of A, B, C and the bias.
 func matrixBytes(p *gemm.Problem) [4]int {
-	return [...]int{p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen() * p.C.Type.Size()}
+	of := p.Bytes()
+	return [...]int{of[0], of[1], of[2], p.BiasLen() * p.C.Type.Size()}
 }
 
 // copies is how many sets of operands, of so many bytes each, a measurement hands out

@@ -45,6 +45,8 @@ type Record struct {
 	M          int     `json:"m"`
 	N          int     `json:"n"`
 	K          int     `json:"k"`
+	Products   int     `json:"products,omitempty"` // of a batch
+	Groups     []int   `json:"groups,omitempty"`   // the rows of groups that have a B each
 	TransA     bool    `json:"trans_a"`
 	TransB     bool    `json:"trans_b"`
 	LDA        int     `json:"lda"`
@@ -114,7 +116,10 @@ func newRecord(c *Case) Record {
 		In: p.A.Type.String(), Out: p.C.Type.String(), M: p.M, N: p.N, K: p.K,
 		TransA: p.A.Trans, TransB: p.B.Trans, LDA: p.A.LD, LDB: p.B.LD, LDC: p.C.LD,
 		Alpha: p.Alpha, Beta: p.Beta, Bias: biasNames[p.Epilogue.Bias],
-		Threads: c.Threads, Transfers: c.Transfers,
+		Threads: c.Threads, Transfers: c.Transfers, Groups: c.Groups,
+	}
+	if p.Batch.Kind == gemm.Strided {
+		r.Products = p.Batch.Count
 	}
 	if a := p.Epilogue.Activation; a != gemm.ActNone {
 		r.Activation = a.String()
@@ -195,4 +200,6 @@ func (r *Record) check() error {
 }
 
 // flops is as gemm.Problem.Flops.
-func (r *Record) flops() float64 { return 2 * float64(r.M) * float64(r.N) * float64(r.K) }
+func (r *Record) flops() float64 {
+	return 2 * float64(r.M) * float64(r.N) * float64(r.K) * float64(max(r.Products, 1))
+}

@@ -33,6 +33,46 @@ func thorough(seed uint64) Verifier {
 	}
 }
 
+// ofBatch verifies some products of a batch as v does one, and looks for NaN in all. Groups,
+// whose B are equal here, are one product.
+func ofBatch(v Verifier, seed uint64) Verifier {
+	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
+		switch p.Batch.Kind {
+		case gemm.Single:
+			return v(p, in)
+		case gemm.Grouped:
+			one, _ := p.Product(0)
+			return v(&one, in)
+		}
+		const some = 4
+		chosen := choose(rand.New(rand.NewPCG(seed, 2)), p.Batch.Count, some)
+		checks := make([]Check, len(chosen))
+		for i, n := range chosen {
+			one, at := p.Product(n)
+			var err error
+			if checks[i], err = v(&one, gemm.Buffers{A: in.A[at[0]:], B: in.B[at[1]:], C: in.C[at[2]:], Bias: in.Bias}); err != nil {
+				return nil, err
+			}
+		}
+		return func(got []byte, roundoff float64) (worst float64, err error) {
+			for i, n := range chosen {
+				_, at := p.Product(n)
+				ratio, err := checks[i](got[at[2]:], roundoff)
+				if err != nil {
+					return 0, err
+				}
+				worst = max(worst, ratio) // NaN wins
+			}
+			for n := range p.Batch.Count {
+				if _, at := p.Product(n); hasNaN(p.C, got[at[2]:]) {
+					worst = math.NaN()
+				}
+			}
+			return worst, nil
+		}, nil
+	}
+}
+
 // Sampled verifies n random rows and n random columns of C, all of them where
 // there are no more, against sums in twice float64's precision, and looks for NaN
 // in the rest. An element may be off by

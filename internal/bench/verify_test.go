@@ -22,7 +22,7 @@ func TestSampled(t *testing.T) {
 		for _, out := range in.Info().Results {
 			for range 60 {
 				p := randomProblem(t, rng, in, out)
-				data := newOperands(&p, rng.Uint64())
+				data := newOperands(&Case{Problem: p}, rng.Uint64())
 				// Few enough to miss some elements, or enough for all.
 				n := 1 + rng.IntN(12)
 				check, err := Sampled(n, rng.Uint64())(&p, data.Buffers)
@@ -142,7 +142,7 @@ func TestRoundedOperands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := newOperands(&p, 1)
+	data := newOperands(&Case{Problem: p}, 1)
 	check, err := Sampled(10, 1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestUnwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := newOperands(&p, 1)
+	data := newOperands(&Case{Problem: p}, 1)
 	check, err := Sampled(1, 1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestThorough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := newOperands(&p, 1)
+	data := newOperands(&Case{Problem: p}, 1)
 	check, err := thorough(1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)

@@ -127,6 +127,7 @@ type Problem struct {
 	Alpha, Beta float64
 	Epilogue    Epilogue
 	Precision   Precision // see [Problem.In]
+	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
 }
 
 // New checks that the matrices can be multiplied and returns their product. C
@@ -205,9 +206,15 @@ func (p *Problem) Accum() dtype.Type { return p.A.Type.Info().Accum }
 // ReadsAB reports whether A and B are read at all.
 func (p *Problem) ReadsAB() bool { return p.K > 0 && p.Alpha != 0 }
 
-// Flops is the number of floating-point (or integer) operations, 2·M·N·K: one
-// multiplication and one addition for each term.
-func (p *Problem) Flops() float64 { return 2 * float64(p.M) * float64(p.N) * float64(p.K) }
+// Flops is the number of floating-point (or integer) operations, 2·M·N·K, of all products of
+// a batch: one multiplication and one addition for each term.
+func (p *Problem) Flops() float64 {
+	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
+	if p.Batch.Kind == Strided {
+		flops *= float64(p.Batch.Count)
+	}
+	return flops
+}
 
 // String is the product in one line: "64×32 · 32×16 float32".
 func (p *Problem) String() string {
@@ -218,7 +225,7 @@ func (p *Problem) String() string {
 	if p.Precision != Native {
 		s += " in " + p.Precision.String()
 	}
-	return s
+	return s + p.Batch.words()
 }
 
 // Buffers holds the memory of one problem's matrices and of its bias, each in

@@ -34,6 +34,12 @@ type product struct {
 	// readC says that beta is not 0; rounded to its type here it may be nevertheless.
 	readC build.Reg
 	bias  build.Ptr
+
+	// Of a batch: how many products it has, the bytes from each one's A, B and C to the
+	// next one's, and where the rows of groups end.
+	count   build.Reg
+	strides [3]build.Reg
+	ends    build.Ptr
 }
 
 // declare declares the parameters that all kernels share, in the order in which
@@ -64,6 +70,7 @@ func declare(k *build.Kernel, c Config) *product {
 	if c.Shape.Split > 1 {
 		g.split()
 	}
+	g.declareBatch()
 	return g
 }
 
@@ -114,6 +121,7 @@ func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
 		size(m.part)
 		args.Ptr(m.Sums)
 	}
+	batchArguments(&args, p, m)
 	return args
 }
 
@@ -129,7 +137,8 @@ func (g *product) blockRow() build.Reg {
 // origin is the first row and the first column of C that the block computes.
 func (g *product) origin() (row, col build.Reg) {
 	s := g.config.Shape
-	return g.Mul(g.To(g.index, g.blockRow()), s.M), g.Mul(g.To(g.index, g.BlockIdx(build.X)), s.N)
+	first, row, _ := g.own()
+	return g.Mad(g.To(g.index, row), s.M, first), g.Mul(g.To(g.index, g.BlockIdx(build.X)), s.N)
 }
 
 // grouped is origin with the tiles in another order: blocks that run at the same time
@@ -137,13 +146,11 @@ func (g *product) origin() (row, col build.Reg) {
 // few and come from the L2 cache.
 func (g *product) grouped(rows int) (row, col build.Reg) {
 	k := g.Kernel
-	across, down := k.GridDim(build.X), k.GridDim(build.Y)
-	if g.config.Shape.Split < 2 {
-		down = k.Mul(down, k.GridDim(build.Z))
-	}
-	i, j := g.groupedTile(k.Mad(g.blockRow(), across, k.BlockIdx(build.X)), down, across, rows)
+	across := k.GridDim(build.X)
+	first, at, down := g.own()
+	i, j := g.groupedTile(k.Mad(at, across, k.BlockIdx(build.X)), down, across, rows)
 	s := g.config.Shape
-	return k.Mul(k.To(g.index, i), s.M), k.Mul(k.To(g.index, j), s.N)
+	return k.Mad(k.To(g.index, i), s.M, first), k.Mul(k.To(g.index, j), s.N)
 }
 
 // groupedTile is the place of tile n of down×across, in that order.

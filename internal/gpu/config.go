@@ -21,7 +21,9 @@ type Config struct {
 	Epilogue gemm.Epilogue
 	// Precision is the arithmetic.
 	Precision gemm.Precision
-	Shape     Shape
+	// Batch is what products the launch has.
+	Batch gemm.BatchKind
+	Shape Shape
 	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
 	// at once. Rows of the matrix, their length and their start, must be multiples.
 	VecA, VecB, VecC int
@@ -159,7 +161,7 @@ func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
 
 // preferred is the shapes in the order of preference.
 func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
-	if k.prefer == nil || p.M == 0 || p.N == 0 {
+	if k.prefer == nil || p.Empty() {
 		return k.largest(p, d)
 	}
 	return k.prefer(k, p, d)
@@ -201,7 +203,7 @@ func (k *Kernel) largest(p *gemm.Problem, d *device.Info) []Shape {
 		switch {
 		case k.threads(s).Count() < 64:
 			small = append(small, s)
-		case p.M > 0 && p.N > 0 && ceilDiv(p.M, s.M)*ceilDiv(p.N, s.N) >= d.SMs:
+		case !p.Empty() && tilesOf(p, s) >= d.SMs:
 			busy = append(busy, s)
 		default:
 			idle = append([]Shape{s}, idle...)
@@ -216,11 +218,12 @@ func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	c := Config{
 		In: p.A.Type, Out: p.C.Type, TransA: q.A.Trans, TransB: q.B.Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
-		Shape: s, VecA: 1, VecB: 1, VecC: 1,
+		Batch: p.Batch.Kind, Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	if k.vectors != nil {
 		k.vectors(s, &c, &q)
 	}
+	c.narrow(spacing(p))
 	return c
 }
 
@@ -307,6 +310,12 @@ func (c Config) String() string {
 	}
 	if c.Epilogue.Activation != gemm.ActNone {
 		s += ", " + c.Epilogue.Activation.String()
+	}
+	switch c.Batch {
+	case gemm.Strided:
+		s += ", a batch"
+	case gemm.Grouped:
+		s += ", groups of rows"
 	}
 	return s
 }

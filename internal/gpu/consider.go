@@ -98,7 +98,7 @@ func (k *Kernel) consider(p *gemm.Problem, a Align, d *device.Info) []Considered
 		way := Considered{Kernel: k.Name, Shape: s, In: true}
 		if err := k.refuse(c, p, d); err != nil {
 			way.In, way.Why, way.rule = false, reason(err), "more than a thread or a block can have"
-		} else if k.predict != nil && p.M > 0 && p.N > 0 {
+		} else if k.predict != nil && !p.Empty() {
 			x := k.predict(c, p, d)
 			way.Cycles = x.cycles()
 		}

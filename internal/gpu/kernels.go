@@ -144,9 +144,11 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
 	}
 	if k.refuses != nil {
-		return k.refuses(p)
+		if err := k.refuses(p); err != nil {
+			return err
+		}
 	}
-	return nil
+	return k.batchable(p)
 }
 
 // Accuracy is how the kernel computes p.
@@ -160,6 +162,9 @@ func (k *Kernel) Accuracy(p *gemm.Problem) gemm.Accuracy {
 // Fits is nil if the kernel can compute p with tiles of that shape; the error is
 // ErrUnsupported.
 func (k *Kernel) Fits(p *gemm.Problem, s Shape) error {
+	if s.Split > 1 && p.Batch.Kind != gemm.Single {
+		return fmt.Errorf("%w: a batch in tiles of %v: its products' K is not split", gemm.ErrUnsupported, s)
+	}
 	if k.fits == nil {
 		return nil
 	}
@@ -277,6 +282,8 @@ func (k *Kernel) SharedBytes(c Config) int {
 // Memory is where a problem's matrices are on the device.
 type Memory struct {
 	A, B, C, Bias device.Ptr
+	// Ends is where it says of each group of rows which row, an int32, is the first behind it.
+	Ends device.Ptr
 	// Sums is where the sums of parts of K go, which are part long.
 	Sums device.Ptr
 	part int
@@ -286,9 +293,19 @@ type Memory struct {
 const maxGridRows = 65535
 
 // grid has a block for each tile of C: columns along x, rows along y and, where
-// these are not enough, along z. If K is split, its parts are along z.
+// these are not enough, along z. If K is split, its parts are along z, and so are the
+// products of a batch.
 func grid(p *gemm.Problem, s Shape) (device.Dim3, error) {
 	rows, cols := ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)
+	switch p.Batch.Kind {
+	case gemm.Grouped:
+		rows = mostRowsOfTiles(p, s.M)
+	case gemm.Strided:
+		if max(rows, p.Batch.Count) > maxGridRows {
+			return device.Dim3{}, fmt.Errorf("%w: %d C of %d rows in tiles of %d×%d", gemm.ErrUnsupported, p.Batch.Count, p.M, s.M, s.N)
+		}
+		return device.Dim3{X: cols, Y: rows, Z: p.Batch.Count}, nil
+	}
 	z := ceilDiv(rows, maxGridRows)
 	if s.Split > 1 {
 		if z > 1 {

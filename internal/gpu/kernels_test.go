@@ -60,13 +60,26 @@ func problems(t *testing.T) []*gemm.Problem {
 			add(in, in.Info().Results[0], 1<<31, 1, 1, false, false, gemm.Epilogue{})
 		}
 	}
+	for _, in := range []dtype.Type{dtype.F32, dtype.BF16} {
+		add(in, in.Info().Results[0], 64, 64, 64, false, false, gemm.Epilogue{})
+		p := all[len(all)-1]
+		strided, err := p.Strided(3, gemm.Batch{A: 64 * 64, C: 64 * 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		grouped, err := p.Grouped(3, 64*64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all[:len(all)-1], &strided, &grouped)
+	}
 	return all
 }
 
 // configs makes calls, from several goroutines, for every kernel, every shape of its list
 // and every problem, and for the two launches of a product whose K is split. Epilogues, and
 // the mixed transposes of other types than float32 and the kernel's first, are the same
-// code for all shapes: they have the last one only. So have, of kernels for tensor cores,
+// code for all shapes: they have the last one only. Batches have the first of wgmma's too, whose threads have the fewest registers to spare. So have, of kernels for tensor cores,
 // whose texts are long, other types of C and rows that begin anywhere.
 func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
 	all := problems(t)
@@ -90,7 +103,7 @@ func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
 				last := i == len(fitting)-1
 				special := p.Epilogue != gemm.Epilogue{} || p.A.Type != k.Types()[0] && p.A.Type != dtype.F32 && p.A.Trans != p.B.Trans
 				special = special || k.Tensor && (p.C.Type != p.A.Type.Info().Results[0] || p.M == 33 && p.A.Type != k.Types()[0])
-				if special && !last {
+				if batch := p.Batch.Kind != gemm.Single; (special || batch) && !last && !(batch && i == 0 && k.boxed) {
 					continue
 				}
 				c := k.Config(p, s)
@@ -99,7 +112,7 @@ func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
 					f(k, p, best)
 				}
 			}
-			if k.splits && len(fitting) > 0 && ceilDiv(p.M, fitting[len(fitting)-1].M) <= maxGridRows {
+			if k.splits && p.Batch.Kind == gemm.Single && len(fitting) > 0 && ceilDiv(p.M, fitting[len(fitting)-1].M) <= maxGridRows {
 				c := k.Config(p, fitting[len(fitting)-1])
 				c.Shape.Split = 2
 				f(k, p, c.partial())

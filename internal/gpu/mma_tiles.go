@@ -106,7 +106,7 @@ func preferMMA(_ *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 
 // blocks is how many p takes with K whole.
 func (t mmaTile) blocks(p *gemm.Problem) float64 {
-	return math.Ceil(float64(p.M)/float64(t.shape.M)) * math.Ceil(float64(p.N)/float64(t.shape.N))
+	return float64(tilesOf(p, t.shape))
 }
 
 // parts lists the numbers of parts of K that give every SM one block, two and so on,
@@ -114,7 +114,7 @@ func (t mmaTile) blocks(p *gemm.Problem) float64 {
 func (t mmaTile) parts(p *gemm.Problem, d *device.Info) []int {
 	const turns, leastSteps = 4, 8
 	list := []int{0}
-	for n := 1; n <= turns && t.blocks(p) > 0; n++ {
+	for n := 1; n <= turns && p.Batch.Kind == gemm.Single; n++ {
 		parts := int(float64(n*d.SMs) / t.blocks(p))
 		if parts > 1 && parts <= p.K/t.shape.K/leastSteps && parts != list[len(list)-1] {
 			list = append(list, parts)
@@ -144,7 +144,7 @@ func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
 	multiply := float64(s.M*s.N*s.K) / mmaRates[p.A.Type] / rate
 	load := float64((s.M+s.N)*s.K) * size / min(mmaAlone, traffic*sms/min(blocks, sms))
 	busy := turns * (steps*max(multiply, load) + t.edge)
-	memory := (m*k + k*n + m*n) * size / mmaMemory / sms
+	memory := p.Traffic() / mmaMemory / sms
 	total := mmaLaunch + max(busy, memory) + min(busy, memory)/4
 	if parts > 1 {
 		total += mmaSum + 2*float64(parts)*m*n*size/mmaMemory/sms

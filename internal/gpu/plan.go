@@ -188,6 +188,9 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		return err
 	}
 	pl.Kernel, pl.Why = k, why
+	if pl.device.Batch.Kind != gemm.Single && pl.packs() {
+		return fmt.Errorf("%w: kernel %s on a batch that begins at no multiple of %d bytes", gemm.ErrUnsupported, k.Name, maxVector)
+	}
 	if shape != "" {
 		s, err := k.ParseShape(shape)
 		if err != nil {
@@ -201,7 +204,7 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		return fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, pl.host, info.Name)
 	}
 	pl.Config = configs[0]
-	if k.predict != nil && pl.device.M > 0 && pl.device.N > 0 {
+	if k.predict != nil && !pl.device.Empty() {
 		x := k.predict(pl.Config, &pl.device, info)
 		pl.Why += "; " + x.String()
 	}
@@ -249,7 +252,7 @@ func (b *Backend) function(ctx context.Context, k *Kernel, c Config) (device.Fun
 // Compile compiles what the plan launches, unless that was done before. The errors
 // are those of [Plan.Run].
 func (pl *Plan) Compile(ctx context.Context) error {
-	if pl.device.M == 0 || pl.device.N == 0 {
+	if pl.device.Empty() {
 		return nil
 	}
 	return Sentinel(pl.compile(ctx))
@@ -307,8 +310,10 @@ func (pl *Plan) Enqueue(ctx context.Context, m Memory) error { return Sentinel(p
 
 func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
 	switch {
-	case pl.device.M == 0 || pl.device.N == 0:
+	case pl.device.Empty():
 		return nil
+	case pl.Kernel.grid == nil && pl.device.Batch.Kind == gemm.Strided && pl.device.Batch.Count > maxGridRows:
+		return pl.enqueueShares(ctx, m)
 	case pl.packs():
 		return pl.enqueuePacked(ctx, m)
 	case pl.Config.Shape.Split > 1:

@@ -23,7 +23,7 @@ func TestAssembles(t *testing.T) {
 	configs(t, func(k *Kernel, p *gemm.Problem, c Config) {
 		// One text for each kernel, types and shape, and in full the product of
 		// transposes: the rest is the same instructions in other places.
-		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Precision, c.Shape, c.SM, c.TransA && c.TransB)
+		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Precision, c.Shape, c.SM, c.TransA && c.TransB, c.Batch)
 		if testing.Short() && c.In != c.Out || p.A.Trans != p.B.Trans || p.M == 33 && !k.boxed {
 			return
 		}

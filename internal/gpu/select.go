@@ -80,7 +80,7 @@ func predictBlocked(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if s.Split > 1 {
 		parts, depth = partsOf(p, s), min(partOf(p.K, s), depth)
 	}
-	x := prediction{shape: s, blocks: ceilDiv(p.M, s.M) * ceilDiv(p.N, s.N) * parts}
+	x := prediction{shape: s, blocks: tilesOf(p, s) * parts}
 
 	copies := ceilDiv(s.M*s.K/copied(c.VecA, !c.TransA), threads) + ceilDiv(s.N*s.K/copied(c.VecB, c.TransB), threads)
 	rows, cols := s.RowsPerThread, s.ColsPerThread
@@ -100,7 +100,7 @@ func predictBlocked(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if left := busiest % held; left > 0 {
 		x.multiply += round(left)
 	}
-	x.load = float64(p.A.Bytes()+p.B.Bytes()+p.C.Bytes())/loadBytes/float64(sms) + blockWait
+	x.load = p.Traffic()/loadBytes/float64(sms) + blockWait
 	if parts > 1 {
 		x.second = secondLaunch + float64(2*sumsBytes(p, s))/sumBytes/float64(sms) + float64(ceilDiv(parts, sumWarps*sumAhead)*partWait)
 	}
@@ -125,7 +125,7 @@ func (k *Kernel) cheapest(p *gemm.Problem, d *device.Info) []Shape {
 		all = append(all, k.predict(c, p, d))
 		rows := ceilDiv(p.M, s.M)
 		tiles := rows * ceilDiv(p.N, s.N)
-		for fill := 1; fill <= maxFill && k.splits && s.Along < 2 && p.ReadsAB() && rows <= maxGridRows; fill++ {
+		for fill := 1; fill <= maxFill && k.splits && s.Along < 2 && p.ReadsAB() && p.Batch.Kind == gemm.Single && rows <= maxGridRows; fill++ {
 			parts := min(fill*d.SMs/tiles, p.K/(s.K*minSteps), maxGridRows)
 			if parts > max(c.Shape.Split, 1) {
 				c.Shape.Split = parts

@@ -145,7 +145,7 @@ func predictSkinny(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if s.Split > 1 {
 		parts, depth = partsOf(p, s), min(partOf(p.K, s), depth)
 	}
-	x := prediction{shape: s, blocks: ceilDiv(p.M, s.M) * ceilDiv(p.N, s.N) * parts}
+	x := prediction{shape: s, blocks: tilesOf(p, s) * parts}
 	steps := ceilDiv(depth, s.K)
 	block := float64(steps*s.K*(s.M+s.N)*size)/smBytes + toBegin
 	x.rounds = ceilDiv(x.blocks, sms)

@@ -31,17 +31,21 @@ type tensors struct {
 
 // tensorKey is a map of tensorOf's.
 type tensorKey struct {
-	element                        ptx.Type
-	base                           uint64
-	inner, outer, stride, row, col int
+	element   ptx.Type
+	base      uint64
+	dims, box [3]int
+	strides   [2]int
 }
 
 // Info describes the backend's device.
 func (b *Backend) Info() *device.Info { return b.Device.Info() }
 
-// EncodeTensorMap is the device's, for two dimensions, with a memory.
+// EncodeTensorMap is the device's, for two dimensions or three, with a memory.
 func (b *Backend) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
-	key := tensorKey{m.Element, m.Base, m.Dims[0], m.Dims[1], m.Strides[0], m.Box[0], m.Box[1]}
+	key := tensorKey{element: m.Element, base: m.Base}
+	copy(key.dims[:], m.Dims)
+	copy(key.box[:], m.Box)
+	copy(key.strides[:], m.Strides)
 	t := &b.tensors
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -158,7 +158,7 @@ func wgmmaShared(c Config) int {
 // along z.
 func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
 	s, n := c.Shape, c.Shape.cluster()*c.Shape.along()
-	clusters := ceilDiv(p.M, s.M*s.cluster()) * ceilDiv(p.N, s.N)
+	clusters := mostRowsOfTiles(p, s.M*s.cluster()) * ceilDiv(p.N, s.N)
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
@@ -180,7 +180,7 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 	if bulk(c) {
 		list = append(list, tensorOf(p.C, elements[c.Out], m.C, []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}))
 	}
-	return list
+	return batchTensors(list, p, rowsOfTile(c.Shape))
 }
 
 // wgmmaWriter writes the kernel.
@@ -200,6 +200,7 @@ type wgmmaWriter struct {
 	rank          build.Value // of the block among those that load tiles of B for each other
 	steps         build.Reg   // along K
 	cluster, many build.Reg   // the cluster's number, and how many there are
+	number        build.Value // of the tile's product, in a batch
 }
 
 func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
@@ -310,14 +311,15 @@ const wgmmaGroup = 16
 // first on: the row and the column at which it begins.
 func (w *wgmmaWriter) tiles(first, step build.Reg, f func(row, col build.Reg)) {
 	k, s := w.Kernel, w.config.Shape
-	down := k.To(ptx.U32, k.CeilDiv(w.m, s.M*s.cluster()))
-	across := k.To(ptx.U32, k.CeilDiv(w.n, s.N))
-	all := k.Mul(down, across)
+	walk := w.walk(s.M*s.cluster(), s.N)
 	n := k.Var("tile", ptx.U32, first)
-	k.While(func() build.Reg { return k.Lt(n, all) }, func() {
-		i, j := w.groupedTile(n, down, across, wgmmaGroup/s.cluster())
-		row := k.Mul(k.Mad(i, s.cluster(), w.rank), s.M)
+	k.While(func() build.Reg { return walk.seek(n) }, func() {
+		t := walk.enter(n)
+		i, j := w.groupedTile(t.n, t.down, walk.across, wgmmaGroup/s.cluster())
+		row := k.Mad(k.Mad(i, s.cluster(), w.rank), s.M, t.first)
+		w.c, w.number = t.c, t.product
 		f(k.Named("row", k.To(w.index, row)), k.Named("col", k.To(w.index, k.Mul(j, s.N))))
+		w.c = walk.whole
 		k.Set(n, k.Add(n, step))
 	})
 }
@@ -333,8 +335,8 @@ func (w *wgmmaWriter) produce() {
 			for n := range w.planes {
 				turn.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
 				p := k.Mad(i, w.config.Shape.K, w.from)
-				planesA[n].Load(turn.Stage(), turn.Full(), row, p, 0)
-				planesB[n].Load(turn.Stage(), turn.Full(), col, p, w.rank)
+				planesA[n].Of(w.matrix(inA)).Load(turn.Stage(), turn.Full(), row, p, 0)
+				planesB[n].Of(w.matrix(inB)).Load(turn.Stage(), turn.Full(), col, p, w.rank)
 				turn.Next()
 			}
 		})

@@ -167,7 +167,7 @@ func (o *output) storePatch(slot int, row, col build.Reg, sums []build.Reg) {
 	k.ProxyFence()
 	k.BarrierOf(barrier, groupThreads)
 	k.If(o.leader, func() {
-		o.tensor.Store(patch.Ptr, col, row)
+		o.tensor.Store(patch.Ptr, o.box(row, col)...)
 		k.BulkCommit()
 	})
 }

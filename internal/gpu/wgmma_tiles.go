@@ -100,7 +100,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	case s.Along > 1:
 		depth = ceilDiv(depth, s.Along)
 	}
-	x := prediction{shape: s, blocks: roundUp(ceilDiv(p.M, s.M), s.cluster()) * ceilDiv(p.N, s.N) * parts * s.along()}
+	x := prediction{shape: s, blocks: tilesOf(p, s) * parts * s.along()}
 	x.rounds = ceilDiv(x.blocks, sms)
 
 	area := float64(max(s.M, groupRows) * s.N)
@@ -142,7 +142,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	outside := float64(x.rounds) * steps * wgmmaOutside * float64(missing)
 	multiply := float64(x.rounds)*tile + end + outside
-	load := float64(p.A.Bytes()+p.B.Bytes()+p.C.Bytes())/wgmmaMemory/float64(max(d.SMs, 1)) + outside
+	load := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)) + outside
 	x.multiply = multiply + wgmmaBeside*load + wgmmaFill
 	x.load = load + wgmmaBeside*multiply + wgmmaFill
 	if s.Along > 1 {

@@ -55,6 +55,7 @@ const (
 	ltDescSet           = "cublasLtMatmulDescSetAttribute"
 	ltLayoutCreate      = "cublasLtMatrixLayoutCreate"
 	ltLayoutDestroy     = "cublasLtMatrixLayoutDestroy"
+	ltLayoutSet         = "cublasLtMatrixLayoutSetAttribute"
 	ltPreferenceCreate  = "cublasLtMatmulPreferenceCreate"
 	ltPreferenceDestroy = "cublasLtMatmulPreferenceDestroy"
 	ltPreferenceSet     = "cublasLtMatmulPreferenceSetAttribute"
@@ -65,7 +66,7 @@ const (
 
 var cublasLtProcs = []string{
 	ltCreate, ltDestroy, ltGetVersion, ltStatusString, ltDescCreate, ltDescDestroy, ltDescSet, ltLayoutCreate,
-	ltLayoutDestroy, ltPreferenceCreate, ltPreferenceDestroy, ltPreferenceSet, ltHeuristic, ltAlgoGet, ltMatmul,
+	ltLayoutDestroy, ltLayoutSet, ltPreferenceCreate, ltPreferenceDestroy, ltPreferenceSet, ltHeuristic, ltAlgoGet, ltMatmul,
 }
 
 // OpenCuBLASLt opens the library for a GPU, and reserves its workspace there. The
@@ -204,7 +205,10 @@ func supported(p *gemm.Problem) error {
 	if p.Epilogue != (gemm.Epilogue{}) {
 		return fmt.Errorf("%w: cublaslt: bias or activation", gemm.ErrUnsupported)
 	}
-	if p.M < 1 || p.N < 1 || p.K < 1 {
+	if p.Batch.Kind == gemm.Grouped || p.Batch.Count > math.MaxInt32 {
+		return fmt.Errorf("%w: cublaslt: %v", gemm.ErrUnsupported, p)
+	}
+	if p.K < 1 || p.Empty() {
 		return fmt.Errorf("%w: cublaslt: nothing to compute in %d×%d×%d", gemm.ErrUnsupported, p.M, p.N, p.K)
 	}
 	for _, l := range []gemm.Layout{p.A, p.B, p.C} {

@@ -35,10 +35,13 @@ type heuristicResult struct {
 }
 
 // Attributes, by the enums of cublasLt.h: cublasLtMatmulDescAttributes_t,
-// cublasLtMatmulPreferenceAttributes_t and cublasLtMatmulAlgoConfigAttributes_t.
+// cublasLtMatrixLayoutAttribute_t, cublasLtMatmulPreferenceAttributes_t and
+// cublasLtMatmulAlgoConfigAttributes_t.
 const (
 	descTransA             = 3
 	descTransB             = 4
+	layoutBatchCount       = 5
+	layoutBatchOffset      = 6
 	preferenceMaxWorkspace = 1
 	preferenceReduction    = 3
 	algoID                 = 0
@@ -113,10 +116,21 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 	for _, x := range []struct {
 		layout *uintptr
 		of     gemm.Layout
-	}{{&pl.a, p.A}, {&pl.b, p.B}, {&pl.c, p.C}} {
+		stride int
+	}{{&pl.a, p.A, p.Batch.A}, {&pl.b, p.B, p.Batch.B}, {&pl.c, p.C, p.Batch.C}} {
 		err := l.call(ltLayoutCreate, uintptr(unsafe.Pointer(x.layout)),
 			uintptr(dataTypes[x.of.Type]), uintptr(x.of.Cols), uintptr(x.of.Rows), uintptr(x.of.LD))
 		if err != nil {
+			return err
+		}
+		if p.Batch.Kind == gemm.Single {
+			continue
+		}
+		count, offset := int32(p.Batch.Count), int64(x.stride)
+		if err := l.call(ltLayoutSet, *x.layout, layoutBatchCount, uintptr(unsafe.Pointer(&count)), unsafe.Sizeof(count)); err != nil {
+			return err
+		}
+		if err := l.call(ltLayoutSet, *x.layout, layoutBatchOffset, uintptr(unsafe.Pointer(&offset)), unsafe.Sizeof(offset)); err != nil {
 			return err
 		}
 	}

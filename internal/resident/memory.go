@@ -19,6 +19,7 @@ type Memory struct{ *block }
 type block struct {
 	device *Device
 	at     device.Ptr
+	size   int // bytes
 
 	mu     sync.Mutex
 	users  int  // that are asking for work with it
@@ -36,7 +37,7 @@ func (d *Device) Alloc(n int, what fmt.Stringer) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a matrix of %v: %w", what, gpu.Sentinel(err))
 	}
-	b := &block{device: d, at: at}
+	b := &block{device: d, at: at, size: n}
 	d.mu.Lock()
 	d.live[b] = struct{}{}
 	d.mu.Unlock()
@@ -47,6 +48,9 @@ func (d *Device) Alloc(n int, what fmt.Stringer) (*Memory, error) {
 
 // Device is where the memory is.
 func (m *Memory) Device() *Device { return m.device }
+
+// Size is how many bytes it has.
+func (m *Memory) Size() int { return m.size }
 
 // Close gives the memory back once nothing that was asked for uses it. It does not
 // wait for that. A second time it does nothing.

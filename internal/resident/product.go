@@ -24,6 +24,11 @@ type Product struct {
 	Verify   bool   // check the result
 	// Precision is the arithmetic, the zero value being the elements' own.
 	Precision gemm.Precision
+	// Batch, unless it is zero, makes the product one of many: A, B and C are the first
+	// one's, or of groups A and C have the rows of all.
+	Batch gemm.Batch
+	// Ends is a stored row that says of each group which row, an int32, is the first behind it.
+	Ends Matrix
 }
 
 // Gemm asks for a product and returns, usually before it has begun. The errors are
@@ -81,14 +86,20 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	if err == nil {
 		problem, err = problem.In(p.Precision)
 	}
+	if err == nil {
+		problem, err = p.together(problem, swapped)
+	}
 	if err != nil {
 		return err
 	}
-	bias := p.Bias
+	bias, ends := p.Bias, p.Ends
 	if bias.Memory == nil {
 		bias = p.C // which no kernel takes for one: there is none, or it is yet to come
 	}
-	if err := p.checkDevices(bias); err != nil {
+	if ends.Memory == nil {
+		ends = p.C
+	}
+	if err := p.checkDevices(bias, ends); err != nil {
 		return err
 	}
 	d := p.C.Memory.device
@@ -96,7 +107,7 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 		return err
 	}
 	defer d.leave()
-	blocks := [...]*block{p.A.Memory.block, p.B.Memory.block, p.C.Memory.block, bias.Memory.block}
+	blocks := [...]*block{p.A.Memory.block, p.B.Memory.block, p.C.Memory.block, bias.Memory.block, ends.Memory.block}
 	if err := holdAll(blocks[:]...); err != nil {
 		return err
 	}
@@ -108,7 +119,7 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	if err := p.checkOverlap(); err != nil {
 		return err
 	}
-	m := gpu.Memory{A: p.A.at(), B: p.B.at(), C: p.C.at(), Bias: bias.at()}
+	m := gpu.Memory{A: p.A.at(), B: p.B.at(), C: p.C.at(), Bias: bias.at(), Ends: ends.at()}
 	if swapped {
 		m.A, m.B = m.B, m.A
 	}
@@ -119,14 +130,32 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	return f(pl, m)
 }
 
-func (p *Product) checkDevices(bias Matrix) error {
+// together is the problem with the product's batch; swapped says that A and B have changed
+// places in it.
+func (p *Product) together(problem gemm.Problem, swapped bool) (gemm.Problem, error) {
+	b := p.Batch
+	switch {
+	case b.Kind == gemm.Strided && swapped:
+		b.A, b.B = b.B, b.A
+		return problem.Strided(b.Count, b)
+	case b.Kind == gemm.Strided:
+		return problem.Strided(b.Count, b)
+	case b.Kind == gemm.Grouped && swapped:
+		return problem, fmt.Errorf("%w: groups of the rows of a transposed C: they do not lie one behind the other", gemm.ErrUnsupported)
+	case b.Kind == gemm.Grouped:
+		return problem.Grouped(b.Count, b.B)
+	}
+	return problem, nil
+}
+
+func (p *Product) checkDevices(bias, ends Matrix) error {
 	if err := p.C.there("C"); err != nil {
 		return err
 	}
 	for _, x := range []struct {
 		name string
 		m    Matrix
-	}{{"A", p.A}, {"B", p.B}, {"the bias", bias}} {
+	}{{"A", p.A}, {"B", p.B}, {"the bias", bias}, {"the groups' ends", ends}} {
 		if err := x.m.there(x.name); err != nil {
 			return err
 		}
@@ -141,16 +170,30 @@ func (p *Product) checkDevices(bias Matrix) error {
 	return nil
 }
 
+// checkOverlap refuses a C that shares memory with what is read. Of a batch all that lies
+// between the first matrix and the last is C's, or A's, or B's.
 func (p *Product) checkOverlap() error {
+	c := p.whole(p.C, p.Batch.C)
 	for _, x := range []struct {
 		name string
 		m    Matrix
-	}{{"A", p.A}, {"B", p.B}, {"the bias", p.Bias}} {
-		if x.m.Memory == p.C.Memory && gemm.OverlapAt(p.C.Layout, uintptr(p.C.Offset), x.m.Layout, uintptr(x.m.Offset)) {
+	}{{"A", p.whole(p.A, p.Batch.A)}, {"B", p.whole(p.B, p.Batch.B)}, {"the bias", p.Bias}, {"the groups' ends", p.Ends}} {
+		if x.m.Memory == c.Memory && gemm.OverlapAt(c.Layout, uintptr(c.Offset), x.m.Layout, uintptr(x.m.Offset)) {
 			return fmt.Errorf("%w: C shares memory with %s", gemm.ErrOverlap, x.name)
 		}
 	}
 	return nil
+}
+
+// whole is the memory of all matrices of a batch, the first of which is m, one every stride
+// elements, which together has checked; m itself if there is but one.
+func (p *Product) whole(m Matrix, stride int) Matrix {
+	if stride == 0 {
+		return m
+	}
+	n, _ := m.Layout.Span(p.Batch.Count, stride, "")
+	m.Layout = gemm.Dense(m.Layout.Type, 1, n)
+	return m
 }
 
 // planKey is what a plan depends on.

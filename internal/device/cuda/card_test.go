@@ -11,10 +11,12 @@ import (
 	"os/exec"
 	"testing"
 
+	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/testkit"
 )
 
 // card is the first GPU of this machine. Without one the test is skipped, or fails
@@ -183,6 +185,39 @@ func TestCardConformance(t *testing.T) {
 				name += "-" + precision.String()
 			}
 			t.Run(name, func(t *testing.T) { conform(t, k, precision) })
+		}
+	}
+}
+
+// TestCardBatches: each kernel computes batches and groups of rows, in each of its shapes.
+func TestCardBatches(t *testing.T) {
+	for _, k := range gpu.Kernels() {
+		for _, s := range k.Shapes() {
+			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				g := card(t)
+				if !g.Info().Target.Has(k.Target()) {
+					t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
+				}
+				backend := gpu.New(g)
+				seed := rand.Uint64()
+				report := gemmtest.Check(t.Context(), gemmtest.Implementation{
+					Name: k.Name, Tiles: []int{s.M, s.N}, Accuracy: k.Accuracy,
+					Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
+					Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
+						plan, err := backend.Plan(p, gpu.Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
+						if err != nil {
+							return err
+						}
+						return testkit.OnDevice(ctx, g, 2, [][]byte{b.A, b.B, b.C, b.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
+							return plan.Enqueue(ctx, gpu.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
+						})
+					},
+				}, gemmtest.Options{Cases: 40, Only: "batch", Seed: seed})
+				if err := errors.Join(report.Err(), backend.Close()); err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+				t.Logf("%d cases, %d left out", report.Checks[0].Cases, report.Checks[0].LeftOut)
+			})
 		}
 	}
 }

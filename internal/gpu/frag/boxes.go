@@ -63,6 +63,7 @@ type Boxes struct {
 	tensor build.Tensor
 	tiles  build.Array // rows of 128 bytes, tile behind tile
 	skip   build.Value // elements of a row of memory before the operand's first one
+	matrix build.Value // of a tensor that is several, the number of the operand's; nil if it is one
 }
 
 // NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
@@ -75,6 +76,14 @@ func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
 func (b *Boxes) Behind(skip build.Value) *Boxes {
 	other := *b
 	other.skip = skip
+	return &other
+}
+
+// Of are the same tiles for an operand that is a matrix of several; nil stands for a tensor
+// that is one.
+func (b *Boxes) Of(matrix build.Value) *Boxes {
+	other := *b
+	other.matrix = matrix
 	return &other
 }
 
@@ -94,11 +103,14 @@ func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank
 		if !s.AlongK {
 			x, y = y, x
 		}
-		x = k.Add(x, b.skip)
+		from := []build.Value{k.Add(x, b.skip), y}
+		if b.matrix != nil {
+			from = append(from, b.matrix)
+		}
 		if s.Shared > 1 {
-			b.tensor.LoadAll(to, full, k.To(ptx.U16, 1<<s.Shared-1), x, y)
+			b.tensor.LoadAll(to, full, k.To(ptx.U16, 1<<s.Shared-1), from...)
 		} else {
-			b.tensor.Load(to, full, x, y)
+			b.tensor.Load(to, full, from...)
 		}
 	}
 }

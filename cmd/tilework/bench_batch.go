@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tilework/internal/bench"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+)
+
+// densePeer is the product without groups.
+const densePeer = "dense"
+
+// together is p as --batch or --groups has it: many of its kind, one behind the other, or
+// its rows in groups.
+func (f *benchFlags) together(p gemm.Problem) (gemm.Problem, error) {
+	switch {
+	case f.batch > 1:
+		return p.Strided(f.batch, gemm.Batch{A: p.A.Len(), B: p.B.Len(), C: p.C.Len()})
+	case f.groups == "":
+		return p, nil
+	}
+	rows, err := groupRows(f.groups, p.M)
+	if err != nil {
+		return p, fmt.Errorf("--groups: %w", err)
+	}
+	return p.Grouped(len(rows), p.B.Len())
+}
+
+// groupRows shares out m rows: by the groups' shares, or equally where text is how many
+// groups there are.
+func groupRows(text string, m int) ([]int, error) {
+	var shares []int
+	total := 0
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || n < 0 || n > 1<<20 {
+			return nil, fmt.Errorf("%q: want a number of groups, or the share of each: 4,2,1,1", text)
+		}
+		shares, total = append(shares, n), total+n
+	}
+	if total == 0 {
+		return nil, fmt.Errorf("%q: nobody has a share", text)
+	}
+	if len(shares) == 1 {
+		shares = make([]int, total)
+		for i := range shares {
+			shares[i] = 1
+		}
+	}
+	rows := make([]int, len(shares))
+	before, given := 0, 0
+	for i, share := range shares {
+		before += share
+		rows[i] = before*m/total - given
+		given += rows[i]
+	}
+	return rows, nil
+}
+
+// kase is a case of p on a GPU.
+func (f *benchFlags) kase(p gemm.Problem) bench.Case {
+	c := bench.Case{Problem: p, Device: f.device}
+	if p.Batch.Kind == gemm.Grouped {
+		c.Groups, _ = groupRows(f.groups, p.M) // which together has read
+	}
+	return c
+}
+
+// denseSubject is one product of as many operations as the groups' products have, by the
+// kernel that would be chosen for it. Its B is the first group's.
+type denseSubject struct {
+	gpu  *gpu.Backend
+	plan *gpu.Plan
+}
+
+func (s *denseSubject) Name() string { return densePeer }
+
+func (s *denseSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
+	if p.Batch.Kind != gemm.Grouped {
+		return nil, fmt.Errorf("%w: %s without groups", gemm.ErrUnsupported, densePeer)
+	}
+	one, _ := p.Product(0)
+	plan, err := dispatch.PlanGPU(s.gpu, &one, gpu.Options{KeepLayout: true})
+	if err != nil {
+		return nil, err
+	}
+	s.plan = plan
+	return func(ctx context.Context, m bench.Matrices) error {
+		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
+	}, plan.Compile(ctx)
+}
+
+func (s *denseSubject) String() string { return planText(s.plan) }

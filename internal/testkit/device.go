@@ -1,0 +1,34 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+
+	"tilework/internal/device"
+)
+
+// OnDevice has run use copies of pieces of memory on a device, one behind each of which
+// nothing is, and copies the one of number result back.
+func OnDevice(ctx context.Context, d device.Device, result int, pieces [][]byte, run func(at []device.Ptr) error) (err error) {
+	at := make([]device.Ptr, len(pieces))
+	defer func() {
+		for _, p := range at {
+			err = errors.Join(err, d.Free(p))
+		}
+	}()
+	for i, b := range pieces {
+		if len(b) == 0 {
+			continue
+		}
+		if at[i], err = d.Alloc(len(b)); err != nil {
+			return err
+		}
+		if err := d.CopyIn(ctx, at[i], b, device.Whole(len(b))); err != nil {
+			return err
+		}
+	}
+	if err := run(at); err != nil || len(pieces[result]) == 0 {
+		return err
+	}
+	return d.CopyOut(ctx, pieces[result], at[result], device.Whole(len(pieces[result])))
+}
