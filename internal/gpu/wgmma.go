@@ -379,10 +379,13 @@ func (w *wgmmaWriter) consume() {
 			w.turns.Wait(group, mine)
 			k.Set(mine, k.Xor(mine, 1))
 		}
-		if len(w.rounds) > 0 {
-			x.addRounds()
-		} else {
+		switch cols := w.promotedCols(s); {
+		case len(w.rounds) == 0:
 			x.addStraight()
+		case cols > 0:
+			x.addPromoted(cols)
+		default:
+			x.addRounds()
 		}
 		if inTurns(s) {
 			// A warp that lags behind must not find that its turn has come round again.

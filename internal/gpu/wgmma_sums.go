@@ -172,6 +172,94 @@ func (x *mainloop) addRounds() {
 	})
 }
 
+// promotedCols is how many columns' sums the tensor cores keep at a time where the thread has
+// registers for two such parts beside its own sums, and 0 where it has not, or a step takes
+// more than one round of one pair of parts.
+func (r recipe) promotedCols(s Shape) int {
+	if len(r.rounds) != 1 || len(r.rounds[0].pairs) != 1 || r.rounds[0].times != 1 {
+		return 0
+	}
+	switch own := s.RowsPerThread * s.ColsPerThread; {
+	case own <= 64:
+		return s.N
+	case own <= 96:
+		return s.N / 2
+	}
+	return 0
+}
+
+// addPromoted is addRounds for recipes of one round of one pair, in parts of so many columns:
+// while a warpgroup adds one part to its sums the tensor cores sum up the next one. Parts take
+// turns in two sets of registers, of which the first is under way wherever a loop of two steps
+// begins again: the assembler follows no other order, and has every product waited for instead.
+func (x *mainloop) addPromoted(cols int) {
+	k, s := x.Kernel, x.config.Shape
+	op := x.op
+	op.N = cols
+	held := [2][]build.Reg{k.Vars("even", x.acc, cols/2, 0), k.Vars("odd", x.acc, cols/2, 0)}
+	across := s.N / cols
+	each := len(x.sums) * across // parts of a step
+	sumUp := func(at int) {
+		m, col := at%each/across, at%across*cols
+		a := k.Add(x.fromA[m], x.a.ToStage(x.turn.Stage()))
+		b := k.Add(k.Add(x.fromB, x.b.ToStage(x.turn.Stage())), x.b.ToSide(col))
+		k.WgmmaFence()
+		for p := 0; p < s.K; p += op.K() {
+			k.Wgmma(op, held[at%2], k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), p > 0)
+		}
+		k.WgmmaCommit()
+	}
+	add := func(at int) {
+		m, col := at%each/across, at%across*cols
+		for e, part := range held[at%2] {
+			sum := x.sums[m][col/2+e]
+			k.Set(sum, k.Add(sum, part))
+		}
+	}
+	// next begins the part behind number at, and adds that one.
+	next := func(at int) {
+		last := (at+1)%each == 0 // of its step
+		k.Set(x.before, x.turn.Stage())
+		if last {
+			x.turn.Next()
+			x.turn.WaitFull()
+		}
+		sumUp(at + 1)
+		k.WgmmaWait(1)
+		if last {
+			x.release(x.before, true)
+		}
+		add(at)
+	}
+	end := func(at int) {
+		k.WgmmaWait(0)
+		x.release(x.turn.Stage(), true)
+		add(at)
+		x.turn.Next()
+	}
+	for _, sums := range x.sums {
+		for _, sum := range sums {
+			k.Set(sum, 0)
+		}
+	}
+	k.If(k.Ne(x.steps, 0), func() {
+		x.turn.WaitFull()
+		sumUp(0)
+		k.For(0, k.Div(k.Sub(x.steps, 1), 2), func(build.Reg) {
+			for at := range 2 * each {
+				next(at)
+			}
+		})
+		rest := func(steps int) {
+			for at := range steps*each - 1 {
+				next(at)
+			}
+			end(steps*each - 1)
+		}
+		k.If(k.Eq(k.Rem(x.steps, 2), 0), func() { rest(2) }).Else(func() { rest(1) })
+	})
+}
+
 // sumUp has the tensor cores sum up part n of the step in a round, for 64 rows and some
 // columns, and waits for it. tiles are the descriptors of a pair's tiles.
 func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int, tiles func(pair [2]int) (a, b build.Reg)) {
