@@ -36,7 +36,7 @@ var wgmma = &Kernel{
 	boxed:    true,
 	fits:     fitsWgmma,
 	vectors:  wgmmaVectors,
-	threads:  func(Shape) device.Dim3 { return device.Dim3{X: wgmmaThreads, Y: 1, Z: 1} },
+	threads:  func(s Shape) device.Dim3 { return device.Dim3{X: wgmmaThreads(s), Y: 1, Z: 1} },
 	shared:   wgmmaShared,
 	grid:     wgmmaGrid,
 	tensors:  wgmmaTensors,
@@ -48,12 +48,25 @@ var wgmma = &Kernel{
 const (
 	groupThreads = 128 // of a warpgroup
 	groupRows    = 64  // of A, that one instruction multiplies
-	consumers    = 2   // warpgroups that multiply
-	wgmmaThreads = (1 + consumers) * groupThreads
-	// Registers of a thread that loads and of one that multiplies: together what the
-	// block began with.
-	producerRegisters, consumerRegisters = 40, 232
 )
+
+// consumers is how many warpgroups multiply: as many as the tile has parts for, or two that
+// take turns.
+func consumers(s Shape) int {
+	rows, _ := groupTile(s)
+	return max(s.M/rows, 2)
+}
+
+func wgmmaThreads(s Shape) int { return (1 + consumers(s)) * groupThreads }
+
+// groupRegisters are the registers of a thread that loads and of one that multiplies:
+// together what the block began with.
+func groupRegisters(s Shape) (loads, multiplies int) {
+	if consumers(s) > 2 {
+		return 32, 160
+	}
+	return 40, 232
+}
 
 // groupTile is the part of C that a warpgroup has in its registers: a thread of it has two
 // rows of every 64, and of those every other pair of 8 columns.
@@ -83,16 +96,16 @@ func checkWgmma(s Shape) error {
 		return bad("N is 64, 128, 192 or 256")
 	case cols != s.N:
 		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
-	case s.RowsPerThread*s.ColsPerThread > 128:
-		return bad("a thread has registers for 128 sums")
-	case s.M != rows && s.M != consumers*rows && (rows != groupRows || s.M != rows/2 && s.M != rows/4):
-		return bad("M is %d, a warpgroup's rows, or twice that, or of 64 rows the first 32 or 16", rows)
+	case s.RowsPerThread*s.ColsPerThread > 128 || s.M > 2*rows && s.RowsPerThread*s.ColsPerThread > 96:
+		return bad("a thread has registers for 128 sums, of three warpgroups for 96")
+	case s.M != rows && s.M != 2*rows && s.M != 3*rows && (rows != groupRows || s.M != rows/2 && s.M != rows/4):
+		return bad("M is %d, a warpgroup's rows, or two or three times that, or of 64 rows the first 32 or 16", rows)
 	case s.K != frag.SwizzleBytes && s.K != frag.SwizzleBytes/2 && s.K != frag.SwizzleBytes/4:
 		return bad("K is what 128 bytes hold, 32, 64 or 128")
 	case s.Stages < 2 || s.Stages > 16:
 		return bad("%d stages: want 2 to 16", s.Stages)
-	case s.Cluster > 4 || s.N%(s.cluster()*64) != 0:
-		return bad("a cluster of %d blocks: want up to 4, of which each loads 64 columns or a multiple", s.Cluster)
+	case s.Cluster > 4 || s.N%(s.cluster()*32) != 0:
+		return bad("a cluster of %d blocks: want up to 4, of which each loads 32 columns or a multiple", s.Cluster)
 	case s.Along > 1 && (s.Along != 2 && s.Along != 4 && s.Along != 8 || s.Cluster > 1 || s.Split > 1):
 		return bad("a cluster of %d blocks along K: want 2, 4 or 8, no other cluster, and no further parts", s.Along)
 	case rowsOfTile(s)%(s.along()*groupThreads/frag.Lanes) != 0:
@@ -149,7 +162,7 @@ func wgmmaShared(c Config) int {
 	a, b := operandBoxes(c)
 	n := c.Shape.Stages * (a.StageBytes() + b.StageBytes())
 	if c.Shape.Split < 2 {
-		n += consumers * patchSlots(c) * groupRows * frag.SwizzleBytes
+		n += consumers(c.Shape) * patchSlots(c) * groupRows * frag.SwizzleBytes
 	}
 	return n
 }
@@ -216,14 +229,14 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 		if w.bulk {
 			elem = elements[c.Out]
 		}
-		w.patches = k.Tile("C", elem, consumers*patchSlots(c)*groupRows, frag.SwizzleBytes/elem.Bytes())
+		w.patches = k.Tile("C", elem, consumers(s)*patchSlots(c)*groupRows, frag.SwizzleBytes/elem.Bytes())
 	}
 	w.pipe = frag.NewPipe(k, s.Stages)
 	if inTurns(s) {
-		w.turns = k.Mbarriers("turns", consumers)
+		w.turns = k.Mbarriers("turns", consumers(s))
 	}
 	if s.along() > 1 {
-		w.summed, w.added = k.Mbarriers("summed", consumers), k.Mbarriers("added", consumers)
+		w.summed, w.added = k.Mbarriers("summed", consumers(s)), k.Mbarriers("added", consumers(s))
 	}
 	w.cluster, w.many = k.BlockIdx(build.X), k.GridDim(build.X)
 	if n := s.cluster() * s.along(); n > 1 {
@@ -244,7 +257,7 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 func writeWgmma(k *build.Kernel, c Config) {
 	w := newWgmmaWriter(k, c)
 	s := c.Shape
-	k.Threads(wgmmaThreads, 1, 1)
+	k.Threads(wgmmaThreads(s), 1, 1)
 	k.MinBlocks(1) // which has all registers of the SM: setmaxnreg shares them out
 	if w.clusters() {
 		k.Cluster(s.cluster()*s.along(), 1, 1)
@@ -253,15 +266,15 @@ func writeWgmma(k *build.Kernel, c Config) {
 	k.If(first, func() {
 		releases := s.cluster()
 		if inTurns(s) {
-			for group := range consumers {
+			for group := range consumers(s) {
 				w.turns.Init(group, groupThreads/frag.Lanes)
 			}
 		} else {
-			releases *= consumers
+			releases *= consumers(s)
 		}
 		w.pipe.Init(releases)
 		if s.along() > 1 {
-			for group := range consumers {
+			for group := range consumers(s) {
 				w.summed.Init(group, s.Along)
 				w.added.Init(group, s.Along)
 			}
@@ -271,7 +284,7 @@ func writeWgmma(k *build.Kernel, c Config) {
 		w.b.Prefetch()
 	})
 	if rowsOfTile(s) < groupRows {
-		w.a.Clear(w.tid, wgmmaThreads)
+		w.a.Clear(w.tid, wgmmaThreads(s))
 		k.ProxyFence()
 	}
 	if w.clusters() {
@@ -283,11 +296,12 @@ func writeWgmma(k *build.Kernel, c Config) {
 	if c.Overlaps {
 		k.AfterGrids()
 	}
+	fewer, more := groupRegisters(s)
 	k.If(k.Lt(w.tid, groupThreads), func() {
-		k.FewerRegisters(producerRegisters)
+		k.FewerRegisters(fewer)
 		k.If(first, w.produce)
 	}).Else(func() {
-		k.MoreRegisters(consumerRegisters)
+		k.MoreRegisters(more)
 		w.consume()
 	})
 	if w.clusters() {
@@ -369,7 +383,7 @@ func (w *wgmmaWriter) consume() {
 	loads := k.Mul(w.steps, len(w.planes)) // of a tile
 	var mine build.Reg                     // the parity of the warpgroup's turn
 	if inTurns(s) {
-		first, step = k.Mad(group, w.many, w.cluster), k.Mul(w.many, consumers)
+		first, step = k.Mad(group, w.many, w.cluster), k.Mul(w.many, consumers(s))
 		x.turn.Skip(k.Mul(group, loads))
 		mine = k.Var("mine", ptx.U32, k.Xor(group, 1))
 	}

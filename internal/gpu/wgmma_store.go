@@ -173,7 +173,12 @@ func (o *output) storePatch(slot int, row, col build.Reg, sums []build.Reg) {
 }
 
 // pairsAtOnce is how many pairs a thread has registers to read while it holds all sums.
-const pairsAtOnce = 8
+func pairsAtOnce(s Shape) int {
+	if consumers(s) > 2 {
+		return 4
+	}
+	return 8
+}
 
 // finished are the sums of a patch, with alpha and all that follows but for the rounding.
 func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
@@ -186,8 +191,9 @@ func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
 		return at, c, o.inside(at, c)
 	}
 	k.If(o.readC, func() {
-		for first := 0; first < len(values)/2; first += pairsAtOnce {
-			old := make([][]build.Reg, pairsAtOnce)
+		ahead := pairsAtOnce(o.config.Shape)
+		for first := 0; first < len(values)/2; first += ahead {
+			old := make([][]build.Reg, ahead)
 			for n := range old {
 				at, c, inside := place(first + n)
 				old[n] = o.c.At(at, c).LoadVecOr0(inside, 2)

@@ -131,7 +131,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	tile, end := steps*step+hand, 0.0
 	if inTurns(s) { // one warpgroup hands over while the other multiplies
-		tile, end = max(steps*step, tile/consumers), hand
+		tile, end = max(steps*step, tile/float64(consumers(s))), hand
 	}
 	missing := 0
 	if !c.TransA {

@@ -44,11 +44,29 @@ func (s BoxShape) loaded() int {
 // maxBox is the most elements of a box in one dimension.
 const maxBox = 256
 
-// rows is how far a box goes across K. Where rows of memory run that way each box has 128
-// bytes of them; a tile is several boxes then.
+// part is what one of the blocks that share a tile loads: so many rows of A or columns of B,
+// from depth elements along K each. Where rows of memory run across K a box has 128 bytes of
+// them, and a tile is several boxes: of an odd number each block loads a part along K.
+func (s BoxShape) part() (side, depth int) {
+	if side = s.loaded() / s.Shared; !s.AlongK && side%s.Depth() != 0 {
+		return s.Side, s.Depth() / s.Shared
+	}
+	return side, s.Depth()
+}
+
+// rows is the rows of memory of a box.
 func (s BoxShape) rows() int {
+	side, depth := s.part()
 	if s.AlongK {
-		return min(s.loaded()/s.Shared, maxBox)
+		return min(side, maxBox)
+	}
+	return depth
+}
+
+// across is how far a box goes across K.
+func (s BoxShape) across() int {
+	if s.AlongK {
+		return s.rows()
 	}
 	return s.Depth()
 }
@@ -86,11 +104,17 @@ func (b *Boxes) Prefetch() { b.tensor.Prefetch() }
 // block's place among those that share the tile.
 func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank build.Value) {
 	k, s := b.k, b.shape
-	part := k.Mul(rank, s.loaded()/s.Shared)
-	for n := 0; n < s.loaded()/s.Shared; n += s.rows() {
-		at := k.Add(part, n)
-		to := b.tiles.At(k.Add(k.Mul(stage, s.Side), at), 0)
-		x, y := p, build.Value(k.Add(first, at))
+	side, depth := s.part()
+	from, along := build.Value(0), build.Value(0) // of the block's part
+	if depth < s.Depth() {
+		along = k.Mul(rank, depth)
+	} else {
+		from = k.Mul(rank, side)
+	}
+	for n := 0; n < side; n += s.across() {
+		at := k.Add(from, n)
+		to := b.tiles.At(k.Add(k.Add(k.Mul(stage, s.Side), at), along), 0)
+		x, y := build.Value(k.Add(p, along)), build.Value(k.Add(first, at))
 		if !s.AlongK {
 			x, y = y, x
 		}
