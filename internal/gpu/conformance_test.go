@@ -30,8 +30,8 @@ func shapes(k *Kernel, list []Shape) []Shape {
 		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
 		along := s
 		along.Along, along.Stages = 2, 3
-		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups
-		list = append(slices.Clip(list), pair, three, along)
+		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups; B's boxes are halved
+		list = append(append([]Shape{three}, list...), pair, along)
 	}
 	if k.splits {
 		for _, s.Split = range parts {
@@ -42,7 +42,7 @@ func shapes(k *Kernel, list []Shape) []Shape {
 }
 
 // smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
-func smallest(list []Shape) []Shape { return list[max(len(list)-7, 0):] }
+func smallest(list []Shape) []Shape { return list[max(len(list)-6, 0):] }
 
 // emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
 // Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.

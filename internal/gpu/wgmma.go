@@ -92,8 +92,8 @@ func checkWgmma(s Shape) error {
 	switch {
 	case s.RowsPerThread != 2 && s.RowsPerThread != 4:
 		return bad("a thread has 2 or 4 rows")
-	case s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
-		return bad("N is 64, 128, 192 or 256")
+	case s.N != 16 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
+		return bad("N is 16, 64, 128, 192 or 256")
 	case cols != s.N:
 		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
 	case s.RowsPerThread*s.ColsPerThread > 128 || s.M > 2*rows && s.RowsPerThread*s.ColsPerThread > 96:
@@ -104,7 +104,9 @@ func checkWgmma(s Shape) error {
 		return bad("K is what 128 bytes hold, 32, 64 or 128")
 	case s.Stages < 2 || s.Stages > 16:
 		return bad("%d stages: want 2 to 16", s.Stages)
-	case s.Cluster > 4 || s.N%(s.cluster()*32) != 0:
+	case s.N < 64 && s.cluster()*s.along() > 1:
+		return bad("a cluster of tiles with %d columns", s.N)
+	case s.Cluster > 4 || s.N >= 64 && s.N%(s.cluster()*32) != 0:
 		return bad("a cluster of %d blocks: want up to 4, of which each loads 32 columns or a multiple", s.Cluster)
 	case s.Along > 1 && (s.Along != 2 && s.Along != 4 && s.Along != 8 || s.Cluster > 1 || s.Split > 1):
 		return bad("a cluster of %d blocks along K: want 2, 4 or 8, no other cluster, and no further parts", s.Along)
@@ -145,9 +147,9 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 	c.VecC = vector(p.C, maxVector/p.C.Type.Size())
 }
 
-// bulk says that C is written by bulk copies, which take whole vectors.
+// bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes.
 func bulk(c Config) bool {
-	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2
+	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
 }
 
 // operandBoxes are the shapes of the tiles of A and B.
@@ -155,6 +157,9 @@ func operandBoxes(c Config) (a, b frag.BoxShape) {
 	s, elem := c.Shape, recipeOf(c.In, c.Precision).stored()
 	a = frag.BoxShape{Elem: elem, Side: max(s.M, groupRows), Loaded: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
 	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
+	if !b.AlongK && elem.Bytes() == 2 {
+		b.Side = max(s.N, b.Depth()) // a whole box
+	}
 	return a, b
 }
 

@@ -23,6 +23,7 @@ var wgmmaTiles = []Shape{
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8, Cluster: 2},
 	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
+	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
 	{M: 32, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 	{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 }
@@ -114,7 +115,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	planes := float64(len(r.planes))
 	products, rounds := r.work(s)
 	bytes := float64((max(s.M, groupRows) + s.N/s.cluster()) * frag.SwizzleBytes)
-	if inTurns(s) && s.N == groupRows {
+	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
 	step := max(products*area/wgmmaRate+rounds*wgmmaRound+2*wgmmaStep/float64(s.RowsPerThread), planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
@@ -174,7 +175,7 @@ func wgmmaLimits(c Config) Limits {
 	if c.Out.Size() == 2 {
 		l.Scatter = 2
 	}
-	if c.Out.Size() == 4 || c.Shape.Along > 1 { // as sums pass through patches
+	if c.Out.Size() == 4 || !bulk(c) { // as sums pass through patches
 		l.Conflicts = 2
 	}
 	return l
