@@ -136,6 +136,9 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if n := frag.SwizzleBytes / r.elem.Bytes(); s.K != n {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: K is %d for %v", gemm.ErrUnsupported, s, n, p.A.Type)
 	}
+	if consumers(s) > 2 && len(r.rounds) > 0 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
+	}
 	if s.Stages < len(r.planes) {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a step of %v takes %d stages", gemm.ErrUnsupported, s, p.Precision, len(r.planes))
 	}
@@ -398,11 +401,11 @@ func (w *wgmmaWriter) consume() {
 			w.turns.Wait(group, mine)
 			k.Set(mine, k.Xor(mine, 1))
 		}
-		switch cols := w.promotedCols(s); {
+		switch {
 		case len(w.rounds) == 0:
 			x.addStraight()
-		case cols > 0:
-			x.addPromoted(cols)
+		case w.alone():
+			x.addAlone()
 		default:
 			x.addRounds()
 		}

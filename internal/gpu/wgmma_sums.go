@@ -172,29 +172,21 @@ func (x *mainloop) addRounds() {
 	})
 }
 
-// promotedCols is how many columns' sums the tensor cores keep at a time where the thread has
-// registers for two such parts beside its own sums, and 0 where it has not, or a step takes
-// more than one round of one pair of parts.
-func (r recipe) promotedCols(s Shape) int {
-	if len(r.rounds) != 1 || len(r.rounds[0].pairs) != 1 || r.rounds[0].times != 1 {
-		return 0
-	}
-	switch own := s.RowsPerThread * s.ColsPerThread; {
-	case own <= 64:
-		return s.N
-	case own <= 96:
-		return s.N / 2
-	}
-	return 0
+// alone says that a step is one round of one pair, as that of 8-bit floats is.
+func (r recipe) alone() bool {
+	return len(r.rounds) == 1 && len(r.rounds[0].pairs) == 1 && r.rounds[0].times == 1
 }
 
-// addPromoted is addRounds for recipes of one round of one pair, in parts of so many columns:
-// while a warpgroup adds one part to its sums the tensor cores sum up the next one. Parts take
-// turns in two sets of registers, of which the first is under way wherever a loop of two steps
+// aloneCols is how many columns are summed up at a time then: twice as many took 3 % longer.
+const aloneCols = 64
+
+// addAlone is addRounds where a step is one round of one pair, in parts of a few columns: while
+// a warpgroup adds one part to its sums the tensor cores sum up the next one. Parts take turns in
+// two sets of registers, of which the first is under way wherever the loop, over two steps,
 // begins again: the assembler follows no other order, and has every product waited for instead.
-func (x *mainloop) addPromoted(cols int) {
+func (x *mainloop) addAlone() {
 	k, s := x.Kernel, x.config.Shape
-	op := x.op
+	op, cols := x.op, min(x.config.Shape.N, aloneCols)
 	op.N = cols
 	held := [2][]build.Reg{k.Vars("even", x.acc, cols/2, 0), k.Vars("odd", x.acc, cols/2, 0)}
 	across := s.N / cols
@@ -275,16 +267,19 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int
 	k.WgmmaWait(0)
 }
 
-// work is how many products of tiles a step takes of a warpgroup, and how often that adds what
-// was summed up; of halves of the columns it waits a fifth longer.
+// work is how many products of tiles a step takes of a warpgroup, and the cycles in which that
+// adds what was summed up; of halves of the columns it waits a fifth longer.
 func (r recipe) work(s Shape) (products, adds float64) {
-	if len(r.rounds) == 0 {
-		return 1, 0
-	}
 	rows, _ := groupTile(s)
+	switch {
+	case len(r.rounds) == 0:
+		return 1, 0
+	case r.alone():
+		return 1, wgmmaPart * float64(rows/groupRows*ceilDiv(s.N, aloneCols))
+	}
 	for _, round := range r.rounds {
 		products += float64(len(round.pairs))
-		adds += float64(round.times * rows / groupRows)
+		adds += wgmmaRound * float64(round.times*rows/groupRows)
 	}
 	if s.N > roundCols(s) {
 		adds *= 2 * 1.2
