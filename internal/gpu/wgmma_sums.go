@@ -141,7 +141,7 @@ func (x *mainloop) addRounds() {
 		came := 0
 		wait := func(plane int) {
 			for ; slices.Contains(x.planes[came:], plane); came++ {
-				x.turn.WaitFull()
+				x.turn.WaitReady()
 				k.Set(stages[x.planes[came]], x.turn.Stage())
 				x.turn.Next()
 			}
@@ -153,7 +153,7 @@ func (x *mainloop) addRounds() {
 						wait(pair[0])
 						wait(pair[1])
 						a = k.Add(x.fromA[m], x.a.ToStage(stages[pair[0]]))
-						return a, k.Add(k.Add(x.fromB, x.b.ToStage(stages[pair[1]])), x.b.ToSide(col))
+						return a, k.Add(k.Add(x.fromB, x.multiplied.ToStage(stages[pair[1]])), x.multiplied.ToSide(col))
 					}
 					for n := range round.times {
 						x.sumUp(op, part, round, n, tiles)
@@ -194,10 +194,10 @@ func (x *mainloop) addAlone() {
 	sumUp := func(at int) {
 		m, col := at%each/across, at%across*cols
 		a := k.Add(x.fromA[m], x.a.ToStage(x.turn.Stage()))
-		b := k.Add(k.Add(x.fromB, x.b.ToStage(x.turn.Stage())), x.b.ToSide(col))
+		b := k.Add(k.Add(x.fromB, x.multiplied.ToStage(x.turn.Stage())), x.multiplied.ToSide(col))
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += op.K() {
-			k.Wgmma(op, held[at%2], k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), p > 0)
+			k.Wgmma(op, held[at%2], k.Add(a, x.a.ToStep(p)), k.Add(b, x.multiplied.ToStep(p)), p > 0)
 		}
 		k.WgmmaCommit()
 	}
@@ -214,7 +214,7 @@ func (x *mainloop) addAlone() {
 		k.Set(x.before, x.turn.Stage())
 		if last {
 			x.turn.Next()
-			x.turn.WaitFull()
+			x.turn.WaitReady()
 		}
 		sumUp(at + 1)
 		k.WgmmaWait(1)
@@ -235,7 +235,7 @@ func (x *mainloop) addAlone() {
 		}
 	}
 	k.If(k.Ne(x.steps, 0), func() {
-		x.turn.WaitFull()
+		x.turn.WaitReady()
 		sumUp(0)
 		k.For(0, k.Div(k.Sub(x.steps, 1), 2), func(build.Reg) {
 			for at := range 2 * each {
@@ -260,7 +260,7 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int
 		a, b := tiles(pair)
 		k.WgmmaFence() // again, or the assembler puts one into the loop that waits for tiles
 		for p := n * depth; p < (n+1)*depth; p += op.K() {
-			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), i > 0 || p > n*depth)
+			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.multiplied.ToStep(p)), i > 0 || p > n*depth)
 		}
 	}
 	k.WgmmaCommit()
@@ -297,15 +297,15 @@ func (r sumRound) uses(plane int) bool {
 func (x *mainloop) addStraight() {
 	k, s := x.Kernel, x.config.Shape
 	k.For(0, x.steps, func(i build.Reg) {
-		x.turn.WaitFull()
-		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
+		x.turn.WaitReady()
+		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.multiplied.ToStage(x.turn.Stage())
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += x.op.K() {
 			var add build.Value = true
 			if p == 0 {
 				add = k.Ne(i, 0) // or the sums begin with these products
 			}
-			b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
+			b := k.Add(k.Add(x.fromB, stageB), x.multiplied.ToStep(p))
 			for m := range x.sums {
 				k.Wgmma(x.op, x.sums[m], k.Add(k.Add(x.fromA[m], stageA), x.a.ToStep(p)), b, add)
 			}

@@ -53,8 +53,24 @@ func wgmmaShapes() (shapes []Shape) {
 			}
 			shapes = append(shapes, s)
 		}
+		if k == 32 {
+			for _, s := range shapes[len(shapes)-len(tiles):] {
+				if n := stagesTurned(s); n > 2 && n < s.Stages {
+					s.Stages = n
+					shapes = append(shapes, s)
+				}
+			}
+		}
 	}
 	return shapes
+}
+
+// stagesTurned is how many stages there is room for on Hopper beside the tiles of B that are
+// transposed, and the patches of C.
+func stagesTurned(s Shape) int {
+	const room = 227 << 10
+	patches := 2 * consumers(s) * groupRows * frag.SwizzleBytes
+	return (room - patches) / ((max(s.M, groupRows) + 2*max(s.N, frag.Lanes)) * frag.SwizzleBytes)
 }
 
 // A cycle of an SM as far as the choice of a tile needs it, fitted to an H200's times of 30
