@@ -261,7 +261,7 @@ type job interface {
 func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
 	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 		// The smallest products: what the rest of this function costs is worth sparing.
-		if d := newDirect(pl, mk, b); !d.packs() {
+		if d := newDirect(pl, mk, b); d.bytes() == 0 {
 			return d.alone(ctx)
 		}
 	}
