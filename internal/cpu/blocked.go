@@ -360,7 +360,7 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 	if !d.packsA {
 		fetched = k / asm.DirectAhead * line
 	}
-	high := d.MR                                               // rows that one call computes
+	high := d.MR // rows that one call computes
 	if d.Block > 0 {
 		high = finishing / d.MR * d.MR
 	}

@@ -10,10 +10,10 @@ import (
 )
 
 // direct is a product without packing: the micro-kernels read A and B where they
-// lie (but for a flat B whose rows evict each other). It is for small products, whose
-// packing would cost as much as their arithmetic, and for those with so few rows, or steps
-// of K, that what is packed would hardly be read again. B must have its columns side by
-// side (not transposed); A may lie either way.
+// lie (but for a B that is transposed, and a flat one whose rows evict each other). It is for
+// small products, whose packing would cost as much as their arithmetic, and for those with
+// so few rows, or steps of K, that what is packed would hardly be read again. A may lie
+// either way.
 type direct[T scalar] struct {
 	*micro[T]
 	m, n, k     int
@@ -26,7 +26,7 @@ type direct[T scalar] struct {
 	threads     int
 	mc, nc      int        // an item's tile of C
 	streams     bool       // whether whole tiles are stored around the caches
-	packing     operand[T] // B, if a flat product packs it, and …
+	packing     operand[T] // B, if all of it is packed, and …
 	panels      []T        // … where to, K×NR after K×NR
 	copies      bool       // whether the first tile of a panel of B copies it for those below
 	copied      []T        // for each slot, such a panel
@@ -37,6 +37,9 @@ const (
 	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
 	// them, or most of them.
 	directBytes = 3 << 20
+	// turnedBytes is the same where B, not A, is transposed: it is packed either way, but A too
+	// by the five loops if that is.
+	turnedBytes = 384 << 10
 	// flatDepth is up to what K is flat: an element of C is not worth more than reading
 	// and writing it.
 	flatDepth = 64
@@ -57,6 +60,8 @@ const (
 	// cache for most of them.
 	rereadTiles = 12
 	rereadBytes = 12 << 20
+	// crowdedTiles is how many tiles that are where B's rows crowd.
+	crowdedTiles = 3
 	// From so many tiles and bytes on a panel of B is copied by the first tile that reads it:
 	// the others then find it in L2 whatever lies between its rows.
 	copyTiles = 3
@@ -67,12 +72,22 @@ const (
 
 // goesDirect reports whether p is better not packed.
 func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
-	if !mk.canGoDirect(p) {
+	switch {
+	case !mk.native(p):
 		return false
+	case p.B.Trans:
+		most := float64(turnedBytes)
+		if p.A.Trans {
+			most = directBytes
+		}
+		return area(p.A)+area(p.B)+area(p.C) <= most && !isThin(p.M, p.N, p.K, dotsRows)
 	}
 	tiles := rereadTiles
 	if crowds(p.B) {
-		tiles = 1
+		tiles = crowdedTiles
+	}
+	if sweeps(p) && p.M <= sweepFirst && area(p.B) > directBytes {
+		return false
 	}
 	few := p.M <= tiles*len(mk.Direct) && (area(p.B) <= rereadBytes || mk.copiesB(p))
 	return few || p.K <= flatDepth || area(p.A)+area(p.B)+area(p.C) <= directBytes
@@ -80,7 +95,7 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
 func (mk *micro[T]) copiesB(p *gemm.Problem) bool {
-	return p.K > flatDepth && p.N >= mk.NR && p.M >= copyTiles*mk.MR && area(p.B) >= copyBytes && !crowds(p.B)
+	return p.K > flatDepth && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR && area(p.B) >= copyBytes && !crowds(p.B)
 }
 
 // area is a matrix's size in bytes, as a number that does not overflow.
@@ -111,17 +126,16 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
-	packs := mk.packsFlat(p)
+	if mk.packsWhole(p) {
+		d.packing = operandB(p, b, mk)
+	}
 	switch {
-	case threads == 1 && !packs && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
+	case threads == 1 && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
 	case d.k <= flatDepth:
 		d.mc = equalParts(d.m, flatTiles*len(d.Direct), len(d.Direct))
 		d.nc = equalParts(d.n, flatReach/(d.k*dtype.Of[T]().Size()), d.NR)
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
-		}
-		if packs {
-			d.packing = operandB(p, b, mk)
 		}
 		d.streams = area(p.C) >= streamBytes && d.beta == 0 && d.k <= d.kc && !d.finish.needed && d.tile == nil && d.inLines()
 	case mk.copiesB(p):
@@ -136,9 +150,9 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 	return d
 }
 
-// packsFlat reports whether p is flat, and packs B all the same.
-func (mk *micro[T]) packsFlat(p *gemm.Problem) bool {
-	return crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
+// packsWhole reports whether p, if it goes direct, packs all of B.
+func (mk *micro[T]) packsWhole(p *gemm.Problem) bool {
+	return p.B.Trans || crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
 }
 
 // inLines reports whether C's rows begin with a cache line.
@@ -233,15 +247,17 @@ func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n, b, ldb := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j], d.ldb
+			n, b, ldb := min(d.NR, j0+cols-j), &d.b[0], d.ldb
 			if d.packs() {
 				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
+			} else {
+				b = &d.b[p*d.ldb+j]
 			}
 			// While one panel of B is multiplied the next one comes to L2, its rows' first lines
 			// and then the others.
-			next, fetched, each := p*d.ldb+j, 0, 0
-			if d.k > flatDepth {
-				each = k / asm.DirectAhead
+			next, fetched, each := 0, 0, 0
+			if d.k > flatDepth && !d.packs() {
+				next, each = p*d.ldb+j, k/asm.DirectAhead
 				switch {
 				case j+d.NR < j0+cols:
 					next += d.NR

@@ -133,7 +133,7 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return alongM
 	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
 		return dotsOfB
-	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsRows):
+	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsColumns):
 		return dotsOfA
 	case mk.packing == PackNothing:
 		return unpacked
@@ -191,7 +191,7 @@ func (mk *micro[T]) detail(pl *Plan) string {
 	switch pl.way {
 	case unpacked:
 		packed := "nothing"
-		if mk.packsFlat(&pl.Problem) {
+		if mk.packsWhole(&pl.Problem) {
 			packed = "B"
 		}
 		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
