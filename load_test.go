@@ -11,25 +11,28 @@ import (
 	"testing"
 	"time"
 
+	"tilework/internal/device"
+	"tilework/internal/device/cuda"
+	"tilework/internal/device/faulty"
+	"tilework/internal/dispatch"
 	"tilework/internal/testkit"
 )
 
 // work is a product with the result that one goroutine alone gets.
 type work struct {
 	a, b, want Matrix[float32]
+	multiply   multiplier
 	opts       []Option
 }
 
-func newWork(t *testing.T, rng *rand.Rand, m, n, k int, opts ...Option) work {
+// multiplier is Mul, or what does the same another way.
+type multiplier func(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error)
+
+func newWork(t *testing.T, rng *rand.Rand, m, n, k int, multiply multiplier, opts ...Option) work {
 	t.Helper()
-	w := work{a: New[float32](m, k), b: New[float32](k, n), opts: opts}
-	for _, x := range []Matrix[float32]{w.a, w.b} {
-		for i := range x.data {
-			x.data[i] = rng.Float32() - 0.5
-		}
-	}
+	w := work{a: random(rng, m, k), b: random(rng, k, n), multiply: multiply, opts: opts}
 	var err error
-	if w.want, err = Mul(t.Context(), w.a, w.b, append(opts, WithThreads(1))...); err != nil {
+	if w.want, err = multiply(t.Context(), w.a, w.b, append(opts, WithThreads(1), WithVerify())...); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -37,7 +40,7 @@ func newWork(t *testing.T, rng *rand.Rand, m, n, k int, opts ...Option) work {
 
 // check multiplies and compares. A product that is cancelled midway need not be done.
 func (w *work) check(ctx context.Context) error {
-	c, err := Mul(ctx, w.a, w.b, w.opts...)
+	c, err := w.multiply(ctx, w.a, w.b, w.opts...)
 	switch {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return nil
@@ -51,23 +54,71 @@ func (w *work) check(ctx context.Context) error {
 
 // mixture is products of all sizes, on the processor and on the emulator.
 func mixture(t *testing.T) []work {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seeded(t)
 	var all []work
 	for _, n := range []int{5, 40, 150, 300} {
-		all = append(all, newWork(t, rng, n, n, n+7, WithDevice("cpu")), newWork(t, rng, n, 3, n, WithDevice("cpu"), WithVerify()))
+		all = append(all, newWork(t, rng, n, n, n+7, Mul, WithDevice("cpu")), newWork(t, rng, n, 3, n, Mul, WithDevice("cpu"), WithVerify()))
 	}
 	for _, kernel := range []string{"naive", "tiled", "blocked"} {
-		all = append(all, newWork(t, rng, 9, 20, 11, WithDevice("emu"), WithKernel(kernel)))
+		all = append(all, newWork(t, rng, 9, 20, 11, Mul, WithDevice("emu"), WithKernel(kernel)))
 	}
 	return all
 }
 
+// onCard is products of all sizes on the first GPU, of matrices on the host and of such
+// that are brought there first, by every kernel that multiplies float32.
+func onCard(t *testing.T, d *Device) []work {
+	rng := seeded(t)
+	resident := func(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error) {
+		return there(ctx, d, a, b, opts...)
+	}
+	var all []work
+	for _, n := range []int{5, 40, 150, 300, 1500} {
+		all = append(all, newWork(t, rng, n, n+3, n+7, Mul, WithDevice("gpu")),
+			newWork(t, rng, n, 3, n, resident, WithVerify()), newWork(t, rng, n, n+1, n, resident))
+	}
+	for _, k := range Kernels() {
+		if k.Device == "gpu" && slices.Contains(k.Types, "float32") {
+			all = append(all, newWork(t, rng, 120, 99, 77, Mul, WithDevice("gpu"), WithKernel(k.Name)))
+		}
+	}
+	return all
+}
+
+// there is Mul with matrices that are brought to a device and taken from there.
+func there(ctx context.Context, d *Device, a, b Matrix[float32], opts ...Option) (c Matrix[float32], err error) {
+	on := make([]DeviceMatrix[float32], 3)
+	defer func() {
+		for _, m := range on {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	for i, m := range []Matrix[float32]{a, b} {
+		if on[i], err = Upload(ctx, d, m); err != nil {
+			return c, err
+		}
+	}
+	if on[2], err = MulOn(ctx, on[0], on[1], opts...); err != nil {
+		return c, err
+	}
+	return on[2].Download(ctx)
+}
+
+// seeded is random numbers whose seed is printed.
+func seeded(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
 // TestManyCallers: 64 goroutines at once, with products of all sizes on the processor
 // and on the emulator, get the bits that one alone gets.
-func TestManyCallers(t *testing.T) {
-	all := mixture(t)
+func TestManyCallers(t *testing.T) { manyCallers(t, mixture(t)) }
+
+// TestCardManyCallers: so do 64 on a GPU.
+func TestCardManyCallers(t *testing.T) { manyCallers(t, onCard(t, card(t))) }
+
+func manyCallers(t *testing.T, all []work) {
 	var wg sync.WaitGroup
 	for g := range 64 {
 		wg.Go(func() {
@@ -83,9 +134,35 @@ func TestManyCallers(t *testing.T) {
 
 // TestSoak multiplies, and cancels some, for as long as TILEWORK_SOAK says: every result
 // has its bits, and neither memory nor goroutines grow.
-func TestSoak(t *testing.T) {
+func TestSoak(t *testing.T) { soak(t, mixture(t), func() int { return 0 }) }
+
+// TestCardSoak does so on a GPU, whose memory and whatever else is taken of it does not grow either.
+func TestCardSoak(t *testing.T) {
+	card(t) // or there is none
+	var account *faulty.Device
+	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) {
+		g, err := cuda.Open(0)
+		if err != nil {
+			return nil, err
+		}
+		account = faulty.New(g)
+		return account, nil
+	})
+	d := on(t, "gpu")
+	t.Cleanup(func() {
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+		if left := account.Left(); len(left) > 0 {
+			t.Errorf("left on the device: %v", left)
+		}
+	})
+	soak(t, onCard(t, d), func() int { return len(account.Left()) })
+}
+
+// soak runs products; taken is how much is in use that no collector sees.
+func soak(t *testing.T, all []work, taken func() int) {
 	lasts := testkit.Soak(t)
-	all := mixture(t)
 	callers := 2 * runtime.GOMAXPROCS(0)
 	round := func(d time.Duration) (products int64) {
 		end := time.Now().Add(d)
@@ -116,16 +193,22 @@ func TestSoak(t *testing.T) {
 	// The first tenth fills what is kept: workspaces, helpers, compiled kernels.
 	products := round(lasts / 10)
 	memory, goroutines := held()
+	things := taken()
 	products += round(lasts - lasts/10)
 	moreMemory, moreGoroutines := held()
-	t.Logf("%d products in %v; memory in use %.1f → %.1f MiB, goroutines %d → %d", products, lasts,
-		float64(memory)/(1<<20), float64(moreMemory)/(1<<20), goroutines, moreGoroutines)
+	moreThings := taken()
+	t.Logf("%d products in %v; memory in use %.1f → %.1f MiB, goroutines %d → %d, taken of the device %d → %d", products, lasts,
+		float64(memory)/(1<<20), float64(moreMemory)/(1<<20), goroutines, moreGoroutines, things, moreThings)
 	const slack = 8 << 20 // workspaces of products that now ran at once for the first time
 	if moreMemory > memory+slack {
 		t.Errorf("memory in use grew from %d to %d bytes", memory, moreMemory)
 	}
 	if limit := goroutines + runtime.GOMAXPROCS(0); moreGoroutines > limit {
 		t.Errorf("goroutines grew from %d to %d", goroutines, moreGoroutines)
+	}
+	// A stream, and an event of it, for products that now ran at once for the first time.
+	if limit := things + 2*callers; moreThings > limit {
+		t.Errorf("what is taken of the device grew from %d to %d", things, moreThings)
 	}
 }
 

@@ -14,9 +14,7 @@ import (
 // in another order.
 func TestRepeats(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seeded(t)
 	for _, k := range Kernels() {
 		if !k.Available {
 			continue
@@ -33,10 +31,7 @@ func TestRepeats(t *testing.T) {
 			size = 60
 		}
 		for _, name := range k.Types {
-			run := map[string]func(*testing.T, *rand.Rand, int, int, ...Option){
-				"float64": repeat[float64, float64], "float32": repeat[float32, float32], "float16": repeat[Float16, Float16],
-				"bfloat16": repeat[BFloat16, BFloat16], "int8": repeat[int8, int32],
-			}[name]
+			run := repeaters[name]
 			if run == nil || testing.Short() && name != "float32" {
 				continue // a type that the library's face does not have, or one too many
 			}
@@ -47,6 +42,27 @@ func TestRepeats(t *testing.T) {
 			t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, rng, size, n, device, WithKernel(k.Name)) })
 		}
 	}
+}
+
+// TestCardRepeats: so it has on a GPU, with every kernel and type.
+func TestCardRepeats(t *testing.T) {
+	card(t)
+	rng := seeded(t)
+	for _, k := range Kernels() {
+		for _, name := range k.Types {
+			if run := repeaters[name]; k.Device == "gpu" && run != nil {
+				t.Run(k.Name+"/"+name, func(t *testing.T) {
+					run(t, rng, 600, testkit.Repeats(100, 1000, 1000), WithDevice("gpu"), WithKernel(k.Name))
+				})
+			}
+		}
+	}
+}
+
+// repeaters are repeat for each type that the library's face has.
+var repeaters = map[string]func(*testing.T, *rand.Rand, int, int, ...Option){
+	"float64": repeat[float64, float64], "float32": repeat[float32, float32], "float16": repeat[Float16, Float16],
+	"bfloat16": repeat[BFloat16, BFloat16], "int8": repeat[int8, int32],
 }
 
 // repeat multiplies random matrices of about size×size n times.

@@ -241,3 +241,20 @@ func TestCardIssue(t *testing.T) {
 		}
 	}
 }
+
+// TestCardLargeIndices: each kernel writes and reads matrices of more than 2^31 elements.
+func TestCardLargeIndices(t *testing.T) {
+	d := card(t)
+	const n = 46_400
+	for _, k := range Kernels() {
+		for _, name := range k.Types {
+			run := map[string]func(*testing.T, *Device, int, ...Option){
+				"float64": outerProduct[float64, float64], "float32": outerProduct[float32, float32],
+				"float16": outerProduct[Float16, float32], "bfloat16": outerProduct[BFloat16, float32],
+			}[name]
+			if k.Device == "gpu" && run != nil {
+				t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, d, n, WithKernel(k.Name)) })
+			}
+		}
+	}
+}

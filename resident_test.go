@@ -297,3 +297,60 @@ func TestChain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOuterProduct: a product that is an outer one, multiplied by a few columns, is found
+// right as a whole by looking at those: as X·Y is, element by element, if (X·Y)·Z is X·(Y·Z).
+func TestOuterProduct(t *testing.T) {
+	substitute(t, 0)
+	outerProduct[float32, float32](t, on(t, "emu"), 40)
+}
+
+// outerProduct multiplies n×8 and 8×n on a device, and that and its transpose by a few
+// columns. All sums are of whole numbers, below 2^24 up to n = 2^18.
+func outerProduct[I, O Element](t *testing.T, d *Device, n int, opts ...Option) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(21, 22))
+	sign := func(rows, cols int) (m Matrix[I], wide Matrix[float64]) {
+		m, wide = New[I](rows, cols), New[float64](rows, cols)
+		for i := range wide.data {
+			wide.data[i] = float64(rng.IntN(3) - 1)
+			m.data[i] = dtype.FromFloat64[I](wide.data[i])
+		}
+		return m, wide
+	}
+	x, wideX := sign(n, 8)
+	y, wideY := sign(8, n)
+	z, wideZ := sign(n, 5)
+	dx, dy, dz := upload(t, d, x), upload(t, d, y), upload(t, d, z)
+	p, err := NewOn[I](d, n, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := GemmOn(t.Context(), 1, dx, dy, 0, p, opts...); err != nil {
+		t.Fatal(err)
+	}
+	q := upload(t, d, New[O](n, 5))
+	for _, way := range []struct {
+		p           DeviceMatrix[I]
+		left, right Matrix[float64]
+	}{{p, wideX, wideY}, {p.T(), wideY.T(), wideX.T()}} {
+		if err := GemmOn(t.Context(), 1, way.p, dz, 0, q, opts...); err != nil {
+			t.Fatal(err)
+		}
+		inner, err := Mul(t.Context(), way.right, wideZ, WithDevice("cpu"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := Mul(t.Context(), way.left, inner, WithDevice("cpu"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := download(t, q)
+		for i, v := range got.data {
+			if dtype.ToFloat64(v) != want.data[i] {
+				t.Fatalf("transposed %v: element (%d, %d) is %v, want %v", way.p.Transposed(), i/5, i%5, v, want.data[i])
+			}
+		}
+	}
+}

@@ -21,10 +21,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"tilework/dtype"
@@ -103,7 +107,7 @@ type Implementation struct {
 	// Accuracy is how it computes p; nil stands for rounding to nearest in the type
 	// that p is summed in.
 	Accuracy func(p *Problem) Accuracy
-	// Concurrent says that several goroutines may call Gemm at once.
+	// Concurrent says that several goroutines may call Gemm at once, which cases then do.
 	Concurrent bool
 	// Cancels says that Gemm returns the context's error once that is cancelled.
 	Cancels bool
@@ -281,8 +285,10 @@ func (o *Options) environment() error {
 	return nil
 }
 
-// run runs one check's cases. Each case's random numbers depend on the seed, the
-// check and the case's number alone.
+// run runs one check's cases, several at once where the implementation allows it: on a GPU
+// most of a case's time is its kernel's compilation. Each case's random numbers depend on
+// the seed, the check and the case's number alone, and the report takes the cases in their
+// order, so that it is the same however many run at once.
 func (c *check) run(ctx context.Context, impl *Implementation, opt Options) CheckReport {
 	r := CheckReport{Name: c.Name}
 	cases := opt.Cases
@@ -299,20 +305,25 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 	}
 	name := fnv.New64a()
 	name.Write([]byte(c.Name))
-	for n := 0; n < total && r.Failures < maxFailures && ctx.Err() == nil; n++ {
-		t := &trial{
-			ctx: ctx, impl: impl, n: n, report: &r,
-			rng: rand.New(rand.NewPCG(opt.Seed, name.Sum64()+uint64(n))),
+	workers := 1
+	if impl.Concurrent {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	for t := range inOrder(total, workers, func(n int) *trial {
+		t := &trial{ctx: ctx, impl: impl, n: n, rng: rand.New(rand.NewPCG(opt.Seed, name.Sum64()+uint64(n)))}
+		if t.err = ctx.Err(); t.err == nil {
+			t.err = c.trial(t)
 		}
-		err := c.trial(t)
+		return t
+	}) {
 		switch {
-		case errors.Is(err, errLeftOut):
+		case errors.Is(t.err, errLeftOut):
 			r.LeftOut++
-		case err != nil && ctx.Err() != nil: // it was the run that was cancelled
+		case t.err != nil && ctx.Err() != nil: // it was the run that was cancelled
 			return r
-		case err != nil:
+		case t.err != nil:
 			r.Cases++
-			line := fmt.Sprintf("%s, case %d of seed %d: %s: %v", c.Name, n, opt.Seed, t.what, err)
+			line := fmt.Sprintf("%s, case %d of seed %d: %s: %v", c.Name, t.n, opt.Seed, t.what, t.err)
 			if r.Failures++; len(r.Lines) < maxLines {
 				r.Lines = append(r.Lines, line)
 			}
@@ -322,9 +333,43 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 		default:
 			r.Cases++
 		}
+		for _, m := range t.measured {
+			r.record(m.problem, m.comparison)
+		}
 		if opt.Progress != nil {
-			opt.Progress(c.Name, n+1, total)
+			opt.Progress(c.Name, t.n+1, total)
+		}
+		if r.Failures >= maxFailures || ctx.Err() != nil {
+			break
 		}
 	}
 	return r
+}
+
+// inOrder gives f(0), f(1), … one after the other, while so many goroutines compute them.
+// When the loop over it is left, they have ended.
+func inOrder[T any](total, workers int, f func(n int) T) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		results := make([]chan T, total)
+		for n := range results {
+			results[n] = make(chan T, 1)
+		}
+		var next, end atomic.Int64
+		end.Store(int64(total))
+		var all sync.WaitGroup
+		defer all.Wait()
+		for range workers {
+			all.Go(func() {
+				for n := next.Add(1) - 1; n < end.Load(); n = next.Add(1) - 1 {
+					results[n] <- f(int(n))
+				}
+			})
+		}
+		for _, result := range results {
+			if !yield(<-result) {
+				end.Store(0)
+				return
+			}
+		}
+	}
 }

@@ -18,12 +18,20 @@ var errLeftOut = errors.New("not declared")
 
 // trial is one case under way.
 type trial struct {
-	ctx    context.Context
-	impl   *Implementation
-	rng    *rand.Rand
-	n      int // the case's number
-	report *CheckReport
-	what   string // the product, for the failure's line
+	ctx  context.Context
+	impl *Implementation
+	rng  *rand.Rand
+	n    int // the case's number
+
+	what     string // the product, for the failure's line
+	measured []measurement
+	err      error
+}
+
+// measurement is how far a product's result was off.
+type measurement struct {
+	problem    *Problem
+	comparison ref.Comparison
 }
 
 // choose is a random one of several values.
@@ -284,6 +292,6 @@ func (t *trial) within(o *operands) error {
 		return err
 	}
 	c := want.Compare(o.c.bytes(), t.impl.accuracy(&o.p))
-	t.report.record(&o.p, c)
+	t.measured = append(t.measured, measurement{&o.p, c})
 	return c.Err()
 }

@@ -355,8 +355,12 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 		at += w.i0*d.ldc + w.j0
 	}
 	last := w.p0+k >= d.k
-	fetched := k / asm.Ahead * asm.Line / dtype.Of[T]().Size() // elements, by one call
-	high := d.MR                                               // rows that one call computes
+	line := asm.Line / dtype.Of[T]().Size() // elements
+	fetched := k / asm.Ahead * line         // by one call
+	if !d.packsA {
+		fetched = k / asm.DirectAhead * line
+	}
+	high := d.MR // rows that one call computes
 	if d.Block > 0 {
 		high = finishing / d.MR * d.MR
 	}
@@ -371,9 +375,9 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 				d.direct(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			case !d.packsA:
 				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
-				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, &c[at], next, d.ldc, cols, d.alpha, beta)
+				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			case m < len(d.Direct): // no more rows than there are
-				d.Direct[m-1](k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, &c[at], next, d.ldc, cols, d.alpha, beta)
+				d.Direct[m-1](k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			default:
 				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			}

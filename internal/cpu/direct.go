@@ -10,10 +10,10 @@ import (
 )
 
 // direct is a product without packing: the micro-kernels read A and B where they
-// lie (but for a flat B whose rows evict each other). It is for small products, whose
-// packing would cost as much as their arithmetic, and for those with so few rows, or steps
-// of K, that what is packed would hardly be read again. B must have its columns side by
-// side (not transposed); A may lie either way.
+// lie (but for a B that is transposed, and a flat one whose rows evict each other). It is for
+// small products, whose packing would cost as much as their arithmetic, and for those with
+// so few rows, or steps of K, that what is packed would hardly be read again. A may lie
+// either way.
 type direct[T scalar] struct {
 	*micro[T]
 	m, n, k     int
@@ -23,10 +23,13 @@ type direct[T scalar] struct {
 	alpha, beta T
 	finish      finisher[T]
 	tile        func(i, j, rows, cols int) // see product
-	mc, nc      int                        // an item's tile of C
-	streams     bool                       // whether whole tiles are stored around the caches
-	packing     operand[T]                 // B, if a flat product packs it, and …
-	panels      []T                        // … where to, K×NR after K×NR
+	threads     int
+	mc, nc      int        // an item's tile of C
+	streams     bool       // whether whole tiles are stored around the caches
+	packing     operand[T] // B, if all of it is packed, and …
+	panels      []T        // … where to, K×NR after K×NR
+	copies      bool       // whether the first tile of a panel of B copies it for those below
+	copied      []T        // for each slot, such a panel
 	places      []place
 }
 
@@ -34,6 +37,9 @@ const (
 	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
 	// them, or most of them.
 	directBytes = 3 << 20
+	// turnedBytes is the same where B, not A, is transposed: it is packed either way, but A too
+	// by the five loops if that is.
+	turnedBytes = 384 << 10
 	// flatDepth is up to what K is flat: an element of C is not worth more than reading
 	// and writing it.
 	flatDepth = 64
@@ -54,19 +60,42 @@ const (
 	// cache for most of them.
 	rereadTiles = 12
 	rereadBytes = 12 << 20
+	// crowdedTiles is how many tiles that are where B's rows crowd.
+	crowdedTiles = 3
+	// From so many tiles and bytes on a panel of B is copied by the first tile that reads it:
+	// the others then find it in L2 whatever lies between its rows.
+	copyTiles = 3
+	copyBytes = 1 << 20
+	// copyReach is how many bytes of C go over all of K at once.
+	copyReach = 256 << 10
 )
 
 // goesDirect reports whether p is better not packed.
 func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
-	if !mk.canGoDirect(p) {
+	switch {
+	case !mk.native(p):
 		return false
+	case p.B.Trans:
+		most := float64(turnedBytes)
+		if p.A.Trans {
+			most = directBytes
+		}
+		return area(p.A)+area(p.B)+area(p.C) <= most && !isThin(p.M, p.N, p.K, dotsRows)
 	}
 	tiles := rereadTiles
 	if crowds(p.B) {
-		tiles = 1
+		tiles = crowdedTiles
 	}
-	few := p.M <= tiles*len(mk.Direct) && area(p.B) <= rereadBytes
+	if sweeps(p) && p.M <= sweepFirst && area(p.B) > directBytes {
+		return false
+	}
+	few := p.M <= tiles*len(mk.Direct) && (area(p.B) <= rereadBytes || mk.copiesB(p))
 	return few || p.K <= flatDepth || area(p.A)+area(p.B)+area(p.C) <= directBytes
+}
+
+// copiesB reports whether p, if it goes direct, copies panels of B.
+func (mk *micro[T]) copiesB(p *gemm.Problem) bool {
+	return p.K > flatDepth && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR && area(p.B) >= copyBytes && !crowds(p.B)
 }
 
 // area is a matrix's size in bytes, as a number that does not overflow.
@@ -90,26 +119,28 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
-		tile: pl.tile,
-		mc:   p.M, nc: p.N,
+		tile: pl.tile, threads: threads,
+		mc: p.M, nc: p.N,
 	}
 	d.finish.prepare(p, b, mk)
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
-	packs := mk.packsFlat(p)
+	if mk.packsWhole(p) {
+		d.packing = operandB(p, b, mk)
+	}
 	switch {
-	case threads == 1 && !packs && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
+	case threads == 1 && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
 	case d.k <= flatDepth:
 		d.mc = equalParts(d.m, flatTiles*len(d.Direct), len(d.Direct))
 		d.nc = equalParts(d.n, flatReach/(d.k*dtype.Of[T]().Size()), d.NR)
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		if packs {
-			d.packing = operandB(p, b, mk)
-		}
 		d.streams = area(p.C) >= streamBytes && d.beta == 0 && d.k <= d.kc && !d.finish.needed && d.tile == nil && d.inLines()
+	case mk.copiesB(p):
+		d.copies = true
+		d.nc = equalParts(d.n, min(copyReach/(d.m*dtype.Of[T]().Size()), ceilDiv(d.n, threads)), d.NR)
 	case threads == 1:
 		d.nc = equalParts(d.n, max(mostItem/max(d.m*d.k, 1), 1), mk.NR)
 	default:
@@ -119,9 +150,9 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 	return d
 }
 
-// packsFlat reports whether p is flat, and packs B all the same.
-func (mk *micro[T]) packsFlat(p *gemm.Problem) bool {
-	return crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
+// packsWhole reports whether p, if it goes direct, packs all of B.
+func (mk *micro[T]) packsWhole(p *gemm.Problem) bool {
+	return p.B.Trans || crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
 }
 
 // inLines reports whether C's rows begin with a cache line.
@@ -160,10 +191,18 @@ func (d *direct[T]) panelsSize() int {
 	return d.k * ceilDiv(d.n, d.NR) * d.NR
 }
 
-func (d *direct[T]) bytes() int { return bytesFor[T](d.panelsSize()) }
+// copySize is the memory for what each slot copies.
+func (d *direct[T]) copySize() int {
+	if !d.copies {
+		return 0
+	}
+	return d.threads * d.kc * d.NR
+}
+
+func (d *direct[T]) bytes() int { return bytesFor[T](d.panelsSize()) + bytesFor[T](d.copySize()) }
 
 func (d *direct[T]) use(m *memory, places []place) {
-	d.panels, d.places = take[T](m, d.panelsSize()), places
+	d.panels, d.copied, d.places = take[T](m, d.panelsSize()), take[T](m, d.copySize()), places
 }
 
 // alone does all items of a product that packs nothing, and allocates nothing even where d
@@ -173,14 +212,14 @@ func (d *direct[T]) alone(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d.compute(0, 0, d.m, d.n)
+		d.compute(0, 0, d.m, d.n, nil)
 		return nil
 	}
 	for item := range d.tiles() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d.item(item)
+		d.item(item, nil)
 	}
 	return nil
 }
@@ -191,33 +230,61 @@ func (d *direct[T]) do(item, slot int) {
 		d.packing.pack(d.panels[j*d.k:], d.NR, j, min(d.NR, d.n-j), 0, d.k, nil)
 		return
 	}
-	d.item(item)
+	d.item(item, d.copied[slot*d.copySize()/d.threads:])
 }
 
-func (d *direct[T]) item(item int) {
+// item computes a tile of C. panel is memory for a copy of one of B's, if there are any.
+func (d *direct[T]) item(item int, panel []T) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := item%down*d.mc, item/down*d.nc
-	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0))
+	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0), panel)
 }
 
 // compute does the tile of C of rows×cols at (i0, j0).
-func (d *direct[T]) compute(i0, j0, rows, cols int) {
-	high := equalParts(rows, len(d.Direct), 1)   // no tile of a few rows at the end
+func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
+	line := asm.Line / dtype.Of[T]().Size()      // elements
 	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n, b, ldb := min(d.NR, j0+cols-j), &d.b[p*d.ldb+j], d.ldb
+			n, b, ldb := min(d.NR, j0+cols-j), &d.b[0], d.ldb
 			if d.packs() {
 				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
+			} else {
+				b = &d.b[p*d.ldb+j]
 			}
-			for i := i0; i < i0+rows; i += high {
+			// While one panel of B is multiplied the next one comes to L2, its rows' first lines
+			// and then the others.
+			next, fetched, each := 0, 0, 0
+			if d.k > flatDepth && !d.packs() {
+				next, each = p*d.ldb+j, k/asm.DirectAhead
+				switch {
+				case j+d.NR < j0+cols:
+					next += d.NR
+				case p+k < d.k:
+					next = (p+k)*d.ldb + j0
+				default:
+					next = j0 + cols
+				}
+			}
+			i := i0
+			if d.copies && n == d.NR {
+				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], &panel[0], 0, d.ldc, n, d.alpha, beta)
+				i += d.MR
+				b, ldb = &panel[0], d.NR
+			}
+			high := equalParts(i0+rows-i, len(d.Direct), 1) // no tile of a few rows at the end
+			for ; i < i0+rows; i += high {
 				m := min(high, i0+rows-i)
 				kernel := d.Direct[m-1]
 				if d.streams && m == d.MR && n == d.NR {
 					kernel = d.Stream
 				}
-				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], b, d.ldc, n, d.alpha, beta)
+				ahead := &d.b[min(next+fetched*d.ldb, len(d.b)-1)]
+				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, d.ldb, d.ldc, n, d.alpha, beta)
+				if fetched += each; fetched >= k {
+					next, fetched = next+line, 0
+				}
 			}
 		}
 		beta = 1

@@ -25,8 +25,9 @@ type dots[T scalar] struct {
 }
 
 const (
-	dotsRows  = 16      // the most rows of y
-	dotsReach = 4 << 10 // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
+	dotsRows    = 16      // the most rows of y
+	dotsColumns = 8       // the same where they are columns of B: tiles read A where it lies as well
+	dotsReach   = 4 << 10 // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
 )
 
 func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {

@@ -129,6 +129,12 @@ func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 		for ; i+2 <= n; i += 2 {
 			zip2(from[i:], r, row(i), row(i+1))
 		}
+		if i < n {
+			for p, v := range row(i) {
+				from[p*r+i] = v
+			}
+		}
+		return
 	}
 	for ; i < n; i++ {
 		tmp := tmp[:k-q0]

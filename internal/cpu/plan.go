@@ -133,7 +133,7 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return alongM
 	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
 		return dotsOfB
-	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsRows):
+	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsColumns):
 		return dotsOfA
 	case mk.packing == PackNothing:
 		return unpacked
@@ -191,7 +191,7 @@ func (mk *micro[T]) detail(pl *Plan) string {
 	switch pl.way {
 	case unpacked:
 		packed := "nothing"
-		if mk.packsFlat(&pl.Problem) {
+		if mk.packsWhole(&pl.Problem) {
 			packed = "B"
 		}
 		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
@@ -261,7 +261,7 @@ type job interface {
 func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
 	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 		// The smallest products: what the rest of this function costs is worth sparing.
-		if d := newDirect(pl, mk, b); !d.packs() {
+		if d := newDirect(pl, mk, b); d.bytes() == 0 {
 			return d.alone(ctx)
 		}
 	}

@@ -31,6 +31,7 @@ type sweep[T scalar] struct {
 
 const (
 	sweepRows  = 16        // the most rows of C that B is read for
+	sweepFirst = 4         // and up to which nothing else is faster, where B is not small
 	sweepDepth = 8         // the steps of k between two visits of an element of C
 	sweepReach = 256 << 10 // bytes of C that an item goes over again and again: they stay in L2
 	sweepSums  = 4096      // elements of C that are summed beside it

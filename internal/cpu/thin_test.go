@@ -179,3 +179,26 @@ func TestFlatProducts(t *testing.T) {
 		}
 	}
 }
+
+// With some tiles of rows against a large B the first tile copies B's panels for the others:
+// what comes out is the textbook's product, in pieces of K too, whose last is shorter, with
+// A as it is and transposed, and with a last panel that is not whole.
+func TestCopiedPanels(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
+			continue
+		}
+		for trans := range 2 {
+			p, b := thin(t, rng, dtype.F64, [3]int{37 + rng.IntN(9), 170 + rng.IntN(9), 801}, trans)
+			if pl, err := k.plan(&p, Options{}); err != nil || pl.way != unpacked || !newDirect(&pl, k.f64, b).copies {
+				t.Errorf("%s: %v: way %d, which copies nothing (%v)", k.Name, &p, pl.way, err)
+			}
+			for _, threads := range []int{1, 3} {
+				checkThin(t, k, &p, b, threads)
+			}
+		}
+	}
+}

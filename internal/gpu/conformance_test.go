@@ -30,7 +30,8 @@ func shapes(k *Kernel, list []Shape) []Shape {
 		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
 		along := s
 		along.Along, along.Stages = 2, 3
-		list = append(slices.Clip(list), pair, along)
+		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups; B's boxes are halved
+		list = append(append([]Shape{three}, list...), pair, along)
 	}
 	if k.splits {
 		for _, s.Split = range parts {

@@ -52,7 +52,9 @@ func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	if p.ReadsAB() {
 		q.A, q.B = asRow(p.A), asRow(p.B)
 		before := q
-		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
+		// Of B in tf32 the kernel transposes its tiles.
+		along := q.B.Trans || p.Precision == gemm.TF32
+		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, along)
 		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs
@@ -106,6 +108,7 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 	q, packs := pl.Kernel.packing(&pl.device, pl.align)
 	sub := *pl
 	sub.device, sub.align = q, Align{C: pl.align.C}
+	var all []repacked
 	for i, x := range []struct {
 		at       *device.Ptr
 		from, to gemm.Layout
@@ -113,47 +116,78 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 		if !packs[i] {
 			continue
 		}
-		from := *x.at
-		if *x.at, err = d.Alloc(x.to.Rows * x.to.LD * x.to.Type.Size()); err != nil {
+		r := repacked{from: x.from, source: *x.at, to: x.to}
+		if r.target, err = d.Alloc(x.to.Rows * x.to.LD * x.to.Type.Size()); err != nil {
 			return err
 		}
-		at := *x.at
-		defer func() { err = errors.Join(err, d.Free(at)) }()
-		if err := pl.pack(ctx, x.from, from, x.to, at); err != nil {
-			return err
-		}
+		defer func() { err = errors.Join(err, d.Free(r.target)) }()
+		*x.at = r.target
+		all = append(all, r)
+	}
+	if err := pl.pack(ctx, all...); err != nil {
+		return err
 	}
 	return sub.enqueue(ctx, m)
 }
 
-// pack starts the launch that packs a matrix.
-func (pl *Plan) pack(ctx context.Context, from gemm.Layout, source device.Ptr, to gemm.Layout, target device.Ptr) error {
-	t := packText(from, to, pl.Config)
-	f, err := pl.backend.function(ctx, t.kernel, t.config)
-	if err != nil {
-		return err
-	}
-	cols, ld := to.Cols, to.LD*to.Type.Size()/wordBytes
-	if t.kernel == planes {
-		from = asRow(from)
-		cols, ld = from.Cols, to.LD/planeParts
-	}
-	var args device.Params
-	args.U64(uint64(to.Rows))
-	args.U64(uint64(cols))
-	args.Ptr(source)
-	args.U64(uint64(from.LD))
-	args.Ptr(target)
-	args.U64(uint64(ld))
-	s := t.config.Shape
-	return pl.on().Launch(ctx, f, device.Launch{
-		Grid:   device.Dim3{X: ceilDiv(cols, s.N), Y: min(ceilDiv(to.Rows, s.M), maxGridRows), Z: 1},
-		Block:  t.kernel.threads(s),
-		Params: args.Bytes(), Overlaps: t.config.Overlaps,
-	})
+// repacked is a matrix that is packed to another place.
+type repacked struct {
+	from, to       gemm.Layout
+	source, target device.Ptr
 }
 
-// pack copies a matrix to one with other rows, or transposes it.
+// pack starts the launches that pack up to two matrices: one, if one text packs both.
+func (pl *Plan) pack(ctx context.Context, all ...repacked) error {
+	for len(all) > 0 {
+		t, together := packText(all[0].from, all[0].to, pl.Config), 1
+		if t.kernel == pack && len(all) > 1 && packText(all[1].from, all[1].to, pl.Config) == t {
+			together = 2
+		}
+		f, err := pl.backend.function(ctx, t.kernel, t.config)
+		if err != nil {
+			return err
+		}
+		if err := pl.on().Launch(ctx, f, t.packs(all[:together])); err != nil {
+			return err
+		}
+		all = all[together:]
+	}
+	return nil
+}
+
+// packs is the launch of the text that packs matrices: one, or two along z.
+func (t compiledKey) packs(all []repacked) device.Launch {
+	var args device.Params
+	s, l := t.config.Shape, device.Launch{Grid: device.Dim3{Z: len(all)}, Overlaps: t.config.Overlaps}
+	for i, r := range all {
+		cols, ld, before := r.to.Cols, r.to.LD*r.to.Type.Size()/wordBytes, repacked{}
+		if t.kernel == planes {
+			r.from = asRow(r.from)
+			cols, ld = r.from.Cols, r.to.LD/planeParts
+		}
+		if i > 0 {
+			before = all[0]
+		}
+		args.U64(uint64(r.to.Rows))
+		args.U64(uint64(cols))
+		args.Ptr(r.source - before.source)
+		args.U64(uint64(r.from.LD))
+		args.Ptr(r.target - before.target)
+		args.U64(uint64(ld))
+		l.Grid.X = max(l.Grid.X, ceilDiv(cols, s.N))
+		l.Grid.Y = max(l.Grid.Y, min(ceilDiv(r.to.Rows, s.M), maxGridRows))
+	}
+	if t.kernel == pack && len(all) < 2 {
+		for range 6 {
+			args.U64(0)
+		}
+	}
+	l.Block, l.Params = t.kernel.threads(s), args.Bytes()
+	return l
+}
+
+// pack copies a matrix to one with other rows, or transposes it: or two, of which the blocks
+// that are second along z have the other one.
 var pack = &Kernel{
 	Name:    "pack",
 	Adds:    "a matrix for bulk copies: rows at multiples of 16 bytes, transposed if need be",
@@ -198,15 +232,22 @@ type packWriter struct {
 
 func writePack(k *build.Kernel, c Config) {
 	w := &packWriter{Kernel: k, elem: packElements[c.In.Size()]}
-	w.rows, w.cols = k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
-	from := k.Pointer("from", w.elem).ReadOnly()
-	ldFrom := k.Param("ldFrom", ptx.U64)
+	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
+	from, ldFrom := k.Pointer("from", w.elem).ReadOnly(), k.Param("ldFrom", ptx.U64)
+	to, ldTo := k.Pointer("to", ptx.U32), k.Param("ldTo", ptx.U64) // of words
+	// What differs of the second matrix, whose places are told from the first one's.
+	second := k.Ne(k.BlockIdx(build.Z), 0)
+	other := func(name string, x build.Value) build.Reg {
+		return k.Select(second, k.Param(name+"2", ptx.U64), x)
+	}
+	w.rows, w.cols = other("rows", rows), other("cols", cols)
+	from, ldFrom = from.Skip(other("from", 0)), other("ldFrom", ldFrom)
+	to, ldTo = to.Skip(other("to", 0)), other("ldTo", ldTo)
 	w.source = k.Matrix(from, w.rows, w.cols, ldFrom)
 	if c.TransA {
 		w.source = k.Matrix(from, w.cols, w.rows, ldFrom).T()
 	}
-	to := k.Pointer("to", ptx.U32)
-	w.target = k.Matrix(to, w.rows, w.cols, k.Param("ldTo", ptx.U64)) // of words
+	w.target = k.Matrix(to, w.rows, w.cols, ldTo)
 
 	k.Threads(packThreads, 1, 1)
 	w.tid = k.ThreadIdx(build.X)

@@ -36,7 +36,7 @@ var wgmma = &Kernel{
 	boxed:    true,
 	fits:     fitsWgmma,
 	vectors:  wgmmaVectors,
-	threads:  func(Shape) device.Dim3 { return device.Dim3{X: wgmmaThreads, Y: 1, Z: 1} },
+	threads:  func(s Shape) device.Dim3 { return device.Dim3{X: wgmmaThreads(s), Y: 1, Z: 1} },
 	shared:   wgmmaShared,
 	grid:     wgmmaGrid,
 	tensors:  wgmmaTensors,
@@ -48,12 +48,30 @@ var wgmma = &Kernel{
 const (
 	groupThreads = 128 // of a warpgroup
 	groupRows    = 64  // of A, that one instruction multiplies
-	consumers    = 2   // warpgroups that multiply
-	wgmmaThreads = (1 + consumers) * groupThreads
-	// Registers of a thread that loads and of one that multiplies: together what the
-	// block began with.
-	producerRegisters, consumerRegisters = 40, 232
 )
+
+// consumers is how many warpgroups multiply: as many as the tile has parts for, or two that
+// take turns.
+func consumers(s Shape) int {
+	rows, _ := groupTile(s)
+	return max(s.M/rows, 2)
+}
+
+func wgmmaThreads(s Shape) int { return (1 + consumers(s)) * groupThreads }
+
+// groupRegisters are the registers of a thread that loads, or transposes, and of one that
+// multiplies: together no more than what the block began with.
+func groupRegisters(c Config) (loads, multiplies int) {
+	switch three := consumers(c.Shape) > 2; {
+	case three && turns(c):
+		return 56, 152
+	case three:
+		return 32, 160
+	case turns(c):
+		return 56, 224
+	}
+	return 40, 232
+}
 
 // groupTile is the part of C that a warpgroup has in its registers: a thread of it has two
 // rows of every 64, and of those every other pair of 8 columns.
@@ -79,20 +97,22 @@ func checkWgmma(s Shape) error {
 	switch {
 	case s.RowsPerThread != 2 && s.RowsPerThread != 4:
 		return bad("a thread has 2 or 4 rows")
-	case s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
-		return bad("N is 64, 128, 192 or 256")
+	case s.N != 16 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
+		return bad("N is 16, 64, 128, 192 or 256")
 	case cols != s.N:
 		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
-	case s.RowsPerThread*s.ColsPerThread > 128:
-		return bad("a thread has registers for 128 sums")
-	case s.M != rows && s.M != consumers*rows && (rows != groupRows || s.M != rows/2 && s.M != rows/4):
-		return bad("M is %d, a warpgroup's rows, or twice that, or of 64 rows the first 32 or 16", rows)
+	case s.RowsPerThread*s.ColsPerThread > 128 || s.M > 2*rows && s.RowsPerThread*s.ColsPerThread > 96:
+		return bad("a thread has registers for 128 sums, of three warpgroups for 96")
+	case s.M != rows && s.M != 2*rows && s.M != 3*rows && (rows != groupRows || s.M != rows/2 && s.M != rows/4):
+		return bad("M is %d, a warpgroup's rows, or two or three times that, or of 64 rows the first 32 or 16", rows)
 	case s.K != frag.SwizzleBytes && s.K != frag.SwizzleBytes/2 && s.K != frag.SwizzleBytes/4:
 		return bad("K is what 128 bytes hold, 32, 64 or 128")
 	case s.Stages < 2 || s.Stages > 16:
 		return bad("%d stages: want 2 to 16", s.Stages)
-	case s.Cluster > 4 || s.N%(s.cluster()*64) != 0:
-		return bad("a cluster of %d blocks: want up to 4, of which each loads 64 columns or a multiple", s.Cluster)
+	case s.N < 64 && s.cluster()*s.along() > 1:
+		return bad("a cluster of tiles with %d columns", s.N)
+	case s.Cluster > 4 || s.N >= 64 && s.N%(s.cluster()*32) != 0:
+		return bad("a cluster of %d blocks: want up to 4, of which each loads 32 columns or a multiple", s.Cluster)
 	case s.Along > 1 && (s.Along != 2 && s.Along != 4 && s.Along != 8 || s.Cluster > 1 || s.Split > 1):
 		return bad("a cluster of %d blocks along K: want 2, 4 or 8, no other cluster, and no further parts", s.Along)
 	case rowsOfTile(s)%(s.along()*groupThreads/frag.Lanes) != 0:
@@ -121,6 +141,9 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if n := frag.SwizzleBytes / r.elem.Bytes(); s.K != n {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: K is %d for %v", gemm.ErrUnsupported, s, n, p.A.Type)
 	}
+	if consumers(s) > 2 && len(r.rounds) > 0 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
+	}
 	if s.Stages < len(r.planes) {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a step of %v takes %d stages", gemm.ErrUnsupported, s, p.Precision, len(r.planes))
 	}
@@ -132,9 +155,9 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 	c.VecC = vector(p.C, maxVector/p.C.Type.Size())
 }
 
-// bulk says that C is written by bulk copies, which take whole vectors.
+// bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes.
 func bulk(c Config) bool {
-	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2
+	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
 }
 
 // operandBoxes are the shapes of the tiles of A and B.
@@ -142,14 +165,28 @@ func operandBoxes(c Config) (a, b frag.BoxShape) {
 	s, elem := c.Shape, recipeOf(c.In, c.Precision).stored()
 	a = frag.BoxShape{Elem: elem, Side: max(s.M, groupRows), Loaded: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
 	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
+	if !b.AlongK && elem.Bytes() > 1 {
+		b.Side = max(s.N, b.Depth()) // a whole box
+	}
 	return a, b
 }
+
+// turns says that tiles of B, whose rows run across K, are transposed in shared memory: the
+// tensor cores take elements of other than 16 bits along K alone.
+func turns(c Config) bool { return c.Precision == gemm.TF32 && !c.TransB }
+
+// makers is how many warps transpose: those of the warpgroup that loads but for the one with
+// the thread that does.
+const makers = groupThreads/frag.Lanes - 1
 
 func wgmmaShared(c Config) int {
 	a, b := operandBoxes(c)
 	n := c.Shape.Stages * (a.StageBytes() + b.StageBytes())
+	if turns(c) {
+		n += c.Shape.Stages * b.Along().StageBytes()
+	}
 	if c.Shape.Split < 2 {
-		n += consumers * patchSlots(c) * groupRows * frag.SwizzleBytes
+		n += consumers(c.Shape) * patchSlots(c) * groupRows * frag.SwizzleBytes
 	}
 	return n
 }
@@ -187,12 +224,14 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 type wgmmaWriter struct {
 	*product
 	recipe
-	bulk    bool
-	a, b    *frag.Boxes
-	tensor  build.Tensor // C's, if it is written in bulk
-	patches build.Array  // parts of C on their way there
-	pipe    *frag.Pipe
-	turns   build.Mbarriers // of the warpgroups, if they take turns
+	bulk bool
+	a, b *frag.Boxes
+	// multiplied is B as the tensor cores take it: b, or that transposed.
+	multiplied *frag.Boxes
+	tensor     build.Tensor // C's, if it is written in bulk
+	patches    build.Array  // parts of C on their way there
+	pipe       *frag.Pipe
+	turns      build.Mbarriers // of the warpgroups, if they take turns
 	// Where blocks share out K: that all have written a warpgroup's sums, and that all have
 	// added those of all.
 	summed, added build.Mbarriers
@@ -209,6 +248,11 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	shapeA, shapeB := operandBoxes(c)
 	w.a = frag.NewBoxes(k, "A", k.Tensor("boxesA"), shapeA)
 	w.b = frag.NewBoxes(k, "B", k.Tensor("boxesB"), shapeB)
+	w.multiplied = w.b
+	makes := 0
+	if turns(c) {
+		w.multiplied, makes = frag.NewMadeBoxes(k, "turnedB", shapeB.Along()), makers
+	}
 	if w.bulk {
 		w.tensor = k.Tensor("boxesC")
 	}
@@ -217,14 +261,14 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 		if w.bulk {
 			elem = elements[c.Out]
 		}
-		w.patches = k.Tile("C", elem, consumers*patchSlots(c)*groupRows, frag.SwizzleBytes/elem.Bytes())
+		w.patches = k.Tile("C", elem, consumers(s)*patchSlots(c)*groupRows, frag.SwizzleBytes/elem.Bytes())
 	}
-	w.pipe = frag.NewPipe(k, s.Stages)
+	w.pipe = frag.NewPipe(k, s.Stages, makes)
 	if inTurns(s) {
-		w.turns = k.Mbarriers("turns", consumers)
+		w.turns = k.Mbarriers("turns", consumers(s))
 	}
 	if s.along() > 1 {
-		w.summed, w.added = k.Mbarriers("summed", consumers), k.Mbarriers("added", consumers)
+		w.summed, w.added = k.Mbarriers("summed", consumers(s)), k.Mbarriers("added", consumers(s))
 	}
 	w.cluster, w.many = k.BlockIdx(build.X), k.GridDim(build.X)
 	if n := s.cluster() * s.along(); n > 1 {
@@ -245,7 +289,7 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 func writeWgmma(k *build.Kernel, c Config) {
 	w := newWgmmaWriter(k, c)
 	s := c.Shape
-	k.Threads(wgmmaThreads, 1, 1)
+	k.Threads(wgmmaThreads(s), 1, 1)
 	k.MinBlocks(1) // which has all registers of the SM: setmaxnreg shares them out
 	if w.clusters() {
 		k.Cluster(s.cluster()*s.along(), 1, 1)
@@ -254,15 +298,15 @@ func writeWgmma(k *build.Kernel, c Config) {
 	k.If(first, func() {
 		releases := s.cluster()
 		if inTurns(s) {
-			for group := range consumers {
+			for group := range consumers(s) {
 				w.turns.Init(group, groupThreads/frag.Lanes)
 			}
 		} else {
-			releases *= consumers
+			releases *= consumers(s)
 		}
 		w.pipe.Init(releases)
 		if s.along() > 1 {
-			for group := range consumers {
+			for group := range consumers(s) {
 				w.summed.Init(group, s.Along)
 				w.added.Init(group, s.Along)
 			}
@@ -272,7 +316,7 @@ func writeWgmma(k *build.Kernel, c Config) {
 		w.b.Prefetch()
 	})
 	if rowsOfTile(s) < groupRows {
-		w.a.Clear(w.tid, wgmmaThreads)
+		w.a.Clear(w.tid, wgmmaThreads(s))
 		k.ProxyFence()
 	}
 	if w.clusters() {
@@ -284,11 +328,15 @@ func writeWgmma(k *build.Kernel, c Config) {
 	if c.Overlaps {
 		k.AfterGrids()
 	}
+	fewer, more := groupRegisters(c)
 	k.If(k.Lt(w.tid, groupThreads), func() {
-		k.FewerRegisters(producerRegisters)
+		k.FewerRegisters(fewer)
 		k.If(first, w.produce)
+		if turns(c) {
+			k.If(k.Ge(w.tid, frag.Lanes), w.turnB)
+		}
 	}).Else(func() {
-		k.MoreRegisters(consumerRegisters)
+		k.MoreRegisters(more)
 		w.consume()
 	})
 	if w.clusters() {
@@ -343,6 +391,23 @@ func (w *wgmmaWriter) produce() {
 	})
 }
 
+// turnB transposes the tiles of B when they have come.
+func (w *wgmmaWriter) turnB() {
+	k := w.Kernel
+	turn := w.pipe.Turn()
+	warp, lane := k.Sub(k.Div(w.tid, frag.Lanes), 1), k.Rem(w.tid, frag.Lanes)
+	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
+		k.For(0, w.steps, func(build.Reg) {
+			turn.WaitFull()
+			w.b.Turn(w.multiplied, turn.Stage(), warp, lane, makers)
+			k.ProxyFence()
+			k.Do("bar.warp.sync", -1)
+			k.If(k.Eq(lane, 0), turn.Made)
+			turn.Next()
+		})
+	})
+}
+
 // consume multiplies, a warpgroup its part of the tiles.
 func (w *wgmmaWriter) consume() {
 	k, s := w.Kernel, w.config.Shape
@@ -363,7 +428,7 @@ func (w *wgmmaWriter) consume() {
 		x.sums[m] = k.Vars(fmt.Sprintf("sum%d_", m), w.acc, s.N/2, 0)
 		x.fromA[m] = w.a.Descriptor(k.Add(top, m*groupRows))
 	}
-	x.fromB = w.b.Descriptor(0)
+	x.fromB = w.multiplied.Descriptor(0)
 	x.turn = w.pipe.Turn()
 	x.before = k.Var("before", ptx.U32, 0)
 	out := w.output(group, lane)
@@ -371,7 +436,7 @@ func (w *wgmmaWriter) consume() {
 	loads := k.Mul(w.steps, len(w.planes)) // of a tile
 	var mine build.Reg                     // the parity of the warpgroup's turn
 	if inTurns(s) {
-		first, step = k.Mad(group, w.many, w.cluster), k.Mul(w.many, consumers)
+		first, step = k.Mad(group, w.many, w.cluster), k.Mul(w.many, consumers(s))
 		x.turn.Skip(k.Mul(group, loads))
 		mine = k.Var("mine", ptx.U32, k.Xor(group, 1))
 	}
@@ -381,10 +446,13 @@ func (w *wgmmaWriter) consume() {
 			w.turns.Wait(group, mine)
 			k.Set(mine, k.Xor(mine, 1))
 		}
-		if len(w.rounds) > 0 {
-			x.addRounds()
-		} else {
+		switch {
+		case len(w.rounds) == 0:
 			x.addStraight()
+		case w.alone():
+			x.addAlone()
+		default:
+			x.addRounds()
 		}
 		if inTurns(s) {
 			// A warp that lags behind must not find that its turn has come round again.

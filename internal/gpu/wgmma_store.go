@@ -30,7 +30,7 @@ func patchSlots(c Config) int {
 	if c.Shape.Along > 1 {
 		return rows / groupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
 	}
-	if patches := rows / groupRows * cols * c.Out.Size() / frag.SwizzleBytes; patches%2 != 0 || !bulk(c) {
+	if patches := ceilDiv(rows/groupRows*cols*c.Out.Size(), frag.SwizzleBytes); patches%2 != 0 || !bulk(c) {
 		return 1
 	}
 	return 2
@@ -59,7 +59,7 @@ func (o *output) store(row, col build.Reg, sums []build.Reg) {
 	width := frag.SwizzleBytes / o.patches.Elem().Bytes() // columns of a patch
 	each := width / 8 * 4                                 // sums
 	for n := 0; n*each < len(sums); n++ {
-		c, part := o.Add(col, n*width), sums[n*each:][:each]
+		c, part := o.Add(col, n*width), sums[n*each:min((n+1)*each, len(sums))]
 		if o.bulk {
 			o.storePatch(n%patchSlots(o.config), row, c, part)
 		} else {
@@ -173,7 +173,12 @@ func (o *output) storePatch(slot int, row, col build.Reg, sums []build.Reg) {
 }
 
 // pairsAtOnce is how many pairs a thread has registers to read while it holds all sums.
-const pairsAtOnce = 8
+func pairsAtOnce(s Shape) int {
+	if consumers(s) > 2 {
+		return 4
+	}
+	return 8
+}
 
 // finished are the sums of a patch, with alpha and all that follows but for the rounding.
 func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
@@ -186,8 +191,9 @@ func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
 		return at, c, o.inside(at, c)
 	}
 	k.If(o.readC, func() {
-		for first := 0; first < len(values)/2; first += pairsAtOnce {
-			old := make([][]build.Reg, pairsAtOnce)
+		ahead := pairsAtOnce(o.config.Shape)
+		for first := 0; first < len(values)/2; first += ahead {
+			old := make([][]build.Reg, ahead)
 			for n := range old {
 				at, c, inside := place(first + n)
 				old[n] = o.c.At(at, c).LoadVecOr0(inside, 2)
@@ -256,9 +262,12 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 			o.storeAll(rows, []build.Reg{c, c, c, c}, held)
 		})
 	}
-	if rowsOfTile(o.config.Shape) < groupRows {
+	switch s := o.config.Shape; {
+	case rowsOfTile(s) < groupRows:
 		k.If(o.mine, finish)
-	} else {
+	case s.N < frag.Lanes: // the columns behind are another tile's
+		k.If(k.Lt(o.inWarp, s.N), finish)
+	default:
 		finish()
 	}
 }

@@ -141,7 +141,7 @@ func (x *mainloop) addRounds() {
 		came := 0
 		wait := func(plane int) {
 			for ; slices.Contains(x.planes[came:], plane); came++ {
-				x.turn.WaitFull()
+				x.turn.WaitReady()
 				k.Set(stages[x.planes[came]], x.turn.Stage())
 				x.turn.Next()
 			}
@@ -153,7 +153,7 @@ func (x *mainloop) addRounds() {
 						wait(pair[0])
 						wait(pair[1])
 						a = k.Add(x.fromA[m], x.a.ToStage(stages[pair[0]]))
-						return a, k.Add(k.Add(x.fromB, x.b.ToStage(stages[pair[1]])), x.b.ToSide(col))
+						return a, k.Add(k.Add(x.fromB, x.multiplied.ToStage(stages[pair[1]])), x.multiplied.ToSide(col))
 					}
 					for n := range round.times {
 						x.sumUp(op, part, round, n, tiles)
@@ -172,6 +172,86 @@ func (x *mainloop) addRounds() {
 	})
 }
 
+// alone says that a step is one round of one pair, as that of 8-bit floats is.
+func (r recipe) alone() bool {
+	return len(r.rounds) == 1 && len(r.rounds[0].pairs) == 1 && r.rounds[0].times == 1
+}
+
+// aloneCols is how many columns are summed up at a time then: twice as many took 3 % longer.
+const aloneCols = 64
+
+// addAlone is addRounds where a step is one round of one pair, in parts of a few columns: while
+// a warpgroup adds one part to its sums the tensor cores sum up the next one. Parts take turns in
+// two sets of registers, of which the first is under way wherever the loop, over two steps,
+// begins again: the assembler follows no other order, and has every product waited for instead.
+func (x *mainloop) addAlone() {
+	k, s := x.Kernel, x.config.Shape
+	op, cols := x.op, min(x.config.Shape.N, aloneCols)
+	op.N = cols
+	held := [2][]build.Reg{k.Vars("even", x.acc, cols/2, 0), k.Vars("odd", x.acc, cols/2, 0)}
+	across := s.N / cols
+	each := len(x.sums) * across // parts of a step
+	sumUp := func(at int) {
+		m, col := at%each/across, at%across*cols
+		a := k.Add(x.fromA[m], x.a.ToStage(x.turn.Stage()))
+		b := k.Add(k.Add(x.fromB, x.multiplied.ToStage(x.turn.Stage())), x.multiplied.ToSide(col))
+		k.WgmmaFence()
+		for p := 0; p < s.K; p += op.K() {
+			k.Wgmma(op, held[at%2], k.Add(a, x.a.ToStep(p)), k.Add(b, x.multiplied.ToStep(p)), p > 0)
+		}
+		k.WgmmaCommit()
+	}
+	add := func(at int) {
+		m, col := at%each/across, at%across*cols
+		for e, part := range held[at%2] {
+			sum := x.sums[m][col/2+e]
+			k.Set(sum, k.Add(sum, part))
+		}
+	}
+	// next begins the part behind number at, and adds that one.
+	next := func(at int) {
+		last := (at+1)%each == 0 // of its step
+		k.Set(x.before, x.turn.Stage())
+		if last {
+			x.turn.Next()
+			x.turn.WaitReady()
+		}
+		sumUp(at + 1)
+		k.WgmmaWait(1)
+		if last {
+			x.release(x.before, true)
+		}
+		add(at)
+	}
+	end := func(at int) {
+		k.WgmmaWait(0)
+		x.release(x.turn.Stage(), true)
+		add(at)
+		x.turn.Next()
+	}
+	for _, sums := range x.sums {
+		for _, sum := range sums {
+			k.Set(sum, 0)
+		}
+	}
+	k.If(k.Ne(x.steps, 0), func() {
+		x.turn.WaitReady()
+		sumUp(0)
+		k.For(0, k.Div(k.Sub(x.steps, 1), 2), func(build.Reg) {
+			for at := range 2 * each {
+				next(at)
+			}
+		})
+		rest := func(steps int) {
+			for at := range steps*each - 1 {
+				next(at)
+			}
+			end(steps*each - 1)
+		}
+		k.If(k.Eq(k.Rem(x.steps, 2), 0), func() { rest(2) }).Else(func() { rest(1) })
+	})
+}
+
 // sumUp has the tensor cores sum up part n of the step in a round, for 64 rows and some
 // columns, and waits for it. tiles are the descriptors of a pair's tiles.
 func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int, tiles func(pair [2]int) (a, b build.Reg)) {
@@ -180,23 +260,26 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int
 		a, b := tiles(pair)
 		k.WgmmaFence() // again, or the assembler puts one into the loop that waits for tiles
 		for p := n * depth; p < (n+1)*depth; p += op.K() {
-			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), i > 0 || p > n*depth)
+			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.multiplied.ToStep(p)), i > 0 || p > n*depth)
 		}
 	}
 	k.WgmmaCommit()
 	k.WgmmaWait(0)
 }
 
-// work is how many products of tiles a step takes of a warpgroup, and how often that adds what
-// was summed up; of halves of the columns it waits a fifth longer.
+// work is how many products of tiles a step takes of a warpgroup, and the cycles in which that
+// adds what was summed up; of halves of the columns it waits a fifth longer.
 func (r recipe) work(s Shape) (products, adds float64) {
-	if len(r.rounds) == 0 {
-		return 1, 0
-	}
 	rows, _ := groupTile(s)
+	switch {
+	case len(r.rounds) == 0:
+		return 1, 0
+	case r.alone():
+		return 1, wgmmaPart * float64(rows/groupRows*ceilDiv(s.N, aloneCols))
+	}
 	for _, round := range r.rounds {
 		products += float64(len(round.pairs))
-		adds += float64(round.times * rows / groupRows)
+		adds += wgmmaRound * float64(round.times*rows/groupRows)
 	}
 	if s.N > roundCols(s) {
 		adds *= 2 * 1.2
@@ -214,15 +297,15 @@ func (r sumRound) uses(plane int) bool {
 func (x *mainloop) addStraight() {
 	k, s := x.Kernel, x.config.Shape
 	k.For(0, x.steps, func(i build.Reg) {
-		x.turn.WaitFull()
-		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
+		x.turn.WaitReady()
+		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.multiplied.ToStage(x.turn.Stage())
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += x.op.K() {
 			var add build.Value = true
 			if p == 0 {
 				add = k.Ne(i, 0) // or the sums begin with these products
 			}
-			b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
+			b := k.Add(k.Add(x.fromB, stageB), x.multiplied.ToStep(p))
 			for m := range x.sums {
 				k.Wgmma(x.op, x.sums[m], k.Add(k.Add(x.fromA[m], stageA), x.a.ToStep(p)), b, add)
 			}

@@ -16,6 +16,7 @@ import (
 var wgmmaTiles = []Shape{
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, Cluster: 2},
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
+	{M: 192, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4, Cluster: 2},
 	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 5},
 	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
 	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
@@ -23,6 +24,7 @@ var wgmmaTiles = []Shape{
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8, Cluster: 2},
 	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
+	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
 	{M: 32, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 	{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 }
@@ -44,11 +46,31 @@ func wgmmaShapes() (shapes []Shape) {
 			tiles = slices.Insert(slices.Clone(tiles), 1, tall)
 		}
 		for _, s := range tiles {
-			s.K = k
+			if s.K = k; k != 64 && s.N == 192 {
+				// C has 32 bits, too, whose patches take the place of a stage, and what a
+				// cluster saves is not what limits these types.
+				s.Stages, s.Cluster = s.Stages-1, 0
+			}
 			shapes = append(shapes, s)
+		}
+		if k == 32 {
+			for _, s := range shapes[len(shapes)-len(tiles):] {
+				if n := stagesTurned(s); n > 2 && n < s.Stages {
+					s.Stages = n
+					shapes = append(shapes, s)
+				}
+			}
 		}
 	}
 	return shapes
+}
+
+// stagesTurned is how many stages there is room for on Hopper beside the tiles of B that are
+// transposed, and the patches of C.
+func stagesTurned(s Shape) int {
+	const room = 227 << 10
+	patches := 2 * consumers(s) * groupRows * frag.SwizzleBytes
+	return (room - patches) / ((max(s.M, groupRows) + 2*max(s.N, frag.Lanes)) * frag.SwizzleBytes)
 }
 
 // A cycle of an SM as far as the choice of a tile needs it, fitted to an H200's times of 30
@@ -60,20 +82,24 @@ const (
 	wgmmaRate, wgmmaStep = 28.0, 40.0
 	// wgmmaTraffic is the bytes that the L2 cache delivers if all SMs ask, and wgmmaAlone
 	// if few do; where rows begin within its lines they come wgmmaSkewed times as slowly,
-	// and in the boxes of the smallest tiles wgmmaSmall times. A stage takes wgmmaLatency to
+	// if they begin at whole sectors wgmmaSectors times, and in the boxes of the smallest tiles
+	// wgmmaSmall times. A stage takes wgmmaLatency to
 	// come, blocks of a cluster wgmmaMeet to give one back, and wgmmaMemory is the bytes of
 	// memory.
 	wgmmaTraffic, wgmmaAlone = 66.0, 100.0
 	wgmmaSkewed, wgmmaSmall  = 2.4, 1.22
+	wgmmaSectors             = 1.5
 	wgmmaLatency, wgmmaMeet  = 2200.0, 460.0
 	wgmmaMemory              = 16.5
-	// wgmmaRound is what threads take that add a round to their sums, and wgmmaTogether how
-	// much longer the steps of a cluster take whose B must be along K, or comes in parts.
-	wgmmaRound, wgmmaTogether = 100.0, 1.05
+	// wgmmaRound is what threads take that add a round to their sums, wgmmaPart what is not
+	// hidden of adding a part of aloneCols columns, and wgmmaTogether how much longer the steps
+	// of a cluster take whose B must be along K, or comes in parts.
+	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 70.0, 1.05
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
 	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
-	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle.
+	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle; a tile
+	// narrower than a patch takes that twice.
 	wgmmaFill, wgmmaEnd, wgmmaStore = 5000.0, 1000.0, 32.0
 	// wgmmaSecond is what a second launch takes before it does anything, wgmmaParts what it
 	// waits for every further sumWarps·sumAhead parts, and wgmmaSums the bytes of them.
@@ -103,21 +129,19 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x := prediction{shape: s, blocks: tilesOf(p, s) * parts * s.along()}
 	x.rounds = ceilDiv(x.blocks, sms)
 
-	area := float64(max(s.M, groupRows) * s.N)
+	rows, cols := max(s.M, groupRows), max(s.N, frag.Lanes) // that take the tensor cores' time
+	area := float64(rows * cols)
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
 	q, packs := packing(p, Align{})
-	if skewed(q.A) || skewed(q.B) {
-		deliver /= wgmmaSkewed
-	}
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
-	products, rounds := r.work(s)
-	bytes := float64((max(s.M, groupRows) + s.N/s.cluster()) * frag.SwizzleBytes)
-	if inTurns(s) && s.N == groupRows {
+	products, adds := r.work(s)
+	bytes := frag.SwizzleBytes * (float64(rows)*skew(q.A) + float64(s.N/s.cluster())*skew(q.B))
+	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
-	step := max(products*area/wgmmaRate+rounds*wgmmaRound+2*wgmmaStep/float64(s.RowsPerThread), planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
+	step := max(products*area/wgmmaRate+adds+2*wgmmaStep/float64(s.RowsPerThread), planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
 	if s.cluster() > 1 {
 		step = max(step, planes*wgmmaMeet)
 		if (r.elem.Bits() != 16 || planes > 1) && !inTurns(s) {
@@ -126,12 +150,12 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	steps := float64(ceilDiv(depth, s.K))
 	hand := wgmmaEnd + area/wgmmaStore
-	if s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone { // registers spill
+	if s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone || s.N < frag.Lanes { // registers spill, or lanes are idle
 		hand *= 2
 	}
 	tile, end := steps*step+hand, 0.0
 	if inTurns(s) { // one warpgroup hands over while the other multiplies
-		tile, end = max(steps*step, tile/consumers), hand
+		tile, end = max(steps*step, tile/float64(consumers(s))), hand
 	}
 	missing := 0
 	if !c.TransA {
@@ -159,10 +183,17 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	return x
 }
 
-// skewed says that rows of boxes lie in two lines of the L2 cache.
-func skewed(l gemm.Layout) bool {
+// skew is how much longer the L2 cache takes to deliver a matrix's boxes because their rows lie
+// in two lines of it.
+func skew(l gemm.Layout) float64 {
 	size := l.Type.Size()
-	return l.Cols*size > frag.SwizzleBytes && l.Rows > 1 && l.LD*size%frag.SwizzleBytes != 0
+	switch ld := l.LD * size; {
+	case l.Cols*size <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:
+		return 1
+	case ld%sectorBytes == 0:
+		return wgmmaSectors
+	}
+	return wgmmaSkewed
 }
 
 // wgmmaLimits are what accesses cost beside bulk copies, which cost nothing that they need
@@ -174,7 +205,7 @@ func wgmmaLimits(c Config) Limits {
 	if c.Out.Size() == 2 {
 		l.Scatter = 2
 	}
-	if c.Out.Size() == 4 || c.Shape.Along > 1 { // as sums pass through patches
+	if c.Out.Size() == 4 || !bulk(c) { // as sums pass through patches
 		l.Conflicts = 2
 	}
 	return l

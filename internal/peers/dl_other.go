@@ -11,11 +11,11 @@ import (
 
 // No library can be opened here, so that nothing else is ever called.
 
-func dlopen(string, bool) (uintptr, error) {
+func dlopen(string, scope) (uintptr, error) {
 	return 0, fmt.Errorf("%w: this program for %s/%s was built without support for comparison libraries (it needs linux or darwin on amd64 or arm64, and no build tag nogpu)",
 		gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 
-func dlsym(uintptr, string) (uintptr, error) { return dlopen("", false) }
+func dlsym(uintptr, string) (uintptr, error) { return dlopen("", alone) }
 func fileOf(uintptr) string                  { return "" }
 func invoke(uintptr, ...uintptr) uintptr     { return 0 }

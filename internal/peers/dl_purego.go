@@ -4,16 +4,21 @@ package peers
 
 import (
 	"path/filepath"
+	"runtime"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
 )
 
-// dlopen loads a file; global says that libraries loaded later may use its symbols.
-func dlopen(file string, global bool) (uintptr, error) {
+// dlopen loads a file.
+func dlopen(file string, s scope) (uintptr, error) {
+	const deepBind = 8 // RTLD_DEEPBIND of Linux; macOS's loader knows for each symbol whose it is
 	mode := purego.RTLD_LAZY | purego.RTLD_LOCAL
-	if global {
+	switch {
+	case s == shared:
 		mode = purego.RTLD_LAZY | purego.RTLD_GLOBAL
+	case s == ownFirst && runtime.GOOS == "linux":
+		mode |= deepBind
 	}
 	return purego.Dlopen(file, mode)
 }

@@ -18,14 +18,24 @@ type source struct {
 	// The files are lib<stem>.so.<version>, or the platform's like; the earlier
 	// are preferred. An empty version is the file without one.
 	stems, versions []string
+	scope           scope
 }
+
+// scope is whose symbols a library finds, and who finds its own.
+type scope int
+
+const (
+	alone    scope = iota // it finds those of shared libraries, then those of its own needs; nobody finds its
+	shared                // the same, and libraries loaded later find its
+	ownFirst              // its own needs come first: two libraries may need an OpenMP runtime each
+)
 
 // load opens the file that path, the library's variable or the search names, in
 // that order. A file that was named and cannot be opened is an error: no other
 // is tried in its place.
 func (s *source) load(path string) (uintptr, error) {
 	if path != "" {
-		return loadFile(path)
+		return s.loadFile(path)
 	}
 	path = os.Getenv(s.Env)
 	if path == "" {
@@ -34,14 +44,14 @@ func (s *source) load(path string) (uintptr, error) {
 	if !filepath.IsAbs(path) {
 		return 0, fmt.Errorf("%s=%s: want an absolute path", s.Env, path)
 	}
-	handle, err := loadFile(path)
+	handle, err := s.loadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", s.Env, err)
 	}
 	return handle, nil
 }
 
-func loadFile(path string) (uintptr, error) {
+func (s *source) loadFile(path string) (uintptr, error) {
 	path, err := filepath.Abs(path) // without a slash the loader would search for it
 	if err != nil {
 		return 0, err
@@ -54,7 +64,7 @@ func loadFile(path string) (uintptr, error) {
 	case !info.Mode().IsRegular():
 		return 0, fmt.Errorf("%s is not a file", path)
 	}
-	return dlopen(path, false)
+	return dlopen(path, s.scope)
 }
 
 // search tries each file name in each directory, "" standing for the loader's
@@ -76,7 +86,7 @@ func (s *source) search() (uintptr, error) {
 						continue
 					}
 				}
-				handle, err := dlopen(file, false)
+				handle, err := dlopen(file, s.scope)
 				if err == nil {
 					return handle, nil
 				}

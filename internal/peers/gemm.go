@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"tilework/dtype"
@@ -21,50 +22,68 @@ func (p *Peer) Gemm(pr *gemm.Problem, b gemm.Buffers) error {
 }
 
 // Prepare returns what computes pr with the library, any number of times and
-// concurrently. It takes float32 and float64 without an epilogue, and sizes that
-// fit 32 bits; the rest is ErrUnsupported. What it returns checks the buffers'
+// concurrently. It takes the types of the library's row without an epilogue, and sizes
+// that fit 32 bits; the rest is ErrUnsupported. What it returns checks the buffers'
 // lengths and overlap, with the errors of [gemm.Buffers.Check], before the
 // library sees them. A library cannot be interrupted.
 func (p *Peer) Prepare(_ context.Context, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
-	proc, err := p.entry(pr)
+	err := p.Library.takes(pr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Library.Name, err)
 	}
-	problem, c := *pr, newCall(pr)
+	problem := *pr
+	run := func(gemm.Buffers) error { return nil }
+	if pr.M > 0 && pr.N > 0 {
+		if run, err = p.Library.product(p, pr); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Library.Name, err)
+		}
+	}
 	return func(b gemm.Buffers) error {
 		if err := b.Check(&problem); err != nil {
 			return err
-		}
-		if problem.M == 0 || problem.N == 0 {
-			return nil
 		}
 		if p.threadsPerCaller {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			p.call(p.Library.setThreads, uintptr(p.threads.Load()))
 		}
-		c.run(proc, b)
-		return nil
+		return run(b)
 	}, nil
 }
 
-// entry is the library's function for pr's types.
-func (p *Peer) entry(pr *gemm.Problem) (uintptr, error) {
+// takes refuses what the library does not compute.
+func (l *Library) takes(pr *gemm.Problem) error {
 	if pr.Epilogue != (gemm.Epilogue{}) {
-		return 0, fmt.Errorf("%w: a BLAS has no bias or activation", gemm.ErrUnsupported)
+		return fmt.Errorf("%w: a bias or activation", gemm.ErrUnsupported)
 	}
 	for _, n := range []int{pr.M, pr.N, pr.K, pr.A.LD, pr.B.LD, pr.C.LD} {
 		if n > math.MaxInt32 {
-			return 0, fmt.Errorf("%w: size %d (want at most %d)", gemm.ErrUnsupported, n, math.MaxInt32)
+			return fmt.Errorf("%w: size %d (want at most %d)", gemm.ErrUnsupported, n, math.MaxInt32)
 		}
 	}
-	switch {
-	case pr.A.Type == dtype.F32 && pr.C.Type == dtype.F32:
-		return p.sgemm, nil
-	case pr.A.Type == dtype.F64 && pr.C.Type == dtype.F64:
-		return p.dgemm, nil
+	if !slices.Contains(l.types, pr.A.Type) {
+		return fmt.Errorf("%w: %v (want %v)", gemm.ErrUnsupported, pr, l.types)
 	}
-	return 0, fmt.Errorf("%w: %v (want float32 or float64)", gemm.ErrUnsupported, pr)
+	if l.plain && (pr.K == 0 || pr.Alpha != 1 || pr.Beta != 0) {
+		return fmt.Errorf("%w: anything but A·B", gemm.ErrUnsupported)
+	}
+	return nil
+}
+
+// blas is the face of a BLAS.
+var blas = &face{
+	procs: []string{"sgemm_", "dgemm_"},
+	types: []dtype.Type{dtype.F32, dtype.F64},
+	product: func(p *Peer, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
+		proc, c := p.procs["sgemm_"], newCall(pr)
+		if pr.A.Type == dtype.F64 {
+			proc = p.procs["dgemm_"]
+		}
+		return func(b gemm.Buffers) error {
+			c.run(proc, b)
+			return nil
+		}, nil
+	},
 }
 
 // call holds the arguments of sgemm_ or dgemm_, which C reads through pointers.

@@ -10,6 +10,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/cpu"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
 )
 
 // Library is a row of the table of libraries.
@@ -22,12 +25,23 @@ type Library struct {
 	restEnv, rest string
 	source
 
-	procs                  []string // the functions used, beside sgemm_ and dgemm_
+	*face
+	procs                  []string // the functions used, beside those of the face
 	setThreads, getThreads string   // those of procs that set and get the number of threads
 
 	prepare  func(*Peer) error  // before the first call: what would kill the process otherwise
 	describe func(*Peer)        // fills in Version, Config, Core and threadsPerCaller
 	caveat   func(*Peer) string // see Peer.Caveat
+}
+
+// face is how a library is asked for a product.
+type face struct {
+	// procs are the functions. The first one tells which file has been loaded.
+	procs []string
+	types []dtype.Type // of the elements of A and B
+	// plain says that only α = 1 and β = 0 are offered.
+	plain   bool
+	product func(*Peer, *gemm.Problem) (func(gemm.Buffers) error, error)
 }
 
 // libraries holds one row for each; everything else ranges over it.
@@ -42,6 +56,7 @@ var libraries = []*Library{
 			stems:    []string{"openblasp", "openblas", "openblas64", "scipy_openblas64_"},
 			versions: []string{"0", ""},
 		},
+		face:       blas,
 		procs:      []string{"openblas_set_num_threads", "openblas_get_num_threads", "openblas_get_config", "openblas_get_corename", "openblas_get_parallel"},
 		setThreads: "openblas_set_num_threads", getThreads: "openblas_get_num_threads",
 		describe: describeOpenBLAS,
@@ -53,6 +68,7 @@ var libraries = []*Library{
 			Env: "TILEWORK_BLIS", Install: "apt install libblis4-pthread",
 			stems: []string{"blis", "blis-mt"}, versions: []string{"5", "4", "3", ""},
 		},
+		face:       blas,
 		procs:      []string{"bli_thread_set_num_threads", "bli_thread_get_num_threads", "bli_init", "bli_info_get_version_str", "bli_arch_query_id", "bli_arch_string"},
 		setThreads: "bli_thread_set_num_threads", getThreads: "bli_thread_get_num_threads",
 		describe: describeBLIS,
@@ -60,14 +76,30 @@ var libraries = []*Library{
 	},
 	{
 		Name: "mkl", Title: "MKL",
+		restEnv: "KMP_BLOCKTIME", rest: "1", // ms, instead of 200
 		source: source{
 			Env: "TILEWORK_MKL", Install: "pip's mkl with intel-openmp",
 			stems: []string{"mkl_rt"}, versions: []string{"3", "2", "1", ""},
 		},
+		face:       blas,
 		procs:      []string{"MKL_Set_Num_Threads", "MKL_Get_Max_Threads", "MKL_Get_Version", "MKL_Get_Version_String"},
 		setThreads: "MKL_Set_Num_Threads", getThreads: "MKL_Get_Max_Threads",
 		prepare:  prepareMKL,
 		describe: describeMKL,
+	},
+	{
+		Name: "onednn", Title: "oneDNN",
+		restEnv: "GOMP_SPINCOUNT", rest: "10000", // pauses, half a millisecond, instead of 300,000
+		source: source{
+			Env: "TILEWORK_ONEDNN", Install: "apt install libdnnl3, or pip's onednn-cpu-gomp",
+			stems: []string{"dnnl"}, versions: []string{"3", ""}, scope: ownFirst,
+		},
+		face: matmul,
+		// Its builds for OpenMP leave the number of threads to that.
+		procs:      []string{"dnnl_version", "dnnl_get_effective_cpu_isa", "omp_set_num_threads", "omp_get_max_threads"},
+		setThreads: "omp_set_num_threads", getThreads: "omp_get_max_threads",
+		prepare:  prepareOneDNN,
+		describe: describeOneDNN,
 	},
 }
 
@@ -134,7 +166,7 @@ func prepareMKL(p *Peer) error {
 		}
 		file = fileName("iomp5", "")
 	}
-	if _, err := dlopen(file, true); err != nil {
+	if _, err := dlopen(file, shared); err != nil {
 		return fmt.Errorf("%s needs Intel's OpenMP runtime (pip's intel-openmp) beside it: %w", p.Path, err)
 	}
 	return nil

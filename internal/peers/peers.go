@@ -1,11 +1,11 @@
-// Package peers opens the BLAS libraries that are installed on the machine
-// (OpenBLAS, BLIS, MKL) and multiplies with them, for comparison only.
+// Package peers opens the libraries that are installed on the machine (OpenBLAS, BLIS,
+// MKL, oneDNN) and multiplies with them, for comparison only.
 //
 // The libraries are opened with dlopen, without cgo, and are not needed to
 // build or run anything else. [Libraries] is the table of them, [Open] opens
 // one and [Available] all that are there.
 //
-// A product is handed over through the Fortran entry points sgemm_ and dgemm_,
+// A product is handed to a BLAS through the Fortran entry points sgemm_ and dgemm_,
 // whose arguments are all pointers. That makes a call about four times cheaper
 // than cblas_sgemm with its floats in registers (0.4 against 1.5 µs), and an
 // integer stored in eight little-endian bytes reads the same to a library with
@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -52,7 +53,7 @@ type Peer struct {
 	Core    string   // the kernel family it picked for this CPU: "SkylakeX"
 
 	procs            map[string]uintptr
-	sgemm, dgemm     uintptr
+	engine, stream   uintptr // oneDNN's
 	threads          atomic.Int64
 	threadsPerCaller bool
 }
@@ -133,20 +134,19 @@ func (l *Library) open(o Options) (*Peer, error) {
 // is refused before anything in it runs.
 func (p *Peer) bind(handle uintptr) error {
 	var d decoration
+	var addr uintptr
+	first := p.Library.face.procs[0]
 	for _, d = range decorations {
-		if p.sgemm, _ = dlsym(handle, d.of("sgemm_")); p.sgemm != 0 {
+		if addr, _ = dlsym(handle, d.of(first)); addr != 0 {
 			break
 		}
 	}
-	if p.sgemm == 0 {
-		return fmt.Errorf("the file has no sgemm_ under any of its usual names")
+	if addr == 0 {
+		return fmt.Errorf("the file has no %s under any of its usual names", first)
 	}
-	p.Path = fileOf(p.sgemm)
-	var err error
-	if p.dgemm, err = dlsym(handle, d.of("dgemm_")); err != nil {
-		return err
-	}
-	for _, name := range p.Library.procs {
+	p.Path = fileOf(addr)
+	for _, name := range slices.Concat(p.Library.face.procs, p.Library.procs) {
+		var err error
 		if p.procs[name], err = dlsym(handle, d.of(name)); err != nil {
 			return fmt.Errorf("%s has no %s: is it %s?", p.Path, d.of(name), p.Library.Title)
 		}

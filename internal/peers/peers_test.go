@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -22,7 +23,7 @@ import (
 // needsLoader skips a test of libraries where none can be opened.
 func needsLoader(t *testing.T) {
 	t.Helper()
-	if _, err := dlopen("", false); errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := dlopen("", alone); errors.Is(err, gemm.ErrUnsupported) {
 		t.Skip(err)
 	}
 }
@@ -90,7 +91,7 @@ func TestGemm(t *testing.T) {
 }
 
 func randomProduct(rng *rand.Rand, p *Peer) error {
-	typ := []dtype.Type{dtype.F32, dtype.F64}[rng.IntN(2)]
+	typ := p.Library.types[rng.IntN(len(p.Library.types))]
 	layout := func(rows, cols int) gemm.Layout {
 		l := gemm.Dense(typ, rows, cols)
 		if trans := rng.IntN(2) == 1; trans {
@@ -99,11 +100,17 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 		l.LD += rng.IntN(4)
 		return l
 	}
+	results := typ.Info().Results
+	out := results[rng.IntN(len(results))]
 	m, n, k := rng.IntN(40), rng.IntN(40), rng.IntN(40)
-	c := gemm.Dense(typ, m, n)
+	c := gemm.Dense(out, m, n)
 	c.LD += rng.IntN(4)
 	scalars := []float64{0, 1, -0.5}
-	pr, _, err := gemm.New(scalars[rng.IntN(3)], layout(m, k), layout(k, n), scalars[rng.IntN(3)], c, gemm.Epilogue{})
+	alpha, beta := scalars[rng.IntN(3)], scalars[rng.IntN(3)]
+	if p.Library.plain {
+		k, alpha, beta = k+1, 1, 0
+	}
+	pr, _, err := gemm.New(alpha, layout(m, k), layout(k, n), beta, c, gemm.Epilogue{})
 	if err != nil {
 		return err
 	}
@@ -112,8 +119,8 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	if err := p.Gemm(&pr, b); err != nil {
 		return err
 	}
-	at := func(l gemm.Layout, buf []byte, i, j int) float64 { return typ.At(buf, l.Index(i, j)) }
-	u := typ.Info().Roundoff
+	at := func(l gemm.Layout, buf []byte, i, j int) float64 { return l.Type.At(buf, l.Index(i, j)) }
+	sums, u := pr.Accum().Info(), out.Info().Roundoff
 	for i := range m {
 		for j := range n {
 			var sum, abs float64
@@ -123,7 +130,7 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 			}
 			old := at(pr.C, before, i, j)
 			want := pr.Alpha*sum + pr.Beta*old
-			bound := 2*float64(k+3)*u*(math.Abs(pr.Alpha)*abs+math.Abs(pr.Beta*old)) + typ.Info().Tiny
+			bound := (2*float64(k+3)*sums.Roundoff+2*u)*(math.Abs(pr.Alpha)*abs+math.Abs(pr.Beta*old)) + out.Info().Tiny
 			if got := at(pr.C, b.C, i, j); !(math.Abs(got-want) <= bound) {
 				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, pr.Alpha, pr.Beta, pr.A, pr.B, i, j, got, want, bound)
 			}
@@ -131,21 +138,27 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	}
 	for i := range max(m-1, 0) * min(n, 1) { // the padding behind each row but the last
 		for j := n; j < pr.C.LD; j++ {
-			if got := typ.At(b.C, i*pr.C.LD+j); got == got {
-				return fmt.Errorf("%v: padding [%d,%d] was overwritten with %v", &pr, i, j, got)
+			at := (i*pr.C.LD + j) * out.Size()
+			if !bytes.Equal(b.C[at:][:out.Size()], before[at:][:out.Size()]) {
+				return fmt.Errorf("%v: padding [%d,%d] was overwritten", &pr, i, j)
 			}
 		}
 	}
 	return nil
 }
 
-// random fills a matrix with values in [-1, 1] and its padding with NaN.
+// random fills a matrix with values in [-1, 1], or of integers up to 100, and its padding with
+// what would show, NaN or the largest.
 func random(rng *rand.Rand, l gemm.Layout) []byte {
 	b := make([]byte, l.Bytes())
+	scale, poison := 1.0, math.NaN()
+	if in := l.Type.Info(); in.Integer {
+		scale, poison = 100, in.Max
+	}
 	for i := range l.Len() {
-		v := math.NaN()
+		v := poison
 		if i%l.LD < l.Cols {
-			v = 2*rng.Float64() - 1
+			v = scale * (2*rng.Float64() - 1)
 		}
 		l.Type.Set(b, i, v)
 	}
@@ -198,6 +211,10 @@ func TestGemmRefuses(t *testing.T) {
 				}
 				return pr
 			}
+			other := dtype.F16
+			if slices.Contains(l.types, other) {
+				other = dtype.F64
+			}
 			buf := make([]byte, 64)
 			good := gemm.Buffers{A: buf[:16], B: buf[16:32], C: buf[32:48]}
 			short, overlap := good, good
@@ -209,8 +226,7 @@ func TestGemmRefuses(t *testing.T) {
 				b    gemm.Buffers
 				want error
 			}{
-				{"float16", problem(dtype.F16, dtype.F32, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
-				{"int8", problem(dtype.I8, dtype.I32, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
+				{"a type that is not the row's", problem(other, other, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
 				{"an activation", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Activation: gemm.ActReLU}), good, gemm.ErrUnsupported},
 				{"a bias", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Bias: gemm.BiasRow}), good, gemm.ErrUnsupported},
 				{"a leading dimension of 33 bits", problem(dtype.F32, dtype.F32, 2, 1<<32, gemm.Epilogue{}), good, gemm.ErrUnsupported},
@@ -244,7 +260,7 @@ func TestOpenRefuses(t *testing.T) {
 		want      string // a part of the message
 		is        error
 	}{
-		{name: "an unknown name", lib: "atlas", want: `unknown peer "atlas" (want one of openblas, blis, mkl)`},
+		{name: "an unknown name", lib: "atlas", want: `unknown peer "atlas" (want one of openblas, blis, mkl, onednn)`},
 		{name: "no such file", lib: "blis", o: Options{Path: filepath.Join(dir, "none.so")}, want: "no file " + dir, is: ErrNotFound},
 		{name: "a folder", lib: "mkl", o: Options{Path: dir}, want: "is not a file"},
 		{name: "a text file", lib: "openblas", o: Options{Path: text}, want: "libopenblas.so.0"},

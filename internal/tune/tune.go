@@ -127,6 +127,7 @@ func Run(ctx context.Context, forms []dispatch.Form, o Options) (outcomes []Outc
 		}
 		if x != nil {
 			outcomes = append(outcomes, *x)
+			o.Note(x.String())
 		}
 		if errors.Is(err, gemm.ErrNoDevice) {
 			break

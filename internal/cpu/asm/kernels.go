@@ -23,11 +23,12 @@ type ISA struct {
 	Supported bool // by this processor and its operating system
 }
 
-// Ahead is how many steps of k pass before a kernel fetches another line of Line bytes
-// of what is read next.
+// Ahead is how many steps of k pass before a kernel fetches another line, of Line bytes,
+// of what is read next, DirectAhead how many if it is a [Direct].
 const (
-	Ahead = 4
-	Line  = 64
+	Ahead       = 4
+	DirectAhead = 2
+	Line        = 64
 )
 
 // Kernels is the micro-kernels of one instruction set for one element type. They
@@ -36,8 +37,8 @@ type Kernels[T any] struct {
 	ISA    ISA
 	MR, NR int // the tile of C
 
-	// Each kernel has a line of memory from next on fetched into the L2 cache for every
-	// [Ahead] steps of k: it is to be read soon, and need not be.
+	// Each kernel has a line fetched into the L2 cache for every few steps of k, that at
+	// next first: it is to be read soon, and need not be. For Packed they follow each other.
 
 	// Packed computes the first m rows, 1 ≤ m ≤ MR, and n columns, 1 ≤ n ≤ NR, of
 	// a tile from k ≥ 0 steps of packed panels: a holds MR and b holds NR values
@@ -47,14 +48,17 @@ type Kernels[T any] struct {
 	// PackedF16 and PackedBF16, where they are not nil, are Packed with halves in b.
 	PackedF16, PackedBF16 func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
-	// Direct[r-1] computes r rows, 1 ≤ r ≤ MR, and n columns, 1 ≤ n ≤ NR, of a tile
-	// from matrices: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j].
-	Direct []func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
+	// Direct[r-1] computes r rows of a tile, 1 ≤ r ≤ MR. See [Direct].
+	Direct []Direct[T]
+
+	// Copy is Direct[MR-1] for n = NR that fetches nothing and makes a panel at next of the
+	// rows of B that it reads: next[p*NR+j] = b[p*ldb+j].
+	Copy Direct[T]
 
 	// Stream is Direct[MR-1] for whole tiles that overwrite C, n = NR and beta = 0, around
 	// the caches: for a C that outgrows them, which is then not read first. C's rows start
 	// at multiples of [Line] bytes. Before others are told of the tiles there is a [Fence].
-	Stream func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T)
+	Stream Direct[T]
 
 	// Update[x][y] computes 1<<x rows and n ≥ 1 columns of C from 1<<y steps of k, all
 	// where they lie: it goes along the rows of B and C. See [Update].
@@ -83,6 +87,11 @@ type Kernels[T any] struct {
 	Peak      func(n int)
 	PeakFlops int
 }
+
+// Direct is a kernel for n columns of a tile, 1 ≤ n ≤ NR, from matrices: A's element (i, p) is
+// a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j], C's (i, j) is c[i*ldc+j]. The lines that it fetches
+// from next on are ldn elements apart.
+type Direct[T any] func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T)
 
 // Update is a kernel for few steps of k: A's element (i, p) is a[i*rsa+p*csa], B's (p, j)
 // is b[p*ldb+j], C's (i, j) is c[i*ldc+j].

@@ -15,12 +15,12 @@ var (
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 12, NR: 32,
 	Packed: PackedF32AVX512, Group: 1, PackedF16: PackedF16F32AVX512, PackedBF16: PackedBF16F32AVX512,
-	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
+	Direct: []Direct[float32]{
 		DirectF32AVX512x1, DirectF32AVX512x2, DirectF32AVX512x3, DirectF32AVX512x4,
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
 		DirectF32AVX512x9, DirectF32AVX512x10, DirectF32AVX512x11, DirectF32AVX512x12,
 	},
-	Stream: StreamF32AVX512,
+	Copy: CopyF32AVX512, Stream: StreamF32AVX512,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
@@ -38,12 +38,12 @@ var F32AVX512 = Kernels[float32]{
 var F64AVX512 = Kernels[float64]{
 	ISA: AVX512, MR: 12, NR: 16,
 	Packed: PackedF64AVX512, Group: 1,
-	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
+	Direct: []Direct[float64]{
 		DirectF64AVX512x1, DirectF64AVX512x2, DirectF64AVX512x3, DirectF64AVX512x4,
 		DirectF64AVX512x5, DirectF64AVX512x6, DirectF64AVX512x7, DirectF64AVX512x8,
 		DirectF64AVX512x9, DirectF64AVX512x10, DirectF64AVX512x11, DirectF64AVX512x12,
 	},
-	Stream: StreamF64AVX512,
+	Copy: CopyF64AVX512, Stream: StreamF64AVX512,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
@@ -61,10 +61,10 @@ var F64AVX512 = Kernels[float64]{
 var F32AVX2 = Kernels[float32]{
 	ISA: AVX2, MR: 6, NR: 16,
 	Packed: PackedF32AVX2, Group: 1, PackedF16: PackedF16F32AVX2, PackedBF16: PackedBF16F32AVX2,
-	Direct: []func(k int, a *float32, rsa, csa int, b *float32, ldb int, c, next *float32, ldc, n int, alpha, beta float32){
+	Direct: []Direct[float32]{
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
 	},
-	Stream: StreamF32AVX2,
+	Copy: CopyF32AVX2, Stream: StreamF32AVX2,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
@@ -82,10 +82,10 @@ var F32AVX2 = Kernels[float32]{
 var F64AVX2 = Kernels[float64]{
 	ISA: AVX2, MR: 6, NR: 8,
 	Packed: PackedF64AVX2, Group: 1,
-	Direct: []func(k int, a *float64, rsa, csa int, b *float64, ldb int, c, next *float64, ldc, n int, alpha, beta float64){
+	Direct: []Direct[float64]{
 		DirectF64AVX2x1, DirectF64AVX2x2, DirectF64AVX2x3, DirectF64AVX2x4, DirectF64AVX2x5, DirectF64AVX2x6,
 	},
-	Stream: StreamF64AVX2,
+	Copy: CopyF64AVX2, Stream: StreamF64AVX2,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},

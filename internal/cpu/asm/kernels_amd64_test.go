@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 // What is tested: the micro-kernels of each element type.
@@ -30,6 +31,7 @@ func eachKernel(t *testing.T, f32 func(*testing.T, *Kernels[float32]), f64 func(
 
 func TestPacked(t *testing.T) { eachKernel(t, testPacked[float32], testPacked[float64]) }
 func TestDirect(t *testing.T) { eachKernel(t, testDirect[float32], testDirect[float64]) }
+func TestCopy(t *testing.T)   { eachKernel(t, testCopy[float32], testCopy[float64]) }
 func TestStream(t *testing.T) { eachKernel(t, testStream[float32], testStream[float64]) }
 
 func testPacked[T float32 | float64](t *testing.T, ks *Kernels[T]) {
@@ -73,9 +75,37 @@ func testDirect[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 					name: fmt.Sprintf("direct %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
 					m:    m, n: n, k: k, ldc: ldc,
 					a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
-					run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, a, ldc, n, alpha, beta) },
+					run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, n, alpha, beta) },
 				})
 			}
+		}
+	}
+}
+
+func testCopy[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	panels := newArena[T](t, 1<<12)
+	for _, k := range append(upTo(2*unroll+1), 67) {
+		for trans := range 2 {
+			ldb, ldc := ks.NR+tt.rand.IntN(2*ks.NR), ks.NR+tt.rand.IntN(2*ks.NR)
+			rsa, csa := k+tt.rand.IntN(9), 1
+			if trans > 0 {
+				rsa, csa = 1, ks.MR+tt.rand.IntN(9)
+			}
+			tt.check(tile[T]{
+				name: fmt.Sprintf("copy of %d steps, rsa %d, csa %d, ldb %d, ldc %d", k, rsa, csa, ldb, ldc),
+				m:    ks.MR, n: ks.NR, k: k, ldc: ldc,
+				a: matrix{span(ks.MR, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, ks.NR, 1), ldb, 1},
+				run: func(a, b, c *T, alpha, beta T) {
+					panel := panels.last(k * ks.NR)
+					ks.Copy(k, a, rsa, csa, b, ldb, c, panels.start(panel), 0, ldc, ks.NR, alpha, beta)
+					for p := range k {
+						if row := unsafe.Slice(b, (k-1)*ldb+ks.NR)[p*ldb:][:ks.NR]; !sameAll(row, panel[p*ks.NR:]) {
+							t.Fatalf("%d steps, ldb %d: row %d is copied as %v, want %v", k, ldb, p, panel[p*ks.NR:][:ks.NR], row)
+						}
+					}
+				},
+			})
 		}
 	}
 }
@@ -93,7 +123,7 @@ func testStream[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 				name: fmt.Sprintf("stream %d steps, rsa %d, csa %d, ldb %d, ldc %d", k, rsa, csa, ldb, ldc),
 				m:    ks.MR, n: ks.NR, k: k, ldc: ldc, overwrites: true,
 				a: matrix{span(ks.MR, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, ks.NR, 1), ldb, 1},
-				run: func(a, b, c *T, alpha, beta T) { ks.Stream(k, a, rsa, csa, b, ldb, c, a, ldc, ks.NR, alpha, beta) },
+				run: func(a, b, c *T, alpha, beta T) { ks.Stream(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, ks.NR, alpha, beta) },
 			})
 		}
 	}

@@ -19,12 +19,13 @@ TEXT ·PackedBF16AVX512(SB), NOSPLIT, $0-72
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -51,11 +52,10 @@ TEXT ·PackedBF16AVX512(SB), NOSPLIT, $0-72
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -224,19 +224,19 @@ wide_unrolled:
 	LONG $0x402e8262; WORD $0xf952 // VDPBF16PS Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -283,7 +283,7 @@ wide_single:
 	LONG $0x402e8262; WORD $0xf952 // VDPBF16PS Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -526,12 +526,13 @@ narrow:
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -546,11 +547,10 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -667,19 +667,19 @@ narrow_unrolled:
 	LONG $0x48165262; WORD $0xdc52 // VDPBF16PS Z12, Z13, Z11
 	ADDQ         $+192, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -713,7 +713,7 @@ narrow_single:
 	LONG $0x48165262; WORD $0xdc52 // VDPBF16PS Z12, Z13, Z11
 	ADDQ         $+48, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -878,12 +878,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -910,11 +911,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1083,19 +1083,19 @@ whole_unrolled:
 	LONG $0x402e8262; WORD $0xf952 // VDPBF16PS Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -1142,7 +1142,7 @@ whole_single:
 	LONG $0x402e8262; WORD $0xf952 // VDPBF16PS Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:

@@ -80,7 +80,7 @@ func PackedBF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32,
 //	}
 //
 //go:noescape
-func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -99,7 +99,7 @@ func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -118,7 +118,7 @@ func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -137,7 +137,7 @@ func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -156,7 +156,7 @@ func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -175,7 +175,28 @@ func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// CopyF32AVX2 computes a tile of C with n = 16 from matrices, strides in elements:
+//
+//	for i := 0; i < 6; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// and copies the rows of b: next[p*16+j] = b[p*ldb+j].
+//
+//go:noescape
+func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // StreamF32AVX2 computes a whole tile of C, with n = 16 and beta = 0, from matrices, strides in elements:
 //
@@ -194,7 +215,7 @@ func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x1x1 computes rows of C from matrices, strides in elements:
 //

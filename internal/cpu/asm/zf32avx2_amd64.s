@@ -17,12 +17,13 @@ TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-72
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -37,11 +38,10 @@ TEXT ·PackedF32AVX2(SB), NOSPLIT, $0-72
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -129,18 +129,18 @@ wide_unrolled:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -167,7 +167,7 @@ wide_single:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -300,12 +300,13 @@ narrow:
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -314,11 +315,10 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -378,18 +378,18 @@ narrow_unrolled:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -409,7 +409,7 @@ narrow_single:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -502,12 +502,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+6, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
 
 	// 6×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -522,11 +523,10 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -614,18 +614,18 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -652,7 +652,7 @@ whole_single:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+24, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -803,12 +803,13 @@ TEXT ·PackedF16F32AVX2(SB), NOSPLIT, $0-72
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -823,11 +824,10 @@ TEXT ·PackedF16F32AVX2(SB), NOSPLIT, $0-72
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -915,18 +915,18 @@ wide_unrolled:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -953,7 +953,7 @@ wide_single:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+24, AX
 	ADDQ         $+32, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -1086,12 +1086,13 @@ narrow:
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -1100,11 +1101,10 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -1164,18 +1164,18 @@ narrow_unrolled:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -1195,7 +1195,7 @@ narrow_single:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+24, AX
 	ADDQ         $+32, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -1288,12 +1288,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+6, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
 
 	// 6×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -1308,11 +1309,10 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1400,18 +1400,18 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -1438,7 +1438,7 @@ whole_single:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+24, AX
 	ADDQ         $+32, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -1579,12 +1579,13 @@ TEXT ·PackedBF16F32AVX2(SB), NOSPLIT, $0-72
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -1599,11 +1600,10 @@ TEXT ·PackedBF16F32AVX2(SB), NOSPLIT, $0-72
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -1699,18 +1699,18 @@ wide_unrolled:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -1739,7 +1739,7 @@ wide_single:
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         $+24, AX
 	ADDQ         $+32, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -1872,12 +1872,13 @@ narrow:
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -1886,11 +1887,10 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -1954,18 +1954,18 @@ narrow_unrolled:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -1986,7 +1986,7 @@ narrow_single:
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         $+24, AX
 	ADDQ         $+32, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -2079,12 +2079,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+6, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
 
 	// 6×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -2099,11 +2100,10 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2199,18 +2199,18 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -2239,7 +2239,7 @@ whole_single:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $+24, AX
 	ADDQ         $+32, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -2365,15 +2365,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-88
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -2384,17 +2384,19 @@ TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-88
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
 
 	// 1×16 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2430,14 +2432,15 @@ wide_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -2449,21 +2452,21 @@ wide_single:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y3
+	VBROADCASTSS alpha+88(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
+	VUCOMISS     beta+92(FP), X4
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y4
+	VBROADCASTSS beta+92(FP), Y4
 	VMOVUPS      (AX), Y5
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y3, Y1, Y5
@@ -2485,7 +2488,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -2495,16 +2498,18 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -2532,14 +2537,15 @@ narrow_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -2549,21 +2555,21 @@ narrow_single:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y2
+	VBROADCASTSS alpha+88(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
+	VUCOMISS     beta+92(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y3
+	VBROADCASTSS beta+92(FP), Y3
 	VMASKMOVPS   (AX), Y0, Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y2, Y1, Y4
@@ -2585,17 +2591,19 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
 
 	// 1×16 sums.
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2631,14 +2639,15 @@ whole_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -2650,21 +2659,21 @@ whole_single:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y2
+	VBROADCASTSS alpha+88(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
+	VUCOMISS     beta+92(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y3
+	VBROADCASTSS beta+92(FP), Y3
 	VMOVUPS      (AX), Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y2, Y0, Y4
@@ -2685,15 +2694,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-88
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -2704,19 +2713,21 @@ TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-88
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
 
 	// 2×16 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2726,7 +2737,7 @@ wide_unrolled:
 	VFMADD231PS  Y5, Y7, Y1
 	VFMADD231PS  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y5, Y7, Y3
 	VFMADD231PS  Y6, Y7, Y4
 	ADDQ         DX, AX
@@ -2737,7 +2748,7 @@ wide_unrolled:
 	VFMADD231PS  Y5, Y7, Y1
 	VFMADD231PS  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y5, Y7, Y3
 	VFMADD231PS  Y6, Y7, Y4
 	ADDQ         DX, AX
@@ -2748,7 +2759,7 @@ wide_unrolled:
 	VFMADD231PS  Y5, Y7, Y1
 	VFMADD231PS  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y5, Y7, Y3
 	VFMADD231PS  Y6, Y7, Y4
 	ADDQ         DX, AX
@@ -2759,19 +2770,20 @@ wide_unrolled:
 	VFMADD231PS  Y5, Y7, Y1
 	VFMADD231PS  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y5, Y7, Y3
 	VFMADD231PS  Y6, Y7, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -2781,26 +2793,26 @@ wide_single:
 	VFMADD231PS  Y5, Y7, Y1
 	VFMADD231PS  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y5, Y7, Y3
 	VFMADD231PS  Y6, Y7, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y5
+	VBROADCASTSS alpha+88(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
+	VUCOMISS     beta+92(FP), X6
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y6
+	VBROADCASTSS beta+92(FP), Y6
 	VMOVUPS      (AX), Y7
 	VMULPS       Y6, Y7, Y7
 	VFMADD231PS  Y5, Y1, Y7
@@ -2836,7 +2848,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -2846,17 +2858,19 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
 
 	// 2×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -2864,7 +2878,7 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y4
 	VFMADD231PS  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y4
+	VBROADCASTSS (AX)(R8*1), Y4
 	VFMADD231PS  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2872,7 +2886,7 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y4
 	VFMADD231PS  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y4
+	VBROADCASTSS (AX)(R8*1), Y4
 	VFMADD231PS  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2880,7 +2894,7 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y4
 	VFMADD231PS  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y4
+	VBROADCASTSS (AX)(R8*1), Y4
 	VFMADD231PS  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2888,18 +2902,19 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y4
 	VFMADD231PS  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y4
+	VBROADCASTSS (AX)(R8*1), Y4
 	VFMADD231PS  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -2907,25 +2922,25 @@ narrow_single:
 	VBROADCASTSS (AX), Y4
 	VFMADD231PS  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y4
+	VBROADCASTSS (AX)(R8*1), Y4
 	VFMADD231PS  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y3
+	VBROADCASTSS alpha+88(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
+	VUCOMISS     beta+92(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y4
+	VBROADCASTSS beta+92(FP), Y4
 	VMASKMOVPS   (AX), Y0, Y5
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y3, Y1, Y5
@@ -2955,19 +2970,21 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
 
 	// 2×16 sums.
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2977,7 +2994,7 @@ whole_unrolled:
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DX, AX
@@ -2988,7 +3005,7 @@ whole_unrolled:
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DX, AX
@@ -2999,7 +3016,7 @@ whole_unrolled:
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DX, AX
@@ -3010,19 +3027,20 @@ whole_unrolled:
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -3032,26 +3050,26 @@ whole_single:
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y4
+	VBROADCASTSS alpha+88(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y5
+	VBROADCASTSS beta+92(FP), Y5
 	VMOVUPS      (AX), Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y4, Y0, Y6
@@ -3086,15 +3104,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-88
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -3105,8 +3123,11 @@ TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-88
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
 
 	// 3×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -3115,11 +3136,10 @@ TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-88
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -3129,10 +3149,10 @@ wide_unrolled:
 	VFMADD231PS  Y7, Y9, Y1
 	VFMADD231PS  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y9
+	VBROADCASTSS (AX)(R8*1), Y9
 	VFMADD231PS  Y7, Y9, Y3
 	VFMADD231PS  Y8, Y9, Y4
-	VBROADCASTSS (AX)(SI*2), Y9
+	VBROADCASTSS (AX)(R8*2), Y9
 	VFMADD231PS  Y7, Y9, Y5
 	VFMADD231PS  Y8, Y9, Y6
 	ADDQ         DX, AX
@@ -3143,10 +3163,10 @@ wide_unrolled:
 	VFMADD231PS  Y7, Y9, Y1
 	VFMADD231PS  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y9
+	VBROADCASTSS (AX)(R8*1), Y9
 	VFMADD231PS  Y7, Y9, Y3
 	VFMADD231PS  Y8, Y9, Y4
-	VBROADCASTSS (AX)(SI*2), Y9
+	VBROADCASTSS (AX)(R8*2), Y9
 	VFMADD231PS  Y7, Y9, Y5
 	VFMADD231PS  Y8, Y9, Y6
 	ADDQ         DX, AX
@@ -3157,10 +3177,10 @@ wide_unrolled:
 	VFMADD231PS  Y7, Y9, Y1
 	VFMADD231PS  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y9
+	VBROADCASTSS (AX)(R8*1), Y9
 	VFMADD231PS  Y7, Y9, Y3
 	VFMADD231PS  Y8, Y9, Y4
-	VBROADCASTSS (AX)(SI*2), Y9
+	VBROADCASTSS (AX)(R8*2), Y9
 	VFMADD231PS  Y7, Y9, Y5
 	VFMADD231PS  Y8, Y9, Y6
 	ADDQ         DX, AX
@@ -3171,22 +3191,23 @@ wide_unrolled:
 	VFMADD231PS  Y7, Y9, Y1
 	VFMADD231PS  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y9
+	VBROADCASTSS (AX)(R8*1), Y9
 	VFMADD231PS  Y7, Y9, Y3
 	VFMADD231PS  Y8, Y9, Y4
-	VBROADCASTSS (AX)(SI*2), Y9
+	VBROADCASTSS (AX)(R8*2), Y9
 	VFMADD231PS  Y7, Y9, Y5
 	VFMADD231PS  Y8, Y9, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -3196,29 +3217,29 @@ wide_single:
 	VFMADD231PS  Y7, Y9, Y1
 	VFMADD231PS  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y9
+	VBROADCASTSS (AX)(R8*1), Y9
 	VFMADD231PS  Y7, Y9, Y3
 	VFMADD231PS  Y8, Y9, Y4
-	VBROADCASTSS (AX)(SI*2), Y9
+	VBROADCASTSS (AX)(R8*2), Y9
 	VFMADD231PS  Y7, Y9, Y5
 	VFMADD231PS  Y8, Y9, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y7
+	VBROADCASTSS alpha+88(FP), Y7
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
+	VUCOMISS     beta+92(FP), X8
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y8
+	VBROADCASTSS beta+92(FP), Y8
 	VMOVUPS      (AX), Y9
 	VMULPS       Y8, Y9, Y9
 	VFMADD231PS  Y7, Y1, Y9
@@ -3268,7 +3289,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -3278,18 +3299,20 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
 
 	// 3×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -3297,9 +3320,9 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y5
 	VFMADD231PS  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y5
+	VBROADCASTSS (AX)(R8*1), Y5
 	VFMADD231PS  Y4, Y5, Y2
-	VBROADCASTSS (AX)(SI*2), Y5
+	VBROADCASTSS (AX)(R8*2), Y5
 	VFMADD231PS  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3307,9 +3330,9 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y5
 	VFMADD231PS  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y5
+	VBROADCASTSS (AX)(R8*1), Y5
 	VFMADD231PS  Y4, Y5, Y2
-	VBROADCASTSS (AX)(SI*2), Y5
+	VBROADCASTSS (AX)(R8*2), Y5
 	VFMADD231PS  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3317,9 +3340,9 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y5
 	VFMADD231PS  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y5
+	VBROADCASTSS (AX)(R8*1), Y5
 	VFMADD231PS  Y4, Y5, Y2
-	VBROADCASTSS (AX)(SI*2), Y5
+	VBROADCASTSS (AX)(R8*2), Y5
 	VFMADD231PS  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3327,20 +3350,21 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y5
 	VFMADD231PS  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y5
+	VBROADCASTSS (AX)(R8*1), Y5
 	VFMADD231PS  Y4, Y5, Y2
-	VBROADCASTSS (AX)(SI*2), Y5
+	VBROADCASTSS (AX)(R8*2), Y5
 	VFMADD231PS  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -3348,27 +3372,27 @@ narrow_single:
 	VBROADCASTSS (AX), Y5
 	VFMADD231PS  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y5
+	VBROADCASTSS (AX)(R8*1), Y5
 	VFMADD231PS  Y4, Y5, Y2
-	VBROADCASTSS (AX)(SI*2), Y5
+	VBROADCASTSS (AX)(R8*2), Y5
 	VFMADD231PS  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y4
+	VBROADCASTSS alpha+88(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y5
+	VBROADCASTSS beta+92(FP), Y5
 	VMASKMOVPS   (AX), Y0, Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y4, Y1, Y6
@@ -3406,8 +3430,11 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
 
 	// 3×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -3416,11 +3443,10 @@ whole:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3430,10 +3456,10 @@ whole_unrolled:
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
+	VBROADCASTSS (AX)(R8*1), Y8
 	VFMADD231PS  Y6, Y8, Y2
 	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(SI*2), Y8
+	VBROADCASTSS (AX)(R8*2), Y8
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DX, AX
@@ -3444,10 +3470,10 @@ whole_unrolled:
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
+	VBROADCASTSS (AX)(R8*1), Y8
 	VFMADD231PS  Y6, Y8, Y2
 	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(SI*2), Y8
+	VBROADCASTSS (AX)(R8*2), Y8
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DX, AX
@@ -3458,10 +3484,10 @@ whole_unrolled:
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
+	VBROADCASTSS (AX)(R8*1), Y8
 	VFMADD231PS  Y6, Y8, Y2
 	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(SI*2), Y8
+	VBROADCASTSS (AX)(R8*2), Y8
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DX, AX
@@ -3472,22 +3498,23 @@ whole_unrolled:
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
+	VBROADCASTSS (AX)(R8*1), Y8
 	VFMADD231PS  Y6, Y8, Y2
 	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(SI*2), Y8
+	VBROADCASTSS (AX)(R8*2), Y8
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -3497,29 +3524,29 @@ whole_single:
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
+	VBROADCASTSS (AX)(R8*1), Y8
 	VFMADD231PS  Y6, Y8, Y2
 	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(SI*2), Y8
+	VBROADCASTSS (AX)(R8*2), Y8
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y6
+	VBROADCASTSS alpha+88(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
+	VUCOMISS     beta+92(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y7
+	VBROADCASTSS beta+92(FP), Y7
 	VMOVUPS      (AX), Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y6, Y0, Y8
@@ -3568,15 +3595,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-88
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -3587,9 +3614,12 @@ TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-88
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 4×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -3600,11 +3630,10 @@ TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-88
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -3614,13 +3643,13 @@ wide_unrolled:
 	VFMADD231PS  Y9, Y11, Y1
 	VFMADD231PS  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y11
+	VBROADCASTSS (AX)(R8*1), Y11
 	VFMADD231PS  Y9, Y11, Y3
 	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(SI*2), Y11
+	VBROADCASTSS (AX)(R8*2), Y11
 	VFMADD231PS  Y9, Y11, Y5
 	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(DI*1), Y11
+	VBROADCASTSS (AX)(R9*1), Y11
 	VFMADD231PS  Y9, Y11, Y7
 	VFMADD231PS  Y10, Y11, Y8
 	ADDQ         DX, AX
@@ -3631,13 +3660,13 @@ wide_unrolled:
 	VFMADD231PS  Y9, Y11, Y1
 	VFMADD231PS  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y11
+	VBROADCASTSS (AX)(R8*1), Y11
 	VFMADD231PS  Y9, Y11, Y3
 	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(SI*2), Y11
+	VBROADCASTSS (AX)(R8*2), Y11
 	VFMADD231PS  Y9, Y11, Y5
 	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(DI*1), Y11
+	VBROADCASTSS (AX)(R9*1), Y11
 	VFMADD231PS  Y9, Y11, Y7
 	VFMADD231PS  Y10, Y11, Y8
 	ADDQ         DX, AX
@@ -3648,13 +3677,13 @@ wide_unrolled:
 	VFMADD231PS  Y9, Y11, Y1
 	VFMADD231PS  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y11
+	VBROADCASTSS (AX)(R8*1), Y11
 	VFMADD231PS  Y9, Y11, Y3
 	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(SI*2), Y11
+	VBROADCASTSS (AX)(R8*2), Y11
 	VFMADD231PS  Y9, Y11, Y5
 	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(DI*1), Y11
+	VBROADCASTSS (AX)(R9*1), Y11
 	VFMADD231PS  Y9, Y11, Y7
 	VFMADD231PS  Y10, Y11, Y8
 	ADDQ         DX, AX
@@ -3665,25 +3694,26 @@ wide_unrolled:
 	VFMADD231PS  Y9, Y11, Y1
 	VFMADD231PS  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y11
+	VBROADCASTSS (AX)(R8*1), Y11
 	VFMADD231PS  Y9, Y11, Y3
 	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(SI*2), Y11
+	VBROADCASTSS (AX)(R8*2), Y11
 	VFMADD231PS  Y9, Y11, Y5
 	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(DI*1), Y11
+	VBROADCASTSS (AX)(R9*1), Y11
 	VFMADD231PS  Y9, Y11, Y7
 	VFMADD231PS  Y10, Y11, Y8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -3693,32 +3723,32 @@ wide_single:
 	VFMADD231PS  Y9, Y11, Y1
 	VFMADD231PS  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y11
+	VBROADCASTSS (AX)(R8*1), Y11
 	VFMADD231PS  Y9, Y11, Y3
 	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(SI*2), Y11
+	VBROADCASTSS (AX)(R8*2), Y11
 	VFMADD231PS  Y9, Y11, Y5
 	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(DI*1), Y11
+	VBROADCASTSS (AX)(R9*1), Y11
 	VFMADD231PS  Y9, Y11, Y7
 	VFMADD231PS  Y10, Y11, Y8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y9
+	VBROADCASTSS alpha+88(FP), Y9
 	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
+	VUCOMISS     beta+92(FP), X10
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y10
+	VBROADCASTSS beta+92(FP), Y10
 	VMOVUPS      (AX), Y11
 	VMULPS       Y10, Y11, Y11
 	VFMADD231PS  Y9, Y1, Y11
@@ -3782,7 +3812,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -3792,20 +3822,22 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 4×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -3813,11 +3845,11 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y6
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y5, Y6, Y2
-	VBROADCASTSS (AX)(SI*2), Y6
+	VBROADCASTSS (AX)(R8*2), Y6
 	VFMADD231PS  Y5, Y6, Y3
-	VBROADCASTSS (AX)(DI*1), Y6
+	VBROADCASTSS (AX)(R9*1), Y6
 	VFMADD231PS  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3825,11 +3857,11 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y6
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y5, Y6, Y2
-	VBROADCASTSS (AX)(SI*2), Y6
+	VBROADCASTSS (AX)(R8*2), Y6
 	VFMADD231PS  Y5, Y6, Y3
-	VBROADCASTSS (AX)(DI*1), Y6
+	VBROADCASTSS (AX)(R9*1), Y6
 	VFMADD231PS  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3837,11 +3869,11 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y6
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y5, Y6, Y2
-	VBROADCASTSS (AX)(SI*2), Y6
+	VBROADCASTSS (AX)(R8*2), Y6
 	VFMADD231PS  Y5, Y6, Y3
-	VBROADCASTSS (AX)(DI*1), Y6
+	VBROADCASTSS (AX)(R9*1), Y6
 	VFMADD231PS  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3849,22 +3881,23 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y6
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y5, Y6, Y2
-	VBROADCASTSS (AX)(SI*2), Y6
+	VBROADCASTSS (AX)(R8*2), Y6
 	VFMADD231PS  Y5, Y6, Y3
-	VBROADCASTSS (AX)(DI*1), Y6
+	VBROADCASTSS (AX)(R9*1), Y6
 	VFMADD231PS  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -3872,29 +3905,29 @@ narrow_single:
 	VBROADCASTSS (AX), Y6
 	VFMADD231PS  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y6
+	VBROADCASTSS (AX)(R8*1), Y6
 	VFMADD231PS  Y5, Y6, Y2
-	VBROADCASTSS (AX)(SI*2), Y6
+	VBROADCASTSS (AX)(R8*2), Y6
 	VFMADD231PS  Y5, Y6, Y3
-	VBROADCASTSS (AX)(DI*1), Y6
+	VBROADCASTSS (AX)(R9*1), Y6
 	VFMADD231PS  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y5
+	VBROADCASTSS alpha+88(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
+	VUCOMISS     beta+92(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y6
+	VBROADCASTSS beta+92(FP), Y6
 	VMASKMOVPS   (AX), Y0, Y7
 	VMULPS       Y6, Y7, Y7
 	VFMADD231PS  Y5, Y1, Y7
@@ -3940,9 +3973,12 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 4×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -3953,11 +3989,10 @@ whole:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3967,13 +4002,13 @@ whole_unrolled:
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y10
+	VBROADCASTSS (AX)(R8*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(SI*2), Y10
+	VBROADCASTSS (AX)(R8*2), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(DI*1), Y10
+	VBROADCASTSS (AX)(R9*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DX, AX
@@ -3984,13 +4019,13 @@ whole_unrolled:
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y10
+	VBROADCASTSS (AX)(R8*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(SI*2), Y10
+	VBROADCASTSS (AX)(R8*2), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(DI*1), Y10
+	VBROADCASTSS (AX)(R9*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DX, AX
@@ -4001,13 +4036,13 @@ whole_unrolled:
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y10
+	VBROADCASTSS (AX)(R8*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(SI*2), Y10
+	VBROADCASTSS (AX)(R8*2), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(DI*1), Y10
+	VBROADCASTSS (AX)(R9*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DX, AX
@@ -4018,25 +4053,26 @@ whole_unrolled:
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y10
+	VBROADCASTSS (AX)(R8*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(SI*2), Y10
+	VBROADCASTSS (AX)(R8*2), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(DI*1), Y10
+	VBROADCASTSS (AX)(R9*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -4046,32 +4082,32 @@ whole_single:
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y10
+	VBROADCASTSS (AX)(R8*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(SI*2), Y10
+	VBROADCASTSS (AX)(R8*2), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(DI*1), Y10
+	VBROADCASTSS (AX)(R9*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y8
+	VBROADCASTSS alpha+88(FP), Y8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+84(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y9
+	VBROADCASTSS beta+92(FP), Y9
 	VMOVUPS      (AX), Y10
 	VMULPS       Y9, Y10, Y10
 	VFMADD231PS  Y8, Y0, Y10
@@ -4134,15 +4170,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-88
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+16
 	JEQ     whole
 	CMPQ    AX, $+8
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -4153,9 +4189,12 @@ TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-88
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 5×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -4168,11 +4207,10 @@ TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-88
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -4182,16 +4220,16 @@ wide_unrolled:
 	VFMADD231PS  Y11, Y13, Y1
 	VFMADD231PS  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y13
+	VBROADCASTSS (AX)(R8*1), Y13
 	VFMADD231PS  Y11, Y13, Y3
 	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(SI*2), Y13
+	VBROADCASTSS (AX)(R8*2), Y13
 	VFMADD231PS  Y11, Y13, Y5
 	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(DI*1), Y13
+	VBROADCASTSS (AX)(R9*1), Y13
 	VFMADD231PS  Y11, Y13, Y7
 	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(SI*4), Y13
+	VBROADCASTSS (AX)(R8*4), Y13
 	VFMADD231PS  Y11, Y13, Y9
 	VFMADD231PS  Y12, Y13, Y10
 	ADDQ         DX, AX
@@ -4202,16 +4240,16 @@ wide_unrolled:
 	VFMADD231PS  Y11, Y13, Y1
 	VFMADD231PS  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y13
+	VBROADCASTSS (AX)(R8*1), Y13
 	VFMADD231PS  Y11, Y13, Y3
 	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(SI*2), Y13
+	VBROADCASTSS (AX)(R8*2), Y13
 	VFMADD231PS  Y11, Y13, Y5
 	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(DI*1), Y13
+	VBROADCASTSS (AX)(R9*1), Y13
 	VFMADD231PS  Y11, Y13, Y7
 	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(SI*4), Y13
+	VBROADCASTSS (AX)(R8*4), Y13
 	VFMADD231PS  Y11, Y13, Y9
 	VFMADD231PS  Y12, Y13, Y10
 	ADDQ         DX, AX
@@ -4222,16 +4260,16 @@ wide_unrolled:
 	VFMADD231PS  Y11, Y13, Y1
 	VFMADD231PS  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y13
+	VBROADCASTSS (AX)(R8*1), Y13
 	VFMADD231PS  Y11, Y13, Y3
 	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(SI*2), Y13
+	VBROADCASTSS (AX)(R8*2), Y13
 	VFMADD231PS  Y11, Y13, Y5
 	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(DI*1), Y13
+	VBROADCASTSS (AX)(R9*1), Y13
 	VFMADD231PS  Y11, Y13, Y7
 	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(SI*4), Y13
+	VBROADCASTSS (AX)(R8*4), Y13
 	VFMADD231PS  Y11, Y13, Y9
 	VFMADD231PS  Y12, Y13, Y10
 	ADDQ         DX, AX
@@ -4242,28 +4280,29 @@ wide_unrolled:
 	VFMADD231PS  Y11, Y13, Y1
 	VFMADD231PS  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y13
+	VBROADCASTSS (AX)(R8*1), Y13
 	VFMADD231PS  Y11, Y13, Y3
 	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(SI*2), Y13
+	VBROADCASTSS (AX)(R8*2), Y13
 	VFMADD231PS  Y11, Y13, Y5
 	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(DI*1), Y13
+	VBROADCASTSS (AX)(R9*1), Y13
 	VFMADD231PS  Y11, Y13, Y7
 	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(SI*4), Y13
+	VBROADCASTSS (AX)(R8*4), Y13
 	VFMADD231PS  Y11, Y13, Y9
 	VFMADD231PS  Y12, Y13, Y10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -4273,35 +4312,35 @@ wide_single:
 	VFMADD231PS  Y11, Y13, Y1
 	VFMADD231PS  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y13
+	VBROADCASTSS (AX)(R8*1), Y13
 	VFMADD231PS  Y11, Y13, Y3
 	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(SI*2), Y13
+	VBROADCASTSS (AX)(R8*2), Y13
 	VFMADD231PS  Y11, Y13, Y5
 	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(DI*1), Y13
+	VBROADCASTSS (AX)(R9*1), Y13
 	VFMADD231PS  Y11, Y13, Y7
 	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(SI*4), Y13
+	VBROADCASTSS (AX)(R8*4), Y13
 	VFMADD231PS  Y11, Y13, Y9
 	VFMADD231PS  Y12, Y13, Y10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y11
+	VBROADCASTSS alpha+88(FP), Y11
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
+	VUCOMISS     beta+92(FP), X12
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y12
+	VBROADCASTSS beta+92(FP), Y12
 	VMOVUPS      (AX), Y13
 	VMULPS       Y12, Y13, Y13
 	VFMADD231PS  Y11, Y1, Y13
@@ -4379,7 +4418,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -4389,9 +4428,12 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 5×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -4399,11 +4441,10 @@ narrow:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -4411,13 +4452,13 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y7
 	VFMADD231PS  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y6, Y7, Y2
-	VBROADCASTSS (AX)(SI*2), Y7
+	VBROADCASTSS (AX)(R8*2), Y7
 	VFMADD231PS  Y6, Y7, Y3
-	VBROADCASTSS (AX)(DI*1), Y7
+	VBROADCASTSS (AX)(R9*1), Y7
 	VFMADD231PS  Y6, Y7, Y4
-	VBROADCASTSS (AX)(SI*4), Y7
+	VBROADCASTSS (AX)(R8*4), Y7
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -4425,13 +4466,13 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y7
 	VFMADD231PS  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y6, Y7, Y2
-	VBROADCASTSS (AX)(SI*2), Y7
+	VBROADCASTSS (AX)(R8*2), Y7
 	VFMADD231PS  Y6, Y7, Y3
-	VBROADCASTSS (AX)(DI*1), Y7
+	VBROADCASTSS (AX)(R9*1), Y7
 	VFMADD231PS  Y6, Y7, Y4
-	VBROADCASTSS (AX)(SI*4), Y7
+	VBROADCASTSS (AX)(R8*4), Y7
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -4439,13 +4480,13 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y7
 	VFMADD231PS  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y6, Y7, Y2
-	VBROADCASTSS (AX)(SI*2), Y7
+	VBROADCASTSS (AX)(R8*2), Y7
 	VFMADD231PS  Y6, Y7, Y3
-	VBROADCASTSS (AX)(DI*1), Y7
+	VBROADCASTSS (AX)(R9*1), Y7
 	VFMADD231PS  Y6, Y7, Y4
-	VBROADCASTSS (AX)(SI*4), Y7
+	VBROADCASTSS (AX)(R8*4), Y7
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -4453,24 +4494,25 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y7
 	VFMADD231PS  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y6, Y7, Y2
-	VBROADCASTSS (AX)(SI*2), Y7
+	VBROADCASTSS (AX)(R8*2), Y7
 	VFMADD231PS  Y6, Y7, Y3
-	VBROADCASTSS (AX)(DI*1), Y7
+	VBROADCASTSS (AX)(R9*1), Y7
 	VFMADD231PS  Y6, Y7, Y4
-	VBROADCASTSS (AX)(SI*4), Y7
+	VBROADCASTSS (AX)(R8*4), Y7
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -4478,31 +4520,31 @@ narrow_single:
 	VBROADCASTSS (AX), Y7
 	VFMADD231PS  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y7
+	VBROADCASTSS (AX)(R8*1), Y7
 	VFMADD231PS  Y6, Y7, Y2
-	VBROADCASTSS (AX)(SI*2), Y7
+	VBROADCASTSS (AX)(R8*2), Y7
 	VFMADD231PS  Y6, Y7, Y3
-	VBROADCASTSS (AX)(DI*1), Y7
+	VBROADCASTSS (AX)(R9*1), Y7
 	VFMADD231PS  Y6, Y7, Y4
-	VBROADCASTSS (AX)(SI*4), Y7
+	VBROADCASTSS (AX)(R8*4), Y7
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y6
+	VBROADCASTSS alpha+88(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
+	VUCOMISS     beta+92(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y7
+	VBROADCASTSS beta+92(FP), Y7
 	VMASKMOVPS   (AX), Y0, Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y6, Y1, Y8
@@ -4556,9 +4598,12 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 5×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -4571,11 +4616,10 @@ whole:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -4585,16 +4629,16 @@ whole_unrolled:
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y12
+	VBROADCASTSS (AX)(R8*1), Y12
 	VFMADD231PS  Y10, Y12, Y2
 	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(SI*2), Y12
+	VBROADCASTSS (AX)(R8*2), Y12
 	VFMADD231PS  Y10, Y12, Y4
 	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(DI*1), Y12
+	VBROADCASTSS (AX)(R9*1), Y12
 	VFMADD231PS  Y10, Y12, Y6
 	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(SI*4), Y12
+	VBROADCASTSS (AX)(R8*4), Y12
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DX, AX
@@ -4605,16 +4649,16 @@ whole_unrolled:
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y12
+	VBROADCASTSS (AX)(R8*1), Y12
 	VFMADD231PS  Y10, Y12, Y2
 	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(SI*2), Y12
+	VBROADCASTSS (AX)(R8*2), Y12
 	VFMADD231PS  Y10, Y12, Y4
 	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(DI*1), Y12
+	VBROADCASTSS (AX)(R9*1), Y12
 	VFMADD231PS  Y10, Y12, Y6
 	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(SI*4), Y12
+	VBROADCASTSS (AX)(R8*4), Y12
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DX, AX
@@ -4625,16 +4669,16 @@ whole_unrolled:
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y12
+	VBROADCASTSS (AX)(R8*1), Y12
 	VFMADD231PS  Y10, Y12, Y2
 	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(SI*2), Y12
+	VBROADCASTSS (AX)(R8*2), Y12
 	VFMADD231PS  Y10, Y12, Y4
 	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(DI*1), Y12
+	VBROADCASTSS (AX)(R9*1), Y12
 	VFMADD231PS  Y10, Y12, Y6
 	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(SI*4), Y12
+	VBROADCASTSS (AX)(R8*4), Y12
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DX, AX
@@ -4645,28 +4689,29 @@ whole_unrolled:
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y12
+	VBROADCASTSS (AX)(R8*1), Y12
 	VFMADD231PS  Y10, Y12, Y2
 	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(SI*2), Y12
+	VBROADCASTSS (AX)(R8*2), Y12
 	VFMADD231PS  Y10, Y12, Y4
 	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(DI*1), Y12
+	VBROADCASTSS (AX)(R9*1), Y12
 	VFMADD231PS  Y10, Y12, Y6
 	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(SI*4), Y12
+	VBROADCASTSS (AX)(R8*4), Y12
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -4676,35 +4721,35 @@ whole_single:
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y12
+	VBROADCASTSS (AX)(R8*1), Y12
 	VFMADD231PS  Y10, Y12, Y2
 	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(SI*2), Y12
+	VBROADCASTSS (AX)(R8*2), Y12
 	VFMADD231PS  Y10, Y12, Y4
 	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(DI*1), Y12
+	VBROADCASTSS (AX)(R9*1), Y12
 	VFMADD231PS  Y10, Y12, Y6
 	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(SI*4), Y12
+	VBROADCASTSS (AX)(R8*4), Y12
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y10
+	VBROADCASTSS alpha+88(FP), Y10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+84(FP), X11
+	VUCOMISS     beta+92(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y11
+	VBROADCASTSS beta+92(FP), Y11
 	VMOVUPS      (AX), Y12
 	VMULPS       Y11, Y12, Y12
 	VFMADD231PS  Y10, Y0, Y12
@@ -4781,11 +4826,11 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-88
+TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-96
 	MOVQ       c+48(FP), AX
-	MOVQ       ldc+64(FP), CX
+	MOVQ       ldc+72(FP), CX
 	SHLQ       $0x02, CX
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
@@ -4798,12 +4843,12 @@ TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-88
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	CMPQ       AX, $+16
 	JEQ        whole
 	CMPQ       AX, $+8
 	JLE        narrow
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	SUBQ       $+8, AX
 	LEAQ       masks<>+32(SB), CX
 	NEGQ       AX
@@ -4814,10 +4859,13 @@ TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-88
 	SHLQ       $0x02, DX
 	MOVQ       ldb+40(FP), BX
 	SHLQ       $0x02, BX
-	MOVQ       rsa+16(FP), SI
-	SHLQ       $0x02, SI
-	LEAQ       (SI)(SI*2), DI
-	LEAQ       (DI)(SI*2), R8
+	MOVQ       next+56(FP), SI
+	MOVQ       ldn+64(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       rsa+16(FP), R8
+	SHLQ       $0x02, R8
+	LEAQ       (R8)(R8*2), R9
+	LEAQ       (R9)(R8*2), R10
 
 	// 6×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -4832,11 +4880,10 @@ TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-88
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -4846,19 +4893,19 @@ wide_unrolled:
 	VFMADD231PS  Y13, Y15, Y1
 	VFMADD231PS  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y15
+	VBROADCASTSS (AX)(R8*1), Y15
 	VFMADD231PS  Y13, Y15, Y3
 	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(SI*2), Y15
+	VBROADCASTSS (AX)(R8*2), Y15
 	VFMADD231PS  Y13, Y15, Y5
 	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(DI*1), Y15
+	VBROADCASTSS (AX)(R9*1), Y15
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(SI*4), Y15
+	VBROADCASTSS (AX)(R8*4), Y15
 	VFMADD231PS  Y13, Y15, Y9
 	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R8*1), Y15
+	VBROADCASTSS (AX)(R10*1), Y15
 	VFMADD231PS  Y13, Y15, Y11
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         DX, AX
@@ -4869,19 +4916,19 @@ wide_unrolled:
 	VFMADD231PS  Y13, Y15, Y1
 	VFMADD231PS  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y15
+	VBROADCASTSS (AX)(R8*1), Y15
 	VFMADD231PS  Y13, Y15, Y3
 	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(SI*2), Y15
+	VBROADCASTSS (AX)(R8*2), Y15
 	VFMADD231PS  Y13, Y15, Y5
 	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(DI*1), Y15
+	VBROADCASTSS (AX)(R9*1), Y15
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(SI*4), Y15
+	VBROADCASTSS (AX)(R8*4), Y15
 	VFMADD231PS  Y13, Y15, Y9
 	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R8*1), Y15
+	VBROADCASTSS (AX)(R10*1), Y15
 	VFMADD231PS  Y13, Y15, Y11
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         DX, AX
@@ -4892,19 +4939,19 @@ wide_unrolled:
 	VFMADD231PS  Y13, Y15, Y1
 	VFMADD231PS  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y15
+	VBROADCASTSS (AX)(R8*1), Y15
 	VFMADD231PS  Y13, Y15, Y3
 	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(SI*2), Y15
+	VBROADCASTSS (AX)(R8*2), Y15
 	VFMADD231PS  Y13, Y15, Y5
 	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(DI*1), Y15
+	VBROADCASTSS (AX)(R9*1), Y15
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(SI*4), Y15
+	VBROADCASTSS (AX)(R8*4), Y15
 	VFMADD231PS  Y13, Y15, Y9
 	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R8*1), Y15
+	VBROADCASTSS (AX)(R10*1), Y15
 	VFMADD231PS  Y13, Y15, Y11
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         DX, AX
@@ -4915,31 +4962,32 @@ wide_unrolled:
 	VFMADD231PS  Y13, Y15, Y1
 	VFMADD231PS  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y15
+	VBROADCASTSS (AX)(R8*1), Y15
 	VFMADD231PS  Y13, Y15, Y3
 	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(SI*2), Y15
+	VBROADCASTSS (AX)(R8*2), Y15
 	VFMADD231PS  Y13, Y15, Y5
 	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(DI*1), Y15
+	VBROADCASTSS (AX)(R9*1), Y15
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(SI*4), Y15
+	VBROADCASTSS (AX)(R8*4), Y15
 	VFMADD231PS  Y13, Y15, Y9
 	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R8*1), Y15
+	VBROADCASTSS (AX)(R10*1), Y15
 	VFMADD231PS  Y13, Y15, Y11
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    wide_single_end
 
 wide_single:
@@ -4949,38 +4997,38 @@ wide_single:
 	VFMADD231PS  Y13, Y15, Y1
 	VFMADD231PS  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y15
+	VBROADCASTSS (AX)(R8*1), Y15
 	VFMADD231PS  Y13, Y15, Y3
 	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(SI*2), Y15
+	VBROADCASTSS (AX)(R8*2), Y15
 	VFMADD231PS  Y13, Y15, Y5
 	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(DI*1), Y15
+	VBROADCASTSS (AX)(R9*1), Y15
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(SI*4), Y15
+	VBROADCASTSS (AX)(R8*4), Y15
 	VFMADD231PS  Y13, Y15, Y9
 	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R8*1), Y15
+	VBROADCASTSS (AX)(R10*1), Y15
 	VFMADD231PS  Y13, Y15, Y11
 	VFMADD231PS  Y14, Y15, Y12
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y13
+	VBROADCASTSS alpha+88(FP), Y13
 	VXORPS       X14, X14, X14
-	VUCOMISS     beta+84(FP), X14
+	VUCOMISS     beta+92(FP), X14
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y14
+	VBROADCASTSS beta+92(FP), Y14
 	VMOVUPS      (AX), Y15
 	VMULPS       Y14, Y15, Y15
 	VFMADD231PS  Y13, Y1, Y15
@@ -5072,7 +5120,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
@@ -5082,10 +5130,13 @@ narrow:
 	SHLQ    $0x02, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x02, SI
-	LEAQ    (SI)(SI*2), DI
-	LEAQ    (DI)(SI*2), R8
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -5094,11 +5145,10 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -5106,15 +5156,15 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y8
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(SI*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(DI*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(SI*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
 	VBROADCASTSS (AX)(R8*1), Y8
+	VFMADD231PS  Y7, Y8, Y2
+	VBROADCASTSS (AX)(R8*2), Y8
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (AX)(R9*1), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (AX)(R8*4), Y8
+	VFMADD231PS  Y7, Y8, Y5
+	VBROADCASTSS (AX)(R10*1), Y8
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5122,15 +5172,15 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y8
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(SI*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(DI*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(SI*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
 	VBROADCASTSS (AX)(R8*1), Y8
+	VFMADD231PS  Y7, Y8, Y2
+	VBROADCASTSS (AX)(R8*2), Y8
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (AX)(R9*1), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (AX)(R8*4), Y8
+	VFMADD231PS  Y7, Y8, Y5
+	VBROADCASTSS (AX)(R10*1), Y8
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5138,15 +5188,15 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y8
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(SI*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(DI*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(SI*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
 	VBROADCASTSS (AX)(R8*1), Y8
+	VFMADD231PS  Y7, Y8, Y2
+	VBROADCASTSS (AX)(R8*2), Y8
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (AX)(R9*1), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (AX)(R8*4), Y8
+	VFMADD231PS  Y7, Y8, Y5
+	VBROADCASTSS (AX)(R10*1), Y8
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5154,26 +5204,27 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Y8
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(SI*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(DI*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(SI*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
 	VBROADCASTSS (AX)(R8*1), Y8
+	VFMADD231PS  Y7, Y8, Y2
+	VBROADCASTSS (AX)(R8*2), Y8
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (AX)(R9*1), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (AX)(R8*4), Y8
+	VFMADD231PS  Y7, Y8, Y5
+	VBROADCASTSS (AX)(R10*1), Y8
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    narrow_single_end
 
 narrow_single:
@@ -5181,33 +5232,33 @@ narrow_single:
 	VBROADCASTSS (AX), Y8
 	VFMADD231PS  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(SI*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(DI*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(SI*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
 	VBROADCASTSS (AX)(R8*1), Y8
+	VFMADD231PS  Y7, Y8, Y2
+	VBROADCASTSS (AX)(R8*2), Y8
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (AX)(R9*1), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (AX)(R8*4), Y8
+	VFMADD231PS  Y7, Y8, Y5
+	VBROADCASTSS (AX)(R10*1), Y8
 	VFMADD231PS  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y7
+	VBROADCASTSS alpha+88(FP), Y7
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
+	VUCOMISS     beta+92(FP), X8
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y8
+	VBROADCASTSS beta+92(FP), Y8
 	VMASKMOVPS   (AX), Y0, Y9
 	VMULPS       Y8, Y9, Y9
 	VFMADD231PS  Y7, Y1, Y9
@@ -5269,10 +5320,13 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
 	// 6×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -5287,11 +5341,10 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -5301,19 +5354,19 @@ whole_unrolled:
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y14
+	VBROADCASTSS (AX)(R8*1), Y14
 	VFMADD231PS  Y12, Y14, Y2
 	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(SI*2), Y14
+	VBROADCASTSS (AX)(R8*2), Y14
 	VFMADD231PS  Y12, Y14, Y4
 	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(DI*1), Y14
+	VBROADCASTSS (AX)(R9*1), Y14
 	VFMADD231PS  Y12, Y14, Y6
 	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(SI*4), Y14
+	VBROADCASTSS (AX)(R8*4), Y14
 	VFMADD231PS  Y12, Y14, Y8
 	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R8*1), Y14
+	VBROADCASTSS (AX)(R10*1), Y14
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DX, AX
@@ -5324,19 +5377,19 @@ whole_unrolled:
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y14
+	VBROADCASTSS (AX)(R8*1), Y14
 	VFMADD231PS  Y12, Y14, Y2
 	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(SI*2), Y14
+	VBROADCASTSS (AX)(R8*2), Y14
 	VFMADD231PS  Y12, Y14, Y4
 	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(DI*1), Y14
+	VBROADCASTSS (AX)(R9*1), Y14
 	VFMADD231PS  Y12, Y14, Y6
 	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(SI*4), Y14
+	VBROADCASTSS (AX)(R8*4), Y14
 	VFMADD231PS  Y12, Y14, Y8
 	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R8*1), Y14
+	VBROADCASTSS (AX)(R10*1), Y14
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DX, AX
@@ -5347,19 +5400,19 @@ whole_unrolled:
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y14
+	VBROADCASTSS (AX)(R8*1), Y14
 	VFMADD231PS  Y12, Y14, Y2
 	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(SI*2), Y14
+	VBROADCASTSS (AX)(R8*2), Y14
 	VFMADD231PS  Y12, Y14, Y4
 	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(DI*1), Y14
+	VBROADCASTSS (AX)(R9*1), Y14
 	VFMADD231PS  Y12, Y14, Y6
 	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(SI*4), Y14
+	VBROADCASTSS (AX)(R8*4), Y14
 	VFMADD231PS  Y12, Y14, Y8
 	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R8*1), Y14
+	VBROADCASTSS (AX)(R10*1), Y14
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DX, AX
@@ -5370,31 +5423,32 @@ whole_unrolled:
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y14
+	VBROADCASTSS (AX)(R8*1), Y14
 	VFMADD231PS  Y12, Y14, Y2
 	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(SI*2), Y14
+	VBROADCASTSS (AX)(R8*2), Y14
 	VFMADD231PS  Y12, Y14, Y4
 	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(DI*1), Y14
+	VBROADCASTSS (AX)(R9*1), Y14
 	VFMADD231PS  Y12, Y14, Y6
 	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(SI*4), Y14
+	VBROADCASTSS (AX)(R8*4), Y14
 	VFMADD231PS  Y12, Y14, Y8
 	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R8*1), Y14
+	VBROADCASTSS (AX)(R10*1), Y14
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    whole_single_end
 
 whole_single:
@@ -5404,38 +5458,38 @@ whole_single:
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Y14
+	VBROADCASTSS (AX)(R8*1), Y14
 	VFMADD231PS  Y12, Y14, Y2
 	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(SI*2), Y14
+	VBROADCASTSS (AX)(R8*2), Y14
 	VFMADD231PS  Y12, Y14, Y4
 	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(DI*1), Y14
+	VBROADCASTSS (AX)(R9*1), Y14
 	VFMADD231PS  Y12, Y14, Y6
 	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(SI*4), Y14
+	VBROADCASTSS (AX)(R8*4), Y14
 	VFMADD231PS  Y12, Y14, Y8
 	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R8*1), Y14
+	VBROADCASTSS (AX)(R10*1), Y14
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Y12
+	VBROADCASTSS alpha+88(FP), Y12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+84(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Y13
+	VBROADCASTSS beta+92(FP), Y13
 	VMOVUPS      (AX), Y14
 	VMULPS       Y13, Y14, Y14
 	VFMADD231PS  Y12, Y0, Y14
@@ -5526,15 +5580,300 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·StreamF32AVX2(SB), NOSPLIT, $0-88
+TEXT ·CopyF32AVX2(SB), NOSPLIT, $0-96
 	MOVQ a+8(FP), AX
 	MOVQ b+32(FP), CX
 	MOVQ csa+24(FP), DX
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x02, SI
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x02, SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), R9
+
+	// 6×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VMOVUPS      Y12, (R9)
+	VMOVUPS      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VMOVUPS      Y12, (R9)
+	VMOVUPS      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VMOVUPS      Y12, (R9)
+	VMOVUPS      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VMOVUPS      Y12, (R9)
+	VMOVUPS      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VMOVUPS      Y12, (R9)
+	VMOVUPS      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(SI*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(DI*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(SI*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+92(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y13
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y0, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y1, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y2, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y3, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y4, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y5, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y6, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y7, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y8, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y9, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y10, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y11, Y14
+	VMOVUPS      Y14, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y12, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y12, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y12, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y12, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y12, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y8, Y8
+	VMOVUPS Y8, (AX)
+	VMULPS  Y12, Y9, Y9
+	VMOVUPS Y9, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y10, Y10
+	VMOVUPS Y10, (AX)
+	VMULPS  Y12, Y11, Y11
+	VMOVUPS Y11, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3
+TEXT ·StreamF32AVX2(SB), NOSPLIT, $0-96
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x02, SI
 	MOVQ rsa+16(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
@@ -5556,7 +5895,6 @@ TEXT ·StreamF32AVX2(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -5649,8 +5987,6 @@ whole_unrolled:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -5686,9 +6022,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSS alpha+80(FP), Y12
+	VBROADCASTSS alpha+88(FP), Y12
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
 	VMULPS       Y12, Y0, Y0
 	VMOVNTPS     Y0, (AX)

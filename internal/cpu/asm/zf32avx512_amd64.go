@@ -80,7 +80,7 @@ func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float3
 //	}
 //
 //go:noescape
-func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -99,7 +99,7 @@ func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -118,7 +118,7 @@ func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -137,7 +137,7 @@ func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -156,7 +156,7 @@ func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -175,7 +175,7 @@ func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -194,7 +194,7 @@ func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x8 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -213,7 +213,7 @@ func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x9 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -232,7 +232,7 @@ func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x10 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -251,7 +251,7 @@ func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x11 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -270,7 +270,7 @@ func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //	}
 //
 //go:noescape
-func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x12 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
 //
@@ -289,7 +289,28 @@ func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //	}
 //
 //go:noescape
-func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// CopyF32AVX512 computes a tile of C with n = 32 from matrices, strides in elements:
+//
+//	for i := 0; i < 12; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// and copies the rows of b: next[p*32+j] = b[p*ldb+j].
+//
+//go:noescape
+func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // StreamF32AVX512 computes a whole tile of C, with n = 32 and beta = 0, from matrices, strides in elements:
 //
@@ -308,7 +329,7 @@ func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //	}
 //
 //go:noescape
-func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX512x1x1 computes rows of C from matrices, strides in elements:
 //

@@ -19,12 +19,13 @@ TEXT ·PackedF32AVX512(SB), NOSPLIT, $0-72
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -51,11 +52,10 @@ TEXT ·PackedF32AVX512(SB), NOSPLIT, $0-72
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -224,19 +224,19 @@ wide_unrolled:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -283,7 +283,7 @@ wide_single:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -526,12 +526,13 @@ narrow:
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -546,11 +547,10 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -667,19 +667,19 @@ narrow_unrolled:
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         $+192, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -713,7 +713,7 @@ narrow_single:
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         $+48, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -878,12 +878,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -910,11 +911,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1083,19 +1083,19 @@ whole_unrolled:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -1142,7 +1142,7 @@ whole_single:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -1393,12 +1393,13 @@ TEXT ·PackedF16F32AVX512(SB), NOSPLIT, $0-72
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -1425,11 +1426,10 @@ TEXT ·PackedF16F32AVX512(SB), NOSPLIT, $0-72
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -1598,19 +1598,19 @@ wide_unrolled:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -1657,7 +1657,7 @@ wide_single:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -1900,12 +1900,13 @@ narrow:
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -1920,11 +1921,10 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -2041,19 +2041,19 @@ narrow_unrolled:
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -2087,7 +2087,7 @@ narrow_single:
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -2252,12 +2252,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -2284,11 +2285,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2457,19 +2457,19 @@ whole_unrolled:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -2516,7 +2516,7 @@ whole_single:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -2767,12 +2767,13 @@ TEXT ·PackedBF16F32AVX512(SB), NOSPLIT, $0-72
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -2799,11 +2800,10 @@ TEXT ·PackedBF16F32AVX512(SB), NOSPLIT, $0-72
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2980,19 +2980,19 @@ wide_unrolled:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -3041,7 +3041,7 @@ wide_single:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -3284,12 +3284,13 @@ narrow:
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -3304,11 +3305,10 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -3429,19 +3429,19 @@ narrow_unrolled:
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -3476,7 +3476,7 @@ narrow_single:
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -3641,12 +3641,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -3673,11 +3674,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3854,19 +3854,19 @@ whole_unrolled:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -3915,7 +3915,7 @@ whole_single:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -4149,15 +4149,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -4170,17 +4170,19 @@ TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
 
 	// 1×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -4220,14 +4222,15 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -4240,21 +4243,21 @@ wide_single:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z2
+	VBROADCASTSS alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
+	VUCOMISS     beta+92(FP), X3
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z3
+	VBROADCASTSS beta+92(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -4276,7 +4279,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -4288,16 +4291,18 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -4329,14 +4334,15 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -4347,21 +4353,21 @@ narrow_single:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z1
+	VBROADCASTSS alpha+88(FP), Z1
 	VXORPS       X2, X2, X2
-	VUCOMISS     beta+84(FP), X2
+	VUCOMISS     beta+92(FP), X2
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z2
+	VBROADCASTSS beta+92(FP), Z2
 	VMOVUPS.Z    (AX), K1, Z3
 	VMULPS       Z2, Z3, Z3
 	VFMADD231PS  Z1, Z0, Z3
@@ -4383,17 +4389,19 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
 
 	// 1×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -4433,14 +4441,15 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -4453,21 +4462,21 @@ whole_single:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z2
+	VBROADCASTSS alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
+	VUCOMISS     beta+92(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z3
+	VBROADCASTSS beta+92(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -4488,15 +4497,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -4509,19 +4518,21 @@ TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
 
 	// 2×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -4531,7 +4542,7 @@ wide_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -4543,7 +4554,7 @@ wide_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -4555,7 +4566,7 @@ wide_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -4567,20 +4578,21 @@ wide_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -4590,27 +4602,27 @@ wide_single:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z4
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -4646,7 +4658,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -4658,17 +4670,19 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
 
 	// 2×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -4676,7 +4690,7 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z3
 	VFMADD231PS  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z3
+	VBROADCASTSS (AX)(R8*1), Z3
 	VFMADD231PS  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -4685,7 +4699,7 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z3
 	VFMADD231PS  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z3
+	VBROADCASTSS (AX)(R8*1), Z3
 	VFMADD231PS  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -4694,7 +4708,7 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z3
 	VFMADD231PS  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z3
+	VBROADCASTSS (AX)(R8*1), Z3
 	VFMADD231PS  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -4703,19 +4717,20 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z3
 	VFMADD231PS  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z3
+	VBROADCASTSS (AX)(R8*1), Z3
 	VFMADD231PS  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -4723,26 +4738,26 @@ narrow_single:
 	VBROADCASTSS (AX), Z3
 	VFMADD231PS  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z3
+	VBROADCASTSS (AX)(R8*1), Z3
 	VFMADD231PS  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z2
+	VBROADCASTSS alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+84(FP), X3
+	VUCOMISS     beta+92(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z3
+	VBROADCASTSS beta+92(FP), Z3
 	VMOVUPS.Z    (AX), K1, Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -4772,19 +4787,21 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
 
 	// 2×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -4794,7 +4811,7 @@ whole_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -4806,7 +4823,7 @@ whole_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -4818,7 +4835,7 @@ whole_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -4830,20 +4847,21 @@ whole_unrolled:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -4853,27 +4871,27 @@ whole_single:
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z4
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -4908,15 +4926,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -4929,8 +4947,11 @@ TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
 
 	// 3×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -4939,11 +4960,10 @@ TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-88
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -4953,10 +4973,10 @@ wide_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -4968,10 +4988,10 @@ wide_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -4983,10 +5003,10 @@ wide_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -4998,23 +5018,24 @@ wide_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -5024,30 +5045,30 @@ wide_single:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z6
+	VBROADCASTSS alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
+	VUCOMISS     beta+92(FP), X7
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z7
+	VBROADCASTSS beta+92(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -5097,7 +5118,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -5109,18 +5130,20 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
 
 	// 3×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -5128,9 +5151,9 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z4
 	VFMADD231PS  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z4
+	VBROADCASTSS (AX)(R8*1), Z4
 	VFMADD231PS  Z3, Z4, Z1
-	VBROADCASTSS (AX)(SI*2), Z4
+	VBROADCASTSS (AX)(R8*2), Z4
 	VFMADD231PS  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -5139,9 +5162,9 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z4
 	VFMADD231PS  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z4
+	VBROADCASTSS (AX)(R8*1), Z4
 	VFMADD231PS  Z3, Z4, Z1
-	VBROADCASTSS (AX)(SI*2), Z4
+	VBROADCASTSS (AX)(R8*2), Z4
 	VFMADD231PS  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -5150,9 +5173,9 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z4
 	VFMADD231PS  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z4
+	VBROADCASTSS (AX)(R8*1), Z4
 	VFMADD231PS  Z3, Z4, Z1
-	VBROADCASTSS (AX)(SI*2), Z4
+	VBROADCASTSS (AX)(R8*2), Z4
 	VFMADD231PS  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -5161,21 +5184,22 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z4
 	VFMADD231PS  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z4
+	VBROADCASTSS (AX)(R8*1), Z4
 	VFMADD231PS  Z3, Z4, Z1
-	VBROADCASTSS (AX)(SI*2), Z4
+	VBROADCASTSS (AX)(R8*2), Z4
 	VFMADD231PS  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -5183,28 +5207,28 @@ narrow_single:
 	VBROADCASTSS (AX), Z4
 	VFMADD231PS  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z4
+	VBROADCASTSS (AX)(R8*1), Z4
 	VFMADD231PS  Z3, Z4, Z1
-	VBROADCASTSS (AX)(SI*2), Z4
+	VBROADCASTSS (AX)(R8*2), Z4
 	VFMADD231PS  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z3
+	VBROADCASTSS alpha+88(FP), Z3
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+84(FP), X4
+	VUCOMISS     beta+92(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z4
+	VBROADCASTSS beta+92(FP), Z4
 	VMOVUPS.Z    (AX), K1, Z5
 	VMULPS       Z4, Z5, Z5
 	VFMADD231PS  Z3, Z0, Z5
@@ -5242,8 +5266,11 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
 
 	// 3×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -5252,11 +5279,10 @@ whole:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -5266,10 +5292,10 @@ whole_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -5281,10 +5307,10 @@ whole_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -5296,10 +5322,10 @@ whole_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -5311,23 +5337,24 @@ whole_unrolled:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -5337,30 +5364,30 @@ whole_single:
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z6, Z8, Z2
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z6
+	VBROADCASTSS alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
+	VUCOMISS     beta+92(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z7
+	VBROADCASTSS beta+92(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -5409,15 +5436,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -5430,9 +5457,12 @@ TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 4×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -5443,11 +5473,10 @@ TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-88
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -5457,14 +5486,14 @@ wide_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -5475,14 +5504,14 @@ wide_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -5493,14 +5522,14 @@ wide_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -5511,26 +5540,27 @@ wide_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -5540,33 +5570,33 @@ wide_single:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z8
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+84(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -5630,7 +5660,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -5642,20 +5672,22 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 4×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -5663,12 +5695,12 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z5
 	VFMADD231PS  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z5
+	VBROADCASTSS (AX)(R8*1), Z5
 	VFMADD231PS  Z4, Z5, Z1
-	VBROADCASTSS (AX)(SI*2), Z5
+	VBROADCASTSS (AX)(R8*2), Z5
 	VFMADD231PS  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z5
+	VBROADCASTSS (AX)(R9*1), Z5
 	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5676,12 +5708,12 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z5
 	VFMADD231PS  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z5
+	VBROADCASTSS (AX)(R8*1), Z5
 	VFMADD231PS  Z4, Z5, Z1
-	VBROADCASTSS (AX)(SI*2), Z5
+	VBROADCASTSS (AX)(R8*2), Z5
 	VFMADD231PS  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z5
+	VBROADCASTSS (AX)(R9*1), Z5
 	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5689,12 +5721,12 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z5
 	VFMADD231PS  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z5
+	VBROADCASTSS (AX)(R8*1), Z5
 	VFMADD231PS  Z4, Z5, Z1
-	VBROADCASTSS (AX)(SI*2), Z5
+	VBROADCASTSS (AX)(R8*2), Z5
 	VFMADD231PS  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z5
+	VBROADCASTSS (AX)(R9*1), Z5
 	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5702,23 +5734,24 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z5
 	VFMADD231PS  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z5
+	VBROADCASTSS (AX)(R8*1), Z5
 	VFMADD231PS  Z4, Z5, Z1
-	VBROADCASTSS (AX)(SI*2), Z5
+	VBROADCASTSS (AX)(R8*2), Z5
 	VFMADD231PS  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z5
+	VBROADCASTSS (AX)(R9*1), Z5
 	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -5726,30 +5759,30 @@ narrow_single:
 	VBROADCASTSS (AX), Z5
 	VFMADD231PS  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z5
+	VBROADCASTSS (AX)(R8*1), Z5
 	VFMADD231PS  Z4, Z5, Z1
-	VBROADCASTSS (AX)(SI*2), Z5
+	VBROADCASTSS (AX)(R8*2), Z5
 	VFMADD231PS  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z5
+	VBROADCASTSS (AX)(R9*1), Z5
 	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z4
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+84(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS.Z    (AX), K1, Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -5795,9 +5828,12 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 4×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -5808,11 +5844,10 @@ whole:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -5822,14 +5857,14 @@ whole_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -5840,14 +5875,14 @@ whole_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -5858,14 +5893,14 @@ whole_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -5876,26 +5911,27 @@ whole_unrolled:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -5905,33 +5941,33 @@ whole_single:
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
+	VBROADCASTSS (AX)(R9*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z8
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+84(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -5994,15 +6030,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -6015,9 +6051,12 @@ TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 5×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -6030,11 +6069,10 @@ TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-88
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -6044,17 +6082,17 @@ wide_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -6065,17 +6103,17 @@ wide_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -6086,17 +6124,17 @@ wide_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -6107,29 +6145,30 @@ wide_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -6139,36 +6178,36 @@ wide_single:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z10
+	VBROADCASTSS alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+84(FP), X11
+	VUCOMISS     beta+92(FP), X11
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z11
+	VBROADCASTSS beta+92(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -6246,7 +6285,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -6258,9 +6297,12 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 5×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -6268,11 +6310,10 @@ narrow:
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -6280,14 +6321,14 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z5, Z6, Z1
-	VBROADCASTSS (AX)(SI*2), Z6
+	VBROADCASTSS (AX)(R8*2), Z6
 	VFMADD231PS  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z6
+	VBROADCASTSS (AX)(R9*1), Z6
 	VFMADD231PS  Z5, Z6, Z3
-	VBROADCASTSS (AX)(SI*4), Z6
+	VBROADCASTSS (AX)(R8*4), Z6
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -6295,14 +6336,14 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z5, Z6, Z1
-	VBROADCASTSS (AX)(SI*2), Z6
+	VBROADCASTSS (AX)(R8*2), Z6
 	VFMADD231PS  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z6
+	VBROADCASTSS (AX)(R9*1), Z6
 	VFMADD231PS  Z5, Z6, Z3
-	VBROADCASTSS (AX)(SI*4), Z6
+	VBROADCASTSS (AX)(R8*4), Z6
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -6310,14 +6351,14 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z5, Z6, Z1
-	VBROADCASTSS (AX)(SI*2), Z6
+	VBROADCASTSS (AX)(R8*2), Z6
 	VFMADD231PS  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z6
+	VBROADCASTSS (AX)(R9*1), Z6
 	VFMADD231PS  Z5, Z6, Z3
-	VBROADCASTSS (AX)(SI*4), Z6
+	VBROADCASTSS (AX)(R8*4), Z6
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -6325,25 +6366,26 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z5, Z6, Z1
-	VBROADCASTSS (AX)(SI*2), Z6
+	VBROADCASTSS (AX)(R8*2), Z6
 	VFMADD231PS  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z6
+	VBROADCASTSS (AX)(R9*1), Z6
 	VFMADD231PS  Z5, Z6, Z3
-	VBROADCASTSS (AX)(SI*4), Z6
+	VBROADCASTSS (AX)(R8*4), Z6
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -6351,32 +6393,32 @@ narrow_single:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z5, Z6, Z1
-	VBROADCASTSS (AX)(SI*2), Z6
+	VBROADCASTSS (AX)(R8*2), Z6
 	VFMADD231PS  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z6
+	VBROADCASTSS (AX)(R9*1), Z6
 	VFMADD231PS  Z5, Z6, Z3
-	VBROADCASTSS (AX)(SI*4), Z6
+	VBROADCASTSS (AX)(R8*4), Z6
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z5
+	VBROADCASTSS alpha+88(FP), Z5
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+84(FP), X6
+	VUCOMISS     beta+92(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z6
+	VBROADCASTSS beta+92(FP), Z6
 	VMOVUPS.Z    (AX), K1, Z7
 	VMULPS       Z6, Z7, Z7
 	VFMADD231PS  Z5, Z0, Z7
@@ -6430,9 +6472,12 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 5×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -6445,11 +6490,10 @@ whole:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -6459,17 +6503,17 @@ whole_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -6480,17 +6524,17 @@ whole_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -6501,17 +6545,17 @@ whole_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -6522,29 +6566,30 @@ whole_unrolled:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -6554,36 +6599,36 @@ whole_single:
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z10, Z12, Z2
 	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z10, Z12, Z4
 	VFMADD231PS  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
+	VBROADCASTSS (AX)(R9*1), Z12
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*4), Z12
+	VBROADCASTSS (AX)(R8*4), Z12
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z10
+	VBROADCASTSS alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+84(FP), X11
+	VUCOMISS     beta+92(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z11
+	VBROADCASTSS beta+92(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -6660,15 +6705,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -6681,10 +6726,13 @@ TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 6×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -6699,11 +6747,10 @@ TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-88
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -6713,20 +6760,20 @@ wide_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -6737,20 +6784,20 @@ wide_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -6761,20 +6808,20 @@ wide_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -6785,32 +6832,33 @@ wide_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    wide_single_end
 
 wide_single:
@@ -6820,39 +6868,39 @@ wide_single:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z12
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+84(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -6944,7 +6992,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -6956,10 +7004,13 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 6×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -6968,11 +7019,10 @@ narrow:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -6980,16 +7030,16 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z7
 	VFMADD231PS  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z7
+	VBROADCASTSS (AX)(R8*1), Z7
 	VFMADD231PS  Z6, Z7, Z1
-	VBROADCASTSS (AX)(SI*2), Z7
+	VBROADCASTSS (AX)(R8*2), Z7
 	VFMADD231PS  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z7
+	VBROADCASTSS (AX)(R9*1), Z7
 	VFMADD231PS  Z6, Z7, Z3
-	VBROADCASTSS (AX)(SI*4), Z7
+	VBROADCASTSS (AX)(R8*4), Z7
 	VFMADD231PS  Z6, Z7, Z4
-	VBROADCASTSS (AX)(R8*1), Z7
+	VBROADCASTSS (AX)(R10*1), Z7
 	VFMADD231PS  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -6997,16 +7047,16 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z7
 	VFMADD231PS  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z7
+	VBROADCASTSS (AX)(R8*1), Z7
 	VFMADD231PS  Z6, Z7, Z1
-	VBROADCASTSS (AX)(SI*2), Z7
+	VBROADCASTSS (AX)(R8*2), Z7
 	VFMADD231PS  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z7
+	VBROADCASTSS (AX)(R9*1), Z7
 	VFMADD231PS  Z6, Z7, Z3
-	VBROADCASTSS (AX)(SI*4), Z7
+	VBROADCASTSS (AX)(R8*4), Z7
 	VFMADD231PS  Z6, Z7, Z4
-	VBROADCASTSS (AX)(R8*1), Z7
+	VBROADCASTSS (AX)(R10*1), Z7
 	VFMADD231PS  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7014,16 +7064,16 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z7
 	VFMADD231PS  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z7
+	VBROADCASTSS (AX)(R8*1), Z7
 	VFMADD231PS  Z6, Z7, Z1
-	VBROADCASTSS (AX)(SI*2), Z7
+	VBROADCASTSS (AX)(R8*2), Z7
 	VFMADD231PS  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z7
+	VBROADCASTSS (AX)(R9*1), Z7
 	VFMADD231PS  Z6, Z7, Z3
-	VBROADCASTSS (AX)(SI*4), Z7
+	VBROADCASTSS (AX)(R8*4), Z7
 	VFMADD231PS  Z6, Z7, Z4
-	VBROADCASTSS (AX)(R8*1), Z7
+	VBROADCASTSS (AX)(R10*1), Z7
 	VFMADD231PS  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7031,27 +7081,28 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z7
 	VFMADD231PS  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z7
+	VBROADCASTSS (AX)(R8*1), Z7
 	VFMADD231PS  Z6, Z7, Z1
-	VBROADCASTSS (AX)(SI*2), Z7
+	VBROADCASTSS (AX)(R8*2), Z7
 	VFMADD231PS  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z7
+	VBROADCASTSS (AX)(R9*1), Z7
 	VFMADD231PS  Z6, Z7, Z3
-	VBROADCASTSS (AX)(SI*4), Z7
+	VBROADCASTSS (AX)(R8*4), Z7
 	VFMADD231PS  Z6, Z7, Z4
-	VBROADCASTSS (AX)(R8*1), Z7
+	VBROADCASTSS (AX)(R10*1), Z7
 	VFMADD231PS  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    narrow_single_end
 
 narrow_single:
@@ -7059,34 +7110,34 @@ narrow_single:
 	VBROADCASTSS (AX), Z7
 	VFMADD231PS  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z7
+	VBROADCASTSS (AX)(R8*1), Z7
 	VFMADD231PS  Z6, Z7, Z1
-	VBROADCASTSS (AX)(SI*2), Z7
+	VBROADCASTSS (AX)(R8*2), Z7
 	VFMADD231PS  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z7
+	VBROADCASTSS (AX)(R9*1), Z7
 	VFMADD231PS  Z6, Z7, Z3
-	VBROADCASTSS (AX)(SI*4), Z7
+	VBROADCASTSS (AX)(R8*4), Z7
 	VFMADD231PS  Z6, Z7, Z4
-	VBROADCASTSS (AX)(R8*1), Z7
+	VBROADCASTSS (AX)(R10*1), Z7
 	VFMADD231PS  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z6
+	VBROADCASTSS alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+84(FP), X7
+	VUCOMISS     beta+92(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z7
+	VBROADCASTSS beta+92(FP), Z7
 	VMOVUPS.Z    (AX), K1, Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -7148,10 +7199,13 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
 	// 6×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -7166,11 +7220,10 @@ whole:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -7180,20 +7233,20 @@ whole_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -7204,20 +7257,20 @@ whole_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -7228,20 +7281,20 @@ whole_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -7252,32 +7305,33 @@ whole_unrolled:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    whole_single_end
 
 whole_single:
@@ -7287,39 +7341,39 @@ whole_single:
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(SI*2), Z14
+	VBROADCASTSS (AX)(R8*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z14
+	VBROADCASTSS (AX)(R9*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(SI*4), Z14
+	VBROADCASTSS (AX)(R8*4), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*1), Z14
+	VBROADCASTSS (AX)(R10*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z12
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+84(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -7410,15 +7464,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -7431,10 +7485,13 @@ TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 7×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -7451,11 +7508,10 @@ TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-88
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -7465,23 +7521,23 @@ wide_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -7492,23 +7548,23 @@ wide_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -7519,23 +7575,23 @@ wide_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -7546,35 +7602,36 @@ wide_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    wide_single_end
 
 wide_single:
@@ -7584,42 +7641,42 @@ wide_single:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z14
+	VBROADCASTSS alpha+88(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISS     beta+84(FP), X15
+	VUCOMISS     beta+92(FP), X15
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z15
+	VBROADCASTSS beta+92(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
 	VFMADD231PS  Z14, Z0, Z16
@@ -7725,7 +7782,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -7737,10 +7794,13 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 7×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -7750,11 +7810,10 @@ narrow:
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -7762,18 +7821,18 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z8
 	VFMADD231PS  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z7, Z8, Z1
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z8
+	VBROADCASTSS (AX)(R9*1), Z8
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*4), Z8
+	VBROADCASTSS (AX)(R8*4), Z8
 	VFMADD231PS  Z7, Z8, Z4
-	VBROADCASTSS (AX)(R8*1), Z8
+	VBROADCASTSS (AX)(R10*1), Z8
 	VFMADD231PS  Z7, Z8, Z5
-	VBROADCASTSS (AX)(DI*2), Z8
+	VBROADCASTSS (AX)(R9*2), Z8
 	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7781,18 +7840,18 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z8
 	VFMADD231PS  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z7, Z8, Z1
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z8
+	VBROADCASTSS (AX)(R9*1), Z8
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*4), Z8
+	VBROADCASTSS (AX)(R8*4), Z8
 	VFMADD231PS  Z7, Z8, Z4
-	VBROADCASTSS (AX)(R8*1), Z8
+	VBROADCASTSS (AX)(R10*1), Z8
 	VFMADD231PS  Z7, Z8, Z5
-	VBROADCASTSS (AX)(DI*2), Z8
+	VBROADCASTSS (AX)(R9*2), Z8
 	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7800,18 +7859,18 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z8
 	VFMADD231PS  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z7, Z8, Z1
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z8
+	VBROADCASTSS (AX)(R9*1), Z8
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*4), Z8
+	VBROADCASTSS (AX)(R8*4), Z8
 	VFMADD231PS  Z7, Z8, Z4
-	VBROADCASTSS (AX)(R8*1), Z8
+	VBROADCASTSS (AX)(R10*1), Z8
 	VFMADD231PS  Z7, Z8, Z5
-	VBROADCASTSS (AX)(DI*2), Z8
+	VBROADCASTSS (AX)(R9*2), Z8
 	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7819,29 +7878,30 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z8
 	VFMADD231PS  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z7, Z8, Z1
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z8
+	VBROADCASTSS (AX)(R9*1), Z8
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*4), Z8
+	VBROADCASTSS (AX)(R8*4), Z8
 	VFMADD231PS  Z7, Z8, Z4
-	VBROADCASTSS (AX)(R8*1), Z8
+	VBROADCASTSS (AX)(R10*1), Z8
 	VFMADD231PS  Z7, Z8, Z5
-	VBROADCASTSS (AX)(DI*2), Z8
+	VBROADCASTSS (AX)(R9*2), Z8
 	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    narrow_single_end
 
 narrow_single:
@@ -7849,36 +7909,36 @@ narrow_single:
 	VBROADCASTSS (AX), Z8
 	VFMADD231PS  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z8
+	VBROADCASTSS (AX)(R8*1), Z8
 	VFMADD231PS  Z7, Z8, Z1
-	VBROADCASTSS (AX)(SI*2), Z8
+	VBROADCASTSS (AX)(R8*2), Z8
 	VFMADD231PS  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z8
+	VBROADCASTSS (AX)(R9*1), Z8
 	VFMADD231PS  Z7, Z8, Z3
-	VBROADCASTSS (AX)(SI*4), Z8
+	VBROADCASTSS (AX)(R8*4), Z8
 	VFMADD231PS  Z7, Z8, Z4
-	VBROADCASTSS (AX)(R8*1), Z8
+	VBROADCASTSS (AX)(R10*1), Z8
 	VFMADD231PS  Z7, Z8, Z5
-	VBROADCASTSS (AX)(DI*2), Z8
+	VBROADCASTSS (AX)(R9*2), Z8
 	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z7
+	VBROADCASTSS alpha+88(FP), Z7
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+84(FP), X8
+	VUCOMISS     beta+92(FP), X8
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z8
+	VBROADCASTSS beta+92(FP), Z8
 	VMOVUPS.Z    (AX), K1, Z9
 	VMULPS       Z8, Z9, Z9
 	VFMADD231PS  Z7, Z0, Z9
@@ -7948,10 +8008,13 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
 	// 7×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -7968,11 +8031,10 @@ whole:
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -7982,23 +8044,23 @@ whole_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -8009,23 +8071,23 @@ whole_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -8036,23 +8098,23 @@ whole_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -8063,35 +8125,36 @@ whole_unrolled:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    whole_single_end
 
 whole_single:
@@ -8101,42 +8164,42 @@ whole_single:
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z16
+	VBROADCASTSS (AX)(R8*1), Z16
 	VFMADD231PS  Z14, Z16, Z2
 	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(SI*2), Z16
+	VBROADCASTSS (AX)(R8*2), Z16
 	VFMADD231PS  Z14, Z16, Z4
 	VFMADD231PS  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z16
+	VBROADCASTSS (AX)(R9*1), Z16
 	VFMADD231PS  Z14, Z16, Z6
 	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(SI*4), Z16
+	VBROADCASTSS (AX)(R8*4), Z16
 	VFMADD231PS  Z14, Z16, Z8
 	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R8*1), Z16
+	VBROADCASTSS (AX)(R10*1), Z16
 	VFMADD231PS  Z14, Z16, Z10
 	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(DI*2), Z16
+	VBROADCASTSS (AX)(R9*2), Z16
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z14
+	VBROADCASTSS alpha+88(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISS     beta+84(FP), X15
+	VUCOMISS     beta+92(FP), X15
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z15
+	VBROADCASTSS beta+92(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
 	VFMADD231PS  Z14, Z0, Z16
@@ -8241,15 +8304,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -8262,11 +8325,14 @@ TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 8×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -8285,11 +8351,10 @@ TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-88
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -8299,26 +8364,26 @@ wide_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -8329,26 +8394,26 @@ wide_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -8359,26 +8424,26 @@ wide_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -8389,38 +8454,39 @@ wide_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    wide_single_end
 
 wide_single:
@@ -8430,45 +8496,45 @@ wide_single:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z16
+	VBROADCASTSS alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+84(FP), X17
+	VUCOMISS     beta+92(FP), X17
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z17
+	VBROADCASTSS beta+92(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -8588,7 +8654,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -8600,11 +8666,14 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 8×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -8615,11 +8684,10 @@ narrow:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -8627,20 +8695,20 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z9
 	VFMADD231PS  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z9
+	VBROADCASTSS (AX)(R8*1), Z9
 	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(SI*2), Z9
+	VBROADCASTSS (AX)(R8*2), Z9
 	VFMADD231PS  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	VBROADCASTSS (AX)(SI*4), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	VBROADCASTSS (AX)(DI*2), Z9
-	VFMADD231PS  Z8, Z9, Z6
 	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	VBROADCASTSS (AX)(R8*4), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	VBROADCASTSS (AX)(R10*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R9*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	VBROADCASTSS (AX)(R11*1), Z9
 	VFMADD231PS  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -8648,20 +8716,20 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z9
 	VFMADD231PS  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z9
+	VBROADCASTSS (AX)(R8*1), Z9
 	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(SI*2), Z9
+	VBROADCASTSS (AX)(R8*2), Z9
 	VFMADD231PS  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	VBROADCASTSS (AX)(SI*4), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	VBROADCASTSS (AX)(DI*2), Z9
-	VFMADD231PS  Z8, Z9, Z6
 	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	VBROADCASTSS (AX)(R8*4), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	VBROADCASTSS (AX)(R10*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R9*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	VBROADCASTSS (AX)(R11*1), Z9
 	VFMADD231PS  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -8669,20 +8737,20 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z9
 	VFMADD231PS  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z9
+	VBROADCASTSS (AX)(R8*1), Z9
 	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(SI*2), Z9
+	VBROADCASTSS (AX)(R8*2), Z9
 	VFMADD231PS  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	VBROADCASTSS (AX)(SI*4), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	VBROADCASTSS (AX)(DI*2), Z9
-	VFMADD231PS  Z8, Z9, Z6
 	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	VBROADCASTSS (AX)(R8*4), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	VBROADCASTSS (AX)(R10*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R9*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	VBROADCASTSS (AX)(R11*1), Z9
 	VFMADD231PS  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -8690,31 +8758,32 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z9
 	VFMADD231PS  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z9
+	VBROADCASTSS (AX)(R8*1), Z9
 	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(SI*2), Z9
+	VBROADCASTSS (AX)(R8*2), Z9
 	VFMADD231PS  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	VBROADCASTSS (AX)(SI*4), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	VBROADCASTSS (AX)(DI*2), Z9
-	VFMADD231PS  Z8, Z9, Z6
 	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	VBROADCASTSS (AX)(R8*4), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	VBROADCASTSS (AX)(R10*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R9*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	VBROADCASTSS (AX)(R11*1), Z9
 	VFMADD231PS  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    narrow_single_end
 
 narrow_single:
@@ -8722,38 +8791,38 @@ narrow_single:
 	VBROADCASTSS (AX), Z9
 	VFMADD231PS  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z9
+	VBROADCASTSS (AX)(R8*1), Z9
 	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(SI*2), Z9
+	VBROADCASTSS (AX)(R8*2), Z9
 	VFMADD231PS  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	VBROADCASTSS (AX)(SI*4), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	VBROADCASTSS (AX)(DI*2), Z9
-	VFMADD231PS  Z8, Z9, Z6
 	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	VBROADCASTSS (AX)(R8*4), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	VBROADCASTSS (AX)(R10*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R9*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	VBROADCASTSS (AX)(R11*1), Z9
 	VFMADD231PS  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z8
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+84(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -8831,11 +8900,14 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
 
 	// 8×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -8854,11 +8926,10 @@ whole:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -8868,26 +8939,26 @@ whole_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -8898,26 +8969,26 @@ whole_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -8928,26 +8999,26 @@ whole_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -8958,38 +9029,39 @@ whole_unrolled:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    whole_single_end
 
 whole_single:
@@ -8999,45 +9071,45 @@ whole_single:
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (AX)(SI*2), Z18
+	VBROADCASTSS (AX)(R8*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z18
+	VBROADCASTSS (AX)(R9*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (AX)(SI*4), Z18
+	VBROADCASTSS (AX)(R8*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (AX)(R8*1), Z18
+	VBROADCASTSS (AX)(R10*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (AX)(DI*2), Z18
+	VBROADCASTSS (AX)(R9*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (AX)(R9*1), Z18
+	VBROADCASTSS (AX)(R11*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z16
+	VBROADCASTSS alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+84(FP), X17
+	VUCOMISS     beta+92(FP), X17
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z17
+	VBROADCASTSS beta+92(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -9156,15 +9228,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x9(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x9(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -9177,11 +9249,14 @@ TEXT ·DirectF32AVX512x9(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 9×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -9202,11 +9277,10 @@ TEXT ·DirectF32AVX512x9(SB), NOSPLIT, $0-88
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -9216,29 +9290,29 @@ wide_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -9249,29 +9323,29 @@ wide_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -9282,29 +9356,29 @@ wide_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -9315,41 +9389,42 @@ wide_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    wide_single_end
 
 wide_single:
@@ -9359,48 +9434,48 @@ wide_single:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z18
+	VBROADCASTSS alpha+88(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISS     beta+84(FP), X19
+	VUCOMISS     beta+92(FP), X19
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z19
+	VBROADCASTSS beta+92(FP), Z19
 	VMOVUPS      (AX), Z20
 	VMULPS       Z19, Z20, Z20
 	VFMADD231PS  Z18, Z0, Z20
@@ -9534,7 +9609,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -9546,11 +9621,14 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 9×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -9562,11 +9640,10 @@ narrow:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -9574,22 +9651,22 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z9, Z10, Z1
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*4), Z10
-	VFMADD231PS  Z9, Z10, Z4
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS (AX)(DI*2), Z10
-	VFMADD231PS  Z9, Z10, Z6
 	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*4), Z10
+	VFMADD231PS  Z9, Z10, Z4
+	VBROADCASTSS (AX)(R10*1), Z10
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (AX)(R9*2), Z10
+	VFMADD231PS  Z9, Z10, Z6
+	VBROADCASTSS (AX)(R11*1), Z10
 	VFMADD231PS  Z9, Z10, Z7
-	VBROADCASTSS (AX)(SI*8), Z10
+	VBROADCASTSS (AX)(R8*8), Z10
 	VFMADD231PS  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -9597,22 +9674,22 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z9, Z10, Z1
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*4), Z10
-	VFMADD231PS  Z9, Z10, Z4
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS (AX)(DI*2), Z10
-	VFMADD231PS  Z9, Z10, Z6
 	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*4), Z10
+	VFMADD231PS  Z9, Z10, Z4
+	VBROADCASTSS (AX)(R10*1), Z10
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (AX)(R9*2), Z10
+	VFMADD231PS  Z9, Z10, Z6
+	VBROADCASTSS (AX)(R11*1), Z10
 	VFMADD231PS  Z9, Z10, Z7
-	VBROADCASTSS (AX)(SI*8), Z10
+	VBROADCASTSS (AX)(R8*8), Z10
 	VFMADD231PS  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -9620,22 +9697,22 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z9, Z10, Z1
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*4), Z10
-	VFMADD231PS  Z9, Z10, Z4
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS (AX)(DI*2), Z10
-	VFMADD231PS  Z9, Z10, Z6
 	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*4), Z10
+	VFMADD231PS  Z9, Z10, Z4
+	VBROADCASTSS (AX)(R10*1), Z10
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (AX)(R9*2), Z10
+	VFMADD231PS  Z9, Z10, Z6
+	VBROADCASTSS (AX)(R11*1), Z10
 	VFMADD231PS  Z9, Z10, Z7
-	VBROADCASTSS (AX)(SI*8), Z10
+	VBROADCASTSS (AX)(R8*8), Z10
 	VFMADD231PS  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -9643,33 +9720,34 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z9, Z10, Z1
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*4), Z10
-	VFMADD231PS  Z9, Z10, Z4
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS (AX)(DI*2), Z10
-	VFMADD231PS  Z9, Z10, Z6
 	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*4), Z10
+	VFMADD231PS  Z9, Z10, Z4
+	VBROADCASTSS (AX)(R10*1), Z10
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (AX)(R9*2), Z10
+	VFMADD231PS  Z9, Z10, Z6
+	VBROADCASTSS (AX)(R11*1), Z10
 	VFMADD231PS  Z9, Z10, Z7
-	VBROADCASTSS (AX)(SI*8), Z10
+	VBROADCASTSS (AX)(R8*8), Z10
 	VFMADD231PS  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    narrow_single_end
 
 narrow_single:
@@ -9677,40 +9755,40 @@ narrow_single:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z9, Z10, Z1
-	VBROADCASTSS (AX)(SI*2), Z10
+	VBROADCASTSS (AX)(R8*2), Z10
 	VFMADD231PS  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z10
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(SI*4), Z10
-	VFMADD231PS  Z9, Z10, Z4
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS (AX)(DI*2), Z10
-	VFMADD231PS  Z9, Z10, Z6
 	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*4), Z10
+	VFMADD231PS  Z9, Z10, Z4
+	VBROADCASTSS (AX)(R10*1), Z10
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (AX)(R9*2), Z10
+	VFMADD231PS  Z9, Z10, Z6
+	VBROADCASTSS (AX)(R11*1), Z10
 	VFMADD231PS  Z9, Z10, Z7
-	VBROADCASTSS (AX)(SI*8), Z10
+	VBROADCASTSS (AX)(R8*8), Z10
 	VFMADD231PS  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z9
+	VBROADCASTSS alpha+88(FP), Z9
 	VXORPS       X10, X10, X10
-	VUCOMISS     beta+84(FP), X10
+	VUCOMISS     beta+92(FP), X10
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z10
+	VBROADCASTSS beta+92(FP), Z10
 	VMOVUPS.Z    (AX), K1, Z11
 	VMULPS       Z10, Z11, Z11
 	VFMADD231PS  Z9, Z0, Z11
@@ -9796,11 +9874,14 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
 
 	// 9×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -9821,11 +9902,10 @@ whole:
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -9835,29 +9915,29 @@ whole_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -9868,29 +9948,29 @@ whole_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -9901,29 +9981,29 @@ whole_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -9934,41 +10014,42 @@ whole_unrolled:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    whole_single_end
 
 whole_single:
@@ -9978,48 +10059,48 @@ whole_single:
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z20
+	VBROADCASTSS (AX)(R8*1), Z20
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (AX)(SI*2), Z20
+	VBROADCASTSS (AX)(R8*2), Z20
 	VFMADD231PS  Z18, Z20, Z4
 	VFMADD231PS  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z20
+	VBROADCASTSS (AX)(R9*1), Z20
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (AX)(SI*4), Z20
+	VBROADCASTSS (AX)(R8*4), Z20
 	VFMADD231PS  Z18, Z20, Z8
 	VFMADD231PS  Z19, Z20, Z9
-	VBROADCASTSS (AX)(R8*1), Z20
+	VBROADCASTSS (AX)(R10*1), Z20
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (AX)(DI*2), Z20
+	VBROADCASTSS (AX)(R9*2), Z20
 	VFMADD231PS  Z18, Z20, Z12
 	VFMADD231PS  Z19, Z20, Z13
-	VBROADCASTSS (AX)(R9*1), Z20
+	VBROADCASTSS (AX)(R11*1), Z20
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	VBROADCASTSS (AX)(SI*8), Z20
+	VBROADCASTSS (AX)(R8*8), Z20
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z18
+	VBROADCASTSS alpha+88(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISS     beta+84(FP), X19
+	VUCOMISS     beta+92(FP), X19
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z19
+	VBROADCASTSS beta+92(FP), Z19
 	VMOVUPS      (AX), Z20
 	VMULPS       Z19, Z20, Z20
 	VFMADD231PS  Z18, Z0, Z20
@@ -10152,15 +10233,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x10(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x10(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -10173,12 +10254,15 @@ TEXT ·DirectF32AVX512x10(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 10×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -10201,11 +10285,10 @@ TEXT ·DirectF32AVX512x10(SB), NOSPLIT, $0-88
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -10215,32 +10298,32 @@ wide_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -10251,32 +10334,32 @@ wide_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -10287,32 +10370,32 @@ wide_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -10323,44 +10406,45 @@ wide_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    wide_single_end
 
 wide_single:
@@ -10370,51 +10454,51 @@ wide_single:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z20
+	VBROADCASTSS alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+84(FP), X21
+	VUCOMISS     beta+92(FP), X21
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z21
+	VBROADCASTSS beta+92(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -10562,7 +10646,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -10574,12 +10658,15 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 10×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -10592,11 +10679,10 @@ narrow:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -10604,24 +10690,24 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z11
 	VFMADD231PS  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z11
+	VBROADCASTSS (AX)(R8*1), Z11
 	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(SI*2), Z11
+	VBROADCASTSS (AX)(R8*2), Z11
 	VFMADD231PS  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(SI*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z5
-	VBROADCASTSS (AX)(DI*2), Z11
-	VFMADD231PS  Z10, Z11, Z6
 	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z7
-	VBROADCASTSS (AX)(SI*8), Z11
-	VFMADD231PS  Z10, Z11, Z8
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
 	VBROADCASTSS (AX)(R10*1), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	VBROADCASTSS (AX)(R9*2), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R11*1), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	VBROADCASTSS (AX)(R8*8), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R12*1), Z11
 	VFMADD231PS  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -10629,24 +10715,24 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z11
 	VFMADD231PS  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z11
+	VBROADCASTSS (AX)(R8*1), Z11
 	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(SI*2), Z11
+	VBROADCASTSS (AX)(R8*2), Z11
 	VFMADD231PS  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(SI*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z5
-	VBROADCASTSS (AX)(DI*2), Z11
-	VFMADD231PS  Z10, Z11, Z6
 	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z7
-	VBROADCASTSS (AX)(SI*8), Z11
-	VFMADD231PS  Z10, Z11, Z8
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
 	VBROADCASTSS (AX)(R10*1), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	VBROADCASTSS (AX)(R9*2), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R11*1), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	VBROADCASTSS (AX)(R8*8), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R12*1), Z11
 	VFMADD231PS  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -10654,24 +10740,24 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z11
 	VFMADD231PS  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z11
+	VBROADCASTSS (AX)(R8*1), Z11
 	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(SI*2), Z11
+	VBROADCASTSS (AX)(R8*2), Z11
 	VFMADD231PS  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(SI*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z5
-	VBROADCASTSS (AX)(DI*2), Z11
-	VFMADD231PS  Z10, Z11, Z6
 	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z7
-	VBROADCASTSS (AX)(SI*8), Z11
-	VFMADD231PS  Z10, Z11, Z8
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
 	VBROADCASTSS (AX)(R10*1), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	VBROADCASTSS (AX)(R9*2), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R11*1), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	VBROADCASTSS (AX)(R8*8), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R12*1), Z11
 	VFMADD231PS  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -10679,35 +10765,36 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z11
 	VFMADD231PS  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z11
+	VBROADCASTSS (AX)(R8*1), Z11
 	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(SI*2), Z11
+	VBROADCASTSS (AX)(R8*2), Z11
 	VFMADD231PS  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(SI*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z5
-	VBROADCASTSS (AX)(DI*2), Z11
-	VFMADD231PS  Z10, Z11, Z6
 	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z7
-	VBROADCASTSS (AX)(SI*8), Z11
-	VFMADD231PS  Z10, Z11, Z8
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
 	VBROADCASTSS (AX)(R10*1), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	VBROADCASTSS (AX)(R9*2), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R11*1), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	VBROADCASTSS (AX)(R8*8), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R12*1), Z11
 	VFMADD231PS  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    narrow_single_end
 
 narrow_single:
@@ -10715,42 +10802,42 @@ narrow_single:
 	VBROADCASTSS (AX), Z11
 	VFMADD231PS  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z11
+	VBROADCASTSS (AX)(R8*1), Z11
 	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(SI*2), Z11
+	VBROADCASTSS (AX)(R8*2), Z11
 	VFMADD231PS  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(SI*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z5
-	VBROADCASTSS (AX)(DI*2), Z11
-	VFMADD231PS  Z10, Z11, Z6
 	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z7
-	VBROADCASTSS (AX)(SI*8), Z11
-	VFMADD231PS  Z10, Z11, Z8
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
 	VBROADCASTSS (AX)(R10*1), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	VBROADCASTSS (AX)(R9*2), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R11*1), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	VBROADCASTSS (AX)(R8*8), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R12*1), Z11
 	VFMADD231PS  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z10
+	VBROADCASTSS alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+84(FP), X11
+	VUCOMISS     beta+92(FP), X11
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z11
+	VBROADCASTSS beta+92(FP), Z11
 	VMOVUPS.Z    (AX), K1, Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -10844,12 +10931,15 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
-	LEAQ (R9)(SI*2), R10
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
+	LEAQ (R11)(R8*2), R12
 
 	// 10×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -10872,11 +10962,10 @@ whole:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -10886,32 +10975,32 @@ whole_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -10922,32 +11011,32 @@ whole_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -10958,32 +11047,32 @@ whole_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -10994,44 +11083,45 @@ whole_unrolled:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    whole_single_end
 
 whole_single:
@@ -11041,51 +11131,51 @@ whole_single:
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS (AX)(SI*2), Z22
+	VBROADCASTSS (AX)(R8*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z22
+	VBROADCASTSS (AX)(R9*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS (AX)(SI*4), Z22
+	VBROADCASTSS (AX)(R8*4), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS (AX)(R8*1), Z22
+	VBROADCASTSS (AX)(R10*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS (AX)(DI*2), Z22
+	VBROADCASTSS (AX)(R9*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS (AX)(R9*1), Z22
+	VBROADCASTSS (AX)(R11*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS (AX)(SI*8), Z22
+	VBROADCASTSS (AX)(R8*8), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS (AX)(R10*1), Z22
+	VBROADCASTSS (AX)(R12*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z20
+	VBROADCASTSS alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+84(FP), X21
+	VUCOMISS     beta+92(FP), X21
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z21
+	VBROADCASTSS beta+92(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -11232,15 +11322,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x11(SB), NOSPLIT, $0-88
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF32AVX512x11(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+32
 	JEQ   whole
 	CMPQ  AX, $+16
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -11253,12 +11343,15 @@ TEXT ·DirectF32AVX512x11(SB), NOSPLIT, $0-88
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 11×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -11283,11 +11376,10 @@ TEXT ·DirectF32AVX512x11(SB), NOSPLIT, $0-88
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -11297,35 +11389,35 @@ wide_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -11336,35 +11428,35 @@ wide_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -11375,35 +11467,35 @@ wide_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -11414,47 +11506,48 @@ wide_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    wide_single_end
 
 wide_single:
@@ -11464,54 +11557,54 @@ wide_single:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z22
+	VBROADCASTSS alpha+88(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISS     beta+84(FP), X23
+	VUCOMISS     beta+92(FP), X23
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z23
+	VBROADCASTSS beta+92(FP), Z23
 	VMOVUPS      (AX), Z24
 	VMULPS       Z23, Z24, Z24
 	VFMADD231PS  Z22, Z0, Z24
@@ -11673,7 +11766,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -11685,12 +11778,15 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 11×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -11704,11 +11800,10 @@ narrow:
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -11716,26 +11811,26 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z12
 	VFMADD231PS  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z11, Z12, Z1
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*4), Z12
-	VFMADD231PS  Z11, Z12, Z4
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z11, Z12, Z5
-	VBROADCASTSS (AX)(DI*2), Z12
-	VFMADD231PS  Z11, Z12, Z6
 	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*8), Z12
-	VFMADD231PS  Z11, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z11, Z12, Z4
 	VBROADCASTSS (AX)(R10*1), Z12
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS (AX)(R9*2), Z12
+	VFMADD231PS  Z11, Z12, Z6
+	VBROADCASTSS (AX)(R11*1), Z12
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*8), Z12
+	VFMADD231PS  Z11, Z12, Z8
+	VBROADCASTSS (AX)(R12*1), Z12
 	VFMADD231PS  Z11, Z12, Z9
-	VBROADCASTSS (AX)(R8*2), Z12
+	VBROADCASTSS (AX)(R10*2), Z12
 	VFMADD231PS  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -11743,26 +11838,26 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z12
 	VFMADD231PS  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z11, Z12, Z1
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*4), Z12
-	VFMADD231PS  Z11, Z12, Z4
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z11, Z12, Z5
-	VBROADCASTSS (AX)(DI*2), Z12
-	VFMADD231PS  Z11, Z12, Z6
 	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*8), Z12
-	VFMADD231PS  Z11, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z11, Z12, Z4
 	VBROADCASTSS (AX)(R10*1), Z12
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS (AX)(R9*2), Z12
+	VFMADD231PS  Z11, Z12, Z6
+	VBROADCASTSS (AX)(R11*1), Z12
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*8), Z12
+	VFMADD231PS  Z11, Z12, Z8
+	VBROADCASTSS (AX)(R12*1), Z12
 	VFMADD231PS  Z11, Z12, Z9
-	VBROADCASTSS (AX)(R8*2), Z12
+	VBROADCASTSS (AX)(R10*2), Z12
 	VFMADD231PS  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -11770,26 +11865,26 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z12
 	VFMADD231PS  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z11, Z12, Z1
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*4), Z12
-	VFMADD231PS  Z11, Z12, Z4
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z11, Z12, Z5
-	VBROADCASTSS (AX)(DI*2), Z12
-	VFMADD231PS  Z11, Z12, Z6
 	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*8), Z12
-	VFMADD231PS  Z11, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z11, Z12, Z4
 	VBROADCASTSS (AX)(R10*1), Z12
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS (AX)(R9*2), Z12
+	VFMADD231PS  Z11, Z12, Z6
+	VBROADCASTSS (AX)(R11*1), Z12
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*8), Z12
+	VFMADD231PS  Z11, Z12, Z8
+	VBROADCASTSS (AX)(R12*1), Z12
 	VFMADD231PS  Z11, Z12, Z9
-	VBROADCASTSS (AX)(R8*2), Z12
+	VBROADCASTSS (AX)(R10*2), Z12
 	VFMADD231PS  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -11797,37 +11892,38 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z12
 	VFMADD231PS  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z11, Z12, Z1
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*4), Z12
-	VFMADD231PS  Z11, Z12, Z4
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z11, Z12, Z5
-	VBROADCASTSS (AX)(DI*2), Z12
-	VFMADD231PS  Z11, Z12, Z6
 	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*8), Z12
-	VFMADD231PS  Z11, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z11, Z12, Z4
 	VBROADCASTSS (AX)(R10*1), Z12
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS (AX)(R9*2), Z12
+	VFMADD231PS  Z11, Z12, Z6
+	VBROADCASTSS (AX)(R11*1), Z12
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*8), Z12
+	VFMADD231PS  Z11, Z12, Z8
+	VBROADCASTSS (AX)(R12*1), Z12
 	VFMADD231PS  Z11, Z12, Z9
-	VBROADCASTSS (AX)(R8*2), Z12
+	VBROADCASTSS (AX)(R10*2), Z12
 	VFMADD231PS  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    narrow_single_end
 
 narrow_single:
@@ -11835,44 +11931,44 @@ narrow_single:
 	VBROADCASTSS (AX), Z12
 	VFMADD231PS  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z12
+	VBROADCASTSS (AX)(R8*1), Z12
 	VFMADD231PS  Z11, Z12, Z1
-	VBROADCASTSS (AX)(SI*2), Z12
+	VBROADCASTSS (AX)(R8*2), Z12
 	VFMADD231PS  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z12
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(SI*4), Z12
-	VFMADD231PS  Z11, Z12, Z4
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z11, Z12, Z5
-	VBROADCASTSS (AX)(DI*2), Z12
-	VFMADD231PS  Z11, Z12, Z6
 	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(SI*8), Z12
-	VFMADD231PS  Z11, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z11, Z12, Z4
 	VBROADCASTSS (AX)(R10*1), Z12
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS (AX)(R9*2), Z12
+	VFMADD231PS  Z11, Z12, Z6
+	VBROADCASTSS (AX)(R11*1), Z12
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*8), Z12
+	VFMADD231PS  Z11, Z12, Z8
+	VBROADCASTSS (AX)(R12*1), Z12
 	VFMADD231PS  Z11, Z12, Z9
-	VBROADCASTSS (AX)(R8*2), Z12
+	VBROADCASTSS (AX)(R10*2), Z12
 	VFMADD231PS  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z11
+	VBROADCASTSS alpha+88(FP), Z11
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+84(FP), X12
+	VUCOMISS     beta+92(FP), X12
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z12
+	VBROADCASTSS beta+92(FP), Z12
 	VMOVUPS.Z    (AX), K1, Z13
 	VMULPS       Z12, Z13, Z13
 	VFMADD231PS  Z11, Z0, Z13
@@ -11974,12 +12070,15 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
-	LEAQ (R9)(SI*2), R10
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
+	LEAQ (R11)(R8*2), R12
 
 	// 11×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -12004,11 +12103,10 @@ whole:
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -12018,35 +12116,35 @@ whole_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -12057,35 +12155,35 @@ whole_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -12096,35 +12194,35 @@ whole_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -12135,47 +12233,48 @@ whole_unrolled:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    whole_single_end
 
 whole_single:
@@ -12185,54 +12284,54 @@ whole_single:
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z24
+	VBROADCASTSS (AX)(R8*1), Z24
 	VFMADD231PS  Z22, Z24, Z2
 	VFMADD231PS  Z23, Z24, Z3
-	VBROADCASTSS (AX)(SI*2), Z24
+	VBROADCASTSS (AX)(R8*2), Z24
 	VFMADD231PS  Z22, Z24, Z4
 	VFMADD231PS  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z24
+	VBROADCASTSS (AX)(R9*1), Z24
 	VFMADD231PS  Z22, Z24, Z6
 	VFMADD231PS  Z23, Z24, Z7
-	VBROADCASTSS (AX)(SI*4), Z24
+	VBROADCASTSS (AX)(R8*4), Z24
 	VFMADD231PS  Z22, Z24, Z8
 	VFMADD231PS  Z23, Z24, Z9
-	VBROADCASTSS (AX)(R8*1), Z24
+	VBROADCASTSS (AX)(R10*1), Z24
 	VFMADD231PS  Z22, Z24, Z10
 	VFMADD231PS  Z23, Z24, Z11
-	VBROADCASTSS (AX)(DI*2), Z24
+	VBROADCASTSS (AX)(R9*2), Z24
 	VFMADD231PS  Z22, Z24, Z12
 	VFMADD231PS  Z23, Z24, Z13
-	VBROADCASTSS (AX)(R9*1), Z24
+	VBROADCASTSS (AX)(R11*1), Z24
 	VFMADD231PS  Z22, Z24, Z14
 	VFMADD231PS  Z23, Z24, Z15
-	VBROADCASTSS (AX)(SI*8), Z24
+	VBROADCASTSS (AX)(R8*8), Z24
 	VFMADD231PS  Z22, Z24, Z16
 	VFMADD231PS  Z23, Z24, Z17
-	VBROADCASTSS (AX)(R10*1), Z24
+	VBROADCASTSS (AX)(R12*1), Z24
 	VFMADD231PS  Z22, Z24, Z18
 	VFMADD231PS  Z23, Z24, Z19
-	VBROADCASTSS (AX)(R8*2), Z24
+	VBROADCASTSS (AX)(R10*2), Z24
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z22
+	VBROADCASTSS alpha+88(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISS     beta+84(FP), X23
+	VUCOMISS     beta+92(FP), X23
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z23
+	VBROADCASTSS beta+92(FP), Z23
 	VMOVUPS      (AX), Z24
 	VMULPS       Z23, Z24, Z24
 	VFMADD231PS  Z22, Z0, Z24
@@ -12393,11 +12492,11 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-88
+TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-96
 	MOVQ       c+48(FP), AX
-	MOVQ       ldc+64(FP), CX
+	MOVQ       ldc+72(FP), CX
 	SHLQ       $0x02, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
@@ -12434,12 +12533,12 @@ TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-88
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	CMPQ       AX, $+32
 	JEQ        whole
 	CMPQ       AX, $+16
 	JLE        narrow
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	SUBQ       $+16, AX
 	MOVQ       AX, CX
 	MOVQ       $+1, AX
@@ -12452,13 +12551,16 @@ TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-88
 	SHLQ       $0x02, DX
 	MOVQ       ldb+40(FP), BX
 	SHLQ       $0x02, BX
-	MOVQ       rsa+16(FP), SI
-	SHLQ       $0x02, SI
-	LEAQ       (SI)(SI*2), DI
-	LEAQ       (DI)(SI*2), R8
-	LEAQ       (R8)(SI*2), R9
-	LEAQ       (R9)(SI*2), R10
-	LEAQ       (R10)(SI*2), R11
+	MOVQ       next+56(FP), SI
+	MOVQ       ldn+64(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       rsa+16(FP), R8
+	SHLQ       $0x02, R8
+	LEAQ       (R8)(R8*2), R9
+	LEAQ       (R9)(R8*2), R10
+	LEAQ       (R10)(R8*2), R11
+	LEAQ       (R11)(R8*2), R12
+	LEAQ       (R12)(R8*2), R13
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -12485,11 +12587,10 @@ TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-88
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R12
-	MOVQ   R12, R13
-	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
-	TESTQ  R13, R13
+	MOVQ   k+0(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -12499,38 +12600,38 @@ wide_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -12541,38 +12642,38 @@ wide_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -12583,38 +12684,38 @@ wide_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -12625,50 +12726,51 @@ wide_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
-	DECQ         R13
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R12
-	TESTQ R12, R12
+	ANDQ  $+3, R14
+	TESTQ R14, R14
 	JZ    wide_single_end
 
 wide_single:
@@ -12678,57 +12780,57 @@ wide_single:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R12
+	DECQ         R14
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z24
+	VBROADCASTSS alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISS     beta+84(FP), X25
+	VUCOMISS     beta+92(FP), X25
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z25
+	VBROADCASTSS beta+92(FP), Z25
 	VMOVUPS      (AX), Z26
 	VMULPS       Z25, Z26, Z26
 	VFMADD231PS  Z24, Z0, Z26
@@ -12904,7 +13006,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -12916,13 +13018,16 @@ narrow:
 	SHLQ  $0x02, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x02, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
-	LEAQ  (R10)(SI*2), R11
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+	LEAQ  (R12)(R8*2), R13
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -12937,11 +13042,10 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R12
-	MOVQ   R12, R13
-	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
-	TESTQ  R13, R13
+	MOVQ   k+0(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -12949,28 +13053,28 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z13
 	VFMADD231PS  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z13
+	VBROADCASTSS (AX)(R8*1), Z13
 	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(SI*2), Z13
+	VBROADCASTSS (AX)(R8*2), Z13
 	VFMADD231PS  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(SI*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(DI*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(SI*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
 	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
+	VFMADD231PS  Z12, Z13, Z5
+	VBROADCASTSS (AX)(R9*2), Z13
+	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R11*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*8), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	VBROADCASTSS (AX)(R12*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R10*2), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R13*1), Z13
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -12978,28 +13082,28 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z13
 	VFMADD231PS  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z13
+	VBROADCASTSS (AX)(R8*1), Z13
 	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(SI*2), Z13
+	VBROADCASTSS (AX)(R8*2), Z13
 	VFMADD231PS  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(SI*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(DI*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(SI*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
 	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
+	VFMADD231PS  Z12, Z13, Z5
+	VBROADCASTSS (AX)(R9*2), Z13
+	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R11*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*8), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	VBROADCASTSS (AX)(R12*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R10*2), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R13*1), Z13
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -13007,28 +13111,28 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z13
 	VFMADD231PS  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z13
+	VBROADCASTSS (AX)(R8*1), Z13
 	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(SI*2), Z13
+	VBROADCASTSS (AX)(R8*2), Z13
 	VFMADD231PS  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(SI*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(DI*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(SI*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
 	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
+	VFMADD231PS  Z12, Z13, Z5
+	VBROADCASTSS (AX)(R9*2), Z13
+	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R11*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*8), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	VBROADCASTSS (AX)(R12*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R10*2), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R13*1), Z13
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -13036,39 +13140,40 @@ narrow_unrolled:
 	VBROADCASTSS (AX), Z13
 	VFMADD231PS  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z13
+	VBROADCASTSS (AX)(R8*1), Z13
 	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(SI*2), Z13
+	VBROADCASTSS (AX)(R8*2), Z13
 	VFMADD231PS  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(SI*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(DI*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(SI*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
 	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
+	VFMADD231PS  Z12, Z13, Z5
+	VBROADCASTSS (AX)(R9*2), Z13
+	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R11*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*8), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	VBROADCASTSS (AX)(R12*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R10*2), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R13*1), Z13
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
-	DECQ         R13
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R12
-	TESTQ R12, R12
+	ANDQ  $+3, R14
+	TESTQ R14, R14
 	JZ    narrow_single_end
 
 narrow_single:
@@ -13076,46 +13181,46 @@ narrow_single:
 	VBROADCASTSS (AX), Z13
 	VFMADD231PS  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z13
+	VBROADCASTSS (AX)(R8*1), Z13
 	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(SI*2), Z13
+	VBROADCASTSS (AX)(R8*2), Z13
 	VFMADD231PS  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(SI*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(DI*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(SI*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
 	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
+	VFMADD231PS  Z12, Z13, Z5
+	VBROADCASTSS (AX)(R9*2), Z13
+	VFMADD231PS  Z12, Z13, Z6
 	VBROADCASTSS (AX)(R11*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*8), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	VBROADCASTSS (AX)(R12*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R10*2), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R13*1), Z13
 	VFMADD231PS  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R12
+	DECQ         R14
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z12
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+84(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS.Z    (AX), K1, Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -13225,13 +13330,16 @@ whole:
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
-	LEAQ (R9)(SI*2), R10
-	LEAQ (R10)(SI*2), R11
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
+	LEAQ (R11)(R8*2), R12
+	LEAQ (R12)(R8*2), R13
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -13258,11 +13366,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R12
-	MOVQ   R12, R13
-	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
-	TESTQ  R13, R13
+	MOVQ   k+0(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -13272,38 +13379,38 @@ whole_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -13314,38 +13421,38 @@ whole_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -13356,38 +13463,38 @@ whole_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -13398,50 +13505,51 @@ whole_unrolled:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
-	DECQ         R13
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R12
-	TESTQ R12, R12
+	ANDQ  $+3, R14
+	TESTQ R14, R14
 	JZ    whole_single_end
 
 whole_single:
@@ -13451,57 +13559,57 @@ whole_single:
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(SI*1), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(SI*2), Z26
+	VBROADCASTSS (AX)(R8*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(DI*1), Z26
+	VBROADCASTSS (AX)(R9*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(SI*4), Z26
+	VBROADCASTSS (AX)(R8*4), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R8*1), Z26
+	VBROADCASTSS (AX)(R10*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(DI*2), Z26
+	VBROADCASTSS (AX)(R9*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R9*1), Z26
+	VBROADCASTSS (AX)(R11*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(SI*8), Z26
+	VBROADCASTSS (AX)(R8*8), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R10*1), Z26
+	VBROADCASTSS (AX)(R12*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R8*2), Z26
+	VBROADCASTSS (AX)(R10*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R11*1), Z26
+	VBROADCASTSS (AX)(R13*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R12
+	DECQ         R14
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+80(FP), Z24
+	VBROADCASTSS alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISS     beta+84(FP), X25
+	VUCOMISS     beta+92(FP), X25
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+84(FP), Z25
+	VBROADCASTSS beta+92(FP), Z25
 	VMOVUPS      (AX), Z26
 	VMULPS       Z25, Z26, Z26
 	VFMADD231PS  Z24, Z0, Z26
@@ -13676,15 +13784,494 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldc int, n int, alpha float32, beta float32)
+// func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·StreamF32AVX512(SB), NOSPLIT, $0-88
+TEXT ·CopyF32AVX512(SB), NOSPLIT, $0-96
 	MOVQ a+8(FP), AX
 	MOVQ b+32(FP), CX
 	MOVQ csa+24(FP), DX
 	SHLQ $0x02, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x02, SI
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x02, SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (R9)(SI*2), R10
+	LEAQ (R10)(SI*2), R11
+	MOVQ next+56(FP), R12
+
+	// 12×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z24
+	VMOVUPS      64(CX), Z25
+	VMOVUPS      Z24, (R12)
+	VMOVUPS      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSS (AX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS (AX)(SI*2), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(DI*1), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS (AX)(SI*4), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS (AX)(R8*1), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS (AX)(DI*2), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS (AX)(R9*1), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS (AX)(SI*8), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS (AX)(R10*1), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS (AX)(R8*2), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS (AX)(R11*1), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z24
+	VMOVUPS      64(CX), Z25
+	VMOVUPS      Z24, (R12)
+	VMOVUPS      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSS (AX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS (AX)(SI*2), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(DI*1), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS (AX)(SI*4), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS (AX)(R8*1), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS (AX)(DI*2), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS (AX)(R9*1), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS (AX)(SI*8), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS (AX)(R10*1), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS (AX)(R8*2), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS (AX)(R11*1), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z24
+	VMOVUPS      64(CX), Z25
+	VMOVUPS      Z24, (R12)
+	VMOVUPS      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSS (AX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS (AX)(SI*2), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(DI*1), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS (AX)(SI*4), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS (AX)(R8*1), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS (AX)(DI*2), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS (AX)(R9*1), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS (AX)(SI*8), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS (AX)(R10*1), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS (AX)(R8*2), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS (AX)(R11*1), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z24
+	VMOVUPS      64(CX), Z25
+	VMOVUPS      Z24, (R12)
+	VMOVUPS      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSS (AX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS (AX)(SI*2), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(DI*1), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS (AX)(SI*4), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS (AX)(R8*1), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS (AX)(DI*2), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS (AX)(R9*1), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS (AX)(SI*8), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS (AX)(R10*1), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS (AX)(R8*2), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS (AX)(R11*1), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R14
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R13
+	TESTQ R13, R13
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z24
+	VMOVUPS      64(CX), Z25
+	VMOVUPS      Z24, (R12)
+	VMOVUPS      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSS (AX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(SI*1), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS (AX)(SI*2), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(DI*1), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS (AX)(SI*4), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS (AX)(R8*1), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS (AX)(DI*2), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS (AX)(R9*1), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS (AX)(SI*8), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS (AX)(R10*1), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS (AX)(R8*2), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS (AX)(R11*1), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R13
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z24
+	VXORPS       X25, X25, X25
+	VUCOMISS     beta+92(FP), X25
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z25
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z0, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z1, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z2, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z3, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z4, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z5, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z6, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z7, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z8, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z9, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z10, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z11, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z12, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z13, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z14, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z15, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z16, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z17, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z18, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z19, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z20, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z21, Z26
+	VMOVUPS      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z22, Z26
+	VMOVUPS      Z26, (AX)
+	VMOVUPS      64(AX), Z26
+	VMULPS       Z25, Z26, Z26
+	VFMADD231PS  Z24, Z23, Z26
+	VMOVUPS      Z26, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z24, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z24, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z24, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z24, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z24, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z24, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z24, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z24, Z13, Z13
+	VMOVUPS Z13, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z24, Z15, Z15
+	VMOVUPS Z15, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z16, Z16
+	VMOVUPS Z16, (AX)
+	VMULPS  Z24, Z17, Z17
+	VMOVUPS Z17, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z18, Z18
+	VMOVUPS Z18, (AX)
+	VMULPS  Z24, Z19, Z19
+	VMOVUPS Z19, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z20, Z20
+	VMOVUPS Z20, (AX)
+	VMULPS  Z24, Z21, Z21
+	VMOVUPS Z21, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z24, Z22, Z22
+	VMOVUPS Z22, (AX)
+	VMULPS  Z24, Z23, Z23
+	VMOVUPS Z23, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·StreamF32AVX512(SB), NOSPLIT, $0-96
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x02, SI
 	MOVQ rsa+16(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
@@ -13721,7 +14308,6 @@ TEXT ·StreamF32AVX512(SB), NOSPLIT, $0-88
 	MOVQ   k+0(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
 	TESTQ  R13, R13
 	JZ     whole_unrolled_end
 
@@ -13886,8 +14472,6 @@ whole_unrolled:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
 	DECQ         R13
 	JNZ          whole_unrolled
 
@@ -13941,9 +14525,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSS alpha+80(FP), Z24
+	VBROADCASTSS alpha+88(FP), Z24
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x02, CX
 	VMULPS       Z24, Z0, Z0
 	VMOVNTPS     Z0, (AX)

@@ -38,7 +38,7 @@ func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc
 //	}
 //
 //go:noescape
-func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -57,7 +57,7 @@ func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -76,7 +76,7 @@ func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -95,7 +95,7 @@ func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -114,7 +114,7 @@ func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
 //
@@ -133,7 +133,28 @@ func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+
+// CopyF64AVX2 computes a tile of C with n = 8 from matrices, strides in elements:
+//
+//	for i := 0; i < 6; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// and copies the rows of b: next[p*8+j] = b[p*ldb+j].
+//
+//go:noescape
+func CopyF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // StreamF64AVX2 computes a whole tile of C, with n = 8 and beta = 0, from matrices, strides in elements:
 //
@@ -152,7 +173,7 @@ func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x1x1 computes rows of C from matrices, strides in elements:
 //

@@ -17,12 +17,13 @@ TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
 	VMOVDQU (CX)(AX*8), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x03, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -37,11 +38,10 @@ TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -130,18 +130,18 @@ wide_unrolled:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -168,7 +168,7 @@ wide_single:
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -301,12 +301,13 @@ narrow:
 	VMOVDQU (CX)(AX*8), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+6, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x03, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
 
 	// 6×4 sums.
 	VXORPS Y1, Y1, Y1
@@ -315,11 +316,10 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -380,18 +380,18 @@ narrow_unrolled:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -411,7 +411,7 @@ narrow_single:
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -504,12 +504,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x03, BX
-	MOVQ   DX, SI
-	IMUL3Q $+6, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x03, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
 
 	// 6×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -524,11 +525,10 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -617,18 +617,18 @@ whole_unrolled:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -655,7 +655,7 @@ whole_single:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         $+48, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -791,15 +791,15 @@ DATA masks<>+48(SB)/8, $0x0000000000000000
 DATA masks<>+56(SB)/8, $0x0000000000000000
 GLOBL masks<>(SB), RODATA|NOPTR, $64
 
-// func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-96
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-104
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -810,17 +810,19 @@ TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-96
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -856,14 +858,15 @@ wide_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -875,21 +878,21 @@ wide_single:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y3
+	VBROADCASTSD alpha+88(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
+	VUCOMISD     beta+96(FP), X4
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y4
+	VBROADCASTSD beta+96(FP), Y4
 	VMOVUPD      (AX), Y5
 	VMULPD       Y4, Y5, Y5
 	VFMADD231PD  Y3, Y1, Y5
@@ -911,7 +914,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -921,16 +924,18 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
 
 	// 1×4 sums.
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -958,14 +963,15 @@ narrow_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -975,21 +981,21 @@ narrow_single:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y2
+	VBROADCASTSD alpha+88(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
+	VUCOMISD     beta+96(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y3
+	VBROADCASTSD beta+96(FP), Y3
 	VMASKMOVPD   (AX), Y0, Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y1, Y4
@@ -1011,17 +1017,19 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
 
 	// 1×8 sums.
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1057,14 +1065,15 @@ whole_unrolled:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -1076,21 +1085,21 @@ whole_single:
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y2
+	VBROADCASTSD alpha+88(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
+	VUCOMISD     beta+96(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y3
+	VBROADCASTSD beta+96(FP), Y3
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y0, Y4
@@ -1111,15 +1120,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-96
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-104
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1130,19 +1139,21 @@ TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-96
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
 
 	// 2×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -1152,7 +1163,7 @@ wide_unrolled:
 	VFMADD231PD  Y5, Y7, Y1
 	VFMADD231PD  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y5, Y7, Y3
 	VFMADD231PD  Y6, Y7, Y4
 	ADDQ         DX, AX
@@ -1163,7 +1174,7 @@ wide_unrolled:
 	VFMADD231PD  Y5, Y7, Y1
 	VFMADD231PD  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y5, Y7, Y3
 	VFMADD231PD  Y6, Y7, Y4
 	ADDQ         DX, AX
@@ -1174,7 +1185,7 @@ wide_unrolled:
 	VFMADD231PD  Y5, Y7, Y1
 	VFMADD231PD  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y5, Y7, Y3
 	VFMADD231PD  Y6, Y7, Y4
 	ADDQ         DX, AX
@@ -1185,19 +1196,20 @@ wide_unrolled:
 	VFMADD231PD  Y5, Y7, Y1
 	VFMADD231PD  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y5, Y7, Y3
 	VFMADD231PD  Y6, Y7, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -1207,26 +1219,26 @@ wide_single:
 	VFMADD231PD  Y5, Y7, Y1
 	VFMADD231PD  Y6, Y7, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y5, Y7, Y3
 	VFMADD231PD  Y6, Y7, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y5
+	VBROADCASTSD alpha+88(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
+	VUCOMISD     beta+96(FP), X6
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y6
+	VBROADCASTSD beta+96(FP), Y6
 	VMOVUPD      (AX), Y7
 	VMULPD       Y6, Y7, Y7
 	VFMADD231PD  Y5, Y1, Y7
@@ -1262,7 +1274,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -1272,17 +1284,19 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
 
 	// 2×4 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -1290,7 +1304,7 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y4
 	VFMADD231PD  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y4
+	VBROADCASTSD (AX)(R8*1), Y4
 	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -1298,7 +1312,7 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y4
 	VFMADD231PD  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y4
+	VBROADCASTSD (AX)(R8*1), Y4
 	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -1306,7 +1320,7 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y4
 	VFMADD231PD  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y4
+	VBROADCASTSD (AX)(R8*1), Y4
 	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -1314,18 +1328,19 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y4
 	VFMADD231PD  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y4
+	VBROADCASTSD (AX)(R8*1), Y4
 	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -1333,25 +1348,25 @@ narrow_single:
 	VBROADCASTSD (AX), Y4
 	VFMADD231PD  Y3, Y4, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y4
+	VBROADCASTSD (AX)(R8*1), Y4
 	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y3
+	VBROADCASTSD alpha+88(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
+	VUCOMISD     beta+96(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y4
+	VBROADCASTSD beta+96(FP), Y4
 	VMASKMOVPD   (AX), Y0, Y5
 	VMULPD       Y4, Y5, Y5
 	VFMADD231PD  Y3, Y1, Y5
@@ -1381,19 +1396,21 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
 
 	// 2×8 sums.
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1403,7 +1420,7 @@ whole_unrolled:
 	VFMADD231PD  Y4, Y6, Y0
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y4, Y6, Y2
 	VFMADD231PD  Y5, Y6, Y3
 	ADDQ         DX, AX
@@ -1414,7 +1431,7 @@ whole_unrolled:
 	VFMADD231PD  Y4, Y6, Y0
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y4, Y6, Y2
 	VFMADD231PD  Y5, Y6, Y3
 	ADDQ         DX, AX
@@ -1425,7 +1442,7 @@ whole_unrolled:
 	VFMADD231PD  Y4, Y6, Y0
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y4, Y6, Y2
 	VFMADD231PD  Y5, Y6, Y3
 	ADDQ         DX, AX
@@ -1436,19 +1453,20 @@ whole_unrolled:
 	VFMADD231PD  Y4, Y6, Y0
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y4, Y6, Y2
 	VFMADD231PD  Y5, Y6, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -1458,26 +1476,26 @@ whole_single:
 	VFMADD231PD  Y4, Y6, Y0
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y4, Y6, Y2
 	VFMADD231PD  Y5, Y6, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y4
+	VBROADCASTSD alpha+88(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
+	VUCOMISD     beta+96(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y5
+	VBROADCASTSD beta+96(FP), Y5
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y0, Y6
@@ -1512,15 +1530,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-96
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-104
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -1531,8 +1549,11 @@ TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-96
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
 
 	// 3×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -1541,11 +1562,10 @@ TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-96
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -1555,10 +1575,10 @@ wide_unrolled:
 	VFMADD231PD  Y7, Y9, Y1
 	VFMADD231PD  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y9
+	VBROADCASTSD (AX)(R8*1), Y9
 	VFMADD231PD  Y7, Y9, Y3
 	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(SI*2), Y9
+	VBROADCASTSD (AX)(R8*2), Y9
 	VFMADD231PD  Y7, Y9, Y5
 	VFMADD231PD  Y8, Y9, Y6
 	ADDQ         DX, AX
@@ -1569,10 +1589,10 @@ wide_unrolled:
 	VFMADD231PD  Y7, Y9, Y1
 	VFMADD231PD  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y9
+	VBROADCASTSD (AX)(R8*1), Y9
 	VFMADD231PD  Y7, Y9, Y3
 	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(SI*2), Y9
+	VBROADCASTSD (AX)(R8*2), Y9
 	VFMADD231PD  Y7, Y9, Y5
 	VFMADD231PD  Y8, Y9, Y6
 	ADDQ         DX, AX
@@ -1583,10 +1603,10 @@ wide_unrolled:
 	VFMADD231PD  Y7, Y9, Y1
 	VFMADD231PD  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y9
+	VBROADCASTSD (AX)(R8*1), Y9
 	VFMADD231PD  Y7, Y9, Y3
 	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(SI*2), Y9
+	VBROADCASTSD (AX)(R8*2), Y9
 	VFMADD231PD  Y7, Y9, Y5
 	VFMADD231PD  Y8, Y9, Y6
 	ADDQ         DX, AX
@@ -1597,22 +1617,23 @@ wide_unrolled:
 	VFMADD231PD  Y7, Y9, Y1
 	VFMADD231PD  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y9
+	VBROADCASTSD (AX)(R8*1), Y9
 	VFMADD231PD  Y7, Y9, Y3
 	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(SI*2), Y9
+	VBROADCASTSD (AX)(R8*2), Y9
 	VFMADD231PD  Y7, Y9, Y5
 	VFMADD231PD  Y8, Y9, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -1622,29 +1643,29 @@ wide_single:
 	VFMADD231PD  Y7, Y9, Y1
 	VFMADD231PD  Y8, Y9, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y9
+	VBROADCASTSD (AX)(R8*1), Y9
 	VFMADD231PD  Y7, Y9, Y3
 	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(SI*2), Y9
+	VBROADCASTSD (AX)(R8*2), Y9
 	VFMADD231PD  Y7, Y9, Y5
 	VFMADD231PD  Y8, Y9, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y7
+	VBROADCASTSD alpha+88(FP), Y7
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
+	VUCOMISD     beta+96(FP), X8
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y8
+	VBROADCASTSD beta+96(FP), Y8
 	VMOVUPD      (AX), Y9
 	VMULPD       Y8, Y9, Y9
 	VFMADD231PD  Y7, Y1, Y9
@@ -1694,7 +1715,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -1704,18 +1725,20 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
 
 	// 3×4 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -1723,9 +1746,9 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y5
 	VFMADD231PD  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y5
+	VBROADCASTSD (AX)(R8*1), Y5
 	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(SI*2), Y5
+	VBROADCASTSD (AX)(R8*2), Y5
 	VFMADD231PD  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -1733,9 +1756,9 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y5
 	VFMADD231PD  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y5
+	VBROADCASTSD (AX)(R8*1), Y5
 	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(SI*2), Y5
+	VBROADCASTSD (AX)(R8*2), Y5
 	VFMADD231PD  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -1743,9 +1766,9 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y5
 	VFMADD231PD  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y5
+	VBROADCASTSD (AX)(R8*1), Y5
 	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(SI*2), Y5
+	VBROADCASTSD (AX)(R8*2), Y5
 	VFMADD231PD  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -1753,20 +1776,21 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y5
 	VFMADD231PD  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y5
+	VBROADCASTSD (AX)(R8*1), Y5
 	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(SI*2), Y5
+	VBROADCASTSD (AX)(R8*2), Y5
 	VFMADD231PD  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -1774,27 +1798,27 @@ narrow_single:
 	VBROADCASTSD (AX), Y5
 	VFMADD231PD  Y4, Y5, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y5
+	VBROADCASTSD (AX)(R8*1), Y5
 	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(SI*2), Y5
+	VBROADCASTSD (AX)(R8*2), Y5
 	VFMADD231PD  Y4, Y5, Y3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y4
+	VBROADCASTSD alpha+88(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
+	VUCOMISD     beta+96(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y5
+	VBROADCASTSD beta+96(FP), Y5
 	VMASKMOVPD   (AX), Y0, Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y1, Y6
@@ -1832,8 +1856,11 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
 
 	// 3×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -1842,11 +1869,10 @@ whole:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1856,10 +1882,10 @@ whole_unrolled:
 	VFMADD231PD  Y6, Y8, Y0
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
+	VBROADCASTSD (AX)(R8*1), Y8
 	VFMADD231PD  Y6, Y8, Y2
 	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(SI*2), Y8
+	VBROADCASTSD (AX)(R8*2), Y8
 	VFMADD231PD  Y6, Y8, Y4
 	VFMADD231PD  Y7, Y8, Y5
 	ADDQ         DX, AX
@@ -1870,10 +1896,10 @@ whole_unrolled:
 	VFMADD231PD  Y6, Y8, Y0
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
+	VBROADCASTSD (AX)(R8*1), Y8
 	VFMADD231PD  Y6, Y8, Y2
 	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(SI*2), Y8
+	VBROADCASTSD (AX)(R8*2), Y8
 	VFMADD231PD  Y6, Y8, Y4
 	VFMADD231PD  Y7, Y8, Y5
 	ADDQ         DX, AX
@@ -1884,10 +1910,10 @@ whole_unrolled:
 	VFMADD231PD  Y6, Y8, Y0
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
+	VBROADCASTSD (AX)(R8*1), Y8
 	VFMADD231PD  Y6, Y8, Y2
 	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(SI*2), Y8
+	VBROADCASTSD (AX)(R8*2), Y8
 	VFMADD231PD  Y6, Y8, Y4
 	VFMADD231PD  Y7, Y8, Y5
 	ADDQ         DX, AX
@@ -1898,22 +1924,23 @@ whole_unrolled:
 	VFMADD231PD  Y6, Y8, Y0
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
+	VBROADCASTSD (AX)(R8*1), Y8
 	VFMADD231PD  Y6, Y8, Y2
 	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(SI*2), Y8
+	VBROADCASTSD (AX)(R8*2), Y8
 	VFMADD231PD  Y6, Y8, Y4
 	VFMADD231PD  Y7, Y8, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -1923,29 +1950,29 @@ whole_single:
 	VFMADD231PD  Y6, Y8, Y0
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
+	VBROADCASTSD (AX)(R8*1), Y8
 	VFMADD231PD  Y6, Y8, Y2
 	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(SI*2), Y8
+	VBROADCASTSD (AX)(R8*2), Y8
 	VFMADD231PD  Y6, Y8, Y4
 	VFMADD231PD  Y7, Y8, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y6
+	VBROADCASTSD alpha+88(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
+	VUCOMISD     beta+96(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y7
+	VBROADCASTSD beta+96(FP), Y7
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y0, Y8
@@ -1994,15 +2021,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-96
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-104
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -2013,9 +2040,12 @@ TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-96
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 4×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -2026,11 +2056,10 @@ TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-96
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2040,13 +2069,13 @@ wide_unrolled:
 	VFMADD231PD  Y9, Y11, Y1
 	VFMADD231PD  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y11
+	VBROADCASTSD (AX)(R8*1), Y11
 	VFMADD231PD  Y9, Y11, Y3
 	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(SI*2), Y11
+	VBROADCASTSD (AX)(R8*2), Y11
 	VFMADD231PD  Y9, Y11, Y5
 	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(DI*1), Y11
+	VBROADCASTSD (AX)(R9*1), Y11
 	VFMADD231PD  Y9, Y11, Y7
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         DX, AX
@@ -2057,13 +2086,13 @@ wide_unrolled:
 	VFMADD231PD  Y9, Y11, Y1
 	VFMADD231PD  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y11
+	VBROADCASTSD (AX)(R8*1), Y11
 	VFMADD231PD  Y9, Y11, Y3
 	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(SI*2), Y11
+	VBROADCASTSD (AX)(R8*2), Y11
 	VFMADD231PD  Y9, Y11, Y5
 	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(DI*1), Y11
+	VBROADCASTSD (AX)(R9*1), Y11
 	VFMADD231PD  Y9, Y11, Y7
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         DX, AX
@@ -2074,13 +2103,13 @@ wide_unrolled:
 	VFMADD231PD  Y9, Y11, Y1
 	VFMADD231PD  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y11
+	VBROADCASTSD (AX)(R8*1), Y11
 	VFMADD231PD  Y9, Y11, Y3
 	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(SI*2), Y11
+	VBROADCASTSD (AX)(R8*2), Y11
 	VFMADD231PD  Y9, Y11, Y5
 	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(DI*1), Y11
+	VBROADCASTSD (AX)(R9*1), Y11
 	VFMADD231PD  Y9, Y11, Y7
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         DX, AX
@@ -2091,25 +2120,26 @@ wide_unrolled:
 	VFMADD231PD  Y9, Y11, Y1
 	VFMADD231PD  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y11
+	VBROADCASTSD (AX)(R8*1), Y11
 	VFMADD231PD  Y9, Y11, Y3
 	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(SI*2), Y11
+	VBROADCASTSD (AX)(R8*2), Y11
 	VFMADD231PD  Y9, Y11, Y5
 	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(DI*1), Y11
+	VBROADCASTSD (AX)(R9*1), Y11
 	VFMADD231PD  Y9, Y11, Y7
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -2119,32 +2149,32 @@ wide_single:
 	VFMADD231PD  Y9, Y11, Y1
 	VFMADD231PD  Y10, Y11, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y11
+	VBROADCASTSD (AX)(R8*1), Y11
 	VFMADD231PD  Y9, Y11, Y3
 	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(SI*2), Y11
+	VBROADCASTSD (AX)(R8*2), Y11
 	VFMADD231PD  Y9, Y11, Y5
 	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(DI*1), Y11
+	VBROADCASTSD (AX)(R9*1), Y11
 	VFMADD231PD  Y9, Y11, Y7
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y9
+	VBROADCASTSD alpha+88(FP), Y9
 	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
+	VUCOMISD     beta+96(FP), X10
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y10
+	VBROADCASTSD beta+96(FP), Y10
 	VMOVUPD      (AX), Y11
 	VMULPD       Y10, Y11, Y11
 	VFMADD231PD  Y9, Y1, Y11
@@ -2208,7 +2238,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -2218,20 +2248,22 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 4×4 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -2239,11 +2271,11 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y6
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(SI*2), Y6
+	VBROADCASTSD (AX)(R8*2), Y6
 	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(DI*1), Y6
+	VBROADCASTSD (AX)(R9*1), Y6
 	VFMADD231PD  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2251,11 +2283,11 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y6
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(SI*2), Y6
+	VBROADCASTSD (AX)(R8*2), Y6
 	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(DI*1), Y6
+	VBROADCASTSD (AX)(R9*1), Y6
 	VFMADD231PD  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2263,11 +2295,11 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y6
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(SI*2), Y6
+	VBROADCASTSD (AX)(R8*2), Y6
 	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(DI*1), Y6
+	VBROADCASTSD (AX)(R9*1), Y6
 	VFMADD231PD  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2275,22 +2307,23 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y6
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(SI*2), Y6
+	VBROADCASTSD (AX)(R8*2), Y6
 	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(DI*1), Y6
+	VBROADCASTSD (AX)(R9*1), Y6
 	VFMADD231PD  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -2298,29 +2331,29 @@ narrow_single:
 	VBROADCASTSD (AX), Y6
 	VFMADD231PD  Y5, Y6, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y6
+	VBROADCASTSD (AX)(R8*1), Y6
 	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(SI*2), Y6
+	VBROADCASTSD (AX)(R8*2), Y6
 	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(DI*1), Y6
+	VBROADCASTSD (AX)(R9*1), Y6
 	VFMADD231PD  Y5, Y6, Y4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y5
+	VBROADCASTSD alpha+88(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
+	VUCOMISD     beta+96(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y6
+	VBROADCASTSD beta+96(FP), Y6
 	VMASKMOVPD   (AX), Y0, Y7
 	VMULPD       Y6, Y7, Y7
 	VFMADD231PD  Y5, Y1, Y7
@@ -2366,9 +2399,12 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 4×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -2379,11 +2415,10 @@ whole:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2393,13 +2428,13 @@ whole_unrolled:
 	VFMADD231PD  Y8, Y10, Y0
 	VFMADD231PD  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y10
+	VBROADCASTSD (AX)(R8*1), Y10
 	VFMADD231PD  Y8, Y10, Y2
 	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(SI*2), Y10
+	VBROADCASTSD (AX)(R8*2), Y10
 	VFMADD231PD  Y8, Y10, Y4
 	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(DI*1), Y10
+	VBROADCASTSD (AX)(R9*1), Y10
 	VFMADD231PD  Y8, Y10, Y6
 	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         DX, AX
@@ -2410,13 +2445,13 @@ whole_unrolled:
 	VFMADD231PD  Y8, Y10, Y0
 	VFMADD231PD  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y10
+	VBROADCASTSD (AX)(R8*1), Y10
 	VFMADD231PD  Y8, Y10, Y2
 	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(SI*2), Y10
+	VBROADCASTSD (AX)(R8*2), Y10
 	VFMADD231PD  Y8, Y10, Y4
 	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(DI*1), Y10
+	VBROADCASTSD (AX)(R9*1), Y10
 	VFMADD231PD  Y8, Y10, Y6
 	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         DX, AX
@@ -2427,13 +2462,13 @@ whole_unrolled:
 	VFMADD231PD  Y8, Y10, Y0
 	VFMADD231PD  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y10
+	VBROADCASTSD (AX)(R8*1), Y10
 	VFMADD231PD  Y8, Y10, Y2
 	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(SI*2), Y10
+	VBROADCASTSD (AX)(R8*2), Y10
 	VFMADD231PD  Y8, Y10, Y4
 	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(DI*1), Y10
+	VBROADCASTSD (AX)(R9*1), Y10
 	VFMADD231PD  Y8, Y10, Y6
 	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         DX, AX
@@ -2444,25 +2479,26 @@ whole_unrolled:
 	VFMADD231PD  Y8, Y10, Y0
 	VFMADD231PD  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y10
+	VBROADCASTSD (AX)(R8*1), Y10
 	VFMADD231PD  Y8, Y10, Y2
 	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(SI*2), Y10
+	VBROADCASTSD (AX)(R8*2), Y10
 	VFMADD231PD  Y8, Y10, Y4
 	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(DI*1), Y10
+	VBROADCASTSD (AX)(R9*1), Y10
 	VFMADD231PD  Y8, Y10, Y6
 	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -2472,32 +2508,32 @@ whole_single:
 	VFMADD231PD  Y8, Y10, Y0
 	VFMADD231PD  Y9, Y10, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y10
+	VBROADCASTSD (AX)(R8*1), Y10
 	VFMADD231PD  Y8, Y10, Y2
 	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(SI*2), Y10
+	VBROADCASTSD (AX)(R8*2), Y10
 	VFMADD231PD  Y8, Y10, Y4
 	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(DI*1), Y10
+	VBROADCASTSD (AX)(R9*1), Y10
 	VFMADD231PD  Y8, Y10, Y6
 	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y8
+	VBROADCASTSD alpha+88(FP), Y8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+88(FP), X9
+	VUCOMISD     beta+96(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y9
+	VBROADCASTSD beta+96(FP), Y9
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y0, Y10
@@ -2560,15 +2596,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-96
-	MOVQ    n+72(FP), AX
+TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-104
+	MOVQ    n+80(FP), AX
 	CMPQ    AX, $+8
 	JEQ     whole
 	CMPQ    AX, $+4
 	JLE     narrow
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -2579,9 +2615,12 @@ TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-96
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 5×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -2594,11 +2633,10 @@ TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-96
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2608,16 +2646,16 @@ wide_unrolled:
 	VFMADD231PD  Y11, Y13, Y1
 	VFMADD231PD  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y13
+	VBROADCASTSD (AX)(R8*1), Y13
 	VFMADD231PD  Y11, Y13, Y3
 	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(SI*2), Y13
+	VBROADCASTSD (AX)(R8*2), Y13
 	VFMADD231PD  Y11, Y13, Y5
 	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(DI*1), Y13
+	VBROADCASTSD (AX)(R9*1), Y13
 	VFMADD231PD  Y11, Y13, Y7
 	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(SI*4), Y13
+	VBROADCASTSD (AX)(R8*4), Y13
 	VFMADD231PD  Y11, Y13, Y9
 	VFMADD231PD  Y12, Y13, Y10
 	ADDQ         DX, AX
@@ -2628,16 +2666,16 @@ wide_unrolled:
 	VFMADD231PD  Y11, Y13, Y1
 	VFMADD231PD  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y13
+	VBROADCASTSD (AX)(R8*1), Y13
 	VFMADD231PD  Y11, Y13, Y3
 	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(SI*2), Y13
+	VBROADCASTSD (AX)(R8*2), Y13
 	VFMADD231PD  Y11, Y13, Y5
 	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(DI*1), Y13
+	VBROADCASTSD (AX)(R9*1), Y13
 	VFMADD231PD  Y11, Y13, Y7
 	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(SI*4), Y13
+	VBROADCASTSD (AX)(R8*4), Y13
 	VFMADD231PD  Y11, Y13, Y9
 	VFMADD231PD  Y12, Y13, Y10
 	ADDQ         DX, AX
@@ -2648,16 +2686,16 @@ wide_unrolled:
 	VFMADD231PD  Y11, Y13, Y1
 	VFMADD231PD  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y13
+	VBROADCASTSD (AX)(R8*1), Y13
 	VFMADD231PD  Y11, Y13, Y3
 	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(SI*2), Y13
+	VBROADCASTSD (AX)(R8*2), Y13
 	VFMADD231PD  Y11, Y13, Y5
 	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(DI*1), Y13
+	VBROADCASTSD (AX)(R9*1), Y13
 	VFMADD231PD  Y11, Y13, Y7
 	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(SI*4), Y13
+	VBROADCASTSD (AX)(R8*4), Y13
 	VFMADD231PD  Y11, Y13, Y9
 	VFMADD231PD  Y12, Y13, Y10
 	ADDQ         DX, AX
@@ -2668,28 +2706,29 @@ wide_unrolled:
 	VFMADD231PD  Y11, Y13, Y1
 	VFMADD231PD  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y13
+	VBROADCASTSD (AX)(R8*1), Y13
 	VFMADD231PD  Y11, Y13, Y3
 	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(SI*2), Y13
+	VBROADCASTSD (AX)(R8*2), Y13
 	VFMADD231PD  Y11, Y13, Y5
 	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(DI*1), Y13
+	VBROADCASTSD (AX)(R9*1), Y13
 	VFMADD231PD  Y11, Y13, Y7
 	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(SI*4), Y13
+	VBROADCASTSD (AX)(R8*4), Y13
 	VFMADD231PD  Y11, Y13, Y9
 	VFMADD231PD  Y12, Y13, Y10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -2699,35 +2738,35 @@ wide_single:
 	VFMADD231PD  Y11, Y13, Y1
 	VFMADD231PD  Y12, Y13, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y13
+	VBROADCASTSD (AX)(R8*1), Y13
 	VFMADD231PD  Y11, Y13, Y3
 	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(SI*2), Y13
+	VBROADCASTSD (AX)(R8*2), Y13
 	VFMADD231PD  Y11, Y13, Y5
 	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(DI*1), Y13
+	VBROADCASTSD (AX)(R9*1), Y13
 	VFMADD231PD  Y11, Y13, Y7
 	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(SI*4), Y13
+	VBROADCASTSD (AX)(R8*4), Y13
 	VFMADD231PD  Y11, Y13, Y9
 	VFMADD231PD  Y12, Y13, Y10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y11
+	VBROADCASTSD alpha+88(FP), Y11
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
+	VUCOMISD     beta+96(FP), X12
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y12
+	VBROADCASTSD beta+96(FP), Y12
 	VMOVUPD      (AX), Y13
 	VMULPD       Y12, Y13, Y13
 	VFMADD231PD  Y11, Y1, Y13
@@ -2805,7 +2844,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -2815,9 +2854,12 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
-	LEAQ    (SI)(SI*2), DI
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
 
 	// 5×4 sums.
 	VXORPS Y1, Y1, Y1
@@ -2825,11 +2867,10 @@ narrow:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -2837,13 +2878,13 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y7
 	VFMADD231PD  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(SI*2), Y7
+	VBROADCASTSD (AX)(R8*2), Y7
 	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(DI*1), Y7
+	VBROADCASTSD (AX)(R9*1), Y7
 	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(SI*4), Y7
+	VBROADCASTSD (AX)(R8*4), Y7
 	VFMADD231PD  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2851,13 +2892,13 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y7
 	VFMADD231PD  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(SI*2), Y7
+	VBROADCASTSD (AX)(R8*2), Y7
 	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(DI*1), Y7
+	VBROADCASTSD (AX)(R9*1), Y7
 	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(SI*4), Y7
+	VBROADCASTSD (AX)(R8*4), Y7
 	VFMADD231PD  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2865,13 +2906,13 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y7
 	VFMADD231PD  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(SI*2), Y7
+	VBROADCASTSD (AX)(R8*2), Y7
 	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(DI*1), Y7
+	VBROADCASTSD (AX)(R9*1), Y7
 	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(SI*4), Y7
+	VBROADCASTSD (AX)(R8*4), Y7
 	VFMADD231PD  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2879,24 +2920,25 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y7
 	VFMADD231PD  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(SI*2), Y7
+	VBROADCASTSD (AX)(R8*2), Y7
 	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(DI*1), Y7
+	VBROADCASTSD (AX)(R9*1), Y7
 	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(SI*4), Y7
+	VBROADCASTSD (AX)(R8*4), Y7
 	VFMADD231PD  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -2904,31 +2946,31 @@ narrow_single:
 	VBROADCASTSD (AX), Y7
 	VFMADD231PD  Y6, Y7, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y7
+	VBROADCASTSD (AX)(R8*1), Y7
 	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(SI*2), Y7
+	VBROADCASTSD (AX)(R8*2), Y7
 	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(DI*1), Y7
+	VBROADCASTSD (AX)(R9*1), Y7
 	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(SI*4), Y7
+	VBROADCASTSD (AX)(R8*4), Y7
 	VFMADD231PD  Y6, Y7, Y5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y6
+	VBROADCASTSD alpha+88(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
+	VUCOMISD     beta+96(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y7
+	VBROADCASTSD beta+96(FP), Y7
 	VMASKMOVPD   (AX), Y0, Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y1, Y8
@@ -2982,9 +3024,12 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 5×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -2997,11 +3042,10 @@ whole:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3011,16 +3055,16 @@ whole_unrolled:
 	VFMADD231PD  Y10, Y12, Y0
 	VFMADD231PD  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y12
+	VBROADCASTSD (AX)(R8*1), Y12
 	VFMADD231PD  Y10, Y12, Y2
 	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(SI*2), Y12
+	VBROADCASTSD (AX)(R8*2), Y12
 	VFMADD231PD  Y10, Y12, Y4
 	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(DI*1), Y12
+	VBROADCASTSD (AX)(R9*1), Y12
 	VFMADD231PD  Y10, Y12, Y6
 	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(SI*4), Y12
+	VBROADCASTSD (AX)(R8*4), Y12
 	VFMADD231PD  Y10, Y12, Y8
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         DX, AX
@@ -3031,16 +3075,16 @@ whole_unrolled:
 	VFMADD231PD  Y10, Y12, Y0
 	VFMADD231PD  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y12
+	VBROADCASTSD (AX)(R8*1), Y12
 	VFMADD231PD  Y10, Y12, Y2
 	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(SI*2), Y12
+	VBROADCASTSD (AX)(R8*2), Y12
 	VFMADD231PD  Y10, Y12, Y4
 	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(DI*1), Y12
+	VBROADCASTSD (AX)(R9*1), Y12
 	VFMADD231PD  Y10, Y12, Y6
 	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(SI*4), Y12
+	VBROADCASTSD (AX)(R8*4), Y12
 	VFMADD231PD  Y10, Y12, Y8
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         DX, AX
@@ -3051,16 +3095,16 @@ whole_unrolled:
 	VFMADD231PD  Y10, Y12, Y0
 	VFMADD231PD  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y12
+	VBROADCASTSD (AX)(R8*1), Y12
 	VFMADD231PD  Y10, Y12, Y2
 	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(SI*2), Y12
+	VBROADCASTSD (AX)(R8*2), Y12
 	VFMADD231PD  Y10, Y12, Y4
 	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(DI*1), Y12
+	VBROADCASTSD (AX)(R9*1), Y12
 	VFMADD231PD  Y10, Y12, Y6
 	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(SI*4), Y12
+	VBROADCASTSD (AX)(R8*4), Y12
 	VFMADD231PD  Y10, Y12, Y8
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         DX, AX
@@ -3071,28 +3115,29 @@ whole_unrolled:
 	VFMADD231PD  Y10, Y12, Y0
 	VFMADD231PD  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y12
+	VBROADCASTSD (AX)(R8*1), Y12
 	VFMADD231PD  Y10, Y12, Y2
 	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(SI*2), Y12
+	VBROADCASTSD (AX)(R8*2), Y12
 	VFMADD231PD  Y10, Y12, Y4
 	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(DI*1), Y12
+	VBROADCASTSD (AX)(R9*1), Y12
 	VFMADD231PD  Y10, Y12, Y6
 	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(SI*4), Y12
+	VBROADCASTSD (AX)(R8*4), Y12
 	VFMADD231PD  Y10, Y12, Y8
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -3102,35 +3147,35 @@ whole_single:
 	VFMADD231PD  Y10, Y12, Y0
 	VFMADD231PD  Y11, Y12, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y12
+	VBROADCASTSD (AX)(R8*1), Y12
 	VFMADD231PD  Y10, Y12, Y2
 	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(SI*2), Y12
+	VBROADCASTSD (AX)(R8*2), Y12
 	VFMADD231PD  Y10, Y12, Y4
 	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(DI*1), Y12
+	VBROADCASTSD (AX)(R9*1), Y12
 	VFMADD231PD  Y10, Y12, Y6
 	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(SI*4), Y12
+	VBROADCASTSD (AX)(R8*4), Y12
 	VFMADD231PD  Y10, Y12, Y8
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y10
+	VBROADCASTSD alpha+88(FP), Y10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+88(FP), X11
+	VUCOMISD     beta+96(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y11
+	VBROADCASTSD beta+96(FP), Y11
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y0, Y12
@@ -3207,11 +3252,11 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-96
+TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-104
 	MOVQ       c+48(FP), AX
-	MOVQ       ldc+64(FP), CX
+	MOVQ       ldc+72(FP), CX
 	SHLQ       $0x03, CX
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
@@ -3224,12 +3269,12 @@ TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-96
 	PREFETCHT0 (AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	CMPQ       AX, $+8
 	JEQ        whole
 	CMPQ       AX, $+4
 	JLE        narrow
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	SUBQ       $+4, AX
 	LEAQ       masks<>+32(SB), CX
 	NEGQ       AX
@@ -3240,10 +3285,13 @@ TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-96
 	SHLQ       $0x03, DX
 	MOVQ       ldb+40(FP), BX
 	SHLQ       $0x03, BX
-	MOVQ       rsa+16(FP), SI
-	SHLQ       $0x03, SI
-	LEAQ       (SI)(SI*2), DI
-	LEAQ       (DI)(SI*2), R8
+	MOVQ       next+56(FP), SI
+	MOVQ       ldn+64(FP), DI
+	SHLQ       $0x03, DI
+	MOVQ       rsa+16(FP), R8
+	SHLQ       $0x03, R8
+	LEAQ       (R8)(R8*2), R9
+	LEAQ       (R9)(R8*2), R10
 
 	// 6×8 sums.
 	VXORPS Y1, Y1, Y1
@@ -3258,11 +3306,10 @@ TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-96
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -3272,19 +3319,19 @@ wide_unrolled:
 	VFMADD231PD  Y13, Y15, Y1
 	VFMADD231PD  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y15
+	VBROADCASTSD (AX)(R8*1), Y15
 	VFMADD231PD  Y13, Y15, Y3
 	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(SI*2), Y15
+	VBROADCASTSD (AX)(R8*2), Y15
 	VFMADD231PD  Y13, Y15, Y5
 	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(DI*1), Y15
+	VBROADCASTSD (AX)(R9*1), Y15
 	VFMADD231PD  Y13, Y15, Y7
 	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(SI*4), Y15
+	VBROADCASTSD (AX)(R8*4), Y15
 	VFMADD231PD  Y13, Y15, Y9
 	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*1), Y15
+	VBROADCASTSD (AX)(R10*1), Y15
 	VFMADD231PD  Y13, Y15, Y11
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         DX, AX
@@ -3295,19 +3342,19 @@ wide_unrolled:
 	VFMADD231PD  Y13, Y15, Y1
 	VFMADD231PD  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y15
+	VBROADCASTSD (AX)(R8*1), Y15
 	VFMADD231PD  Y13, Y15, Y3
 	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(SI*2), Y15
+	VBROADCASTSD (AX)(R8*2), Y15
 	VFMADD231PD  Y13, Y15, Y5
 	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(DI*1), Y15
+	VBROADCASTSD (AX)(R9*1), Y15
 	VFMADD231PD  Y13, Y15, Y7
 	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(SI*4), Y15
+	VBROADCASTSD (AX)(R8*4), Y15
 	VFMADD231PD  Y13, Y15, Y9
 	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*1), Y15
+	VBROADCASTSD (AX)(R10*1), Y15
 	VFMADD231PD  Y13, Y15, Y11
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         DX, AX
@@ -3318,19 +3365,19 @@ wide_unrolled:
 	VFMADD231PD  Y13, Y15, Y1
 	VFMADD231PD  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y15
+	VBROADCASTSD (AX)(R8*1), Y15
 	VFMADD231PD  Y13, Y15, Y3
 	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(SI*2), Y15
+	VBROADCASTSD (AX)(R8*2), Y15
 	VFMADD231PD  Y13, Y15, Y5
 	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(DI*1), Y15
+	VBROADCASTSD (AX)(R9*1), Y15
 	VFMADD231PD  Y13, Y15, Y7
 	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(SI*4), Y15
+	VBROADCASTSD (AX)(R8*4), Y15
 	VFMADD231PD  Y13, Y15, Y9
 	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*1), Y15
+	VBROADCASTSD (AX)(R10*1), Y15
 	VFMADD231PD  Y13, Y15, Y11
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         DX, AX
@@ -3341,31 +3388,32 @@ wide_unrolled:
 	VFMADD231PD  Y13, Y15, Y1
 	VFMADD231PD  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y15
+	VBROADCASTSD (AX)(R8*1), Y15
 	VFMADD231PD  Y13, Y15, Y3
 	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(SI*2), Y15
+	VBROADCASTSD (AX)(R8*2), Y15
 	VFMADD231PD  Y13, Y15, Y5
 	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(DI*1), Y15
+	VBROADCASTSD (AX)(R9*1), Y15
 	VFMADD231PD  Y13, Y15, Y7
 	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(SI*4), Y15
+	VBROADCASTSD (AX)(R8*4), Y15
 	VFMADD231PD  Y13, Y15, Y9
 	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*1), Y15
+	VBROADCASTSD (AX)(R10*1), Y15
 	VFMADD231PD  Y13, Y15, Y11
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    wide_single_end
 
 wide_single:
@@ -3375,38 +3423,38 @@ wide_single:
 	VFMADD231PD  Y13, Y15, Y1
 	VFMADD231PD  Y14, Y15, Y2
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y15
+	VBROADCASTSD (AX)(R8*1), Y15
 	VFMADD231PD  Y13, Y15, Y3
 	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(SI*2), Y15
+	VBROADCASTSD (AX)(R8*2), Y15
 	VFMADD231PD  Y13, Y15, Y5
 	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(DI*1), Y15
+	VBROADCASTSD (AX)(R9*1), Y15
 	VFMADD231PD  Y13, Y15, Y7
 	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(SI*4), Y15
+	VBROADCASTSD (AX)(R8*4), Y15
 	VFMADD231PD  Y13, Y15, Y9
 	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*1), Y15
+	VBROADCASTSD (AX)(R10*1), Y15
 	VFMADD231PD  Y13, Y15, Y11
 	VFMADD231PD  Y14, Y15, Y12
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y13
+	VBROADCASTSD alpha+88(FP), Y13
 	VXORPS       X14, X14, X14
-	VUCOMISD     beta+88(FP), X14
+	VUCOMISD     beta+96(FP), X14
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y14
+	VBROADCASTSD beta+96(FP), Y14
 	VMOVUPD      (AX), Y15
 	VMULPD       Y14, Y15, Y15
 	VFMADD231PD  Y13, Y1, Y15
@@ -3498,7 +3546,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ    n+72(FP), AX
+	MOVQ    n+80(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
@@ -3508,10 +3556,13 @@ narrow:
 	SHLQ    $0x03, DX
 	MOVQ    ldb+40(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    rsa+16(FP), SI
-	SHLQ    $0x03, SI
-	LEAQ    (SI)(SI*2), DI
-	LEAQ    (DI)(SI*2), R8
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
 
 	// 6×4 sums.
 	VXORPS Y1, Y1, Y1
@@ -3520,11 +3571,10 @@ narrow:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -3532,15 +3582,15 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y8
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(SI*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(DI*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(SI*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
 	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R10*1), Y8
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3548,15 +3598,15 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y8
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(SI*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(DI*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(SI*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
 	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R10*1), Y8
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3564,15 +3614,15 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y8
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(SI*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(DI*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(SI*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
 	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R10*1), Y8
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3580,26 +3630,27 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Y8
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(SI*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(DI*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(SI*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
 	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R10*1), Y8
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    narrow_single_end
 
 narrow_single:
@@ -3607,33 +3658,33 @@ narrow_single:
 	VBROADCASTSD (AX), Y8
 	VFMADD231PD  Y7, Y8, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(SI*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(DI*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(SI*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
 	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R10*1), Y8
 	VFMADD231PD  Y7, Y8, Y6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y7
+	VBROADCASTSD alpha+88(FP), Y7
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
+	VUCOMISD     beta+96(FP), X8
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y8
+	VBROADCASTSD beta+96(FP), Y8
 	VMASKMOVPD   (AX), Y0, Y9
 	VMULPD       Y8, Y9, Y9
 	VFMADD231PD  Y7, Y1, Y9
@@ -3695,10 +3746,13 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
 	// 6×8 sums.
 	VXORPS Y0, Y0, Y0
@@ -3713,11 +3767,10 @@ whole:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3727,19 +3780,19 @@ whole_unrolled:
 	VFMADD231PD  Y12, Y14, Y0
 	VFMADD231PD  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y14
+	VBROADCASTSD (AX)(R8*1), Y14
 	VFMADD231PD  Y12, Y14, Y2
 	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(SI*2), Y14
+	VBROADCASTSD (AX)(R8*2), Y14
 	VFMADD231PD  Y12, Y14, Y4
 	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(DI*1), Y14
+	VBROADCASTSD (AX)(R9*1), Y14
 	VFMADD231PD  Y12, Y14, Y6
 	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(SI*4), Y14
+	VBROADCASTSD (AX)(R8*4), Y14
 	VFMADD231PD  Y12, Y14, Y8
 	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R8*1), Y14
+	VBROADCASTSD (AX)(R10*1), Y14
 	VFMADD231PD  Y12, Y14, Y10
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         DX, AX
@@ -3750,19 +3803,19 @@ whole_unrolled:
 	VFMADD231PD  Y12, Y14, Y0
 	VFMADD231PD  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y14
+	VBROADCASTSD (AX)(R8*1), Y14
 	VFMADD231PD  Y12, Y14, Y2
 	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(SI*2), Y14
+	VBROADCASTSD (AX)(R8*2), Y14
 	VFMADD231PD  Y12, Y14, Y4
 	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(DI*1), Y14
+	VBROADCASTSD (AX)(R9*1), Y14
 	VFMADD231PD  Y12, Y14, Y6
 	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(SI*4), Y14
+	VBROADCASTSD (AX)(R8*4), Y14
 	VFMADD231PD  Y12, Y14, Y8
 	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R8*1), Y14
+	VBROADCASTSD (AX)(R10*1), Y14
 	VFMADD231PD  Y12, Y14, Y10
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         DX, AX
@@ -3773,19 +3826,19 @@ whole_unrolled:
 	VFMADD231PD  Y12, Y14, Y0
 	VFMADD231PD  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y14
+	VBROADCASTSD (AX)(R8*1), Y14
 	VFMADD231PD  Y12, Y14, Y2
 	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(SI*2), Y14
+	VBROADCASTSD (AX)(R8*2), Y14
 	VFMADD231PD  Y12, Y14, Y4
 	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(DI*1), Y14
+	VBROADCASTSD (AX)(R9*1), Y14
 	VFMADD231PD  Y12, Y14, Y6
 	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(SI*4), Y14
+	VBROADCASTSD (AX)(R8*4), Y14
 	VFMADD231PD  Y12, Y14, Y8
 	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R8*1), Y14
+	VBROADCASTSD (AX)(R10*1), Y14
 	VFMADD231PD  Y12, Y14, Y10
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         DX, AX
@@ -3796,31 +3849,32 @@ whole_unrolled:
 	VFMADD231PD  Y12, Y14, Y0
 	VFMADD231PD  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y14
+	VBROADCASTSD (AX)(R8*1), Y14
 	VFMADD231PD  Y12, Y14, Y2
 	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(SI*2), Y14
+	VBROADCASTSD (AX)(R8*2), Y14
 	VFMADD231PD  Y12, Y14, Y4
 	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(DI*1), Y14
+	VBROADCASTSD (AX)(R9*1), Y14
 	VFMADD231PD  Y12, Y14, Y6
 	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(SI*4), Y14
+	VBROADCASTSD (AX)(R8*4), Y14
 	VFMADD231PD  Y12, Y14, Y8
 	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R8*1), Y14
+	VBROADCASTSD (AX)(R10*1), Y14
 	VFMADD231PD  Y12, Y14, Y10
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    whole_single_end
 
 whole_single:
@@ -3830,38 +3884,38 @@ whole_single:
 	VFMADD231PD  Y12, Y14, Y0
 	VFMADD231PD  Y13, Y14, Y1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Y14
+	VBROADCASTSD (AX)(R8*1), Y14
 	VFMADD231PD  Y12, Y14, Y2
 	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(SI*2), Y14
+	VBROADCASTSD (AX)(R8*2), Y14
 	VFMADD231PD  Y12, Y14, Y4
 	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(DI*1), Y14
+	VBROADCASTSD (AX)(R9*1), Y14
 	VFMADD231PD  Y12, Y14, Y6
 	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(SI*4), Y14
+	VBROADCASTSD (AX)(R8*4), Y14
 	VFMADD231PD  Y12, Y14, Y8
 	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R8*1), Y14
+	VBROADCASTSD (AX)(R10*1), Y14
 	VFMADD231PD  Y12, Y14, Y10
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Y12
+	VBROADCASTSD alpha+88(FP), Y12
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+88(FP), X13
+	VUCOMISD     beta+96(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Y13
+	VBROADCASTSD beta+96(FP), Y13
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y0, Y14
@@ -3952,15 +4006,300 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func CopyF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·StreamF64AVX2(SB), NOSPLIT, $0-96
+TEXT ·CopyF64AVX2(SB), NOSPLIT, $0-104
 	MOVQ a+8(FP), AX
 	MOVQ b+32(FP), CX
 	MOVQ csa+24(FP), DX
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x03, SI
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x03, SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), R9
+
+	// 6×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VMOVUPD      Y12, (R9)
+	VMOVUPD      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VMOVUPD      Y12, (R9)
+	VMOVUPD      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VMOVUPD      Y12, (R9)
+	VMOVUPD      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VMOVUPD      Y12, (R9)
+	VMOVUPD      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VMOVUPD      Y12, (R9)
+	VMOVUPD      Y13, 32(R9)
+	ADDQ         $+64, R9
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(SI*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(DI*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(SI*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+96(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Y13
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y1, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y3, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y5, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y7, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y9, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y11, Y14
+	VMOVUPD      Y14, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Y12, Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMULPD  Y12, Y1, Y1
+	VMOVUPD Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y2, Y2
+	VMOVUPD Y2, (AX)
+	VMULPD  Y12, Y3, Y3
+	VMOVUPD Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y4, Y4
+	VMOVUPD Y4, (AX)
+	VMULPD  Y12, Y5, Y5
+	VMOVUPD Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y6, Y6
+	VMOVUPD Y6, (AX)
+	VMULPD  Y12, Y7, Y7
+	VMOVUPD Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y8, Y8
+	VMOVUPD Y8, (AX)
+	VMULPD  Y12, Y9, Y9
+	VMOVUPD Y9, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y10, Y10
+	VMOVUPD Y10, (AX)
+	VMULPD  Y12, Y11, Y11
+	VMOVUPD Y11, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3
+TEXT ·StreamF64AVX2(SB), NOSPLIT, $0-104
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x03, SI
 	MOVQ rsa+16(FP), SI
 	SHLQ $0x03, SI
 	LEAQ (SI)(SI*2), DI
@@ -3982,7 +4321,6 @@ TEXT ·StreamF64AVX2(SB), NOSPLIT, $0-96
 	MOVQ   k+0(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
 	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
@@ -4075,8 +4413,6 @@ whole_unrolled:
 	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
 	DECQ         R10
 	JNZ          whole_unrolled
 
@@ -4112,9 +4448,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSD alpha+80(FP), Y12
+	VBROADCASTSD alpha+88(FP), Y12
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
 	VMULPD       Y12, Y0, Y0
 	VMOVNTPD     Y0, (AX)

@@ -38,7 +38,7 @@ func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, l
 //	}
 //
 //go:noescape
-func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -57,7 +57,7 @@ func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -76,7 +76,7 @@ func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -95,7 +95,7 @@ func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -114,7 +114,7 @@ func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -133,7 +133,7 @@ func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -152,7 +152,7 @@ func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x8 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -171,7 +171,7 @@ func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x9 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -190,7 +190,7 @@ func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x10 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -209,7 +209,7 @@ func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x11 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -228,7 +228,7 @@ func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //	}
 //
 //go:noescape
-func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // DirectF64AVX512x12 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
 //
@@ -247,7 +247,28 @@ func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //	}
 //
 //go:noescape
-func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+
+// CopyF64AVX512 computes a tile of C with n = 16 from matrices, strides in elements:
+//
+//	for i := 0; i < 12; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// and copies the rows of b: next[p*16+j] = b[p*ldb+j].
+//
+//go:noescape
+func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // StreamF64AVX512 computes a whole tile of C, with n = 16 and beta = 0, from matrices, strides in elements:
 //
@@ -266,7 +287,7 @@ func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //	}
 //
 //go:noescape
-func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x1x1 computes rows of C from matrices, strides in elements:
 //

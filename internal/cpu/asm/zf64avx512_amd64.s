@@ -19,12 +19,13 @@ TEXT ·PackedF64AVX512(SB), NOSPLIT, $0-80
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x03, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x03, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -51,11 +52,10 @@ TEXT ·PackedF64AVX512(SB), NOSPLIT, $0-80
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -225,19 +225,19 @@ wide_unrolled:
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         $+384, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -284,7 +284,7 @@ wide_single:
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -527,12 +527,13 @@ narrow:
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x03, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x03, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -547,11 +548,10 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -669,19 +669,19 @@ narrow_unrolled:
 	VFMADD231PD  Z12, Z13, Z11
 	ADDQ         $+384, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -715,7 +715,7 @@ narrow_single:
 	VFMADD231PD  Z12, Z13, Z11
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -880,12 +880,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x03, BX
-	MOVQ   DX, SI
-	IMUL3Q $+12, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x03, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -912,11 +913,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1086,19 +1086,19 @@ whole_unrolled:
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         $+384, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -1145,7 +1145,7 @@ whole_single:
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
@@ -1379,15 +1379,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1400,17 +1400,19 @@ TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -1450,14 +1452,15 @@ wide_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    wide_single_end
 
 wide_single:
@@ -1470,21 +1473,21 @@ wide_single:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z2
+	VBROADCASTSD alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
+	VUCOMISD     beta+96(FP), X3
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z3
+	VBROADCASTSD beta+96(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -1506,7 +1509,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1518,16 +1521,18 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
 
 	// 1×8 sums.
 	VXORPS Z0, Z0, Z0
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -1559,14 +1564,15 @@ narrow_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    narrow_single_end
 
 narrow_single:
@@ -1577,21 +1583,21 @@ narrow_single:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z1
+	VBROADCASTSD alpha+88(FP), Z1
 	VXORPS       X2, X2, X2
-	VUCOMISD     beta+88(FP), X2
+	VUCOMISD     beta+96(FP), X2
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z2
+	VBROADCASTSD beta+96(FP), Z2
 	VMOVUPD.Z    (AX), K1, Z3
 	VMULPD       Z2, Z3, Z3
 	VFMADD231PD  Z1, Z0, Z3
@@ -1613,17 +1619,19 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), SI
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
-	MOVQ   next+56(FP), R8
-	TESTQ  DI, DI
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -1663,14 +1671,15 @@ whole_unrolled:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R8)
-	ADDQ         $+64, R8
-	DECQ         DI
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, SI
-	TESTQ SI, SI
+	ANDQ  $+3, R8
+	TESTQ R8, R8
 	JZ    whole_single_end
 
 whole_single:
@@ -1683,21 +1692,21 @@ whole_single:
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         SI
+	DECQ         R8
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z2
+	VBROADCASTSD alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
+	VUCOMISD     beta+96(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z3
+	VBROADCASTSD beta+96(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -1718,15 +1727,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -1739,19 +1748,21 @@ TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
 
 	// 2×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -1761,7 +1772,7 @@ wide_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -1773,7 +1784,7 @@ wide_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -1785,7 +1796,7 @@ wide_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -1797,20 +1808,21 @@ wide_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -1820,27 +1832,27 @@ wide_single:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z4
+	VBROADCASTSD alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
+	VUCOMISD     beta+96(FP), X5
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z5
+	VBROADCASTSD beta+96(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -1876,7 +1888,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -1888,17 +1900,19 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
 
 	// 2×8 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -1906,7 +1920,7 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z3
 	VFMADD231PD  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z3
+	VBROADCASTSD (AX)(R8*1), Z3
 	VFMADD231PD  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -1915,7 +1929,7 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z3
 	VFMADD231PD  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z3
+	VBROADCASTSD (AX)(R8*1), Z3
 	VFMADD231PD  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -1924,7 +1938,7 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z3
 	VFMADD231PD  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z3
+	VBROADCASTSD (AX)(R8*1), Z3
 	VFMADD231PD  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -1933,19 +1947,20 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z3
 	VFMADD231PD  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z3
+	VBROADCASTSD (AX)(R8*1), Z3
 	VFMADD231PD  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -1953,26 +1968,26 @@ narrow_single:
 	VBROADCASTSD (AX), Z3
 	VFMADD231PD  Z2, Z3, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z3
+	VBROADCASTSD (AX)(R8*1), Z3
 	VFMADD231PD  Z2, Z3, Z1
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z2
+	VBROADCASTSD alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+88(FP), X3
+	VUCOMISD     beta+96(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z3
+	VBROADCASTSD beta+96(FP), Z3
 	VMOVUPD.Z    (AX), K1, Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -2002,19 +2017,21 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
 
 	// 2×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2024,7 +2041,7 @@ whole_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -2036,7 +2053,7 @@ whole_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -2048,7 +2065,7 @@ whole_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
@@ -2060,20 +2077,21 @@ whole_unrolled:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -2083,27 +2101,27 @@ whole_single:
 	VFMADD231PD  Z4, Z6, Z0
 	VFMADD231PD  Z5, Z6, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z4, Z6, Z2
 	VFMADD231PD  Z5, Z6, Z3
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z4
+	VBROADCASTSD alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
+	VUCOMISD     beta+96(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z5
+	VBROADCASTSD beta+96(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -2138,15 +2156,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -2159,8 +2177,11 @@ TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
 
 	// 3×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -2169,11 +2190,10 @@ TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-96
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2183,10 +2203,10 @@ wide_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -2198,10 +2218,10 @@ wide_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -2213,10 +2233,10 @@ wide_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -2228,23 +2248,24 @@ wide_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -2254,30 +2275,30 @@ wide_single:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z6
+	VBROADCASTSD alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
+	VUCOMISD     beta+96(FP), X7
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z7
+	VBROADCASTSD beta+96(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -2327,7 +2348,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -2339,18 +2360,20 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
 
 	// 3×8 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -2358,9 +2381,9 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z4
 	VFMADD231PD  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z4
+	VBROADCASTSD (AX)(R8*1), Z4
 	VFMADD231PD  Z3, Z4, Z1
-	VBROADCASTSD (AX)(SI*2), Z4
+	VBROADCASTSD (AX)(R8*2), Z4
 	VFMADD231PD  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -2369,9 +2392,9 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z4
 	VFMADD231PD  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z4
+	VBROADCASTSD (AX)(R8*1), Z4
 	VFMADD231PD  Z3, Z4, Z1
-	VBROADCASTSD (AX)(SI*2), Z4
+	VBROADCASTSD (AX)(R8*2), Z4
 	VFMADD231PD  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -2380,9 +2403,9 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z4
 	VFMADD231PD  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z4
+	VBROADCASTSD (AX)(R8*1), Z4
 	VFMADD231PD  Z3, Z4, Z1
-	VBROADCASTSD (AX)(SI*2), Z4
+	VBROADCASTSD (AX)(R8*2), Z4
 	VFMADD231PD  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
@@ -2391,21 +2414,22 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z4
 	VFMADD231PD  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z4
+	VBROADCASTSD (AX)(R8*1), Z4
 	VFMADD231PD  Z3, Z4, Z1
-	VBROADCASTSD (AX)(SI*2), Z4
+	VBROADCASTSD (AX)(R8*2), Z4
 	VFMADD231PD  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -2413,28 +2437,28 @@ narrow_single:
 	VBROADCASTSD (AX), Z4
 	VFMADD231PD  Z3, Z4, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z4
+	VBROADCASTSD (AX)(R8*1), Z4
 	VFMADD231PD  Z3, Z4, Z1
-	VBROADCASTSD (AX)(SI*2), Z4
+	VBROADCASTSD (AX)(R8*2), Z4
 	VFMADD231PD  Z3, Z4, Z2
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z3
+	VBROADCASTSD alpha+88(FP), Z3
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+88(FP), X4
+	VUCOMISD     beta+96(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z4
+	VBROADCASTSD beta+96(FP), Z4
 	VMOVUPD.Z    (AX), K1, Z5
 	VMULPD       Z4, Z5, Z5
 	VFMADD231PD  Z3, Z0, Z5
@@ -2472,8 +2496,11 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
 
 	// 3×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -2482,11 +2509,10 @@ whole:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), DI
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	MOVQ   next+56(FP), R9
-	TESTQ  R8, R8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2496,10 +2522,10 @@ whole_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -2511,10 +2537,10 @@ whole_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -2526,10 +2552,10 @@ whole_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
@@ -2541,23 +2567,24 @@ whole_unrolled:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R9)
-	ADDQ         $+64, R9
-	DECQ         R8
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, DI
-	TESTQ DI, DI
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -2567,30 +2594,30 @@ whole_single:
 	VFMADD231PD  Z6, Z8, Z0
 	VFMADD231PD  Z7, Z8, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z6, Z8, Z2
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z6, Z8, Z4
 	VFMADD231PD  Z7, Z8, Z5
 	PREFETCHT0   64(CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         DI
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z6
+	VBROADCASTSD alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
+	VUCOMISD     beta+96(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z7
+	VBROADCASTSD beta+96(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -2639,15 +2666,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -2660,9 +2687,12 @@ TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 4×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -2673,11 +2703,10 @@ TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-96
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2687,14 +2716,14 @@ wide_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -2705,14 +2734,14 @@ wide_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -2723,14 +2752,14 @@ wide_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -2741,26 +2770,27 @@ wide_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -2770,33 +2800,33 @@ wide_single:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z8
+	VBROADCASTSD alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+88(FP), X9
+	VUCOMISD     beta+96(FP), X9
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z9
+	VBROADCASTSD beta+96(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -2860,7 +2890,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -2872,20 +2902,22 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 4×8 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -2893,12 +2925,12 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z5
 	VFMADD231PD  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z5
+	VBROADCASTSD (AX)(R8*1), Z5
 	VFMADD231PD  Z4, Z5, Z1
-	VBROADCASTSD (AX)(SI*2), Z5
+	VBROADCASTSD (AX)(R8*2), Z5
 	VFMADD231PD  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z5
+	VBROADCASTSD (AX)(R9*1), Z5
 	VFMADD231PD  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2906,12 +2938,12 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z5
 	VFMADD231PD  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z5
+	VBROADCASTSD (AX)(R8*1), Z5
 	VFMADD231PD  Z4, Z5, Z1
-	VBROADCASTSD (AX)(SI*2), Z5
+	VBROADCASTSD (AX)(R8*2), Z5
 	VFMADD231PD  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z5
+	VBROADCASTSD (AX)(R9*1), Z5
 	VFMADD231PD  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2919,12 +2951,12 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z5
 	VFMADD231PD  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z5
+	VBROADCASTSD (AX)(R8*1), Z5
 	VFMADD231PD  Z4, Z5, Z1
-	VBROADCASTSD (AX)(SI*2), Z5
+	VBROADCASTSD (AX)(R8*2), Z5
 	VFMADD231PD  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z5
+	VBROADCASTSD (AX)(R9*1), Z5
 	VFMADD231PD  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -2932,23 +2964,24 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z5
 	VFMADD231PD  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z5
+	VBROADCASTSD (AX)(R8*1), Z5
 	VFMADD231PD  Z4, Z5, Z1
-	VBROADCASTSD (AX)(SI*2), Z5
+	VBROADCASTSD (AX)(R8*2), Z5
 	VFMADD231PD  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z5
+	VBROADCASTSD (AX)(R9*1), Z5
 	VFMADD231PD  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -2956,30 +2989,30 @@ narrow_single:
 	VBROADCASTSD (AX), Z5
 	VFMADD231PD  Z4, Z5, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z5
+	VBROADCASTSD (AX)(R8*1), Z5
 	VFMADD231PD  Z4, Z5, Z1
-	VBROADCASTSD (AX)(SI*2), Z5
+	VBROADCASTSD (AX)(R8*2), Z5
 	VFMADD231PD  Z4, Z5, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z5
+	VBROADCASTSD (AX)(R9*1), Z5
 	VFMADD231PD  Z4, Z5, Z3
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z4
+	VBROADCASTSD alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+88(FP), X5
+	VUCOMISD     beta+96(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z5
+	VBROADCASTSD beta+96(FP), Z5
 	VMOVUPD.Z    (AX), K1, Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -3025,9 +3058,12 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 4×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -3038,11 +3074,10 @@ whole:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3052,14 +3087,14 @@ whole_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -3070,14 +3105,14 @@ whole_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -3088,14 +3123,14 @@ whole_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
@@ -3106,26 +3141,27 @@ whole_unrolled:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -3135,33 +3171,33 @@ whole_single:
 	VFMADD231PD  Z8, Z10, Z0
 	VFMADD231PD  Z9, Z10, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z8, Z10, Z2
 	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z8, Z10, Z4
 	VFMADD231PD  Z9, Z10, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
+	VBROADCASTSD (AX)(R9*1), Z10
 	VFMADD231PD  Z8, Z10, Z6
 	VFMADD231PD  Z9, Z10, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z8
+	VBROADCASTSD alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+88(FP), X9
+	VUCOMISD     beta+96(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z9
+	VBROADCASTSD beta+96(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -3224,15 +3260,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -3245,9 +3281,12 @@ TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 5×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -3260,11 +3299,10 @@ TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-96
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -3274,17 +3312,17 @@ wide_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -3295,17 +3333,17 @@ wide_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -3316,17 +3354,17 @@ wide_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -3337,29 +3375,30 @@ wide_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    wide_single_end
 
 wide_single:
@@ -3369,36 +3408,36 @@ wide_single:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z10
+	VBROADCASTSD alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+88(FP), X11
+	VUCOMISD     beta+96(FP), X11
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z11
+	VBROADCASTSD beta+96(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -3476,7 +3515,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -3488,9 +3527,12 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
 
 	// 5×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -3498,11 +3540,10 @@ narrow:
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -3510,14 +3551,14 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z6
 	VFMADD231PD  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z5, Z6, Z1
-	VBROADCASTSD (AX)(SI*2), Z6
+	VBROADCASTSD (AX)(R8*2), Z6
 	VFMADD231PD  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z6
+	VBROADCASTSD (AX)(R9*1), Z6
 	VFMADD231PD  Z5, Z6, Z3
-	VBROADCASTSD (AX)(SI*4), Z6
+	VBROADCASTSD (AX)(R8*4), Z6
 	VFMADD231PD  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3525,14 +3566,14 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z6
 	VFMADD231PD  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z5, Z6, Z1
-	VBROADCASTSD (AX)(SI*2), Z6
+	VBROADCASTSD (AX)(R8*2), Z6
 	VFMADD231PD  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z6
+	VBROADCASTSD (AX)(R9*1), Z6
 	VFMADD231PD  Z5, Z6, Z3
-	VBROADCASTSD (AX)(SI*4), Z6
+	VBROADCASTSD (AX)(R8*4), Z6
 	VFMADD231PD  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3540,14 +3581,14 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z6
 	VFMADD231PD  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z5, Z6, Z1
-	VBROADCASTSD (AX)(SI*2), Z6
+	VBROADCASTSD (AX)(R8*2), Z6
 	VFMADD231PD  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z6
+	VBROADCASTSD (AX)(R9*1), Z6
 	VFMADD231PD  Z5, Z6, Z3
-	VBROADCASTSD (AX)(SI*4), Z6
+	VBROADCASTSD (AX)(R8*4), Z6
 	VFMADD231PD  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -3555,25 +3596,26 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z6
 	VFMADD231PD  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z5, Z6, Z1
-	VBROADCASTSD (AX)(SI*2), Z6
+	VBROADCASTSD (AX)(R8*2), Z6
 	VFMADD231PD  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z6
+	VBROADCASTSD (AX)(R9*1), Z6
 	VFMADD231PD  Z5, Z6, Z3
-	VBROADCASTSD (AX)(SI*4), Z6
+	VBROADCASTSD (AX)(R8*4), Z6
 	VFMADD231PD  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    narrow_single_end
 
 narrow_single:
@@ -3581,32 +3623,32 @@ narrow_single:
 	VBROADCASTSD (AX), Z6
 	VFMADD231PD  Z5, Z6, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z6
+	VBROADCASTSD (AX)(R8*1), Z6
 	VFMADD231PD  Z5, Z6, Z1
-	VBROADCASTSD (AX)(SI*2), Z6
+	VBROADCASTSD (AX)(R8*2), Z6
 	VFMADD231PD  Z5, Z6, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z6
+	VBROADCASTSD (AX)(R9*1), Z6
 	VFMADD231PD  Z5, Z6, Z3
-	VBROADCASTSD (AX)(SI*4), Z6
+	VBROADCASTSD (AX)(R8*4), Z6
 	VFMADD231PD  Z5, Z6, Z4
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z5
+	VBROADCASTSD alpha+88(FP), Z5
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+88(FP), X6
+	VUCOMISD     beta+96(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z6
+	VBROADCASTSD beta+96(FP), Z6
 	VMOVUPD.Z    (AX), K1, Z7
 	VMULPD       Z6, Z7, Z7
 	VFMADD231PD  Z5, Z0, Z7
@@ -3660,9 +3702,12 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 5×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -3675,11 +3720,10 @@ whole:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+56(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3689,17 +3733,17 @@ whole_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -3710,17 +3754,17 @@ whole_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -3731,17 +3775,17 @@ whole_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
@@ -3752,29 +3796,30 @@ whole_unrolled:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R10
+	TESTQ R10, R10
 	JZ    whole_single_end
 
 whole_single:
@@ -3784,36 +3829,36 @@ whole_single:
 	VFMADD231PD  Z10, Z12, Z0
 	VFMADD231PD  Z11, Z12, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z10, Z12, Z2
 	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z10, Z12, Z4
 	VFMADD231PD  Z11, Z12, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
+	VBROADCASTSD (AX)(R9*1), Z12
 	VFMADD231PD  Z10, Z12, Z6
 	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*4), Z12
+	VBROADCASTSD (AX)(R8*4), Z12
 	VFMADD231PD  Z10, Z12, Z8
 	VFMADD231PD  Z11, Z12, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R8
+	DECQ         R10
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z10
+	VBROADCASTSD alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+88(FP), X11
+	VUCOMISD     beta+96(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z11
+	VBROADCASTSD beta+96(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -3890,15 +3935,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -3911,10 +3956,13 @@ TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 6×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -3929,11 +3977,10 @@ TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-96
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -3943,20 +3990,20 @@ wide_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -3967,20 +4014,20 @@ wide_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -3991,20 +4038,20 @@ wide_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -4015,32 +4062,33 @@ wide_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    wide_single_end
 
 wide_single:
@@ -4050,39 +4098,39 @@ wide_single:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z12
+	VBROADCASTSD alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+88(FP), X13
+	VUCOMISD     beta+96(FP), X13
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z13
+	VBROADCASTSD beta+96(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
 	VFMADD231PD  Z12, Z0, Z14
@@ -4174,7 +4222,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -4186,10 +4234,13 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 6×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -4198,11 +4249,10 @@ narrow:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -4210,16 +4260,16 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z7
 	VFMADD231PD  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z7
+	VBROADCASTSD (AX)(R8*1), Z7
 	VFMADD231PD  Z6, Z7, Z1
-	VBROADCASTSD (AX)(SI*2), Z7
+	VBROADCASTSD (AX)(R8*2), Z7
 	VFMADD231PD  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z7
+	VBROADCASTSD (AX)(R9*1), Z7
 	VFMADD231PD  Z6, Z7, Z3
-	VBROADCASTSD (AX)(SI*4), Z7
+	VBROADCASTSD (AX)(R8*4), Z7
 	VFMADD231PD  Z6, Z7, Z4
-	VBROADCASTSD (AX)(R8*1), Z7
+	VBROADCASTSD (AX)(R10*1), Z7
 	VFMADD231PD  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -4227,16 +4277,16 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z7
 	VFMADD231PD  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z7
+	VBROADCASTSD (AX)(R8*1), Z7
 	VFMADD231PD  Z6, Z7, Z1
-	VBROADCASTSD (AX)(SI*2), Z7
+	VBROADCASTSD (AX)(R8*2), Z7
 	VFMADD231PD  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z7
+	VBROADCASTSD (AX)(R9*1), Z7
 	VFMADD231PD  Z6, Z7, Z3
-	VBROADCASTSD (AX)(SI*4), Z7
+	VBROADCASTSD (AX)(R8*4), Z7
 	VFMADD231PD  Z6, Z7, Z4
-	VBROADCASTSD (AX)(R8*1), Z7
+	VBROADCASTSD (AX)(R10*1), Z7
 	VFMADD231PD  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -4244,16 +4294,16 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z7
 	VFMADD231PD  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z7
+	VBROADCASTSD (AX)(R8*1), Z7
 	VFMADD231PD  Z6, Z7, Z1
-	VBROADCASTSD (AX)(SI*2), Z7
+	VBROADCASTSD (AX)(R8*2), Z7
 	VFMADD231PD  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z7
+	VBROADCASTSD (AX)(R9*1), Z7
 	VFMADD231PD  Z6, Z7, Z3
-	VBROADCASTSD (AX)(SI*4), Z7
+	VBROADCASTSD (AX)(R8*4), Z7
 	VFMADD231PD  Z6, Z7, Z4
-	VBROADCASTSD (AX)(R8*1), Z7
+	VBROADCASTSD (AX)(R10*1), Z7
 	VFMADD231PD  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -4261,27 +4311,28 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z7
 	VFMADD231PD  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z7
+	VBROADCASTSD (AX)(R8*1), Z7
 	VFMADD231PD  Z6, Z7, Z1
-	VBROADCASTSD (AX)(SI*2), Z7
+	VBROADCASTSD (AX)(R8*2), Z7
 	VFMADD231PD  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z7
+	VBROADCASTSD (AX)(R9*1), Z7
 	VFMADD231PD  Z6, Z7, Z3
-	VBROADCASTSD (AX)(SI*4), Z7
+	VBROADCASTSD (AX)(R8*4), Z7
 	VFMADD231PD  Z6, Z7, Z4
-	VBROADCASTSD (AX)(R8*1), Z7
+	VBROADCASTSD (AX)(R10*1), Z7
 	VFMADD231PD  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    narrow_single_end
 
 narrow_single:
@@ -4289,34 +4340,34 @@ narrow_single:
 	VBROADCASTSD (AX), Z7
 	VFMADD231PD  Z6, Z7, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z7
+	VBROADCASTSD (AX)(R8*1), Z7
 	VFMADD231PD  Z6, Z7, Z1
-	VBROADCASTSD (AX)(SI*2), Z7
+	VBROADCASTSD (AX)(R8*2), Z7
 	VFMADD231PD  Z6, Z7, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z7
+	VBROADCASTSD (AX)(R9*1), Z7
 	VFMADD231PD  Z6, Z7, Z3
-	VBROADCASTSD (AX)(SI*4), Z7
+	VBROADCASTSD (AX)(R8*4), Z7
 	VFMADD231PD  Z6, Z7, Z4
-	VBROADCASTSD (AX)(R8*1), Z7
+	VBROADCASTSD (AX)(R10*1), Z7
 	VFMADD231PD  Z6, Z7, Z5
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z6
+	VBROADCASTSD alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+88(FP), X7
+	VUCOMISD     beta+96(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z7
+	VBROADCASTSD beta+96(FP), Z7
 	VMOVUPD.Z    (AX), K1, Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -4378,10 +4429,13 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
 	// 6×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -4396,11 +4450,10 @@ whole:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -4410,20 +4463,20 @@ whole_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -4434,20 +4487,20 @@ whole_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -4458,20 +4511,20 @@ whole_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
@@ -4482,32 +4535,33 @@ whole_unrolled:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    whole_single_end
 
 whole_single:
@@ -4517,39 +4571,39 @@ whole_single:
 	VFMADD231PD  Z12, Z14, Z0
 	VFMADD231PD  Z13, Z14, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z14
+	VBROADCASTSD (AX)(R8*1), Z14
 	VFMADD231PD  Z12, Z14, Z2
 	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(SI*2), Z14
+	VBROADCASTSD (AX)(R8*2), Z14
 	VFMADD231PD  Z12, Z14, Z4
 	VFMADD231PD  Z13, Z14, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z14
+	VBROADCASTSD (AX)(R9*1), Z14
 	VFMADD231PD  Z12, Z14, Z6
 	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(SI*4), Z14
+	VBROADCASTSD (AX)(R8*4), Z14
 	VFMADD231PD  Z12, Z14, Z8
 	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*1), Z14
+	VBROADCASTSD (AX)(R10*1), Z14
 	VFMADD231PD  Z12, Z14, Z10
 	VFMADD231PD  Z13, Z14, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z12
+	VBROADCASTSD alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+88(FP), X13
+	VUCOMISD     beta+96(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z13
+	VBROADCASTSD beta+96(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
 	VFMADD231PD  Z12, Z0, Z14
@@ -4640,15 +4694,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -4661,10 +4715,13 @@ TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 7×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -4681,11 +4738,10 @@ TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-96
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -4695,23 +4751,23 @@ wide_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -4722,23 +4778,23 @@ wide_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -4749,23 +4805,23 @@ wide_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -4776,35 +4832,36 @@ wide_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    wide_single_end
 
 wide_single:
@@ -4814,42 +4871,42 @@ wide_single:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z14
+	VBROADCASTSD alpha+88(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISD     beta+88(FP), X15
+	VUCOMISD     beta+96(FP), X15
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z15
+	VBROADCASTSD beta+96(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
 	VFMADD231PD  Z14, Z0, Z16
@@ -4955,7 +5012,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -4967,10 +5024,13 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
 
 	// 7×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -4980,11 +5040,10 @@ narrow:
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -4992,18 +5051,18 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z8
 	VFMADD231PD  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z7, Z8, Z1
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z8
+	VBROADCASTSD (AX)(R9*1), Z8
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*4), Z8
+	VBROADCASTSD (AX)(R8*4), Z8
 	VFMADD231PD  Z7, Z8, Z4
-	VBROADCASTSD (AX)(R8*1), Z8
+	VBROADCASTSD (AX)(R10*1), Z8
 	VFMADD231PD  Z7, Z8, Z5
-	VBROADCASTSD (AX)(DI*2), Z8
+	VBROADCASTSD (AX)(R9*2), Z8
 	VFMADD231PD  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5011,18 +5070,18 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z8
 	VFMADD231PD  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z7, Z8, Z1
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z8
+	VBROADCASTSD (AX)(R9*1), Z8
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*4), Z8
+	VBROADCASTSD (AX)(R8*4), Z8
 	VFMADD231PD  Z7, Z8, Z4
-	VBROADCASTSD (AX)(R8*1), Z8
+	VBROADCASTSD (AX)(R10*1), Z8
 	VFMADD231PD  Z7, Z8, Z5
-	VBROADCASTSD (AX)(DI*2), Z8
+	VBROADCASTSD (AX)(R9*2), Z8
 	VFMADD231PD  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5030,18 +5089,18 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z8
 	VFMADD231PD  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z7, Z8, Z1
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z8
+	VBROADCASTSD (AX)(R9*1), Z8
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*4), Z8
+	VBROADCASTSD (AX)(R8*4), Z8
 	VFMADD231PD  Z7, Z8, Z4
-	VBROADCASTSD (AX)(R8*1), Z8
+	VBROADCASTSD (AX)(R10*1), Z8
 	VFMADD231PD  Z7, Z8, Z5
-	VBROADCASTSD (AX)(DI*2), Z8
+	VBROADCASTSD (AX)(R9*2), Z8
 	VFMADD231PD  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5049,29 +5108,30 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z8
 	VFMADD231PD  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z7, Z8, Z1
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z8
+	VBROADCASTSD (AX)(R9*1), Z8
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*4), Z8
+	VBROADCASTSD (AX)(R8*4), Z8
 	VFMADD231PD  Z7, Z8, Z4
-	VBROADCASTSD (AX)(R8*1), Z8
+	VBROADCASTSD (AX)(R10*1), Z8
 	VFMADD231PD  Z7, Z8, Z5
-	VBROADCASTSD (AX)(DI*2), Z8
+	VBROADCASTSD (AX)(R9*2), Z8
 	VFMADD231PD  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    narrow_single_end
 
 narrow_single:
@@ -5079,36 +5139,36 @@ narrow_single:
 	VBROADCASTSD (AX), Z8
 	VFMADD231PD  Z7, Z8, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z8
+	VBROADCASTSD (AX)(R8*1), Z8
 	VFMADD231PD  Z7, Z8, Z1
-	VBROADCASTSD (AX)(SI*2), Z8
+	VBROADCASTSD (AX)(R8*2), Z8
 	VFMADD231PD  Z7, Z8, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z8
+	VBROADCASTSD (AX)(R9*1), Z8
 	VFMADD231PD  Z7, Z8, Z3
-	VBROADCASTSD (AX)(SI*4), Z8
+	VBROADCASTSD (AX)(R8*4), Z8
 	VFMADD231PD  Z7, Z8, Z4
-	VBROADCASTSD (AX)(R8*1), Z8
+	VBROADCASTSD (AX)(R10*1), Z8
 	VFMADD231PD  Z7, Z8, Z5
-	VBROADCASTSD (AX)(DI*2), Z8
+	VBROADCASTSD (AX)(R9*2), Z8
 	VFMADD231PD  Z7, Z8, Z6
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z7
+	VBROADCASTSD alpha+88(FP), Z7
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+88(FP), X8
+	VUCOMISD     beta+96(FP), X8
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z8
+	VBROADCASTSD beta+96(FP), Z8
 	VMOVUPD.Z    (AX), K1, Z9
 	VMULPD       Z8, Z9, Z9
 	VFMADD231PD  Z7, Z0, Z9
@@ -5178,10 +5238,13 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
 	// 7×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -5198,11 +5261,10 @@ whole:
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	MOVQ   next+56(FP), R11
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -5212,23 +5274,23 @@ whole_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -5239,23 +5301,23 @@ whole_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -5266,23 +5328,23 @@ whole_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
@@ -5293,35 +5355,36 @@ whole_unrolled:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R10
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R11
+	TESTQ R11, R11
 	JZ    whole_single_end
 
 whole_single:
@@ -5331,42 +5394,42 @@ whole_single:
 	VFMADD231PD  Z14, Z16, Z0
 	VFMADD231PD  Z15, Z16, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z16
+	VBROADCASTSD (AX)(R8*1), Z16
 	VFMADD231PD  Z14, Z16, Z2
 	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(SI*2), Z16
+	VBROADCASTSD (AX)(R8*2), Z16
 	VFMADD231PD  Z14, Z16, Z4
 	VFMADD231PD  Z15, Z16, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z16
+	VBROADCASTSD (AX)(R9*1), Z16
 	VFMADD231PD  Z14, Z16, Z6
 	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(SI*4), Z16
+	VBROADCASTSD (AX)(R8*4), Z16
 	VFMADD231PD  Z14, Z16, Z8
 	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R8*1), Z16
+	VBROADCASTSD (AX)(R10*1), Z16
 	VFMADD231PD  Z14, Z16, Z10
 	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(DI*2), Z16
+	VBROADCASTSD (AX)(R9*2), Z16
 	VFMADD231PD  Z14, Z16, Z12
 	VFMADD231PD  Z15, Z16, Z13
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R9
+	DECQ         R11
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z14
+	VBROADCASTSD alpha+88(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISD     beta+88(FP), X15
+	VUCOMISD     beta+96(FP), X15
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z15
+	VBROADCASTSD beta+96(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
 	VFMADD231PD  Z14, Z0, Z16
@@ -5471,15 +5534,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -5492,11 +5555,14 @@ TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 8×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -5515,11 +5581,10 @@ TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-96
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -5529,26 +5594,26 @@ wide_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -5559,26 +5624,26 @@ wide_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -5589,26 +5654,26 @@ wide_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -5619,38 +5684,39 @@ wide_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    wide_single_end
 
 wide_single:
@@ -5660,45 +5726,45 @@ wide_single:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z16
+	VBROADCASTSD alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISD     beta+88(FP), X17
+	VUCOMISD     beta+96(FP), X17
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z17
+	VBROADCASTSD beta+96(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18
@@ -5818,7 +5884,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -5830,11 +5896,14 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 8×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -5845,11 +5914,10 @@ narrow:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -5857,20 +5925,20 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z9
 	VFMADD231PD  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z9
+	VBROADCASTSD (AX)(R8*1), Z9
 	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(SI*2), Z9
+	VBROADCASTSD (AX)(R8*2), Z9
 	VFMADD231PD  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	VBROADCASTSD (AX)(SI*4), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	VBROADCASTSD (AX)(DI*2), Z9
-	VFMADD231PD  Z8, Z9, Z6
 	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	VBROADCASTSD (AX)(R8*4), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	VBROADCASTSD (AX)(R10*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R9*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	VBROADCASTSD (AX)(R11*1), Z9
 	VFMADD231PD  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5878,20 +5946,20 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z9
 	VFMADD231PD  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z9
+	VBROADCASTSD (AX)(R8*1), Z9
 	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(SI*2), Z9
+	VBROADCASTSD (AX)(R8*2), Z9
 	VFMADD231PD  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	VBROADCASTSD (AX)(SI*4), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	VBROADCASTSD (AX)(DI*2), Z9
-	VFMADD231PD  Z8, Z9, Z6
 	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	VBROADCASTSD (AX)(R8*4), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	VBROADCASTSD (AX)(R10*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R9*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	VBROADCASTSD (AX)(R11*1), Z9
 	VFMADD231PD  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5899,20 +5967,20 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z9
 	VFMADD231PD  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z9
+	VBROADCASTSD (AX)(R8*1), Z9
 	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(SI*2), Z9
+	VBROADCASTSD (AX)(R8*2), Z9
 	VFMADD231PD  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	VBROADCASTSD (AX)(SI*4), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	VBROADCASTSD (AX)(DI*2), Z9
-	VFMADD231PD  Z8, Z9, Z6
 	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	VBROADCASTSD (AX)(R8*4), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	VBROADCASTSD (AX)(R10*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R9*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	VBROADCASTSD (AX)(R11*1), Z9
 	VFMADD231PD  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -5920,31 +5988,32 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z9
 	VFMADD231PD  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z9
+	VBROADCASTSD (AX)(R8*1), Z9
 	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(SI*2), Z9
+	VBROADCASTSD (AX)(R8*2), Z9
 	VFMADD231PD  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	VBROADCASTSD (AX)(SI*4), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	VBROADCASTSD (AX)(DI*2), Z9
-	VFMADD231PD  Z8, Z9, Z6
 	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	VBROADCASTSD (AX)(R8*4), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	VBROADCASTSD (AX)(R10*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R9*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	VBROADCASTSD (AX)(R11*1), Z9
 	VFMADD231PD  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    narrow_single_end
 
 narrow_single:
@@ -5952,38 +6021,38 @@ narrow_single:
 	VBROADCASTSD (AX), Z9
 	VFMADD231PD  Z8, Z9, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z9
+	VBROADCASTSD (AX)(R8*1), Z9
 	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(SI*2), Z9
+	VBROADCASTSD (AX)(R8*2), Z9
 	VFMADD231PD  Z8, Z9, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	VBROADCASTSD (AX)(SI*4), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	VBROADCASTSD (AX)(DI*2), Z9
-	VFMADD231PD  Z8, Z9, Z6
 	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	VBROADCASTSD (AX)(R8*4), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	VBROADCASTSD (AX)(R10*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R9*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	VBROADCASTSD (AX)(R11*1), Z9
 	VFMADD231PD  Z8, Z9, Z7
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z8
+	VBROADCASTSD alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+88(FP), X9
+	VUCOMISD     beta+96(FP), X9
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z9
+	VBROADCASTSD beta+96(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -6061,11 +6130,14 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
 
 	// 8×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -6084,11 +6156,10 @@ whole:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -6098,26 +6169,26 @@ whole_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -6128,26 +6199,26 @@ whole_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -6158,26 +6229,26 @@ whole_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
@@ -6188,38 +6259,39 @@ whole_unrolled:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    whole_single_end
 
 whole_single:
@@ -6229,45 +6301,45 @@ whole_single:
 	VFMADD231PD  Z16, Z18, Z0
 	VFMADD231PD  Z17, Z18, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z18
+	VBROADCASTSD (AX)(R8*1), Z18
 	VFMADD231PD  Z16, Z18, Z2
 	VFMADD231PD  Z17, Z18, Z3
-	VBROADCASTSD (AX)(SI*2), Z18
+	VBROADCASTSD (AX)(R8*2), Z18
 	VFMADD231PD  Z16, Z18, Z4
 	VFMADD231PD  Z17, Z18, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z18
+	VBROADCASTSD (AX)(R9*1), Z18
 	VFMADD231PD  Z16, Z18, Z6
 	VFMADD231PD  Z17, Z18, Z7
-	VBROADCASTSD (AX)(SI*4), Z18
+	VBROADCASTSD (AX)(R8*4), Z18
 	VFMADD231PD  Z16, Z18, Z8
 	VFMADD231PD  Z17, Z18, Z9
-	VBROADCASTSD (AX)(R8*1), Z18
+	VBROADCASTSD (AX)(R10*1), Z18
 	VFMADD231PD  Z16, Z18, Z10
 	VFMADD231PD  Z17, Z18, Z11
-	VBROADCASTSD (AX)(DI*2), Z18
+	VBROADCASTSD (AX)(R9*2), Z18
 	VFMADD231PD  Z16, Z18, Z12
 	VFMADD231PD  Z17, Z18, Z13
-	VBROADCASTSD (AX)(R9*1), Z18
+	VBROADCASTSD (AX)(R11*1), Z18
 	VFMADD231PD  Z16, Z18, Z14
 	VFMADD231PD  Z17, Z18, Z15
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z16
+	VBROADCASTSD alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISD     beta+88(FP), X17
+	VUCOMISD     beta+96(FP), X17
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z17
+	VBROADCASTSD beta+96(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18
@@ -6386,15 +6458,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -6407,11 +6479,14 @@ TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 9×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -6432,11 +6507,10 @@ TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-96
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -6446,29 +6520,29 @@ wide_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -6479,29 +6553,29 @@ wide_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -6512,29 +6586,29 @@ wide_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -6545,41 +6619,42 @@ wide_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    wide_single_end
 
 wide_single:
@@ -6589,48 +6664,48 @@ wide_single:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z18
+	VBROADCASTSD alpha+88(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISD     beta+88(FP), X19
+	VUCOMISD     beta+96(FP), X19
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z19
+	VBROADCASTSD beta+96(FP), Z19
 	VMOVUPD      (AX), Z20
 	VMULPD       Z19, Z20, Z20
 	VFMADD231PD  Z18, Z0, Z20
@@ -6764,7 +6839,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -6776,11 +6851,14 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
 
 	// 9×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -6792,11 +6870,10 @@ narrow:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -6804,22 +6881,22 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z10
 	VFMADD231PD  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z9, Z10, Z1
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*4), Z10
-	VFMADD231PD  Z9, Z10, Z4
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z9, Z10, Z5
-	VBROADCASTSD (AX)(DI*2), Z10
-	VFMADD231PD  Z9, Z10, Z6
 	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*4), Z10
+	VFMADD231PD  Z9, Z10, Z4
+	VBROADCASTSD (AX)(R10*1), Z10
+	VFMADD231PD  Z9, Z10, Z5
+	VBROADCASTSD (AX)(R9*2), Z10
+	VFMADD231PD  Z9, Z10, Z6
+	VBROADCASTSD (AX)(R11*1), Z10
 	VFMADD231PD  Z9, Z10, Z7
-	VBROADCASTSD (AX)(SI*8), Z10
+	VBROADCASTSD (AX)(R8*8), Z10
 	VFMADD231PD  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -6827,22 +6904,22 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z10
 	VFMADD231PD  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z9, Z10, Z1
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*4), Z10
-	VFMADD231PD  Z9, Z10, Z4
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z9, Z10, Z5
-	VBROADCASTSD (AX)(DI*2), Z10
-	VFMADD231PD  Z9, Z10, Z6
 	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*4), Z10
+	VFMADD231PD  Z9, Z10, Z4
+	VBROADCASTSD (AX)(R10*1), Z10
+	VFMADD231PD  Z9, Z10, Z5
+	VBROADCASTSD (AX)(R9*2), Z10
+	VFMADD231PD  Z9, Z10, Z6
+	VBROADCASTSD (AX)(R11*1), Z10
 	VFMADD231PD  Z9, Z10, Z7
-	VBROADCASTSD (AX)(SI*8), Z10
+	VBROADCASTSD (AX)(R8*8), Z10
 	VFMADD231PD  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -6850,22 +6927,22 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z10
 	VFMADD231PD  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z9, Z10, Z1
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*4), Z10
-	VFMADD231PD  Z9, Z10, Z4
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z9, Z10, Z5
-	VBROADCASTSD (AX)(DI*2), Z10
-	VFMADD231PD  Z9, Z10, Z6
 	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*4), Z10
+	VFMADD231PD  Z9, Z10, Z4
+	VBROADCASTSD (AX)(R10*1), Z10
+	VFMADD231PD  Z9, Z10, Z5
+	VBROADCASTSD (AX)(R9*2), Z10
+	VFMADD231PD  Z9, Z10, Z6
+	VBROADCASTSD (AX)(R11*1), Z10
 	VFMADD231PD  Z9, Z10, Z7
-	VBROADCASTSD (AX)(SI*8), Z10
+	VBROADCASTSD (AX)(R8*8), Z10
 	VFMADD231PD  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -6873,33 +6950,34 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z10
 	VFMADD231PD  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z9, Z10, Z1
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*4), Z10
-	VFMADD231PD  Z9, Z10, Z4
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z9, Z10, Z5
-	VBROADCASTSD (AX)(DI*2), Z10
-	VFMADD231PD  Z9, Z10, Z6
 	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*4), Z10
+	VFMADD231PD  Z9, Z10, Z4
+	VBROADCASTSD (AX)(R10*1), Z10
+	VFMADD231PD  Z9, Z10, Z5
+	VBROADCASTSD (AX)(R9*2), Z10
+	VFMADD231PD  Z9, Z10, Z6
+	VBROADCASTSD (AX)(R11*1), Z10
 	VFMADD231PD  Z9, Z10, Z7
-	VBROADCASTSD (AX)(SI*8), Z10
+	VBROADCASTSD (AX)(R8*8), Z10
 	VFMADD231PD  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    narrow_single_end
 
 narrow_single:
@@ -6907,40 +6985,40 @@ narrow_single:
 	VBROADCASTSD (AX), Z10
 	VFMADD231PD  Z9, Z10, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z10
+	VBROADCASTSD (AX)(R8*1), Z10
 	VFMADD231PD  Z9, Z10, Z1
-	VBROADCASTSD (AX)(SI*2), Z10
+	VBROADCASTSD (AX)(R8*2), Z10
 	VFMADD231PD  Z9, Z10, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z10
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(SI*4), Z10
-	VFMADD231PD  Z9, Z10, Z4
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z9, Z10, Z5
-	VBROADCASTSD (AX)(DI*2), Z10
-	VFMADD231PD  Z9, Z10, Z6
 	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*4), Z10
+	VFMADD231PD  Z9, Z10, Z4
+	VBROADCASTSD (AX)(R10*1), Z10
+	VFMADD231PD  Z9, Z10, Z5
+	VBROADCASTSD (AX)(R9*2), Z10
+	VFMADD231PD  Z9, Z10, Z6
+	VBROADCASTSD (AX)(R11*1), Z10
 	VFMADD231PD  Z9, Z10, Z7
-	VBROADCASTSD (AX)(SI*8), Z10
+	VBROADCASTSD (AX)(R8*8), Z10
 	VFMADD231PD  Z9, Z10, Z8
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z9
+	VBROADCASTSD alpha+88(FP), Z9
 	VXORPS       X10, X10, X10
-	VUCOMISD     beta+88(FP), X10
+	VUCOMISD     beta+96(FP), X10
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z10
+	VBROADCASTSD beta+96(FP), Z10
 	VMOVUPD.Z    (AX), K1, Z11
 	VMULPD       Z10, Z11, Z11
 	VFMADD231PD  Z9, Z0, Z11
@@ -7026,11 +7104,14 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
 
 	// 9×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -7051,11 +7132,10 @@ whole:
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	MOVQ   next+56(FP), R12
-	TESTQ  R11, R11
+	MOVQ   k+0(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -7065,29 +7145,29 @@ whole_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -7098,29 +7178,29 @@ whole_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -7131,29 +7211,29 @@ whole_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
@@ -7164,41 +7244,42 @@ whole_unrolled:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R12)
-	ADDQ         $+64, R12
-	DECQ         R11
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
+	ANDQ  $+3, R12
+	TESTQ R12, R12
 	JZ    whole_single_end
 
 whole_single:
@@ -7208,48 +7289,48 @@ whole_single:
 	VFMADD231PD  Z18, Z20, Z0
 	VFMADD231PD  Z19, Z20, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z20
+	VBROADCASTSD (AX)(R8*1), Z20
 	VFMADD231PD  Z18, Z20, Z2
 	VFMADD231PD  Z19, Z20, Z3
-	VBROADCASTSD (AX)(SI*2), Z20
+	VBROADCASTSD (AX)(R8*2), Z20
 	VFMADD231PD  Z18, Z20, Z4
 	VFMADD231PD  Z19, Z20, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z20
+	VBROADCASTSD (AX)(R9*1), Z20
 	VFMADD231PD  Z18, Z20, Z6
 	VFMADD231PD  Z19, Z20, Z7
-	VBROADCASTSD (AX)(SI*4), Z20
+	VBROADCASTSD (AX)(R8*4), Z20
 	VFMADD231PD  Z18, Z20, Z8
 	VFMADD231PD  Z19, Z20, Z9
-	VBROADCASTSD (AX)(R8*1), Z20
+	VBROADCASTSD (AX)(R10*1), Z20
 	VFMADD231PD  Z18, Z20, Z10
 	VFMADD231PD  Z19, Z20, Z11
-	VBROADCASTSD (AX)(DI*2), Z20
+	VBROADCASTSD (AX)(R9*2), Z20
 	VFMADD231PD  Z18, Z20, Z12
 	VFMADD231PD  Z19, Z20, Z13
-	VBROADCASTSD (AX)(R9*1), Z20
+	VBROADCASTSD (AX)(R11*1), Z20
 	VFMADD231PD  Z18, Z20, Z14
 	VFMADD231PD  Z19, Z20, Z15
-	VBROADCASTSD (AX)(SI*8), Z20
+	VBROADCASTSD (AX)(R8*8), Z20
 	VFMADD231PD  Z18, Z20, Z16
 	VFMADD231PD  Z19, Z20, Z17
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R10
+	DECQ         R12
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z18
+	VBROADCASTSD alpha+88(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISD     beta+88(FP), X19
+	VUCOMISD     beta+96(FP), X19
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z19
+	VBROADCASTSD beta+96(FP), Z19
 	VMOVUPD      (AX), Z20
 	VMULPD       Z19, Z20, Z20
 	VFMADD231PD  Z18, Z0, Z20
@@ -7382,15 +7463,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -7403,12 +7484,15 @@ TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 10×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -7431,11 +7515,10 @@ TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-96
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -7445,32 +7528,32 @@ wide_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -7481,32 +7564,32 @@ wide_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -7517,32 +7600,32 @@ wide_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -7553,44 +7636,45 @@ wide_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    wide_single_end
 
 wide_single:
@@ -7600,51 +7684,51 @@ wide_single:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z20
+	VBROADCASTSD alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISD     beta+88(FP), X21
+	VUCOMISD     beta+96(FP), X21
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z21
+	VBROADCASTSD beta+96(FP), Z21
 	VMOVUPD      (AX), Z22
 	VMULPD       Z21, Z22, Z22
 	VFMADD231PD  Z20, Z0, Z22
@@ -7792,7 +7876,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -7804,12 +7888,15 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 10×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -7822,11 +7909,10 @@ narrow:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -7834,24 +7920,24 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z11
 	VFMADD231PD  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z11
+	VBROADCASTSD (AX)(R8*1), Z11
 	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(SI*2), Z11
+	VBROADCASTSD (AX)(R8*2), Z11
 	VFMADD231PD  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(SI*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z5
-	VBROADCASTSD (AX)(DI*2), Z11
-	VFMADD231PD  Z10, Z11, Z6
 	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z7
-	VBROADCASTSD (AX)(SI*8), Z11
-	VFMADD231PD  Z10, Z11, Z8
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
 	VBROADCASTSD (AX)(R10*1), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	VBROADCASTSD (AX)(R9*2), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R11*1), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	VBROADCASTSD (AX)(R8*8), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R12*1), Z11
 	VFMADD231PD  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7859,24 +7945,24 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z11
 	VFMADD231PD  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z11
+	VBROADCASTSD (AX)(R8*1), Z11
 	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(SI*2), Z11
+	VBROADCASTSD (AX)(R8*2), Z11
 	VFMADD231PD  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(SI*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z5
-	VBROADCASTSD (AX)(DI*2), Z11
-	VFMADD231PD  Z10, Z11, Z6
 	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z7
-	VBROADCASTSD (AX)(SI*8), Z11
-	VFMADD231PD  Z10, Z11, Z8
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
 	VBROADCASTSD (AX)(R10*1), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	VBROADCASTSD (AX)(R9*2), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R11*1), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	VBROADCASTSD (AX)(R8*8), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R12*1), Z11
 	VFMADD231PD  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7884,24 +7970,24 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z11
 	VFMADD231PD  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z11
+	VBROADCASTSD (AX)(R8*1), Z11
 	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(SI*2), Z11
+	VBROADCASTSD (AX)(R8*2), Z11
 	VFMADD231PD  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(SI*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z5
-	VBROADCASTSD (AX)(DI*2), Z11
-	VFMADD231PD  Z10, Z11, Z6
 	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z7
-	VBROADCASTSD (AX)(SI*8), Z11
-	VFMADD231PD  Z10, Z11, Z8
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
 	VBROADCASTSD (AX)(R10*1), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	VBROADCASTSD (AX)(R9*2), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R11*1), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	VBROADCASTSD (AX)(R8*8), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R12*1), Z11
 	VFMADD231PD  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -7909,35 +7995,36 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z11
 	VFMADD231PD  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z11
+	VBROADCASTSD (AX)(R8*1), Z11
 	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(SI*2), Z11
+	VBROADCASTSD (AX)(R8*2), Z11
 	VFMADD231PD  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(SI*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z5
-	VBROADCASTSD (AX)(DI*2), Z11
-	VFMADD231PD  Z10, Z11, Z6
 	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z7
-	VBROADCASTSD (AX)(SI*8), Z11
-	VFMADD231PD  Z10, Z11, Z8
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
 	VBROADCASTSD (AX)(R10*1), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	VBROADCASTSD (AX)(R9*2), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R11*1), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	VBROADCASTSD (AX)(R8*8), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R12*1), Z11
 	VFMADD231PD  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    narrow_single_end
 
 narrow_single:
@@ -7945,42 +8032,42 @@ narrow_single:
 	VBROADCASTSD (AX), Z11
 	VFMADD231PD  Z10, Z11, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z11
+	VBROADCASTSD (AX)(R8*1), Z11
 	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(SI*2), Z11
+	VBROADCASTSD (AX)(R8*2), Z11
 	VFMADD231PD  Z10, Z11, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(SI*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z5
-	VBROADCASTSD (AX)(DI*2), Z11
-	VFMADD231PD  Z10, Z11, Z6
 	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z7
-	VBROADCASTSD (AX)(SI*8), Z11
-	VFMADD231PD  Z10, Z11, Z8
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
 	VBROADCASTSD (AX)(R10*1), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	VBROADCASTSD (AX)(R9*2), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R11*1), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	VBROADCASTSD (AX)(R8*8), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R12*1), Z11
 	VFMADD231PD  Z10, Z11, Z9
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z10
+	VBROADCASTSD alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+88(FP), X11
+	VUCOMISD     beta+96(FP), X11
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z11
+	VBROADCASTSD beta+96(FP), Z11
 	VMOVUPD.Z    (AX), K1, Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -8074,12 +8161,15 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
-	LEAQ (R9)(SI*2), R10
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
+	LEAQ (R11)(R8*2), R12
 
 	// 10×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -8102,11 +8192,10 @@ whole:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -8116,32 +8205,32 @@ whole_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -8152,32 +8241,32 @@ whole_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -8188,32 +8277,32 @@ whole_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
@@ -8224,44 +8313,45 @@ whole_unrolled:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    whole_single_end
 
 whole_single:
@@ -8271,51 +8361,51 @@ whole_single:
 	VFMADD231PD  Z20, Z22, Z0
 	VFMADD231PD  Z21, Z22, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z22
+	VBROADCASTSD (AX)(R8*1), Z22
 	VFMADD231PD  Z20, Z22, Z2
 	VFMADD231PD  Z21, Z22, Z3
-	VBROADCASTSD (AX)(SI*2), Z22
+	VBROADCASTSD (AX)(R8*2), Z22
 	VFMADD231PD  Z20, Z22, Z4
 	VFMADD231PD  Z21, Z22, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z22
+	VBROADCASTSD (AX)(R9*1), Z22
 	VFMADD231PD  Z20, Z22, Z6
 	VFMADD231PD  Z21, Z22, Z7
-	VBROADCASTSD (AX)(SI*4), Z22
+	VBROADCASTSD (AX)(R8*4), Z22
 	VFMADD231PD  Z20, Z22, Z8
 	VFMADD231PD  Z21, Z22, Z9
-	VBROADCASTSD (AX)(R8*1), Z22
+	VBROADCASTSD (AX)(R10*1), Z22
 	VFMADD231PD  Z20, Z22, Z10
 	VFMADD231PD  Z21, Z22, Z11
-	VBROADCASTSD (AX)(DI*2), Z22
+	VBROADCASTSD (AX)(R9*2), Z22
 	VFMADD231PD  Z20, Z22, Z12
 	VFMADD231PD  Z21, Z22, Z13
-	VBROADCASTSD (AX)(R9*1), Z22
+	VBROADCASTSD (AX)(R11*1), Z22
 	VFMADD231PD  Z20, Z22, Z14
 	VFMADD231PD  Z21, Z22, Z15
-	VBROADCASTSD (AX)(SI*8), Z22
+	VBROADCASTSD (AX)(R8*8), Z22
 	VFMADD231PD  Z20, Z22, Z16
 	VFMADD231PD  Z21, Z22, Z17
-	VBROADCASTSD (AX)(R10*1), Z22
+	VBROADCASTSD (AX)(R12*1), Z22
 	VFMADD231PD  Z20, Z22, Z18
 	VFMADD231PD  Z21, Z22, Z19
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z20
+	VBROADCASTSD alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISD     beta+88(FP), X21
+	VUCOMISD     beta+96(FP), X21
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z21
+	VBROADCASTSD beta+96(FP), Z21
 	VMOVUPD      (AX), Z22
 	VMULPD       Z21, Z22, Z22
 	VFMADD231PD  Z20, Z0, Z22
@@ -8462,15 +8552,15 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-96
-	MOVQ  n+72(FP), AX
+TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
 	CMPQ  AX, $+16
 	JEQ   whole
 	CMPQ  AX, $+8
 	JLE   narrow
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
@@ -8483,12 +8573,15 @@ TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-96
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 11×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -8513,11 +8606,10 @@ TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-96
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -8527,35 +8619,35 @@ wide_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -8566,35 +8658,35 @@ wide_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -8605,35 +8697,35 @@ wide_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -8644,47 +8736,48 @@ wide_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    wide_single_end
 
 wide_single:
@@ -8694,54 +8787,54 @@ wide_single:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z22
+	VBROADCASTSD alpha+88(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISD     beta+88(FP), X23
+	VUCOMISD     beta+96(FP), X23
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z23
+	VBROADCASTSD beta+96(FP), Z23
 	VMOVUPD      (AX), Z24
 	VMULPD       Z23, Z24, Z24
 	VFMADD231PD  Z22, Z0, Z24
@@ -8903,7 +8996,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -8915,12 +9008,15 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
 
 	// 11×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -8934,11 +9030,10 @@ narrow:
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -8946,26 +9041,26 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z12
 	VFMADD231PD  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z11, Z12, Z1
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*4), Z12
-	VFMADD231PD  Z11, Z12, Z4
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z11, Z12, Z5
-	VBROADCASTSD (AX)(DI*2), Z12
-	VFMADD231PD  Z11, Z12, Z6
 	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*8), Z12
-	VFMADD231PD  Z11, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z11, Z12, Z4
 	VBROADCASTSD (AX)(R10*1), Z12
+	VFMADD231PD  Z11, Z12, Z5
+	VBROADCASTSD (AX)(R9*2), Z12
+	VFMADD231PD  Z11, Z12, Z6
+	VBROADCASTSD (AX)(R11*1), Z12
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*8), Z12
+	VFMADD231PD  Z11, Z12, Z8
+	VBROADCASTSD (AX)(R12*1), Z12
 	VFMADD231PD  Z11, Z12, Z9
-	VBROADCASTSD (AX)(R8*2), Z12
+	VBROADCASTSD (AX)(R10*2), Z12
 	VFMADD231PD  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -8973,26 +9068,26 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z12
 	VFMADD231PD  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z11, Z12, Z1
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*4), Z12
-	VFMADD231PD  Z11, Z12, Z4
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z11, Z12, Z5
-	VBROADCASTSD (AX)(DI*2), Z12
-	VFMADD231PD  Z11, Z12, Z6
 	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*8), Z12
-	VFMADD231PD  Z11, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z11, Z12, Z4
 	VBROADCASTSD (AX)(R10*1), Z12
+	VFMADD231PD  Z11, Z12, Z5
+	VBROADCASTSD (AX)(R9*2), Z12
+	VFMADD231PD  Z11, Z12, Z6
+	VBROADCASTSD (AX)(R11*1), Z12
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*8), Z12
+	VFMADD231PD  Z11, Z12, Z8
+	VBROADCASTSD (AX)(R12*1), Z12
 	VFMADD231PD  Z11, Z12, Z9
-	VBROADCASTSD (AX)(R8*2), Z12
+	VBROADCASTSD (AX)(R10*2), Z12
 	VFMADD231PD  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -9000,26 +9095,26 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z12
 	VFMADD231PD  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z11, Z12, Z1
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*4), Z12
-	VFMADD231PD  Z11, Z12, Z4
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z11, Z12, Z5
-	VBROADCASTSD (AX)(DI*2), Z12
-	VFMADD231PD  Z11, Z12, Z6
 	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*8), Z12
-	VFMADD231PD  Z11, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z11, Z12, Z4
 	VBROADCASTSD (AX)(R10*1), Z12
+	VFMADD231PD  Z11, Z12, Z5
+	VBROADCASTSD (AX)(R9*2), Z12
+	VFMADD231PD  Z11, Z12, Z6
+	VBROADCASTSD (AX)(R11*1), Z12
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*8), Z12
+	VFMADD231PD  Z11, Z12, Z8
+	VBROADCASTSD (AX)(R12*1), Z12
 	VFMADD231PD  Z11, Z12, Z9
-	VBROADCASTSD (AX)(R8*2), Z12
+	VBROADCASTSD (AX)(R10*2), Z12
 	VFMADD231PD  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -9027,37 +9122,38 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z12
 	VFMADD231PD  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z11, Z12, Z1
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*4), Z12
-	VFMADD231PD  Z11, Z12, Z4
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z11, Z12, Z5
-	VBROADCASTSD (AX)(DI*2), Z12
-	VFMADD231PD  Z11, Z12, Z6
 	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*8), Z12
-	VFMADD231PD  Z11, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z11, Z12, Z4
 	VBROADCASTSD (AX)(R10*1), Z12
+	VFMADD231PD  Z11, Z12, Z5
+	VBROADCASTSD (AX)(R9*2), Z12
+	VFMADD231PD  Z11, Z12, Z6
+	VBROADCASTSD (AX)(R11*1), Z12
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*8), Z12
+	VFMADD231PD  Z11, Z12, Z8
+	VBROADCASTSD (AX)(R12*1), Z12
 	VFMADD231PD  Z11, Z12, Z9
-	VBROADCASTSD (AX)(R8*2), Z12
+	VBROADCASTSD (AX)(R10*2), Z12
 	VFMADD231PD  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    narrow_single_end
 
 narrow_single:
@@ -9065,44 +9161,44 @@ narrow_single:
 	VBROADCASTSD (AX), Z12
 	VFMADD231PD  Z11, Z12, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z12
+	VBROADCASTSD (AX)(R8*1), Z12
 	VFMADD231PD  Z11, Z12, Z1
-	VBROADCASTSD (AX)(SI*2), Z12
+	VBROADCASTSD (AX)(R8*2), Z12
 	VFMADD231PD  Z11, Z12, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z12
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(SI*4), Z12
-	VFMADD231PD  Z11, Z12, Z4
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z11, Z12, Z5
-	VBROADCASTSD (AX)(DI*2), Z12
-	VFMADD231PD  Z11, Z12, Z6
 	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(SI*8), Z12
-	VFMADD231PD  Z11, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z11, Z12, Z4
 	VBROADCASTSD (AX)(R10*1), Z12
+	VFMADD231PD  Z11, Z12, Z5
+	VBROADCASTSD (AX)(R9*2), Z12
+	VFMADD231PD  Z11, Z12, Z6
+	VBROADCASTSD (AX)(R11*1), Z12
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*8), Z12
+	VFMADD231PD  Z11, Z12, Z8
+	VBROADCASTSD (AX)(R12*1), Z12
 	VFMADD231PD  Z11, Z12, Z9
-	VBROADCASTSD (AX)(R8*2), Z12
+	VBROADCASTSD (AX)(R10*2), Z12
 	VFMADD231PD  Z11, Z12, Z10
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z11
+	VBROADCASTSD alpha+88(FP), Z11
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+88(FP), X12
+	VUCOMISD     beta+96(FP), X12
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z12
+	VBROADCASTSD beta+96(FP), Z12
 	VMOVUPD.Z    (AX), K1, Z13
 	VMULPD       Z12, Z13, Z13
 	VFMADD231PD  Z11, Z0, Z13
@@ -9204,12 +9300,15 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
-	LEAQ (R9)(SI*2), R10
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
+	LEAQ (R11)(R8*2), R12
 
 	// 11×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -9234,11 +9333,10 @@ whole:
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	MOVQ   next+56(FP), R13
-	TESTQ  R12, R12
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -9248,35 +9346,35 @@ whole_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -9287,35 +9385,35 @@ whole_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -9326,35 +9424,35 @@ whole_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
@@ -9365,47 +9463,48 @@ whole_unrolled:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R13)
-	ADDQ         $+64, R13
-	DECQ         R12
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
+	ANDQ  $+3, R13
+	TESTQ R13, R13
 	JZ    whole_single_end
 
 whole_single:
@@ -9415,54 +9514,54 @@ whole_single:
 	VFMADD231PD  Z22, Z24, Z0
 	VFMADD231PD  Z23, Z24, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z24
+	VBROADCASTSD (AX)(R8*1), Z24
 	VFMADD231PD  Z22, Z24, Z2
 	VFMADD231PD  Z23, Z24, Z3
-	VBROADCASTSD (AX)(SI*2), Z24
+	VBROADCASTSD (AX)(R8*2), Z24
 	VFMADD231PD  Z22, Z24, Z4
 	VFMADD231PD  Z23, Z24, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z24
+	VBROADCASTSD (AX)(R9*1), Z24
 	VFMADD231PD  Z22, Z24, Z6
 	VFMADD231PD  Z23, Z24, Z7
-	VBROADCASTSD (AX)(SI*4), Z24
+	VBROADCASTSD (AX)(R8*4), Z24
 	VFMADD231PD  Z22, Z24, Z8
 	VFMADD231PD  Z23, Z24, Z9
-	VBROADCASTSD (AX)(R8*1), Z24
+	VBROADCASTSD (AX)(R10*1), Z24
 	VFMADD231PD  Z22, Z24, Z10
 	VFMADD231PD  Z23, Z24, Z11
-	VBROADCASTSD (AX)(DI*2), Z24
+	VBROADCASTSD (AX)(R9*2), Z24
 	VFMADD231PD  Z22, Z24, Z12
 	VFMADD231PD  Z23, Z24, Z13
-	VBROADCASTSD (AX)(R9*1), Z24
+	VBROADCASTSD (AX)(R11*1), Z24
 	VFMADD231PD  Z22, Z24, Z14
 	VFMADD231PD  Z23, Z24, Z15
-	VBROADCASTSD (AX)(SI*8), Z24
+	VBROADCASTSD (AX)(R8*8), Z24
 	VFMADD231PD  Z22, Z24, Z16
 	VFMADD231PD  Z23, Z24, Z17
-	VBROADCASTSD (AX)(R10*1), Z24
+	VBROADCASTSD (AX)(R12*1), Z24
 	VFMADD231PD  Z22, Z24, Z18
 	VFMADD231PD  Z23, Z24, Z19
-	VBROADCASTSD (AX)(R8*2), Z24
+	VBROADCASTSD (AX)(R10*2), Z24
 	VFMADD231PD  Z22, Z24, Z20
 	VFMADD231PD  Z23, Z24, Z21
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R11
+	DECQ         R13
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z22
+	VBROADCASTSD alpha+88(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISD     beta+88(FP), X23
+	VUCOMISD     beta+96(FP), X23
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z23
+	VBROADCASTSD beta+96(FP), Z23
 	VMOVUPD      (AX), Z24
 	VMULPD       Z23, Z24, Z24
 	VFMADD231PD  Z22, Z0, Z24
@@ -9623,11 +9722,11 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-96
+TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-104
 	MOVQ       c+48(FP), AX
-	MOVQ       ldc+64(FP), CX
+	MOVQ       ldc+72(FP), CX
 	SHLQ       $0x03, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
@@ -9664,12 +9763,12 @@ TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-96
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	CMPQ       AX, $+16
 	JEQ        whole
 	CMPQ       AX, $+8
 	JLE        narrow
-	MOVQ       n+72(FP), AX
+	MOVQ       n+80(FP), AX
 	SUBQ       $+8, AX
 	MOVQ       AX, CX
 	MOVQ       $+1, AX
@@ -9682,13 +9781,16 @@ TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-96
 	SHLQ       $0x03, DX
 	MOVQ       ldb+40(FP), BX
 	SHLQ       $0x03, BX
-	MOVQ       rsa+16(FP), SI
-	SHLQ       $0x03, SI
-	LEAQ       (SI)(SI*2), DI
-	LEAQ       (DI)(SI*2), R8
-	LEAQ       (R8)(SI*2), R9
-	LEAQ       (R9)(SI*2), R10
-	LEAQ       (R10)(SI*2), R11
+	MOVQ       next+56(FP), SI
+	MOVQ       ldn+64(FP), DI
+	SHLQ       $0x03, DI
+	MOVQ       rsa+16(FP), R8
+	SHLQ       $0x03, R8
+	LEAQ       (R8)(R8*2), R9
+	LEAQ       (R9)(R8*2), R10
+	LEAQ       (R10)(R8*2), R11
+	LEAQ       (R11)(R8*2), R12
+	LEAQ       (R12)(R8*2), R13
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -9715,11 +9817,10 @@ TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-96
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R12
-	MOVQ   R12, R13
-	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
-	TESTQ  R13, R13
+	MOVQ   k+0(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -9729,38 +9830,38 @@ wide_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -9771,38 +9872,38 @@ wide_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -9813,38 +9914,38 @@ wide_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -9855,50 +9956,51 @@ wide_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
-	DECQ         R13
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R12
-	TESTQ R12, R12
+	ANDQ  $+3, R14
+	TESTQ R14, R14
 	JZ    wide_single_end
 
 wide_single:
@@ -9908,57 +10010,57 @@ wide_single:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R12
+	DECQ         R14
 	JNZ          wide_single
 
 wide_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z24
+	VBROADCASTSD alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISD     beta+88(FP), X25
+	VUCOMISD     beta+96(FP), X25
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z25
+	VBROADCASTSD beta+96(FP), Z25
 	VMOVUPD      (AX), Z26
 	VMULPD       Z25, Z26, Z26
 	VFMADD231PD  Z24, Z0, Z26
@@ -10134,7 +10236,7 @@ wide_done:
 	RET
 
 narrow:
-	MOVQ  n+72(FP), AX
+	MOVQ  n+80(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
@@ -10146,13 +10248,16 @@ narrow:
 	SHLQ  $0x03, DX
 	MOVQ  ldb+40(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  rsa+16(FP), SI
-	SHLQ  $0x03, SI
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (R9)(SI*2), R10
-	LEAQ  (R10)(SI*2), R11
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+	LEAQ  (R12)(R8*2), R13
 
 	// 12×8 sums.
 	VXORPS Z0, Z0, Z0
@@ -10167,11 +10272,10 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R12
-	MOVQ   R12, R13
-	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
-	TESTQ  R13, R13
+	MOVQ   k+0(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -10179,28 +10283,28 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z13
 	VFMADD231PD  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z13
+	VBROADCASTSD (AX)(R8*1), Z13
 	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(SI*2), Z13
+	VBROADCASTSD (AX)(R8*2), Z13
 	VFMADD231PD  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(SI*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(DI*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(SI*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
 	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
+	VFMADD231PD  Z12, Z13, Z5
+	VBROADCASTSD (AX)(R9*2), Z13
+	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R11*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*8), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	VBROADCASTSD (AX)(R12*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R10*2), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R13*1), Z13
 	VFMADD231PD  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -10208,28 +10312,28 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z13
 	VFMADD231PD  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z13
+	VBROADCASTSD (AX)(R8*1), Z13
 	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(SI*2), Z13
+	VBROADCASTSD (AX)(R8*2), Z13
 	VFMADD231PD  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(SI*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(DI*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(SI*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
 	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
+	VFMADD231PD  Z12, Z13, Z5
+	VBROADCASTSD (AX)(R9*2), Z13
+	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R11*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*8), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	VBROADCASTSD (AX)(R12*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R10*2), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R13*1), Z13
 	VFMADD231PD  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -10237,28 +10341,28 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z13
 	VFMADD231PD  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z13
+	VBROADCASTSD (AX)(R8*1), Z13
 	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(SI*2), Z13
+	VBROADCASTSD (AX)(R8*2), Z13
 	VFMADD231PD  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(SI*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(DI*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(SI*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
 	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
+	VFMADD231PD  Z12, Z13, Z5
+	VBROADCASTSD (AX)(R9*2), Z13
+	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R11*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*8), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	VBROADCASTSD (AX)(R12*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R10*2), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R13*1), Z13
 	VFMADD231PD  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -10266,39 +10370,40 @@ narrow_unrolled:
 	VBROADCASTSD (AX), Z13
 	VFMADD231PD  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z13
+	VBROADCASTSD (AX)(R8*1), Z13
 	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(SI*2), Z13
+	VBROADCASTSD (AX)(R8*2), Z13
 	VFMADD231PD  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(SI*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(DI*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(SI*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
 	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
+	VFMADD231PD  Z12, Z13, Z5
+	VBROADCASTSD (AX)(R9*2), Z13
+	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R11*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*8), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	VBROADCASTSD (AX)(R12*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R10*2), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R13*1), Z13
 	VFMADD231PD  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
-	DECQ         R13
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R12
-	TESTQ R12, R12
+	ANDQ  $+3, R14
+	TESTQ R14, R14
 	JZ    narrow_single_end
 
 narrow_single:
@@ -10306,46 +10411,46 @@ narrow_single:
 	VBROADCASTSD (AX), Z13
 	VFMADD231PD  Z12, Z13, Z0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z13
+	VBROADCASTSD (AX)(R8*1), Z13
 	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(SI*2), Z13
+	VBROADCASTSD (AX)(R8*2), Z13
 	VFMADD231PD  Z12, Z13, Z2
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(SI*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(DI*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(SI*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
 	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
+	VFMADD231PD  Z12, Z13, Z5
+	VBROADCASTSD (AX)(R9*2), Z13
+	VFMADD231PD  Z12, Z13, Z6
 	VBROADCASTSD (AX)(R11*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*8), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	VBROADCASTSD (AX)(R12*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R10*2), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R13*1), Z13
 	VFMADD231PD  Z12, Z13, Z11
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R12
+	DECQ         R14
 	JNZ          narrow_single
 
 narrow_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z12
+	VBROADCASTSD alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+88(FP), X13
+	VUCOMISD     beta+96(FP), X13
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z13
+	VBROADCASTSD beta+96(FP), Z13
 	VMOVUPD.Z    (AX), K1, Z14
 	VMULPD       Z13, Z14, Z14
 	VFMADD231PD  Z12, Z0, Z14
@@ -10455,13 +10560,16 @@ whole:
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
-	MOVQ rsa+16(FP), SI
-	SHLQ $0x03, SI
-	LEAQ (SI)(SI*2), DI
-	LEAQ (DI)(SI*2), R8
-	LEAQ (R8)(SI*2), R9
-	LEAQ (R9)(SI*2), R10
-	LEAQ (R10)(SI*2), R11
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+	LEAQ (R10)(R8*2), R11
+	LEAQ (R11)(R8*2), R12
+	LEAQ (R12)(R8*2), R13
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -10488,11 +10596,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R12
-	MOVQ   R12, R13
-	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
-	TESTQ  R13, R13
+	MOVQ   k+0(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -10502,38 +10609,38 @@ whole_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -10544,38 +10651,38 @@ whole_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -10586,38 +10693,38 @@ whole_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
@@ -10628,50 +10735,51 @@ whole_unrolled:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
-	DECQ         R13
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R12
-	TESTQ R12, R12
+	ANDQ  $+3, R14
+	TESTQ R14, R14
 	JZ    whole_single_end
 
 whole_single:
@@ -10681,57 +10789,57 @@ whole_single:
 	VFMADD231PD  Z24, Z26, Z0
 	VFMADD231PD  Z25, Z26, Z1
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(SI*1), Z26
+	VBROADCASTSD (AX)(R8*1), Z26
 	VFMADD231PD  Z24, Z26, Z2
 	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(SI*2), Z26
+	VBROADCASTSD (AX)(R8*2), Z26
 	VFMADD231PD  Z24, Z26, Z4
 	VFMADD231PD  Z25, Z26, Z5
 	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(DI*1), Z26
+	VBROADCASTSD (AX)(R9*1), Z26
 	VFMADD231PD  Z24, Z26, Z6
 	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(SI*4), Z26
+	VBROADCASTSD (AX)(R8*4), Z26
 	VFMADD231PD  Z24, Z26, Z8
 	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R8*1), Z26
+	VBROADCASTSD (AX)(R10*1), Z26
 	VFMADD231PD  Z24, Z26, Z10
 	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(DI*2), Z26
+	VBROADCASTSD (AX)(R9*2), Z26
 	VFMADD231PD  Z24, Z26, Z12
 	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R9*1), Z26
+	VBROADCASTSD (AX)(R11*1), Z26
 	VFMADD231PD  Z24, Z26, Z14
 	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(SI*8), Z26
+	VBROADCASTSD (AX)(R8*8), Z26
 	VFMADD231PD  Z24, Z26, Z16
 	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R10*1), Z26
+	VBROADCASTSD (AX)(R12*1), Z26
 	VFMADD231PD  Z24, Z26, Z18
 	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R8*2), Z26
+	VBROADCASTSD (AX)(R10*2), Z26
 	VFMADD231PD  Z24, Z26, Z20
 	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R11*1), Z26
+	VBROADCASTSD (AX)(R13*1), Z26
 	VFMADD231PD  Z24, Z26, Z22
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	DECQ         R12
+	DECQ         R14
 	JNZ          whole_single
 
 whole_single_end:
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+80(FP), Z24
+	VBROADCASTSD alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISD     beta+88(FP), X25
+	VUCOMISD     beta+96(FP), X25
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+88(FP), Z25
+	VBROADCASTSD beta+96(FP), Z25
 	VMOVUPD      (AX), Z26
 	VMULPD       Z25, Z26, Z26
 	VFMADD231PD  Z24, Z0, Z26
@@ -10906,15 +11014,494 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldc int, n int, alpha float64, beta float64)
+// func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·StreamF64AVX512(SB), NOSPLIT, $0-96
+TEXT ·CopyF64AVX512(SB), NOSPLIT, $0-104
 	MOVQ a+8(FP), AX
 	MOVQ b+32(FP), CX
 	MOVQ csa+24(FP), DX
 	SHLQ $0x03, DX
 	MOVQ ldb+40(FP), BX
 	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x03, SI
+	MOVQ rsa+16(FP), SI
+	SHLQ $0x03, SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (R9)(SI*2), R10
+	LEAQ (R10)(SI*2), R11
+	MOVQ next+56(FP), R12
+
+	// 12×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z24
+	VMOVUPD      64(CX), Z25
+	VMOVUPD      Z24, (R12)
+	VMOVUPD      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Z25, Z26, Z3
+	VBROADCASTSD (AX)(SI*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(DI*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Z25, Z26, Z7
+	VBROADCASTSD (AX)(SI*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Z25, Z26, Z9
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Z25, Z26, Z11
+	VBROADCASTSD (AX)(DI*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Z25, Z26, Z13
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Z25, Z26, Z15
+	VBROADCASTSD (AX)(SI*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Z25, Z26, Z17
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Z25, Z26, Z19
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Z25, Z26, Z21
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z24
+	VMOVUPD      64(CX), Z25
+	VMOVUPD      Z24, (R12)
+	VMOVUPD      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Z25, Z26, Z3
+	VBROADCASTSD (AX)(SI*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(DI*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Z25, Z26, Z7
+	VBROADCASTSD (AX)(SI*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Z25, Z26, Z9
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Z25, Z26, Z11
+	VBROADCASTSD (AX)(DI*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Z25, Z26, Z13
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Z25, Z26, Z15
+	VBROADCASTSD (AX)(SI*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Z25, Z26, Z17
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Z25, Z26, Z19
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Z25, Z26, Z21
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z24
+	VMOVUPD      64(CX), Z25
+	VMOVUPD      Z24, (R12)
+	VMOVUPD      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Z25, Z26, Z3
+	VBROADCASTSD (AX)(SI*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(DI*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Z25, Z26, Z7
+	VBROADCASTSD (AX)(SI*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Z25, Z26, Z9
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Z25, Z26, Z11
+	VBROADCASTSD (AX)(DI*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Z25, Z26, Z13
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Z25, Z26, Z15
+	VBROADCASTSD (AX)(SI*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Z25, Z26, Z17
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Z25, Z26, Z19
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Z25, Z26, Z21
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z24
+	VMOVUPD      64(CX), Z25
+	VMOVUPD      Z24, (R12)
+	VMOVUPD      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Z25, Z26, Z3
+	VBROADCASTSD (AX)(SI*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(DI*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Z25, Z26, Z7
+	VBROADCASTSD (AX)(SI*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Z25, Z26, Z9
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Z25, Z26, Z11
+	VBROADCASTSD (AX)(DI*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Z25, Z26, Z13
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Z25, Z26, Z15
+	VBROADCASTSD (AX)(SI*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Z25, Z26, Z17
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Z25, Z26, Z19
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Z25, Z26, Z21
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R14
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R13
+	TESTQ R13, R13
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z24
+	VMOVUPD      64(CX), Z25
+	VMOVUPD      Z24, (R12)
+	VMOVUPD      Z25, 64(R12)
+	ADDQ         $+128, R12
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Z25, Z26, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(SI*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Z25, Z26, Z3
+	VBROADCASTSD (AX)(SI*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Z25, Z26, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(DI*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Z25, Z26, Z7
+	VBROADCASTSD (AX)(SI*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Z25, Z26, Z9
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Z25, Z26, Z11
+	VBROADCASTSD (AX)(DI*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Z25, Z26, Z13
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Z25, Z26, Z15
+	VBROADCASTSD (AX)(SI*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Z25, Z26, Z17
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Z25, Z26, Z19
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Z25, Z26, Z21
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Z25, Z26, Z23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R13
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z24
+	VXORPS       X25, X25, X25
+	VUCOMISD     beta+96(FP), X25
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z25
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z0, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z1, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z2, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z3, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z4, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z5, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z6, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z7, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z8, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z9, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z10, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z11, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z12, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z13, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z14, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z15, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z16, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z17, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z18, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z19, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z20, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z21, Z26
+	VMOVUPD      Z26, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z22, Z26
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      64(AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z23, Z26
+	VMOVUPD      Z26, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z24, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z24, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z24, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z24, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z24, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z24, Z9, Z9
+	VMOVUPD Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z24, Z11, Z11
+	VMOVUPD Z11, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Z24, Z13, Z13
+	VMOVUPD Z13, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z14, Z14
+	VMOVUPD Z14, (AX)
+	VMULPD  Z24, Z15, Z15
+	VMOVUPD Z15, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z16, Z16
+	VMOVUPD Z16, (AX)
+	VMULPD  Z24, Z17, Z17
+	VMOVUPD Z17, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z18, Z18
+	VMOVUPD Z18, (AX)
+	VMULPD  Z24, Z19, Z19
+	VMOVUPD Z19, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z20, Z20
+	VMOVUPD Z20, (AX)
+	VMULPD  Z24, Z21, Z21
+	VMOVUPD Z21, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z22, Z22
+	VMOVUPD Z22, (AX)
+	VMULPD  Z24, Z23, Z23
+	VMOVUPD Z23, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·StreamF64AVX512(SB), NOSPLIT, $0-104
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), SI
+	SHLQ $0x03, SI
 	MOVQ rsa+16(FP), SI
 	SHLQ $0x03, SI
 	LEAQ (SI)(SI*2), DI
@@ -10951,7 +11538,6 @@ TEXT ·StreamF64AVX512(SB), NOSPLIT, $0-96
 	MOVQ   k+0(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
-	MOVQ   next+56(FP), R14
 	TESTQ  R13, R13
 	JZ     whole_unrolled_end
 
@@ -11116,8 +11702,6 @@ whole_unrolled:
 	VFMADD231PD  Z25, Z26, Z23
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	PREFETCHT1   (R14)
-	ADDQ         $+64, R14
 	DECQ         R13
 	JNZ          whole_unrolled
 
@@ -11171,9 +11755,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSD alpha+80(FP), Z24
+	VBROADCASTSD alpha+88(FP), Z24
 	MOVQ         c+48(FP), AX
-	MOVQ         ldc+64(FP), CX
+	MOVQ         ldc+72(FP), CX
 	SHLQ         $0x03, CX
 	VMULPD       Z24, Z0, Z0
 	VMOVNTPD     Z0, (AX)

@@ -17,12 +17,13 @@ TEXT ·PackedI8AVX2(SB), NOSPLIT, $0-72
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+4, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+4, SI, R8
+	ADDQ    BX, R8
 
 	// 4×16 sums.
 	VXORPS Y1, Y1, Y1
@@ -33,11 +34,10 @@ TEXT ·PackedI8AVX2(SB), NOSPLIT, $0-72
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -132,18 +132,18 @@ wide_unrolled:
 	VPADDD       Y9, Y8, Y8
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -172,7 +172,7 @@ wide_single:
 	VPADDD       Y9, Y8, Y8
 	ADDQ         $+16, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -273,23 +273,23 @@ narrow:
 	VMOVDQU (CX)(AX*4), Y0
 	MOVQ    a+8(FP), AX
 	MOVQ    b+16(FP), CX
-	MOVQ    c+24(FP), DX
-	MOVQ    ldc+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    DX, SI
-	IMUL3Q  $+4, BX, DI
-	ADDQ    DX, DI
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+4, SI, R8
+	ADDQ    BX, R8
 
 	// 4×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
@@ -348,18 +348,18 @@ narrow_unrolled:
 	VPADDD       Y5, Y4, Y4
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -379,7 +379,7 @@ narrow_single:
 	VPADDD       Y5, Y4, Y4
 	ADDQ         $+16, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -448,12 +448,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+4, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
 
 	// 4×16 sums.
 	VXORPS Y0, Y0, Y0
@@ -464,11 +465,10 @@ whole:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	MOVQ   next+32(FP), R10
-	TESTQ  R9, R9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -563,18 +563,18 @@ whole_unrolled:
 	VPADDD       Y8, Y7, Y7
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
-	PREFETCHT0   (SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -603,7 +603,7 @@ whole_single:
 	VPADDD       Y8, Y7, Y7
 	ADDQ         $+16, AX
 	ADDQ         $+64, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:

@@ -19,12 +19,13 @@ TEXT ·PackedI8VNNI(SB), NOSPLIT, $0-72
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+8, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
 
 	// 8×32 sums.
 	VMOVDQU32 (CX), Z0
@@ -44,11 +45,10 @@ TEXT ·PackedI8VNNI(SB), NOSPLIT, $0-72
 	VMOVDQU32 (CX), Z14
 	VMOVDQU32 64(CX), Z15
 	ADDQ      $+128, CX
-	MOVQ      k+0(FP), R8
-	MOVQ      R8, R9
-	SHRQ      $0x02, R9
-	MOVQ      next+32(FP), R10
-	TESTQ     R9, R9
+	MOVQ      k+0(FP), R9
+	MOVQ      R9, R10
+	SHRQ      $0x02, R10
+	TESTQ     R10, R10
 	JZ        wide_unrolled_end
 
 wide_unrolled:
@@ -168,19 +168,19 @@ wide_unrolled:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    wide_single_end
 
 wide_single:
@@ -215,7 +215,7 @@ wide_single:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+32, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          wide_single
 
 wide_single_end:
@@ -398,12 +398,13 @@ narrow:
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+8, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
 
 	// 8×16 sums.
 	VMOVDQU32 (CX), Z0
@@ -415,11 +416,10 @@ narrow:
 	VMOVDQU32 (CX), Z6
 	VMOVDQU32 (CX), Z7
 	ADDQ      $+128, CX
-	MOVQ      k+0(FP), R8
-	MOVQ      R8, R9
-	SHRQ      $0x02, R9
-	MOVQ      next+32(FP), R10
-	TESTQ     R9, R9
+	MOVQ      k+0(FP), R9
+	MOVQ      R9, R10
+	SHRQ      $0x02, R10
+	TESTQ     R10, R10
 	JZ        narrow_unrolled_end
 
 narrow_unrolled:
@@ -503,19 +503,19 @@ narrow_unrolled:
 	VPDPBUSD     Z8, Z9, Z7
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    narrow_single_end
 
 narrow_single:
@@ -541,7 +541,7 @@ narrow_single:
 	VPDPBUSD     Z8, Z9, Z7
 	ADDQ         $+32, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          narrow_single
 
 narrow_single_end:
@@ -662,12 +662,13 @@ narrow_done:
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
-	MOVQ   c+24(FP), DX
-	MOVQ   ldc+40(FP), BX
-	SHLQ   $0x02, BX
-	MOVQ   DX, SI
-	IMUL3Q $+8, BX, DI
-	ADDQ   DX, DI
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
 
 	// 8×32 sums.
 	VMOVDQU32 (CX), Z0
@@ -687,11 +688,10 @@ whole:
 	VMOVDQU32 (CX), Z14
 	VMOVDQU32 64(CX), Z15
 	ADDQ      $+128, CX
-	MOVQ      k+0(FP), R8
-	MOVQ      R8, R9
-	SHRQ      $0x02, R9
-	MOVQ      next+32(FP), R10
-	TESTQ     R9, R9
+	MOVQ      k+0(FP), R9
+	MOVQ      R9, R10
+	SHRQ      $0x02, R10
+	TESTQ     R10, R10
 	JZ        whole_unrolled_end
 
 whole_unrolled:
@@ -811,19 +811,19 @@ whole_unrolled:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+128, AX
 	ADDQ         $+512, CX
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	ADDQ         BX, SI
-	CMPQ         SI, DI
-	CMOVQGE      DX, SI
-	PREFETCHT1   (R10)
-	ADDQ         $+64, R10
-	DECQ         R9
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
+	ANDQ  $+3, R9
+	TESTQ R9, R9
 	JZ    whole_single_end
 
 whole_single:
@@ -858,7 +858,7 @@ whole_single:
 	VPDPBUSD     Z17, Z18, Z15
 	ADDQ         $+32, AX
 	ADDQ         $+128, CX
-	DECQ         R8
+	DECQ         R9
 	JNZ          whole_single
 
 whole_single_end:

@@ -44,11 +44,29 @@ func (s BoxShape) loaded() int {
 // maxBox is the most elements of a box in one dimension.
 const maxBox = 256
 
-// rows is how far a box goes across K. Where rows of memory run that way each box has 128
-// bytes of them; a tile is several boxes then.
+// part is what one of the blocks that share a tile loads: so many rows of A or columns of B,
+// from depth elements along K each. Where rows of memory run across K a box has 128 bytes of
+// them, and a tile is several boxes: of an odd number each block loads a part along K.
+func (s BoxShape) part() (side, depth int) {
+	if side = s.loaded() / s.Shared; !s.AlongK && side%s.Depth() != 0 {
+		return s.Side, s.Depth() / s.Shared
+	}
+	return side, s.Depth()
+}
+
+// rows is the rows of memory of a box.
 func (s BoxShape) rows() int {
+	side, depth := s.part()
 	if s.AlongK {
-		return min(s.loaded()/s.Shared, maxBox)
+		return min(side, maxBox)
+	}
+	return depth
+}
+
+// across is how far a box goes across K.
+func (s BoxShape) across() int {
+	if s.AlongK {
+		return s.rows()
 	}
 	return s.Depth()
 }
@@ -68,7 +86,14 @@ type Boxes struct {
 
 // NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
 func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
-	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth()), skip: 0}
+	b := NewMadeBoxes(k, name, s)
+	b.tensor = t
+	return b
+}
+
+// NewMadeBoxes declares tiles that are no tensor's boxes.
+func NewMadeBoxes(k *build.Kernel, name string, s BoxShape) *Boxes {
+	return &Boxes{k: k, shape: s, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth()), skip: 0}
 }
 
 // Behind are the same tiles for an operand that begins so many elements behind the first
@@ -95,11 +120,17 @@ func (b *Boxes) Prefetch() { b.tensor.Prefetch() }
 // block's place among those that share the tile.
 func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank build.Value) {
 	k, s := b.k, b.shape
-	part := k.Mul(rank, s.loaded()/s.Shared)
-	for n := 0; n < s.loaded()/s.Shared; n += s.rows() {
-		at := k.Add(part, n)
-		to := b.tiles.At(k.Add(k.Mul(stage, s.Side), at), 0)
-		x, y := p, build.Value(k.Add(first, at))
+	side, depth := s.part()
+	from, along := build.Value(0), build.Value(0) // of the block's part
+	if depth < s.Depth() {
+		along = k.Mul(rank, depth)
+	} else {
+		from = k.Mul(rank, side)
+	}
+	for n := 0; n < side; n += s.across() {
+		at := k.Add(from, n)
+		to := b.tiles.At(k.Add(k.Add(k.Mul(stage, s.Side), at), along), 0)
+		x, y := build.Value(k.Add(p, along)), build.Value(k.Add(first, at))
 		if !s.AlongK {
 			x, y = y, x
 		}
@@ -158,4 +189,47 @@ func (b *Boxes) ToStep(p int) int {
 		return p * b.shape.Elem.Bytes() / pieceBytes
 	}
 	return p * SwizzleBytes / pieceBytes
+}
+
+// Along is the shape of the same tiles with their rows along K.
+func (s BoxShape) Along() BoxShape {
+	s.AlongK, s.Loaded = true, s.Side
+	return s
+}
+
+// Turn has so many warps, of which the thread's is number warp, transpose a stage's tile, whose
+// rows run across K, to tiles of the same columns along it. Elements have 4 bytes: a thread
+// takes 4×4 of them, and eight lanes a diagonal of such, so that they have all banks as they
+// read and as they write.
+func (b *Boxes) Turn(to *Boxes, stage, warp, lane build.Reg, warps int) {
+	k, s := b.k, b.shape
+	const (
+		pieces = SwizzleBytes / pieceBytes // of a row
+		block  = pieceBytes / 4            // elements of a piece
+		groups = 32 / pieces               // of lanes
+	)
+	box := pieces * block // columns
+	swizzled := func(row build.Value, piece build.Reg) build.Value {
+		return k.Mul(k.Xor(piece, k.Rem(row, atomRows)), pieceBytes)
+	}
+	top := k.Mul(stage, s.Side)
+	c := k.Rem(lane, pieces) // the piece of a row along K
+	k.ForStep(warp, s.Side*pieces/(box*groups), warps, func(n build.Reg) {
+		diagonal := k.Mad(n, groups, k.Div(lane, pieces))
+		first := k.Mad(k.Div(diagonal, pieces), box, top)
+		j := k.Xor(c, k.Rem(diagonal, pieces)) // the piece of a row across it
+		var held [block][]build.Reg
+		for r := range block {
+			row := k.Mad(c, block, r)
+			held[r] = b.tiles.At(k.Add(first, row), 0).Skip(swizzled(row, j)).LoadVec(block)
+		}
+		for i := range block {
+			row := k.Mad(j, block, i)
+			column := make([]build.Value, block)
+			for r := range block {
+				column[r] = held[r][i]
+			}
+			to.tiles.At(k.Add(first, row), 0).Skip(swizzled(row, c)).StoreVec(column...)
+		}
+	})
 }

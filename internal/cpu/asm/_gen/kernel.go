@@ -89,6 +89,12 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 				}
 				g.loadVector(b, from.b(u, v), v, from.maskTail, mask, row[v])
 			}
+			if from.copyTo != nil {
+				for v := range row {
+					g.move(g.Context, row[v], operand.Mem{Base: from.copyTo, Disp: v * g.vectorBytes})
+				}
+				g.ADDQ(operand.I32(g.nr*g.size), from.copyTo)
+			}
 			for i := range sums {
 				g.broadcast(g.Context, from.a(u, i), elem)
 				for v := range row {
@@ -104,7 +110,6 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	k, groups := g.param("k"), g.GP64()
 	g.MOVQ(k, groups)
 	g.SHRQ(operand.U8(log2(unroll)), groups)
-	next := g.param("next")
 	fetchC := from.fetchC
 	if fetchC == nil {
 		fetchC = func() {}
@@ -112,8 +117,7 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	g.loop(b.name+"_unrolled", groups, func() {
 		steps(unroll)
 		fetchC()
-		g.PREFETCHT1(operand.Mem{Base: next})
-		g.ADDQ(operand.I32(lineBytes), next)
+		from.fetchNext()
 	})
 	g.ANDQ(operand.I32(unroll-1), k)
 	g.loop(b.name+"_single", k, func() { steps(1) })

@@ -123,6 +123,7 @@ func (g *generator) functions() {
 		for rows := 1; rows <= g.mr; rows++ {
 			g.direct(rows)
 		}
+		g.copying()
 		g.streaming()
 		for _, shape := range g.updates() {
 			g.update(shape[0], shape[1])
@@ -209,7 +210,7 @@ func (g *generator) packedHalves(f form) {
 // direct writes the micro-kernel that reads rows of A and B where they are.
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
-	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
 		g.docLoop(name, "a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	if rows == g.mr {
 		g.prefetchC()
@@ -217,13 +218,27 @@ func (g *generator) direct(rows int) {
 	g.bodies(rows, g.matrices, false)
 }
 
+// copying writes the micro-kernel that copies what it reads of B.
+func (g *generator) copying() {
+	name := "Copy" + g.suffix()
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
+		append(g.docLoop(name, "a tile of C with n = NR from matrices, strides in elements", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j"),
+			"", fmt.Sprintf("and copies the rows of b: next[p*%d+j] = b[p*ldb+j].", g.nr))...)
+	from := g.matrices(g.mr)
+	from.fetchNext, from.copyTo = func() {}, g.param("next")
+	g.updateC(whole, g.sumOverK(whole, from, g.mr, nil), nil, false)
+	g.VZEROUPPER()
+	g.RET()
+}
+
 // streaming writes the micro-kernel whose tile goes around the caches.
 func (g *generator) streaming() {
 	name := "Stream" + g.suffix()
-	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldc, n int, alpha, beta T",
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
 		g.docLoop(name, "a whole tile of C, with n = NR and beta = 0, from matrices, strides in elements", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	from := g.matrices(g.mr)
-	from.fetch = func(int, int) {} // rows of B to come: k is small, and they would be beyond its end
+	// What is to come: k is small, and it would be beyond B's end.
+	from.fetch, from.fetchNext = func(int, int) {}, func() {}
 	g.streamC(g.sumOverK(whole, from, g.mr, nil))
 	g.VZEROUPPER()
 	g.RET()

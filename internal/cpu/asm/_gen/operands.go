@@ -7,16 +7,18 @@ import (
 
 // operands says where a micro-kernel finds A and B.
 type operands struct {
-	a        func(u, i int) operand.Mem            // the element in row i of A, u steps of k ahead
-	b        func(u, v int) operand.Mem            // vector v of the row of B, u steps of k ahead
-	widen    func(b operand.Mem, dst reg.Register) // loads a vector of B that is of halves
-	start    func(v int) operand.Mem               // vector v of what the sums start from; nil for zero
-	begin    func()                                // goes from there to the first step
-	fetch    func(u, i int)                        // may ask for what is read later, after row i of step u
-	step     func()                                // ends a step
-	advance  func(steps int)                       // ends a group of steps
-	fetchC   func()                                // ends a group of the main loop, if there is one
-	maskTail bool                                  // whether B may not be read beyond its first n columns
+	a         func(u, i int) operand.Mem            // the element in row i of A, u steps of k ahead
+	b         func(u, v int) operand.Mem            // vector v of the row of B, u steps of k ahead
+	widen     func(b operand.Mem, dst reg.Register) // loads a vector of B that is of halves
+	start     func(v int) operand.Mem               // vector v of what the sums start from; nil for zero
+	begin     func()                                // goes from there to the first step
+	fetch     func(u, i int)                        // may ask for what is read later, after row i of step u
+	step      func()                                // ends a step
+	advance   func(steps int)                       // ends a group of steps
+	fetchC    func()                                // ends a group of the main loop, if there is one
+	fetchNext func()                                // so does this: it has what is at next come to L2
+	copyTo    reg.Register                          // where B's rows are copied to, one behind the other, if anywhere
+	maskTail  bool                                  // whether B may not be read beyond its first n columns
 }
 
 // How far ahead operands are fetched into L1. On a Cascade Lake the hardware alone
@@ -37,9 +39,13 @@ func (g *generator) panels(int) operands { return g.panelsOf(g.size, nil) }
 
 // panelsOf is panels with elements of B of another size, to be widened.
 func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Register)) operands {
-	a, b := g.param("a"), g.param("b")
+	a, b, next := g.param("a"), g.param("b"), g.param("next")
 	aStep, bStep := g.mr*g.size, g.nr*sizeB
 	panels := operands{
+		fetchNext: func() {
+			g.PREFETCHT1(operand.Mem{Base: next})
+			g.ADDQ(operand.I32(lineBytes), next)
+		},
 		widen:  widen,
 		fetchC: g.fetchTile(),
 		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
@@ -70,9 +76,15 @@ func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Regist
 func (g *generator) matrices(rows int) operands {
 	a, b := g.param("a"), g.param("b")
 	csa, ldb := g.stride("csa"), g.stride("ldb")
+	next, ldn := g.param("next"), g.stride("ldn")
 
 	rowOfA := g.rowsAt(a, g.stride("rsa"), rows)
 	return operands{
+		fetchNext: func() {
+			g.PREFETCHT1(operand.Mem{Base: next})
+			g.PREFETCHT1(operand.Mem{Base: next, Index: ldn, Scale: 1})
+			g.LEAQ(operand.Mem{Base: next, Index: ldn, Scale: 2}, next)
+		},
 		a: func(_, i int) operand.Mem { return rowOfA(i) },
 		b: func(_, v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} },
 		fetch: func(_, i int) {
