@@ -23,6 +23,7 @@ import (
 type benchFlags struct {
 	preset                                               string
 	kernels, sizes, shapes, suite, dtypes, device, peers string
+	epilogues                                            string
 	peerPath                                             []string
 	threads                                              int
 	transA, transB, transfers                            bool
@@ -59,9 +60,10 @@ Presets are studies; a flag that is given beside one replaces its own:
 What the machine lacks for a part of a preset, as a GPU, is left out, which is said.
 
 Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `;
-on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `, and
-with --peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPeer + `:ENTRY:ROWSxCOLS/XxY, the part of C
-that a block computes and its threads (see docs/results/reference).
+on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `, ` + thenPeer + `,
+our own product without its --epilogue and then that in a launch of its own, and with
+--peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPeer + `:ENTRY:ROWSxCOLS/XxY, the part of C that a
+block computes and its threads (see docs/results/reference).
 
 With -o, records are in the file as soon as they are made: what was measured before an
 interruption or a crash stays, and --resume, with the same flags otherwise, goes on from
@@ -75,6 +77,7 @@ there. It refuses a file from another machine or another version.`,
   tilework bench --device gpu --kernels naive,tiled:16,blocked --peers cublaslt
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 -o h200.jsonl
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 --resume h200.jsonl
+  tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
   tilework bench --device gpu --transfers --sizes 64:8192:*2
   tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
@@ -95,6 +98,7 @@ there. It refuses a file from another machine or another version.`,
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
+	fl.StringVar(&f.epilogues, "epilogue", "none", "what is done to each element of C: none, or bias-row or bias-col and an activation (bias-col+gelu); several with commas")
 	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
 	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
 	fl.Lookup("cold").NoOptDefVal = "true"
@@ -114,7 +118,7 @@ there. It refuses a file from another machine or another version.`,
 	formatFlag(c, &f.format, names...)
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames()...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, "all")...)
+	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, thenPeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
@@ -194,6 +198,14 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 		}
 		shapes = append(shapes, more...)
 	}
+	var epilogues []gemm.Epilogue
+	for text := range strings.SplitSeq(f.epilogues, ",") {
+		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("--epilogue: %w", err)
+		}
+		epilogues = append(epilogues, e)
+	}
 	var problems []gemm.Problem
 	for name := range strings.SplitSeq(f.dtypes, ",") {
 		t, err := dtype.Parse(strings.TrimSpace(name))
@@ -205,11 +217,16 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 			return nil, fmt.Errorf("--dtypes: %w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, t)
 		}
 		for _, s := range shapes {
-			p, err := s.Problem(t, results[0], f.transA, f.transB)
-			if err != nil {
-				return nil, err
+			for _, e := range epilogues {
+				p, err := s.Problem(t, results[0], f.transA, f.transB)
+				if err != nil {
+					return nil, err
+				}
+				if p, _, err = gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, e); err != nil {
+					return nil, err
+				}
+				problems = append(problems, p)
 			}
-			problems = append(problems, p)
 		}
 	}
 	return problems, nil

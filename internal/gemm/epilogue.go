@@ -3,6 +3,7 @@ package gemm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"tilework/dtype"
@@ -133,6 +134,34 @@ func (e Epilogue) transposed() Epilogue {
 		e.Bias = BiasRow
 	}
 	return e
+}
+
+// String is the epilogue as ParseEpilogue reads it: "bias-col+gelu", or "none".
+func (e Epilogue) String() string {
+	var parts []string
+	if e.Bias != BiasNone {
+		parts = append(parts, biasNames[e.Bias])
+	}
+	if e.Activation != ActNone || len(parts) == 0 {
+		parts = append(parts, e.Activation.String())
+	}
+	return strings.Join(parts, "+")
+}
+
+var biasNames = [...]string{BiasRow: "bias-row", BiasCol: "bias-col"}
+
+// ParseEpilogue reads what an epilogue does, with a + between: a bias and an activation.
+func ParseEpilogue(text string) (e Epilogue, err error) {
+	for part := range strings.SplitSeq(text, "+") {
+		if dim := slices.Index(biasNames[:], part); dim > 0 {
+			e.Bias = BiasDim(dim)
+			continue
+		}
+		if e.Activation, err = ParseActivation(part); err != nil {
+			return Epilogue{}, fmt.Errorf("%w; or %s", err, strings.Join(biasNames[1:], ", "))
+		}
+	}
+	return e, nil
 }
 
 // BiasLen is the number of elements, of C's type, in the problem's bias vector.
