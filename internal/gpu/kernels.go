@@ -277,6 +277,7 @@ func (k *Kernel) SharedBytes(c Config) int {
 // Memory is where a problem's matrices are on the device.
 type Memory struct {
 	A, B, C, Bias device.Ptr
+	Extras        [gemm.Extras]device.Ptr // what else the epilogue reads
 	// Sums is where the sums of parts of K go, which are part long.
 	Sums device.Ptr
 	part int

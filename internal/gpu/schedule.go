@@ -17,8 +17,9 @@ import (
 // product and the kind of device alone: memory that is short changes panels, never bits.
 type schedule struct {
 	steps []step
-	// sizes are the bytes of the buffers that parts of A, B and C take in turn.
-	sizes [3][]int
+	// sizes are the bytes of the buffers that parts of A, B and C take in turn, and of
+	// those for the residual, which are C's companions.
+	sizes [4][]int
 	words string
 }
 
@@ -49,6 +50,7 @@ const (
 	inA = iota
 	inB
 	inC
+	inD // the residual
 )
 
 // parts are the parts of A and B that the step reads, and of C that it writes.
@@ -80,8 +82,13 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 	p.C = pl.layout(p.C, parts[inC])
 	p.C.LD = ld
 	first, last := s.depth.from == 0, s.depth.to == pl.host.K
-	if !last {
-		p.Alpha, p.Epilogue = 1, gemm.Epilogue{}
+	switch {
+	case !last:
+		p.Alpha, p.Epilogue, p.Residual = 1, gemm.Epilogue{}, gemm.Layout{}
+	case p.Epilogue.Residual:
+		ld := pl.layout(p.Residual, s.tile).LD
+		p.Residual = pl.layout(p.Residual, parts[inC])
+		p.Residual.LD = ld
 	}
 	if !first {
 		p.Beta = p.Alpha
@@ -140,6 +147,13 @@ func (pl *Plan) lay(steps []step, buffers [3]int, words string) *schedule {
 		st.load[inC] = p.Beta != 0 && st.depth.from == 0
 		st.store = st.depth.to == p.K
 	}
+	if p.Epilogue.Residual {
+		s.sizes[inD] = make([]int, len(s.sizes[inC]))
+		for i := range steps {
+			at := steps[i].buffers[inC]
+			s.sizes[inD][at] = max(s.sizes[inD][at], pl.layout(p.Residual, steps[i].tile).Bytes())
+		}
+	}
 	return s
 }
 
@@ -154,6 +168,17 @@ func (s *schedule) memory() (n int) {
 }
 
 func (pl *Plan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
+
+// scales are the layouts of the scales that the epilogue reads, which come as a whole.
+func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
+	all := map[gemm.Extra]gemm.Layout{}
+	for x := range gemm.Extra(gemm.Extras) {
+		if x != gemm.Residual && pl.host.Epilogue.Has(x) {
+			all[x] = pl.host.Extra(x)
+		}
+	}
+	return all
+}
 
 func (pl *Plan) all() part { return part{span{0, pl.host.M}, span{0, pl.host.N}} }
 

@@ -19,17 +19,18 @@ type Then struct {
 // PlanThen is [Backend.Plan] for the two launches.
 func (b *Backend) PlanThen(p *gemm.Problem, opt Options) (*Then, error) {
 	plain := *p
-	plain.Epilogue = gemm.Epilogue{}
+	plain.Epilogue, plain.Residual = gemm.Epilogue{}, gemm.Layout{}
 	pl, err := b.Plan(&plain, opt)
 	if err != nil {
 		return nil, err
 	}
 	t := &Then{Plan: pl, after: *pl}
 	t.after.Kernel = apply
-	t.after.device.Epilogue, t.after.device.Alpha, t.after.device.Beta = p.Epilogue, 1, 0
-	c := pl.Config
-	c.Epilogue, c.Overlaps = p.Epilogue, b.Device.Info().Target.SM >= overlapSM
-	c.VecC = vector(t.after.device.C, 4)
+	q := &t.after.device
+	q.Epilogue, q.Residual, q.Alpha, q.Beta = p.Epilogue, p.Residual, 1, 0
+	c := apply.Config(q, Shape{})
+	c.Lines, c.Overlaps = pl.Config.Lines, b.Device.Info().Target.SM >= overlapSM
+	c.VecC = vector(q.C, 4)
 	c.Shape = Shape{M: applyWarps * applyRows, N: 32 * c.VecC, RowsPerThread: applyRows, ColsPerThread: c.VecC}
 	t.apply = c
 	return t, nil

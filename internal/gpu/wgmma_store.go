@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"slices"
+
 	"tilework/internal/gpu/frag"
 	"tilework/ptx"
 	"tilework/ptx/build"
@@ -197,11 +199,14 @@ func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
 			}
 		}
 	})
+	var at, cols, within []build.Reg
+	var pairs [][]build.Reg
 	for n := range len(values) / 2 {
-		at, c, inside := place(n)
-		copy(values[2*n:], o.biased(at, c, values[2*n:][:2], inside))
+		r, c, inside := place(n)
+		at, cols, within = append(at, r), append(cols, c), append(within, inside)
+		pairs = append(pairs, values[2*n:][:2])
 	}
-	return values
+	return slices.Concat(o.epilogue(at, cols, pairs, within)...)
 }
 
 // writeHalves writes values of 16 bits to a patch: a row's 8 neighbours, which four lanes
