@@ -98,7 +98,7 @@ there. It refuses a file from another machine or another version.`,
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.StringVar(&f.epilogues, "epilogue", "none", "what is done to each element of C: none, or bias-row or bias-col and an activation (bias-col+gelu); several with commas")
+	fl.StringVar(&f.epilogues, "epilogue", "none", "what is done to each element of C, as bias-col+gelu: "+strings.Join(gemm.EpilogueParts(), ", ")+"; several with commas")
 	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
 	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
 	fl.Lookup("cold").NoOptDefVal = "true"
@@ -197,6 +197,9 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 			return nil, fmt.Errorf("--shapes: %w", err)
 		}
 		shapes = append(shapes, more...)
+	}
+	if f.transfers && f.epilogues != "none" {
+		return nil, fmt.Errorf("--epilogue %s with --transfers: those are of the matrices alone", f.epilogues)
 	}
 	var epilogues []gemm.Epilogue
 	for text := range strings.SplitSeq(f.epilogues, ",") {

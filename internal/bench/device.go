@@ -31,7 +31,10 @@ type Enqueue func(ctx context.Context, m Matrices) error
 type Try func(run Enqueue) (seconds float64, err error)
 
 // Matrices are where a problem's matrices are on a device.
-type Matrices struct{ A, B, C, Bias device.Ptr }
+type Matrices struct {
+	A, B, C, Bias device.Ptr
+	Extras        [gemm.Extras]device.Ptr // what else the epilogue reads
+}
 
 // MeasureOn is [Measure] on a device: the matrices stay there, with the problem's
 // layouts, and the device's own events tell the time. Cold is from a memory twice as
@@ -85,7 +88,8 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 			err = errors.Join(err, s.close())
 		}
 	}()
-	host := [...][]byte{data.A, data.B, data.C, data.Bias}
+	host := [...][]byte{data.A, data.B, data.C, data.Bias, 3 + gemm.Extras: nil}
+	copy(host[4:], data.Extras[:])
 	size := 0 // of a set
 	var offsets [len(host)]int
 	for i, b := range host {
@@ -98,9 +102,13 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 	}
 	for set := range n {
 		at := s.memory + device.Ptr(set*size)
-		s.copies = append(s.copies, Matrices{
+		m := Matrices{
 			A: at + device.Ptr(offsets[0]), B: at + device.Ptr(offsets[1]), C: at + device.Ptr(offsets[2]), Bias: at + device.Ptr(offsets[3]),
-		})
+		}
+		for x := range m.Extras {
+			m.Extras[x] = at + device.Ptr(offsets[4+x])
+		}
+		s.copies = append(s.copies, m)
 	}
 	if err := s.upload(ctx, host[:], offsets[:], size); err != nil {
 		return nil, err

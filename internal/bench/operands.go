@@ -19,7 +19,7 @@ type operands struct {
 	order *rand.Rand
 }
 
-// newOperands fills the matrices: A, B and the bias with values that are uniform
+// newOperands fills the matrices: A, B and what the epilogue reads with values that are uniform
 // in [-1, 1], or in ±127 for integers; C too if it is read, and otherwise with
 // what no product leaves there, NaN or the least integer.
 func newOperands(p *gemm.Problem, seed uint64) *operands {
@@ -31,6 +31,12 @@ func newOperands(p *gemm.Problem, seed uint64) *operands {
 	fill(seed, 0, p.A.Type, o.A)
 	fill(seed, 1, p.B.Type, o.B)
 	fill(seed, 2, p.C.Type, o.Bias)
+	for x := range gemm.Extra(gemm.Extras) {
+		o.Extras[x] = aligned(p.Extra(x).Bytes())
+		if p.Epilogue.Has(x) {
+			fill(seed, 4+uint64(x), p.Extra(x).Type, o.Extras[x])
+		}
+	}
 	if p.Beta != 0 {
 		fill(seed, 3, p.C.Type, o.C)
 	} else {
@@ -39,9 +45,13 @@ func newOperands(p *gemm.Problem, seed uint64) *operands {
 	return o
 }
 
-// matrixBytes are the sizes of A, B, C and the bias.
-func matrixBytes(p *gemm.Problem) [4]int {
-	return [...]int{p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen() * p.C.Type.Size()}
+// matrixBytes are the sizes of A, B, C, the bias and what else the epilogue reads.
+func matrixBytes(p *gemm.Problem) [4 + gemm.Extras]int {
+	sizes := [...]int{p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen() * p.C.Type.Size(), 3 + gemm.Extras: 0}
+	for x := range gemm.Extra(gemm.Extras) {
+		sizes[4+x] = p.Extra(x).Bytes()
+	}
+	return sizes
 }
 
 // copies is how many sets of operands, of so many bytes each, a measurement hands out

@@ -13,7 +13,8 @@ func (g *product) store(row, col, sum build.Reg) { g.storeVec(row, col, []build.
 func (g *product) storeVec(row, col build.Reg, sums []build.Reg) {
 	at, values := g.c.At(row, col), g.scaled(sums)
 	g.If(g.readC, func() { g.addOld(values, at.LoadVec(len(values))) })
-	g.write(row, col, g.epilogue([]build.Reg{row}, []build.Reg{col}, [][]build.Reg{values}, []build.Reg{g.Eq(0, 0)})[0])
+	vectors := [][]build.Reg{values}
+	g.write(row, col, g.epilogue(vectors, g.operands([]build.Reg{row}, []build.Reg{col}, vectors, []build.Reg{g.Eq(0, 0)}))[0])
 }
 
 // storeRow finishes vectors of a row, from the columns cols on, each inside of C or
@@ -41,7 +42,7 @@ func (g *product) storeAll(rows, cols []build.Reg, vectors [][]build.Reg) {
 			g.addOld(values[i], old[i])
 		}
 	})
-	values = g.epilogue(rows, cols, values, inside)
+	values = g.epilogue(values, g.operands(rows, cols, values, inside))
 	for i, col := range cols {
 		g.If(inside[i], func() { g.write(rows[i], col, values[i]) })
 	}
@@ -63,79 +64,118 @@ func (g *product) addOld(values, old []build.Reg) {
 	}
 }
 
-// epilogue is vectors of values, from the rows and columns on, with what the epilogue does
-// to them. What it reads is zeros outside of C, as there is none.
-func (g *product) epilogue(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) [][]build.Reg {
+// side is a vector that the epilogue reads, with an element for each row of C or for each
+// column.
+type side struct {
+	vector build.Ptr
+	rows   bool
+	adds   bool // or it multiplies
+}
+
+// sides are those vectors in the order in which they come to an element.
+func (g *product) sides() (all []side) {
 	e := g.config.Epilogue
+	if e.RowScale {
+		all = append(all, side{vector: g.scale[gemm.RowScale], rows: true})
+	}
+	if e.ColScale {
+		all = append(all, side{vector: g.scale[gemm.ColScale]})
+	}
+	if e.Bias != gemm.BiasNone {
+		all = append(all, side{vector: g.bias, rows: e.Bias == gemm.BiasRow, adds: true})
+	}
+	return all
+}
+
+// element is what a side has for a row or a column, and zero outside of C, as there is none.
+func (g *product) element(s side, at build.Reg) build.Reg {
+	end := g.n
+	if s.rows {
+		end = g.m
+	}
+	return s.vector.At(at).LoadVecOr0(g.Lt(at, end), 1)[0]
+}
+
+// operands are what an epilogue reads for vectors of C's elements.
+type operands struct {
+	sides    [][][]build.Reg // for each side of each vector its elements
+	residual [][]build.Reg
+	outScale build.Reg
+}
+
+// operands loads what the epilogue reads for vectors that begin at these rows and columns,
+// each element of a side once for all that need it. All of it is under way before the first
+// is used.
+func (g *product) operands(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) *operands {
+	x := &operands{residual: g.residual(rows, cols, vectors, inside), outScale: g.outScale()}
+	for _, s := range g.sides() {
+		loaded := map[build.Reg]build.Reg{}
+		of := make([][]build.Reg, len(vectors))
+		for i, values := range vectors {
+			for j := range values {
+				at := rows[i]
+				if !s.rows {
+					at = g.Add(cols[i], j)
+				}
+				if _, ok := loaded[at]; !ok {
+					loaded[at] = g.element(s, at)
+				}
+				of[i] = append(of[i], loaded[at])
+			}
+		}
+		x.sides = append(x.sides, of)
+	}
+	return x
+}
+
+// outScale is the number that all is multiplied by, if there is one.
+func (g *product) outScale() (x build.Reg) {
+	if g.config.Epilogue.OutScale {
+		x = g.scale[gemm.OutScale].Load()
+	}
+	return x
+}
+
+// residual is what is added to vectors that begin at these rows and columns.
+func (g *product) residual(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) (all [][]build.Reg) {
+	if !g.config.Epilogue.Residual {
+		return nil
+	}
+	for i, values := range vectors {
+		vec := min(g.config.VecD, len(values))
+		var added []build.Reg
+		for j := 0; j < len(values); j += vec {
+			added = append(added, g.d.At(rows[i], g.Add(cols[i], j)).LoadVecOr0(inside[i], vec)...)
+		}
+		all = append(all, added)
+	}
+	return all
+}
+
+// epilogue is vectors of values with what the epilogue does to them.
+func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
+	e, sides := g.config.Epilogue, g.sides()
 	if e == (gemm.Epilogue{}) {
 		return vectors
-	}
-	// An element of a vector that many of C's elements need is loaded once.
-	type place struct {
-		vector build.Ptr
-		at     build.Reg
-	}
-	loaded := map[place]build.Reg{}
-	element := func(vector build.Ptr, at, end build.Reg) build.Reg {
-		p := place{vector, at}
-		if _, ok := loaded[p]; !ok {
-			loaded[p] = g.sum(vector.At(at).LoadVecOr0(g.Lt(at, end), 1)[0])
-		}
-		return loaded[p]
-	}
-	row := func(vector build.Ptr, i int) build.Reg { return element(vector, rows[i], g.m) }
-	col := func(vector build.Ptr, i, j int) build.Reg { return element(vector, g.Add(cols[i], j), g.n) }
-	// What has to come is under way before anything is computed.
-	var out build.Reg
-	if e.OutScale {
-		out = g.scale[gemm.OutScale].LoadVec(1)[0]
-	}
-	residual := make([][]build.Reg, len(vectors))
-	for i, values := range vectors {
-		for j := range values {
-			if e.RowScale {
-				row(g.scale[gemm.RowScale], i)
-			}
-			if e.ColScale {
-				col(g.scale[gemm.ColScale], i, j)
-			}
-			switch e.Bias {
-			case gemm.BiasRow:
-				row(g.bias, i)
-			case gemm.BiasCol:
-				col(g.bias, i, j)
-			}
-		}
-		if e.Residual {
-			vec := min(g.config.VecD, len(values))
-			for j := 0; j < len(values); j += vec {
-				residual[i] = append(residual[i], g.d.At(rows[i], g.Add(cols[i], j)).LoadVecOr0(inside[i], vec)...)
-			}
-		}
 	}
 	finished := make([][]build.Reg, len(vectors))
 	for i, values := range vectors {
 		for j, x := range values {
-			if e.RowScale {
-				x = g.Mul(x, row(g.scale[gemm.RowScale], i))
-			}
-			if e.ColScale {
-				x = g.Mul(x, col(g.scale[gemm.ColScale], i, j))
-			}
-			switch e.Bias {
-			case gemm.BiasRow:
-				x = g.Add(x, row(g.bias, i))
-			case gemm.BiasCol:
-				x = g.Add(x, col(g.bias, i, j))
+			for n, s := range sides {
+				if y := g.sum(o.sides[n][i][j]); s.adds {
+					x = g.Add(x, y)
+				} else {
+					x = g.Mul(x, y)
+				}
 			}
 			if act := activations[e.Activation]; act != nil {
 				x = act(g.Kernel, x)
 			}
 			if e.Residual {
-				x = g.Add(x, g.sum(residual[i][j]))
+				x = g.Add(x, g.sum(o.residual[i][j]))
 			}
 			if e.OutScale {
-				x = g.Mul(x, out)
+				x = g.Mul(x, o.outScale)
 			}
 			if e.Saturate {
 				x = saturated(g.Kernel, x, g.config.Out.Info().Max)
