@@ -32,7 +32,7 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) error {
 	v, err := ref.NewRemoteVerifier(ctx, p, far(m.A, p.A), far(m.B, p.B), far(m.C, p.C), bias, options)
 	if err != nil {
 		if errors.Is(err, gemm.ErrUnsupported) {
-			return fmt.Errorf("%w: multiply without the activation, or on the host", err)
+			return fmt.Errorf("%w: multiply without that, or on the host", err)
 		}
 		return err
 	}
