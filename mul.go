@@ -188,12 +188,22 @@ func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a Matri
 	if err == nil {
 		p.Problem, err = p.Problem.In(cfg.precision)
 	}
+	if err == nil {
+		err = cfg.checkExtras(&p.Problem, swapped)
+	}
 	if err != nil {
 		return err
 	}
 	p.Buffers = gemm.Buffers{A: bytesOf(a), B: b.bytes, C: bytesOf(c), Bias: cfg.bias}
 	if swapped {
 		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
+	}
+	for x := range gemm.Extra(gemm.Extras) {
+		if swapped {
+			p.Buffers.Extras[x.Transposed()] = cfg.extras[x].host
+		} else {
+			p.Buffers.Extras[x] = cfg.extras[x].host
+		}
 	}
 	switch {
 	case swapped && b.packed != nil:

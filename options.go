@@ -21,6 +21,7 @@ type config struct {
 	biasOn    resident.Matrix // on a device
 	biasOf    dtype.Type
 	biasLen   int
+	extras    [gemm.Extras]extra // what else the epilogue reads
 	tile      func(c any, swapped bool) (func(i, j, rows, cols int), error)
 	gemm.Epilogue
 	err error // the first option that makes no sense
@@ -33,7 +34,7 @@ func (c *config) configure(opts []Option) {
 }
 
 func (c *config) fail(err error) {
-	if c.err == nil {
+	if c.err == nil && err != nil {
 		c.err = err
 	}
 }
@@ -147,10 +148,144 @@ func setBiasOn[T Element](c *config, dim gemm.BiasDim, v DeviceMatrix[T]) {
 	c.Bias, c.bias, c.biasOn, c.biasOf, c.biasLen = dim, nil, v.m, dtype.Of[T](), l.Cols
 }
 
+// extra is an operand of an epilogue, with the layout that it has on the host or the device.
+type extra struct {
+	host   []byte
+	on     resident.Matrix
+	layout gemm.Layout
+	number float64 // in place of both, of an output scale
+}
+
+// WithRowScale multiplies row i of the product by v[i], before a bias is added. v has one
+// element a row, of the type that the product is summed in: float64 for float64, and else
+// float32. (What is multiplied is α·A·B + β·C.)
+func WithRowScale[T Element](v []T) Option { return withScale(gemm.RowScale, v) }
+
+// WithColScale multiplies column j of the product by v[j]; see [WithRowScale].
+func WithColScale[T Element](v []T) Option { return withScale(gemm.ColScale, v) }
+
+func withScale[T Element](x gemm.Extra, v []T) Option {
+	return func(c *config) {
+		c.setExtra(x, extra{host: dtype.Bytes(v), layout: gemm.Dense(dtype.Of[T](), 1, len(v))})
+	}
+}
+
+// WithRowScaleOn is [WithRowScale] for [GemmOn] and [MulOn], with a vector that is on the
+// device: a 1×m matrix, or the transpose of one.
+func WithRowScaleOn[T Element](v DeviceMatrix[T]) Option { return withScaleOn(gemm.RowScale, v) }
+
+// WithColScaleOn is [WithColScale] for [GemmOn] and [MulOn], with a vector that is on the
+// device: a 1×n matrix, or the transpose of one.
+func WithColScaleOn[T Element](v DeviceMatrix[T]) Option { return withScaleOn(gemm.ColScale, v) }
+
+func withScaleOn[T Element](x gemm.Extra, v DeviceMatrix[T]) Option {
+	return func(c *config) {
+		l := v.m.Layout
+		l.Trans = false
+		c.fail(firstErr(v.err, v.there("the "+x.String())))
+		c.setExtra(x, extra{on: v.m, layout: l})
+	}
+}
+
+// WithResidual adds a matrix to the result, behind the activation: d is m×n, of C's type,
+// shares no memory with C and is stored as C is, by rows or by columns. (β·C is added before
+// the bias.)
+func WithResidual[T Element](d Matrix[T]) Option {
+	return func(c *config) {
+		c.fail(d.err)
+		c.setExtra(gemm.Residual, extra{host: bytesOf(d), layout: d.layout()})
+	}
+}
+
+// WithResidualOn is [WithResidual] for [GemmOn] and [MulOn], with a matrix that is on the
+// device.
+func WithResidualOn[T Element](d DeviceMatrix[T]) Option {
+	return func(c *config) {
+		c.fail(firstErr(d.err, d.there("the residual")))
+		c.setExtra(gemm.Residual, extra{on: d.m, layout: d.m.Layout})
+	}
+}
+
+// WithOutputScale multiplies the result by a number behind all else, as before it is
+// rounded to a short type. The number is rounded to the type that the product is summed in.
+func WithOutputScale(factor float64) Option {
+	return func(c *config) { c.setExtra(gemm.OutScale, extra{number: factor}) }
+}
+
+// WithOutputScaleOn is [WithOutputScale] for [GemmOn] and [MulOn], with a number that is on the
+// device, a 1×1 matrix of the type that the product is summed in: it may be the result of
+// work that is still under way.
+func WithOutputScaleOn[T Element](factor DeviceMatrix[T]) Option {
+	return withScaleOn(gemm.OutScale, factor)
+}
+
+// WithSaturation has results that are too large for C's type become its largest value, with
+// their sign, instead of an infinity. NaN stays NaN. Integers have no such: theirs wrap.
+func WithSaturation() Option { return func(c *config) { c.Saturate = true } }
+
+func (c *config) setExtra(x gemm.Extra, e extra) {
+	switch x {
+	case gemm.RowScale:
+		c.RowScale = true
+	case gemm.ColScale:
+		c.ColScale = true
+	case gemm.Residual:
+		c.Residual = true
+	case gemm.OutScale:
+		c.OutScale = true
+	}
+	c.extras[x] = e
+}
+
+func (c *config) hasExtras() bool { return c.RowScale || c.ColScale || c.Residual || c.OutScale }
+
+// checkExtras refuses operands of the epilogue that do not fit the product p of a result
+// like out, and gives an output scale its bytes. Where New has swapped the matrices of p, p's
+// operands are the transposed product's.
+func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
+	for x := range gemm.Extra(gemm.Extras) {
+		if !c.Epilogue.Has(x) {
+			continue
+		}
+		e, to := &c.extras[x], x
+		if swapped {
+			to = x.Transposed()
+		}
+		if x == gemm.Residual {
+			l := e.layout
+			if swapped {
+				l = l.T()
+			}
+			var err error
+			if *p, err = p.Plus(l); err != nil {
+				return err
+			}
+			continue
+		}
+		want := p.Extra(to)
+		if x == gemm.OutScale && e.on.Memory == nil {
+			e.host, e.layout = make([]byte, want.Bytes()), want
+			want.Type.Set(e.host, 0, e.number)
+		}
+		switch l := e.layout; {
+		case l.Type != want.Type:
+			return fmt.Errorf("%w: a %v of %v for a product that is summed in %v", ErrUnsupported, x, l.Type, want.Type)
+		case l.Rows != 1 || l.Cols != want.Cols:
+			return fmt.Errorf("%w: a %v of %d×%d elements in memory, want one row of %d", ErrShape, x, l.Rows, l.Cols, want.Cols)
+		}
+	}
+	return nil
+}
+
 // checkHost refuses what matrices on the host cannot be multiplied with.
 func (c *config) checkHost() error {
 	if c.biasOn.Memory != nil {
 		return fmt.Errorf("%w: a bias on device %v for matrices on the host", ErrUnsupported, c.biasOn.Memory.Device())
+	}
+	for x, e := range c.extras {
+		if e.on.Memory != nil {
+			return fmt.Errorf("%w: a %v on device %v for matrices on the host", ErrUnsupported, gemm.Extra(x), e.on.Memory.Device())
+		}
 	}
 	return nil
 }
@@ -166,8 +301,8 @@ func (c *config) checkOn(d *resident.Device) error {
 	return nil
 }
 
-// WithActivation applies a function to every element, after the bias and before
-// the result is rounded: "relu", "gelu", "gelu-tanh" or "silu".
+// WithActivation applies a function to every element, after the bias and before a residual
+// is added: "relu", "gelu", "gelu-tanh" or "silu".
 func WithActivation(name string) Option {
 	return func(c *config) {
 		a, err := gemm.ParseActivation(name)

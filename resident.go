@@ -6,6 +6,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
 	"tilework/internal/resident"
 )
 
@@ -132,8 +133,21 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 	if err := cfg.checkBias(c.m.Layout); err != nil {
 		return nil, err
 	}
-	return &resident.Product{
+	if cfg.hasExtras() {
+		q, swapped, err := gemm.New(alpha, a.m.Layout, b.m.Layout, beta, c.m.Layout, cfg.Epilogue)
+		if err == nil {
+			err = cfg.checkExtras(&q, swapped)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	p := &resident.Product{
 		Alpha: alpha, A: a.m, B: b.m, Beta: beta, C: c.m, Epilogue: cfg.Epilogue,
 		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Precision: cfg.precision, Verify: cfg.request.Verify,
-	}, nil
+	}
+	for x, e := range cfg.extras {
+		p.Extras[x] = resident.Extra{On: e.on, Host: e.host, Layout: e.layout}
+	}
+	return p, nil
 }

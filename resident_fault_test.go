@@ -69,7 +69,7 @@ func TestResidentErrors(t *testing.T) {
 		{"no such device", gemm(a, b, c, WithDevice("gup")), ErrNoDevice, "gup"},
 		{"no such kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `no GPU kernel "fast"`},
 		{"no such shape", gemm(a, b, c, WithKernel("tiled:17x")), ErrUnsupported, "17x"},
-		{"verification of an activation", gemm(a, b, c, WithVerify(), WithActivation("relu")), ErrUnsupported, "without the activation, or on the host"},
+		{"verification of an activation", gemm(a, b, c, WithVerify(), WithActivation("relu")), ErrUnsupported, "without that, or on the host"},
 		{"precision", gemm(a, b, c, WithPrecision(Fast)), ErrUnsupported, "precision fast of float64 matrices"},
 		{"activation", gemm(a, b, c, WithActivation("swish")), ErrUnsupported, "swish"},
 		{"cancelled", GemmOn(cancelled, 1, a, b, 0, c), context.Canceled, ""},

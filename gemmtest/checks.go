@@ -42,8 +42,8 @@ var checks = []check{
 		share: 0.05, trial: (*trial).split},
 	{CheckInfo: CheckInfo{"linear", "A(B₁ + B₂) = AB₁ + AB₂ on whole numbers"},
 		share: 0.05, trial: (*trial).linear},
-	{CheckInfo: CheckInfo{"epilogue", "a bias along rows or columns and each activation"},
-		share: 0.15, trial: (*trial).epilogue},
+	{CheckInfo: CheckInfo{"epilogue", "scales, a bias along rows or columns, each activation, a residual and saturation"},
+		share: 0.15, trial: (*trial).epilogues},
 	{CheckInfo: CheckInfo{"batch", "of many products in one call, strided or of groups of rows, each is the reference's bit for bit, and nothing between them is written"},
 		share: 0.15, trial: (*trial).batch, declared: func(i *Implementation) bool { return i.Batch != nil }},
 	{CheckInfo: CheckInfo{"refuse", "what lies outside the declared limits is refused with ErrUnsupported, and C left alone"},
@@ -134,8 +134,15 @@ func (t *trial) nonfinite() error {
 	o, err := t.product(kind{
 		floats: true, nonempty: true,
 		alpha: []float64{1, 1, 1, 1, -1, 2, nan}, beta: []float64{0, 0, 1, 1, -1, nan},
-		epilogue: func(Pair) Epilogue {
-			return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol), Activation: choose(t, gemm.ActNone, gemm.ActNone, gemm.ActReLU)}
+		epilogue: func(pair Pair) Epilogue {
+			if t.rng.IntN(4) > 0 {
+				return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol), Activation: choose(t, gemm.ActNone, gemm.ActNone, gemm.ActReLU)}
+			}
+			e := t.epilogue(pair)
+			if !e.Activation.Info().Integer {
+				e.Activation = gemm.ActReLU
+			}
+			return e
 		},
 	})
 	if err != nil {
@@ -302,18 +309,10 @@ func (t *trial) linear() error {
 	return same(o.c, p2.c.at, "the sum of two products has")
 }
 
-func (t *trial) epilogue() error {
+func (t *trial) epilogues() error {
 	o, err := t.product(kind{
 		nonempty: true, alpha: []float64{1, 1, -1}, beta: []float64{0, 1},
-		epilogue: func(pair Pair) Epilogue {
-			var all []gemm.Activation
-			for _, a := range gemm.Activations() {
-				if a.Info().Integer || !pair.Out.Info().Integer {
-					all = append(all, a)
-				}
-			}
-			return Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol), Activation: choose(t, all...)}
-		},
+		epilogue: t.epilogue,
 	})
 	if err != nil {
 		return err

@@ -97,21 +97,42 @@ func (m *matrix) untouched(result bool) error {
 type operands struct {
 	p             Problem
 	a, b, c, bias *matrix
+	extras        [gemm.Extras]*matrix // nil for what the epilogue does not read
 }
 
 func newOperands(rng *rand.Rand, p Problem) *operands {
-	return &operands{
+	o := &operands{
 		p: p,
 		a: newMatrix(rng, "A", p.A), b: newMatrix(rng, "B", p.B), c: newMatrix(rng, "C", p.C),
 		bias: newMatrix(rng, "bias", gemm.Dense(p.C.Type, 1, p.BiasLen())),
 	}
+	for x := range gemm.Extra(gemm.Extras) {
+		if p.Epilogue.Has(x) {
+			o.extras[x] = newMatrix(rng, x.String(), p.Extra(x))
+		}
+	}
+	return o
 }
 
 func (o *operands) buffers() Buffers {
-	return Buffers{A: o.a.bytes(), B: o.b.bytes(), C: o.c.bytes(), Bias: o.bias.bytes()}
+	b := Buffers{A: o.a.bytes(), B: o.b.bytes(), C: o.c.bytes(), Bias: o.bias.bytes()}
+	for x, m := range o.extras {
+		if m != nil {
+			b.Extras[x] = m.bytes()
+		}
+	}
+	return b
 }
 
-func (o *operands) matrices() []*matrix { return []*matrix{o.a, o.b, o.c, o.bias} }
+func (o *operands) matrices() []*matrix {
+	all := []*matrix{o.a, o.b, o.c, o.bias}
+	for _, m := range o.extras {
+		if m != nil {
+			all = append(all, m)
+		}
+	}
+	return all
+}
 
 // fillInputs sets what the product reads; the rest stays poison.
 func (o *operands) fillInputs(value func(m *matrix, i, j int) float64) {

@@ -104,8 +104,33 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	if k.epilogue != nil {
 		e = k.epilogue(pair)
 	}
-	return newProblem(choose(t, alpha...), t.layout(pair.In, m, kk, transposes&1 != 0), t.layout(pair.In, kk, n, transposes&2 != 0),
+	p := newProblem(choose(t, alpha...), t.layout(pair.In, m, kk, transposes&1 != 0), t.layout(pair.In, kk, n, transposes&2 != 0),
 		choose(t, beta...), t.layout(pair.Out, m, n, false), e)
+	if e.Residual {
+		p.Residual = t.layout(pair.Out, m, n, false)
+	}
+	return p
+}
+
+// epilogue draws any epilogue that products of those types may have, often a simple one.
+func (t *trial) epilogue(pair Pair) Epilogue {
+	integer := pair.Out.Info().Integer
+	var activations []gemm.Activation
+	for _, a := range gemm.Activations() {
+		if a.Info().Integer || !integer {
+			activations = append(activations, a)
+		}
+	}
+	e := Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol), Activation: choose(t, activations...)}
+	if t.rng.IntN(2) == 0 {
+		return e
+	}
+	some := func() bool { return t.rng.IntN(3) == 0 }
+	e.Residual = t.rng.IntN(2) == 0
+	if !integer {
+		e.RowScale, e.ColScale, e.OutScale, e.Saturate = some(), some(), some(), some()
+	}
+	return e
 }
 
 // newProblem is gemm.New for layouts that are known to fit.
@@ -193,14 +218,11 @@ func describe(p *Problem) string {
 		fmt.Fprintf(&s, ", ld%s %d", strings.ToLower(m.name), m.l.LD)
 	}
 	fmt.Fprintf(&s, ", alpha %v, beta %v", p.Alpha, p.Beta)
-	switch p.Epilogue.Bias {
-	case gemm.BiasRow:
-		s.WriteString(", bias along rows")
-	case gemm.BiasCol:
-		s.WriteString(", bias along columns")
+	if p.Epilogue != (Epilogue{}) {
+		fmt.Fprintf(&s, ", %v", p.Epilogue)
 	}
-	if a := p.Epilogue.Activation; a != gemm.ActNone {
-		fmt.Fprintf(&s, ", %v", a)
+	if p.Epilogue.Residual {
+		fmt.Fprintf(&s, ", ldd %d", p.Residual.LD)
 	}
 	return s.String()
 }
@@ -216,7 +238,7 @@ func (t *trial) fillExact(o *operands) {
 		largest = min(largest, e)
 	}
 	// Half of the range is for the sum of products, a quarter for β·C and a quarter
-	// for the bias.
+	// for the bias, which shares it with the residual. Scales change signs.
 	quarter, exact := largest/4, in.Exact
 	if r := t.impl.accuracy(p).Operand; r > 0 {
 		exact = min(exact, 1/r) // elements that are rounded stay what they are
@@ -233,11 +255,17 @@ func (t *trial) fillExact(o *operands) {
 		o.c:    math.Floor(quarter / max(1, math.Abs(p.Beta))),
 		o.bias: quarter,
 	}
+	if residual := o.extras[gemm.Residual]; residual != nil {
+		limits[o.bias], limits[residual] = math.Floor(quarter/2), math.Floor(quarter/2)
+	}
 	o.fillInputs(func(m *matrix, i, j int) float64 {
 		if m == o.a && float64(p.K) > terms && t.rng.Float64()*float64(p.K) > terms/2 {
 			return 0
 		}
-		return t.whole(limits[m])
+		if limit, ok := limits[m]; ok {
+			return t.whole(limit)
+		}
+		return choose(t, 1.0, -1)
 	})
 }
 

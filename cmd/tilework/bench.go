@@ -23,6 +23,7 @@ import (
 type benchFlags struct {
 	preset                                               string
 	kernels, sizes, shapes, suite, dtypes, device, peers string
+	epilogues                                            string
 	peerPath                                             []string
 	threads                                              int
 	transA, transB, transfers                            bool
@@ -62,6 +63,7 @@ What the machine lacks for a part of a preset, as a GPU, is left out, which is s
 
 Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `;
 on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `,
+` + thenPeer + `, our own product without its --epilogue and then that in a launch of its own,
 beside --groups ` + densePeer + `, the chosen kernel's one product of as many operations, and
 with --peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPeer + `:ENTRY:ROWSxCOLS/XxY, the part of C
 that a block computes and its threads (see docs/results/reference).
@@ -80,6 +82,7 @@ there. It refuses a file from another machine or another version.`,
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 --resume h200.jsonl
   tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
   tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
+  tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
   tilework bench --device gpu --transfers --sizes 64:8192:*2
   tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
@@ -102,6 +105,7 @@ there. It refuses a file from another machine or another version.`,
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: so many products of each shape, in one launch")
 	fl.StringVar(&f.groups, "groups", "", "on a GPU: M rows in so many equal groups, each with a B of its own, in one launch; or the groups' shares: 4,2,1,1")
+	fl.StringVar(&f.epilogues, "epilogue", "none", "what is done to each element of C, as bias-col+gelu: "+strings.Join(gemm.EpilogueParts(), ", ")+"; several with commas")
 	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
 	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
 	fl.Lookup("cold").NoOptDefVal = "true"
@@ -122,7 +126,7 @@ there. It refuses a file from another machine or another version.`,
 	formatFlag(c, &f.format, names...)
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames()...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, densePeer, "all")...)
+	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
@@ -202,6 +206,17 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 		}
 		shapes = append(shapes, more...)
 	}
+	if f.transfers && f.epilogues != "none" {
+		return nil, fmt.Errorf("--epilogue %s with --transfers: those are of the matrices alone", f.epilogues)
+	}
+	var epilogues []gemm.Epilogue
+	for text := range strings.SplitSeq(f.epilogues, ",") {
+		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("--epilogue: %w", err)
+		}
+		epilogues = append(epilogues, e)
+	}
 	var problems []gemm.Problem
 	for name := range strings.SplitSeq(f.dtypes, ",") {
 		t, err := dtype.Parse(strings.TrimSpace(name))
@@ -213,14 +228,19 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 			return nil, fmt.Errorf("--dtypes: %w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, t)
 		}
 		for _, s := range shapes {
-			p, err := s.Problem(t, results[0], f.transA, f.transB)
-			if err == nil {
-				p, err = f.together(p)
+			for _, e := range epilogues {
+				p, err := s.Problem(t, results[0], f.transA, f.transB)
+				if err == nil {
+					p, _, err = gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, e)
+				}
+				if err == nil {
+					p, err = f.together(p)
+				}
+				if err != nil {
+					return nil, err
+				}
+				problems = append(problems, p)
 			}
-			if err != nil {
-				return nil, err
-			}
-			problems = append(problems, p)
 		}
 	}
 	return problems, nil

@@ -25,6 +25,8 @@ const (
 	ltPeer     = "cublaslt"
 	ltTF32Peer = "cublaslt-tf32"
 	kernelPeer = "cuda"
+	// thenPeer is our own product without its epilogue, and that in a launch of its own.
+	thenPeer = "then"
 )
 
 // onGPU measures on matrices that are on a GPU.
@@ -216,7 +218,7 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Ends: m.Ends})
+		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Ends: m.Ends, Extras: m.Extras})
 	}, nil
 }
 
@@ -263,12 +265,15 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 		case densePeer:
 			subjects = append(subjects, &denseSubject{gpu: g.backend})
 			continue
+		case thenPeer:
+			subjects = append(subjects, &thenSubject{gpu: g.backend})
+			continue
 		case ltTF32Peer:
 			arithmetic = peers.TF32
 		case ltPeer:
 		default:
-			known := []string{ltPeer, ltTF32Peer, densePeer, kernelPeer}
-			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, meant(name, known), ltPeer, ltTF32Peer, densePeer, kernelPeer)
+			known := []string{ltPeer, ltTF32Peer, thenPeer, densePeer, kernelPeer}
+			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, meant(name, known), ltPeer, ltTF32Peer, thenPeer, densePeer, kernelPeer)
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {
@@ -311,12 +316,10 @@ func (s *ltSubject) Prepare(_ context.Context, p *gemm.Problem, try bench.Try) (
 		return nil, err
 	}
 	s.plan = plan
-	enqueue := func(run func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) bench.Enqueue {
-		return func(ctx context.Context, m bench.Matrices) error { return run(ctx, m.A, m.B, m.C) }
+	enqueue := func(run peers.LtEnqueue) bench.Enqueue {
+		return func(ctx context.Context, m bench.Matrices) error { return run(ctx, m.A, m.B, m.C, m.Bias) }
 	}
-	err = plan.Choose(func(run func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) (float64, error) {
-		return try(enqueue(run))
-	})
+	err = plan.Choose(func(run peers.LtEnqueue) (float64, error) { return try(enqueue(run)) })
 	return enqueue(plan.Enqueue), err
 }
 
@@ -334,6 +337,44 @@ func (s *ltSubject) close() error {
 	err := s.plan.Close()
 	s.plan = nil
 	return err
+}
+
+// thenSubject is the product, and then its epilogue.
+type thenSubject struct {
+	gpu  *gpu.Backend
+	plan *gpu.Then
+}
+
+func (s *thenSubject) Name() string { return thenPeer }
+
+// Precision is that of a product that is rounded to C's type before its epilogue, to
+// bfloat16 at the worst.
+func (s *thenSubject) Precision() bench.Precision {
+	return bench.Precision{Roundoff: dtype.BF16.Info().Roundoff}
+}
+
+func (s *thenSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
+	if p.Epilogue == (gemm.Epilogue{}) {
+		return nil, fmt.Errorf("%w: %s: a product without an epilogue", gemm.ErrUnsupported, thenPeer)
+	}
+	plan, err := s.gpu.PlanThen(p, gpuOptions("", true))
+	if err != nil {
+		return nil, err
+	}
+	s.plan = plan
+	if err := plan.Compile(ctx); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m bench.Matrices) error {
+		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
+	}, nil
+}
+
+func (s *thenSubject) String() string {
+	if s.plan == nil {
+		return ""
+	}
+	return planText(s.plan.Plan) + ", then " + s.plan.Problem().Epilogue.String()
 }
 
 // kernelSubject is a kernel of a file.

@@ -33,7 +33,8 @@ type Try func(run Enqueue) (seconds float64, err error)
 // Matrices are where a problem's matrices are on a device.
 type Matrices struct {
 	A, B, C, Bias device.Ptr
-	Ends          device.Ptr // of groups of rows: of each the first row behind it, an int32
+	Ends          device.Ptr              // of groups of rows: of each the first row behind it, an int32
+	Extras        [gemm.Extras]device.Ptr // what else the epilogue reads
 }
 
 // MeasureOn is [Measure] on a device: the matrices stay there, with the problem's
@@ -88,7 +89,8 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 			err = errors.Join(err, s.close())
 		}
 	}()
-	host := [...][]byte{data.A, data.B, data.C, data.Bias, data.ends}
+	host := [...][]byte{data.A, data.B, data.C, data.Bias, data.ends, 4 + gemm.Extras: nil}
+	copy(host[5:], data.Extras[:])
 	size := 0 // of a set
 	var offsets [len(host)]int
 	for i, b := range host {
@@ -101,10 +103,14 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 	}
 	for set := range n {
 		at := s.memory + device.Ptr(set*size)
-		s.copies = append(s.copies, Matrices{
+		m := Matrices{
 			A: at + device.Ptr(offsets[0]), B: at + device.Ptr(offsets[1]), C: at + device.Ptr(offsets[2]), Bias: at + device.Ptr(offsets[3]),
 			Ends: at + device.Ptr(offsets[4]),
-		})
+		}
+		for x := range m.Extras {
+			m.Extras[x] = at + device.Ptr(offsets[5+x])
+		}
+		s.copies = append(s.copies, m)
 	}
 	if err := s.upload(ctx, host[:], offsets[:], size); err != nil {
 		return nil, err

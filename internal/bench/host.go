@@ -23,7 +23,11 @@ func newHostSite(p *gemm.Problem, data *operands, subjects []Subject, o Options)
 	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.C), order: data.rotation(n), now: o.now}
 	h.copies = append(h.copies, data.Buffers)
 	for range n - 1 {
-		h.copies = append(h.copies, gemm.Buffers{A: clone(data.A), B: clone(data.B), C: clone(data.C), Bias: clone(data.Bias)})
+		b := gemm.Buffers{A: clone(data.A), B: clone(data.B), C: clone(data.C), Bias: clone(data.Bias)}
+		for x, extra := range data.Extras {
+			b.Extras[x] = clone(extra)
+		}
+		h.copies = append(h.copies, b)
 	}
 	return h, nil
 }

@@ -20,7 +20,7 @@ type operands struct {
 	order *rand.Rand
 }
 
-// newOperands fills the matrices: A, B and the bias with values that are uniform
+// newOperands fills the matrices: A, B and what the epilogue reads with values that are uniform
 // in [-1, 1], or in ±127 for integers; C too if it is read, and otherwise with
 // what no product leaves there, NaN or the least integer. Groups have equal B, each in its
 // own memory, so that they can be compared with one product.
@@ -39,6 +39,12 @@ func newOperands(c *Case, seed uint64) *operands {
 		}
 	}
 	fill(seed, 2, p.C.Type, o.Bias)
+	for x := range gemm.Extra(gemm.Extras) {
+		o.Extras[x] = aligned(p.Extra(x).Bytes())
+		if p.Epilogue.Has(x) {
+			fill(seed, 4+uint64(x), p.Extra(x).Type, o.Extras[x])
+		}
+	}
 	if p.Beta != 0 {
 		fill(seed, 3, p.C.Type, o.C)
 	} else {
@@ -47,10 +53,14 @@ func newOperands(c *Case, seed uint64) *operands {
 	return o
 }
 
-// matrixBytes are the sizes of A, B, C and the bias.
-func matrixBytes(p *gemm.Problem) [4]int {
+// matrixBytes are the sizes of A, B, C, the bias and what else the epilogue reads.
+func matrixBytes(p *gemm.Problem) [4 + gemm.Extras]int {
 	of := p.Bytes()
-	return [...]int{of[0], of[1], of[2], p.BiasLen() * p.C.Type.Size()}
+	sizes := [...]int{of[0], of[1], of[2], p.BiasLen() * p.C.Type.Size(), 3 + gemm.Extras: 0}
+	for x := range gemm.Extra(gemm.Extras) {
+		sizes[4+x] = p.Extra(x).Bytes()
+	}
+	return sizes
 }
 
 // copies is how many sets of operands, of so many bytes each, a measurement hands out

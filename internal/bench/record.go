@@ -56,6 +56,8 @@ type Record struct {
 	Beta       float64 `json:"beta"`
 	Bias       string  `json:"bias,omitempty"` // "row" or "column"
 	Activation string  `json:"activation,omitempty"`
+	// Epilogue is what else is done to C's elements: "residual+saturate".
+	Epilogue string `json:"epilogue,omitempty"`
 
 	Threads   int    `json:"threads"`   // 0: the subject's own choice
 	Transfers bool   `json:"transfers"` // copies to and from the device are in the times
@@ -123,6 +125,10 @@ func newRecord(c *Case) Record {
 	}
 	if a := p.Epilogue.Activation; a != gemm.ActNone {
 		r.Activation = a.String()
+	}
+	e := p.Epilogue
+	if e.Bias, e.Activation = gemm.BiasNone, gemm.ActNone; e != (gemm.Epilogue{}) {
+		r.Epilogue = e.String()
 	}
 	return r
 }

@@ -183,40 +183,66 @@ func rowSums(p *gemm.Problem, x gemm.Layout, xb []byte, y gemm.Layout, yb []byte
 // expect is element (i, j) of C, of the sum s of products.
 func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 	acc, out, act := p.Accum().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
+	extra := func(x gemm.Extra, i, j int) float64 {
+		l := p.Extra(x)
+		return l.Type.At(in.Extras[x], l.Index(i, j))
+	}
 	e := element{index: p.C.Index(i, j)}
 	v := p.Alpha * (s.hi + s.lo)
 	magnitude := math.Abs(p.Alpha) * s.abs
-	// Two factors, each off by its roundoff.
-	e.products = act.Slope * 2 * magnitude
-	add := func(x float64) { v, magnitude = v+x, magnitude+math.Abs(x) }
 	if p.Beta != 0 {
-		add(p.Beta * p.C.Type.At(in.C, e.index))
+		old := p.Beta * p.C.Type.At(in.C, e.index)
+		v, magnitude = v+old, magnitude+math.Abs(old)
 	}
-	switch p.Epilogue.Bias {
-	case gemm.BiasRow:
-		add(p.C.Type.At(in.Bias, i))
-	case gemm.BiasCol:
-		add(p.C.Type.At(in.Bias, j))
-	}
+	e.want = p.Finish(&in, i, j, v)
 	if out.Integer {
-		e.want = act.F(float64(int32(int64(v))))
 		return e
 	}
-	e.want = act.F(v)
+	// How much an error of v is magnified, and what is added to it.
+	weight, gain, late := 1.0, 1.0, 0.0
+	if p.Epilogue.RowScale {
+		weight *= math.Abs(extra(gemm.RowScale, 0, i))
+	}
+	if p.Epilogue.ColScale {
+		weight *= math.Abs(extra(gemm.ColScale, 0, j))
+	}
+	if p.Epilogue.OutScale {
+		gain = math.Abs(extra(gemm.OutScale, 0, 0))
+	}
+	if p.Epilogue.Residual {
+		late = math.Abs(extra(gemm.Residual, i, j))
+	}
+	// Two factors, each off by its roundoff.
+	e.products = gain * weight * act.Slope * 2 * math.Abs(p.Alpha) * s.abs
+	magnitude *= weight
+	switch p.Epilogue.Bias {
+	case gemm.BiasRow:
+		magnitude += math.Abs(p.C.Type.At(in.Bias, i))
+	case gemm.BiasCol:
+		magnitude += math.Abs(p.C.Type.At(in.Bias, j))
+	}
 	k := float64(p.K + 3)
+	for x := range gemm.Extra(gemm.Extras) {
+		if p.Epilogue.Has(x) {
+			k++
+		}
+	}
+	if p.Epilogue.Residual || p.Epilogue.OutScale { // rounded again behind the activation
+		e.bound = gain * (2*acc.Roundoff*(late+magnitude) + acc.Tiny)
+	}
 	gamma := math.Inf(1)
 	if k*acc.Roundoff < 1 {
 		gamma = k * acc.Roundoff / (1 - k*acc.Roundoff)
 	}
 	u64 := dtype.F64.Info().Roundoff // of the reference's own last steps
-	e.bound = act.Slope*(gamma*magnitude+k*acc.Tiny) +
+	e.bound += gain*act.Slope*(gamma*magnitude+k*max(1, weight)*acc.Tiny) +
 		(out.Roundoff+4*u64)*math.Abs(e.want) + 4*u64*magnitude + out.Tiny
 	if p.A.Type.Size() == 1 {
 		// GPUs have tensor cores that sum up 8-bit floats in 14 bits, 128 of them at the least.
-		e.bound += act.Slope * 0x1p-12 * magnitude
+		e.bound += gain * act.Slope * 0x1p-12 * magnitude
 	}
 	if p.Epilogue.Activation != gemm.ActNone {
-		e.bound += 8 * acc.Roundoff * math.Abs(e.want) // its own evaluation
+		e.bound += 8 * acc.Roundoff * (math.Abs(e.want) + gain*late) // its own evaluation
 	}
 	return e
 }

@@ -17,8 +17,12 @@ type finisher[T scalar] struct {
 	epilogue gemm.Epilogue
 	bias     []byte
 	biasT    []T // where it is of the type of the sums
-	vectors  *asm.Finish[T]
-	act      func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
+	// What else the epilogue reads: scales in the type of the sums, the residual in C's.
+	rowScale, colScale, outScale []T
+	residual                     []byte
+	ldd                          int
+	vectors                      *asm.Finish[T]
+	act                          func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
 	// late says that the activation takes so long that it pays to have many elements to
 	// compute it of; all else is done best as soon as a few are there.
 	late bool
@@ -47,6 +51,9 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b gemm.Buffers, mk *micro[T]) {
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
 	f.late = p.Epilogue.Activation > gemm.ActReLU
+	f.rowScale, f.colScale = dtype.View[T](b.Extras[gemm.RowScale]), dtype.View[T](b.Extras[gemm.ColScale])
+	f.outScale = dtype.View[T](b.Extras[gemm.OutScale])
+	f.residual, f.ldd = b.Extras[gemm.Residual], p.Residual.LD
 	if !converts {
 		f.biasT = dtype.View[T](b.Bias)
 	} else {
@@ -55,23 +62,23 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b gemm.Buffers, mk *micro[T]) {
 	}
 }
 
-// Activate finishes sums, M×N of the type that the product is summed in without padding,
-// as the product would have been: it applies the activation and writes c, the plan's C.
-// The sums are lost.
-func (pl *Plan) Activate(sums, c []byte) {
+// Finish finishes sums, M×N of α·op(A)·op(B) + β·C in the type that the product is summed in
+// without padding, as the product would have been: it does what the epilogue says, with the
+// operands in b, and writes the C there. The sums are lost.
+func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	p := pl.Problem
-	p.Beta, p.Epilogue.Bias = 0, gemm.BiasNone
-	switch k, b := pl.Kernel, (gemm.Buffers{C: c}); p.Accum() {
+	p.Beta = 0
+	switch k := pl.Kernel; p.Accum() {
 	case dtype.F32:
-		activate(&p, b, k.f32, dtype.View[float32](sums))
+		finish(&p, b, k.f32, dtype.View[float32](sums))
 	case dtype.F64:
-		activate(&p, b, k.f64, dtype.View[float64](sums))
+		finish(&p, b, k.f64, dtype.View[float64](sums))
 	default:
-		activate(&p, b, k.i32, dtype.View[int32](sums))
+		finish(&p, b, k.i32, dtype.View[int32](sums))
 	}
 }
 
-func activate[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T], sums []T) {
+func finish[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T], sums []T) {
 	var f finisher[T]
 	f.prepare(p, b, mk)
 	if f.needed {
@@ -117,10 +124,14 @@ func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	}
 }
 
-// sum does the first part, for no more than [finishing] rows and columns: what is added.
+// sum does the first part, for no more than [finishing] rows and columns: scales, and what
+// is added.
 func (f *finisher[T]) sum(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	if f.raw != nil && f.beta != 0 {
 		f.addOld(c, ldc, i0, j0, rows, cols, tmp)
+	}
+	if len(f.rowScale)+len(f.colScale) > 0 {
+		f.scale(c, ldc, i0, j0, rows, cols)
 	}
 	switch f.epilogue.Bias {
 	case gemm.BiasRow:
@@ -130,7 +141,64 @@ func (f *finisher[T]) sum(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	}
 }
 
-// rest does the other, for any number of them: the activation and the rounding.
+// scale multiplies rows and columns by their scales, one after the other, as each product is
+// rounded.
+func (f *finisher[T]) scale(c []T, ldc, i0, j0, rows, cols int) {
+	for i := range rows {
+		row := c[i*ldc:][:cols]
+		if len(f.rowScale) > 0 {
+			for x := range row {
+				row[x] *= f.rowScale[i0+i]
+			}
+		}
+		if len(f.colScale) > 0 {
+			for x, v := range f.colScale[j0:][:cols] {
+				row[x] *= v
+			}
+		}
+	}
+}
+
+// addLate does what comes behind the activation, but for the rounding.
+func (f *finisher[T]) addLate(c []T, ldc, i0, j0, rows, cols int) {
+	var most T
+	if f.epilogue.Saturate {
+		most = T(f.to.Info().Max)
+	}
+	for i := range rows {
+		row := c[i*ldc:][:cols]
+		if f.epilogue.Residual {
+			at := (i0+i)*f.ldd + j0
+			if f.raw == nil {
+				for x, v := range dtype.View[T](f.residual)[at:][:cols] {
+					row[x] += v
+				}
+			} else {
+				for x := range row {
+					row[x] += T(f.to.At(f.residual, at+x))
+				}
+			}
+		}
+		if f.epilogue.OutScale {
+			for x := range row {
+				row[x] *= f.outScale[0]
+			}
+		}
+		if f.epilogue.Saturate {
+			for x, v := range row {
+				switch { // NaN stays
+				case v > most:
+					row[x] = most
+				case v < -most:
+					row[x] = -most
+				}
+			}
+		}
+	}
+}
+
+// rest does the other, for any number of them: the activation, what comes behind it and the
+// rounding.
 func (f *finisher[T]) rest(c []T, ldc, i0, j0, rows, cols int) {
 	switch act := f.epilogue.Activation; {
 	case act == gemm.ActNone:
@@ -143,6 +211,9 @@ func (f *finisher[T]) rest(c []T, ldc, i0, j0, rows, cols int) {
 				c[i*ldc+x] = T(apply(float64(v)))
 			}
 		}
+	}
+	if f.epilogue.Residual || f.epilogue.OutScale || f.epilogue.Saturate {
+		f.addLate(c, ldc, i0, j0, rows, cols)
 	}
 	if f.raw != nil {
 		f.round(c, ldc, i0, j0, rows, cols)

@@ -91,12 +91,16 @@ func checkApart(batch []Product) error {
 	var all []extent
 	for i := range batch {
 		p := &batch[i]
-		for _, m := range []extent{
+		operands := []extent{
 			{what: "C", layout: p.Problem.C, mem: p.Buffers.C},
 			{what: "A", layout: p.Problem.A, mem: p.Buffers.A},
 			{what: "B", layout: p.Problem.B, mem: p.Buffers.B},
 			{what: "the bias", layout: gemm.Dense(p.Problem.C.Type, 1, p.Problem.BiasLen()), mem: p.Buffers.Bias},
-		} {
+		}
+		for x := range gemm.Extra(gemm.Extras) {
+			operands = append(operands, extent{what: "the " + x.String(), layout: p.Problem.Extra(x), mem: p.Buffers.Extras[x]})
+		}
+		for _, m := range operands {
 			if m.start, m.end = gemm.Extent(m.layout, m.mem); m.end > m.start {
 				m.product = i
 				all = append(all, m)

@@ -164,6 +164,9 @@ func traffic(p *gemm.Problem) float64 {
 	if p.ReadsAB() {
 		n += size(p.A) + size(p.B)
 	}
+	for x := range gemm.Extra(gemm.Extras) {
+		n += size(p.Extra(x))
+	}
 	return n + float64(p.BiasLen()*p.C.Type.Size())
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
 )
@@ -16,9 +15,9 @@ type Report = ref.VerifyReport
 // none.
 func (pl *Plan) Verified() *Report { return pl.report }
 
-// runVerified runs the product and checks the result. An activation, or a function of the
-// caller's, is not linear, and so cannot be checked by random vectors: the product before it is
-// computed apart, in the type of the sums, checked, and then finished.
+// runVerified runs the product and checks the result. What an epilogue does besides adding a
+// bias, or a function of the caller's, cannot be checked by random vectors: the product before
+// it is computed apart, in the type of the sums, checked, and then finished.
 func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 	own := *pl // what is not verified stays where it is, which may be a stack
 	defer func() { pl.took, pl.report = own.took, own.report }()
@@ -26,10 +25,10 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 }
 
 func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
-	if pl.Problem.Epilogue.Activation == gemm.ActNone && pl.Tile == nil {
+	if pl.Problem.Epilogue.OnlyBias() && pl.Tile == nil {
 		return pl.runChecked(ctx, &pl.Problem, b, pl.compute)
 	}
-	linear, lb, err := withoutActivation(&pl.Problem, b)
+	linear, lb, err := withoutEpilogue(&pl.Problem, b)
 	if err != nil {
 		return err
 	}
@@ -45,13 +44,12 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	start := time.Now()
 	defer func() { pl.took = inner.took + time.Since(start) }()
 	if pl.gpu == nil {
-		pl.cpu.Activate(lb.C, b.C)
+		pl.cpu.Finish(lb.C, b)
 		if p := &pl.Problem; pl.Tile != nil && p.M > 0 && p.N > 0 {
 			pl.Tile(0, 0, p.M, p.N)
 		}
 		return nil
 	}
-	act := pl.Problem.Epilogue.Activation.Info().F
 	from, to := linear.C, pl.Problem.C
 	for i := range pl.Problem.M {
 		if err := ctx.Err(); err != nil {
@@ -59,7 +57,7 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 		}
 		for j := range pl.Problem.N {
 			// Rounded to the type of the sums first, as the kernels do.
-			v := from.Type.Round(act(from.Type.At(lb.C, from.Index(i, j))))
+			v := from.Type.Round(pl.Problem.Finish(&b, i, j, from.Type.At(lb.C, from.Index(i, j))))
 			to.Type.Set(b.C, to.Index(i, j), v)
 		}
 	}
@@ -89,17 +87,15 @@ func (pl *Plan) accuracy(p *gemm.Problem) gemm.Accuracy {
 	return pl.gpu.Kernel.Accuracy(p)
 }
 
-// withoutActivation is p without its activation and with a dense C, of the type
-// of the sums, in memory of its own that holds p's old C.
-func withoutActivation(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers, error) {
-	epilogue := p.Epilogue
-	epilogue.Activation = gemm.ActNone
-	linear, _, err := gemm.New(p.Alpha, p.A, p.B, p.Beta, gemm.Dense(p.Accum(), p.M, p.N), epilogue)
+// withoutEpilogue is p without its epilogue and with a dense C, of the type of the sums, in
+// memory of its own that holds p's old C.
+func withoutEpilogue(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers, error) {
+	linear, _, err := gemm.New(p.Alpha, p.A, p.B, p.Beta, gemm.Dense(p.Accum(), p.M, p.N), gemm.Epilogue{})
 	if err != nil {
 		return gemm.Problem{}, gemm.Buffers{}, err
 	}
 	linear.Precision = p.Precision
-	lb := gemm.Buffers{A: b.A, B: b.B, C: make([]byte, linear.C.Bytes()), Bias: convert(b.Bias, p.C.Type, p.Accum(), p.BiasLen())}
+	lb := gemm.Buffers{A: b.A, B: b.B, C: make([]byte, linear.C.Bytes())}
 	if p.Beta != 0 {
 		for i := range p.M {
 			for j := range p.N {
@@ -108,16 +104,4 @@ func withoutActivation(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buff
 		}
 	}
 	return linear, lb, nil
-}
-
-// convert is n elements of one type as elements of another that holds them all.
-func convert(b []byte, from, to dtype.Type, n int) []byte {
-	if from == to {
-		return b
-	}
-	wide := make([]byte, n*to.Size())
-	for i := range n {
-		to.Set(wide, i, from.At(b, i))
-	}
-	return wide
 }

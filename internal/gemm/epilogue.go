@@ -3,18 +3,55 @@ package gemm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"tilework/dtype"
 )
 
-// Epilogue is what happens to each element of α·op(A)·op(B) + β·C before it is
-// rounded to C's type: a bias is added, then an activation applied, both in the
-// type that the product is summed in. The zero value does nothing.
+// Epilogue is what happens to each element x of α·op(A)·op(B) + β·C before it is
+// rounded to C's type, in the type that the product is summed in and in the order of
+// the fields:
+//
+//	x ← (act(rowScale[i]·colScale[j]·x + bias) + residual[i, j])·outScale
+//
+// The zero value does nothing. [Problem.Finish] is the definition.
 type Epilogue struct {
-	Bias       BiasDim
-	Activation Activation
+	RowScale, ColScale bool // whether rows and columns are multiplied by numbers of their own
+	Bias               BiasDim
+	Activation         Activation
+	Residual           bool // whether a matrix is added
+	OutScale           bool // whether all is multiplied by one more number
+	// Saturate has what is larger than C's type can hold become its largest value, and no
+	// infinity.
+	Saturate bool
 }
+
+// Extra names an operand that an epilogue reads, the bias apart.
+type Extra uint8
+
+const (
+	RowScale Extra  = iota // M numbers of the type that is summed in
+	ColScale               // N of them
+	Residual               // M×N elements of C's type
+	OutScale               // a number of the type that is summed in
+	Extras   = iota        // how many there are
+)
+
+var extraNames = [Extras]string{RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale"}
+
+func (x Extra) String() string { return extraNames[x] }
+
+// has are the fields that say whether the epilogue reads an operand.
+func (e *Epilogue) has() [Extras]*bool {
+	return [Extras]*bool{RowScale: &e.RowScale, ColScale: &e.ColScale, Residual: &e.Residual, OutScale: &e.OutScale}
+}
+
+// Has reports whether the epilogue reads x.
+func (e Epilogue) Has(x Extra) bool { return *e.has()[x] }
+
+// OnlyBias reports whether the epilogue does nothing but to add a bias, if that.
+func (e Epilogue) OnlyBias() bool { return e == Epilogue{Bias: e.Bias} }
 
 // BiasDim says what a bias vector runs along.
 type BiasDim uint8
@@ -118,8 +155,16 @@ func (e Epilogue) check(out dtype.Type) error {
 	if e.Bias > BiasCol {
 		return fmt.Errorf("%w: no bias dimension %d", ErrUnsupported, e.Bias)
 	}
-	if out.Info().Integer && !e.Activation.Info().Integer {
+	if !out.Info().Integer {
+		return nil
+	}
+	switch {
+	case !e.Activation.Info().Integer:
 		return fmt.Errorf("%w: activation %v on a product in %v", ErrUnsupported, e.Activation, out)
+	case e.RowScale || e.ColScale || e.OutScale:
+		return fmt.Errorf("%w: a product in %v with scales", ErrUnsupported, out)
+	case e.Saturate:
+		return fmt.Errorf("%w: a product in %v that saturates: its sums wrap", ErrUnsupported, out)
 	}
 	return nil
 }
@@ -132,7 +177,174 @@ func (e Epilogue) transposed() Epilogue {
 	case BiasCol:
 		e.Bias = BiasRow
 	}
+	e.RowScale, e.ColScale = e.ColScale, e.RowScale
 	return e
+}
+
+// Transposed is the operand of the transposed product that x is of the product.
+func (x Extra) Transposed() Extra {
+	switch x {
+	case RowScale:
+		return ColScale
+	case ColScale:
+		return RowScale
+	}
+	return x
+}
+
+// Plus is p with a residual of that layout, which otherwise lies without padding. It must
+// be stored as C is: where C was given as a transpose and New has swapped the matrices, l
+// is the transpose too. The errors are ErrShape and ErrUnsupported.
+func (p Problem) Plus(l Layout) (Problem, error) {
+	if err := l.Check("the residual"); err != nil {
+		return p, err
+	}
+	switch {
+	case !p.Epilogue.Residual:
+		return p, fmt.Errorf("%w: a residual for an epilogue without one", ErrUnsupported)
+	case l.OpRows() != p.M || l.OpCols() != p.N:
+		return p, fmt.Errorf("%w: the residual is %d×%d, want %d×%d like C", ErrShape, l.OpRows(), l.OpCols(), p.M, p.N)
+	case l.Type != p.C.Type:
+		return p, fmt.Errorf("%w: a residual of %v for a result of %v", ErrUnsupported, l.Type, p.C.Type)
+	case l.Trans:
+		return p, fmt.Errorf("%w: a residual that is stored by columns for a C by rows, or the other way round", ErrUnsupported)
+	}
+	p.Residual = l
+	return p, nil
+}
+
+// Extra is the layout of an operand of the epilogue; of one that it does not read it is
+// empty.
+func (p *Problem) Extra(x Extra) Layout {
+	switch {
+	case !p.Epilogue.Has(x):
+		return Layout{}
+	case x == RowScale:
+		return Dense(p.Accum(), 1, p.M)
+	case x == ColScale:
+		return Dense(p.Accum(), 1, p.N)
+	case x == OutScale:
+		return Dense(p.Accum(), 1, 1)
+	}
+	return p.Residual
+}
+
+// Finish is what the epilogue makes of x, element (i, j) of α·op(A)·op(B) + β·C, before it
+// is rounded. b has the operands that the epilogue reads.
+func (p *Problem) Finish(b *Buffers, i, j int, x float64) float64 {
+	e := &p.Epilogue
+	extra := func(n Extra, i, j int) float64 {
+		l := p.Extra(n)
+		return l.Type.At(b.Extras[n], l.Index(i, j))
+	}
+	if e.RowScale {
+		x *= extra(RowScale, 0, i)
+	}
+	if e.ColScale {
+		x *= extra(ColScale, 0, j)
+	}
+	switch e.Bias {
+	case BiasRow:
+		x += p.C.Type.At(b.Bias, i)
+	case BiasCol:
+		x += p.C.Type.At(b.Bias, j)
+	}
+	x = e.Activation.Info().F(p.wrapped(x))
+	if e.Residual {
+		x = p.wrapped(x + extra(Residual, i, j))
+	}
+	if e.OutScale {
+		x *= extra(OutScale, 0, 0)
+	}
+	if e.Saturate {
+		x = Saturated(p.C.Type, x)
+	}
+	return x
+}
+
+// wrapped is x as the type of the sums holds it, if that is one of whole numbers.
+func (p *Problem) wrapped(x float64) float64 {
+	if p.C.Type.Info().Integer {
+		return float64(int32(int64(x)))
+	}
+	return x
+}
+
+// Saturated is x, or the value of type t that is nearest to it where it is too large. NaN
+// stays NaN.
+func Saturated(t dtype.Type, x float64) float64 {
+	largest := t.Info().Max
+	switch {
+	case x > largest:
+		return largest
+	case x < -largest:
+		return -largest
+	}
+	return x
+}
+
+// parts are what an epilogue is made of, in its order, by their names.
+var parts = func() []part {
+	extra := func(x Extra) part {
+		return part{x.String(), func(e Epilogue) bool { return e.Has(x) }, func(e *Epilogue) { *e.has()[x] = true }}
+	}
+	list := []part{extra(RowScale), extra(ColScale)}
+	for dim, name := range []string{BiasRow: "bias-row", BiasCol: "bias-col"} {
+		if name != "" {
+			list = append(list, part{name, func(e Epilogue) bool { return e.Bias == BiasDim(dim) }, func(e *Epilogue) { e.Bias = BiasDim(dim) }})
+		}
+	}
+	for _, a := range Activations()[1:] {
+		list = append(list, part{a.String(), func(e Epilogue) bool { return e.Activation == a }, func(e *Epilogue) { e.Activation = a }})
+	}
+	return append(list, extra(Residual), extra(OutScale),
+		part{"saturate", func(e Epilogue) bool { return e.Saturate }, func(e *Epilogue) { e.Saturate = true }})
+}()
+
+type part struct {
+	name string
+	has  func(Epilogue) bool
+	set  func(*Epilogue)
+}
+
+const noEpilogue = "none"
+
+// String is the epilogue as ParseEpilogue reads it: "bias-col+gelu", or "none".
+func (e Epilogue) String() string {
+	var names []string
+	for _, p := range parts {
+		if p.has(e) {
+			names = append(names, p.name)
+		}
+	}
+	if names == nil {
+		return noEpilogue
+	}
+	return strings.Join(names, "+")
+}
+
+// EpilogueParts lists the names that [ParseEpilogue] takes.
+func EpilogueParts() []string {
+	names := []string{noEpilogue}
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// ParseEpilogue reads what an epilogue does, with a + between, or "none".
+func ParseEpilogue(text string) (e Epilogue, err error) {
+	if text == noEpilogue {
+		return e, nil
+	}
+	for name := range strings.SplitSeq(text, "+") {
+		at := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if at < 0 {
+			return Epilogue{}, fmt.Errorf("epilogue %q does no %q (want %s, with a + between)", text, name, strings.Join(EpilogueParts(), ", "))
+		}
+		parts[at].set(&e)
+	}
+	return e, nil
 }
 
 // BiasLen is the number of elements, of C's type, in the problem's bias vector.

@@ -6,7 +6,7 @@
 //
 //	C ← act(α·op(A)·op(B) + β·C + bias)
 //
-// with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
+// and what else an epilogue may do, with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
 // leaves A and B unread; β = 0 leaves the old C unread and overwrites it.
 package gemm
 
@@ -126,6 +126,7 @@ type Problem struct {
 	A, B, C     Layout
 	Alpha, Beta float64
 	Epilogue    Epilogue
+	Residual    Layout    // if the epilogue adds one; see [Problem.Plus]
 	Precision   Precision // see [Problem.In]
 	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
 }
@@ -166,7 +167,11 @@ func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Prob
 		a, b, c, swapped = b.T(), a.T(), c.T(), true
 		e = e.transposed()
 	}
-	return Problem{M: a.OpRows(), N: b.OpCols(), K: a.OpCols(), A: a, B: b, C: c, Alpha: alpha, Beta: beta, Epilogue: e}, swapped, nil
+	p = Problem{M: a.OpRows(), N: b.OpCols(), K: a.OpCols(), A: a, B: b, C: c, Alpha: alpha, Beta: beta, Epilogue: e}
+	if e.Residual {
+		p.Residual = Dense(c.Type, c.Rows, c.Cols)
+	}
+	return p, swapped, nil
 }
 
 func checkTypes(in, out dtype.Type, alpha, beta float64) error {
@@ -228,10 +233,11 @@ func (p *Problem) String() string {
 	return s + p.Batch.words()
 }
 
-// Buffers holds the memory of one problem's matrices and of its bias, each in
-// the machine's byte order and at least as long as its layout says.
+// Buffers holds the memory of one problem's matrices, of its bias and of what else its
+// epilogue reads, each in the machine's byte order and at least as long as its layout says.
 type Buffers struct {
 	A, B, C, Bias []byte
+	Extras        [Extras][]byte
 }
 
 // Check refuses buffers that are too short for p, and a C that shares memory
@@ -253,6 +259,15 @@ func (b *Buffers) Check(p *Problem) error {
 		return fmt.Errorf("%w: C shares memory with B", ErrOverlap)
 	case near(b.C, z, b.Bias, bias) && Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
 		return fmt.Errorf("%w: C shares memory with the bias", ErrOverlap)
+	}
+	for x := range Extra(Extras) {
+		l := p.Extra(x)
+		switch n := l.Bytes(); {
+		case len(b.Extras[x]) < n:
+			return tooShort(x.String(), b.Extras[x], n)
+		case near(b.C, z, b.Extras[x], n) && Overlap(p.C, b.C, l, b.Extras[x]):
+			return fmt.Errorf("%w: C shares memory with the %v", ErrOverlap, x)
+		}
 	}
 	return nil
 }

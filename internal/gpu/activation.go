@@ -20,9 +20,16 @@ var activations = map[gemm.Activation]func(k *build.Kernel, x build.Reg) build.R
 // relu is max(x, 0), and NaN for NaN, which max would drop.
 func relu(k *build.Kernel, x build.Reg) build.Reg { return k.Select(k.Lt(x, 0), 0, x) }
 
-// gelu is x·Φ(x), Φ(x) = (1 + erf(x/√2))/2. Near 0 erf is its power series, farther out
-// 1 - erfc, which keeps the small values on the left.
+// gelu is x·Φ(x), Φ(x) = erfc(-x/√2)/2.
 func gelu(k *build.Kernel, x build.Reg) build.Reg {
+	if x.Type() == ptx.F32 {
+		// For both signs that is max(x, 0) - |x|·Φ(-|x|), which no large numbers meet in
+		// and no branch or choice of formula is for. Beyond 14 Φ(-|x|) is 0 in float32.
+		y := k.Min(k.Abs(x), 14)
+		return k.Mad(k.Neg(y), upperTail(k, y), relu(k, x))
+	}
+	// Near 0 erf is its power series, farther out 1 - erfc, which keeps the small values on
+	// the left.
 	y := k.Mul(x, 1/math.Sqrt2)
 	far := k.Abs(y)
 	tail := k.Mul(erfc(k, far), 0.5)
@@ -35,13 +42,17 @@ func gelu(k *build.Kernel, x build.Reg) build.Reg {
 
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
 func geluTanh(k *build.Kernel, x build.Reg) build.Reg {
-	cube := k.Mul(k.Mul(x, x), x)
-	return timesSigmoid(k, x, k.Mul(k.Mad(cube, 0.044715, x), 2*math.Sqrt(2/math.Pi)))
+	const two = 2 * 0.7978845608028654 // 2·√(2/π)
+	return timesSigmoid(k, x, k.Mul(x, k.Mad(k.Mul(x, x), two*0.044715, two)))
 }
 
 // timesSigmoid is x/(1 + e^(-z)).
 func timesSigmoid(k *build.Kernel, x, z build.Reg) build.Reg {
-	return limit(k, x, k.Div(x, k.Add(exp(k, k.Neg(z)), 1)))
+	d := k.Add(exp(k, k.Neg(z)), 1)
+	if x.Type() == ptx.F32 {
+		return limit(k, x, k.Mul(x, k.Reciprocal(d)))
+	}
+	return limit(k, x, k.Div(x, d))
 }
 
 // limit is y, and 0 where x is -Inf: there all but relu tend to 0, and the formulas
@@ -72,12 +83,29 @@ func exp(k *build.Kernel, x build.Reg) build.Reg {
 	return k.Mul(polynomial(k, r, series), scale)
 }
 
-// erfSeries is erf(√z)/√z for 0 ≤ z < 1: 2/√π · Σ (-z)^n/(n!·(2n+1)).
+// upperTail is Φ(-x) for x ≥ 0 in float32, within a roundoff of 1: t·Q(t)·e^(-x²/2) with
+// t = 1/(1 + x/4), the form of [erfc] with a polynomial beside the exponential, which
+// need not be exact where that is small.
+func upperTail(k *build.Kernel, x build.Reg) build.Reg {
+	t := k.Reciprocal(k.Mad(x, 0.25, 1))
+	q := k.Mul(t, polynomial(k, t, tailPolynomial))
+	return k.Mul(q, k.Exp2(k.Mul(k.Mul(x, -math.Log2E/2), x)))
+}
+
+// tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to where Φ(-x) is less
+// than a float32's roundoff of 1.
+var tailPolynomial = func() []float64 {
+	const end, terms = 5.6, 7
+	least := 1 / (1 + end/4.)
+	return interpolate(terms, least, 1, func(t float64) float64 {
+		x := 4 * (1/t - 1)
+		return math.Erfc(x/math.Sqrt2) / 2 * math.Exp(x*x/2) / t
+	})
+}()
+
+// erfSeries is erf(√z)/√z in float64 for 0 ≤ z < 1: 2/√π · Σ (-z)^n/(n!·(2n+1)).
 func erfSeries(k *build.Kernel, z build.Reg) build.Reg {
-	terms := 10
-	if z.Type() == ptx.F64 {
-		terms = 19
-	}
+	const terms = 19
 	series := make([]float64, terms)
 	for i := range series {
 		n := float64(i)
@@ -86,14 +114,11 @@ func erfSeries(k *build.Kernel, z build.Reg) build.Reg {
 	return polynomial(k, z, series)
 }
 
-// erfc is the complementary error function for y ≥ 0, within a few roundoffs of 1 for
+// erfc is the complementary error function in float64 for y ≥ 0, within a few roundoffs of 1 for
 // y ≥ 1, in the form t·e^(P(t) - y²) with t = 1/(1 + y/2) (Press et al., Numerical
 // Recipes, 3rd ed., §6.2.2). It is 0 where it is less than half a roundoff.
 func erfc(k *build.Kernel, y build.Reg) build.Reg {
-	end, terms := 4.0, 10
-	if y.Type() == ptx.F64 {
-		end, terms = 6, 20
-	}
+	const end, terms = 6.0, 20
 	t := k.Div(1, k.Mad(y, 0.5, 1))
 	least := 1 / (1 + end/2) // of t; s runs from -1 to 1
 	s := k.Mad(t, 2/(1-least), -(1+least)/(1-least))
@@ -102,30 +127,42 @@ func erfc(k *build.Kernel, y build.Reg) build.Reg {
 	return k.Select(k.Gt(y, end), 0, e)
 }
 
-// erfcPolynomial interpolates ln(erfc(y)/t) + y² in s at Chebyshev's points and
-// returns the coefficients of 1, s, s², …
+// erfcPolynomial interpolates ln(erfc(y)/t) + y² in s.
 func erfcPolynomial(end float64, terms int) []float64 {
 	least := 1 / (1 + end/2)
+	return interpolate(terms, -1, 1, func(s float64) float64 {
+		t := (1 + least + (1-least)*s) / 2
+		y := 2 * (1/t - 1)
+		return math.Log(math.Erfc(y)/t) + y*y
+	})
+}
+
+// interpolate is the polynomial of so many terms that has f's values at Chebyshev's points
+// between low and high: the coefficients of 1, x, x², …
+func interpolate(terms int, low, high float64, f func(x float64) float64) []float64 {
 	chebyshev := make([]float64, terms)
 	for j := range terms {
 		at := math.Pi * (float64(j) + 0.5) / float64(terms)
-		t := (1 + least + (1-least)*math.Cos(at)) / 2
-		y := 2 * (1/t - 1)
-		g := math.Log(math.Erfc(y)/t) + y*y
+		g := f((low + high + (high-low)*math.Cos(at)) / 2)
 		for m := range chebyshev {
 			chebyshev[m] += 2 / float64(terms) * g * math.Cos(float64(m)*at)
 		}
 	}
 	chebyshev[0] /= 2
-	// Tₘ₊₁ = 2s·Tₘ - Tₘ₋₁, with T₀ = 1 and T₋₁ = T₁ = s.
+	// With s = a·x + b from -1 to 1, Tₘ₊₁ = 2s·Tₘ - Tₘ₋₁, T₀ = 1 and T₋₁ = T₁ = s.
+	a, b := 2/(high-low), -(low+high)/(high-low)
 	sum, now, last := make([]float64, terms), make([]float64, terms), make([]float64, terms)
-	now[0], last[1] = 1, 1
+	now[0], last[0] = 1, b
+	if terms > 1 {
+		last[1] = a
+	}
 	for _, c := range chebyshev {
 		next := make([]float64, terms)
 		for i := range terms {
 			sum[i] += c * now[i]
-			if next[i] -= last[i]; i > 0 {
-				next[i] += 2 * now[i-1]
+			next[i] += 2*b*now[i] - last[i]
+			if i > 0 {
+				next[i] += 2 * a * now[i-1]
 			}
 		}
 		now, last = next, now

@@ -40,6 +40,8 @@ type product struct {
 	count   build.Reg
 	strides [3]build.Reg
 	ends    build.Ptr
+	scale   [gemm.Extras]build.Ptr // of rows, of columns and of all
+	d       build.Matrix           // the residual
 }
 
 // declare declares the parameters that all kernels share, in the order in which
@@ -66,6 +68,16 @@ func declare(k *build.Kernel, c Config) *product {
 	if c.Epilogue.Bias != gemm.BiasNone {
 		g.bias = k.Pointer("bias", out).ReadOnly()
 	}
+	for x := range gemm.Extra(gemm.Extras) {
+		switch {
+		case !c.Epilogue.Has(x):
+		case x == gemm.Residual:
+			p, ld := k.Pointer("D", out).ReadOnly(), k.Param("ldD", ptx.U64)
+			g.d = k.Matrix(p, g.m, g.n, ld)
+		default:
+			g.scale[x] = k.Pointer(scaleNames[x], g.acc).ReadOnly()
+		}
+	}
 	g.from, g.to = 0, g.k
 	if c.Shape.Split > 1 {
 		g.split()
@@ -73,6 +85,8 @@ func declare(k *build.Kernel, c Config) *product {
 	g.declareBatch()
 	return g
 }
+
+var scaleNames = [gemm.Extras]string{gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale"}
 
 // arguments are a launch's values of the parameters.
 func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
@@ -116,6 +130,14 @@ func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
 	args.U32(readC)
 	if c.Epilogue.Bias != gemm.BiasNone {
 		args.Ptr(m.Bias)
+	}
+	for x := range gemm.Extra(gemm.Extras) {
+		if c.Epilogue.Has(x) {
+			args.Ptr(m.Extras[x])
+			if x == gemm.Residual {
+				args.U64(uint64(p.Residual.LD))
+			}
+		}
 	}
 	if m.Sums != 0 {
 		size(m.part)

@@ -50,7 +50,7 @@ func spacing(p *gemm.Problem) Align {
 		bytes := stride * l.Type.Size()
 		return min(bytes&-bytes, maxVector)
 	}
-	return Align{unit(p.Batch.A, p.A), unit(p.Batch.B, p.B), unit(p.Batch.C, p.C)}
+	return Align{A: unit(p.Batch.A, p.A), B: unit(p.Batch.B, p.B), C: unit(p.Batch.C, p.C)}
 }
 
 // tilesOf is how many tiles all products have, of groups if their rows are equally many. Of

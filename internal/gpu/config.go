@@ -27,6 +27,8 @@ type Config struct {
 	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
 	// at once. Rows of the matrix, their length and their start, must be multiples.
 	VecA, VecB, VecC int
+	// VecD is that of the residual, at the most; 0 without one.
+	VecD int
 	// SM is the architecture whose instructions the text may use, 90 for sm_90; 0 stands
 	// for the least that the kernel runs on.
 	SM int
@@ -223,6 +225,9 @@ func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	if k.vectors != nil {
 		k.vectors(s, &c, &q)
 	}
+	if p.Epilogue.Residual {
+		c.VecD = vector(p.Residual, 4)
+	}
 	c.narrow(spacing(p))
 	return c
 }
@@ -256,8 +261,8 @@ func (c *Config) narrow(a Align) {
 	for _, x := range []struct {
 		vec         *int
 		align, size int
-	}{{&c.VecA, a.A, c.In.Size()}, {&c.VecB, a.B, c.In.Size()}, {&c.VecC, a.C, c.Out.Size()}} {
-		if x.align > 0 {
+	}{{&c.VecA, a.A, c.In.Size()}, {&c.VecB, a.B, c.In.Size()}, {&c.VecC, a.C, c.Out.Size()}, {&c.VecD, a.D, c.Out.Size()}} {
+		if x.align > 0 && *x.vec > 0 {
 			*x.vec = max(1, min(*x.vec, x.align/x.size))
 		}
 	}
@@ -269,7 +274,8 @@ func (c Config) aligned(m Memory) error {
 		name string
 		at   device.Ptr
 		size int
-	}{{"A", m.A, c.VecA * c.In.Size()}, {"B", m.B, c.VecB * c.In.Size()}, {"C", m.C, c.VecC * c.Out.Size()}} {
+	}{{"A", m.A, c.VecA * c.In.Size()}, {"B", m.B, c.VecB * c.In.Size()}, {"C", m.C, c.VecC * c.Out.Size()},
+		{"the residual", m.Extras[gemm.Residual], max(c.VecD, 1) * c.Out.Size()}} {
 		if uint64(x.at)%uint64(x.size) != 0 {
 			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.name, uint64(x.at), x.size)
 		}
@@ -302,14 +308,8 @@ func (c Config) String() string {
 	if c.Wide {
 		s += ", 64-bit indices"
 	}
-	switch c.Epilogue.Bias {
-	case gemm.BiasRow:
-		s += ", bias along rows"
-	case gemm.BiasCol:
-		s += ", bias along columns"
-	}
-	if c.Epilogue.Activation != gemm.ActNone {
-		s += ", " + c.Epilogue.Activation.String()
+	if c.Epilogue != (gemm.Epilogue{}) {
+		s += ", " + c.Epilogue.String()
 	}
 	switch c.Batch {
 	case gemm.Strided:

@@ -9,11 +9,12 @@ import (
 func (g *product) store(row, col, sum build.Reg) { g.storeVec(row, col, []build.Reg{sum}) }
 
 // storeVec finishes consecutive elements of a row, from (row, col) on: alpha and
-// beta, bias, activation, the rounding to C's type.
+// beta, the epilogue, the rounding to C's type.
 func (g *product) storeVec(row, col build.Reg, sums []build.Reg) {
 	at, values := g.c.At(row, col), g.scaled(sums)
 	g.If(g.readC, func() { g.addOld(values, at.LoadVec(len(values))) })
-	g.write(row, col, values)
+	vectors := [][]build.Reg{values}
+	g.write(row, col, g.epilogue(vectors, g.operands([]build.Reg{row}, []build.Reg{col}, vectors, []build.Reg{g.Eq(0, 0)}))[0])
 }
 
 // storeRow finishes vectors of a row, from the columns cols on, each inside of C or
@@ -41,6 +42,7 @@ func (g *product) storeAll(rows, cols []build.Reg, vectors [][]build.Reg) {
 			g.addOld(values[i], old[i])
 		}
 	})
+	values = g.epilogue(values, g.operands(rows, cols, values, inside))
 	for i, col := range cols {
 		g.If(inside[i], func() { g.write(rows[i], col, values[i]) })
 	}
@@ -62,30 +64,140 @@ func (g *product) addOld(values, old []build.Reg) {
 	}
 }
 
-// biased is values of consecutive elements of a row with what the epilogue adds and does
-// to them. What is added is zeros if inside does not hold, as there is none.
-func (g *product) biased(row, col build.Reg, values []build.Reg, inside build.Value) []build.Reg {
-	out := make([]build.Reg, len(values))
-	for i, v := range values {
-		switch g.config.Epilogue.Bias {
-		case gemm.BiasRow:
-			v = g.Add(v, g.sum(g.bias.At(row).LoadVecOr0(inside, 1)[0]))
-		case gemm.BiasCol:
-			v = g.Add(v, g.sum(g.bias.At(col).At(i).LoadVecOr0(inside, 1)[0]))
-		}
-		if act := activations[g.config.Epilogue.Activation]; act != nil {
-			v = act(g.Kernel, v)
-		}
-		out[i] = v
-	}
-	return out
+// side is a vector that the epilogue reads, with an element for each row of C or for each
+// column.
+type side struct {
+	vector build.Ptr
+	rows   bool
+	adds   bool // or it multiplies
 }
 
-// write does the rest of what storeVec says.
+// sides are those vectors in the order in which they come to an element.
+func (g *product) sides() (all []side) {
+	e := g.config.Epilogue
+	if e.RowScale {
+		all = append(all, side{vector: g.scale[gemm.RowScale], rows: true})
+	}
+	if e.ColScale {
+		all = append(all, side{vector: g.scale[gemm.ColScale]})
+	}
+	if e.Bias != gemm.BiasNone {
+		all = append(all, side{vector: g.bias, rows: e.Bias == gemm.BiasRow, adds: true})
+	}
+	return all
+}
+
+// element is what a side has for a row or a column, and zero outside of C, as there is none.
+func (g *product) element(s side, at build.Reg) build.Reg {
+	end := g.n
+	if s.rows {
+		end = g.m
+	}
+	return s.vector.At(at).LoadVecOr0(g.Lt(at, end), 1)[0]
+}
+
+// operands are what an epilogue reads for vectors of C's elements.
+type operands struct {
+	sides    [][][]build.Reg // for each side of each vector its elements
+	residual [][]build.Reg
+	outScale build.Reg
+}
+
+// operands loads what the epilogue reads for vectors that begin at these rows and columns,
+// each element of a side once for all that need it. All of it is under way before the first
+// is used.
+func (g *product) operands(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) *operands {
+	x := &operands{residual: g.residual(rows, cols, vectors, inside), outScale: g.outScale()}
+	for _, s := range g.sides() {
+		loaded := map[build.Reg]build.Reg{}
+		of := make([][]build.Reg, len(vectors))
+		for i, values := range vectors {
+			for j := range values {
+				at := rows[i]
+				if !s.rows {
+					at = g.Add(cols[i], j)
+				}
+				if _, ok := loaded[at]; !ok {
+					loaded[at] = g.element(s, at)
+				}
+				of[i] = append(of[i], loaded[at])
+			}
+		}
+		x.sides = append(x.sides, of)
+	}
+	return x
+}
+
+// outScale is the number that all is multiplied by, if there is one.
+func (g *product) outScale() (x build.Reg) {
+	if g.config.Epilogue.OutScale {
+		x = g.scale[gemm.OutScale].Load()
+	}
+	return x
+}
+
+// residual is what is added to vectors that begin at these rows and columns.
+func (g *product) residual(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) (all [][]build.Reg) {
+	if !g.config.Epilogue.Residual {
+		return nil
+	}
+	for i, values := range vectors {
+		vec := min(g.config.VecD, len(values))
+		var added []build.Reg
+		for j := 0; j < len(values); j += vec {
+			added = append(added, g.d.At(rows[i], g.Add(cols[i], j)).LoadVecOr0(inside[i], vec)...)
+		}
+		all = append(all, added)
+	}
+	return all
+}
+
+// epilogue is vectors of values with what the epilogue does to them.
+func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
+	e, sides := g.config.Epilogue, g.sides()
+	if e == (gemm.Epilogue{}) {
+		return vectors
+	}
+	finished := make([][]build.Reg, len(vectors))
+	for i, values := range vectors {
+		for j, x := range values {
+			for n, s := range sides {
+				if y := g.sum(o.sides[n][i][j]); s.adds {
+					x = g.Add(x, y)
+				} else {
+					x = g.Mul(x, y)
+				}
+			}
+			if act := activations[e.Activation]; act != nil {
+				x = act(g.Kernel, x)
+			}
+			if e.Residual {
+				x = g.Add(x, g.sum(o.residual[i][j]))
+			}
+			if e.OutScale {
+				x = g.Mul(x, o.outScale)
+			}
+			if e.Saturate {
+				x = saturated(g.Kernel, x, g.config.Out.Info().Max)
+			}
+			finished[i] = append(finished[i], x)
+		}
+	}
+	return finished
+}
+
+// saturated is x where it is at most so large, and else the number next to it that is. NaN
+// stays, which min and max would drop.
+func saturated(k *build.Kernel, x build.Reg, most float64) build.Reg {
+	x = k.Select(k.Gt(x, most), most, x)
+	return k.Select(k.Lt(x, -most), -most, x)
+}
+
+// write rounds what is finished to C's type and writes it.
 func (g *product) write(row, col build.Reg, values []build.Reg) {
 	at := g.c.At(row, col)
 	out := make([]build.Value, len(values))
-	for i, v := range g.biased(row, col, values, true) {
+	for i, v := range values {
 		if v.Type() != at.Elem() {
 			v = g.To(at.Elem(), v)
 		}

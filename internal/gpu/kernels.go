@@ -282,6 +282,7 @@ func (k *Kernel) SharedBytes(c Config) int {
 // Memory is where a problem's matrices are on the device.
 type Memory struct {
 	A, B, C, Bias device.Ptr
+	Extras        [gemm.Extras]device.Ptr // what else the epilogue reads
 	// Ends is where it says of each group of rows which row, an int32, is the first behind it.
 	Ends device.Ptr
 	// Sums is where the sums of parts of K go, which are part long.

@@ -69,9 +69,10 @@ type oneShot struct {
 	plan    *Plan
 	device  device.Device
 	host    gemm.Buffers
-	buffers [3][]buffer // of A, B and C
+	buffers [4][]buffer // of A, B, C and the residual
 	bias    device.Ptr
-	biased  bool          // it has come in
+	scales  [gemm.Extras]device.Ptr
+	biased  bool          // they have come in
 	in, out device.Stream // of copies; the device's own computes
 	streams *streams      // in and out, where they are streams of their own
 	events  []device.Event
@@ -127,9 +128,16 @@ func (x *oneShot) allocate(s *schedule) (err error) {
 		}
 	}
 	if n := x.plan.biasBytes(); n > 0 {
-		x.bias, err = x.device.Alloc(n)
+		if x.bias, err = x.device.Alloc(n); err != nil {
+			return err
+		}
 	}
-	return err
+	for e, l := range x.plan.scales() {
+		if x.scales[e], err = x.device.Alloc(l.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (x *oneShot) free() error {
@@ -142,6 +150,10 @@ func (x *oneShot) free() error {
 	}
 	errs = append(errs, x.device.Free(x.bias))
 	x.bias = 0
+	for e := range x.scales {
+		errs = append(errs, x.device.Free(x.scales[e]))
+		x.scales[e] = 0
+	}
 	return device.Join(errs...)
 }
 
@@ -306,10 +318,18 @@ func (x *oneShot) bring(ctx context.Context, s *step) error {
 			return err
 		}
 	}
-	if x.bias == 0 || x.biased {
+	if x.biased {
 		return nil
 	}
 	x.biased = true
+	for e, l := range x.plan.scales() {
+		if err := x.in.CopyIn(ctx, x.scales[e], x.host.Extras[e], device.Whole(l.Bytes())); err != nil {
+			return err
+		}
+	}
+	if x.bias == 0 {
+		return nil
+	}
 	return x.in.CopyIn(ctx, x.bias, x.host.Bias, device.Whole(x.plan.biasBytes()))
 }
 
@@ -326,6 +346,16 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 			along = s.cols
 		}
 		m.Bias += device.Ptr(along.from * x.plan.host.C.Type.Size())
+	}
+	m.Extras = x.scales
+	if size := x.plan.host.Accum().Size(); x.plan.host.Epilogue.RowScale {
+		m.Extras[gemm.RowScale] += device.Ptr(s.rows.from * size)
+	}
+	if size := x.plan.host.Accum().Size(); x.plan.host.Epilogue.ColScale {
+		m.Extras[gemm.ColScale] += device.Ptr(s.cols.from * size)
+	}
+	if x.plan.host.Epilogue.Residual {
+		_, m.Extras[gemm.Residual], _ = x.piece(s, inD, parts[inD])
 	}
 	part := x.plan.part(s)
 	part.stream = on
@@ -352,6 +382,6 @@ func (x *oneShot) piece(s *step, i int, p part) (host []byte, at device.Ptr, row
 	on.LD = whole.LD
 	off := on
 	off.LD = l.LD
-	host = [3][]byte{x.host.A, x.host.B, x.host.C}[i]
+	host = [...][]byte{x.host.A, x.host.B, x.host.C, x.host.Extras[gemm.Residual]}[i]
 	return host[l.Index(p.rows.from, p.cols.from)*size:], at, Rows(off, on)
 }

@@ -74,8 +74,8 @@ type Options struct {
 	Align Align
 }
 
-// Align is a power of two for each matrix.
-type Align struct{ A, B, C int }
+// Align is a power of two for each matrix, D being the residual.
+type Align struct{ A, B, C, D int }
 
 // Plan says how a product will be computed, and why so.
 type Plan struct {

@@ -17,8 +17,8 @@ import (
 type schedule struct {
 	steps []step
 	order order
-	// sizes are the bytes of the buffers that parts of A, B and C take in turn.
-	sizes [3][]int
+	// sizes are the bytes of the buffers that parts of the operands take in turn.
+	sizes [matrices][]int
 	words string
 }
 
@@ -34,13 +34,13 @@ type order struct {
 // step computes a part of C, or adds the terms of a slice of K to it.
 type step struct {
 	rows, cols, depth span
-	// tiles are the parts of A, B and C on the device that the step's are parts of. That of
+	// tiles are the parts of the operands on the device that the step's are parts of. That of
 	// C stays until all of its steps are done.
-	tiles   [3]part
-	load    [3]part // what comes in before the step; of C, its old values
-	buffers [3]int  // that the tiles are in
-	begins  [3]bool // whether the step is the first with its tile
-	store   bool    // whether the step's part of C goes out after it
+	tiles   [matrices]part
+	load    [matrices]part // what comes in before the step; of C, its old values
+	buffers [matrices]int  // that the tiles are in
+	begins  [matrices]bool // whether the step is the first with its tile
+	store   bool           // whether the step's part of C goes out after it
 	// beside says that the step is computed beside the one before it, whose last blocks
 	// leave processors idle.
 	beside bool
@@ -61,11 +61,13 @@ const (
 	inA = iota
 	inB
 	inC
+	inD // the residual, whose parts are C's
+	matrices
 )
 
 // parts are the parts of A and B that the step reads, and of C that it writes.
-func (s *step) parts() [3]part {
-	return [3]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}}
+func (s *step) parts() [matrices]part {
+	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}}
 }
 
 // layout is how a part of a matrix lies when it stands alone on the device.
@@ -87,14 +89,17 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 	p := *pl.host
 	parts := s.parts()
 	p.M, p.N, p.K = s.rows.n(), s.cols.n(), s.depth.n()
-	for x, l := range []*gemm.Layout{&p.A, &p.B, &p.C} {
+	first, last := s.depth.from == 0, s.depth.to == pl.host.K
+	if !last {
+		p.Alpha, p.Epilogue, p.Residual = 1, gemm.Epilogue{}, gemm.Layout{}
+	}
+	for x, l := range []*gemm.Layout{&p.A, &p.B, &p.C, &p.Residual} {
+		if x == inD && !p.Epilogue.Residual {
+			continue
+		}
 		ld := pl.layout(*l, s.tiles[x]).LD
 		*l = pl.layout(*l, parts[x])
 		l.LD = ld
-	}
-	first, last := s.depth.from == 0, s.depth.to == pl.host.K
-	if !last {
-		p.Alpha, p.Epilogue = 1, gemm.Epilogue{}
 	}
 	if !first {
 		p.Beta = p.Alpha
@@ -112,27 +117,28 @@ func sliceable(p *gemm.Problem) bool {
 }
 
 // lay completes steps that have their parts, their tiles and what comes in: it gives the
-// tiles buffers, so many for each operand, in turn. A tile that comes in whole and is there
+// tiles buffers, so many of each operand, in turn. A tile that comes in whole and is there
 // already does not come again.
-func (pl *Plan) lay(o order, steps []step, buffers [3]int, words string) *schedule {
+func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule {
 	s := &schedule{steps: steps, order: o, words: words}
 	p := pl.host
-	var held [3][]part // by the buffers
-	var count [3]int   // of tiles that have had one
-	for x, n := range buffers {
-		held[x], s.sizes[x] = make([]part, n), make([]int, n)
+	var held [matrices][]part // by the buffers
+	var count [matrices]int   // of tiles that have had one
+	for x := range matrices {
+		held[x], s.sizes[x] = make([]part, buffers), make([]int, buffers)
 	}
+	read := [matrices]bool{p.ReadsAB(), p.ReadsAB(), true, p.Epilogue.Residual}
 	layouts := pl.layouts()
 	for i := range steps {
 		st := &steps[i]
 		for x, tile := range st.tiles {
-			if x != inC && !p.ReadsAB() {
+			if !read[x] {
 				st.load[x] = part{}
 				continue
 			}
-			at := slices.Index(held[x][:min(count[x], buffers[x])], tile)
+			at := slices.Index(held[x][:min(count[x], buffers)], tile)
 			if at < 0 {
-				at, st.begins[x] = count[x]%buffers[x], true
+				at, st.begins[x] = count[x]%buffers, true
 				count[x]++
 				held[x][at] = tile
 				s.sizes[x][at] = max(s.sizes[x][at], pl.layout(layouts[x], tile).Bytes())
@@ -144,7 +150,9 @@ func (pl *Plan) lay(o order, steps []step, buffers [3]int, words string) *schedu
 		if p.Beta != 0 && st.depth.from == 0 {
 			st.load[inC] = st.parts()[inC]
 		}
-		st.store = st.depth.to == p.K
+		if st.store = st.depth.to == p.K; st.store && read[inD] {
+			st.load[inD] = st.parts()[inD]
+		}
 	}
 	return s
 }
@@ -161,8 +169,21 @@ func (s *schedule) memory() (n int) {
 
 func (pl *Plan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
 
-// layouts are those of A, B and C on the host.
-func (pl *Plan) layouts() [3]gemm.Layout { return [3]gemm.Layout{pl.host.A, pl.host.B, pl.host.C} }
+// layouts are those of A, B, C and the residual on the host.
+func (pl *Plan) layouts() [matrices]gemm.Layout {
+	return [...]gemm.Layout{pl.host.A, pl.host.B, pl.host.C, pl.host.Residual}
+}
+
+// scales are the layouts of the scales that the epilogue reads, which come as a whole.
+func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
+	all := map[gemm.Extra]gemm.Layout{}
+	for x := range gemm.Extra(gemm.Extras) {
+		if x != gemm.Residual && pl.host.Epilogue.Has(x) {
+			all[x] = pl.host.Extra(x)
+		}
+	}
+	return all
+}
 
 // whole is the one step of a product that is computed at once.
 func (pl *Plan) whole() *step {
@@ -178,7 +199,7 @@ func (pl *Plan) once() order {
 }
 
 func (pl *Plan) wholly() *schedule {
-	return pl.lay(pl.once(), []step{*pl.whole()}, [3]int{1, 1, 1}, "in one step")
+	return pl.lay(pl.once(), []step{*pl.whole()}, 1, "in one step")
 }
 
 // overlapped is a schedule that has all matrices on the device in the end: a head of C
@@ -219,7 +240,7 @@ func (pl *Plan) overlapped(o order, panels []span) *schedule {
 	if last > 0 {
 		words = fmt.Sprintf("%d %s in slices of %s of K, %s", o.head, side, sizes(o.slices), words)
 	}
-	return pl.lay(o, steps, [3]int{1, 1, 1}, words)
+	return pl.lay(o, steps, 1, words)
 }
 
 // of is the slices by which a panel of C is summed up, which is of the head or of the rest.
@@ -278,7 +299,7 @@ func (pl *Plan) streamed(o order, rows, cols int) *schedule {
 	if len(o.slices) > 1 {
 		words += ", K in slices of " + sizes(o.slices)
 	}
-	return pl.lay(o, steps, [3]int{2, 2, 2}, words)
+	return pl.lay(o, steps, 2, words)
 }
 
 // cutSpan cuts a span into spans of so many, the last perhaps smaller.

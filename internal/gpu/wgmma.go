@@ -441,6 +441,7 @@ func (w *wgmmaWriter) consume() {
 		mine = k.Var("mine", ptx.U32, k.Xor(group, 1))
 	}
 	w.tiles(first, step, func(row, col build.Reg) {
+		out.fetch(k.Add(row, top), col)
 		if inTurns(s) {
 			k.Comment("once the other warpgroup has had all of its tile multiplied")
 			w.turns.Wait(group, mine)
@@ -466,7 +467,7 @@ func (w *wgmmaWriter) consume() {
 			return
 		}
 		for m := range x.sums {
-			out.store(k.Add(row, k.Add(top, m*groupRows)), col, x.sums[m])
+			out.store(m*groupRows, k.Add(row, k.Add(top, m*groupRows)), col, x.sums[m])
 		}
 	})
 	out.end()

@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"slices"
+
 	"tilework/internal/gpu/frag"
 	"tilework/ptx"
 	"tilework/ptx/build"
@@ -18,6 +20,10 @@ type output struct {
 	mine         build.Reg // whether the thread's rows are the tile's
 	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
 	round        build.Reg // the parity of the tile's number, where blocks share out K
+	// held are, for each side of the epilogue, the elements of the tile's that a thread keeps
+	// while it multiplies: of rows its own, of columns every 32nd of the warp's.
+	held    [][]build.Reg
+	heldOut build.Reg // the epilogue's last factor
 }
 
 // rowsOfWarp is how many of the 64 rows are a warp's.
@@ -48,20 +54,73 @@ func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 	return o
 }
 
-// store hands over 64 rows of sums, which begin at (row, col) of C. Sums 4·j to 4·j+3 are
+// fetch has what the epilogue's sides have for the warpgroup's part of C, which begins at (row,
+// col), set out. It comes while the tile is multiplied.
+func (o *output) fetch(row, col build.Reg) {
+	if o.held = nil; !o.bulk {
+		return
+	}
+	o.heldOut = o.outScale()
+	rows, cols := groupTile(o.config.Shape)
+	for _, s := range o.sides() {
+		var held []build.Reg
+		for n := 0; s.rows && n < rows; n += 8 {
+			if n%groupRows < 16 { // two of every 64
+				held = append(held, o.element(s, o.Add(row, o.To(o.index, o.Add(o.row, n)))))
+			}
+		}
+		for n := 0; !s.rows && n < cols; n += frag.Lanes {
+			held = append(held, o.element(s, o.Add(col, o.To(o.index, o.Add(o.inWarp, n)))))
+		}
+		o.held = append(o.held, held)
+	}
+}
+
+// sidesOf are the elements of the sides for pairs of a patch, which begins so many rows and
+// columns behind the warpgroup's first. A column's element is another lane's.
+func (o *output) sidesOf(down, across int, pairs [][]build.Reg) (all [][][]build.Reg) {
+	k := o.Kernel
+	for n, s := range o.sides() {
+		of := make([][]build.Reg, len(pairs))
+		for p := range pairs {
+			switch {
+			case s.rows:
+				x := o.held[n][down/groupRows*2+p%2]
+				of[p] = []build.Reg{x, x}
+			case p%2 == 1: // another row's
+				of[p] = of[p-1]
+			default:
+				at := across + p/2*8
+				for e := range 2 {
+					of[p] = append(of[p], k.Shuffle(o.held[n][at/frag.Lanes], k.Add(o.col, at%frag.Lanes+e)))
+				}
+			}
+		}
+		all = append(all, of)
+	}
+	return all
+}
+
+// store hands over 64 rows of sums, which begin so many rows behind the warpgroup's first, and
+// at (row, col) of C. Sums 4·j to 4·j+3 are
 // two neighbours of columns 8·j on, and two that lie 8 rows further down (manual:
 // "wgmma.mma_async", accumulator fragments).
-func (o *output) store(row, col build.Reg, sums []build.Reg) {
+func (o *output) store(down int, row, col build.Reg, sums []build.Reg) {
 	if o.config.Shape.Split > 1 {
 		o.deliverPairs(row, col, sums)
 		return
 	}
 	width := frag.SwizzleBytes / o.patches.Elem().Bytes() // columns of a patch
 	each := width / 8 * 4                                 // sums
+	for i, held := range o.held {
+		for j, x := range held {
+			o.held[i][j] = o.sum(x)
+		}
+	}
 	for n := 0; n*each < len(sums); n++ {
 		c, part := o.Add(col, n*width), sums[n*each:min((n+1)*each, len(sums))]
 		if o.bulk {
-			o.storePatch(n%patchSlots(o.config), row, c, part)
+			o.storePatch(n%patchSlots(o.config), down, n*width, row, c, part)
 		} else {
 			o.storeSums(row, c, part)
 		}
@@ -151,10 +210,11 @@ func (o *output) patch(slot int) build.Array {
 	return o.patches.From(o.Mul(at, groupRows), 0)
 }
 
-// storePatch finishes sums, writes them to a patch and has that copied to C.
-func (o *output) storePatch(slot int, row, col build.Reg, sums []build.Reg) {
+// storePatch finishes sums, writes them to a patch and has that copied to C. The patch begins
+// so many rows and columns behind the warpgroup's first.
+func (o *output) storePatch(slot, down, across int, row, col build.Reg, sums []build.Reg) {
 	k := o.Kernel
-	values, patch := o.finished(row, col, sums), o.patch(slot)
+	values, patch := o.finished(down, across, row, col, sums), o.patch(slot)
 	barrier := k.Add(o.group, 1) // number 0 is the block's
 	k.Comment("once the copy that was there is read")
 	k.If(o.leader, func() { k.BulkWaitRead(patchSlots(o.config) - 1) })
@@ -181,7 +241,7 @@ func pairsAtOnce(s Shape) int {
 }
 
 // finished are the sums of a patch, with alpha and all that follows but for the rounding.
-func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
+func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg) []build.Reg {
 	k := o.Kernel
 	row, col = k.Add(row, k.To(o.index, o.row)), k.Add(col, k.To(o.index, o.col))
 	rows := []build.Reg{row, k.Add(row, 8)}
@@ -203,11 +263,15 @@ func (o *output) finished(row, col build.Reg, sums []build.Reg) []build.Reg {
 			}
 		}
 	})
+	var at, cols, within []build.Reg
+	var pairs [][]build.Reg
 	for n := range len(values) / 2 {
-		at, c, inside := place(n)
-		copy(values[2*n:], o.biased(at, c, values[2*n:][:2], inside))
+		r, c, inside := place(n)
+		at, cols, within = append(at, r), append(cols, c), append(within, inside)
+		pairs = append(pairs, values[2*n:][:2])
 	}
-	return values
+	x := operands{sides: o.sidesOf(down, across, pairs), residual: o.residual(at, cols, pairs, within), outScale: o.heldOut}
+	return slices.Concat(o.epilogue(pairs, &x)...)
 }
 
 // writeHalves writes values of 16 bits to a patch: a row's 8 neighbours, which four lanes

@@ -189,6 +189,16 @@ var (
 	computeTypes = map[dtype.Type]int32{dtype.F32: 68, dtype.F64: 70, dtype.I32: 72}
 )
 
+// epilogues are what the library fuses, as cublasLtEpilogue_t. A bias of its is one along
+// the rows of what it computes, which is Cᵀ; its GELU is the one with tanh.
+var epilogues = map[gemm.Epilogue]int32{
+	{Activation: gemm.ActReLU}:                         2,
+	{Bias: gemm.BiasCol}:                               4,
+	{Bias: gemm.BiasCol, Activation: gemm.ActReLU}:     6,
+	{Activation: gemm.ActGELUTanh}:                     32,
+	{Bias: gemm.BiasCol, Activation: gemm.ActGELUTanh}: 36,
+}
+
 // computeType is the cublasComputeType_t for p.
 func (a Arithmetic) computeType(p *gemm.Problem) (int32, error) {
 	switch {
@@ -202,8 +212,8 @@ func (a Arithmetic) computeType(p *gemm.Problem) (int32, error) {
 
 // supported refuses what cannot be said to the library.
 func supported(p *gemm.Problem) error {
-	if p.Epilogue != (gemm.Epilogue{}) {
-		return fmt.Errorf("%w: cublaslt: bias or activation", gemm.ErrUnsupported)
+	if _, known := epilogues[p.Epilogue]; !known && p.Epilogue != (gemm.Epilogue{}) {
+		return fmt.Errorf("%w: cublaslt: epilogue %v", gemm.ErrUnsupported, p.Epilogue)
 	}
 	if p.Batch.Kind == gemm.Grouped || p.Batch.Count > math.MaxInt32 {
 		return fmt.Errorf("%w: cublaslt: %v", gemm.ErrUnsupported, p)

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 )
 
@@ -23,7 +21,8 @@ type fakeLt struct {
 	failed  string
 	handles map[uintptr]string // what was created, and not destroyed
 	next    uintptr
-	trans   map[uintptr]int32 // by attribute
+	trans   map[uintptr]int32 // and the epilogue, by attribute
+	bias    uintptr
 	layouts map[uintptr][4]uintptr
 	compute [2]uintptr
 	found   int
@@ -84,10 +83,14 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 	case ltDescDestroy:
 		f.destroy("description", a[0])
 	case ltDescSet:
-		if a[3] != 4 {
-			f.t.Errorf("an operation of %d bytes", a[3])
+		switch {
+		case a[1] == descBias && a[3] == 8:
+			f.bias = *pointTo[uintptr](a[2])
+		case a[1] != descBias && a[3] == 4:
+			f.trans[a[1]] = *pointTo[int32](a[2])
+		default:
+			f.t.Errorf("attribute %d of %d bytes", a[1], a[3])
 		}
-		f.trans[a[1]] = *pointTo[int32](a[2])
 	case ltLayoutCreate:
 		f.layouts[f.create("layout", a[0])] = [4]uintptr(a[1:])
 	case ltLayoutDestroy:
@@ -142,6 +145,31 @@ func fakeProblem(t *testing.T, in dtype.Type, transA, transB bool) *gemm.Problem
 	return &p
 }
 
+// TestLtEpilogue: the library is told of an epilogue that it has, and where the bias is, and
+// one that it has not is refused.
+func TestLtEpilogue(t *testing.T) {
+	f, l := newFakeLt(t)
+	p := fakeProblem(t, dtype.BF16, false, false)
+	p.Epilogue = gemm.Epilogue{Bias: gemm.BiasCol, Activation: gemm.ActGELUTanh}
+	pl, err := l.Plan(p, Native)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc, 0xd); err != nil {
+		t.Fatal(err)
+	}
+	if f.trans[descEpilogue] != 36 || f.bias != 0xd {
+		t.Errorf("epilogue %d with a bias at %#x", f.trans[descEpilogue], f.bias)
+	}
+	if err := pl.Close(); err != nil {
+		t.Error(err)
+	}
+	p.Epilogue = gemm.Epilogue{Bias: gemm.BiasRow}
+	if _, err := l.Plan(p, Native); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("a bias along rows: %v", err)
+	}
+}
+
 // TestLtArguments: the library is told of the transposed product, B before A.
 func TestLtArguments(t *testing.T) {
 	for _, c := range []struct {
@@ -181,7 +209,7 @@ func TestLtArguments(t *testing.T) {
 			t.Errorf("%d algorithms, want the 2 of 3 that are valid", pl.Algorithms())
 		}
 		pl.chosen = 1
-		if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc); err != nil {
+		if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc, 0); err != nil {
 			t.Fatal(err)
 		}
 		m := f.matmul
@@ -232,9 +260,7 @@ func TestLtFaults(t *testing.T) {
 				return err
 			}
 			defer func() { err = errors.Join(err, pl.Close()) }()
-			return pl.Choose(func(run func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) (float64, error) {
-				return 1, run(t.Context(), 1, 2, 3)
-			})
+			return pl.Choose(func(run LtEnqueue) (float64, error) { return 1, run(t.Context(), 1, 2, 3, 0) })
 		}()
 		if f.failed == "" {
 			if err != nil {

@@ -20,6 +20,7 @@ type LtPlan struct {
 	arithmetic  Arithmetic
 	desc        uintptr // cublasLtMatmulDesc_t
 	a, b, c     uintptr // cublasLtMatrixLayout_t of our A, B and C
+	biased      bool    // whether the product has a bias
 	alpha, beta [8]byte // in the type that is summed in
 	algorithms  []heuristicResult
 	chosen      int
@@ -42,6 +43,8 @@ const (
 	descTransB             = 4
 	layoutBatchCount       = 5
 	layoutBatchOffset      = 6
+	descEpilogue           = 7
+	descBias               = 8
 	preferenceMaxWorkspace = 1
 	preferenceReduction    = 3
 	algoID                 = 0
@@ -113,6 +116,12 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 			return err
 		}
 	}
+	if epilogue := epilogues[p.Epilogue]; epilogue != 0 {
+		if err := l.call(ltDescSet, pl.desc, descEpilogue, uintptr(unsafe.Pointer(&epilogue)), unsafe.Sizeof(epilogue)); err != nil {
+			return err
+		}
+		pl.biased = p.Epilogue.Bias != gemm.BiasNone
+	}
 	for _, x := range []struct {
 		layout *uintptr
 		of     gemm.Layout
@@ -181,7 +190,7 @@ func (pl *LtPlan) Close() error {
 // Choose times the algorithms and keeps the fastest: time runs a product as often as
 // it likes and says how many seconds one took. An algorithm that the library refuses
 // to run is passed over.
-func (pl *LtPlan) Choose(time func(run func(ctx context.Context, a, b, c device.Ptr) error) (float64, error)) error {
+func (pl *LtPlan) Choose(time func(run LtEnqueue) (float64, error)) error {
 	best, least := -1, 0.0
 	var refused error
 	for i := range pl.algorithms {
@@ -205,14 +214,22 @@ func (pl *LtPlan) Choose(time func(run func(ctx context.Context, a, b, c device.
 	return nil
 }
 
-// Enqueue starts the product on matrices that are on the GPU, and does not wait for
-// its end.
-func (pl *LtPlan) Enqueue(ctx context.Context, a, b, c device.Ptr) error {
+// LtEnqueue is [LtPlan.Enqueue].
+type LtEnqueue func(ctx context.Context, a, b, c, bias device.Ptr) error
+
+// Enqueue starts the product on matrices that are on the GPU, with a bias if it has one,
+// and does not wait for its end.
+func (pl *LtPlan) Enqueue(ctx context.Context, a, b, c, bias device.Ptr) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	l, algorithm := pl.library, &pl.algorithms[pl.chosen]
 	return l.gpu.Foreign(func(stream uintptr) error {
+		if pl.biased {
+			if err := l.call(ltDescSet, pl.desc, descBias, uintptr(unsafe.Pointer(&bias)), unsafe.Sizeof(bias)); err != nil {
+				return err
+			}
+		}
 		return l.call(ltMatmul, l.handle, pl.desc,
 			uintptr(unsafe.Pointer(&pl.alpha)), uintptr(b), pl.b, uintptr(a), pl.a,
 			uintptr(unsafe.Pointer(&pl.beta)), uintptr(c), pl.c, uintptr(c), pl.c,

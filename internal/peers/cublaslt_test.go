@@ -139,11 +139,11 @@ func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, 
 			return 0, err
 		}
 	}
-	err = pl.Choose(func(run func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) (float64, error) {
+	err = pl.Choose(func(run LtEnqueue) (float64, error) {
 		if err := d.CopyIn(ctx, at[2], host[2], device.Whole(len(host[2]))); err != nil {
 			return 0, err
 		}
-		if err := run(ctx, at[0], at[1], at[2]); err != nil {
+		if err := run(ctx, at[0], at[1], at[2], 0); err != nil {
 			return 0, err
 		}
 		got := make([]byte, len(host[2]))
@@ -191,7 +191,7 @@ func TestLtChoice(t *testing.T) {
 	took := []float64{3, 1, 2}
 	for refused, want := range map[int]int{-1: 1, 1: 2} {
 		pl := &LtPlan{algorithms: make([]heuristicResult, len(took))}
-		err := pl.Choose(func(func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) (float64, error) {
+		err := pl.Choose(func(LtEnqueue) (float64, error) {
 			if pl.chosen == refused {
 				return 0, fmt.Errorf("while it ran: %w", &statusError{ltMatmul, 15, "no"})
 			}
@@ -204,7 +204,7 @@ func TestLtChoice(t *testing.T) {
 	pl := &LtPlan{algorithms: make([]heuristicResult, 2)}
 	lost := fmt.Errorf("%w: gone", device.ErrLost)
 	for _, failure := range []error{lost, &statusError{ltMatmul, 13, "failed"}} {
-		err := pl.Choose(func(func(context.Context, device.Ptr, device.Ptr, device.Ptr) error) (float64, error) {
+		err := pl.Choose(func(LtEnqueue) (float64, error) {
 			return 0, failure
 		})
 		if !errors.Is(err, failure) {
@@ -262,7 +262,7 @@ func TestLtRefuses(t *testing.T) {
 		p    *gemm.Problem
 		a    Arithmetic
 	}{
-		{"an activation", dense(dtype.F32, 2, 2, 2, gemm.Epilogue{Activation: gemm.ActReLU}), Native},
+		{"an activation that it has not", dense(dtype.F32, 2, 2, 2, gemm.Epilogue{Activation: gemm.ActSiLU}), Native},
 		{"no rows", dense(dtype.F32, 0, 2, 2, gemm.Epilogue{}), Native},
 		{"33 bits of rows", dense(dtype.F32, 1<<32, 1, 1, gemm.Epilogue{}), Native},
 		{"tf32 of float64", dense(dtype.F64, 2, 2, 2, gemm.Epilogue{}), TF32},

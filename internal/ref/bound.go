@@ -50,7 +50,8 @@ type Comparison struct {
 //
 //	slope·(γ_{k+3}·(|α|·|A|·|B| + |β|·|C| + |bias|) + underflow) + u'·|Ĉ| + underflow'
 //
-// with one more term in γ for a bias; nothing correct exceeds it, whatever its
+// with one more term in γ for a bias and for each scale before it; what comes behind the
+// activation adds a rounding of its own each. Nothing correct exceeds it, whatever its
 // order of summation. It must allow for all k errors pointing one way, so the RMS
 // measures against what they come to when they do not: a partial sum of random
 // terms is a drift towards α·A·B and a random walk of variance Σ(a·b)², and each
@@ -102,8 +103,8 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 				if g := r.gauge(i, j, acc); g > 0 {
 					squares += (e / g) * (e / g)
 				}
-				if e := e - underflow(p, acc) - out.Tiny; e > 0 {
-					cmp.BLAS = max(cmp.BLAS, e/(2*max(acc.Roundoff, acc.Operand, out.Roundoff)*r.scale[at]))
+				if e := e - r.gain()*r.underflow(i, j, acc) - r.lateTiny(acc) - out.Tiny; e > 0 {
+					cmp.BLAS = max(cmp.BLAS, e/(2*max(acc.Roundoff, acc.Operand, out.Roundoff)*r.gain()*(r.scale[at]+r.late(at))))
 				}
 			}
 			ratio := e / bound
@@ -188,8 +189,10 @@ func gamma(n, u float64) float64 {
 // roundings is the number of roundings that a term of the sum may go through.
 func roundings(p *gemm.Problem, acc Accuracy) float64 {
 	n := acc.Roundings(float64(p.K)) + 3
-	if p.Epilogue.Bias != gemm.BiasNone {
-		n++
+	for _, more := range []bool{p.Epilogue.Bias != gemm.BiasNone, p.Epilogue.RowScale, p.Epilogue.ColScale} {
+		if more {
+			n++
+		}
 	}
 	return n
 }
@@ -207,13 +210,14 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 	if r.low == nil {
 		u += 0x1p-53 // the reference's own roundings
 	}
-	e := (gamma(roundings(p, acc), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + underflow(p, acc)
+	e := (gamma(roundings(p, acc), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + r.underflow(i, j, acc)
 	if acc.FlushesToZero {
-		e += tiny(acc, p.Accum()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
+		e += r.weight(i, j) * tiny(acc, p.Accum()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone {
 		e = act.Info().Slope*e + activationError*u*r.scale[at]
 	}
+	e = r.gain()*(e+r.late(at)*2*u) + r.lateTiny(acc)
 	out := p.C.Type.Info()
 	return e + out.Roundoff*(math.Abs(r.Value[at])+e) + out.Tiny/2
 }
@@ -227,16 +231,59 @@ func (r *Result) gauge(i, j int, acc Accuracy) float64 {
 	}
 	walk := math.Sqrt(r.drift[at])
 	g := math.Hypot(acc.Roundoff*steps(acc, roundings(p, acc)), math.Sqrt2*acc.Operand) * walk
-	out := p.C.Type.Info()
-	g = math.Hypot(g, out.Roundoff*math.Abs(r.Value[at]))
-	g = math.Hypot(g, underflow(p, acc)+out.Tiny/2)
+	g = math.Hypot(g, r.underflow(i, j, acc))
 	if acc.FlushesToZero {
-		g = math.Hypot(g, tiny(acc, p.Accum())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
+		g = math.Hypot(g, r.weight(i, j)*tiny(acc, p.Accum())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
 	}
 	if p.Epilogue.Activation != gemm.ActNone {
 		g = math.Hypot(g, activationError*acc.Roundoff*r.scale[at])
 	}
-	return g
+	g = r.gain() * math.Hypot(g, acc.Roundoff*r.late(at))
+	out := p.C.Type.Info()
+	return math.Hypot(math.Hypot(g, out.Roundoff*math.Abs(r.Value[at])), r.lateTiny(acc)+out.Tiny/2)
+}
+
+// weight is the product of the magnitudes of an element's scales before the bias.
+func (r *Result) weight(i, j int) float64 {
+	w := 1.0
+	for _, f := range r.scales(i, j) {
+		w *= math.Abs(f)
+	}
+	return w
+}
+
+// underflow is the function of that name, of an element whose scales magnify it.
+func (r *Result) underflow(i, j int, acc Accuracy) float64 {
+	return underflow(r.p, acc) * max(1, r.weight(i, j))
+}
+
+// gain is by how much the scale behind all else magnifies an error.
+func (r *Result) gain() float64 {
+	if g := r.extras[gemm.OutScale]; g != nil {
+		return math.Abs(g[0])
+	}
+	return 1
+}
+
+// late is how large the sums are that are rounded behind the activation: of an element and
+// the residual, and again with the scale.
+func (r *Result) late(at int) float64 {
+	size := 0.0
+	if res := r.extras[gemm.Residual]; res != nil {
+		size += math.Abs(res[at]) + r.scale[at]
+	}
+	if r.extras[gemm.OutScale] != nil {
+		size += r.scale[at]
+	}
+	return size
+}
+
+// lateTiny is what these lose below the normal range.
+func (r *Result) lateTiny(acc Accuracy) float64 {
+	if r.extras[gemm.Residual] == nil && r.extras[gemm.OutScale] == nil {
+		return 0
+	}
+	return (1 + r.gain()) * tiny(acc, r.p.Accum())
 }
 
 // overflows reports whether some order of summation takes element at beyond the
@@ -246,5 +293,9 @@ func (r *Result) overflows(at int) bool {
 	if alpha := math.Abs(r.p.Alpha); alpha > 0 && alpha < 1 {
 		largest /= alpha // the sum before it is scaled down
 	}
+	if w := r.weight(at/r.p.N, at%r.p.N); w < 1 {
+		largest /= w
+	}
+	largest = max(largest, r.gain()*(largest+r.late(at)))
 	return !(largest < r.p.Accum().Info().Max/2)
 }

@@ -93,13 +93,13 @@ func (x twice) normal() twice {
 	return twice{s, e}
 }
 
-// finish turns op(A)·op(B) into act(α·op(A)·op(B) + β·C + bias), and the gauges
-// with it. The scalars are first rounded to the type that p is summed in, in which
+// finish turns op(A)·op(B) into what the epilogue makes of α·op(A)·op(B) + β·C, and the
+// gauges with it. The scalars are first rounded to the type that p is summed in, in which
 // every implementation holds them.
 func (r *Result) finish(c, bias []float64) {
 	p := r.p
 	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
-	act := p.Epilogue.Activation.Info()
+	act := p.Epilogue.Activation
 	for i := range p.M {
 		for j := range p.N {
 			at := i*p.N + j
@@ -117,12 +117,29 @@ func (r *Result) finish(c, bias []float64) {
 				old = beta * c[at]
 				z = z.plus(twice{high: c[at]}.times(beta))
 			}
+			weight := 1.0
+			for _, f := range r.scales(i, j) {
+				z = z.times(f)
+				weight *= f
+			}
 			shift := biasAt(p, bias, i, j)
 			if len(bias) > 0 {
 				z = z.plus(twice{high: shift})
 			}
+			if z = z.normal(); act != gemm.ActNone {
+				z = twice{high: act.Info().F(z.high)}
+			}
+			if res := r.extras[gemm.Residual]; res != nil {
+				z = z.plus(twice{high: res[at]})
+			}
+			if g := r.extras[gemm.OutScale]; g != nil {
+				z = z.times(g[0])
+			}
 			z = z.normal()
-			r.Value[at] = act.F(z.high)
+			r.Value[at] = z.high
+			if p.Epilogue.Saturate {
+				r.Value[at] = gemm.Saturated(p.C.Type, z.high)
+			}
 			if r.low != nil {
 				r.low[at] = 0
 				if r.Value[at] == z.high {
@@ -130,11 +147,23 @@ func (r *Result) finish(c, bias []float64) {
 				}
 			}
 			if r.scale != nil {
-				r.scale[at] = math.Abs(alpha)*r.scale[at] + math.Abs(old) + math.Abs(shift)
-				r.drift[at] = product*product + alpha*alpha*r.drift[at] + old*old + shift*shift
+				r.scale[at] = math.Abs(weight)*(math.Abs(alpha)*r.scale[at]+math.Abs(old)) + math.Abs(shift)
+				r.drift[at] = weight*weight*(product*product+alpha*alpha*r.drift[at]+old*old) + shift*shift
 			}
 		}
 	}
+}
+
+// scales are the factors of element (i, j) before the bias.
+func (r *Result) scales(i, j int) []float64 {
+	var all []float64
+	if s := r.extras[gemm.RowScale]; s != nil {
+		all = append(all, s[i])
+	}
+	if s := r.extras[gemm.ColScale]; s != nil {
+		all = append(all, s[j])
+	}
+	return all
 }
 
 // integers computes the product modulo 2^32, which is what int32 arithmetic does
@@ -142,7 +171,7 @@ func (r *Result) finish(c, bias []float64) {
 func (r *Result) integers(a, b, c, bias []float64) {
 	p := r.p
 	sum := make([]uint32, p.N)
-	act := p.Epilogue.Activation.Info()
+	act, residual := p.Epilogue.Activation.Info(), r.extras[gemm.Residual]
 	for i := range p.M {
 		clear(sum)
 		if a != nil {
@@ -158,7 +187,11 @@ func (r *Result) integers(a, b, c, bias []float64) {
 				z += word(p.Beta) * word(c[i*p.N+j])
 			}
 			z += word(biasAt(p, bias, i, j))
-			r.Value[i*p.N+j] = act.F(float64(int32(z)))
+			v := act.F(float64(int32(z)))
+			if residual != nil {
+				v = float64(int32(word(v) + word(residual[i*p.N+j])))
+			}
+			r.Value[i*p.N+j] = v
 		}
 	}
 }

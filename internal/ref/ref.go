@@ -60,10 +60,13 @@ type Result struct {
 	Value []float64
 
 	low   []float64 // float64 products: what Value leaves off
-	scale []float64 // |α|·|A|·|B| + |β|·|C| + |bias|
-	drift []float64 // (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias²: see Compare
+	scale []float64 // |α|·|A|·|B| + |β|·|C| + |bias|, the first two with the element's scales
+	drift []float64 // (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias², likewise: see Compare
 	normA []float64 // Σ|a| of each row of op(A), Σ|b| of each column of op(B)
 	normB []float64
+	// extras are what else the epilogue reads, row after row without padding; nil where it
+	// does not.
+	extras [gemm.Extras][]float64
 
 	nonfinite bool // some input was
 }
@@ -86,11 +89,16 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	}
 	bias := make([]float64, p.BiasLen())
 	p.C.Type.Load(bias, buf.Bias)
+	for x := range gemm.Extra(gemm.Extras) {
+		if p.Epilogue.Has(x) {
+			r.extras[x] = dense(p.Extra(x), buf.Extras[x])
+		}
+	}
 	if p.C.Type.Info().Integer {
 		r.integers(a, b, c, bias)
 		return r
 	}
-	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{p.Alpha, p.Beta})
+	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{p.Alpha, p.Beta}) || anyNonfinite(r.extras[:]...)
 	if gauges {
 		r.scale = make([]float64, p.M*p.N)
 		r.drift = make([]float64, p.M*p.N)

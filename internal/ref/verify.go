@@ -70,7 +70,7 @@ func (r VerifyReport) String() string {
 // NewVerifier reads A, B, the bias and the old C, and so is called before the
 // product runs; A and B must still stand, unchanged, when [Verifier.Check] is
 // called. The errors are those of [gemm.Buffers.Check], the context's, and
-// ErrUnsupported for an activation, which is not linear.
+// ErrUnsupported for an epilogue that does more than to add a bias.
 func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifier, error) {
 	if err := buf.Check(p); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, a, b, c Remote, bia
 }
 
 func newVerifier(ctx context.Context, p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) (*Verifier, error) {
-	if act := p.Epilogue.Activation; act != gemm.ActNone {
-		return nil, fmt.Errorf("%w: verifying a product with activation %v", gemm.ErrUnsupported, act)
+	if !p.Epilogue.OnlyBias() {
+		return nil, fmt.Errorf("%w: verifying a product with epilogue %v", gemm.ErrUnsupported, p.Epilogue)
 	}
 	if opt.Vectors <= 0 {
 		opt.Vectors = DefaultVectors

@@ -163,7 +163,7 @@ var attributes = []struct {
 		return fmt.Sprintf("ld %d, %d, %d", r.LDA, r.LDB, r.LDC)
 	}},
 	{"epilogue", func(r row) string {
-		return cmp.Or(strings.TrimSpace(r.Bias+" "+r.Activation), "no epilogue")
+		return cmp.Or(strings.Join(strings.Fields(r.Bias+" "+r.Activation+" "+r.Epilogue), " "), "no epilogue")
 	}},
 }
 

@@ -20,8 +20,10 @@ type Product struct {
 	// the host.
 	Bias     Matrix
 	HostBias []byte
-	Kernel   string // empty for the plan's choice
-	Verify   bool   // check the result
+	// Extras are what else the epilogue reads.
+	Extras [gemm.Extras]Extra
+	Kernel string // empty for the plan's choice
+	Verify bool   // check the result
 	// Precision is the arithmetic, the zero value being the elements' own.
 	Precision gemm.Precision
 	// Batch, unless it is zero, makes the product one of many: A, B and C are the first
@@ -31,15 +33,28 @@ type Product struct {
 	Ends Matrix
 }
 
+// Extra is an operand of an epilogue: a vector in one stored row, or a matrix, on the device
+// or else on the host, where its stored rows lie as Layout says.
+type Extra struct {
+	On     Matrix
+	Host   []byte
+	Layout gemm.Layout
+}
+
 // Gemm asks for a product and returns, usually before it has begun. The errors are
 // those of [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several
 // devices, the context's and, of what the device refuses at once, the device's.
 //
-// It waits only while a bias of the host's is copied, and for a product that is verified,
-// whose error may be ErrVerify then.
+// It waits only while a bias of the host's, or what else the epilogue reads, is copied, and
+// for a product that is verified, whose error may be ErrVerify then.
 func Gemm(ctx context.Context, p *Product) error {
 	if len(p.HostBias) > 0 {
 		return withBias(ctx, p)
+	}
+	for x := range p.Extras {
+		if len(p.Extras[x].Host) > 0 {
+			return p.withExtra(ctx, gemm.Extra(x))
+		}
 	}
 	return p.with(func(pl *gpu.Plan, m gpu.Memory) error {
 		if err := ctx.Err(); err != nil {
@@ -54,21 +69,33 @@ func Gemm(ctx context.Context, p *Product) error {
 
 // withBias computes a product with a bias of the host's.
 func withBias(ctx context.Context, p *Product) error {
+	l := gemm.Dense(p.C.Layout.Type, 1, len(p.HostBias)/p.C.Layout.Type.Size())
+	return p.lend(ctx, p.HostBias, l, func(q *Product, bias Matrix) { q.Bias, q.HostBias = bias, nil })
+}
+
+// withExtra computes a product of which that operand is the host's.
+func (p *Product) withExtra(ctx context.Context, x gemm.Extra) error {
+	e := p.Extras[x]
+	return p.lend(ctx, e.Host, e.Layout, func(q *Product, on Matrix) { q.Extras[x] = Extra{On: on} })
+}
+
+// lend computes a product with an operand of the host's on the device, where set puts it
+// into the product.
+func (p *Product) lend(ctx context.Context, host []byte, l gemm.Layout, set func(q *Product, on Matrix)) error {
 	if err := p.C.there("C"); err != nil {
 		return err
 	}
-	l := gemm.Dense(p.C.Layout.Type, 1, len(p.HostBias)/p.C.Layout.Type.Size())
-	bias, err := New(p.C.Memory.device, l)
+	on, err := New(p.C.Memory.device, l)
 	if err != nil {
 		return err
 	}
-	if err = bias.CopyIn(ctx, p.HostBias, l); err == nil {
+	if err = on.CopyIn(ctx, host, l); err == nil {
 		q := *p
-		q.Bias, q.HostBias = bias, nil
+		set(&q, on)
 		err = Gemm(ctx, &q)
 	}
 	// The device lets go of it after the product.
-	return device.Join(err, bias.Memory.Close())
+	return device.Join(err, on.Memory.Close())
 }
 
 // PlanOf is what Gemm would run.
@@ -89,6 +116,16 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	if err == nil {
 		problem, err = p.together(problem, swapped)
 	}
+	if residual := &p.Extras[gemm.Residual]; err == nil && p.Epilogue.Residual {
+		l := residual.Layout
+		if residual.On.Memory != nil {
+			l = residual.On.Layout
+		}
+		if swapped {
+			l = l.T()
+		}
+		problem, err = problem.Plus(l)
+	}
 	if err != nil {
 		return err
 	}
@@ -107,8 +144,14 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 		return err
 	}
 	defer d.leave()
-	blocks := [...]*block{p.A.Memory.block, p.B.Memory.block, p.C.Memory.block, bias.Memory.block, ends.Memory.block}
-	if err := holdAll(blocks[:]...); err != nil {
+	all := [5 + gemm.Extras]*block{p.A.Memory.block, p.B.Memory.block, p.C.Memory.block, bias.Memory.block, ends.Memory.block}
+	blocks := all[:5]
+	for _, e := range p.Extras {
+		if e.On.Memory != nil {
+			blocks = append(blocks, e.On.Memory.block)
+		}
+	}
+	if err := holdAll(blocks...); err != nil {
 		return err
 	}
 	defer func() {
@@ -122,6 +165,15 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	m := gpu.Memory{A: p.A.at(), B: p.B.at(), C: p.C.at(), Bias: bias.at(), Ends: ends.at()}
 	if swapped {
 		m.A, m.B = m.B, m.A
+	}
+	for x, e := range p.Extras {
+		to := gemm.Extra(x)
+		if swapped {
+			to = to.Transposed()
+		}
+		if e.On.Memory != nil {
+			m.Extras[to] = e.On.at()
+		}
 	}
 	pl, err := d.plan(&problem, m, p.Kernel)
 	if err != nil {
@@ -152,10 +204,7 @@ func (p *Product) checkDevices(bias, ends Matrix) error {
 	if err := p.C.there("C"); err != nil {
 		return err
 	}
-	for _, x := range []struct {
-		name string
-		m    Matrix
-	}{{"A", p.A}, {"B", p.B}, {"the bias", bias}, {"the groups' ends", ends}} {
+	for _, x := range p.operands(bias, ends, new([4 + gemm.Extras]operand)) {
 		if err := x.m.there(x.name); err != nil {
 			return err
 		}
@@ -170,14 +219,30 @@ func (p *Product) checkDevices(bias, ends Matrix) error {
 	return nil
 }
 
-// checkOverlap refuses a C that shares memory with what is read. Of a batch all that lies
-// between the first matrix and the last is C's, or A's, or B's.
+// operand is a matrix and its name.
+type operand struct {
+	name string
+	m    Matrix
+}
+
+// operands are what the product reads, in a list that takes no memory, with that bias and
+// those ends of groups. Of a batch all that lies between the first matrix and the last is A's,
+// or B's.
+func (p *Product) operands(bias, ends Matrix, list *[4 + gemm.Extras]operand) []operand {
+	all := append(list[:0], operand{"A", p.whole(p.A, p.Batch.A)}, operand{"B", p.whole(p.B, p.Batch.B)},
+		operand{"the bias", bias}, operand{"the groups' ends", ends})
+	for x := range gemm.Extra(gemm.Extras) {
+		if p.Epilogue.Has(x) {
+			all = append(all, operand{x.String(), p.Extras[x].On})
+		}
+	}
+	return all
+}
+
+// checkOverlap refuses a C that shares memory with what is read.
 func (p *Product) checkOverlap() error {
 	c := p.whole(p.C, p.Batch.C)
-	for _, x := range []struct {
-		name string
-		m    Matrix
-	}{{"A", p.whole(p.A, p.Batch.A)}, {"B", p.whole(p.B, p.Batch.B)}, {"the bias", p.Bias}, {"the groups' ends", p.Ends}} {
+	for _, x := range p.operands(p.Bias, p.Ends, new([4 + gemm.Extras]operand)) {
 		if x.m.Memory == c.Memory && gemm.OverlapAt(c.Layout, uintptr(c.Offset), x.m.Layout, uintptr(x.m.Offset)) {
 			return fmt.Errorf("%w: C shares memory with %s", gemm.ErrOverlap, x.name)
 		}
@@ -210,7 +275,7 @@ const mostPlans = 1024
 // plan is the plan of a product. To plan takes longer than to launch, so that plans
 // are kept.
 func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, error) {
-	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C)}, dispatch.TuningChanges()}
+	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual])}, dispatch.TuningChanges()}
 	if p.Alpha != 0 {
 		key.problem.Alpha = 1
 	}

@@ -155,12 +155,23 @@ func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b 
 		}
 	}()
 	bias := gemm.Dense(p.C.Type, 1, p.BiasLen())
-	for i, x := range []struct {
+	type upload struct {
 		to   *Matrix
 		l    gemm.Layout
 		data []byte
 		read bool
-	}{{&q.A, p.A, b.A, p.ReadsAB()}, {&q.B, p.B, b.B, p.ReadsAB()}, {&q.Bias, bias, b.Bias, true}, {&q.C, p.C, b.C, p.Beta != 0}} {
+	}
+	uploads := []upload{{&q.A, p.A, b.A, p.ReadsAB()}, {&q.B, p.B, b.B, p.ReadsAB()}, {&q.Bias, bias, b.Bias, true}}
+	for x := range gemm.Extra(gemm.Extras) {
+		switch {
+		case !p.Epilogue.Has(x):
+		case turn>>x&1 == 1:
+			q.Extras[x] = Extra{Host: b.Extras[x], Layout: p.Extra(x)}
+		default:
+			uploads = append(uploads, upload{&q.Extras[x].On, p.Extra(x), b.Extras[x], true})
+		}
+	}
+	for i, x := range append(uploads, upload{&q.C, p.C, b.C, p.Beta != 0}) {
 		if !x.read {
 			x.data = nil
 		}

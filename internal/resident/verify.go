@@ -97,7 +97,7 @@ func (x *part) verifier(ctx context.Context, pl *gpu.Plan) (*ref.Verifier, error
 	options := ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.Kernel.Accuracy(p)}
 	v, err := ref.NewRemoteVerifier(ctx, p, far(x.at.A, p.A), far(x.at.B, p.B), far(x.at.C, p.C), bias, options)
 	if errors.Is(err, gemm.ErrUnsupported) {
-		return nil, fmt.Errorf("%w: multiply without the activation, or on the host", err)
+		return nil, fmt.Errorf("%w: multiply without that, or on the host", err)
 	}
 	return v, err
 }

@@ -154,6 +154,6 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
+		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
 	}, nil
 }

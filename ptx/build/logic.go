@@ -202,6 +202,11 @@ func (k *Kernel) Abs(a Value) Reg { return k.unary("Abs", "abs", a) }
 // Exp2 is 2 to the a, of type F32, within 2 units in the last place.
 func (k *Kernel) Exp2(a Value) Reg { return k.unary("Exp2", "ex2.approx", a) }
 
+// Reciprocal is 1 / a, of type F32, within a unit in the last place; a quotient below the
+// normal range is 0, and so is that of such an a infinite. Unlike [Kernel.Div] it is one
+// instruction, which branches nowhere.
+func (k *Kernel) Reciprocal(a Value) Reg { return k.unary("Reciprocal", "rcp.approx.ftz", a) }
+
 // unary emits an operation on one register.
 func (k *Kernel) unary(what, op string, a Value) Reg {
 	x := k.reg(a)

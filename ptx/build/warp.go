@@ -92,10 +92,15 @@ func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
 
 // ShuffleXor is x of the lane whose number differs in the bits of mask. Of 4 or 8 bytes;
 // the whole warp takes part.
-func (k *Kernel) ShuffleXor(x Reg, mask int) Reg {
+func (k *Kernel) ShuffleXor(x Reg, mask int) Reg { return k.shuffle("bfly", x, mask) }
+
+// Shuffle is x of the lane of that number. Of 4 or 8 bytes; the whole warp takes part.
+func (k *Kernel) Shuffle(x Reg, lane Value) Reg { return k.shuffle("idx", x, lane) }
+
+func (k *Kernel) shuffle(mode string, x Reg, lane Value) Reg {
 	word := func(x Reg) Reg {
 		d := k.Fresh(ptx.U32)
-		k.Do("shfl.sync.bfly.b32", d, x, mask, 31, -1)
+		k.Do("shfl.sync."+mode+".b32", d, x, lane, 31, -1)
 		return d
 	}
 	if x.Type().Bits() != 64 {

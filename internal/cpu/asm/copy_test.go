@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestCopy: what is copied is there, and nothing else is touched, wherever both begin and
+// TestCopyAround: what is copied is there, and nothing else is touched, wherever both begin and
 // end; what is only fetched may lie anywhere.
-func TestCopy(t *testing.T) {
+func TestCopyAround(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))

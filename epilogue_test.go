@@ -1,0 +1,147 @@
+package tilework
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"tilework/dtype"
+)
+
+// TestEpilogueOptions: what the options say is done, in their order, on every device, whether
+// C is given as it lies or transposed, and verified or not.
+func TestEpilogueOptions(t *testing.T) {
+	const m, n, k = 5, 7, 3
+	fill := func(rows, cols int, f func(i, j int) float32) Matrix[float32] {
+		x := New[float32](rows, cols)
+		for i := range rows {
+			for j := range cols {
+				x.Set(i, j, f(i, j))
+			}
+		}
+		return x
+	}
+	a := fill(m, k, func(i, j int) float32 { return float32(i - j) })
+	b := fill(k, n, func(i, j int) float32 { return float32(2*i - j) })
+	res := fill(m, n, func(i, j int) float32 { return float32(i * j) })
+	resT := fill(n, m, func(i, j int) float32 { return float32(i * j) }).T()
+	rows, cols, bias := make([]float32, m), make([]float32, n), make([]float32, n)
+	for i := range rows {
+		rows[i] = float32(1 - i)
+	}
+	for j := range cols {
+		cols[j], bias[j] = float32(j-2), float32(3*j)
+	}
+	want := fill(m, n, func(i, j int) float32 {
+		var x float32
+		for p := range k {
+			x += a.At(i, p) * b.At(p, j)
+		}
+		return (max(rows[i]*cols[j]*x+bias[j], 0) + res.At(i, j)) / 2
+	})
+	check := func(name string, got Matrix[float32], err error) {
+		t.Helper()
+		for i := range m {
+			for j := range n {
+				if err == nil && got.At(i, j) != want.At(i, j) {
+					t.Errorf("%s: C(%d,%d) is %v, want %v", name, i, j, got.At(i, j), want.At(i, j))
+					return
+				}
+			}
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx := t.Context()
+	for _, device := range []string{"cpu", "emu"} {
+		for _, extra := range [][]Option{nil, {WithVerify()}} {
+			opts := append([]Option{WithDevice(device), WithRowScale(rows), WithColScale(cols), WithColBias(bias), WithActivation("relu"), WithOutputScale(0.5)}, extra...)
+			c := New[float32](m, n)
+			check(device, c, Gemm(ctx, 1, a, b, 0, c, append(opts, WithResidual(res))...))
+			ct := New[float32](n, m).T()
+			check(device+", transposed", ct, Gemm(ctx, 1, a, b, 0, ct, append(opts, WithResidual(resT))...))
+		}
+	}
+	for _, x := range []struct {
+		name string
+		opt  Option
+		want error
+	}{
+		{"a residual of another shape", WithResidual(New[float32](m, n+1)), ErrShape},
+		{"a residual of another type", WithResidual(New[float64](m, n)), ErrUnsupported},
+		{"a residual that is stored otherwise", WithResidual(resT), ErrUnsupported},
+		{"too few scales", WithRowScale(cols[:m-1]), ErrShape},
+		{"scales of another type", WithColScale(make([]float64, n)), ErrUnsupported},
+	} {
+		c := New[float32](m, n)
+		if err := Gemm(ctx, 1, a, b, 0, c, x.opt, WithDevice("cpu")); !errors.Is(err, x.want) {
+			t.Errorf("%s: %v, want %v", x.name, err, x.want)
+		}
+	}
+	c := New[float32](m, n)
+	if err := Gemm(ctx, 1, a, b, 0, c, WithResidual(c), WithDevice("cpu")); !errors.Is(err, ErrOverlap) {
+		t.Errorf("C as its own residual: %v", err)
+	}
+}
+
+// TestSaturation: what float16 cannot hold is its largest number, and NaN is NaN.
+func TestSaturation(t *testing.T) {
+	a := FromSlice(3, 1, []Float16{dtype.Float16From32(300), dtype.Float16From32(-300), dtype.Float16From32(float32(math.NaN()))})
+	b := FromSlice(1, 1, []Float16{dtype.Float16From32(300)})
+	for _, device := range []string{"cpu", "emu"} {
+		c, err := Mul(t.Context(), a, b, WithDevice(device), WithSaturation())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x, y, z := c.At(0, 0).Float32(), c.At(1, 0).Float32(), c.At(2, 0).Float32(); x != 65504 || y != -65504 || z == z {
+			t.Errorf("%s: %v, %v and %v", device, x, y, z)
+		}
+	}
+}
+
+// TestEpilogueOptionsOn: the same with operands that are on the device.
+func TestEpilogueOptionsOn(t *testing.T) {
+	ctx := t.Context()
+	d, err := Open("emu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	up := func(rows, cols int, v ...float32) DeviceMatrix[float32] {
+		m, err := Upload(ctx, d, FromSlice(rows, cols, v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	a, b := up(2, 1, 1, 2), up(1, 3, 1, 2, 3)
+	rows, cols, out := up(1, 2, 10, 100), up(3, 1, 1, -1, 2), up(1, 1, 0.5)
+	res := up(2, 3, 1, 2, 3, 4, 5, 6)
+	want := []float32{5.5, -9, 31.5, 102, -197.5, 603}
+	for name, opts := range map[string][]Option{
+		"on the device": {WithRowScaleOn(rows), WithColScale([]float32{1, -1, 2}), WithResidualOn(res), WithOutputScaleOn(out)},
+		"of the host":   {WithRowScale([]float32{10, 100}), WithColScale([]float32{1, -1, 2}), WithResidual(FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})), WithOutputScale(0.5)},
+	} {
+		c, err := MulOn(ctx, a, b, opts...)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		got, err := c.Download(ctx)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for i, x := range want {
+			if got.At(i/3, i%3) != x {
+				t.Errorf("%s: %v at %d, want %v", name, got.At(i/3, i%3), i, x)
+			}
+		}
+	}
+	if _, err := MulOn(ctx, a, b, WithColScaleOn(cols)); !errors.Is(err, ErrShape) {
+		t.Errorf("scales in a column: %v", err)
+	}
+}

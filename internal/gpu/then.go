@@ -1,0 +1,87 @@
+package gpu
+
+import (
+	"context"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx/build"
+)
+
+// Then is a product without its epilogue, and the epilogue in a launch of its own, which
+// reads C and writes it again: what fusing the two is measured against.
+type Then struct {
+	*Plan      // of the plain product
+	after Plan // of the same matrices, with the epilogue
+	apply Config
+}
+
+// PlanThen is [Backend.Plan] for the two launches.
+func (b *Backend) PlanThen(p *gemm.Problem, opt Options) (*Then, error) {
+	plain := *p
+	plain.Epilogue, plain.Residual = gemm.Epilogue{}, gemm.Layout{}
+	pl, err := b.Plan(&plain, opt)
+	if err != nil {
+		return nil, err
+	}
+	t := &Then{Plan: pl, after: *pl}
+	t.after.Kernel = apply
+	q := &t.after.device
+	q.Epilogue, q.Residual, q.Alpha, q.Beta = p.Epilogue, p.Residual, 1, 0
+	c := apply.Config(q, Shape{})
+	c.Lines, c.Overlaps = pl.Config.Lines, b.Device.Info().Target.SM >= overlapSM
+	c.VecC = vector(q.C, 4)
+	c.Shape = Shape{M: applyWarps * applyRows, N: 32 * c.VecC, RowsPerThread: applyRows, ColsPerThread: c.VecC}
+	t.apply = c
+	return t, nil
+}
+
+// Compile compiles both.
+func (t *Then) Compile(ctx context.Context) error {
+	if err := t.Plan.Compile(ctx); err != nil {
+		return err
+	}
+	_, err := t.backend.function(ctx, apply, t.apply.text())
+	return Sentinel(err)
+}
+
+// Enqueue asks for both.
+func (t *Then) Enqueue(ctx context.Context, m Memory) error {
+	if err := t.Plan.Enqueue(ctx, m); err != nil {
+		return err
+	}
+	return Sentinel(t.after.launch(ctx, apply, t.apply, m))
+}
+
+// apply does to C what an epilogue does to sums. A warp has a row's vectors, one in each
+// lane, of several rows at once.
+var apply = &Kernel{
+	Name:    "apply",
+	Adds:    "an epilogue to what C holds, where no kernel has done it",
+	SM:      75,
+	check:   func(Shape) error { return nil },
+	threads: func(Shape) device.Dim3 { return device.Dim3{X: 32, Y: applyWarps, Z: 1} },
+	write:   writeApply,
+}
+
+const applyWarps, applyRows = 8, 4
+
+func writeApply(k *build.Kernel, c Config) {
+	g := declare(k, c)
+	k.Threads(32, applyWarps, 1)
+	row0, col0 := g.origin()
+	col := k.Mad(k.ThreadIdx(build.X), c.VecC, col0)
+	var rows, cols []build.Reg
+	var loaded [][]build.Reg
+	for i := range applyRows {
+		row := k.Add(row0, k.Mad(i, applyWarps, k.ThreadIdx(build.Y)))
+		rows, cols = append(rows, row), append(cols, col)
+		loaded = append(loaded, g.c.At(row, col).LoadVecOr0(g.c.Inside(row, col), c.VecC))
+	}
+	for _, vector := range loaded {
+		for i, x := range vector {
+			vector[i] = g.sum(x)
+		}
+	}
+	g.storeAll(rows, cols, loaded)
+}

@@ -1,0 +1,78 @@
+package gpu
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx/emu/check"
+)
+
+// TestThen: the two launches make of whole numbers what the fused one does.
+func TestThen(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}})
+	b := New(d)
+	for _, c := range []struct {
+		in, out dtype.Type
+		m, n, k int
+		e       gemm.Epilogue
+	}{
+		{dtype.BF16, dtype.BF16, 70, 256, 8, gemm.Epilogue{Bias: gemm.BiasCol, Activation: gemm.ActReLU}},
+		{dtype.F32, dtype.F32, 33, 35, 7, gemm.Epilogue{Bias: gemm.BiasRow}},
+		{dtype.I8, dtype.I32, 5, 300, 16, gemm.Epilogue{Activation: gemm.ActReLU}},
+	} {
+		p, _, err := gemm.New(1, gemm.Dense(c.in, c.m, c.k), gemm.Dense(c.in, c.k, c.n), 0, gemm.Dense(c.out, c.m, c.n), c.e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		upload := func(l gemm.Layout) device.Ptr {
+			host := make([]byte, l.Bytes())
+			for i := range l.Len() {
+				l.Type.Set(host, i, float64(rng.IntN(7)-3))
+			}
+			at, err := d.Alloc(max(len(host), 1))
+			if err == nil {
+				err = d.CopyIn(t.Context(), at, host, device.Whole(len(host)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		m := Memory{A: upload(p.A), B: upload(p.B), C: upload(p.C), Bias: upload(gemm.Dense(c.out, 1, p.BiasLen()))}
+		fused, err := b.Plan(&p, Options{KeepLayout: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		then, err := b.PlanThen(&p, Options{KeepLayout: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := then.Compile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var results [2][]byte
+		for i, run := range []func() error{
+			func() error { return fused.Enqueue(t.Context(), m) },
+			func() error { return then.Enqueue(t.Context(), m) },
+		} {
+			if err := run(); err != nil {
+				t.Fatal(err)
+			}
+			results[i] = make([]byte, p.C.Bytes())
+			if err := d.CopyOut(t.Context(), results[i], m.C, device.Whole(len(results[i]))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(results[0], results[1]) {
+			t.Errorf("%v, %v: %s, and fused %s", &p, c.e, then.apply, fused.Config)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
