@@ -32,8 +32,12 @@ const (
 
 // Strided is count products as p is one, b having the distances.
 //
-// The errors are ErrShape: a distance at which parts of C overlap, or that no int counts.
+// The errors are ErrShape: a distance at which parts of C overlap, or that no int counts; and
+// ErrUnsupported for what an epilogue reads besides a bias.
 func (p Problem) Strided(count int, b Batch) (Problem, error) {
+	if err := p.plain(); err != nil {
+		return p, err
+	}
 	b.Kind, b.Count = Strided, count
 	p.Batch = b
 	if count < 0 {
@@ -52,8 +56,12 @@ func (p Problem) Strided(count int, b Batch) (Problem, error) {
 
 // Grouped is the products of count groups of p's rows, with a B every stride elements.
 //
-// The errors are ErrShape, and ErrUnsupported for an A or a C whose rows are no rows in memory.
+// The errors are ErrShape, and ErrUnsupported for an A or a C whose rows are no rows in memory
+// and for what an epilogue reads besides a bias.
 func (p Problem) Grouped(count, stride int) (Problem, error) {
+	if err := p.plain(); err != nil {
+		return p, err
+	}
 	switch {
 	case count < 0:
 		return p, fmt.Errorf("%w: %d groups", ErrShape, count)
@@ -65,6 +73,16 @@ func (p Problem) Grouped(count, stride int) (Problem, error) {
 	}
 	p.Batch = Batch{Kind: Grouped, Count: count, B: stride}
 	return p, nil
+}
+
+// plain refuses what a batch would need many of.
+func (p *Problem) plain() error {
+	for x := range Extra(Extras) {
+		if p.Epilogue.Has(x) {
+			return fmt.Errorf("%w: a batch with %v", ErrUnsupported, x)
+		}
+	}
+	return nil
 }
 
 // Span is the number of elements from the first of so many equal matrices, which begin
