@@ -11,11 +11,11 @@ import (
 	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
-	"tilework/internal/testkit"
 	"tilework/ptx/emu/check"
 )
 
@@ -26,7 +26,7 @@ func runBatch(ctx context.Context, b *Backend, opt Options, p *gemmtest.Problem,
 		return err
 	}
 	pieces := [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}
-	return testkit.OnDevice(ctx, b.Device, inC, pieces, func(at []device.Ptr) error {
+	return devicetest.Run(ctx, b.Device, inC, pieces, func(at []device.Ptr) error {
 		return plan.Enqueue(ctx, Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 	})
 }

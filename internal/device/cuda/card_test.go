@@ -14,9 +14,9 @@ import (
 	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
-	"tilework/internal/testkit"
 )
 
 // card is the first GPU of this machine. Without one the test is skipped, or fails
@@ -210,7 +210,7 @@ func TestCardBatches(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						return testkit.OnDevice(ctx, g, 2, [][]byte{b.A, b.B, b.C, b.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
+						return devicetest.Run(ctx, g, 2, [][]byte{b.A, b.B, b.C, b.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
 							return plan.Enqueue(ctx, gpu.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 						})
 					},
