@@ -34,6 +34,10 @@ func runBatch(ctx context.Context, b *Backend, opt Options, p *gemmtest.Problem,
 // TestBatches: every kernel computes batches and groups of rows in one launch, under the
 // checkers: no product reads or writes what is another's.
 func TestBatches(t *testing.T) {
+	cases := 16
+	if testing.Short() {
+		cases = 6
+	}
 	for _, k := range Kernels() {
 		for _, s := range smallest(shapes(k, emulable(k))) {
 			if s.Split > 1 {
@@ -50,7 +54,7 @@ func TestBatches(t *testing.T) {
 					},
 				}
 				seed := rand.Uint64()
-				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: 16, Only: "batch", Seed: seed})
+				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: "batch", Seed: seed})
 				if err := report.Err(); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}
