@@ -54,11 +54,12 @@ func spacing(p *gemm.Problem) Align {
 }
 
 // tilesOf is how many tiles all products have. Of a cluster's tiles, one below the other, all
-// count. Groups end anywhere: each is taken to leave half of its last tiles empty.
+// count. Groups end anywhere: each is taken to leave half of its last tiles empty, and to have
+// some.
 func tilesOf(p *gemm.Problem, s Shape) int {
 	height, across := s.M*s.cluster(), ceilDiv(p.N, s.N)*s.cluster()
 	if p.Batch.Kind == gemm.Grouped {
-		return max(p.M/height+ceilDiv(p.Batch.Count, 2), 1) * across
+		return max(p.M/height+ceilDiv(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
 	}
 	return p.Products() * ceilDiv(p.M, height) * across
 }
