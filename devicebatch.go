@@ -176,18 +176,32 @@ func (b DeviceBatch[T]) check(name string) error {
 // ErrShape for batches of different lengths or a C that overlaps another. No C may lie
 // between the first and the last A or B.
 func GemmBatchOn[I, O Element](ctx context.Context, alpha float64, a, b DeviceBatch[I], beta float64, c DeviceBatch[O], opts ...Option) error {
-	if err := firstErr(a.check("A"), b.check("B"), c.check("C")); err != nil {
-		return err
-	}
-	if a.count != c.count || b.count != c.count {
-		return fmt.Errorf("%w: a batch of %d A, %d B and %d C", ErrShape, a.count, b.count, c.count)
-	}
-	p, err := product(alpha, a.first, b.first, beta, c.first, opts)
+	p, err := batchProduct(alpha, a, b, beta, c, opts)
 	if err != nil {
 		return err
 	}
-	p.Batch = gemm.Batch{Kind: gemm.Strided, Count: c.count, A: a.stride, B: b.stride, C: c.stride}
 	return resident.Gemm(ctx, p)
+}
+
+// PlanGemmBatchOn is what [GemmBatchOn] would run for these matrices and options; M, N and K are
+// those of one product.
+func PlanGemmBatchOn[I, O Element](a, b DeviceBatch[I], c DeviceBatch[O], opts ...Option) (Plan, error) {
+	return planOn(batchProduct(1, a, b, 0, c, opts))
+}
+
+func batchProduct[I, O Element](alpha float64, a, b DeviceBatch[I], beta float64, c DeviceBatch[O], opts []Option) (*resident.Product, error) {
+	if err := firstErr(a.check("A"), b.check("B"), c.check("C")); err != nil {
+		return nil, err
+	}
+	if a.count != c.count || b.count != c.count {
+		return nil, fmt.Errorf("%w: a batch of %d A, %d B and %d C", ErrShape, a.count, b.count, c.count)
+	}
+	p, err := product(alpha, a.first, b.first, beta, c.first, opts)
+	if err != nil {
+		return nil, err
+	}
+	p.Batch = gemm.Batch{Kind: gemm.Strided, Count: c.count, A: a.stride, B: b.stride, C: c.stride}
+	return p, nil
 }
 
 // Groups says how the rows of matrices on a device are shared out: to group 0 the first ones,
@@ -241,20 +255,34 @@ func (g Groups) Close() error { return g.ends.Close() }
 // for groups that are not as many as B's matrices or have more rows than A, and ErrUnsupported
 // for a transposed A or C.
 func GemmGroupedOn[I, O Element](ctx context.Context, alpha float64, a DeviceMatrix[I], b DeviceBatch[I], groups Groups, beta float64, c DeviceMatrix[O], opts ...Option) error {
-	if err := firstErr(a.err, b.check("B"), groups.err, c.err, groups.ends.there("the groups' ends")); err != nil {
-		return err
-	}
-	switch {
-	case groups.Count() != b.count:
-		return fmt.Errorf("%w: %d groups of rows for %d B", ErrShape, groups.Count(), b.count)
-	case groups.rows > a.Rows():
-		return fmt.Errorf("%w: groups of %d rows of an A of %d", ErrShape, groups.rows, a.Rows())
-	}
-	p, err := product(alpha, a, b.first, beta, c, opts)
+	p, err := groupedProduct(alpha, a, b, groups, beta, c, opts)
 	if err != nil {
 		return err
 	}
+	return resident.Gemm(ctx, p)
+}
+
+// PlanGemmGroupedOn is what [GemmGroupedOn] would run for these matrices and options; M counts
+// the rows of all groups.
+func PlanGemmGroupedOn[I, O Element](a DeviceMatrix[I], b DeviceBatch[I], groups Groups, c DeviceMatrix[O], opts ...Option) (Plan, error) {
+	return planOn(groupedProduct(1, a, b, groups, 0, c, opts))
+}
+
+func groupedProduct[I, O Element](alpha float64, a DeviceMatrix[I], b DeviceBatch[I], groups Groups, beta float64, c DeviceMatrix[O], opts []Option) (*resident.Product, error) {
+	if err := firstErr(a.err, b.check("B"), groups.err, c.err, groups.ends.there("the groups' ends")); err != nil {
+		return nil, err
+	}
+	switch {
+	case groups.Count() != b.count:
+		return nil, fmt.Errorf("%w: %d groups of rows for %d B", ErrShape, groups.Count(), b.count)
+	case groups.rows > a.Rows():
+		return nil, fmt.Errorf("%w: groups of %d rows of an A of %d", ErrShape, groups.rows, a.Rows())
+	}
+	p, err := product(alpha, a, b.first, beta, c, opts)
+	if err != nil {
+		return nil, err
+	}
 	p.Batch = gemm.Batch{Kind: gemm.Grouped, Count: b.count, B: b.stride}
 	p.Ends = groups.ends.m
-	return resident.Gemm(ctx, p)
+	return p, nil
 }

@@ -3,6 +3,7 @@ package tilework
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -70,6 +71,9 @@ func TestGemmBatchOn(t *testing.T) {
 	}
 	if err := GemmBatchOn(ctx, 2, da, db.T(), 0, c, WithColBias(bias), WithVerify()); err != nil {
 		t.Fatal(err)
+	}
+	if plan, err := PlanGemmBatchOn(da, db.T(), c, WithKernel("tiled")); err != nil || plan.Kernel != "tiled" || plan.M != m || !strings.Contains(plan.Detail, "a batch") {
+		t.Errorf("plan %v, error %v", plan, err)
 	}
 	shared := mustBatch(t, d, count, n, m)
 	if err := GemmBatchOn(ctx, 1, db.Matrix(0).Batch(count, 0), da.T(), 0, shared); err != nil {
@@ -144,6 +148,9 @@ func TestGemmGroupedOn(t *testing.T) {
 		got, err := c.Download(ctx)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if plan, err := PlanGemmGroupedOn(da, db, groups, c); err != nil || plan.M != 50 || !strings.Contains(plan.Detail, "groups") {
+			t.Errorf("plan %v, error %v", plan, err)
 		}
 		want, from := before.Clone(), 0
 		for g, n := range rows {

@@ -11,7 +11,7 @@
 //
 // [Mul] allocates its result; [MulInto] writes into a matrix that is there;
 // [Gemm] is the whole of BLAS's operation, C ← α·A·B + β·C; [GemmBatch] does many
-// at once. All take [Option]s and a context. [PlanGemm] tells what would run,
+// at once, and [GemmGrouped] one for each group of A's rows, as a mixture of experts does. All take [Option]s and a context. [PlanGemm] tells what would run,
 // where, and why, without running it; [TuneGemm] measures what is fastest for a shape
 // on this machine and has it run from then on.
 //
@@ -30,6 +30,10 @@
 //	h, err := tilework.MulOn(ctx, x, w.T(), tilework.WithActivation("relu"))
 //	y, err := tilework.MulOn(ctx, h, v)
 //	out, err := y.Download(ctx)
+//
+// Many products of one size are one launch, by [GemmBatchOn] on a [DeviceBatch], and so are
+// those of groups of rows, by [GemmGroupedOn]; where [Groups] end may be known to the device
+// alone, as a router there leaves it.
 //
 // A device does what it is asked for in order; [DeviceMatrix.Close] therefore needs no
 // waiting. What fails while nobody waits is the error of the next Download or

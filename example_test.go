@@ -169,6 +169,51 @@ func ExampleMulOn() {
 	// Output: [2 1]
 }
 
+// Three rows for two experts: two for the first, one for the second.
+func ExampleGemmGroupedOn() {
+	ctx := context.Background()
+	dev, err := tilework.Open("emu")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer dev.Close() // and what is on it
+	x, err := tilework.Upload(ctx, dev, tilework.FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	experts, err := tilework.UploadBatch(ctx, dev, []tilework.Matrix[float32]{
+		tilework.FromSlice(2, 1, []float32{1, 1}),
+		tilework.FromSlice(2, 1, []float32{10, 100}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	groups, err := tilework.UploadGroups(ctx, dev, []int{2, 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	y, err := tilework.NewOn[float32](dev, 3, 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := tilework.GemmGroupedOn(ctx, 1, x, experts, groups, 0, y); err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := y.Download(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(out.Data())
+	// Output: [3 7 650]
+}
+
 func ExamplePlanGemm() {
 	a, b, c := tilework.New[float32](64, 8), tilework.New[float32](8, 32), tilework.New[float32](64, 32)
 	plan, err := tilework.PlanGemm(a, b, c, tilework.WithKernel("loop"))

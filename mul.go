@@ -73,7 +73,8 @@ type call struct {
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 // GemmBatch computes C[i] ← α·A[i]·B[i] + β·C[i] for every i. The shapes may differ
-// from one i to the next; no C may overlap another or any A or B.
+// from one i to the next; no C may overlap another or any A or B. On a GPU those that do not
+// differ are one launch, unless they are verified.
 func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I], beta float64, c []Matrix[O], opts ...Option) error {
 	if len(a) != len(b) || len(a) != len(c) {
 		return fmt.Errorf("%w: a batch of %d A, %d B and %d C", ErrShape, len(a), len(b), len(c))

@@ -106,7 +106,11 @@ func GemmOn[I, O Element](ctx context.Context, alpha float64, a, b DeviceMatrix[
 
 // PlanGemmOn is what [GemmOn] would run for these matrices and options.
 func PlanGemmOn[I, O Element](a, b DeviceMatrix[I], c DeviceMatrix[O], opts ...Option) (Plan, error) {
-	p, err := product(1, a, b, 0, c, opts)
+	return planOn(product(1, a, b, 0, c, opts))
+}
+
+// planOn is what a device would run for a product.
+func planOn(p *resident.Product, err error) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}

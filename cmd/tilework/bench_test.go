@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,11 @@ func TestBenchOnGPU(t *testing.T) {
 		{"--transfers --peers all", "blocked", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
 		}},
+		{"--batch 3", "blocked", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
+		{"--groups 4,0,2 --peers dense", "blocked", func(r bench.Record) bool {
+			return slices.Equal(r.Groups, []int{6, 0, 3}) && r.Products == 0
+		}},
+		{"--groups 2", "blocked", func(r bench.Record) bool { return slices.Equal(r.Groups, []int{4, 5}) }},
 		{"--peers all", "blocked", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "blocked f32 NN") }},
 	} {
 		args := append([]string{"bench", "--device", "gpu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms", "-o", "r.jsonl"}, strings.Fields(test.args)...)
@@ -98,6 +104,26 @@ func TestBenchOnGPU(t *testing.T) {
 		}
 		if err := os.Remove("r.jsonl"); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestBenchBatchRefuses: what is no batch, or not on a GPU, is a usage error.
+func TestBenchBatchRefuses(t *testing.T) {
+	emulatedGPU(t)
+	for _, test := range []struct{ args, want string }{
+		{"--batch 2", "--device gpu"},
+		{"--groups 2", "--device gpu"},
+		{"--device gpu --transfers --batch 2", "no --transfers"},
+		{"--device gpu --batch 0", "want 1 or more"},
+		{"--device gpu --batch 2 --groups 2", "batch"},
+		{"--device gpu --groups 1,x", "share"},
+		{"--device gpu --groups 0", "nobody"},
+		{"--device gpu --groups 2 --transpose-a", "transposed A"},
+	} {
+		_, stderr, code := run(t.Context(), append([]string{"bench", "--sizes", "8"}, strings.Fields(test.args)...)...)
+		if code != 2 || !strings.Contains(stderr, test.want) {
+			t.Errorf("%s: exit code %d, %q, want %q", test.args, code, stderr, test.want)
 		}
 	}
 }

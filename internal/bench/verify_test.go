@@ -216,3 +216,60 @@ func TestThorough(t *testing.T) {
 		dtype.F32.Set(data.C, i, right)
 	}
 }
+
+// TestBatches: of a batch some products are looked at closely, and all for what nobody wrote; of
+// groups all rows.
+func TestBatches(t *testing.T) {
+	one, err := Cube(6).Problem(dtype.F32, dtype.F32, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := one.Strided(9, gemm.Batch{A: 36, B: 36, C: 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grouped, err := one.Grouped(2, 36)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []Case{{Problem: p}, {Problem: grouped, Groups: []int{2, 4}}} {
+		data := newOperands(&c, 1)
+		check, err := ofBatch(thorough(1), 1)(&c.Problem, data.Buffers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ratio, err := check(data.C, 0); err != nil || !math.IsNaN(ratio) {
+			t.Errorf("%v: what nobody wrote passes with %v, error %v", &c.Problem, ratio, err)
+		}
+		for n := range c.Problem.Products() {
+			product, at := c.Problem.Product(n)
+			if c.Problem.Batch.Kind == gemm.Grouped {
+				at = [3]int{}
+			}
+			multiply(&product, gemm.Buffers{A: data.A[at[0]:], B: data.B[at[1]:], C: data.C[at[2]:]})
+		}
+		if ratio, err := check(data.C, 0); err != nil || !(ratio <= 1) {
+			t.Fatalf("%v: ratio %v, error %v", &c.Problem, ratio, err)
+		}
+		found := 0
+		for n := range c.Problem.Products() {
+			_, at := c.Problem.Product(n)
+			right := dtype.F32.At(data.C[at[2]:], 0)
+			dtype.F32.Set(data.C[at[2]:], 0, right+1e-2)
+			if ratio, _ := check(data.C, 0); ratio > 1 {
+				found++
+			}
+			dtype.F32.Set(data.C[at[2]:], 0, math.NaN())
+			if ratio, _ := check(data.C, 0); ratio <= 1 {
+				t.Errorf("%v: an element of product %d that is NaN passes", &c.Problem, n)
+			}
+			dtype.F32.Set(data.C[at[2]:], 0, right)
+		}
+		if want := min(c.Problem.Products(), 4); found != want {
+			t.Errorf("%v: %d products were looked at closely, want %d", &c.Problem, found, want)
+		}
+		if want := []int32{2, 6}; c.Groups != nil && !slices.Equal(dtype.View[int32](data.ends), want) {
+			t.Errorf("groups end at %v, want %v", dtype.View[int32](data.ends), want)
+		}
+	}
+}

@@ -108,6 +108,8 @@ func (pl *Plan) Decide() error {
 		return err
 	}
 	switch {
+	case pl.Problem.Batch.Kind != gemm.Single:
+		return fmt.Errorf("%w: %v as one product: see RunBatch and RunGroups", gemm.ErrUnsupported, &pl.Problem)
 	case pl.Packed != nil || pl.Tile != nil:
 		if err := pl.checkHost(); err != nil {
 			return err

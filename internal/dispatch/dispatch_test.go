@@ -234,7 +234,10 @@ func TestBatch(t *testing.T) {
 		add("cpu", 1+i, 2, 3)
 	}
 	add("cpu", 200, 210, 220)
-	add("emu", 8, 9, 10)
+	for range 3 { // one launch
+		add("emu", 8, 9, 10)
+	}
+	add("emu", 9, 9, 10)
 	if err := RunBatch(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
@@ -245,6 +248,14 @@ func TestBatch(t *testing.T) {
 	}
 	if err := RunBatch(t.Context(), nil); err != nil {
 		t.Errorf("no products: %v", err)
+	}
+
+	many, err := batch[0].Problem.Strided(2, gemm.Batch{C: batch[0].Problem.C.Len()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Request{Problem: many, Device: name(t, "cpu")}); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("a batch as one product: %v", err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -262,6 +273,8 @@ func TestBatch(t *testing.T) {
 		{func() { batch[10].Buffers.A = batch[10].Buffers.A[:8] }, gemm.ErrShape, "product 10 of the batch: "},
 		{func() { batch[2].Buffers.A = nil }, gemm.ErrShape, "product 2 of the batch: "},
 		{func() { batch[11].Buffers.A = nil }, gemm.ErrShape, "product 11 of the batch: "},
+		{func() { batch[12].Buffers.B = nil }, gemm.ErrShape, "product 12 of the batch: "},
+		{func() { batch[14].Buffers.A = nil }, gemm.ErrShape, "product 14 of the batch: "},
 	} {
 		before := slices.Clone(batch)
 		c.change()

@@ -53,14 +53,15 @@ func spacing(p *gemm.Problem) Align {
 	return Align{A: unit(p.Batch.A, p.A), B: unit(p.Batch.B, p.B), C: unit(p.Batch.C, p.C)}
 }
 
-// tilesOf is how many tiles all products have, of groups if their rows are equally many. Of
-// a cluster's tiles, one below the other, all count.
+// tilesOf is how many tiles all products have. Of a cluster's tiles, one below the other, all
+// count. Groups end anywhere: each is taken to leave half of its last tiles empty, and to have
+// some.
 func tilesOf(p *gemm.Problem, s Shape) int {
-	rows := p.M
+	height, across := s.M*s.cluster(), ceilDiv(p.N, s.N)*s.cluster()
 	if p.Batch.Kind == gemm.Grouped {
-		rows = ceilDiv(p.M, p.Batch.Count)
+		return max(p.M/height+ceilDiv(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
 	}
-	return p.Products() * roundUp(ceilDiv(rows, s.M), s.cluster()) * ceilDiv(p.N, s.N)
+	return p.Products() * ceilDiv(p.M, height) * across
 }
 
 // mostRowsOfTiles is how many rows of tiles, each of so many rows, all products have at the

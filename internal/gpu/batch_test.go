@@ -1,14 +1,21 @@
 package gpu
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
-	"tilework/internal/testkit"
+	"tilework/internal/device/devicetest"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+	"tilework/internal/gemm"
+	"tilework/internal/ref"
 	"tilework/ptx/emu/check"
 )
 
@@ -19,7 +26,7 @@ func runBatch(ctx context.Context, b *Backend, opt Options, p *gemmtest.Problem,
 		return err
 	}
 	pieces := [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}
-	return testkit.OnDevice(ctx, b.Device, inC, pieces, func(at []device.Ptr) error {
+	return devicetest.Run(ctx, b.Device, inC, pieces, func(at []device.Ptr) error {
 		return plan.Enqueue(ctx, Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 	})
 }
@@ -27,6 +34,10 @@ func runBatch(ctx context.Context, b *Backend, opt Options, p *gemmtest.Problem,
 // TestBatches: every kernel computes batches and groups of rows in one launch, under the
 // checkers: no product reads or writes what is another's.
 func TestBatches(t *testing.T) {
+	cases := 16
+	if testing.Short() {
+		cases = 6
+	}
 	for _, k := range Kernels() {
 		for _, s := range smallest(shapes(k, emulable(k))) {
 			if s.Split > 1 {
@@ -43,7 +54,7 @@ func TestBatches(t *testing.T) {
 					},
 				}
 				seed := rand.Uint64()
-				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: 16, Only: "batch", Seed: seed})
+				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: "batch", Seed: seed})
 				if err := report.Err(); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}
@@ -56,5 +67,210 @@ func TestBatches(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestManyProducts: a batch of more products than a grid has places for is several launches.
+func TestManyProducts(t *testing.T) {
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	one := gemm.Dense(dtype.F32, 1, 1)
+	p, _, err := gemm.New(1, one, one, 0, one, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = maxGridRows + 2
+	if p, err = p.Strided(n, gemm.Batch{A: 1, B: 1, C: 1}); err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := make([]float32, n), make([]float32, n), make([]float32, n)
+	for i := range a {
+		a[i], b[i] = float32(i%13), float32(i%7)
+	}
+	m := gemm.Buffers{A: dtype.Bytes(a), B: dtype.Bytes(b), C: dtype.Bytes(c)}
+	if err := runBatch(t.Context(), New(d), Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil, m); err != nil {
+		t.Fatal(err)
+	}
+	for i := range c {
+		if c[i] != a[i]*b[i] {
+			t.Fatalf("product %d is %v, want %v", i, c[i], a[i]*b[i])
+		}
+	}
+}
+
+// onHost is a batch of matrices on the host, and what it should become.
+func onHost(t *testing.T, count, m int) (p gemm.Problem, all []gemm.Buffers, want [][]byte) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 1))
+	a, c := gemm.Dense(dtype.F32, m, 3), gemm.Dense(dtype.F32, m, 5)
+	c.LD = 7
+	p, _, err := gemm.New(1, a, gemm.Dense(dtype.F32, 5, 3).T(), 2, c, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func(l gemm.Layout) []byte {
+		list := make([]float32, l.Len())
+		for i := range list {
+			list[i] = float32(rng.IntN(5) - 2)
+		}
+		return dtype.Bytes(list)
+	}
+	for range count {
+		b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: fill(p.C)}
+		values := ref.Values(&p, b).Value
+		w := bytes.Clone(b.C)
+		for i, v := range values {
+			dtype.F32.Set(w, p.C.Index(i/p.N, i%p.N), v)
+		}
+		all, want = append(all, b), append(want, w)
+	}
+	return p, all, want
+}
+
+// short is a device that has memory for so many bytes at a time.
+type short struct {
+	device.Device
+	most int
+}
+
+func (s *short) Alloc(n int) (device.Ptr, error) {
+	if n > s.most {
+		return 0, device.ErrOutOfMemory
+	}
+	return s.Device.Alloc(n)
+}
+
+// TestHostBatch: matrices of the host are multiplied in one launch, or in as many as the device's
+// memory asks for, and what lies between their rows stays.
+func TestHostBatch(t *testing.T) {
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, most := range []int{1 << 30, 600} {
+		p, all, want := onHost(t, 7, 4)
+		b := New(&short{d, most})
+		if err := b.RunBatch(t.Context(), &p, Options{}, all); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range all {
+			if !bytes.Equal(m.C, want[i]) {
+				t.Errorf("with %d bytes at a time: product %d is wrong", most, i)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	p, all, _ := onHost(t, 2, 4)
+	if err := New(&short{d, 50}).RunBatch(t.Context(), &p, Options{}, all); !errors.Is(err, gemm.ErrOutOfMemory) {
+		t.Errorf("error %v of a device without memory for one product", err)
+	}
+}
+
+// TestHostBatchFaults: whichever call fails, that is the error, and nothing stays on the device.
+func TestHostBatchFaults(t *testing.T) {
+	inner, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	d := faulty.New(inner)
+	p, all, _ := onHost(t, 3, 4)
+	broken := errors.New("broken")
+	for n := 1; ; n++ {
+		b := New(d)
+		d.Fail(n, broken)
+		err := b.RunBatch(t.Context(), &p, Options{}, all)
+		failed := d.Failed()
+		d.Fail(0, nil)
+		if (failed != "") != errors.Is(err, broken) {
+			t.Errorf("call %d, %s, failed: error %v", n, failed, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := d.Left(); len(left) > 0 {
+			t.Errorf("call %d, %s, failed: left %v", n, failed, left)
+		}
+		if failed == "" {
+			if n < 8 {
+				t.Errorf("%d calls", n-1)
+			}
+			return
+		}
+	}
+}
+
+// TestBatchChoice: a batch is no reason to split K, small products have tiles of their size, and
+// what a kernel cannot do with a batch another does.
+func TestBatchChoice(t *testing.T) {
+	h200 := fewSMs(t, emu.Options{}).Info()
+	info := *h200
+	info.SMs = 132
+	choose := func(in dtype.Type, m, n, k int, transB bool, batch func(p gemm.Problem) (gemm.Problem, error)) (*Kernel, Config) {
+		t.Helper()
+		b := gemm.Dense(in, k, n)
+		if transB {
+			b = gemm.Dense(in, n, k).T()
+		}
+		p, _, err := gemm.New(1, gemm.Dense(in, m, k), b, 0, gemm.Dense(in.Info().Results[0], m, n), gemm.Epilogue{})
+		if err == nil {
+			p, err = batch(p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range slices.Backward(Kernels()) {
+			if k.unsuited(&p, Align{}, &info) != nil {
+				continue
+			}
+			if list := k.Configs(&p, &info); len(list) > 0 {
+				return k, list[0]
+			}
+		}
+		t.Fatalf("nobody computes %v", &p)
+		return nil, Config{}
+	}
+	strided := func(count, pad int) func(p gemm.Problem) (gemm.Problem, error) {
+		return func(p gemm.Problem) (gemm.Problem, error) {
+			return p.Strided(count, gemm.Batch{A: p.A.Len() + pad, B: p.B.Len() + pad, C: p.C.Len() + pad})
+		}
+	}
+	if _, c := choose(dtype.F32, 64, 64, 4096, false, strided(4, 0)); c.Shape.Split > 1 {
+		t.Errorf("K of a batch in parts: %v", c)
+	}
+	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 0)); k != wgmma || c.Shape.M != 64 || c.Shape.N != 64 {
+		t.Errorf("1024 products of 64³: %s %v", k.Name, c)
+	}
+	if k, c := choose(dtype.BF16, 1024, 1024, 1024, false, strided(32, 0)); k != wgmma || c.Shape != batchTile {
+		t.Errorf("32 products of 1024³: %s %v", k.Name, c)
+	}
+	if k, c := choose(dtype.BF16, 512, 512, 512, false, strided(64, 0)); k != wgmma || c.Shape.M != 128 || c.Shape.N != 256 {
+		t.Errorf("64 products of 512³: %s %v", k.Name, c)
+	}
+	if k, c := choose(dtype.F32, 128, 128, 128, false, strided(256, 0)); k != blocked || c.Shape.M != 128 || c.Shape.N != 128 {
+		t.Errorf("256 products of 128³ in float32: %s %v", k.Name, c)
+	}
+	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 2)); k != mma || c.VecA != 2 {
+		t.Errorf("matrices that begin at multiples of 4 bytes: %s %v", k.Name, c)
+	}
+	if k, _ := choose(dtype.I8, 64, 64, 64, false, strided(8, 0)); k != mma {
+		t.Errorf("bytes across K: %s", k.Name)
+	}
+	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B.Len()) }
+	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != wgmma || c.Batch != gemm.Grouped || c.Shape != batchTile {
+		t.Errorf("groups of rows: %s %v", k.Name, c)
+	}
+	biased := func(p gemm.Problem) (gemm.Problem, error) {
+		p.Epilogue.Bias = gemm.BiasCol
+		return grouped(p)
+	}
+	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, biased); k != wgmma || c.Shape == batchTile {
+		t.Errorf("groups of rows with a bias, for which %v has no registers: %s %v", batchTile, k.Name, c)
 	}
 }

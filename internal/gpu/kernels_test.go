@@ -112,6 +112,9 @@ func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
 					f(k, p, best)
 				}
 			}
+			if k.boxed && p.Batch.Kind != gemm.Single && k.Fits(p, batchTile) == nil {
+				f(k, p, k.Config(p, batchTile))
+			}
 			if k.splits && p.Batch.Kind == gemm.Single && len(fitting) > 0 && ceilDiv(p.M, fitting[len(fitting)-1].M) <= maxGridRows {
 				c := k.Config(p, fitting[len(fitting)-1])
 				c.Shape.Split = 2

@@ -49,6 +49,9 @@ const (
 	storeIssue = 6
 	// loadBytes is what memory delivers to an SM in a cycle, and sumBytes the L2 cache.
 	loadBytes, sumBytes = 15, 16
+	// batchBytes is what tiles of batches read in a cycle of an SM while they do nothing else:
+	// every product's operands are new, and those of the next are not on their way yet.
+	batchBytes = 20
 	// secondLaunch is what a second launch takes before it does anything, and partWait
 	// what it waits for every further sumWarps·sumAhead parts.
 	secondLaunch, partWait = 10000, 600
@@ -99,6 +102,9 @@ func predictBlocked(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x.multiply = float64(busiest/held) * round(held)
 	if left := busiest % held; left > 0 {
 		x.multiply += round(left)
+	}
+	if p.Batch.Kind != gemm.Single {
+		x.multiply += float64(x.blocks*(s.M+s.N)*max(p.K, 1)*p.A.Type.Size()) / batchBytes / float64(sms)
 	}
 	x.load = p.Traffic()/loadBytes/float64(sms) + blockWait
 	if parts > 1 {

@@ -37,6 +37,23 @@ var tallTiles = map[int]Shape{
 	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 }
 
+// batchTile is one more for batches of 16-bit types that have batchDepth elements along K or more:
+// to hand over C is hidden, and of a group that ends within a tile little is lost. 32 products of
+// 1024³ were 9 % faster in it, and groups of 8192 rows 4 %; 64 products of 512³ were 4 % slower.
+var batchTile = Shape{M: 128, N: 128, K: 64, RowsPerThread: 4, ColsPerThread: 32, Stages: 6}
+
+const batchDepth = 1024
+
+// preferWgmma has further tiles for batches.
+func preferWgmma(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
+	if p.Batch.Kind == gemm.Single || p.K < batchDepth || p.Epilogue.Bias != gemm.BiasNone {
+		return k.cheapest(p, d)
+	}
+	more := *k
+	more.shapes = append(slices.Clip(k.shapes), batchTile)
+	return more.cheapest(p, d)
+}
+
 // wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
 // and of 16-bit ones, the kernel's first.
 func wgmmaShapes() (shapes []Shape) {
@@ -97,6 +114,9 @@ const (
 	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 70.0, 1.05
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
+	// wgmmaGroups is the same of groups of rows, some of which wait for memory and others for the
+	// tensor cores, and wgmmaStream how much less the L2 cache delivers while it is filled.
+	wgmmaGroups, wgmmaStream = 0.3, 0.25
 	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
 	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle; a tile
 	// narrower than a patch takes that twice.
@@ -134,6 +154,12 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
 	q, packs := packing(p, Align{})
+	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)), float64(ceilDiv(depth, s.K)), wgmmaBeside
+	if p.Batch.Kind == gemm.Grouped {
+		busy := float64(x.rounds) * steps * area / wgmmaRate
+		deliver *= 1 - wgmmaStream*min(1, memory/busy)
+		beside = wgmmaGroups
+	}
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
 	products, adds := r.work(s)
@@ -148,7 +174,6 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 			step *= wgmmaTogether
 		}
 	}
-	steps := float64(ceilDiv(depth, s.K))
 	hand := wgmmaEnd + area/wgmmaStore
 	if s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone || s.N < frag.Lanes { // registers spill, or lanes are idle
 		hand *= 2
@@ -166,9 +191,9 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	outside := float64(x.rounds) * steps * wgmmaOutside * float64(missing)
 	multiply := float64(x.rounds)*tile + end + outside
-	load := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)) + outside
-	x.multiply = multiply + wgmmaBeside*load + wgmmaFill
-	x.load = load + wgmmaBeside*multiply + wgmmaFill
+	load := memory + outside
+	x.multiply = multiply + beside*load + wgmmaFill
+	x.load = load + beside*multiply + wgmmaFill
 	if s.Along > 1 {
 		x.second += float64(x.rounds) * (wgmmaAdd + float64(s.M*s.N)/wgmmaAdds)
 	}

@@ -24,6 +24,7 @@ type fakeLt struct {
 	trans   map[uintptr]int32 // and the epilogue, by attribute
 	bias    uintptr
 	layouts map[uintptr][4]uintptr
+	batches map[uintptr][2]int64 // of layouts: how many matrices, and how far apart
 	compute [2]uintptr
 	found   int
 	matmul  []uintptr
@@ -32,7 +33,7 @@ type fakeLt struct {
 }
 
 func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
-	f := &fakeLt{t: t, handles: map[uintptr]string{}, trans: map[uintptr]int32{}, layouts: map[uintptr][4]uintptr{}, next: 0x1000, found: 3}
+	f := &fakeLt{t: t, handles: map[uintptr]string{}, trans: map[uintptr]int32{}, layouts: map[uintptr][4]uintptr{}, batches: map[uintptr][2]int64{}, next: 0x1000, found: 3}
 	l := &CuBLASLt{gpu: hollow{emulator(t)}, procs: map[string]uintptr{}, run: f.run}
 	for i, name := range cublasLtProcs {
 		l.procs[name] = uintptr(i + 1)
@@ -95,6 +96,17 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 		f.layouts[f.create("layout", a[0])] = [4]uintptr(a[1:])
 	case ltLayoutDestroy:
 		f.destroy("layout", a[0])
+	case ltLayoutSet:
+		b := f.batches[a[0]]
+		switch {
+		case a[1] == 5 && a[3] == 4:
+			b[0] = int64(*pointTo[int32](a[2]))
+		case a[1] == 6 && a[3] == 8:
+			b[1] = *pointTo[int64](a[2])
+		default:
+			f.t.Errorf("attribute %d of a layout, of %d bytes", a[1], a[3])
+		}
+		f.batches[a[0]] = b
 	case ltPreferenceCreate:
 		f.create("preference", a[0])
 	case ltPreferenceDestroy:
@@ -167,6 +179,42 @@ func TestLtEpilogue(t *testing.T) {
 	p.Epilogue = gemm.Epilogue{Bias: gemm.BiasRow}
 	if _, err := l.Plan(p, Native); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("a bias along rows: %v", err)
+	}
+}
+
+// TestLtBatch: the library is told how many products there are, and how far apart each operand's
+// matrices are; groups it does not do.
+func TestLtBatch(t *testing.T) {
+	f, l := newFakeLt(t)
+	if err := l.begin(); err != nil {
+		t.Fatal(err)
+	}
+	single := fakeProblem(t, dtype.F32, false, false)
+	p, err := single.Strided(7, gemm.Batch{A: 8, C: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pl, err := l.Plan(&p, Native)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc, 0); err != nil {
+		t.Fatal(err)
+	}
+	for i, apart := range map[int]int64{6: 8, 4: 0, 9: 100, 11: 100} {
+		if got, want := f.batches[f.matmul[i]], [2]int64{7, apart}; got != want {
+			t.Errorf("argument %d is a layout of %v matrices and elements, want %v", i, got, want)
+		}
+	}
+	if err := errors.Join(pl.Close(), l.Close()); err != nil || len(f.handles) != 0 {
+		t.Errorf("closed: %v, left %v", err, f.handles)
+	}
+	grouped, err := single.Grouped(2, 15)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Plan(&grouped, Native); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("groups: %v", err)
 	}
 }
 

@@ -68,12 +68,20 @@ func tick(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// shape is a product's shape: "1024³", or "1×768×3072".
+// shape is a product's shape: "1024³", or "1×768×3072"; of a batch "64 of 512³", and of groups
+// "4096×14336×4096 in 8 groups".
 func shape(r *bench.Record) string {
+	s := fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K)
 	if r.M == r.N && r.N == r.K {
-		return strconv.Itoa(r.M) + "³"
+		s = strconv.Itoa(r.M) + "³"
 	}
-	return fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K)
+	switch {
+	case r.Products > 0:
+		return fmt.Sprintf("%d of %s", r.Products, s)
+	case len(r.Groups) > 0:
+		return fmt.Sprintf("%s in %d groups", s, len(r.Groups))
+	}
+	return s
 }
 
 // count is a number of things: "1 record", "2 records".

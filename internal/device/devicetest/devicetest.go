@@ -1,4 +1,5 @@
-package testkit
+// Package devicetest has tests use memory of a device.
+package devicetest
 
 import (
 	"context"
@@ -7,9 +8,9 @@ import (
 	"tilework/internal/device"
 )
 
-// OnDevice has run use copies of pieces of memory on a device, one behind each of which
+// Run has f use copies of pieces of memory on a device, one behind each of which
 // nothing is, and copies the one of number result back.
-func OnDevice(ctx context.Context, d device.Device, result int, pieces [][]byte, run func(at []device.Ptr) error) (err error) {
+func Run(ctx context.Context, d device.Device, result int, pieces [][]byte, f func(at []device.Ptr) error) (err error) {
 	at := make([]device.Ptr, len(pieces))
 	defer func() {
 		for _, p := range at {
@@ -27,7 +28,7 @@ func OnDevice(ctx context.Context, d device.Device, result int, pieces [][]byte,
 			return err
 		}
 	}
-	if err := run(at); err != nil || len(pieces[result]) == 0 {
+	if err := f(at); err != nil || len(pieces[result]) == 0 {
 		return err
 	}
 	return d.CopyOut(ctx, pieces[result], at[result], device.Whole(len(pieces[result])))
