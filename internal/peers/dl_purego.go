@@ -4,13 +4,17 @@ package peers
 
 import (
 	"path/filepath"
+	"runtime"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
 )
 
-// dlopen loads a file; global says that libraries loaded later may use its symbols.
+// dlopen loads a file; global says that libraries loaded later may use its symbols. The
+// reason for a failure is asked for in a call of its own, and kept for the thread that failed.
 func dlopen(file string, global bool) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	mode := purego.RTLD_LAZY | purego.RTLD_LOCAL
 	if global {
 		mode = purego.RTLD_LAZY | purego.RTLD_GLOBAL
@@ -19,7 +23,11 @@ func dlopen(file string, global bool) (uintptr, error) {
 }
 
 // dlsym is the address of a function, never zero without an error.
-func dlsym(handle uintptr, name string) (uintptr, error) { return purego.Dlsym(handle, name) }
+func dlsym(handle uintptr, name string) (uintptr, error) {
+	runtime.LockOSThread() // as in dlopen
+	defer runtime.UnlockOSThread()
+	return purego.Dlsym(handle, name)
+}
 
 // fileOf is the file that the function at addr was loaded from, or empty.
 func fileOf(addr uintptr) string {
