@@ -1,4 +1,4 @@
-//go:build !nogpu && (linux || darwin)
+//go:build !nogpu && (linux || darwin) && (amd64 || arm64)
 
 package peers
 
