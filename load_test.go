@@ -148,7 +148,6 @@ func TestCardSoak(t *testing.T) {
 		account = faulty.New(g)
 		return account, nil
 	})
-	d := on(t, "gpu")
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
 			t.Error(err)
@@ -157,6 +156,7 @@ func TestCardSoak(t *testing.T) {
 			t.Errorf("left on the device: %v", left)
 		}
 	})
+	d := on(t, "gpu")
 	soak(t, onCard(t, d), func() int { return len(account.Left()) })
 }
 

@@ -203,3 +203,25 @@ func TestVerifyAcceptsWhatIsRight(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyResults: a result without elements takes neither time nor memory, however many
+// rows or columns it is said to have, with everything that can be asked for.
+func TestEmptyResults(t *testing.T) {
+	const many = 1 << 40
+	for _, size := range [][3]int{{0, 3, 5}, {3, 0, 5}, {0, 0, 0}, {many, 0, 0}, {0, many, 0}} {
+		a, b := New[float32](size[0], size[2]), New[float32](size[2], size[1])
+		for name, opts := range map[string][]Option{
+			"plain": nil, "activated": {WithActivation("gelu")}, "verified": {WithVerify()},
+			"both": {WithVerify(), WithActivation("relu")},
+		} {
+			for _, device := range []string{"cpu", "emu"} {
+				for _, beta := range []float64{0, 2} {
+					c := New[float32](size[0], size[1])
+					if err := Gemm(t.Context(), 1, a, b, beta, c, append(opts, WithDevice(device))...); err != nil {
+						t.Errorf("%v, %s on %s, beta %v: %v", size, name, device, beta, err)
+					}
+				}
+			}
+		}
+	}
+}

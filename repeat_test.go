@@ -52,7 +52,7 @@ func TestCardRepeats(t *testing.T) {
 		for _, name := range k.Types {
 			if run := repeaters[name]; k.Device == "gpu" && run != nil {
 				t.Run(k.Name+"/"+name, func(t *testing.T) {
-					run(t, rng, 600, testkit.Repeats(100, 1000, 1000), WithDevice("gpu"), WithKernel(k.Name))
+					run(t, rng, 300, testkit.Repeats(100, 1000, 1000), WithDevice("gpu"), WithKernel(k.Name))
 				})
 			}
 		}

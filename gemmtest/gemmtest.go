@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -181,8 +182,13 @@ type TypeErrors struct {
 	Alarm float64 `json:"alarm"`
 }
 
-// record notes how far a result was off.
+// record notes how far a result was off: by a number in any case, as JSON has no others.
 func (r *CheckReport) record(p *Problem, c ref.Comparison) {
+	for _, v := range []*float64{&c.Ratio, &c.RMS, &c.BLAS} {
+		if !(*v < math.MaxFloat64) {
+			*v = math.MaxFloat64
+		}
+	}
 	r.Worst, r.Alarm = max(r.Worst, c.Ratio), max(r.Alarm, c.RMS)
 	in, out := p.A.Type.String(), p.C.Type.String()
 	i := slices.IndexFunc(r.ByType, func(e TypeErrors) bool { return e.In == in && e.Out == out })

@@ -2,6 +2,7 @@ package gemmtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -245,6 +246,8 @@ func TestPlantedFaults(t *testing.T) {
 			i := slices.IndexFunc(checks, func(c check) bool { return c.Name == tc.check })
 			if r := checks[i].run(t.Context(), &impl, Options{Seed: seed}); r.Failures == 0 {
 				t.Errorf("not found in %d cases of seed %d", r.Cases, seed)
+			} else if _, err := json.Marshal(r); err != nil {
+				t.Errorf("the report is not to be written: %v", err)
 			} else if testing.Verbose() {
 				t.Log(r.Lines[0])
 			}

@@ -125,7 +125,7 @@ there. It refuses a file from another machine or another version.`,
 	}
 	formatFlag(c, &f.format, names...)
 	complete(c, "preset", presetNames()...)
-	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames()...), "all", "none")...)
+	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames(dispatch.Device{})...), "all", "none")...)
 	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)

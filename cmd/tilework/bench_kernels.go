@@ -39,7 +39,7 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 	for name := range strings.SplitSeq(f.kernels, ",") {
 		name = strings.TrimSpace(name)
 		kernel, _, _ := strings.Cut(name, ":")
-		if suffix, auto := strings.CutPrefix(kernel, "auto"); auto && slices.Contains(autoNames(), name) {
+		if suffix, auto := strings.CutPrefix(name, "auto"); auto && slices.Contains(autoNames(device), name) {
 			chosen, err := automatic(problems, plan, suffix)
 			if err != nil {
 				return nil, err
@@ -50,7 +50,7 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 			continue
 		}
 		if known := subjectNames(device); !slices.Contains(known, kernel) {
-			return nil, fmt.Errorf("--kernels: %w", unknownKernel(kernel, device, known))
+			return nil, fmt.Errorf("--kernels: %w", unknownKernel(kernel, device, append(known, autoNames(device)...)))
 		}
 		if _, err := plan(&problems[0], name); err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
@@ -103,11 +103,14 @@ func subjectNames(device dispatch.Device) (names []string) {
 	return names
 }
 
-// autoNames are what --kernels has for the kernel that mul would use, in each precision.
-func autoNames() []string {
+// autoNames are what --kernels has for the kernel that mul would use, in each precision
+// that a kernel of the device has.
+func autoNames(device dispatch.Device) []string {
 	names := []string{"auto"}
 	for _, p := range gemm.Precisions()[1:] {
-		names = append(names, "auto-"+p.String())
+		if slices.ContainsFunc(dispatch.Kernels(device), func(k dispatch.Kernel) bool { return slices.Contains(k.Precisions, p) }) {
+			names = append(names, "auto-"+p.String())
+		}
 	}
 	return names
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tilework/internal/cache"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
@@ -35,6 +36,8 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 		{"mul a.npy b.npy -o c.npy --device emu", 100, 3, 2},
 		{"mul a.npy b.npy -o c.npy --device emu --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify", 100, 3, 2},
 		{"bench --device emu --sizes 4 --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
+		{"bench --device gpu --shapes 3x4x5 --kernels naive --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
+		{"bench --device gpu --shapes 3x4x5 --transfers --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
 		{"selftest --device emu --kernels naive --cases 1 --seed 1", 10, 1, 1},
 	} {
 		for _, kind := range []struct {
@@ -83,6 +86,7 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 // which it is looked at: the exit code is that of an interruption, no output is written
 // and no goroutine is left, or else the verb was done.
 func TestVerbsEndAnywhere(t *testing.T) {
+	t.Cleanup(dispatch.SubstituteCache(cache.At(t.TempDir())))
 	t.Chdir(folder(t))
 	files, err := os.ReadDir(".")
 	if err != nil {
@@ -95,6 +99,7 @@ func TestVerbsEndAnywhere(t *testing.T) {
 		"bench --sizes 4 --kernels loop --min-time 1us --max-time 1us --warmup 1us",
 		"bench --device emu --kernels naive --sizes 4 --min-time 1us --max-time 1us --warmup 1us",
 		"selftest --device emu --kernels naive --cases 1 --seed 1",
+		"tune --shapes 3x4x5 --time 2ms",
 	} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 {
 			t.Fatalf("%s: exit code %d, %q", args, code, stderr)

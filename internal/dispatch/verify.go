@@ -25,8 +25,13 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 }
 
 func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
-	if pl.Problem.Epilogue.OnlyBias() && pl.Tile == nil {
-		return pl.runChecked(ctx, &pl.Problem, b, pl.compute)
+	p := pl.Problem
+	empty := p.M == 0 || p.N == 0
+	if empty {
+		p.Epilogue = gemm.Epilogue{} // of nothing
+	}
+	if empty || p.Epilogue.OnlyBias() && pl.Tile == nil {
+		return pl.runChecked(ctx, &p, b, pl.compute)
 	}
 	linear, lb, err := withoutEpilogue(&pl.Problem, b)
 	if err != nil {
@@ -45,7 +50,7 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	defer func() { pl.took = inner.took + time.Since(start) }()
 	if pl.gpu == nil {
 		pl.cpu.Finish(lb.C, b)
-		if p := &pl.Problem; pl.Tile != nil && p.M > 0 && p.N > 0 {
+		if pl.Tile != nil {
 			pl.Tile(0, 0, p.M, p.N)
 		}
 		return nil

@@ -20,8 +20,9 @@ import (
 const sweepVectors = 4
 
 // sweep multiplies a matrix by vectors, in float64. A block has eight warps. Where op(A)
-// has its rows in memory each warp takes one, with its lanes side by side along it;
-// where it has its columns there, a block takes 32 rows of op(A), a lane each, and its
+// has its rows in memory each warp takes some, with its lanes side by side along them, so
+// that what it has loaded of the vectors, many times the bytes of an element, serves them
+// all; where it has its columns there, a block takes 32 rows of op(A), a lane each, and its
 // warps share out the columns. Either way a warp reads consecutive elements, and what it
 // sums is put together in the lanes' or the warps' order.
 //
@@ -39,7 +40,13 @@ var sweep = &Kernel{
 
 const sweepWarps = 8
 
-// sweepUnroll is how many elements a thread has under way.
+// sweepRows is how many rows of op(A) a warp takes that has them in memory.
+const sweepRows = 4
+
+// sweepSums is how many sums there are of a row.
+const sweepSums = sweepVectors + 2
+
+// sweepUnroll is how many columns a thread has under way.
 const sweepUnroll = 8
 
 func writeSweep(k *build.Kernel, c Config) {
@@ -47,55 +54,78 @@ func writeSweep(k *build.Kernel, c Config) {
 	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
 	at, ld := k.Pointer("A", elements[c.In]).ReadOnly(), k.Param("ld", ptx.U64)
 	vectors := k.Matrix(k.Pointer("vectors", ptx.F64).ReadOnly(), sweepVectors+1, cols, cols)
-	out := k.Matrix(k.Pointer("out", ptx.F64), sweepVectors+2, rows, rows)
+	out := k.Matrix(k.Pointer("out", ptx.F64), sweepSums, rows, rows)
 	lane, warp := k.To(ptx.U64, k.ThreadIdx(build.X)), k.To(ptx.U64, k.ThreadIdx(build.Y))
 	block := k.To(ptx.U64, k.BlockIdx(build.X))
 
-	// Each thread sums from one column of op(A) on, several apart.
-	a, row := k.Matrix(at, rows, cols, ld), k.Mad(block, sweepWarps, warp)
+	// Each thread sums parts of some rows, from one column of op(A) on, several apart.
+	a, first, mine := k.Matrix(at, rows, cols, ld), k.Mul(k.Mad(block, sweepWarps, warp), sweepRows), sweepRows
 	from, apart := lane, 32
 	if c.TransA {
-		a, row = k.Matrix(at, cols, rows, ld).T(), k.Mad(block, 32, lane)
+		a, first, mine = k.Matrix(at, cols, rows, ld).T(), k.Mad(block, 32, lane), 1
 		from, apart = warp, sweepWarps
 	}
-	row = k.Named("row", row)
-	sums := k.Vars("sum", ptx.F64, sweepVectors+2, 0)
-	k.If(k.Lt(row, rows), func() {
+	first = k.Named("row", first)
+	row, sums := make([]build.Reg, mine), make([][]build.Reg, mine)
+	for r := range sums {
+		row[r] = k.Min(k.Add(first, r), k.Sub(rows, 1)) // a row that is not there is the last once more
+		sums[r] = k.Vars(fmt.Sprintf("sum%d_", r), ptx.F64, sweepSums, 0)
+	}
+	k.If(k.Lt(first, rows), func() {
 		k.ForUnrolled(0, k.CeilDiv(k.Sub(k.Max(cols, from), from), apart), sweepUnroll, func(n build.Reg) {
 			col := k.Mad(n, apart, from)
-			x := k.To(ptx.F64, a.Load(row, col))
-			for v := range sweepVectors {
-				k.FMA(sums[v], x, vectors.Load(v, col))
+			var v [sweepVectors + 1]build.Reg
+			for i := range v {
+				v[i] = vectors.Load(i, col)
 			}
-			k.FMA(sums[sweepVectors], k.Abs(x), vectors.Load(sweepVectors, col))
-			k.FMA(sums[sweepVectors+1], x, x)
+			for r, sum := range sums {
+				x := k.To(ptx.F64, a.Load(row[r], col))
+				for i := range sweepVectors {
+					k.FMA(sum[i], x, v[i])
+				}
+				k.FMA(sum[sweepVectors], k.Abs(x), v[sweepVectors])
+				k.FMA(sum[sweepVectors+1], x, x)
+			}
 		})
 	})
 
-	// One column more keeps the rows, of which each thread below reads one, apart.
-	parts := k.Shared("parts", ptx.F64, sweepWarps*len(sums), 33)
-	for n, sum := range sums {
-		parts.Store(k.To(ptx.U32, k.Mad(warp, len(sums), n)), k.To(ptx.U32, lane), sum)
-	}
-	k.Barrier()
 	if !c.TransA {
-		// Lane n of a warp adds up sum n of its row.
-		k.If(k.And(k.Lt(row, rows), k.Lt(lane, len(sums))), func() {
-			total := k.Var("total", ptx.F64, 0)
-			for n := range 32 {
-				k.Set(total, k.Add(total, parts.Load(k.To(ptx.U32, k.Mad(warp, len(sums), lane)), n)))
+		// Half of a warp's lanes put their sums side by side, to which the others' were
+		// added; then lane n adds up number n of them. One column more keeps what each
+		// lane reads apart.
+		const all, half = sweepRows * sweepSums, 16
+		parts := k.Shared("parts", ptx.F64, sweepWarps*all, half+1)
+		for r := range sums {
+			for n, sum := range sums[r] {
+				k.Set(sum, k.Add(sum, k.ShuffleXor(sum, half)))
+				k.If(k.Lt(lane, half), func() {
+					parts.Store(k.To(ptx.U32, k.Mad(warp, all, r*sweepSums+n)), k.To(ptx.U32, lane), sum)
+				})
 			}
-			out.Store(lane, row, total)
+		}
+		k.Barrier()
+		row := k.Add(first, k.Div(lane, sweepSums))
+		k.If(k.And(k.Lt(row, rows), k.Lt(lane, all)), func() {
+			total := k.Var("total", ptx.F64, 0)
+			for n := range half {
+				k.Set(total, k.Add(total, parts.Load(k.To(ptx.U32, k.Mad(warp, all, lane)), n)))
+			}
+			out.Store(k.Rem(lane, sweepSums), row, total)
 		})
 		return
 	}
 	// Warp n adds up sum n of the block's 32 rows.
-	k.If(k.And(k.Lt(row, rows), k.Lt(warp, len(sums))), func() {
+	parts := k.Shared("parts", ptx.F64, sweepWarps*sweepSums, 33)
+	for n, sum := range sums[0] {
+		parts.Store(k.To(ptx.U32, k.Mad(warp, sweepSums, n)), k.To(ptx.U32, lane), sum)
+	}
+	k.Barrier()
+	k.If(k.And(k.Lt(first, rows), k.Lt(warp, sweepSums)), func() {
 		total := k.Var("total", ptx.F64, 0)
 		for n := range sweepWarps {
-			k.Set(total, k.Add(total, parts.Load(k.To(ptx.U32, k.Add(warp, n*len(sums))), k.To(ptx.U32, lane))))
+			k.Set(total, k.Add(total, parts.Load(k.To(ptx.U32, k.Add(warp, n*sweepSums)), k.To(ptx.U32, lane))))
 		}
-		out.Store(warp, row, total)
+		out.Store(warp, first, total)
 	})
 }
 
@@ -128,7 +158,7 @@ func (b *Backend) Sweep(ctx context.Context, at device.Ptr, l gemm.Layout, vecto
 		return nil, nil, Sentinel(err)
 	}
 	defer func() { err = device.Join(err, Sentinel(d.Free(in))) }()
-	results, err := d.Alloc(8 * (sweepVectors + 2) * rows)
+	results, err := d.Alloc(8 * sweepSums * rows)
 	if err != nil {
 		return nil, nil, Sentinel(err)
 	}
@@ -144,7 +174,7 @@ func (b *Backend) Sweep(ctx context.Context, at device.Ptr, l gemm.Layout, vecto
 		if err := d.CopyIn(ctx, in, dtype.Bytes(packed), whole(len(packed))); err != nil {
 			return nil, nil, Sentinel(err)
 		}
-		high := sweepWarps
+		high := sweepWarps * sweepRows
 		if l.Trans {
 			high = 32
 		}
@@ -159,7 +189,7 @@ func (b *Backend) Sweep(ctx context.Context, at device.Ptr, l gemm.Layout, vecto
 		if err := d.Launch(ctx, f, launch); err != nil {
 			return nil, nil, Sentinel(err)
 		}
-		got := make([]float64, (sweepVectors+2)*rows)
+		got := make([]float64, sweepSums*rows)
 		if err := d.CopyOut(ctx, dtype.Bytes(got), results, whole(len(got))); err != nil {
 			return nil, nil, Sentinel(err)
 		}

@@ -197,6 +197,7 @@ var badFiles = []struct {
 	{"value that is no number", ".mtx", "%%MatrixMarket matrix array real general\n1 1\n1_0\n", ReadOptions{}, ErrFormat, `"1_0", want one number`},
 	{"hexadecimal value", ".mtx", "%%MatrixMarket matrix array real general\n1 1\n0x1p0\n", ReadOptions{}, ErrFormat, "want one number"},
 	{"integer that is none", ".mtx", "%%MatrixMarket matrix array integer general\n1 1\n1.5\n", ReadOptions{}, ErrFormat, "want one number"},
+	{"many columns without a row", ".mtx", "%%MatrixMarket matrix array real general\n0 900000000000\n5\n", ReadOptions{}, ErrFormat, "line 3: more than the 0 entries"},
 	{"row 0", ".mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n0 1 1\n", ReadOptions{}, ErrFormat, `line 3: row "0", want a number of 1 to 2`},
 	{"column 3", ".mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 3 1\n", ReadOptions{}, ErrFormat, `column "3", want a number of 1 to 2`},
 	{"no value", ".mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1\n", ReadOptions{}, ErrFormat, `"", want one number`},

@@ -191,6 +191,9 @@ func (r *mtxReader) sizes() (entries uint64, err error) {
 }
 
 func (r *mtxReader) readArray() error {
+	if r.m.Len() == 0 {
+		return nil // of how many columns it may be without a row
+	}
 	for j := range r.m.OpCols() {
 		top := 0
 		if r.mirror != 0 {

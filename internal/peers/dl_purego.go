@@ -10,8 +10,11 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// dlopen loads a file.
+// dlopen loads a file. The reason for a failure is asked for in a call of its own, and kept for
+// the thread that failed.
 func dlopen(file string, s scope) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	const deepBind = 8 // RTLD_DEEPBIND of Linux; macOS's loader knows for each symbol whose it is
 	mode := purego.RTLD_LAZY | purego.RTLD_LOCAL
 	switch {
@@ -24,7 +27,11 @@ func dlopen(file string, s scope) (uintptr, error) {
 }
 
 // dlsym is the address of a function, never zero without an error.
-func dlsym(handle uintptr, name string) (uintptr, error) { return purego.Dlsym(handle, name) }
+func dlsym(handle uintptr, name string) (uintptr, error) {
+	runtime.LockOSThread() // as in dlopen
+	defer runtime.UnlockOSThread()
+	return purego.Dlsym(handle, name)
+}
 
 // fileOf is the file that the function at addr was loaded from, or empty.
 func fileOf(addr uintptr) string {

@@ -32,17 +32,28 @@ type freivalds[T number] struct {
 	oldBad         []int     // of each row of the old C: how many are not finite
 	oldSize        []float64 // and |β|·‖c‖₂
 	repeats        float64   // share of neighbouring products that are equal
+	threshold      threshold
 }
 
+// threshold is how large a row's residual may be: parts of its size and of the Euclidean
+// norm of C's row, and what holds for any.
+type threshold struct{ ofSize, ofNorm, least float64 }
+
+func (t *threshold) of(size, norm float64) float64 { return t.ofSize*size + t.ofNorm*norm + t.least }
+
 func newFreivalds[T number](p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) *freivalds[T] {
-	f := &freivalds[T]{
+	return &freivalds[T]{
 		p: p, a: a, b: b, c: c, bias: bias, opt: opt,
 		x: vectors[T](opt.Vectors, p.N), want: vectors[T](opt.Vectors, p.M),
 		size:   make([]float64, p.M),
 		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
 		oldBad: make([]int, p.M), oldSize: make([]float64, p.M),
 	}
-	rng := rand.New(rand.NewPCG(opt.Seed, 0))
+}
+
+// draw draws the vectors.
+func (f *freivalds[T]) draw() {
+	rng := rand.New(rand.NewPCG(f.opt.Seed, 0))
 	for n, x := range f.x {
 		for j := range x {
 			w := rng.Uint32()
@@ -52,12 +63,12 @@ func newFreivalds[T number](p *gemm.Problem, a, b, c operand, bias []byte, opt V
 			x[j] = numberOf[T](float64(int32(w)))
 		}
 	}
-	return f
 }
 
-// expect computes want and size.
+// expect computes want, size and the threshold.
 func (f *freivalds[T]) expect(ctx context.Context) error {
 	p := f.p
+	f.draw()
 	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
 	bias := f.readBias()
 	if p.ReadsAB() {
@@ -103,6 +114,7 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 	for i := range f.rowBad {
 		f.rowBad[i] = f.rowBad[i] || p.ReadsAB() && !finite(alpha) || !finite(beta)
 	}
+	f.threshold = f.limit()
 	return nil
 }
 
@@ -226,7 +238,7 @@ func (f *freivalds[T]) repeated(ctx context.Context, o operand, di, dj int) (flo
 	return float64(n) / probes, nil
 }
 
-// limit is the threshold of a row of Euclidean norm norm.
+// limit is the threshold of the rows.
 //
 // With u the accumulator's roundoff, the errors of a row have a norm of about
 // 0.3·u·√k·‖|A|·|B|‖₂, and by Minkowski's inequality the norm of that row of
@@ -239,17 +251,18 @@ func (f *freivalds[T]) repeated(ctx context.Context, o operand, di, dj int) (flo
 //
 // The worst case instead of √k would be k: too wide to catch anything. It is called
 // for in the share of the data that repeats, as sums of equal terms make equal errors.
-func (f *freivalds[T]) limit(i int, norm float64) float64 {
+func (f *freivalds[T]) limit() threshold {
 	p, acc, out := f.p, f.opt.Accuracy, f.p.C.Type.Info()
 	if out.Integer {
-		return 0
+		return threshold{}
 	}
 	n := roundings(p, acc)
-	t := (acc.Roundoff*(steps(acc, n)+f.repeats*n) + 2*acc.Operand) * f.size[i]
-	t += out.Roundoff * norm
-	t += 0x1p-53 * math.Sqrt(n+float64(p.N)) * (f.size[i] + norm) // the check's own errors
-	t += math.Sqrt(float64(p.N)) * (underflow(p, acc) + out.Tiny/2)
-	return sigmas * t
+	own := 0x1p-53 * math.Sqrt(n+float64(p.N)) // the check's errors
+	return threshold{
+		ofSize: sigmas * (acc.Roundoff*(steps(acc, n)+f.repeats*n) + 2*acc.Operand + own),
+		ofNorm: sigmas * (out.Roundoff + own),
+		least:  sigmas * math.Sqrt(float64(p.N)) * (underflow(p, acc) + out.Tiny/2),
+	}
 }
 
 // check implements checker.
@@ -302,7 +315,7 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 
 // residual compares row i of C·x with what it should be.
 func (f *freivalds[T]) residual(report *VerifyReport, i int, s *sweep[T]) error {
-	limit := f.limit(i, math.Sqrt(s.size[i]))
+	limit := f.threshold.of(f.size[i], math.Sqrt(s.size[i]))
 	if !finite(limit) {
 		report.Unsummed++
 		return nil

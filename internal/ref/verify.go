@@ -36,7 +36,8 @@ type VerifyOptions struct {
 // 2^31 is its own negative and ±1 cannot tell two of them from none.
 type Verifier struct {
 	checker
-	c operand
+	c    operand
+	late bool // what it expects is yet to be computed
 }
 
 type checker interface {
@@ -75,16 +76,28 @@ func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt Ver
 	if err := buf.Check(p); err != nil {
 		return nil, err
 	}
-	return newVerifier(ctx, p, operand{layout: p.A, data: buf.A}, operand{layout: p.B, data: buf.B}, operand{layout: p.C, data: buf.C}, buf.Bias, opt)
+	v, err := newVerifier(p, operand{layout: p.A, data: buf.A}, operand{layout: p.B, data: buf.B}, operand{layout: p.C, data: buf.C}, buf.Bias, opt)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.expect(ctx)
 }
 
 // NewRemoteVerifier is NewVerifier for matrices that are not in the host's memory; the
-// bias is. [Verifier.CheckRemote] ends it.
+// bias is. [Verifier.CheckRemote] ends it, and reads A and B where the old C does not count,
+// so that the host has its part while the product is computed.
 func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, a, b, c Remote, bias []byte, opt VerifyOptions) (*Verifier, error) {
-	return newVerifier(ctx, p, operand{layout: p.A, far: a}, operand{layout: p.B, far: b}, operand{layout: p.C, far: c}, bias, opt)
+	v, err := newVerifier(p, operand{layout: p.A, far: a}, operand{layout: p.B, far: b}, operand{layout: p.C, far: c}, bias, opt)
+	if err != nil {
+		return nil, err
+	}
+	if v.late = p.Beta == 0; v.late {
+		return v, nil
+	}
+	return v, v.expect(ctx)
 }
 
-func newVerifier(ctx context.Context, p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) (*Verifier, error) {
+func newVerifier(p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) (*Verifier, error) {
 	if !p.Epilogue.OnlyBias() {
 		return nil, fmt.Errorf("%w: verifying a product with epilogue %v", gemm.ErrUnsupported, p.Epilogue)
 	}
@@ -93,12 +106,24 @@ func newVerifier(ctx context.Context, p *gemm.Problem, a, b, c operand, bias []b
 	}
 	opt.Accuracy = orDefault(opt.Accuracy, p)
 	v := &Verifier{c: c}
-	if p.C.Type.Info().Integer {
+	switch {
+	case p.M == 0 || p.N == 0: // however many there are of the other
+		v.checker = nothing{VerifyReport{Seed: opt.Seed, Vectors: opt.Vectors}}
+	case p.C.Type.Info().Integer:
 		v.checker = newFreivalds[uint32](p, a, b, c, bias, opt)
-	} else {
+	default:
 		v.checker = newFreivalds[float64](p, a, b, c, bias, opt)
 	}
-	return v, v.expect(ctx)
+	return v, nil
+}
+
+// nothing is the checker of a result without elements.
+type nothing struct{ report VerifyReport }
+
+func (nothing) expect(ctx context.Context) error { return ctx.Err() }
+
+func (n nothing) check(ctx context.Context, _ operand) (VerifyReport, error) {
+	return n.report, ctx.Err()
 }
 
 // Check reads the new C, laid out as the problem's. The error wraps ErrVerify when
@@ -112,4 +137,12 @@ func (v *Verifier) Check(ctx context.Context, c []byte) (VerifyReport, error) {
 }
 
 // CheckRemote is Check for the C of [NewRemoteVerifier].
-func (v *Verifier) CheckRemote(ctx context.Context) (VerifyReport, error) { return v.check(ctx, v.c) }
+func (v *Verifier) CheckRemote(ctx context.Context) (VerifyReport, error) {
+	if v.late {
+		if err := v.expect(ctx); err != nil {
+			return VerifyReport{}, err
+		}
+		v.late = false
+	}
+	return v.check(ctx, v.c)
+}

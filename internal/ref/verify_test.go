@@ -88,7 +88,8 @@ func TestVerifyFindsChanges(t *testing.T) {
 					x := p.C.Type.At(c, p.C.Index(i, j))
 					squares += x * x
 				}
-				limit := v.checker.(*freivalds[float64]).limit(i, math.Sqrt(squares))
+				f := v.checker.(*freivalds[float64])
+				limit := f.threshold.of(f.size[i], math.Sqrt(squares))
 				// A twentieth is for the change's own rounding, and for the threshold, which
 				// grows with the row.
 				change := limit * (1.05 + clean.Worst + 2*rng.Float64()*rng.Float64())
@@ -244,5 +245,29 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 	if _, err := v.Check(context.Background(), buf.C[:4]); !errors.Is(err, gemm.ErrShape) {
 		t.Errorf("short C: %v", err)
+	}
+}
+
+// TestVerifyNothing: what has no elements is right, and takes no memory for its rows.
+func TestVerifyNothing(t *testing.T) {
+	const many = 1 << 45
+	for _, out := range []dtype.Type{dtype.F32, dtype.I32} {
+		in := out
+		if in == dtype.I32 {
+			in = dtype.I8
+		}
+		for _, s := range [][3]int{{many, 0, 0}, {0, many, 0}, {0, 0, many}} {
+			p, _, err := gemm.New(1, gemm.Dense(in, s[0], s[2]), gemm.Dense(in, s[2], s[1]), 2, gemm.Dense(out, s[0], s[1]), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, err := NewVerifier(t.Context(), &p, gemm.Buffers{}, VerifyOptions{Seed: 5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := v.Check(t.Context(), nil); err != nil || r.Seed != 5 || r.Worst != 0 {
+				t.Errorf("%v: %v, %v", &p, r, err)
+			}
+		}
 	}
 }

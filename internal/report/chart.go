@@ -53,8 +53,9 @@ type Series struct {
 
 // Point is a place on the two axes. Text is what a reader who points at it is told.
 type Point struct {
-	X, Y float64
-	Text string
+	X, Y  float64
+	Text  string
+	Aside bool // the line passes it by
 }
 
 // Mark is a place of note on the X axis.

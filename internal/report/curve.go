@@ -40,7 +40,7 @@ func (s *study) againstSize(curves []curve, value func(row) float64) []Series {
 	for _, c := range curves {
 		series := s.series(c)
 		for _, r := range c.rows {
-			series.Points = append(series.Points, Point{float64(r.N), value(r), telling(c.name, r)})
+			series.Points = append(series.Points, Point{X: float64(r.N), Y: value(r), Text: telling(c.name, r), Aside: aside(c.rows, r.N)})
 		}
 		all = append(all, series)
 	}
@@ -67,4 +67,13 @@ func sizeTable(curves []curve, text func(row) string) Table {
 		t.Rows = append(t.Rows, append([]string{strconv.Itoa(n)}, cells[n]...))
 	}
 	return t
+}
+
+// aside reports whether a size was measured for what one more or less than a round size
+// costs, as 63 and 65 are beside 64. What a line shows is how a kernel grows with the size,
+// and not this.
+func aside(rows []row, n int) bool {
+	measured := func(n int) bool { return slices.ContainsFunc(rows, func(r row) bool { return r.N == n }) }
+	const round = 8
+	return n > round && (measured(n-1) && (n-1)%round == 0 && !measured(n+1) || measured(n+1) && (n+1)%round == 0 && !measured(n-1))
 }

@@ -14,16 +14,19 @@ var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.Pyrami
 
 // plotters are a series' line and points, as far as it has them.
 func (s *Series) plotters() (line *plotter.Line, points *plotter.Scatter) {
-	var xys plotter.XYs
+	var xys, along plotter.XYs
 	for _, p := range s.Points {
 		xys = append(xys, plotter.XY{X: p.X, Y: p.Y})
+		if !p.Aside {
+			along = append(along, xys[len(xys)-1])
+		}
 	}
 	shade := seriesShades[s.Colour%len(seriesShades)]
 	if s.Bare {
 		shade = faint
 	}
 	if !s.Loose {
-		line = &plotter.Line{XYs: xys, LineStyle: draw.LineStyle{Color: shade, Width: 1.8}}
+		line = &plotter.Line{XYs: along, LineStyle: draw.LineStyle{Color: shade, Width: 1.8}}
 		if s.Dashed {
 			line.Dashes = []vg.Length{5, 3}
 		}

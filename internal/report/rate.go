@@ -129,7 +129,7 @@ func (c *Chart) addPeaks(lines *Lines, rows []row, scale float64) {
 		y := g.rows[0].Peak * scale
 		lines.Y.To = max(lines.Y.To, 1.05*y)
 		text := g.name + ": " + g.rows[0].device()
-		lines.Series = append(lines.Series, Series{Name: g.name, Dashed: true, Bare: true, Points: []Point{{from, y, text}, {to, y, text}}})
+		lines.Series = append(lines.Series, Series{Name: g.name, Dashed: true, Bare: true, Points: []Point{{X: from, Y: y, Text: text}, {X: to, Y: y, Text: text}}})
 	}
 	if rows[0].kind() == onCPU {
 		c.Notes = append(c.Notes, "A CPU's peak is one core's, measured with multiply-adds that never leave the registers, times the threads; where threads share a core or its clock falls, less can be had.")

@@ -300,6 +300,34 @@ func TestOneSize(t *testing.T) {
 	}
 }
 
+// TestAside: a line passes by what was measured beside round sizes, whose points are there
+// all the same, and by nothing of a run of sizes.
+func TestAside(t *testing.T) {
+	m := newMachine(1, "", 1)
+	for _, test := range []struct{ sizes, line []int }{
+		{[]int{4, 63, 64, 65, 100, 511, 512, 513}, []int{4, 64, 100, 512}},
+		{[]int{7, 8, 9, 31, 33, 48}, []int{7, 8, 31, 33, 48}},
+		{[]int{14, 15, 16, 17, 18}, []int{14, 15, 16, 17, 18}},
+	} {
+		var all []bench.Record
+		for _, n := range test.sizes {
+			all = append(all, m.record(cpuModels[2], "cpu", bench.Cube(n), false))
+		}
+		r := newReport(t, Source{"r", all})
+		for _, id := range []string{"time-float32", "rate-cpu-float32"} {
+			series := r.chart(t, id).Drawing.(*Lines).Series[0]
+			line, points := series.plotters()
+			var along []int
+			for _, p := range line.XYs {
+				along = append(along, int(p.X))
+			}
+			if !slices.Equal(along, test.line) || points.Len() != len(test.sizes) {
+				t.Errorf("%s: of %v the line goes through %v, and there are the points %v", id, test.sizes, along, points.XYs)
+			}
+		}
+	}
+}
+
 // TestChanges compares a machine with itself, with a faster one and with a slower one.
 func TestChanges(t *testing.T) {
 	for _, test := range []struct {

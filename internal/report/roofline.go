@@ -67,7 +67,7 @@ func (f roof) series(from, to float64) Series {
 	}
 	s := Series{Name: "roof", Dashed: true, Bare: true}
 	for _, x := range corners {
-		s.Points = append(s.Points, Point{x, f.at(x), fmt.Sprintf("roof: %s at %s operations a byte", rate(f.at(x), f.unit), digits(x))})
+		s.Points = append(s.Points, Point{X: x, Y: f.at(x), Text: fmt.Sprintf("roof: %s at %s operations a byte", rate(f.at(x), f.unit), digits(x))})
 	}
 	return s
 }
@@ -106,12 +106,12 @@ func (s *study) roofChart(c *Chart, rows []row) *Chart {
 		for _, r := range g.rows {
 			x, loaded := intensity(r), ""
 			low, high = min(low, x), max(high, x)
-			series.Points = append(series.Points, Point{x, r.GFLOPS, telling(g.name, r) + fmt.Sprintf("\n%s operations a byte that must move", digits(x))})
+			series.Points = append(series.Points, Point{X: x, Y: r.GFLOPS, Text: telling(g.name, r) + fmt.Sprintf("\n%s operations a byte that must move", digits(x))})
 			if r.Intensity > 0 {
 				loaded = digits(r.Intensity)
 				low, high = min(low, r.Intensity), max(high, r.Intensity)
 				// One of each kernel is enough: the rate of the largest product.
-				loads.Points = []Point{{r.Intensity, r.GFLOPS, telling(g.name, r) + fmt.Sprintf("\n%s operations a byte that its threads load", loaded)}}
+				loads.Points = []Point{{X: r.Intensity, Y: r.GFLOPS, Text: telling(g.name, r) + fmt.Sprintf("\n%s operations a byte that its threads load", loaded)}}
 			}
 			c.Table.Rows = append(c.Table.Rows, []string{g.name, shape(r.Record), digits(x), r.rate(), rate(f.at(x), f.unit), percent(r.GFLOPS / f.at(x)), loaded})
 		}

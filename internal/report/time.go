@@ -134,7 +134,7 @@ func (c *Chart) add(lines *Lines, series Series, curve []row) {
 		return
 	}
 	for _, r := range curve {
-		series.Points = append(series.Points, Point{float64(r.N), r.Seconds.Median, telling(series.Name+": "+r.Subject, r)})
+		series.Points = append(series.Points, Point{X: float64(r.N), Y: r.Seconds.Median, Text: telling(series.Name+": "+r.Subject, r), Aside: aside(curve, r.N)})
 		c.Table.Rows = append(c.Table.Rows, []string{series.Name, strconv.Itoa(r.N), r.Subject, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), r.rate()})
 	}
 	lines.Series = append(lines.Series, series)

@@ -174,7 +174,7 @@ func TestGPU(t *testing.T) {
 	if x.Measured < 3 || x.Measured >= x.Considered {
 		t.Errorf("%d measured of %d", x.Measured, x.Considered)
 	}
-	if n := *notes; len(n) != 2 || !strings.Contains(n[0], fmt.Sprintf(" of %d ways are to be measured", x.Considered)) || !strings.HasPrefix(n[1], "compiled ") {
+	if n := *notes; len(n) != 3 || !strings.Contains(n[0], fmt.Sprintf(" of %d ways are to be measured", x.Considered)) || !strings.HasPrefix(n[1], "compiled ") || n[2] != x.String() {
 		t.Errorf("notes: %q", n)
 	}
 	if d.atOne < 2 {
