@@ -107,7 +107,7 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 		t.Fatal(err)
 	}
 	pl.Threads = threads
-	if pl.way == unpacked && sweeps(p) {
+	if pl.way == unpacked && sweeps(p) && area(p.B) <= rereadBytes {
 		pl.way = alongN // as it would be with a larger B
 	}
 	if err := pl.Run(t.Context(), b); err != nil {
@@ -180,10 +180,11 @@ func TestFlatProducts(t *testing.T) {
 	}
 }
 
-// With some tiles of rows against a large B the first tile copies B's panels for the others:
-// what comes out is the textbook's product, in pieces of K too, whose last is shorter, with
-// A as it is and transposed, and with a last panel that is not whole.
-func TestCopiedPanels(t *testing.T) {
+// With some tiles of rows against a large B the first tile copies B's panels for the others, and
+// with few rows against a still larger one tiles go along stretches of its rows: what comes
+// out is the textbook's product, in pieces of K too, whose last is shorter, with A as it is and
+// transposed, and with a last panel that is not whole.
+func TestFewRows(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -192,12 +193,19 @@ func TestCopiedPanels(t *testing.T) {
 			continue
 		}
 		for trans := range 2 {
-			p, b := thin(t, rng, dtype.F64, [3]int{37 + rng.IntN(9), 170 + rng.IntN(9), 801}, trans)
-			if pl, err := k.plan(&p, Options{}); err != nil || pl.way != unpacked || !newDirect(&pl, k.f64, b).copies {
-				t.Errorf("%s: %v: way %d, which copies nothing (%v)", k.Name, &p, pl.way, err)
-			}
-			for _, threads := range []int{1, 3} {
-				checkThin(t, k, &p, b, threads)
+			for _, s := range []struct {
+				m, n, k int
+				strips  bool
+			}{{37 + rng.IntN(9), 170 + rng.IntN(9), 801, false}, {5 + rng.IntN(25), 1293, 1301, true}} {
+				p, b := thin(t, rng, dtype.F64, [3]int{s.m, s.n, s.k}, trans)
+				pl, err := k.plan(&p, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.copies == s.strips || (d.deep < d.kc) != s.strips {
+					t.Errorf("%s: %v: way %d, copies %v, %d steps at a time, want strips %v", k.Name, &p, pl.way, d.copies, d.deep, s.strips)
+				}
+				checkThin(t, k, &p, b, 1+2*trans)
 			}
 		}
 	}
