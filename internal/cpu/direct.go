@@ -25,7 +25,7 @@ type direct[T scalar] struct {
 	tile        func(i, j, rows, cols int) // see product
 	threads     int
 	mc, nc      int        // an item's tile of C
-	deep        int        // steps of K at a time: as where B is packed, so that the bits are the same, but in strips
+	deep        int        // steps of K at a time: as where B is packed, so that the bits are the same, but where memory takes the time
 	streams     bool       // whether whole tiles are stored around the caches
 	packing     operand[T] // B, if all of it is packed, and …
 	panels      []T        // … where to, K×NR after K×NR
@@ -75,6 +75,10 @@ const (
 	stripColumns   = 2048
 	stripDepth     = 32
 	stripDepthThin = 16
+	// The same for few columns against a large A: the rows of a tile are that many streams,
+	// and so much of each, a page or two, comes one after the other.
+	columnDepth = 1024
+	columnRows  = 4096 // that an item goes down
 	// copyReach is how many bytes of C go over all of K at once.
 	copyReach = 256 << 10
 )
@@ -98,13 +102,18 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	if sweeps(p) && p.M <= sweepFirst && area(p.B) > directBytes {
 		return false
 	}
-	few := p.M <= tiles*len(mk.Direct) && (area(p.B) <= rereadBytes || mk.copiesB(p)) || mk.goesInStrips(p)
+	few := p.M <= tiles*len(mk.Direct) && (area(p.B) <= rereadBytes || mk.copiesB(p)) || mk.goesInStrips(p) || mk.goesDown(p)
 	return few || p.K <= flatDepth || area(p.A)+area(p.B)+area(p.C) <= directBytes
 }
 
 // goesInStrips reports whether p, if it goes direct, goes along stretches of B's rows.
 func (mk *micro[T]) goesInStrips(p *gemm.Problem) bool {
 	return !p.B.Trans && p.M > sweepFirst && p.M*p.C.Type.Size() <= stripBytes && area(p.B) > rereadBytes && p.K > flatDepth
+}
+
+// goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
+func (mk *micro[T]) goesDown(p *gemm.Problem) bool {
+	return !p.A.Trans && !p.B.Trans && dotsColumns < p.N && p.N <= mk.NR && area(p.A) > rereadBytes && p.K > flatDepth
 }
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
@@ -158,6 +167,9 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 			d.deep = stripDepthThin
 		}
 		d.nc = equalParts(d.n, min(stripColumns, ceilDiv(d.n, 2*threads)), d.NR)
+	case mk.goesDown(p):
+		d.deep = columnDepth
+		d.mc = equalParts(d.m, min(columnRows, ceilDiv(d.m, 4*threads)), len(d.Direct))
 	case mk.copiesB(p):
 		d.copies = true
 		d.nc = equalParts(d.n, min(copyReach/(d.m*dtype.Of[T]().Size()), ceilDiv(d.n, threads)), d.NR)

@@ -180,11 +180,11 @@ func TestFlatProducts(t *testing.T) {
 	}
 }
 
-// With some tiles of rows against a large B the first tile copies B's panels for the others, and
-// with few rows against a still larger one tiles go along stretches of its rows: what comes
-// out is the textbook's product, in pieces of K too, whose last is shorter, with A as it is and
-// transposed, and with a last panel that is not whole.
-func TestFewRows(t *testing.T) {
+// With some tiles of rows against a large B the first tile copies B's panels for the others. With
+// few rows against a still larger one tiles go along stretches of its rows, and with few
+// columns against such an A along A's. What comes out is the textbook's product, in pieces of K
+// too, whose last is shorter, with A as it is and transposed, and with a last panel that is not whole.
+func TestFewAgainstMany(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -192,21 +192,29 @@ func TestFewRows(t *testing.T) {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue
 		}
-		for trans := range 2 {
-			for _, s := range []struct {
-				m, n, k int
-				strips  bool
-			}{{37 + rng.IntN(9), 170 + rng.IntN(9), 801, false}, {5 + rng.IntN(25), 1293, 1301, true}} {
-				p, b := thin(t, rng, dtype.F64, [3]int{s.m, s.n, s.k}, trans)
-				pl, err := k.plan(&p, Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.copies == s.strips || (d.deep < d.kc) != s.strips {
-					t.Errorf("%s: %v: way %d, copies %v, %d steps at a time, want strips %v", k.Name, &p, pl.way, d.copies, d.deep, s.strips)
-				}
-				checkThin(t, k, &p, b, 1+2*trans)
+		for _, s := range []struct {
+			m, n, k, trans int
+			copies         bool
+			deep           int
+		}{
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0, true, k.f64.kc},
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1, true, k.f64.kc},
+			{5 + rng.IntN(12), 1293, 1301, 0, false, stripDepthThin},
+			{17 + rng.IntN(15), 1293, 1301, 1, false, stripDepth},
+			{1293, k.f64.NR - rng.IntN(max(1, k.f64.NR-dotsColumns)), 1301, 0, false, columnDepth},
+		} {
+			if s.deep == columnDepth && k.f64.NR < 2*dotsColumns {
+				continue // so few columns go another way
 			}
+			p, b := thin(t, rng, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
+			pl, err := k.plan(&p, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.deep != s.deep {
+				t.Errorf("%s: %v: way %d, copies %v, %d steps at a time, want %v and %d", k.Name, &p, pl.way, d.copies, d.deep, s.copies, s.deep)
+			}
+			checkThin(t, k, &p, b, 1+2*s.trans)
 		}
 	}
 }
