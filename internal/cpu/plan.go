@@ -125,6 +125,10 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return blocked
 	case !mk.native(p):
 		return mk.wayOfHalves(p)
+	case isLong(p) && p.N >= p.M:
+		return dotsOfB
+	case isLong(p):
+		return dotsOfA
 	case mk.goesDirect(p):
 		return unpacked
 	case sweeps(p):
