@@ -37,7 +37,7 @@ type direct[T scalar] struct {
 const (
 	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
 	// them, or most of them.
-	directBytes = 3 << 20
+	directBytes = 5 << 19
 	// turnedBytes is the same where B, not A, is transposed: it is packed either way, but A too
 	// by the five loops if that is.
 	turnedBytes = 384 << 10
@@ -67,10 +67,11 @@ const (
 	// the others then find it in L2 whatever lies between its rows.
 	copyTiles = 3
 	copyBytes = 1 << 20
-	// With so few rows, in bytes of a column of C, against a B larger than rereadBytes it is
+	// With so few rows, in tiles and in bytes of a column of C, against a B larger than rereadBytes it is
 	// memory that takes the time: stretches of a few of B's rows come one after the other, stay
 	// in L2 while the tiles go along them, and are gone through once. There are fewer rows in
 	// a stretch where its columns are soon done with.
+	stripTiles     = 6
 	stripBytes     = 256
 	stripColumns   = 2048
 	stripDepth     = 32
@@ -108,7 +109,8 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 
 // goesInStrips reports whether p, if it goes direct, goes along stretches of B's rows.
 func (mk *micro[T]) goesInStrips(p *gemm.Problem) bool {
-	return !p.B.Trans && p.M > sweepFirst && p.M*p.C.Type.Size() <= stripBytes && area(p.B) > rereadBytes && p.K > flatDepth
+	return !p.B.Trans && p.M > sweepFirst && p.M <= stripTiles*mk.MR && p.M*p.C.Type.Size() <= stripBytes &&
+		area(p.B) > rereadBytes && p.K > flatDepth
 }
 
 // goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
