@@ -281,7 +281,9 @@ func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n, b, ldb := min(d.NR, j0+cols-j), &d.b[0], d.ldb
+			n := min(d.NR, j0+cols-j)
+			var b *T
+			ldb := d.ldb
 			if d.packs() {
 				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
 			} else {
