@@ -73,11 +73,12 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	const high = 11 // rows of a tile: as few tiles as there can be, equally high
 	kernel := func() {
 		for j := 0; j < n; j += k.NR {
-			for i := 0; i < n; i += k.MR {
-				right := &y.data[j]
-				k.Direct[k.MR-1](n, &x.data[i*n], n, 1, right, n, &z.data[i*n+j], right, n, k.NR, 1, 0)
+			for i := 0; i < n; i += high {
+				rows, right := min(high, n-i), &y.data[j]
+				k.Direct[rows-1](n, &x.data[i*n], n, 1, right, n, &z.data[i*n+j], right, 0, n, k.NR, 1, 0)
 			}
 		}
 	}

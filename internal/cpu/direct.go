@@ -25,6 +25,7 @@ type direct[T scalar] struct {
 	tile        func(i, j, rows, cols int) // see product
 	threads     int
 	mc, nc      int        // an item's tile of C
+	deep        int        // steps of K at a time: as where B is packed, so that the bits are the same, but where memory takes the time
 	streams     bool       // whether whole tiles are stored around the caches
 	packing     operand[T] // B, if all of it is packed, and …
 	panels      []T        // … where to, K×NR after K×NR
@@ -36,7 +37,7 @@ type direct[T scalar] struct {
 const (
 	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
 	// them, or most of them.
-	directBytes = 3 << 20
+	directBytes = 5 << 19
 	// turnedBytes is the same where B, not A, is transposed: it is packed either way, but A too
 	// by the five loops if that is.
 	turnedBytes = 384 << 10
@@ -66,6 +67,19 @@ const (
 	// the others then find it in L2 whatever lies between its rows.
 	copyTiles = 3
 	copyBytes = 1 << 20
+	// With so few rows, in tiles and in bytes of a column of C, against a B larger than rereadBytes it is
+	// memory that takes the time: stretches of a few of B's rows come one after the other, stay
+	// in L2 while the tiles go along them, and are gone through once. There are fewer rows in
+	// a stretch where its columns are soon done with.
+	stripTiles     = 6
+	stripBytes     = 256
+	stripColumns   = 2048
+	stripDepth     = 32
+	stripDepthThin = 16
+	// The same for few columns against a large A: the rows of a tile are that many streams,
+	// and so much of each, a page or two, comes one after the other.
+	columnDepth = 1024
+	columnRows  = 4096 // that an item goes down
 	// copyReach is how many bytes of C go over all of K at once.
 	copyReach = 256 << 10
 )
@@ -89,13 +103,24 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 	if sweeps(p) && p.M <= sweepFirst && area(p.B) > directBytes {
 		return false
 	}
-	few := p.M <= tiles*len(mk.Direct) && (area(p.B) <= rereadBytes || mk.copiesB(p))
+	few := p.M <= tiles*len(mk.Direct) && (area(p.B) <= rereadBytes || mk.copiesB(p)) || mk.goesInStrips(p) || mk.goesDown(p)
 	return few || p.K <= flatDepth || area(p.A)+area(p.B)+area(p.C) <= directBytes
+}
+
+// goesInStrips reports whether p, if it goes direct, goes along stretches of B's rows.
+func (mk *micro[T]) goesInStrips(p *gemm.Problem) bool {
+	return !p.B.Trans && p.M > sweepFirst && p.M <= stripTiles*mk.MR && p.M*p.C.Type.Size() <= stripBytes &&
+		area(p.B) > rereadBytes && p.K > flatDepth
+}
+
+// goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
+func (mk *micro[T]) goesDown(p *gemm.Problem) bool {
+	return !p.A.Trans && !p.B.Trans && dotsColumns < p.N && p.N <= mk.NR && area(p.A) > rereadBytes && p.K > flatDepth
 }
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
 func (mk *micro[T]) copiesB(p *gemm.Problem) bool {
-	return p.K > flatDepth && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR && area(p.B) >= copyBytes && !crowds(p.B)
+	return !mk.goesInStrips(p) && p.K > flatDepth && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR && area(p.B) >= copyBytes && !crowds(p.B)
 }
 
 // area is a matrix's size in bytes, as a number that does not overflow.
@@ -120,7 +145,7 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		tile: pl.tile, threads: threads,
-		mc: p.M, nc: p.N,
+		mc: p.M, nc: p.N, deep: mk.kc,
 	}
 	d.finish.prepare(p, b, mk)
 	if p.A.Trans {
@@ -138,6 +163,15 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
 		d.streams = area(p.C) >= streamBytes && d.beta == 0 && d.k <= d.kc && !d.finish.needed && d.tile == nil && d.inLines()
+	case mk.goesInStrips(p):
+		d.deep = stripDepth
+		if p.M <= sweepRows {
+			d.deep = stripDepthThin
+		}
+		d.nc = equalParts(d.n, min(stripColumns, ceilDiv(d.n, 2*threads)), d.NR)
+	case mk.goesDown(p):
+		d.deep = columnDepth
+		d.mc = equalParts(d.m, min(columnRows, ceilDiv(d.m, 4*threads)), len(d.Direct))
 	case mk.copiesB(p):
 		d.copies = true
 		d.nc = equalParts(d.n, min(copyReach/(d.m*dtype.Of[T]().Size()), ceilDiv(d.n, threads)), d.NR)
@@ -242,12 +276,14 @@ func (d *direct[T]) item(item int, panel []T) {
 
 // compute does the tile of C of rows×cols at (i0, j0).
 func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
-	line := asm.Line / dtype.Of[T]().Size()      // elements
-	beta, kc := d.beta, equalParts(d.k, d.kc, 8) // as where B is packed, so that the bits are the same
+	line := asm.Line / dtype.Of[T]().Size() // elements
+	beta, kc := d.beta, equalParts(d.k, d.deep, 8)
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
-			n, b, ldb := min(d.NR, j0+cols-j), &d.b[0], d.ldb
+			n := min(d.NR, j0+cols-j)
+			var b *T
+			ldb := d.ldb
 			if d.packs() {
 				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
 			} else {

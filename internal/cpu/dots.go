@@ -25,10 +25,19 @@ type dots[T scalar] struct {
 }
 
 const (
-	dotsRows    = 16      // the most rows of y
-	dotsColumns = 8       // the same where they are columns of B: tiles read A where it lies as well
-	dotsReach   = 4 << 10 // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
+	dotsRows    = 16       // the most rows of y
+	dotsColumns = 8        // the same where they are columns of B: tiles read A where it lies as well
+	dotsLength  = 64 << 10 // bytes of a row of a small C's factors
+	dotsReach   = 4 << 10  // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
 )
+
+// isLong reports whether p is a small C of long rows times long rows, which tiles would have
+// to turn for that: as long as the rows of four stay in L1 and L2.
+func isLong(p *gemm.Problem) bool {
+	few, many := min(p.M, p.N), max(p.M, p.N)
+	return !p.A.Trans && p.B.Trans && few <= dotsRows && asm.DotRows <= many && many <= 4*dotsRows &&
+		p.K >= 16*many && p.K*p.A.Type.Size() <= dotsLength
+}
 
 func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
 	p, threads := &pl.Problem, pl.Threads

@@ -94,8 +94,8 @@ var kernels = []*Kernel{
 		Adds: "6×16 tiles (float64: 6×8, int8: 4×16) in 256-bit registers with fused multiply-add",
 		ISA:  "AVX2+FMA",
 		has:  func() bool { return asm.F32AVX2.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: floats, formsB: floats, wide: floats},
-		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 72, kc: 256, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
+		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096, formsA: floats, formsB: floats, wide: floats},
+		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 48, kc: 512, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
 		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs},
 	},
 	{

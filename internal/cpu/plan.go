@@ -125,6 +125,10 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return blocked
 	case !mk.native(p):
 		return mk.wayOfHalves(p)
+	case isLong(p) && p.N >= p.M:
+		return dotsOfB
+	case isLong(p):
+		return dotsOfA
 	case mk.goesDirect(p):
 		return unpacked
 	case sweeps(p):
@@ -259,21 +263,25 @@ type job interface {
 
 // carryOut computes the product in the way that was decided.
 func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
-	if pl.way == unpacked && pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
-		// The smallest products: what the rest of this function costs is worth sparing.
-		if d := newDirect(pl, mk, b); d.bytes() == 0 {
-			return d.alone(ctx)
+	if pl.way == unpacked {
+		d := newDirect(pl, mk, b)
+		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil && d.bytes() == 0 {
+			return d.alone(ctx) // the smallest products: what the rest of this function costs is worth sparing
 		}
+		r := runs.Get().(*run)
+		defer runs.Put(r)
+		own := &jobsOf(r).direct
+		*own = d
+		err := r.execute(ctx, pl, own)
+		*own = direct[T]{} // it refers to the caller's memory
+		return err
 	}
 	r := runs.Get().(*run)
 	defer runs.Put(r)
-	r.crew.trace = pl.trace
 	at, j := jobsOf(r), job(nil)
 	switch pl.way {
 	case byTheBook:
 		at.textbook, j = newTextbook[T](pl, b), &at.textbook
-	case unpacked:
-		at.direct, j = newDirect(pl, mk, b), &at.direct
 	case alongN, alongM:
 		at.sweep, j = newSweep(pl, mk, b, pl.way == alongM), &at.sweep
 	case dotsOfB, dotsOfA:
@@ -281,11 +289,18 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buff
 	default:
 		at.product, j = newProduct(pl, mk, b), &at.product
 	}
+	err := r.execute(ctx, pl, j)
+	*at = jobs[T]{}
+	return err
+}
+
+// execute computes j with the memory that it needs.
+func (r *run) execute(ctx context.Context, pl *Plan, j job) error {
+	r.crew.trace = pl.trace
 	r.memory = borrow(j.bytes())
 	r.places = slices.Grow(r.places[:0], pl.Threads)[:pl.Threads]
 	j.use(&r.memory, r.places)
 	err := r.crew.execute(ctx, j, pl.Threads, pl.progress)
 	r.memory.giveBack()
-	*at = jobs[T]{} // it refers to the caller's memory
 	return err
 }

@@ -29,7 +29,7 @@ func TestThinProducts(t *testing.T) {
 			}
 			for i, s := range [][3]int{
 				{1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64}, {21, 200, 47}, {32, 300, 35},
-				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41},
+				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41}, {16, 16, 1000}, {13, 5, 333}, {4, 3, 70},
 				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
 			} {
 				for trans := range 4 {
@@ -107,7 +107,7 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 		t.Fatal(err)
 	}
 	pl.Threads = threads
-	if pl.way == unpacked && sweeps(p) {
+	if pl.way == unpacked && sweeps(p) && area(p.B) <= rereadBytes {
 		pl.way = alongN // as it would be with a larger B
 	}
 	if err := pl.Run(t.Context(), b); err != nil {
@@ -180,10 +180,11 @@ func TestFlatProducts(t *testing.T) {
 	}
 }
 
-// With some tiles of rows against a large B the first tile copies B's panels for the others:
-// what comes out is the textbook's product, in pieces of K too, whose last is shorter, with
-// A as it is and transposed, and with a last panel that is not whole.
-func TestCopiedPanels(t *testing.T) {
+// With some tiles of rows against a large B the first tile copies B's panels for the others. With
+// few rows against a still larger one tiles go along stretches of its rows, and with few
+// columns against such an A along A's. What comes out is the textbook's product, in pieces of K
+// too, whose last is shorter, with A as it is and transposed, and with a last panel that is not whole.
+func TestFewAgainstMany(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -191,14 +192,29 @@ func TestCopiedPanels(t *testing.T) {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue
 		}
-		for trans := range 2 {
-			p, b := thin(t, rng, dtype.F64, [3]int{37 + rng.IntN(9), 170 + rng.IntN(9), 801}, trans)
-			if pl, err := k.plan(&p, Options{}); err != nil || pl.way != unpacked || !newDirect(&pl, k.f64, b).copies {
-				t.Errorf("%s: %v: way %d, which copies nothing (%v)", k.Name, &p, pl.way, err)
+		for _, s := range []struct {
+			m, n, k, trans int
+			copies         bool
+			deep           int
+		}{
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0, true, k.f64.kc},
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1, true, k.f64.kc},
+			{5 + rng.IntN(12), 1293, 1301, 0, false, stripDepthThin},
+			{17 + rng.IntN(15), 1293, 1301, 1, false, stripDepth},
+			{1293, k.f64.NR - rng.IntN(max(1, k.f64.NR-dotsColumns)), 1301, 0, false, columnDepth},
+		} {
+			if s.deep == columnDepth && k.f64.NR < 2*dotsColumns {
+				continue // so few columns go another way
 			}
-			for _, threads := range []int{1, 3} {
-				checkThin(t, k, &p, b, threads)
+			p, b := thin(t, rng, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
+			pl, err := k.plan(&p, Options{})
+			if err != nil {
+				t.Fatal(err)
 			}
+			if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.deep != s.deep {
+				t.Errorf("%s: %v: way %d, copies %v, %d steps at a time, want %v and %d", k.Name, &p, pl.way, d.copies, d.deep, s.copies, s.deep)
+			}
+			checkThin(t, k, &p, b, 1+2*s.trans)
 		}
 	}
 }
