@@ -177,8 +177,12 @@ func (r recipe) alone() bool {
 	return len(r.rounds) == 1 && len(r.rounds[0].pairs) == 1 && r.rounds[0].times == 1
 }
 
-// aloneCols is how many columns are summed up at a time then: twice as many took 3 % longer.
-const aloneCols = 64
+// aloneCols is how many columns are summed up at a time then: all for which a thread has
+// registers, twice, beside those of its sums.
+func aloneCols(s Shape) int {
+	const room = 192
+	return min(s.N, room-s.RowsPerThread*s.ColsPerThread)
+}
 
 // addAlone is addRounds where a step is one round of one pair, in parts of a few columns: while
 // a warpgroup adds one part to its sums the tensor cores sum up the next one. Parts take turns in
@@ -186,7 +190,7 @@ const aloneCols = 64
 // begins again: the assembler follows no other order, and has every product waited for instead.
 func (x *mainloop) addAlone() {
 	k, s := x.Kernel, x.config.Shape
-	op, cols := x.op, min(x.config.Shape.N, aloneCols)
+	op, cols := x.op, aloneCols(x.config.Shape)
 	op.N = cols
 	held := [2][]build.Reg{k.Vars("even", x.acc, cols/2, 0), k.Vars("odd", x.acc, cols/2, 0)}
 	across := s.N / cols
@@ -275,7 +279,7 @@ func (r recipe) work(s Shape) (products, adds float64) {
 	case len(r.rounds) == 0:
 		return 1, 0
 	case r.alone():
-		return 1, wgmmaPart * float64(rows/groupRows*ceilDiv(s.N, aloneCols))
+		return 1, wgmmaPart * float64(rows/groupRows*max(s.N, 2*groupRows)/groupRows)
 	}
 	for _, round := range r.rounds {
 		products += float64(len(round.pairs))

@@ -14,8 +14,8 @@ import (
 // warpgroup, and 64×256 in turns spill registers with a bias. More blocks along K than
 // two lose more to adding than they win.
 var wgmmaTiles = []Shape{
-	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, Cluster: 2},
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
+	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, Cluster: 2},
 	{M: 192, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4, Cluster: 2},
 	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 5},
 	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
@@ -76,14 +76,13 @@ const (
 	wgmmaLatency, wgmmaMeet  = 2200.0, 460.0
 	wgmmaMemory              = 16.5
 	// wgmmaRound is what threads take that add a round to their sums, wgmmaPart what is not
-	// hidden of adding a part of aloneCols columns, and wgmmaTogether how much longer the steps
+	// hidden of adding 64 columns of 8-bit floats' products, and wgmmaTogether how much longer the steps
 	// of a cluster take whose B must be along K, or comes in parts.
-	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 70.0, 1.05
+	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 35.0, 1.05
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
 	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
-	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle; a tile
-	// narrower than a patch takes that twice.
+	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle.
 	wgmmaFill, wgmmaEnd, wgmmaStore = 5000.0, 1000.0, 32.0
 	// wgmmaSecond is what a second launch takes before it does anything, wgmmaParts what it
 	// waits for every further sumWarps·sumAhead parts, and wgmmaSums the bytes of them.
@@ -113,15 +112,18 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x := prediction{shape: s, blocks: roundUp(ceilDiv(p.M, s.M), s.cluster()) * ceilDiv(p.N, s.N) * parts * s.along()}
 	x.rounds = ceilDiv(x.blocks, sms)
 
-	rows, cols := max(s.M, groupRows), max(s.N, frag.Lanes) // that take the tensor cores' time
-	area := float64(rows * cols)
+	rows, cols := max(s.M, groupRows), s.N // of what is loaded
+	if !c.TransB {
+		cols = max(cols, groupRows)
+	}
+	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
 	q, packs := packing(p, Align{})
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
 	products, adds := r.work(s)
-	bytes := frag.SwizzleBytes * (float64(rows)*skew(q.A) + float64(s.N/s.cluster())*skew(q.B))
+	bytes := frag.SwizzleBytes * (float64(rows)*skew(q.A) + float64(cols/s.cluster())*skew(q.B))
 	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
@@ -134,7 +136,10 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	steps := float64(ceilDiv(depth, s.K))
 	hand := wgmmaEnd + area/wgmmaStore
-	if s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone || s.N < frag.Lanes { // registers spill, or lanes are idle
+	switch {
+	case s.N < frag.Lanes: // of 32 that hand over a row
+		hand *= 4
+	case s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone: // registers spill
 		hand *= 2
 	}
 	tile, end := steps*step+hand, 0.0
