@@ -181,3 +181,18 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 		}
 	}
 }
+
+// TestSmallestGetMMA: the smallest products get the kernel that was measured to be faster.
+func TestSmallestGetMMA(t *testing.T) {
+	d := newDouble()
+	d.info.Target, d.info.MaxShared = wgmma.Target(), 227<<10
+	for n, want := range map[int]*Kernel{64: mma, 128: mma, 136: wgmma, 256: wgmma} {
+		plan, err := New(d).Plan(halves(t, n, n, n), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Kernel != want {
+			t.Errorf("%d³: %s, want %s", n, plan.Kernel.Name, want.Name)
+		}
+	}
+}
