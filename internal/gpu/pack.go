@@ -52,9 +52,7 @@ func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	if p.ReadsAB() {
 		q.A, q.B = asRow(p.A), asRow(p.B)
 		before := q
-		// Of B in tf32 the kernel transposes its tiles.
-		along := q.B.Trans || p.Precision == gemm.TF32
-		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, along)
+		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
 		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs

@@ -141,7 +141,7 @@ func (x *mainloop) addRounds() {
 		came := 0
 		wait := func(plane int) {
 			for ; slices.Contains(x.planes[came:], plane); came++ {
-				x.turn.WaitReady()
+				x.turn.WaitFull()
 				k.Set(stages[x.planes[came]], x.turn.Stage())
 				x.turn.Next()
 			}
@@ -153,7 +153,7 @@ func (x *mainloop) addRounds() {
 						wait(pair[0])
 						wait(pair[1])
 						a = k.Add(x.fromA[m], x.a.ToStage(stages[pair[0]]))
-						return a, k.Add(k.Add(x.fromB, x.multiplied.ToStage(stages[pair[1]])), x.multiplied.ToSide(col))
+						return a, k.Add(k.Add(x.fromB, x.b.ToStage(stages[pair[1]])), x.b.ToSide(col))
 					}
 					for n := range round.times {
 						x.sumUp(op, part, round, n, tiles)
@@ -177,8 +177,12 @@ func (r recipe) alone() bool {
 	return len(r.rounds) == 1 && len(r.rounds[0].pairs) == 1 && r.rounds[0].times == 1
 }
 
-// aloneCols is how many columns are summed up at a time then: twice as many took 3 % longer.
-const aloneCols = 64
+// aloneCols is how many columns are summed up at a time then: all for which a thread has
+// registers, twice, beside those of its sums.
+func aloneCols(s Shape) int {
+	const room = 192
+	return min(s.N, room-s.RowsPerThread*s.ColsPerThread)
+}
 
 // addAlone is addRounds where a step is one round of one pair, in parts of a few columns: while
 // a warpgroup adds one part to its sums the tensor cores sum up the next one. Parts take turns in
@@ -186,7 +190,7 @@ const aloneCols = 64
 // begins again: the assembler follows no other order, and has every product waited for instead.
 func (x *mainloop) addAlone() {
 	k, s := x.Kernel, x.config.Shape
-	op, cols := x.op, min(x.config.Shape.N, aloneCols)
+	op, cols := x.op, aloneCols(x.config.Shape)
 	op.N = cols
 	held := [2][]build.Reg{k.Vars("even", x.acc, cols/2, 0), k.Vars("odd", x.acc, cols/2, 0)}
 	across := s.N / cols
@@ -194,10 +198,10 @@ func (x *mainloop) addAlone() {
 	sumUp := func(at int) {
 		m, col := at%each/across, at%across*cols
 		a := k.Add(x.fromA[m], x.a.ToStage(x.turn.Stage()))
-		b := k.Add(k.Add(x.fromB, x.multiplied.ToStage(x.turn.Stage())), x.multiplied.ToSide(col))
+		b := k.Add(k.Add(x.fromB, x.b.ToStage(x.turn.Stage())), x.b.ToSide(col))
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += op.K() {
-			k.Wgmma(op, held[at%2], k.Add(a, x.a.ToStep(p)), k.Add(b, x.multiplied.ToStep(p)), p > 0)
+			k.Wgmma(op, held[at%2], k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), p > 0)
 		}
 		k.WgmmaCommit()
 	}
@@ -214,7 +218,7 @@ func (x *mainloop) addAlone() {
 		k.Set(x.before, x.turn.Stage())
 		if last {
 			x.turn.Next()
-			x.turn.WaitReady()
+			x.turn.WaitFull()
 		}
 		sumUp(at + 1)
 		k.WgmmaWait(1)
@@ -235,7 +239,7 @@ func (x *mainloop) addAlone() {
 		}
 	}
 	k.If(k.Ne(x.steps, 0), func() {
-		x.turn.WaitReady()
+		x.turn.WaitFull()
 		sumUp(0)
 		k.For(0, k.Div(k.Sub(x.steps, 1), 2), func(build.Reg) {
 			for at := range 2 * each {
@@ -260,7 +264,7 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int
 		a, b := tiles(pair)
 		k.WgmmaFence() // again, or the assembler puts one into the loop that waits for tiles
 		for p := n * depth; p < (n+1)*depth; p += op.K() {
-			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.multiplied.ToStep(p)), i > 0 || p > n*depth)
+			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), i > 0 || p > n*depth)
 		}
 	}
 	k.WgmmaCommit()
@@ -275,7 +279,7 @@ func (r recipe) work(s Shape) (products, adds float64) {
 	case len(r.rounds) == 0:
 		return 1, 0
 	case r.alone():
-		return 1, wgmmaPart * float64(rows/groupRows*ceilDiv(s.N, aloneCols))
+		return 1, wgmmaPart * float64(rows/groupRows*max(s.N, 2*groupRows)/groupRows)
 	}
 	for _, round := range r.rounds {
 		products += float64(len(round.pairs))
@@ -297,15 +301,15 @@ func (r sumRound) uses(plane int) bool {
 func (x *mainloop) addStraight() {
 	k, s := x.Kernel, x.config.Shape
 	k.For(0, x.steps, func(i build.Reg) {
-		x.turn.WaitReady()
-		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.multiplied.ToStage(x.turn.Stage())
+		x.turn.WaitFull()
+		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += x.op.K() {
 			var add build.Value = true
 			if p == 0 {
 				add = k.Ne(i, 0) // or the sums begin with these products
 			}
-			b := k.Add(k.Add(x.fromB, stageB), x.multiplied.ToStep(p))
+			b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
 			for m := range x.sums {
 				k.Wgmma(x.op, x.sums[m], k.Add(k.Add(x.fromA[m], stageA), x.a.ToStep(p)), b, add)
 			}

@@ -19,7 +19,7 @@ func TestWgmmaShapes(t *testing.T) {
 		{"128x256x64/2x64/4", ""},
 		{"64x64x128/2x16/8*3", ""},
 		{"128x128x64/4x32/6c2*7", ""},
-		{"128x256x64/2x64", "no shape of kernel wgmma (want one like 128x256x128/2x64/4c2"},
+		{"128x256x64/2x64", "no shape of kernel wgmma (want one like 128x256x128/2x64/4,"},
 		{"128x256x64/2x64/4c", `clusters of ""`},
 		{"128x256x64/2x64/4c1", `clusters of "1"`},
 		{"64x64x64/2x16/12k4", ""},
@@ -87,21 +87,27 @@ func TestPreferTypes(t *testing.T) {
 	for _, c := range []struct {
 		in        dtype.Type
 		precision gemm.Precision
-		n         int
+		m, n, k   int
 		want      string
 	}{
-		{dtype.F32, gemm.F32x3, 1024, "128x64x64/2x16/8"},
-		{dtype.F32, gemm.F32x3, 4096, "128x128x64/2x32/6"},
-		{dtype.F32, gemm.F32x3, 8192, "128x128x64/2x32/6"},
-		{dtype.F32, gemm.TF32, 4096, "256x128x32/4x32/4"},
-		{dtype.I8, gemm.Native, 2048, "128x128x128/4x32/6"},
-		{dtype.I8, gemm.Native, 4096, "128x128x128/4x32/6"},
-		{dtype.I8, gemm.Native, 8192, "128x128x128/4x32/6"},
-		{dtype.F8E4M3, gemm.Native, 4096, "128x256x128/2x64/4"},
-		{dtype.F8E4M3, gemm.Native, 8192, "128x256x128/2x64/4"},
+		{dtype.F32, gemm.F32x3, 1024, 1024, 1024, "128x64x64/2x16/8"},
+		{dtype.F32, gemm.F32x3, 4096, 4096, 4096, "128x128x64/2x32/6"},
+		{dtype.F32, gemm.F32x3, 8192, 8192, 8192, "128x128x64/2x32/6"},
+		{dtype.F32, gemm.TF32, 4096, 4096, 4096, "256x128x32/4x32/4"},
+		{dtype.I8, gemm.Native, 2048, 2048, 2048, "128x128x128/4x32/6"},
+		{dtype.I8, gemm.Native, 4096, 4096, 4096, "128x128x128/4x32/6"},
+		{dtype.I8, gemm.Native, 8192, 8192, 8192, "128x128x128/4x32/6"},
+		{dtype.F8E4M3, gemm.Native, 4096, 4096, 4096, "128x256x128/2x64/4"},
+		{dtype.F8E4M3, gemm.Native, 8192, 8192, 8192, "128x192x128/2x48/4"},
+		{dtype.F8E4M3, gemm.Native, 16384, 16384, 16384, "128x256x128/2x64/4"},
+		{dtype.F8E4M3, gemm.Native, 512, 6144, 4096, "128x192x128/2x48/4"},
+		{dtype.F8E4M3, gemm.Native, 32, 4096, 14336, "32x64x128/2x16/12"},
+		{dtype.F8E4M3, gemm.Native, 4096, 16, 4096, "64x16x128/2x4/12"},
+		{dtype.I8, gemm.Native, 4096, 1, 4096, "64x16x128/2x4/12"},
+		{dtype.I8, gemm.Native, 2049, 2049, 2049, "192x192x128/2x48/3"},
+		{dtype.F32, gemm.TF32, 3000, 3000, 3000, "192x192x32/2x48/3"},
 	} {
-		l := gemm.Dense(c.in, c.n, c.n)
-		p, _, err := gemm.New(1, l, l.T(), 0, gemm.Dense(c.in.Info().Results[0], c.n, c.n), gemm.Epilogue{})
+		p, _, err := gemm.New(1, gemm.Dense(c.in, c.m, c.k), gemm.Dense(c.in, c.n, c.k).T(), 0, gemm.Dense(c.in.Info().Results[0], c.m, c.n), gemm.Epilogue{})
 		if err == nil {
 			p, err = p.In(c.precision)
 		}
@@ -153,24 +159,40 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 		want    string
 	}{
 		{8192, 8192, 8192, "128x192x64/2x48/5"},
-		{4096, 4096, 4096, "128x256x64/2x64/4c2"},
-		{2048, 2048, 2048, "128x256x64/2x64/4c2"},
-		{3000, 3000, 3000, "128x256x64/2x64/4c2"},
+		{4096, 4096, 4096, "128x256x64/2x64/4"},
+		{2048, 2048, 2048, "128x256x64/2x64/4"},
+		{3000, 3000, 3000, "192x192x64/2x48/4c2"},
 		{1024, 1024, 1024, "128x64x64/2x16/8"},
 		{512, 512, 512, "64x64x64/2x16/12"},
 		{512, 6144, 4096, "128x192x64/2x48/5"},
-		{256, 14336, 4096, "128x256x64/2x64/4c2"},
+		{256, 14336, 4096, "128x256x64/2x64/4"},
+		{4096, 1, 4096, "64x16x64/2x4/12"},
 		{128, 14336, 4096, "128x128x64/2x32/6"},
 		{64, 4096, 14336, "64x64x64/2x16/12"},
 		{32, 4096, 4096, "32x64x64/2x16/12"},
 		{16, 4096, 4096, "16x64x64/2x16/12"},
 		{16, 14336, 4096, "16x64x64/2x16/12"},
-		{4096, 4096, 16, "128x256x64/2x64/4c2"},
+		{4096, 4096, 16, "128x256x64/2x64/4"},
 		{64, 64, 65536, "32x64x64/2x16/12*66"},
 	} {
 		p := halves(t, c.m, c.n, c.k)
 		if got := wgmma.Configs(p, d)[0].Shape.String(); got != c.want {
 			t.Errorf("%v: %s, want %s", p, got, c.want)
+		}
+	}
+}
+
+// TestSmallestGetMMA: the smallest products get the kernel that was measured to be faster.
+func TestSmallestGetMMA(t *testing.T) {
+	d := newDouble()
+	d.info.Target, d.info.MaxShared = wgmma.Target(), 227<<10
+	for n, want := range map[int]*Kernel{64: mma, 128: mma, 136: wgmma, 256: wgmma} {
+		plan, err := New(d).Plan(halves(t, n, n, n), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Kernel != want {
+			t.Errorf("%d³: %s, want %s", n, plan.Kernel.Name, want.Name)
 		}
 	}
 }

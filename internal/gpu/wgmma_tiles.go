@@ -14,8 +14,8 @@ import (
 // warpgroup, and 64×256 in turns spill registers with a bias. More blocks along K than
 // two lose more to adding than they win.
 var wgmmaTiles = []Shape{
-	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, Cluster: 2},
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
+	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, Cluster: 2},
 	{M: 192, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4, Cluster: 2},
 	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 5},
 	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
@@ -70,24 +70,8 @@ func wgmmaShapes() (shapes []Shape) {
 			}
 			shapes = append(shapes, s)
 		}
-		if k == 32 {
-			for _, s := range shapes[len(shapes)-len(tiles):] {
-				if n := stagesTurned(s); n > 2 && n < s.Stages {
-					s.Stages = n
-					shapes = append(shapes, s)
-				}
-			}
-		}
 	}
 	return shapes
-}
-
-// stagesTurned is how many stages there is room for on Hopper beside the tiles of B that are
-// transposed, and the patches of C.
-func stagesTurned(s Shape) int {
-	const room = 227 << 10
-	patches := 2 * consumers(s) * groupRows * frag.SwizzleBytes
-	return (room - patches) / ((max(s.M, groupRows) + 2*max(s.N, frag.Lanes)) * frag.SwizzleBytes)
 }
 
 // A cycle of an SM as far as the choice of a tile needs it, fitted to an H200's times of 30
@@ -109,17 +93,16 @@ const (
 	wgmmaLatency, wgmmaMeet  = 2200.0, 460.0
 	wgmmaMemory              = 16.5
 	// wgmmaRound is what threads take that add a round to their sums, wgmmaPart what is not
-	// hidden of adding a part of aloneCols columns, and wgmmaTogether how much longer the steps
+	// hidden of adding 64 columns of 8-bit floats' products, and wgmmaTogether how much longer the steps
 	// of a cluster take whose B must be along K, or comes in parts.
-	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 70.0, 1.05
+	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 35.0, 1.05
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
 	// wgmmaGroups is the same of groups of rows, some of which wait for memory and others for the
 	// tensor cores, and wgmmaStream how much less the L2 cache delivers while it is filled.
 	wgmmaGroups, wgmmaStream = 0.3, 0.25
 	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
-	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle; a tile
-	// narrower than a patch takes that twice.
+	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle.
 	wgmmaFill, wgmmaEnd, wgmmaStore = 5000.0, 1000.0, 32.0
 	// wgmmaSecond is what a second launch takes before it does anything, wgmmaParts what it
 	// waits for every further sumWarps·sumAhead parts, and wgmmaSums the bytes of them.
@@ -149,8 +132,11 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x := prediction{shape: s, blocks: tilesOf(p, s) * parts * s.along()}
 	x.rounds = ceilDiv(x.blocks, sms)
 
-	rows, cols := max(s.M, groupRows), max(s.N, frag.Lanes) // that take the tensor cores' time
-	area := float64(rows * cols)
+	rows, cols := max(s.M, groupRows), s.N // of what is loaded
+	if !c.TransB {
+		cols = max(cols, groupRows)
+	}
+	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
 	q, packs := packing(p, Align{})
@@ -163,7 +149,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
 	products, adds := r.work(s)
-	bytes := frag.SwizzleBytes * (float64(rows)*skew(q.A) + float64(s.N/s.cluster())*skew(q.B))
+	bytes := frag.SwizzleBytes * (float64(rows)*skew(q.A) + float64(cols/s.cluster())*skew(q.B))
 	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
@@ -175,7 +161,10 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		}
 	}
 	hand := wgmmaEnd + area/wgmmaStore
-	if s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone || s.N < frag.Lanes { // registers spill, or lanes are idle
+	switch {
+	case s.N < frag.Lanes: // of 32 that hand over a row
+		hand *= 4
+	case s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone: // registers spill
 		hand *= 2
 	}
 	tile, end := steps*step+hand, 0.0

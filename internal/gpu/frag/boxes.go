@@ -86,14 +86,7 @@ type Boxes struct {
 
 // NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
 func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
-	b := NewMadeBoxes(k, name, s)
-	b.tensor = t
-	return b
-}
-
-// NewMadeBoxes declares tiles that are no tensor's boxes.
-func NewMadeBoxes(k *build.Kernel, name string, s BoxShape) *Boxes {
-	return &Boxes{k: k, shape: s, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth()), skip: 0}
+	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth()), skip: 0}
 }
 
 // Behind are the same tiles for an operand that begins so many elements behind the first
@@ -189,47 +182,4 @@ func (b *Boxes) ToStep(p int) int {
 		return p * b.shape.Elem.Bytes() / pieceBytes
 	}
 	return p * SwizzleBytes / pieceBytes
-}
-
-// Along is the shape of the same tiles with their rows along K.
-func (s BoxShape) Along() BoxShape {
-	s.AlongK, s.Loaded = true, s.Side
-	return s
-}
-
-// Turn has so many warps, of which the thread's is number warp, transpose a stage's tile, whose
-// rows run across K, to tiles of the same columns along it. Elements have 4 bytes: a thread
-// takes 4×4 of them, and eight lanes a diagonal of such, so that they have all banks as they
-// read and as they write.
-func (b *Boxes) Turn(to *Boxes, stage, warp, lane build.Reg, warps int) {
-	k, s := b.k, b.shape
-	const (
-		pieces = SwizzleBytes / pieceBytes // of a row
-		block  = pieceBytes / 4            // elements of a piece
-		groups = 32 / pieces               // of lanes
-	)
-	box := pieces * block // columns
-	swizzled := func(row build.Value, piece build.Reg) build.Value {
-		return k.Mul(k.Xor(piece, k.Rem(row, atomRows)), pieceBytes)
-	}
-	top := k.Mul(stage, s.Side)
-	c := k.Rem(lane, pieces) // the piece of a row along K
-	k.ForStep(warp, s.Side*pieces/(box*groups), warps, func(n build.Reg) {
-		diagonal := k.Mad(n, groups, k.Div(lane, pieces))
-		first := k.Mad(k.Div(diagonal, pieces), box, top)
-		j := k.Xor(c, k.Rem(diagonal, pieces)) // the piece of a row across it
-		var held [block][]build.Reg
-		for r := range block {
-			row := k.Mad(c, block, r)
-			held[r] = b.tiles.At(k.Add(first, row), 0).Skip(swizzled(row, j)).LoadVec(block)
-		}
-		for i := range block {
-			row := k.Mad(j, block, i)
-			column := make([]build.Value, block)
-			for r := range block {
-				column[r] = held[r][i]
-			}
-			to.tiles.At(k.Add(first, row), 0).Skip(swizzled(row, c)).StoreVec(column...)
-		}
-	})
 }

@@ -7,22 +7,16 @@ import (
 
 // Pipe leads stages of tiles from those who load them to those who multiply them. Each
 // stage has an mbarrier that says it is full, which counts bytes, and one that says it is
-// empty, which counts who has done with it. Where somebody makes something of what has come
-// first, a third one says that it is ready, which counts who has.
+// empty, which counts who has done with it.
 type Pipe struct {
-	k                  *build.Kernel
-	stages, makers     int
-	full, ready, empty build.Mbarriers
+	k           *build.Kernel
+	stages      int
+	full, empty build.Mbarriers
 }
 
-// NewPipe declares a pipe of so many stages. So many makers make something of each before it
-// is ready; 0 is that it is so when it is full.
-func NewPipe(k *build.Kernel, stages, makers int) *Pipe {
-	p := &Pipe{k: k, stages: stages, makers: makers, full: k.Mbarriers("full", stages), empty: k.Mbarriers("empty", stages)}
-	if makers > 0 {
-		p.ready = k.Mbarriers("ready", stages)
-	}
-	return p
+// NewPipe declares a pipe of so many stages.
+func NewPipe(k *build.Kernel, stages int) *Pipe {
+	return &Pipe{k: k, stages: stages, full: k.Mbarriers("full", stages), empty: k.Mbarriers("empty", stages)}
 }
 
 // Init makes the mbarriers, for so many releases of a stage. One thread does; a
@@ -31,9 +25,6 @@ func (p *Pipe) Init(releases int) {
 	for s := range p.stages {
 		p.full.Init(s, 1)
 		p.empty.Init(s, releases)
-		if p.makers > 0 {
-			p.ready.Init(s, p.makers)
-		}
 	}
 }
 
@@ -63,17 +54,6 @@ func (t *Turn) WaitEmpty(bytes int) {
 
 // WaitFull waits until the stage's tiles are there.
 func (t *Turn) WaitFull() { t.full.Wait(t.stage, t.phase) }
-
-// WaitReady waits until they can be used.
-func (t *Turn) WaitReady() {
-	t.WaitFull()
-	if t.makers > 0 {
-		t.ready.Wait(t.stage, t.phase)
-	}
-}
-
-// Made has one thread say that it, and all it speaks for, have made theirs of the stage.
-func (t *Turn) Made() { t.ready.Arrive(t.stage) }
 
 // Release has one thread say that it, and all it speaks for, are done with a stage's tiles.
 func (t *Turn) Release(stage build.Reg) { t.empty.Arrive(stage) }
