@@ -127,6 +127,7 @@ type Problem struct {
 	Alpha, Beta float64
 	Epilogue    Epilogue
 	Residual    Layout    // if the epilogue adds one; see [Problem.Plus]
+	DataLen     int       // how many numbers the epilogue's function reads
 	Precision   Precision // see [Problem.In]
 }
 

@@ -264,7 +264,7 @@ func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg
 		at, cols, within = append(at, r), append(cols, c), append(within, inside)
 		pairs = append(pairs, values[2*n:][:2])
 	}
-	x := operands{sides: o.sidesOf(down, across, pairs), residual: o.residual(at, cols, pairs, within), outScale: o.heldOut}
+	x := operands{sides: o.sidesOf(down, across, pairs), residual: o.residual(at, cols, pairs, within), outScale: o.heldOut, rows: at, cols: cols}
 	return slices.Concat(o.epilogue(pairs, &x)...)
 }
 
