@@ -74,6 +74,23 @@ func (o *output) fetch(row, col build.Reg) {
 		}
 		o.held = append(o.held, held)
 	}
+	if o.config.Epilogue.Residual {
+		o.prefetch(row, col, rows, cols)
+	}
+}
+
+// prefetch has the residual's lines for rows×cols elements come to the L2 cache: there are no
+// registers to hold them.
+func (o *output) prefetch(row, col build.Reg, rows, cols int) {
+	k := o.Kernel
+	const line = 128 // bytes
+	elements := line / o.config.Out.Size()
+	across := cols / elements
+	for first := 0; first < rows*across; first += groupThreads {
+		n := k.Add(o.lane, first)
+		at, c := k.Add(row, k.To(o.index, k.Div(n, across))), k.Add(col, k.To(o.index, k.Mul(k.Rem(n, across), elements)))
+		k.If(o.d.Inside(at, c), func() { k.Do("prefetch.global.L2", o.d.At(at, c)) })
+	}
 }
 
 // sidesOf are the elements of the sides for pairs of a patch, which begins so many rows and

@@ -28,9 +28,11 @@ var wgmmaTiles = []Shape{
 }
 
 // tallTiles are further ones where 128 bytes hold so many elements. Each warpgroup has 128
-// rows, and spills registers with a bias. Products of 8-bit types are over so soon that it counts what
-// handing over C takes, which in turns is hidden; those of tf32 gain 2 %.
+// rows, and spills registers with a residual. Products of 8-bit types are over so soon that it
+// counts what handing over C takes, which in turns is hidden, and so do activations of those of
+// 16-bit types; those of tf32 gain 2 %.
 var tallTiles = map[int]Shape{
+	64:  {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 }
@@ -75,6 +77,9 @@ const (
 	// wgmmaFill is what a launch takes until its first tiles are there and after its last,
 	// and wgmmaEnd what a tile takes to hand over, besides its sums, wgmmaStore a cycle.
 	wgmmaFill, wgmmaEnd, wgmmaStore = 5000.0, 1000.0, 32.0
+	// wgmmaFunctions is how many activations are computed in a cycle, which take the unit for
+	// special functions twice.
+	wgmmaFunctions = 8.0
 	// wgmmaSecond is what a second launch takes before it does anything, wgmmaParts what it
 	// waits for every further sumWarps·sumAhead parts, and wgmmaSums the bytes of them.
 	wgmmaSecond, wgmmaParts, wgmmaSums = 6500.0, 300.0, 24.0
@@ -126,8 +131,11 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	steps := float64(ceilDiv(depth, s.K))
 	hand := wgmmaEnd + area/wgmmaStore
-	if s.RowsPerThread > 2 && p.Epilogue.Bias != gemm.BiasNone { // registers spill
-		hand *= 2
+	if p.Epilogue.Activation > gemm.ActReLU {
+		hand += area / wgmmaFunctions
+	}
+	if s.RowsPerThread > 2 && p.Epilogue.Residual { // registers spill
+		hand *= 4
 	}
 	tile, end := steps*step+hand, 0.0
 	if inTurns(s) { // one warpgroup hands over while the other multiplies
