@@ -144,7 +144,7 @@ func (g *product) residual(rows, cols []build.Reg, vectors [][]build.Reg, inside
 		return nil
 	}
 	for i, values := range vectors {
-		vec := min(g.config.VecD, len(values))
+		vec := min(g.config.VecD, len(values), 4)
 		var added []build.Reg
 		for j := 0; j < len(values); j += vec {
 			added = append(added, g.d.At(rows[i], g.Add(cols[i], j)).LoadVecOr0(inside[i], vec)...)

@@ -137,6 +137,11 @@ func bulk(c Config) bool {
 	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2
 }
 
+// bulkResidual says that the residual comes by bulk copies, to where C's elements go.
+func bulkResidual(c Config) bool {
+	return bulk(c) && c.Epilogue.Residual && c.VecD*c.Out.Size() == maxVector
+}
+
 // operandBoxes are the shapes of the tiles of A and B.
 func operandBoxes(c Config) (a, b frag.BoxShape) {
 	s, elem := c.Shape, recipeOf(c.In, c.Precision).stored()
@@ -177,8 +182,12 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 	a, b := operandBoxes(c)
 	elem := recipeOf(c.In, c.Precision).elem // to which the copy engine rounds float32
 	list := []ptx.TensorMap{tensorOf(p.A, elem, m.A, a.Box()), tensorOf(p.B, elem, m.B, b.Box())}
+	box := []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}
 	if bulk(c) {
-		list = append(list, tensorOf(p.C, elements[c.Out], m.C, []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}))
+		list = append(list, tensorOf(p.C, elements[c.Out], m.C, box))
+	}
+	if bulkResidual(c) {
+		list = append(list, tensorOf(p.Residual, elements[c.Out], m.Extras[gemm.Residual], box))
 	}
 	return list
 }
@@ -189,8 +198,10 @@ type wgmmaWriter struct {
 	recipe
 	bulk    bool
 	a, b    *frag.Boxes
-	tensor  build.Tensor // C's, if it is written in bulk
-	patches build.Array  // parts of C on their way there
+	tensor  build.Tensor    // C's, if it is written in bulk
+	residue build.Tensor    // the residual's, if it is read so
+	came    build.Mbarriers // for each patch: that the residual has come there
+	patches build.Array     // parts of C on their way there
 	pipe    *frag.Pipe
 	turns   build.Mbarriers // of the warpgroups, if they take turns
 	// Where blocks share out K: that all have written a warpgroup's sums, and that all have
@@ -210,6 +221,10 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	w.b = frag.NewBoxes(k, "B", k.Tensor("boxesB"), shapeB)
 	if w.bulk {
 		w.tensor = k.Tensor("boxesC")
+	}
+	if bulkResidual(c) {
+		w.residue = k.Tensor("boxesD")
+		w.came = k.Mbarriers("came", consumers*patchSlots(c))
 	}
 	if s.Split < 2 {
 		elem := w.acc
@@ -260,6 +275,11 @@ func writeWgmma(k *build.Kernel, c Config) {
 			releases *= consumers
 		}
 		w.pipe.Init(releases)
+		if bulkResidual(c) {
+			for n := range consumers * patchSlots(c) {
+				w.came.Init(n, 1)
+			}
+		}
 		if s.along() > 1 {
 			for group := range consumers {
 				w.summed.Init(group, s.Along)

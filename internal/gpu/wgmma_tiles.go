@@ -28,9 +28,8 @@ var wgmmaTiles = []Shape{
 }
 
 // tallTiles are further ones where 128 bytes hold so many elements. Each warpgroup has 128
-// rows, and spills registers with a residual. Products of 8-bit types are over so soon that it
-// counts what handing over C takes, which in turns is hidden, and so do activations of those of
-// 16-bit types; those of tf32 gain 2 %.
+// rows. Products of 8-bit types are over so soon that it counts what handing over C takes, which
+// in turns is hidden, and so are activations of those of 16-bit types; those of tf32 gain 2 %.
 var tallTiles = map[int]Shape{
 	64:  {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
@@ -133,9 +132,6 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	hand := wgmmaEnd + area/wgmmaStore
 	if p.Epilogue.Activation > gemm.ActReLU {
 		hand += area / wgmmaFunctions
-	}
-	if s.RowsPerThread > 2 && p.Epilogue.Residual { // registers spill
-		hand *= 4
 	}
 	tile, end := steps*step+hand, 0.0
 	if inTurns(s) { // one warpgroup hands over while the other multiplies
