@@ -137,9 +137,10 @@ func bulk(c Config) bool {
 	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2
 }
 
-// bulkResidual says that the residual comes by bulk copies, to where C's elements go.
+// bulkResidual says that the residual comes by bulk copies, to where C's elements go; not
+// where rows of a patch are nobody's, and would be read before they are written.
 func bulkResidual(c Config) bool {
-	return bulk(c) && c.Epilogue.Residual && c.VecD*c.Out.Size() == maxVector
+	return bulk(c) && c.Epilogue.Residual && c.VecD*c.Out.Size() == maxVector && rowsOfTile(c.Shape) == groupRows
 }
 
 // operandBoxes are the shapes of the tiles of A and B.
