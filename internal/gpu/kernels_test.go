@@ -16,6 +16,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/ptx"
+	"tilework/ptx/build"
 )
 
 // problems are products that between them need every way of writing a kernel.
@@ -55,12 +56,25 @@ func problems(t *testing.T) []*gemm.Problem {
 					add(in, out, 64, 64, 64, false, false, gemm.Epilogue{Bias: gemm.BiasDim(len(all) % 3), Activation: act})
 				}
 			}
+			more := !out.Info().Integer
+			add(in, out, 64, 64, 64, false, false, gemm.Epilogue{RowScale: more, ColScale: more, Residual: true, OutScale: more, Saturate: more})
+			add(in, out, 64, 64, 64, false, false, gemm.Epilogue{Bias: gemm.BiasCol, Function: doubled(t)})
 		}
 		if len(in.Info().Results) > 0 {
 			add(in, in.Info().Results[0], 1<<31, 1, 1, false, false, gemm.Epilogue{})
 		}
 	}
 	return all
+}
+
+// doubled is the function of elements that doubles them.
+func doubled(t *testing.T) *Function {
+	t.Helper()
+	f, err := NewFunction(func(k *build.Kernel, e Element) build.Reg { return k.Add(e.Value, e.Value) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // configs makes calls, from several goroutines, for every kernel, every shape of its list
