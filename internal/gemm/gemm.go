@@ -4,9 +4,9 @@
 //
 // A product is
 //
-//	C ← act(α·op(A)·op(B) + β·C + bias)
+//	C ← epilogue(α·op(A)·op(B) + β·C)
 //
-// and what else an epilogue may do, with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
+// with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
 // leaves A and B unread; β = 0 leaves the old C unread and overwrites it.
 package gemm
 
