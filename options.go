@@ -23,7 +23,7 @@ type config struct {
 	biasOn    resident.Matrix // on a device
 	biasOf    dtype.Type
 	biasLen   int
-	extras    [gemm.Extras]extra // what else the epilogue reads
+	extras    *[gemm.Extras]extra // what else the epilogue reads, nil for nothing
 	tile      func(c any, swapped bool) (func(i, j, rows, cols int), error)
 	gemm.Epilogue
 	err error // the first option that makes no sense
@@ -274,7 +274,8 @@ func withFunc(f *DeviceFunc, data extra) Option {
 			c.fail(fmt.Errorf("%w: no function", ErrUnsupported))
 			return
 		}
-		c.Function, c.extras[gemm.Data] = f.f, data
+		c.Function = f.f
+		c.keep(gemm.Data, data)
 	}
 }
 
@@ -284,17 +285,23 @@ func WithSaturation() Option { return func(c *config) { c.Saturate = true } }
 
 func (c *config) setExtra(x gemm.Extra, e extra) {
 	c.Read(x)
-	c.extras[x] = e
+	c.keep(x, e)
 }
 
-func (c *config) hasExtras() bool {
-	return c.RowScale || c.ColScale || c.Residual || c.OutScale || c.Function != nil
+func (c *config) keep(x gemm.Extra, e extra) {
+	if c.extras == nil {
+		c.extras = new([gemm.Extras]extra)
+	}
+	c.extras[x] = e
 }
 
 // checkExtras refuses operands of the epilogue that do not fit the product p of a result
 // like out, and gives an output scale its bytes. Where New has swapped the matrices of p, p's
 // operands are the transposed product's.
 func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
+	if c.extras == nil {
+		return nil
+	}
 	for x := range gemm.Extra(gemm.Extras) {
 		if !c.Epilogue.Has(x) {
 			continue
@@ -336,6 +343,9 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 func (c *config) checkHost() error {
 	if c.biasOn.Memory != nil {
 		return fmt.Errorf("%w: a bias on device %v for matrices on the host", ErrUnsupported, c.biasOn.Memory.Device())
+	}
+	if c.extras == nil {
+		return nil
 	}
 	for x, e := range c.extras {
 		if e.on.Memory != nil {

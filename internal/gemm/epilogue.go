@@ -68,6 +68,11 @@ func (e Epilogue) Has(x Extra) bool {
 	return e.Function != nil && e.Function.Reads()
 }
 
+// readsExtras reports whether it reads any.
+func (e *Epilogue) readsExtras() bool {
+	return e.RowScale || e.ColScale || e.Residual || e.OutScale || e.Function != nil
+}
+
 // Read has the epilogue read x, which is not a function's data.
 func (e *Epilogue) Read(x Extra) { *e.flags()[x] = true }
 

@@ -254,6 +254,9 @@ func (b *Buffers) Check(p *Problem) error {
 	case near(b.C, z, b.Bias, bias) && Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
 		return fmt.Errorf("%w: C shares memory with the bias", ErrOverlap)
 	}
+	if !p.Epilogue.readsExtras() {
+		return nil
+	}
 	for x := range Extra(Extras) {
 		l := p.Extra(x)
 		switch n := l.Bytes(); {
