@@ -29,7 +29,7 @@ var wgmma = &Kernel{
 	others:   map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.F32x3: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	accuracy: accuracyWgmma,
 	shapes:   wgmmaShapes(),
-	prefer:   (*Kernel).cheapest,
+	prefer:   preferWgmma,
 	predict:  predictWgmma,
 	check:    checkWgmma,
 	refuses:  refusesWgmma,

@@ -36,6 +36,24 @@ var tallTiles = map[int]Shape{
 	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 }
 
+// preferWgmma is the cheapest first, but that the tall tile of 16-bit types comes last for
+// products without an epilogue: what they take in the others is what the predictions were
+// fitted to.
+func preferWgmma(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
+	list := k.cheapest(p, d)
+	if p.Epilogue != (gemm.Epilogue{}) || p.A.Type.Size() != 2 {
+		return list
+	}
+	tall := func(s Shape) bool { return s.RowsPerThread > 2 }
+	var last []Shape
+	for _, s := range list {
+		if tall(s) {
+			last = append(last, s)
+		}
+	}
+	return append(slices.DeleteFunc(list, tall), last...)
+}
+
 // wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
 // and of 16-bit ones, the kernel's first.
 func wgmmaShapes() (shapes []Shape) {
