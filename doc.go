@@ -39,6 +39,14 @@
 // waiting. What fails while nobody waits is the error of the next Download or
 // [Device.Sync].
 //
+// # What is done on the way out
+//
+// Options say what happens to each element before the result is rounded and written:
+// [WithRowScale] and [WithColScale], [WithRowBias] or [WithColBias], [WithActivation],
+// [WithResidual], [WithOutputScale], a function of the caller's with [WithDeviceFunc], and
+// [WithSaturation], in that order whatever theirs is. It is done in the kernel, and costs no
+// pass over the result.
+//
 // # What is promised
 //
 // float32 in means float32 arithmetic. β = 0 means that C's old values are not

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/ptx/build"
 )
 
 // TestEpilogueOptions: what the options say is done, in their order, on every device, whether
@@ -82,6 +83,74 @@ func TestEpilogueOptions(t *testing.T) {
 	c := New[float32](m, n)
 	if err := Gemm(ctx, 1, a, b, 0, c, WithResidual(c), WithDevice("cpu")); !errors.Is(err, ErrOverlap) {
 		t.Errorf("C as its own residual: %v", err)
+	}
+}
+
+// TestDeviceFunc: a function of the caller's is computed by the emulated GPU, with what it is
+// given, and refused where there is nobody to compute it.
+func TestDeviceFunc(t *testing.T) {
+	ctx := t.Context()
+	f, err := NewDeviceFunc(func(k *build.Kernel, e DeviceElement) build.Reg {
+		return k.Mad(e.Value, e.Data.At(e.Col).Load(), k.To(e.Value.Type(), e.Row))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := FromSlice(2, 1, []float32{1, 2}), FromSlice(1, 3, []float32{1, 2, 3})
+	data := []float32{10, 20, 30}
+	want := []float32{10, 40, 90, 21, 81, 181}
+	check := func(name string, c Matrix[float32], err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for i, x := range want {
+			if got := c.At(i/3, i%3); got != x {
+				t.Errorf("%s: %v at %d, want %v", name, got, i, x)
+			}
+		}
+	}
+	c, err := Mul(ctx, a, b, WithDevice("emu"), WithDeviceFunc(f, data))
+	check("on the host", c, err)
+	c = New[float32](3, 2).T()
+	check("transposed", c, MulInto(ctx, c, a, b, WithDevice("emu"), WithDeviceFunc(f, data)))
+
+	d, err := Open("emu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	up := func(m Matrix[float32]) DeviceMatrix[float32] {
+		on, err := Upload(ctx, d, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return on
+	}
+	for name, o := range map[string]Option{"data of the host": WithDeviceFunc(f, data), "data on the device": WithDeviceFuncOn(f, up(FromSlice(1, 3, data)))} {
+		on, err := MulOn(ctx, up(a), up(b), o)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		c, err := on.Download(ctx)
+		check(name, c, err)
+	}
+	for name, opts := range map[string][]Option{
+		"the processor":        {WithDevice("cpu"), WithDeviceFunc(f, data)},
+		"a verified product":   {WithDevice("emu"), WithDeviceFunc(f, data), WithVerify()},
+		"data of another type": {WithDevice("emu"), WithDeviceFunc(f, []float64{1, 2, 3})},
+		"no function":          {WithDevice("emu"), WithDeviceFunc(nil, data)},
+	} {
+		if _, err := Mul(ctx, a, b, opts...); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Mul(ctx, a, b, WithDevice("emu"), WithDeviceFunc(f, []float32{})); !errors.Is(err, ErrShape) {
+		t.Errorf("a function that reads data without any: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tilework"
+	"tilework/ptx/build"
 )
 
 func ExampleMul() {
@@ -129,6 +130,31 @@ func ExampleWithActivation() {
 	}
 	fmt.Println(y.Data())
 	// Output: [0 1 3]
+}
+
+// A leaky ReLU with a slope for each column, compiled into the kernel that multiplies. "emu"
+// is an emulated GPU; a real one is "gpu".
+func ExampleNewDeviceFunc() {
+	leaky, err := tilework.NewDeviceFunc(func(k *build.Kernel, e tilework.DeviceElement) build.Reg {
+		return k.Select(k.Lt(e.Value, 0), k.Mul(e.Value, e.Data.At(e.Col).Load()), e.Value)
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	x := tilework.FromSlice(1, 2, []float32{1, -1})
+	w := tilework.FromSlice(2, 3, []float32{
+		1, 2, 3,
+		3, 2, 5,
+	})
+	slopes := []float32{0.5, 0.25, 0.125}
+	y, err := tilework.Mul(context.Background(), x, w, tilework.WithDevice("emu"), tilework.WithDeviceFunc(leaky, slopes))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.Data())
+	// Output: [-1 0 -0.25]
 }
 
 // Two products without a round trip. "emu" is an emulated GPU; a real one is "gpu".

@@ -199,11 +199,13 @@ func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a Matri
 	if swapped {
 		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
-	for x := range gemm.Extra(gemm.Extras) {
-		if swapped {
-			p.Buffers.Extras[x.Transposed()] = cfg.extras[x].host
-		} else {
-			p.Buffers.Extras[x] = cfg.extras[x].host
+	if cfg.extras != nil {
+		for x := range gemm.Extra(gemm.Extras) {
+			if swapped {
+				p.Buffers.Extras[x.Transposed()] = cfg.extras[x].host
+			} else {
+				p.Buffers.Extras[x] = cfg.extras[x].host
+			}
 		}
 	}
 	switch {

@@ -7,7 +7,9 @@ import (
 	"tilework/dtype"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/resident"
+	"tilework/ptx/build"
 )
 
 // Option adjusts one product. Of two that say different things the later wins.
@@ -21,7 +23,7 @@ type config struct {
 	biasOn    resident.Matrix // on a device
 	biasOf    dtype.Type
 	biasLen   int
-	extras    [gemm.Extras]extra // what else the epilogue reads
+	extras    *[gemm.Extras]extra // what else the epilogue reads, nil for nothing
 	tile      func(c any, swapped bool) (func(i, j, rows, cols int), error)
 	gemm.Epilogue
 	err error // the first option that makes no sense
@@ -219,30 +221,87 @@ func WithOutputScaleOn[T Element](factor DeviceMatrix[T]) Option {
 	return withScaleOn(gemm.OutScale, factor)
 }
 
+// DeviceFunc is a function of the caller's that GPU kernels compute of every element, behind
+// all else that options say and before the result is rounded; see [NewDeviceFunc].
+type DeviceFunc struct{ f *gpu.Function }
+
+// DeviceElement is what a [DeviceFunc] is told: an element's value in the type that the
+// product is summed in, its row and its column in the result, and the data of the product's
+// [WithDeviceFunc].
+type DeviceElement = gpu.Element
+
+// NewDeviceFunc is a function that f writes, with the builder of tilework/ptx/build: it returns a
+// value of the type of the element's. It is compiled into a kernel when a product first needs
+// it, and once for all functions that write the same; what may differ from product to product
+// belongs into the data.
+//
+//	f, err := tilework.NewDeviceFunc(func(k *build.Kernel, e tilework.DeviceElement) build.Reg {
+//		return k.Mul(e.Value, e.Data.At(e.Col).Load())
+//	})
+//
+// f must not write to memory or wait for other threads. What it writes is checked as
+// every kernel is; the error is ErrUnsupported.
+func NewDeviceFunc(f func(k *build.Kernel, e DeviceElement) build.Reg) (*DeviceFunc, error) {
+	own, err := gpu.NewFunction(f)
+	if err != nil {
+		return nil, err
+	}
+	return &DeviceFunc{own}, nil
+}
+
+// WithDeviceFunc has a GPU apply f to every element; on the processor, for which there is
+// [WithTileFunc], and with [WithVerify] it is ErrUnsupported. data are the numbers that f
+// reads, of the type that the product is summed in, none if it reads none.
+func WithDeviceFunc[T Element](f *DeviceFunc, data []T) Option {
+	return withFunc(f, extra{host: dtype.Bytes(data), layout: gemm.Dense(dtype.Of[T](), 1, len(data))})
+}
+
+// WithDeviceFuncOn is [WithDeviceFunc] for [GemmOn] and [MulOn], with data that are on the
+// device in one stored row.
+func WithDeviceFuncOn[T Element](f *DeviceFunc, data DeviceMatrix[T]) Option {
+	l := data.m.Layout
+	l.Trans = false
+	o := withFunc(f, extra{on: data.m, layout: l})
+	return func(c *config) {
+		c.fail(firstErr(data.err, data.there("the data")))
+		o(c)
+	}
+}
+
+func withFunc(f *DeviceFunc, data extra) Option {
+	return func(c *config) {
+		if f == nil {
+			c.fail(fmt.Errorf("%w: no function", ErrUnsupported))
+			return
+		}
+		c.Function = f.f
+		c.keep(gemm.Data, data)
+	}
+}
+
 // WithSaturation has results that are too large for C's type become its largest value, with
 // their sign, instead of an infinity. NaN stays NaN. Integers have no such: theirs wrap.
 func WithSaturation() Option { return func(c *config) { c.Saturate = true } }
 
 func (c *config) setExtra(x gemm.Extra, e extra) {
-	switch x {
-	case gemm.RowScale:
-		c.RowScale = true
-	case gemm.ColScale:
-		c.ColScale = true
-	case gemm.Residual:
-		c.Residual = true
-	case gemm.OutScale:
-		c.OutScale = true
+	c.Read(x)
+	c.keep(x, e)
+}
+
+func (c *config) keep(x gemm.Extra, e extra) {
+	if c.extras == nil {
+		c.extras = new([gemm.Extras]extra)
 	}
 	c.extras[x] = e
 }
-
-func (c *config) hasExtras() bool { return c.RowScale || c.ColScale || c.Residual || c.OutScale }
 
 // checkExtras refuses operands of the epilogue that do not fit the product p of a result
 // like out, and gives an output scale its bytes. Where New has swapped the matrices of p, p's
 // operands are the transposed product's.
 func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
+	if c.extras == nil {
+		return nil
+	}
 	for x := range gemm.Extra(gemm.Extras) {
 		if !c.Epilogue.Has(x) {
 			continue
@@ -250,6 +309,9 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 		e, to := &c.extras[x], x
 		if swapped {
 			to = x.Transposed()
+		}
+		if x == gemm.Data {
+			p.DataLen = e.layout.Cols
 		}
 		if x == gemm.Residual {
 			l := e.layout
@@ -270,7 +332,7 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 		switch l := e.layout; {
 		case l.Type != want.Type:
 			return fmt.Errorf("%w: a %v of %v for a product that is summed in %v", ErrUnsupported, x, l.Type, want.Type)
-		case l.Rows != 1 || l.Cols != want.Cols:
+		case l.Rows != 1 || l.Cols != want.Cols || l.Cols == 0 && x == gemm.Data:
 			return fmt.Errorf("%w: a %v of %d×%d elements in memory, want one row of %d", ErrShape, x, l.Rows, l.Cols, want.Cols)
 		}
 	}
@@ -281,6 +343,9 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 func (c *config) checkHost() error {
 	if c.biasOn.Memory != nil {
 		return fmt.Errorf("%w: a bias on device %v for matrices on the host", ErrUnsupported, c.biasOn.Memory.Device())
+	}
+	if c.extras == nil {
+		return nil
 	}
 	for x, e := range c.extras {
 		if e.on.Memory != nil {

@@ -137,7 +137,7 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 	if err := cfg.checkBias(c.m.Layout); err != nil {
 		return nil, err
 	}
-	if cfg.hasExtras() {
+	if cfg.extras != nil {
 		q, swapped, err := gemm.New(alpha, a.m.Layout, b.m.Layout, beta, c.m.Layout, cfg.Epilogue)
 		if err == nil {
 			err = cfg.checkExtras(&q, swapped)
@@ -150,8 +150,10 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 		Alpha: alpha, A: a.m, B: b.m, Beta: beta, C: c.m, Epilogue: cfg.Epilogue,
 		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Precision: cfg.precision, Verify: cfg.request.Verify,
 	}
-	for x, e := range cfg.extras {
-		p.Extras[x] = resident.Extra{On: e.on, Host: e.host, Layout: e.layout}
+	if cfg.extras != nil {
+		for x, e := range cfg.extras {
+			p.Extras[x] = resident.Extra{On: e.on, Host: e.host, Layout: e.layout}
+		}
 	}
 	return p, nil
 }

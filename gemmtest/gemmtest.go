@@ -39,17 +39,17 @@ import (
 
 // The vocabulary in which products are described.
 type (
-	// Problem is C ← act(α·op(A)·op(B) + β·C + bias) without its data. Element (i, j)
+	// Problem is C ← epilogue(α·op(A)·op(B) + β·C) without its data. Element (i, j)
 	// of op(A) is element p.A.Index(i, j) of its buffer, and so for B and C, whose
 	// types are p.A.Type, p.B.Type and p.C.Type; C is never transposed. An
 	// implementation must not read A and B unless p.ReadsAB(), nor C when Beta is 0.
 	Problem = gemm.Problem
-	// Buffers are the bytes of A, B, C and the bias. dtype.View reads them as slices.
+	// Buffers are the bytes of A, B, C, the bias and what else the epilogue reads. dtype.View reads them as slices.
 	Buffers = gemm.Buffers
 	// Layout says where the elements of a matrix are.
 	Layout = gemm.Layout
-	// Epilogue is the bias, of C's type and p.BiasLen() elements, and the activation,
-	// whose Info has the function.
+	// Epilogue is what happens to each element; p.Finish defines it, p.BiasLen and p.Extra
+	// say how long its operands are.
 	Epilogue = gemm.Epilogue
 	// Accuracy is the arithmetic that an implementation declares.
 	Accuracy = ref.Accuracy

@@ -153,6 +153,18 @@ var planted = []struct {
 		}
 		return i % p.BiasLen()
 	}}).multiply},
+	{"epilogue", "the residual is subtracted", (&plain{extra: func(_ *Problem, x gemm.Extra, v float64) float64 {
+		if x == gemm.Residual {
+			v = -v
+		}
+		return v
+	}}).multiply},
+	{"epilogue", "scales have lost their signs", (&plain{extra: func(_ *Problem, x gemm.Extra, v float64) float64 {
+		if x != gemm.Residual {
+			v = math.Abs(v)
+		}
+		return v
+	}}).multiply},
 	{"epilogue", "gelu is approximated by x·σ(1.702·x)", (&plain{act: func(a gemm.Activation, x float64) float64 {
 		if a == gemm.ActGELU {
 			return x / (1 + math.Exp(-1.702*x))

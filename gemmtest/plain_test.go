@@ -17,6 +17,7 @@ type plain struct {
 	sum     func(p *Problem, s float64) float64 // on the sum after each term
 	bias    func(p *Problem, i, j int) int      // which bias element (i, j) gets
 	act     func(a gemm.Activation, x float64) float64
+	extra   func(p *Problem, x gemm.Extra, v float64) float64 // on what else the epilogue reads
 
 	readOld, readAB, ignoreContext bool
 }
@@ -77,6 +78,20 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 			if p.Beta != 0 || f.readOld {
 				sum += T(T(p.Beta) * T(p.C.Type.At(b.C, at)))
 			}
+			extra := func(x gemm.Extra, i, j int) T {
+				l := p.Extra(x)
+				v := l.Type.At(b.Extras[x], index(l, i, j))
+				if f.extra != nil {
+					v = f.extra(p, x, v)
+				}
+				return T(v)
+			}
+			if p.Epilogue.RowScale {
+				sum *= extra(gemm.RowScale, 0, i)
+			}
+			if p.Epilogue.ColScale {
+				sum *= extra(gemm.ColScale, 0, j)
+			}
 			if e := p.Epilogue.Bias; e != BiasNone {
 				n := i
 				if e == BiasCol {
@@ -91,6 +106,16 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 			out := act.Info().F(float64(sum))
 			if f.act != nil {
 				out = f.act(act, float64(sum))
+			}
+			x := T(out)
+			if p.Epilogue.Residual {
+				x += extra(gemm.Residual, i, j)
+			}
+			if p.Epilogue.OutScale {
+				x *= extra(gemm.OutScale, 0, 0)
+			}
+			if out = float64(x); p.Epilogue.Saturate {
+				out = gemm.Saturated(p.C.Type, out)
 			}
 			p.C.Type.Set(b.C, at, out)
 		}

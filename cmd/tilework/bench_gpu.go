@@ -317,7 +317,9 @@ func (s *ltSubject) Prepare(_ context.Context, p *gemm.Problem, try bench.Try) (
 	}
 	s.plan = plan
 	enqueue := func(run peers.LtEnqueue) bench.Enqueue {
-		return func(ctx context.Context, m bench.Matrices) error { return run(ctx, m.A, m.B, m.C, m.Bias) }
+		return func(ctx context.Context, m bench.Matrices) error {
+			return run(ctx, peers.LtMemory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Residual: m.Extras[gemm.Residual]})
+		}
 	}
 	err = plan.Choose(func(run peers.LtEnqueue) (float64, error) { return try(enqueue(run)) })
 	return enqueue(plan.Enqueue), err

@@ -121,6 +121,11 @@ func (pl *Plan) Decide() error {
 		return pl.onCPU()
 	case pl.Request.Kernel != "":
 		return pl.byKernel()
+	case pl.Problem.Epilogue.Function != nil:
+		if err := pl.onGPU(Device{Kind: "gpu"}); err != nil {
+			return fmt.Errorf("%v is for GPUs, real or emulated (device emu): %w", pl.Problem.Epilogue.Function, err)
+		}
+		return nil
 	case pl.Problem.Precision != gemm.Native:
 		if err := pl.onGPU(Device{Kind: "gpu"}); err != nil {
 			return fmt.Errorf("precision %v is for GPUs, real or emulated (device emu): %w", pl.Problem.Precision, err)
@@ -142,6 +147,9 @@ func CheckThreads(n int) error {
 func (pl *Plan) onCPU() (err error) {
 	if p := pl.Problem.Precision; p != gemm.Native {
 		return fmt.Errorf("%w: precision %v on the processor (want %v, or a GPU)", gemm.ErrUnsupported, p, gemm.Native)
+	}
+	if f := pl.Problem.Epilogue.Function; f != nil {
+		return fmt.Errorf("%w: %v on the processor, which takes functions of tiles", gemm.ErrUnsupported, f)
 	}
 	if pl.cpu, pl.tuned, err = planCPU(&pl.Request); err != nil {
 		return err

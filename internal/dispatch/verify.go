@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"tilework/internal/gemm"
@@ -32,6 +33,9 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	}
 	if empty || p.Epilogue.OnlyBias() && pl.Tile == nil {
 		return pl.runChecked(ctx, &p, b, pl.compute)
+	}
+	if f := pl.Problem.Epilogue.Function; f != nil {
+		return fmt.Errorf("%w: verifying a product with %v, which only the GPU computes", gemm.ErrUnsupported, f)
 	}
 	linear, lb, err := withoutEpilogue(&pl.Problem, b)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // rounded to C's type, in the type that the product is summed in and in the order of
 // the fields:
 //
-//	x ← (act(rowScale[i]·colScale[j]·x + bias) + residual[i, j])·outScale
+//	x ← f((act(rowScale[i]·colScale[j]·x + bias) + residual[i, j])·outScale)
 //
 // The zero value does nothing. [Problem.Finish] is the definition.
 type Epilogue struct {
@@ -22,9 +22,21 @@ type Epilogue struct {
 	Activation         Activation
 	Residual           bool // whether a matrix is added
 	OutScale           bool // whether all is multiplied by one more number
+	// Function is one of the caller's own that is applied behind all that, and Flipped says
+	// that it is told an element's row for its column.
+	Function Function
+	Flipped  bool
 	// Saturate has what is larger than C's type can hold become its largest value, and no
 	// infinity.
 	Saturate bool
+}
+
+// Function is a function of elements that some backend can compute. Two are the same where
+// they are equal; a backend refuses those that are not its own.
+type Function interface {
+	fmt.Stringer
+	// Reads reports whether it reads data of its own.
+	Reads() bool
 }
 
 // Extra names an operand that an epilogue reads, the bias apart.
@@ -35,20 +47,34 @@ const (
 	ColScale               // N of them
 	Residual               // M×N elements of C's type
 	OutScale               // a number of the type that is summed in
+	Data                   // what Function reads, numbers of that type
 	Extras   = iota        // how many there are
 )
 
-var extraNames = [Extras]string{RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale"}
+var extraNames = [Extras]string{RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale", Data: "data"}
 
 func (x Extra) String() string { return extraNames[x] }
 
-// has are the fields that say whether the epilogue reads an operand.
-func (e *Epilogue) has() [Extras]*bool {
+// flags are the fields that say whether the epilogue reads an operand, of those that have one.
+func (e *Epilogue) flags() [Extras]*bool {
 	return [Extras]*bool{RowScale: &e.RowScale, ColScale: &e.ColScale, Residual: &e.Residual, OutScale: &e.OutScale}
 }
 
 // Has reports whether the epilogue reads x.
-func (e Epilogue) Has(x Extra) bool { return *e.has()[x] }
+func (e Epilogue) Has(x Extra) bool {
+	if flag := e.flags()[x]; flag != nil {
+		return *flag
+	}
+	return e.Function != nil && e.Function.Reads()
+}
+
+// readsExtras reports whether it reads any.
+func (e *Epilogue) readsExtras() bool {
+	return e.RowScale || e.ColScale || e.Residual || e.OutScale || e.Function != nil
+}
+
+// Read has the epilogue read x, which is not a function's data.
+func (e *Epilogue) Read(x Extra) { *e.flags()[x] = true }
 
 // OnlyBias reports whether the epilogue does nothing but to add a bias, if that.
 func (e Epilogue) OnlyBias() bool { return e == Epilogue{Bias: e.Bias} }
@@ -178,6 +204,7 @@ func (e Epilogue) transposed() Epilogue {
 		e.Bias = BiasRow
 	}
 	e.RowScale, e.ColScale = e.ColScale, e.RowScale
+	e.Flipped = e.Function != nil && !e.Flipped
 	return e
 }
 
@@ -225,12 +252,14 @@ func (p *Problem) Extra(x Extra) Layout {
 		return Dense(p.Accum(), 1, p.N)
 	case x == OutScale:
 		return Dense(p.Accum(), 1, 1)
+	case x == Data:
+		return Dense(p.Accum(), 1, p.DataLen)
 	}
 	return p.Residual
 }
 
 // Finish is what the epilogue makes of x, element (i, j) of α·op(A)·op(B) + β·C, before it
-// is rounded. b has the operands that the epilogue reads.
+// is rounded. b has the operands that the epilogue reads. A Function is left out.
 func (p *Problem) Finish(b *Buffers, i, j int, x float64) float64 {
 	e := &p.Epilogue
 	extra := func(n Extra, i, j int) float64 {
@@ -286,7 +315,7 @@ func Saturated(t dtype.Type, x float64) float64 {
 // parts are what an epilogue is made of, in its order, by their names.
 var parts = func() []part {
 	extra := func(x Extra) part {
-		return part{x.String(), func(e Epilogue) bool { return e.Has(x) }, func(e *Epilogue) { *e.has()[x] = true }}
+		return part{x.String(), func(e Epilogue) bool { return e.Has(x) }, func(e *Epilogue) { e.Read(x) }}
 	}
 	list := []part{extra(RowScale), extra(ColScale)}
 	for dim, name := range []string{BiasRow: "bias-row", BiasCol: "bias-col"} {
@@ -316,6 +345,9 @@ func (e Epilogue) String() string {
 		if p.has(e) {
 			names = append(names, p.name)
 		}
+	}
+	if e.Function != nil {
+		names = append(names, e.Function.String())
 	}
 	if names == nil {
 		return noEpilogue

@@ -4,9 +4,9 @@
 //
 // A product is
 //
-//	C ← act(α·op(A)·op(B) + β·C + bias)
+//	C ← epilogue(α·op(A)·op(B) + β·C)
 //
-// and what else an epilogue may do, with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
+// with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
 // leaves A and B unread; β = 0 leaves the old C unread and overwrites it.
 package gemm
 
@@ -127,6 +127,7 @@ type Problem struct {
 	Alpha, Beta float64
 	Epilogue    Epilogue
 	Residual    Layout    // if the epilogue adds one; see [Problem.Plus]
+	DataLen     int       // how many numbers the epilogue's function reads
 	Precision   Precision // see [Problem.In]
 	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
 }
@@ -259,6 +260,9 @@ func (b *Buffers) Check(p *Problem) error {
 		return fmt.Errorf("%w: C shares memory with B", ErrOverlap)
 	case near(b.C, z, b.Bias, bias) && Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
 		return fmt.Errorf("%w: C shares memory with the bias", ErrOverlap)
+	}
+	if !p.Epilogue.readsExtras() {
+		return nil
 	}
 	for x := range Extra(Extras) {
 		l := p.Extra(x)

@@ -14,7 +14,7 @@ var activations = map[gemm.Activation]func(k *build.Kernel, x build.Reg) build.R
 	gemm.ActReLU:     relu,
 	gemm.ActGELU:     gelu,
 	gemm.ActGELUTanh: geluTanh,
-	gemm.ActSiLU:     func(k *build.Kernel, x build.Reg) build.Reg { return timesSigmoid(k, x, x) },
+	gemm.ActSiLU:     silu,
 }
 
 // relu is max(x, 0), and NaN for NaN, which max would drop.
@@ -43,16 +43,21 @@ func gelu(k *build.Kernel, x build.Reg) build.Reg {
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
 func geluTanh(k *build.Kernel, x build.Reg) build.Reg {
 	const two = 2 * 0.7978845608028654 // 2·√(2/π)
-	return timesSigmoid(k, x, k.Mul(x, k.Mad(k.Mul(x, x), two*0.044715, two)))
+	return timesSigmoid(k, x, func(unit float64) build.Reg {
+		return k.Mul(x, k.Mad(k.Mul(x, x), two*0.044715*unit, two*unit))
+	})
 }
 
-// timesSigmoid is x/(1 + e^(-z)).
-func timesSigmoid(k *build.Kernel, x, z build.Reg) build.Reg {
-	d := k.Add(exp(k, k.Neg(z)), 1)
+func silu(k *build.Kernel, x build.Reg) build.Reg {
+	return timesSigmoid(k, x, func(unit float64) build.Reg { return k.Mul(x, unit) })
+}
+
+// timesSigmoid is x/(1 + e^(-z)), of z in any unit that is wanted.
+func timesSigmoid(k *build.Kernel, x build.Reg, z func(unit float64) build.Reg) build.Reg {
 	if x.Type() == ptx.F32 {
-		return limit(k, x, k.Mul(x, k.Reciprocal(d)))
+		return limit(k, x, k.Mul(x, k.Reciprocal(k.Add(k.Exp2(z(-math.Log2E)), 1))))
 	}
-	return limit(k, x, k.Div(x, d))
+	return limit(k, x, k.Div(x, k.Add(exp(k, z(-1)), 1)))
 }
 
 // limit is y, and 0 where x is -Inf: there all but relu tend to 0, and the formulas
@@ -61,11 +66,8 @@ func limit(k *build.Kernel, x, y build.Reg) build.Reg {
 	return k.Select(k.Eq(x, math.Inf(-1)), 0, y)
 }
 
-// exp is e^x, within a few roundoffs of its type, times 1 + |x|.
+// exp is e^x in float64, within a few roundoffs times 1 + |x|.
 func exp(k *build.Kernel, x build.Reg) build.Reg {
-	if x.Type() == ptx.F32 {
-		return k.Exp2(k.Mul(x, math.Log2E))
-	}
 	// e^x = 2^n · e^r, |r| < ln 2. Outside of ±700 nothing that exp is used for
 	// depends on its value any more, and inside n is an exponent that float64 has.
 	x = k.Max(k.Min(x, 700), -700)

@@ -40,8 +40,11 @@ type product struct {
 	count   build.Reg
 	strides [3]build.Reg
 	ends    build.Ptr
-	scale   [gemm.Extras]build.Ptr // of rows, of columns and of all
-	d       build.Matrix           // the residual
+
+	scale [gemm.Extras]build.Ptr // of rows, of columns and of all
+	d     build.Matrix           // the residual
+	// row0 and col0 are where C lies in the whole of it, as a function is told.
+	row0, col0 build.Reg
 }
 
 // declare declares the parameters that all kernels share, in the order in which
@@ -78,6 +81,9 @@ func declare(k *build.Kernel, c Config) *product {
 			g.scale[x] = k.Pointer(scaleNames[x], g.acc).ReadOnly()
 		}
 	}
+	if c.Epilogue.Function != nil {
+		g.row0, g.col0 = k.Param("row0", g.index), k.Param("col0", g.index)
+	}
 	g.from, g.to = 0, g.k
 	if c.Shape.Split > 1 {
 		g.split()
@@ -86,7 +92,7 @@ func declare(k *build.Kernel, c Config) *product {
 	return g
 }
 
-var scaleNames = [gemm.Extras]string{gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale"}
+var scaleNames = [gemm.Extras]string{gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale", gemm.Data: "data"}
 
 // arguments are a launch's values of the parameters.
 func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
@@ -138,6 +144,10 @@ func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
 				args.U64(uint64(p.Residual.LD))
 			}
 		}
+	}
+	if c.Epilogue.Function != nil {
+		size(m.row0)
+		size(m.col0)
 	}
 	if m.Sums != 0 {
 		size(m.part)

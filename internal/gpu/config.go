@@ -226,7 +226,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 		k.vectors(s, &c, &q)
 	}
 	if p.Epilogue.Residual {
-		c.VecD = vector(p.Residual, 4)
+		c.VecD = vector(p.Residual, maxVector/c.Out.Size())
 	}
 	c.narrow(spacing(p))
 	return c

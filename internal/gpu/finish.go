@@ -101,13 +101,15 @@ type operands struct {
 	sides    [][][]build.Reg // for each side of each vector its elements
 	residual [][]build.Reg
 	outScale build.Reg
+	// Where the vectors begin.
+	rows, cols []build.Reg
 }
 
 // operands loads what the epilogue reads for vectors that begin at these rows and columns,
 // each element of a side once for all that need it. All of it is under way before the first
 // is used.
 func (g *product) operands(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) *operands {
-	x := &operands{residual: g.residual(rows, cols, vectors, inside), outScale: g.outScale()}
+	x := &operands{residual: g.residual(rows, cols, vectors, inside), outScale: g.outScale(), rows: rows, cols: cols}
 	for _, s := range g.sides() {
 		loaded := map[build.Reg]build.Reg{}
 		of := make([][]build.Reg, len(vectors))
@@ -142,7 +144,7 @@ func (g *product) residual(rows, cols []build.Reg, vectors [][]build.Reg, inside
 		return nil
 	}
 	for i, values := range vectors {
-		vec := min(g.config.VecD, len(values))
+		vec := min(g.config.VecD, len(values), 4)
 		var added []build.Reg
 		for j := 0; j < len(values); j += vec {
 			added = append(added, g.d.At(rows[i], g.Add(cols[i], j)).LoadVecOr0(inside[i], vec)...)
@@ -176,6 +178,9 @@ func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
 			}
 			if e.OutScale {
 				x = g.Mul(x, o.outScale)
+			}
+			if e.Function != nil {
+				x = g.call(x, o.rows[i], g.Add(o.cols[i], j))
 			}
 			if e.Saturate {
 				x = saturated(g.Kernel, x, g.config.Out.Info().Max)

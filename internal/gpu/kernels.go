@@ -143,6 +143,9 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
 	}
+	if err := checkFunction(p); err != nil {
+		return err
+	}
 	if k.refuses != nil {
 		if err := k.refuses(p); err != nil {
 			return err
@@ -288,6 +291,8 @@ type Memory struct {
 	// Sums is where the sums of parts of K go, which are part long.
 	Sums device.Ptr
 	part int
+	// row0 and col0 are where C begins in a C that this is a part of.
+	row0, col0 int
 }
 
 // maxGridRows is the most blocks of a grid along y, and along z.

@@ -16,6 +16,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/ptx"
+	"tilework/ptx/build"
 )
 
 // problems are products that between them need every way of writing a kernel.
@@ -55,6 +56,9 @@ func problems(t *testing.T) []*gemm.Problem {
 					add(in, out, 64, 64, 64, false, false, gemm.Epilogue{Bias: gemm.BiasDim(len(all) % 3), Activation: act})
 				}
 			}
+			more := !out.Info().Integer
+			add(in, out, 64, 64, 64, false, false, gemm.Epilogue{RowScale: more, ColScale: more, Residual: true, OutScale: more, Saturate: more})
+			add(in, out, 64, 64, 64, false, false, gemm.Epilogue{Bias: gemm.BiasCol, Function: doubled(t)})
 		}
 		if len(in.Info().Results) > 0 {
 			add(in, in.Info().Results[0], 1<<31, 1, 1, false, false, gemm.Epilogue{})
@@ -74,6 +78,16 @@ func problems(t *testing.T) []*gemm.Problem {
 		all = append(all[:len(all)-1], &strided, &grouped)
 	}
 	return all
+}
+
+// doubled is the function of elements that doubles them.
+func doubled(t *testing.T) *Function {
+	t.Helper()
+	f, err := NewFunction(func(k *build.Kernel, e Element) build.Reg { return k.Add(e.Value, e.Value) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // configs makes calls, from several goroutines, for every kernel, every shape of its list
@@ -111,9 +125,6 @@ func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
 				if best := k.For(c, ptx.Target{SM: 90, Suffix: "a"}); best != c {
 					f(k, p, best)
 				}
-			}
-			if k.boxed && p.Batch.Kind != gemm.Single && k.Fits(p, batchTile) == nil {
-				f(k, p, k.Config(p, batchTile))
 			}
 			if k.splits && p.Batch.Kind == gemm.Single && len(fitting) > 0 && ceilDiv(p.M, fitting[len(fitting)-1].M) <= maxGridRows {
 				c := k.Config(p, fitting[len(fitting)-1])

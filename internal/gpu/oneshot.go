@@ -347,7 +347,7 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 		}
 		m.Bias += device.Ptr(along.from * x.plan.host.C.Type.Size())
 	}
-	m.Extras = x.scales
+	m.Extras, m.row0, m.col0 = x.scales, s.rows.from, s.cols.from
 	if size := x.plan.host.Accum().Size(); x.plan.host.Epilogue.RowScale {
 		m.Extras[gemm.RowScale] += device.Ptr(s.rows.from * size)
 	}

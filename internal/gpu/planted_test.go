@@ -20,7 +20,8 @@ const (
 	refused check.Checker = 254
 )
 
-// planted are faults in the texts of kernels, some in a shape of their own, and the checker
+// planted are faults in the texts of kernels, some in a shape of their own or with an epilogue,
+// and the checker
 // that must find each. Every place that the pattern matches is a fault of its own. One that shows only if the blocks
 // run in a certain order has so many orders to be found in.
 var planted = []struct {
@@ -71,6 +72,8 @@ var planted = []struct {
 	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "no wait for the sums of other blocks", `(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %round;`, "$1, 1;", check.Race, 1},
 	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "sums are written where others read", `(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, 1;", check.Race, 40},
 	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "some have not written their sums", `(st\.shared\.v2\.f32 [^\n]*\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
+	{"wgmma+residual", dtype.BF16, "no wait for the residual", `(?s)^(.*?try_wait\.parity\S+ %p\d+, \[[^]]*\]), %came0;`, "$1, 1;", wrong, 1},
+	{"wgmma+residual", dtype.BF16, "the residual comes where a patch is still copied to C", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 0;\n((?:\t[^\n]*\n){0,8}?\tmbarrier\.arrive\.expect)`, "$1$2", check.Race, 1},
 	{"wgmma", dtype.BF16, "rows of another piece", `(xor\.b32 %r\d+, %r\d+), 32;`, "$1, 64;", wrong, 1},
 }
 
@@ -82,7 +85,8 @@ func TestPlantedFaults(t *testing.T) {
 		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, Cluster: 2},
 	}
 	for _, f := range planted {
-		name, text, own := strings.Cut(f.kernel, ":")
+		kernel, does, _ := strings.Cut(f.kernel, "+")
+		name, text, own := strings.Cut(kernel, ":")
 		if name == "wgmma" && testing.Short() {
 			continue // they take their time
 		}
@@ -115,7 +119,7 @@ func TestPlantedFaults(t *testing.T) {
 		if narrow { // or nothing would be copied past the registers
 			a, b = Padded(a), Padded(b)
 		}
-		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{})
+		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: does == "residual"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,13 +172,16 @@ func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string, seed u
 		t.Fatal(err)
 	}
 	var m Memory
-	var operands [][]byte // A and B
+	var operands [][]byte // A, B and the residual
 	for _, x := range []struct {
 		at   *device.Ptr
 		l    gemm.Layout
 		read bool
-	}{{&m.A, p.A, true}, {&m.B, p.B, true}, {&m.C, p.C, false}} {
+	}{{&m.A, p.A, true}, {&m.B, p.B, true}, {&m.C, p.C, false}, {&m.Extras[gemm.Residual], p.Residual, true}} {
 		n := x.l.Bytes()
+		if n == 0 {
+			continue
+		}
 		if *x.at, err = d.Alloc(n); err != nil {
 			t.Fatal(err)
 		}
@@ -206,6 +213,9 @@ func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string, seed u
 			sum := 0.0
 			for q := range p.K {
 				sum += p.A.Type.At(operands[0], p.A.Index(i, q)) * p.B.Type.At(operands[1], p.B.Index(q, j))
+			}
+			if p.Epilogue.Residual {
+				sum += p.C.Type.At(operands[2], p.Residual.Index(i, j))
 			}
 			if p.C.Type.At(product, i*p.N+j) != sum {
 				found[wrong]++

@@ -136,7 +136,7 @@ func refusesWgmma(p *gemm.Problem) error {
 // be full: on an H200 64³ of bfloat16 takes 1.96 µs instead of 2.38, and 128³ 2.38 instead of 2.62.
 func suitsWgmma(p *gemm.Problem, _ *device.Info) error {
 	const small = 128
-	if p.A.Type.Size() == 2 && max(p.M, p.N, p.K) <= small {
+	if p.Batch.Kind == gemm.Single && p.A.Type.Size() == 2 && max(p.M, p.N, p.K) <= small {
 		return fmt.Errorf("%w: kernel wgmma is slower than mma where no side is longer than %d", gemm.ErrUnsupported, small)
 	}
 	return nil
@@ -164,6 +164,12 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 // bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes.
 func bulk(c Config) bool {
 	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
+}
+
+// bulkResidual says that the residual comes by bulk copies, to where C's elements go; not
+// where rows of a patch are nobody's, and would be read before they are written.
+func bulkResidual(c Config) bool {
+	return bulk(c) && c.Epilogue.Residual && c.VecD*c.Out.Size() == maxVector && rowsOfTile(c.Shape) == groupRows
 }
 
 // operandBoxes are the shapes of the tiles of A and B.
@@ -209,8 +215,12 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 	a, b := operandBoxes(c)
 	elem := recipeOf(c.In, c.Precision).elem // to which the copy engine rounds float32
 	list := []ptx.TensorMap{tensorOf(p.A, elem, m.A, a.Box()), tensorOf(p.B, elem, m.B, b.Box())}
+	box := []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}
 	if bulk(c) {
-		list = append(list, tensorOf(p.C, elements[c.Out], m.C, []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}))
+		list = append(list, tensorOf(p.C, elements[c.Out], m.C, box))
+	}
+	if bulkResidual(c) {
+		list = append(list, tensorOf(p.Residual, elements[c.Out], m.Extras[gemm.Residual], box))
 	}
 	return batchTensors(list, p, rowsOfTile(c.Shape))
 }
@@ -221,8 +231,10 @@ type wgmmaWriter struct {
 	recipe
 	bulk    bool
 	a, b    *frag.Boxes
-	tensor  build.Tensor // C's, if it is written in bulk
-	patches build.Array  // parts of C on their way there
+	tensor  build.Tensor    // C's, if it is written in bulk
+	residue build.Tensor    // the residual's, if it is read so
+	came    build.Mbarriers // for each patch: that the residual has come there
+	patches build.Array     // parts of C on their way there
 	pipe    *frag.Pipe
 	turns   build.Mbarriers // of the warpgroups, if they take turns
 	// Where blocks share out K: that all have written a warpgroup's sums, and that all have
@@ -243,6 +255,10 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	w.b = frag.NewBoxes(k, "B", k.Tensor("boxesB"), shapeB)
 	if w.bulk {
 		w.tensor = k.Tensor("boxesC")
+	}
+	if bulkResidual(c) {
+		w.residue = k.Tensor("boxesD")
+		w.came = k.Mbarriers("came", consumers(s)*patchSlots(c))
 	}
 	if s.Split < 2 {
 		elem := w.acc
@@ -293,6 +309,11 @@ func writeWgmma(k *build.Kernel, c Config) {
 			releases *= consumers(s)
 		}
 		w.pipe.Init(releases)
+		if bulkResidual(c) {
+			for n := range consumers(s) * patchSlots(c) {
+				w.came.Init(n, 1)
+			}
+		}
 		if s.along() > 1 {
 			for group := range consumers(s) {
 				w.summed.Init(group, s.Along)

@@ -24,6 +24,10 @@ type output struct {
 	// while it multiplies: of rows its own, of columns every 32nd of the warp's.
 	held    [][]build.Reg
 	heldOut build.Reg // the epilogue's last factor
+	// Where the residual comes in bulk, the parity of the copies to each patch, and where the
+	// warpgroup's part of C begins.
+	phases     []build.Reg
+	row0, col0 build.Reg
 }
 
 // rowsOfWarp is how many of the 64 rows are a warp's.
@@ -51,6 +55,9 @@ func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 	if w.config.Shape.Along > 1 {
 		o.round = w.Var("round", ptx.U32, 0)
 	}
+	if bulkResidual(w.config) {
+		o.phases = w.Vars("came", ptx.U32, patchSlots(w.config), 0)
+	}
 	return o
 }
 
@@ -60,7 +67,7 @@ func (o *output) fetch(row, col build.Reg) {
 	if o.held = nil; !o.bulk {
 		return
 	}
-	o.heldOut = o.outScale()
+	o.heldOut, o.row0, o.col0 = o.outScale(), row, col
 	rows, cols := groupTile(o.config.Shape)
 	for _, s := range o.sides() {
 		var held []build.Reg
@@ -74,6 +81,39 @@ func (o *output) fetch(row, col build.Reg) {
 		}
 		o.held = append(o.held, held)
 	}
+	if bulkResidual(o.config) {
+		k := o.Kernel
+		k.Comment("the residual for the first patches, when those have been copied to C")
+		k.If(o.leader, func() {
+			k.BulkWaitRead(0)
+			for n := range patchSlots(o.config) {
+				o.load(n, row, col)
+			}
+		})
+	}
+}
+
+// load has the residual for the n-th patch of the warpgroup's part of C, which begins at (row,
+// col), come to where the patch is going to be.
+func (o *output) load(n int, row, col build.Reg) {
+	k, slots := o.Kernel, patchSlots(o.config)
+	elements := frag.SwizzleBytes / o.config.Out.Size()
+	across := o.cols() / elements
+	at := k.Mad(o.group, slots, n%slots)
+	o.came.Expect(at, rowsOfTile(o.config.Shape)*frag.SwizzleBytes)
+	o.residue.Load(o.patch(n%slots).Ptr, o.came.At(at), k.Add(col, n%across*elements), k.Add(row, n/across*groupRows))
+}
+
+// number is that of the patch that begins so many rows and columns behind the warpgroup's
+// first.
+func (o *output) number(down, across int) int {
+	return (down/groupRows*o.cols() + across) * o.config.Out.Size() / frag.SwizzleBytes
+}
+
+// cols are those of the warpgroup's part of C.
+func (o *output) cols() int {
+	_, cols := groupTile(o.config.Shape)
+	return cols
 }
 
 // sidesOf are the elements of the sides for pairs of a patch, which begins so many rows and
@@ -120,7 +160,7 @@ func (o *output) store(down int, row, col build.Reg, sums []build.Reg) {
 	for n := 0; n*each < len(sums); n++ {
 		c, part := o.Add(col, n*width), sums[n*each:min((n+1)*each, len(sums))]
 		if o.bulk {
-			o.storePatch(n%patchSlots(o.config), down, n*width, row, c, part)
+			o.storePatch(down, n*width, row, c, part)
 		} else {
 			o.storeSums(row, c, part)
 		}
@@ -212,13 +252,31 @@ func (o *output) patch(slot int) build.Array {
 
 // storePatch finishes sums, writes them to a patch and has that copied to C. The patch begins
 // so many rows and columns behind the warpgroup's first.
-func (o *output) storePatch(slot, down, across int, row, col build.Reg, sums []build.Reg) {
-	k := o.Kernel
-	values, patch := o.finished(down, across, row, col, sums), o.patch(slot)
-	barrier := k.Add(o.group, 1) // number 0 is the block's
-	k.Comment("once the copy that was there is read")
-	k.If(o.leader, func() { k.BulkWaitRead(patchSlots(o.config) - 1) })
-	k.BarrierOf(barrier, groupThreads)
+func (o *output) storePatch(down, across int, row, col build.Reg, sums []build.Reg) {
+	k, slots := o.Kernel, patchSlots(o.config)
+	n := o.number(down, across)
+	slot, barrier := n%slots, k.Add(o.group, 1) // number 0 is the block's
+	patch := o.patch(slot)
+	if bulkResidual(o.config) {
+		rows, _ := groupTile(o.config.Shape)
+		if next := n + slots - 1; n > 0 && next < o.number(rows, 0) {
+			k.Comment("what comes next takes the place of the patch before, once that is read")
+			k.If(o.leader, func() {
+				k.BulkWaitRead(0)
+				o.load(next, o.row0, o.col0)
+			})
+		}
+		o.came.Wait(k.Mad(o.group, slots, slot), o.phases[slot])
+		k.Set(o.phases[slot], k.Xor(o.phases[slot], 1))
+	}
+	values := o.finished(down, across, row, col, sums)
+	if bulkResidual(o.config) {
+		k.Do("bar.warp.sync", -1) // a warp's rows are its own
+	} else {
+		k.Comment("once the copy that was there is read")
+		k.If(o.leader, func() { k.BulkWaitRead(slots - 1) })
+		k.BarrierOf(barrier, groupThreads)
+	}
 	if o.config.Out.Size() == 2 {
 		o.writeHalves(patch, values)
 	} else {
@@ -230,6 +288,25 @@ func (o *output) storePatch(slot, down, across int, row, col build.Reg, sums []b
 		o.tensor.Store(patch.Ptr, o.box(row, col)...)
 		k.BulkCommit()
 	})
+}
+
+// inPatch is the residual where it has come to a patch, for pairs.
+func (o *output) inPatch(patch build.Array, pairs int) (all [][]build.Reg) {
+	k := o.Kernel
+	if o.config.Out.Size() == 4 {
+		for n := range pairs {
+			all = append(all, o.word(patch, 2*n).LoadVec(2))
+		}
+		return all
+	}
+	elem := elements[o.config.Out]
+	for n := 0; n < pairs; n += 4 {
+		for _, x := range k.LoadMatrices(o.piece(patch, 2*n), 4, false) {
+			half := func(bits build.Reg) build.Reg { return k.Bits(elem, k.To(ptx.U16, bits)) }
+			all = append(all, []build.Reg{half(k.To(ptx.U32, x)), half(k.Shr(k.To(ptx.U32, x), 16))})
+		}
+	}
+	return all
 }
 
 // pairsAtOnce is how many pairs a thread has registers to read while it holds all sums.
@@ -270,7 +347,12 @@ func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg
 		at, cols, within = append(at, r), append(cols, c), append(within, inside)
 		pairs = append(pairs, values[2*n:][:2])
 	}
-	x := operands{sides: o.sidesOf(down, across, pairs), residual: o.residual(at, cols, pairs, within), outScale: o.heldOut}
+	x := operands{sides: o.sidesOf(down, across, pairs), outScale: o.heldOut, rows: at, cols: cols}
+	if bulkResidual(o.config) {
+		x.residual = o.inPatch(o.patch(o.number(down, across)%patchSlots(o.config)), len(pairs))
+	} else {
+		x.residual = o.residual(at, cols, pairs, within)
+	}
 	return slices.Concat(o.epilogue(pairs, &x)...)
 }
 
@@ -278,27 +360,37 @@ func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg
 // have, are a piece of the swizzle, and four of those a warp writes at once.
 func (o *output) writeHalves(patch build.Array, values []build.Reg) {
 	k := o.Kernel
-	// Lanes give the addresses of rows: 16 of them, of one piece and of the next.
-	row := k.Mad(o.warp, rowsOfWarp, k.Rem(o.inWarp, rowsOfWarp))
-	swizzle := k.Mul(k.Xor(k.Div(o.inWarp, rowsOfWarp), k.Rem(row, 8)), 16)
 	for n := 0; n < len(values); n += 8 {
 		var pairs []build.Reg
 		for e := n; e < n+8; e += 2 {
 			pairs = append(pairs, k.Pack(elements[o.config.Out], values[e], values[e+1]))
 		}
-		k.StoreMatrices(patch.At(row, 0).Skip(k.Xor(swizzle, n/8*32)), pairs...)
+		k.StoreMatrices(o.piece(patch, n), pairs...)
 	}
 }
 
-// writeWords writes values of 32 bits to a patch: two neighbours are half of a piece.
+// piece is where the lane's row of the matrices begins that hold values n to n+7 of 16 bits:
+// lanes give the addresses of 16 rows, of one piece and of the next.
+func (o *output) piece(patch build.Array, n int) build.Ptr {
+	k := o.Kernel
+	row := k.Mad(o.warp, rowsOfWarp, k.Rem(o.inWarp, rowsOfWarp))
+	swizzle := k.Mul(k.Xor(k.Div(o.inWarp, rowsOfWarp), k.Rem(row, 8)), 16)
+	return patch.At(row, 0).Skip(k.Xor(swizzle, n/8*32))
+}
+
+// writeWords writes values of 32 bits to a patch.
 func (o *output) writeWords(patch build.Array, values []build.Reg) {
+	for n := 0; n < len(values); n += 2 {
+		o.word(patch, n).StoreVec(values[n], values[n+1])
+	}
+}
+
+// word is where values n and n+1 of 32 bits are: two neighbours are half of a piece.
+func (o *output) word(patch build.Array, n int) build.Ptr {
 	k := o.Kernel
 	swizzle := k.Mul(k.Xor(k.Div(o.col, 4), k.Rem(o.row, 8)), 16)
 	behind := k.Mul(k.Rem(o.col, 4), 4) // in the piece
-	for n := 0; n < len(values); n += 2 {
-		at := patch.At(k.Add(o.row, n/2%2*8), 0).Skip(k.Add(k.Xor(swizzle, n/4*32), behind))
-		at.StoreVec(values[n], values[n+1])
-	}
+	return patch.At(k.Add(o.row, n/2%2*8), 0).Skip(k.Add(k.Xor(swizzle, n/4*32), behind))
 }
 
 // storeSums has sums pass through a patch, from which each warp finishes its rows: what

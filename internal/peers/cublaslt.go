@@ -199,6 +199,14 @@ var epilogues = map[gemm.Epilogue]int32{
 	{Bias: gemm.BiasCol, Activation: gemm.ActGELUTanh}: 36,
 }
 
+// epilogueOf is the library's for p, 0 for none. A residual is β·C to it, with β = 1, and comes
+// before an activation.
+func epilogueOf(p *gemm.Problem) int32 {
+	e := p.Epilogue
+	e.Residual = false
+	return epilogues[e]
+}
+
 // computeType is the cublasComputeType_t for p.
 func (a Arithmetic) computeType(p *gemm.Problem) (int32, error) {
 	switch {
@@ -212,7 +220,10 @@ func (a Arithmetic) computeType(p *gemm.Problem) (int32, error) {
 
 // supported refuses what cannot be said to the library.
 func supported(p *gemm.Problem) error {
-	if _, known := epilogues[p.Epilogue]; !known && p.Epilogue != (gemm.Epilogue{}) {
+	plain := p.Epilogue
+	plain.Residual = false
+	_, known := epilogues[plain]
+	if plain != (gemm.Epilogue{}) && !known || p.Epilogue.Residual && (plain.Activation != gemm.ActNone || p.Beta != 0) {
 		return fmt.Errorf("%w: cublaslt: epilogue %v", gemm.ErrUnsupported, p.Epilogue)
 	}
 	if p.Batch.Kind == gemm.Grouped || p.Batch.Count > math.MaxInt32 {

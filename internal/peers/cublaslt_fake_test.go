@@ -167,7 +167,7 @@ func TestLtEpilogue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc, 0xd); err != nil {
+	if err := pl.Enqueue(t.Context(), LtMemory{A: 0xa, B: 0xb, C: 0xc, Bias: 0xd, Residual: 0xe}); err != nil {
 		t.Fatal(err)
 	}
 	if f.trans[descEpilogue] != 36 || f.bias != 0xd {
@@ -176,7 +176,21 @@ func TestLtEpilogue(t *testing.T) {
 	if err := pl.Close(); err != nil {
 		t.Error(err)
 	}
-	p.Epilogue = gemm.Epilogue{Bias: gemm.BiasRow}
+	p.Epilogue, p.Beta, p.Residual = gemm.Epilogue{Bias: gemm.BiasCol, Residual: true}, 0, gemm.Dense(dtype.BF16, 2, 5)
+	if pl, err = l.Plan(p, Native); err != nil {
+		t.Fatal(err)
+	}
+	if err := pl.Enqueue(t.Context(), LtMemory{A: 0xa, B: 0xb, C: 0xc, Bias: 0xd, Residual: 0xe}); err != nil {
+		t.Fatal(err)
+	}
+	m := f.matmul
+	if beta := p.Accum().At(unsafe.Slice(pointTo[byte](m[7]), 8), 0); m[8] != 0xe || m[10] != 0xc || beta != 1 || f.layouts[m[9]] != [4]uintptr{14, 5, 2, 5} {
+		t.Errorf("a residual at %#x times %v, layout %v, for C at %#x", m[8], beta, f.layouts[m[9]], m[10])
+	}
+	if err := pl.Close(); err != nil {
+		t.Error(err)
+	}
+	p.Epilogue, p.Residual = gemm.Epilogue{Bias: gemm.BiasRow}, gemm.Layout{}
 	if _, err := l.Plan(p, Native); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("a bias along rows: %v", err)
 	}
@@ -198,7 +212,7 @@ func TestLtBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc, 0); err != nil {
+	if err := pl.Enqueue(t.Context(), LtMemory{A: 0xa, B: 0xb, C: 0xc}); err != nil {
 		t.Fatal(err)
 	}
 	for i, apart := range map[int]int64{6: 8, 4: 0, 9: 100, 11: 100} {
@@ -257,7 +271,7 @@ func TestLtArguments(t *testing.T) {
 			t.Errorf("%d algorithms, want the 2 of 3 that are valid", pl.Algorithms())
 		}
 		pl.chosen = 1
-		if err := pl.Enqueue(t.Context(), 0xa, 0xb, 0xc, 0); err != nil {
+		if err := pl.Enqueue(t.Context(), LtMemory{A: 0xa, B: 0xb, C: 0xc}); err != nil {
 			t.Fatal(err)
 		}
 		m := f.matmul
@@ -308,7 +322,7 @@ func TestLtFaults(t *testing.T) {
 				return err
 			}
 			defer func() { err = errors.Join(err, pl.Close()) }()
-			return pl.Choose(func(run LtEnqueue) (float64, error) { return 1, run(t.Context(), 1, 2, 3, 0) })
+			return pl.Choose(func(run LtEnqueue) (float64, error) { return 1, run(t.Context(), LtMemory{A: 1, B: 2, C: 3}) })
 		}()
 		if f.failed == "" {
 			if err != nil {

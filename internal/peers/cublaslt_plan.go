@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 )
@@ -19,7 +20,7 @@ type LtPlan struct {
 	library     *CuBLASLt
 	arithmetic  Arithmetic
 	desc        uintptr // cublasLtMatmulDesc_t
-	a, b, c     uintptr // cublasLtMatrixLayout_t of our A, B and C
+	a, b, c, d  uintptr // cublasLtMatrixLayout_t of our A, B, C and residual
 	biased      bool    // whether the product has a bias
 	alpha, beta [8]byte // in the type that is summed in
 	algorithms  []heuristicResult
@@ -85,6 +86,9 @@ func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 	sums := p.Accum()
 	sums.Set(pl.alpha[:], 0, p.Alpha)
 	sums.Set(pl.beta[:], 0, p.Beta)
+	if p.Epilogue.Residual {
+		sums.Set(pl.beta[:], 0, 1)
+	}
 	err = l.gpu.Foreign(func(uintptr) error {
 		if err := l.call(ltDescCreate, uintptr(unsafe.Pointer(&pl.desc)), uintptr(compute), uintptr(dataTypes[sums])); err != nil {
 			return err
@@ -116,7 +120,7 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 			return err
 		}
 	}
-	if epilogue := epilogues[p.Epilogue]; epilogue != 0 {
+	if epilogue := epilogueOf(p); epilogue != 0 {
 		if err := l.call(ltDescSet, pl.desc, descEpilogue, uintptr(unsafe.Pointer(&epilogue)), unsafe.Sizeof(epilogue)); err != nil {
 			return err
 		}
@@ -126,7 +130,10 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 		layout *uintptr
 		of     gemm.Layout
 		stride int
-	}{{&pl.a, p.A, p.Batch.A}, {&pl.b, p.B, p.Batch.B}, {&pl.c, p.C, p.Batch.C}} {
+	}{{&pl.a, p.A, p.Batch.A}, {&pl.b, p.B, p.Batch.B}, {&pl.c, p.C, p.Batch.C}, {&pl.d, p.Residual, 0}} {
+		if x.of.Type == dtype.Invalid {
+			continue // no residual
+		}
 		err := l.call(ltLayoutCreate, uintptr(unsafe.Pointer(x.layout)),
 			uintptr(dataTypes[x.of.Type]), uintptr(x.of.Cols), uintptr(x.of.Rows), uintptr(x.of.LD))
 		if err != nil {
@@ -161,7 +168,7 @@ func (pl *LtPlan) ask(reductions uint32) error {
 		err = l.call(ltPreferenceSet, preference, preferenceReduction, uintptr(unsafe.Pointer(&reductions)), unsafe.Sizeof(reductions))
 	}
 	if err == nil {
-		err = l.call(ltHeuristic, l.handle, pl.desc, pl.b, pl.a, pl.c, pl.c, preference,
+		err = l.call(ltHeuristic, l.handle, pl.desc, pl.b, pl.a, pl.old(), pl.c, preference,
 			Heuristics, uintptr(unsafe.Pointer(&found)), uintptr(unsafe.Pointer(&n)))
 	}
 	for _, h := range found[:max(0, min(n, Heuristics))] {
@@ -178,7 +185,7 @@ func (pl *LtPlan) Close() error {
 	for _, x := range []struct {
 		destroy string
 		handle  *uintptr
-	}{{ltDescDestroy, &pl.desc}, {ltLayoutDestroy, &pl.a}, {ltLayoutDestroy, &pl.b}, {ltLayoutDestroy, &pl.c}} {
+	}{{ltDescDestroy, &pl.desc}, {ltLayoutDestroy, &pl.a}, {ltLayoutDestroy, &pl.b}, {ltLayoutDestroy, &pl.c}, {ltLayoutDestroy, &pl.d}} {
 		if *x.handle != 0 {
 			errs = append(errs, pl.library.call(x.destroy, *x.handle))
 			*x.handle = 0
@@ -214,25 +221,41 @@ func (pl *LtPlan) Choose(time func(run LtEnqueue) (float64, error)) error {
 	return nil
 }
 
-// LtEnqueue is [LtPlan.Enqueue].
-type LtEnqueue func(ctx context.Context, a, b, c, bias device.Ptr) error
+// old is the layout of what β is multiplied with: C's, or the residual's, which the library
+// takes in C's place.
+func (pl *LtPlan) old() uintptr {
+	if pl.d != 0 {
+		return pl.d
+	}
+	return pl.c
+}
 
-// Enqueue starts the product on matrices that are on the GPU, with a bias if it has one,
-// and does not wait for its end.
-func (pl *LtPlan) Enqueue(ctx context.Context, a, b, c, bias device.Ptr) error {
+// LtMemory is where a product's matrices are on the GPU, and its bias and its residual if it
+// has them.
+type LtMemory struct{ A, B, C, Bias, Residual device.Ptr }
+
+// LtEnqueue is [LtPlan.Enqueue].
+type LtEnqueue func(ctx context.Context, m LtMemory) error
+
+// Enqueue starts the product, and does not wait for its end.
+func (pl *LtPlan) Enqueue(ctx context.Context, m LtMemory) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	l, algorithm := pl.library, &pl.algorithms[pl.chosen]
+	old := m.C
+	if pl.d != 0 {
+		old = m.Residual
+	}
 	return l.gpu.Foreign(func(stream uintptr) error {
 		if pl.biased {
-			if err := l.call(ltDescSet, pl.desc, descBias, uintptr(unsafe.Pointer(&bias)), unsafe.Sizeof(bias)); err != nil {
+			if err := l.call(ltDescSet, pl.desc, descBias, uintptr(unsafe.Pointer(&m.Bias)), unsafe.Sizeof(m.Bias)); err != nil {
 				return err
 			}
 		}
 		return l.call(ltMatmul, l.handle, pl.desc,
-			uintptr(unsafe.Pointer(&pl.alpha)), uintptr(b), pl.b, uintptr(a), pl.a,
-			uintptr(unsafe.Pointer(&pl.beta)), uintptr(c), pl.c, uintptr(c), pl.c,
+			uintptr(unsafe.Pointer(&pl.alpha)), uintptr(m.B), pl.b, uintptr(m.A), pl.a,
+			uintptr(unsafe.Pointer(&pl.beta)), uintptr(old), pl.old(), uintptr(m.C), pl.c,
 			uintptr(unsafe.Pointer(&algorithm.algo)), uintptr(l.workspace), workspaceBytes, stream)
 	})
 }

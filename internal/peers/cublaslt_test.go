@@ -143,7 +143,7 @@ func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, 
 		if err := d.CopyIn(ctx, at[2], host[2], device.Whole(len(host[2]))); err != nil {
 			return 0, err
 		}
-		if err := run(ctx, at[0], at[1], at[2], 0); err != nil {
+		if err := run(ctx, LtMemory{A: at[0], B: at[1], C: at[2]}); err != nil {
 			return 0, err
 		}
 		got := make([]byte, len(host[2]))

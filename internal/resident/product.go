@@ -126,6 +126,11 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 		}
 		problem, err = problem.Plus(l)
 	}
+	if data := &p.Extras[gemm.Data]; data.On.Memory != nil {
+		problem.DataLen = data.On.Layout.Cols
+	} else {
+		problem.DataLen = data.Layout.Cols
+	}
 	if err != nil {
 		return err
 	}

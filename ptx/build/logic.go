@@ -199,8 +199,9 @@ func (k *Kernel) Neg(a Value) Reg { return k.unary("Neg", "neg", a) }
 // Abs is |a|.
 func (k *Kernel) Abs(a Value) Reg { return k.unary("Abs", "abs", a) }
 
-// Exp2 is 2 to the a, of type F32, within 2 units in the last place.
-func (k *Kernel) Exp2(a Value) Reg { return k.unary("Exp2", "ex2.approx", a) }
+// Exp2 is 2 to the a, of type F32, within 2 units in the last place, and 0 where that is
+// below the normal range.
+func (k *Kernel) Exp2(a Value) Reg { return k.unary("Exp2", "ex2.approx.ftz", a) }
 
 // Reciprocal is 1 / a, of type F32, within a unit in the last place; a quotient below the
 // normal range is 0, and so is that of such an a infinite. Unlike [Kernel.Div] it is one
