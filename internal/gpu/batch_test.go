@@ -241,13 +241,15 @@ func TestBatchChoice(t *testing.T) {
 			return p.Strided(count, gemm.Batch{A: p.A.Len() + pad, B: p.B.Len() + pad, C: p.C.Len() + pad})
 		}
 	}
+	tall := tallTiles[64]
+	tall.K = 64
 	if _, c := choose(dtype.F32, 64, 64, 4096, false, strided(4, 0)); c.Shape.Split > 1 {
 		t.Errorf("K of a batch in parts: %v", c)
 	}
 	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 0)); k != wgmma || c.Shape.M != 64 || c.Shape.N != 64 {
 		t.Errorf("1024 products of 64³: %s %v", k.Name, c)
 	}
-	if k, c := choose(dtype.BF16, 1024, 1024, 1024, false, strided(32, 0)); k != wgmma || c.Shape != tallTiles[64] {
+	if k, c := choose(dtype.BF16, 1024, 1024, 1024, false, strided(32, 0)); k != wgmma || c.Shape != tall {
 		t.Errorf("32 products of 1024³: %s %v", k.Name, c)
 	}
 	if k, c := choose(dtype.BF16, 512, 512, 512, false, strided(64, 0)); k != wgmma || c.Shape.M != 128 || c.Shape.N != 256 {
@@ -263,7 +265,7 @@ func TestBatchChoice(t *testing.T) {
 		t.Errorf("bytes across K: %s", k.Name)
 	}
 	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B.Len()) }
-	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != wgmma || c.Batch != gemm.Grouped || c.Shape != tallTiles[64] {
+	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != wgmma || c.Batch != gemm.Grouped || c.Shape != tall {
 		t.Errorf("groups of rows: %s %v", k.Name, c)
 	}
 }

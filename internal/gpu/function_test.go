@@ -62,8 +62,8 @@ func TestFunctions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.M > 2 && pl.Config.Shape.Split < 2 && !pl.packs() { // in panels
-					pl.steps = pl.overlapped(pl.once(), []span{{0, p.M / 2}, {p.M / 2, p.M}})
+				if p.M > maxVector && pl.Config.Shape.Split < 2 && !pl.packs() {
+					pl.steps = pl.overlapped(pl.once(), cutSpan(span{0, p.M}, maxVector))
 				}
 				if err := pl.Run(t.Context(), buf); err != nil {
 					t.Fatal(err)
