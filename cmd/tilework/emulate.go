@@ -128,7 +128,7 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 		return err
 	}
 	mem := emu.NewMemory(emu.MemoryOptions{TrackWrites: checked})
-	args, err := f.parseArgs(mem)
+	args, err := f.parseArgs(ctx, mem)
 	if err != nil {
 		return err
 	}
@@ -241,10 +241,10 @@ func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error
 	return o, true, nil
 }
 
-func (f *emulateFlags) parseArgs(mem *emu.Memory) ([]kernelArg, error) {
+func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
 	var args []kernelArg
 	for i, text := range f.args {
-		a, err := parseArg(mem, text)
+		a, err := parseArg(ctx, mem, text)
 		if err != nil {
 			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i, err)
 		}
@@ -263,19 +263,19 @@ var scalarTypes = map[string]struct {
 	"f32": {'f', 32}, "f64": {'f', 64},
 }
 
-func parseArg(mem *emu.Memory, text string) (kernelArg, error) {
+func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case "out":
 		return parseOut(mem, rest)
 	case "tensor":
-		return parseTensor(mem, rest)
+		return parseTensor(ctx, mem, rest)
 	}
 	if _, ok := scalarTypes[kind]; ok {
 		v, err := parseScalar(kind, rest)
 		return kernelArg{value: v}, err
 	}
-	m, err := matio.Read(text, matio.ReadOptions{Room: host.CheckMemory})
+	m, err := matio.Read(ctx, text, matio.ReadOptions{Room: host.CheckMemory})
 	if err != nil {
 		return kernelArg{}, err
 	}
@@ -341,7 +341,7 @@ var tensorElements = map[dtype.Type]ptx.Type{
 }
 
 // parseTensor reads "64x64:128:A.npy".
-func parseTensor(mem *emu.Memory, text string) (kernelArg, error) {
+func parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	parts := strings.SplitN(text, ":", 3)
 	if len(parts) < 3 {
 		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, as in tensor:64x64:128:a.npy")
@@ -354,7 +354,7 @@ func parseTensor(mem *emu.Memory, text string) (kernelArg, error) {
 	if err != nil {
 		return kernelArg{}, fmt.Errorf("%q is no swizzle: want 0, 32, 64 or 128", parts[1])
 	}
-	a, err := parseArg(mem, parts[2])
+	a, err := parseArg(ctx, mem, parts[2])
 	if err != nil {
 		return kernelArg{}, err
 	}

@@ -67,7 +67,7 @@ func folder(t *testing.T) string {
 // element is a function to read a matrix's elements.
 func element(t *testing.T, path string) func(i, j int) float64 {
 	t.Helper()
-	m, err := matio.Read(path, matio.ReadOptions{})
+	m, err := matio.Read(t.Context(), path, matio.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	start := time.Now()
-	a, b, err := f.readFactors(fileA, fileB)
+	a, b, err := f.readFactors(ctx, fileA, fileB)
 	if err != nil {
 		return err
 	}
@@ -208,10 +208,10 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	buffers := gemm.Buffers{A: a.Data, B: b.Data, C: make([]byte, c.Bytes())}
-	if err := f.readC0(&problem, buffers.C); err != nil {
+	if err := f.readC0(ctx, &problem, buffers.C); err != nil {
 		return err
 	}
-	if buffers.Bias, err = f.readBias(&problem); err != nil {
+	if buffers.Bias, err = f.readBias(ctx, &problem); err != nil {
 		return err
 	}
 	read := time.Since(start)
@@ -286,17 +286,17 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.Bias
 	return r, e, along, nil
 }
 
-func (f *mulFlags) readFactors(fileA, fileB string) (a, b *matio.Matrix, err error) {
+func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
 	o := matio.ReadOptions{Room: host.CheckMemory}
 	if f.dtype != "" {
 		if o.Type, err = dtype.Parse(f.dtype); err != nil {
 			return nil, nil, fmt.Errorf("--dtype: %w", err)
 		}
 	}
-	if a, err = matio.Read(fileA, o); err != nil {
+	if a, err = matio.Read(ctx, fileA, o); err != nil {
 		return nil, nil, err
 	}
-	if b, err = matio.Read(fileB, o); err != nil {
+	if b, err = matio.Read(ctx, fileB, o); err != nil {
 		a.Close()
 		return nil, nil, err
 	}
@@ -331,11 +331,11 @@ func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
 }
 
 // readC0 fills c, the result's memory, with C0.
-func (f *mulFlags) readC0(p *gemm.Problem, c []byte) error {
+func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem, c []byte) error {
 	if f.c == "" {
 		return nil
 	}
-	m, err := matio.Read(f.c, matio.ReadOptions{Type: p.C.Type, Room: host.CheckMemory})
+	m, err := matio.Read(ctx, f.c, matio.ReadOptions{Type: p.C.Type, Room: host.CheckMemory})
 	if err != nil {
 		return err
 	}
@@ -351,11 +351,11 @@ func (f *mulFlags) readC0(p *gemm.Problem, c []byte) error {
 	return nil
 }
 
-func (f *mulFlags) readBias(p *gemm.Problem) ([]byte, error) {
+func (f *mulFlags) readBias(ctx context.Context, p *gemm.Problem) ([]byte, error) {
 	if f.bias == "" {
 		return nil, nil
 	}
-	m, err := matio.Read(f.bias, matio.ReadOptions{Type: p.C.Type, Vector: true, Room: host.CheckMemory})
+	m, err := matio.Read(ctx, f.bias, matio.ReadOptions{Type: p.C.Type, Vector: true, Room: host.CheckMemory})
 	if err != nil {
 		return nil, err
 	}

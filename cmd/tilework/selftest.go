@@ -35,7 +35,7 @@ is needed to run it again, and the exit code is 1.
 
 --full runs 20,000 cases of the exact check and 3,000 of the bounds, shared out among
 the kernels, and prints for each kernel and type how near to its bounds the largest
-error came. It takes minutes, on the emulator a quarter of an hour.
+error came. It takes seconds, on the emulator a quarter of an hour.
 
 On a GPU nearly all of the time goes to the driver, which compiles hundreds of kernels, one
 at a time in each process: several processes with a seed each are as many times faster.`,

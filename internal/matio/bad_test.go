@@ -274,7 +274,7 @@ func TestBadFiles(t *testing.T) {
 				spec += "::" + rest
 			}
 			var err error
-			took := testkit.Allocated(func() { _, err = Read(spec, f.o) })
+			took := testkit.Allocated(func() { _, err = Read(t.Context(), spec, f.o) })
 			checkError(t, err, f.kind, path, f.message)
 			if most := uint64(2*len(f.content) + 1<<20); took > most {
 				t.Errorf("a file of %d bytes took %d bytes of memory, want at most %d", len(f.content), took, most)
@@ -315,7 +315,7 @@ func TestNoRoom(t *testing.T) {
 		asked := 0
 		full := fmt.Errorf("%w: of room", gemm.ErrOutOfMemory)
 		took := testkit.Allocated(func() {
-			_, err := Read(path, ReadOptions{Type: dtype.F32, Room: func(bytes int, what string) error {
+			_, err := Read(t.Context(), path, ReadOptions{Type: dtype.F32, Room: func(bytes int, what string) error {
 				if asked++; bytes < 16e6 || !strings.Contains(what, "2000×2000") || !strings.Contains(what, path) {
 					t.Errorf("%s: asked for %d bytes for %s", name, bytes, what)
 				}
@@ -348,25 +348,25 @@ func TestNumpyFilesOfOtherThings(t *testing.T) {
 		"all.safetensors::layer.0.i64": `"I64", want`,
 		"all.safetensors::layer.0.u8":  `"U8", want`,
 	} {
-		_, err := Read("testdata/"+name, ReadOptions{})
+		_, err := Read(t.Context(), "testdata/"+name, ReadOptions{})
 		checkError(t, err, gemm.ErrUnsupported, "testdata/"+name, message)
 	}
 }
 
 func TestNoFile(t *testing.T) {
 	folder := t.TempDir()
-	_, err := Read(filepath.Join(folder, "none.npy"), ReadOptions{})
+	_, err := Read(t.Context(), filepath.Join(folder, "none.npy"), ReadOptions{})
 	checkError(t, err, fs.ErrNotExist, "none.npy", "")
 	if err := os.Mkdir(filepath.Join(folder, "folder.npy"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Read(filepath.Join(folder, "folder.npy"), ReadOptions{})
+	_, err = Read(t.Context(), filepath.Join(folder, "folder.npy"), ReadOptions{})
 	var path *fs.PathError
 	if !errors.As(err, &path) || !strings.Contains(err.Error(), "folder.npy: is a directory") {
 		t.Errorf("reading a folder: %v", err)
 	}
 	// A name that would break the line is quoted.
-	_, err = Read("new\nline.txt", ReadOptions{})
+	_, err = Read(t.Context(), "new\nline.txt", ReadOptions{})
 	checkError(t, err, gemm.ErrUnsupported, `"new\nline.txt"`, "")
 }
 

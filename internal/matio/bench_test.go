@@ -40,7 +40,7 @@ func BenchmarkRead(b *testing.B) {
 			b.Run(f.Ext[1:]+"/"+t.Info().Short, func(b *testing.B) {
 				b.SetBytes(4 * 1000 * 1000)
 				for b.Loop() {
-					m, err := Read(spec, ReadOptions{Type: t})
+					m, err := Read(b.Context(), spec, ReadOptions{Type: t})
 					if err != nil {
 						b.Fatal(err)
 					}

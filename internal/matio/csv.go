@@ -99,7 +99,7 @@ func (c *csvReader) number(field []byte, t dtype.Type) (float64, error) {
 
 // rewind goes to the start of the file, or past its byte order mark.
 func (c *csvReader) rewind() error {
-	c.in = bufio.NewReaderSize(io.NewSectionReader(c.r, 0, c.size), 64<<10)
+	c.in = bufio.NewReaderSize(c.section(0, c.size), 64<<10)
 	c.line, c.column, c.last = 1, 0, false
 	mark, err := c.in.Peek(3)
 	if err != nil && err != io.EOF {

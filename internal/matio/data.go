@@ -81,7 +81,7 @@ func (s *source) load(l gemm.Layout, off int64, big bool) (*Matrix, error) {
 		}
 	}
 	m.Data = alloc(n)
-	if _, err := io.ReadFull(io.NewSectionReader(s.r, off, int64(n)), m.Data); err != nil {
+	if _, err := io.ReadFull(s.section(off, int64(n)), m.Data); err != nil {
 		return nil, s.readError(err)
 	}
 	if swap {
@@ -90,14 +90,14 @@ func (s *source) load(l gemm.Layout, off int64, big bool) (*Matrix, error) {
 	return m, nil
 }
 
-// readError is what a failed read means: the operating system's error, or
+// readError is what a failed read means: the operating system's error, the context's, or
 // content that a decoder did not accept.
 func (s *source) readError(err error) error {
 	var system *fs.PathError
 	switch {
 	case isEOF(err):
 		return s.fail(ErrFormat, "the file ends too early")
-	case errors.As(err, &system):
+	case errors.As(err, &system), s.ctx.Err() != nil && errors.Is(err, s.ctx.Err()):
 		return fmt.Errorf("%s: %w", oneLine(s.spec), err)
 	}
 	return s.fail(ErrFormat, "%v", err)

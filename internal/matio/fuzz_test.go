@@ -2,6 +2,7 @@ package matio
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,5 +84,5 @@ func readBytes(ext string, content []byte, o ReadOptions) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&source{place: p, r: bytes.NewReader(content), size: int64(len(content)), opt: o, denseFloor: fuzzFloor}).read()
+	return (&source{ctx: context.Background(), place: p, r: bytes.NewReader(content), size: int64(len(content)), opt: o, denseFloor: fuzzFloor}).read()
 }

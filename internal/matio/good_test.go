@@ -131,7 +131,7 @@ func TestFailingReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		for from := range int64(len(content)) {
-			s := &source{place: place{spec: file, path: file, format: f}, r: failingReader{bytes.NewReader(content), from}, size: int64(len(content)), denseFloor: fuzzFloor}
+			s := &source{ctx: t.Context(), place: place{spec: file, path: file, format: f}, r: failingReader{bytes.NewReader(content), from}, size: int64(len(content)), denseFloor: fuzzFloor}
 			if _, err := s.read(); errors.Is(err, syscall.EIO) {
 				failed[f.Ext]++
 			} else if errors.Is(err, ErrFormat) && !errors.Is(errOf(f.Ext, content), ErrFormat) {

@@ -53,7 +53,7 @@ func same(a, b float64) bool {
 
 func mustRead(t *testing.T, spec string, o ReadOptions) *Matrix {
 	t.Helper()
-	m, err := Read(spec, o)
+	m, err := Read(t.Context(), spec, o)
 	if err != nil {
 		t.Fatal(err)
 	}

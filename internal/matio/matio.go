@@ -20,6 +20,7 @@
 package matio
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -94,8 +95,9 @@ func (s *source) room(l gemm.Layout) error {
 
 // Read reads the matrix that spec names. Errors wrap [ErrFormat], [ErrMember],
 // [ErrTooSparse], [gemm.ErrUnsupported], [gemm.ErrShape] or what the operating
-// system said; each is one line that names the file.
-func Read(spec string, o ReadOptions) (*Matrix, error) {
+// system said; each is one line that names the file. When ctx ends while bytes are read, it
+// is ctx's.
+func Read(ctx context.Context, spec string, o ReadOptions) (*Matrix, error) {
 	p, err := parseSpec(spec)
 	if err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func Read(spec string, o ReadOptions) (*Matrix, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
-	return (&source{place: p, r: f, size: info.Size(), opt: o, denseFloor: denseFloor}).read()
+	return (&source{ctx: ctx, place: p, r: f, size: info.Size(), opt: o, denseFloor: denseFloor}).read()
 }
 
 // place is a parsed spec.
@@ -175,11 +177,30 @@ func oneLine(name string) string {
 
 // source is a file that is being read.
 type source struct {
+	ctx context.Context
 	place
 	r          io.ReaderAt
 	size       int64
 	opt        ReadOptions
 	denseFloor int64 // see ErrTooSparse
+}
+
+// section is a part of the file, which can be read until the context ends.
+func (s *source) section(off, n int64) *io.SectionReader {
+	return io.NewSectionReader(endingReader{s.ctx, s.r}, off, n)
+}
+
+// endingReader is a reader that fails when its context has ended.
+type endingReader struct {
+	ctx context.Context
+	io.ReaderAt
+}
+
+func (r endingReader) ReadAt(p []byte, off int64) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.ReaderAt.ReadAt(p, off)
 }
 
 func (s *source) read() (*Matrix, error) {

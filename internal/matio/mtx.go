@@ -50,7 +50,7 @@ type mtxReader struct {
 // readMtx reads an array, or a coordinate file made dense. Coordinate entries of
 // one place are added up, in the type that is read, as SciPy does.
 func readMtx(s *source) (*Matrix, error) {
-	r := &mtxReader{source: s, in: bufio.NewReaderSize(io.NewSectionReader(s.r, 0, s.size), maxLine)}
+	r := &mtxReader{source: s, in: bufio.NewReaderSize(s.section(0, s.size), maxLine)}
 	if err := r.banner(); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ type npyHeader struct {
 }
 
 func readNpy(s *source) (*Matrix, error) {
-	h, err := s.npyHeader(io.NewSectionReader(s.r, 0, s.size), s.size)
+	h, err := s.npyHeader(s.section(0, s.size), s.size)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ const maxDeflate = 1032
 
 func readNpz(s *source) (*Matrix, error) {
 	// A section answers a negative offset of the directory with an early end.
-	archive, err := zip.NewReader(io.NewSectionReader(s.r, 0, s.size), s.size)
+	archive, err := zip.NewReader(s.section(0, s.size), s.size)
 	if err != nil {
 		return nil, s.readError(err)
 	}

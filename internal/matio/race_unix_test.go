@@ -91,7 +91,7 @@ func TestOutputsAtOnce(t *testing.T) {
 				ended = true
 			default:
 			}
-			m, err := Read(path, ReadOptions{})
+			m, err := Read(t.Context(), path, ReadOptions{})
 			if err != nil {
 				t.Error(err)
 				return

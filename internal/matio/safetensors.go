@@ -37,7 +37,7 @@ type tensor struct {
 
 func readSafetensors(s *source) (*Matrix, error) {
 	var start [8]byte
-	if _, err := io.ReadFull(io.NewSectionReader(s.r, 0, s.size), start[:]); err != nil {
+	if _, err := io.ReadFull(s.section(0, s.size), start[:]); err != nil {
 		return nil, s.readError(err)
 	}
 	length := binary.LittleEndian.Uint64(start[:])
@@ -48,7 +48,7 @@ func readSafetensors(s *source) (*Matrix, error) {
 		return nil, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", length, s.size-8)
 	}
 	off := 8 + int64(length)
-	tensors, err := parseTensors(io.NewSectionReader(s.r, 8, int64(length)))
+	tensors, err := parseTensors(s.section(8, int64(length)))
 	if err == nil {
 		err = checkTensors(tensors, uint64(s.size-off))
 	}

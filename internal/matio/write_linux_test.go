@@ -57,7 +57,7 @@ func TestNotAllowed(t *testing.T) {
 		checkError(t, CheckOutput(c.spec, dtype.F32), fs.ErrPermission, filepath.Dir(c.spec), c.message)
 		checkError(t, Write(t.Context(), c.spec, one, alloc(4)), fs.ErrPermission, filepath.Dir(c.spec), c.message)
 	}
-	_, err := Read(secret, ReadOptions{})
+	_, err := Read(t.Context(), secret, ReadOptions{})
 	checkError(t, err, fs.ErrPermission, secret, "permission denied")
 	checkNoLitter(t, locked, "c.npy")
 	checkNoLitter(t, folder, "c.npy", "locked", "secret.npy")

@@ -16,6 +16,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // checkNoLitter wants a folder to hold exactly these files.
@@ -32,6 +33,38 @@ func checkNoLitter(t *testing.T, folder string, want ...string) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the folder holds %q, want %q", got, want)
+	}
+}
+
+// TestReadEnds: reading looks at its context and ends with its error, or else with the
+// matrix; a file of this size that is in the machine's own form is mapped, and not read.
+func TestReadEnds(t *testing.T) {
+	folder := t.TempDir()
+	l := gemm.Dense(dtype.F64, 100, 200)
+	data := alloc(l.Bytes())
+	for i := range l.Len() {
+		l.Type.Set(data, i, float64(i)/7)
+	}
+	for _, f := range Formats() {
+		spec := filepath.Join(folder, "m"+f.Ext)
+		if err := Write(t.Context(), spec, l, data); err != nil {
+			t.Fatal(err)
+		}
+		ends := 0
+		testkit.EveryLook(20, func(ctx *testkit.Ending) {
+			ends++
+			m, err := Read(ctx, spec, ReadOptions{})
+			switch {
+			case err == nil:
+				checkMatrix(t, m, l.Type, l.Rows, l.Cols, func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) })
+				m.Close()
+			case !ctx.Ended() || !errors.Is(err, context.Canceled):
+				t.Errorf("%s, end %d: %v", f.Ext, ends, err)
+			}
+		})
+		if ends < 2 {
+			t.Errorf("%s: nothing looks at the context", f.Ext)
+		}
 	}
 }
 
@@ -60,7 +93,7 @@ func TestRoundTrip(t *testing.T) {
 						t.Fatal(err)
 					}
 					written := &Matrix{Layout: l, Data: data}
-					m, err := Read(spec, ReadOptions{Type: typ})
+					m, err := Read(t.Context(), spec, ReadOptions{Type: typ})
 					if err != nil {
 						t.Fatalf("%s of %v, %s: %v", f.Ext, l, name, err)
 					}

@@ -92,7 +92,7 @@ func TestPipe(t *testing.T) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Read(path, ReadOptions{})
+	_, err := Read(t.Context(), path, ReadOptions{})
 	checkError(t, err, gemm.ErrUnsupported, path, "no regular file")
 	checkError(t, CheckOutput(path, dtype.F32), gemm.ErrUnsupported, path, "no regular file")
 }

@@ -137,7 +137,7 @@ func (g *GPU) rings() []*staging { return []*staging{g.stagingIn, g.stagingOut} 
 func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 	const (
 		eager = 100 * time.Microsecond
-		most  = 200 * time.Microsecond
+		most  = time.Millisecond
 	)
 	start := time.Now()
 	for {
