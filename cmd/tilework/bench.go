@@ -105,7 +105,7 @@ there. It refuses a file from another machine or another version.`,
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: so many products of each shape, in one launch")
 	fl.StringVar(&f.groups, "groups", "", "on a GPU: M rows in so many equal groups, each with a B of its own, in one launch; or the groups' shares: 4,2,1,1")
-	fl.StringVar(&f.epilogues, "epilogue", "none", "what is done to each element of C, as bias-col+gelu: "+strings.Join(gemm.EpilogueParts(), ", ")+"; several with commas")
+	fl.StringVar(&f.epilogues, "epilogue", "", "what is done to each element of C, as bias-col+gelu: "+strings.Join(gemm.EpilogueParts(), ", ")+"; several with commas (default: none)")
 	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
 	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
 	fl.Lookup("cold").NoOptDefVal = "true"
@@ -206,16 +206,9 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 		}
 		shapes = append(shapes, more...)
 	}
-	if f.transfers && f.epilogues != "none" {
-		return nil, fmt.Errorf("--epilogue %s with --transfers: those are of the matrices alone", f.epilogues)
-	}
-	var epilogues []gemm.Epilogue
-	for text := range strings.SplitSeq(f.epilogues, ",") {
-		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
-		if err != nil {
-			return nil, fmt.Errorf("--epilogue: %w", err)
-		}
-		epilogues = append(epilogues, e)
+	epilogues, err := f.parseEpilogues()
+	if err != nil {
+		return nil, err
 	}
 	var problems []gemm.Problem
 	for name := range strings.SplitSeq(f.dtypes, ",") {
@@ -244,6 +237,24 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 		}
 	}
 	return problems, nil
+}
+
+// parseEpilogues reads --epilogue.
+func (f *benchFlags) parseEpilogues() (list []gemm.Epilogue, err error) {
+	if f.epilogues == "" {
+		return []gemm.Epilogue{{}}, nil
+	}
+	if f.transfers {
+		return nil, fmt.Errorf("--epilogue %s with --transfers: those are of the matrices alone", f.epilogues)
+	}
+	for text := range strings.SplitSeq(f.epilogues, ",") {
+		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("--epilogue: %w", err)
+		}
+		list = append(list, e)
+	}
+	return list, nil
 }
 
 // paths are the files of --peer-path, by the names of peers.

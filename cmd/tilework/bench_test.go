@@ -161,6 +161,34 @@ func TestBenchCounts(t *testing.T) {
 	}
 }
 
+// TestBenchEpilogues: each product is measured with each epilogue, on what that reads, and
+// where it has one beside the two launches of which C is stored twice.
+func TestBenchEpilogues(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const n = 32
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "tiled:16", "--sizes", "32", "--peers", "then",
+		"--epilogue", "none,row-scale+col-scale+bias-col+relu+residual+out-scale", "-o", "r.jsonl")
+	if code != 0 {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	records := readRecords(t, "r.jsonl")
+	if len(records) != 4 || !records[1].Unsupported {
+		t.Fatalf("records %+v", records)
+	}
+	for i, stored := range map[int]int64{0: n * n * 4, 2: n * n * 4, 3: 2 * n * n * 4} {
+		r := records[i]
+		if r.Counts == nil || !r.Verified || r.Counts.StoreBytes != stored {
+			t.Errorf("record %+v, want %d bytes stored", r, stored)
+		}
+	}
+	if r := records[2]; r.Bias != "column" || r.Activation != "relu" || r.Epilogue != "row-scale+col-scale+residual+out-scale" {
+		t.Errorf("the record tells of %q, %q and %q", r.Bias, r.Activation, r.Epilogue)
+	}
+	if _, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--sizes", "32", "--epilogue", "softmax"); code == 0 || !strings.Contains(stderr, `no "softmax"`) {
+		t.Errorf("an epilogue that there is not: exit code %d, %q", code, stderr)
+	}
+}
+
 // TestBenchBesideCUDA runs the ladder in CUDA C on the emulator, in turns with ours:
 // the results of both are verified.
 func TestBenchBesideCUDA(t *testing.T) {

@@ -150,6 +150,9 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if consumers(s) > 2 && len(r.rounds) > 0 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
 	}
+	if s.RowsPerThread > 2 && len(r.planes) > 1 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
+	}
 	if s.Stages < len(r.planes) {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a step of %v takes %d stages", gemm.ErrUnsupported, s, p.Precision, len(r.planes))
 	}
