@@ -25,7 +25,7 @@ type direct[T scalar] struct {
 	tile        func(i, j, rows, cols int) // see product
 	threads     int
 	mc, nc      int        // an item's tile of C
-	deep        int        // steps of K at a time: as where B is packed, so that the bits are the same, but where memory takes the time
+	deep        int        // steps of K at a time: as where B is packed, for the same bits, unless memory takes the time
 	streams     bool       // whether whole tiles are stored around the caches
 	packing     operand[T] // B, if all of it is packed, and …
 	panels      []T        // … where to, K×NR after K×NR
@@ -67,10 +67,10 @@ const (
 	// the others then find it in L2 whatever lies between its rows.
 	copyTiles = 3
 	copyBytes = 1 << 20
-	// With so few rows, in tiles and in bytes of a column of C, against a B larger than rereadBytes it is
-	// memory that takes the time: stretches of a few of B's rows come one after the other, stay
-	// in L2 while the tiles go along them, and are gone through once. There are fewer rows in
-	// a stretch where its columns are soon done with.
+	// With so few rows, in tiles and in bytes of a column of C, against a B larger than
+	// rereadBytes it is memory that takes the time: stretches of a few of B's rows come one after
+	// the other, stay in L2 while the tiles go along them, and are gone through once. There are
+	// fewer rows in a stretch where its columns are soon done with.
 	stripTiles     = 6
 	stripBytes     = 256
 	stripColumns   = 2048
