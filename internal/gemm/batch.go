@@ -82,6 +82,9 @@ func (p *Problem) plain() error {
 			return fmt.Errorf("%w: a batch with %v", ErrUnsupported, x)
 		}
 	}
+	if p.Epilogue.Function != nil {
+		return fmt.Errorf("%w: a batch with a function of the caller's", ErrUnsupported)
+	}
 	return nil
 }
 
