@@ -213,10 +213,15 @@ func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) er
 // fits says whether a device can compute the product with the kernel's shape.
 func (c agreement) fits(d *device.Info) bool {
 	p, err := c.problem(gemm.Epilogue{})
-	if err != nil || c.kernel.Supports(p) != nil || c.kernel.Fits(p, c.shape) != nil {
+	return err == nil && fits(c.kernel, p, c.shape, d)
+}
+
+// fits says whether a device can compute a product with a kernel's shape.
+func fits(k *gpu.Kernel, p *gemm.Problem, s gpu.Shape, d *device.Info) bool {
+	if k.Supports(p) != nil || k.Fits(p, s) != nil {
 		return false
 	}
-	return c.kernel.SharedBytes(c.kernel.For(c.kernel.Config(p, c.shape), d.Target)) <= d.MaxShared
+	return k.SharedBytes(k.For(k.Config(p, s), d.Target)) <= d.MaxShared
 }
 
 // problem is the product.

@@ -206,7 +206,7 @@ func TestCardBatches(t *testing.T) {
 				seed := rand.Uint64()
 				report := gemmtest.Check(t.Context(), gemmtest.Implementation{
 					Name: k.Name, Tiles: []int{s.M, s.N}, Accuracy: k.Accuracy,
-					Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
+					Supports: func(p *gemmtest.Problem) bool { return fits(k, p, s, g.Info()) },
 					Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
 						plan, err := backend.Plan(p, gpu.Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
 						if err != nil {
@@ -247,7 +247,7 @@ func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
 	for _, s := range k.Shapes() {
 		tiles = append(tiles, s.M, s.N)
 	}
-	implementation := func(shape string, fits func(p *gemmtest.Problem) bool) gemmtest.Implementation {
+	implementation := func(shape string, supports func(p *gemmtest.Problem) bool) gemmtest.Implementation {
 		return gemmtest.Implementation{
 			Name: fmt.Sprintf("%s %s on %s", k.Name, shape, g.Info().Name),
 			Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
@@ -257,7 +257,7 @@ func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
 				}
 				return plan.Run(ctx, b)
 			},
-			Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && fits(in(p)) },
+			Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && supports(in(p)) },
 			Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
 			Tiles:      tiles,
 			Concurrent: true,
@@ -269,9 +269,9 @@ func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
 		if s.Cluster < 2 && s.Along < 2 {
 			continue
 		}
-		fits := func(p *gemmtest.Problem) bool { return k.Fits(p, s) == nil }
 		seed := rand.Uint64()
-		if err := gemmtest.Check(t.Context(), implementation(s.String(), fits), gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
+		tile := implementation(s.String(), func(p *gemmtest.Problem) bool { return fits(k, p, s, g.Info()) })
+		if err := gemmtest.Check(t.Context(), tile, gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
