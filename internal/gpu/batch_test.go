@@ -264,6 +264,12 @@ func TestBatchChoice(t *testing.T) {
 	if k, _ := choose(dtype.I8, 64, 64, 64, false, strided(8, 0)); k != mma {
 		t.Errorf("bytes across K: %s", k.Name)
 	}
+	column := halves(t, 17, 3, 1)
+	if groups, err := column.Grouped(2, 0); err != nil {
+		t.Error(err)
+	} else if err := wgmma.batchable(&groups); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("boxes of groups of a column, which begin at any element: %v", err)
+	}
 	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B.Len()) }
 	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != wgmma || c.Batch != gemm.Grouped || c.Shape != tall {
 		t.Errorf("groups of rows: %s %v", k.Name, c)

@@ -50,7 +50,9 @@ func lined(l gemm.Layout) gemm.Layout {
 func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	q = *p
 	if p.ReadsAB() {
-		q.A, q.B = asRow(p.A), asRow(p.B)
+		if q.B = asRow(p.B); p.Batch.Kind != gemm.Grouped { // whose rows of A are cut anywhere
+			q.A = asRow(p.A)
+		}
 		before := q
 		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
 		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
