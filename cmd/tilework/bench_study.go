@@ -195,7 +195,7 @@ func (s *study) measure(ctx context.Context, bar *progress) (all []bench.Record,
 				return all, errors.Join(failed, err)
 			}
 			if ctx.Err() != nil || errors.Is(err, gemm.ErrNoDevice) {
-				return all, failed
+				return all, errors.Join(failed, ctx.Err()) // it may have ended just now
 			}
 			left.done(i, k, time.Since(start))
 		}
