@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device"
+	emulator "tilework/internal/device/emu"
+	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/matio"
 	"tilework/ptx"
@@ -179,5 +184,43 @@ func TestSaid(t *testing.T) {
 	})
 	if n, together := strings.Count(b.String(), "race"), strings.Count(b.String(), "and the same at 1 more: line 22\n")+strings.Count(b.String(), "and the same at 1 more: line 31\n"); n != 3 || together != 2 {
 		t.Errorf("%d findings, %d of them told with another:\n%s", n, together, b.String())
+	}
+}
+
+// reader is a device that notes what it is given to compile.
+type reader struct {
+	device.Device
+	texts *[]string
+}
+
+func (r *reader) Load(ctx context.Context, text string) (device.Module, error) {
+	*r.texts = append(*r.texts, text)
+	return r.Device.Load(ctx, text)
+}
+
+// TestUsersPTX: a file of the user's gets to a GPU where --peer-path names it, and by no
+// other way.
+func TestUsersPTX(t *testing.T) {
+	text := nvccFolder(t)
+	var opened, texts []string
+	restore := dispatch.Substitute(func(d dispatch.Device) (device.Device, error) {
+		opened = append(opened, d.String())
+		inner, err := emulator.Open(emulator.Options{})
+		return &reader{inner, &texts}, err
+	})
+	t.Cleanup(func() {
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, stderr, code := emulateTiled(t, "matmul.ptx"); code != 0 || len(opened) > 0 {
+		t.Errorf("emulate: exit code %d, %q; devices opened: %v", code, stderr, opened)
+	}
+	bench := []string{"bench", "--device", "gpu", "--kernels", "naive", "--sizes", "16", "--min-time", "1us", "--max-time", "1us", "--warmup", "1us", "--peers", "cuda:" + tiledEntry + ":16x16/16x16"}
+	if _, stderr, code := run(t.Context(), bench...); code != 2 || slices.Contains(texts, text) {
+		t.Errorf("bench that names no file: exit code %d, %q; was it compiled? %v", code, stderr, slices.Contains(texts, text))
+	}
+	if _, stderr, _ := run(t.Context(), append(bench, "--peer-path", "cuda=matmul.ptx")...); !slices.Contains(texts, text) {
+		t.Errorf("bench that names the file does not compile it: %q", stderr)
 	}
 }

@@ -209,6 +209,7 @@ func TestMistakes(t *testing.T) {
 		{"bench --peers numpy", 2, "numpy"},
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
 		{"bench --threads -2", 2, "--threads -2"},
+		{"bench --sizes 8 --min-time -1s", 2, "--min-time -1s: want 0 or more"},
 		{"bench --format xml", 2, "--format xml"},
 		{"bench --suite fp33", 2, "--suite: no suite \"fp33\""},
 		{"bench --cold=maybe", 2, "--cold"},
@@ -236,6 +237,9 @@ func TestMistakes(t *testing.T) {
 		{"selftest --device emu --kernels avx2", 2, `no kernel "avx2" on emu`},
 		{"selftest --cases 0", 2, "--cases 0"},
 		{"selftest --full --cases 9", 2, "--full and --cases: want one or the other"},
+		{"selftest --part 2/1 --seed 1", 2, "--part 2/1: want i/n"},
+		{"selftest --part 1/2", 2, "--part 1/2: want --seed too"},
+		{"selftest --processes 0", 2, "--processes 0: want 1 to"},
 		{"selftest --device gpu:99", 3, "no such device"},
 	} {
 		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)

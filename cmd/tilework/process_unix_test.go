@@ -4,11 +4,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tilework/dtype"
+	"tilework/gemmtest"
 	"tilework/internal/gemm"
 	"tilework/internal/matio"
 )
@@ -105,6 +111,7 @@ func (s *transcript) String() string {
 func TestSignals(t *testing.T) {
 	t.Chdir(t.TempDir())
 	matrixFile(t, "a.npy", 1500, 1500)
+	matrixFile(t, "row.npy", 1, 1500)
 	cache := t.TempDir()
 	// With --verbose it says what it is about to do.
 	computing := func(said string) bool { return strings.Contains(said, "\n") }
@@ -125,11 +132,13 @@ func TestSignals(t *testing.T) {
 		{"computing, ended", "mul a.npy a.npy -o c.csv --kernel loop --threads 1 --verbose", computing, syscall.SIGTERM},
 		{"emulating", "mul a.npy a.npy -o c.csv --device emu --verbose", computing, syscall.SIGINT},
 		{"tuning", "tune --sizes 30,300 --time 1s --verbose", computing, syscall.SIGINT},
-		{"writing", "mul a.npy a.npy -o c.csv", writing, syscall.SIGINT},
-		{"writing, ended", "mul a.npy a.npy -o c.csv", writing, syscall.SIGTERM},
+		{"writing", "mul column.npy row.npy -o c.csv", writing, syscall.SIGINT},
+		{"writing, ended", "mul column.npy row.npy -o c.csv", writing, syscall.SIGTERM},
 	} {
 		code := 0
 		for tries := 0; code == 0 && tries < 10; tries++ {
+			// What was written before it could be interrupted is twice as long the next time.
+			matrixFile(t, "column.npy", 1500<<min(tries, 5), 1)
 			if err := os.WriteFile("c.csv", []byte("old"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +171,7 @@ func TestSignals(t *testing.T) {
 			if silent := !strings.HasPrefix(test.args, "tune"); code != interrupted || silent && stdout.Len() > 0 || !strings.HasSuffix("\n"+said.String(), "\ntilework: interrupted\n") {
 				t.Errorf("%s: exit code %d, %q, %q", test.name, code, stdout, said.String())
 			}
-			if now := files(t); now != "a.npy c.csv" {
+			if now := files(t); now != "a.npy c.csv column.npy row.npy" {
 				t.Errorf("%s: left behind: %s", test.name, now)
 			}
 			if old, err := os.ReadFile("c.csv"); err != nil || string(old) != "old" {
@@ -212,6 +221,51 @@ func TestSignalledBench(t *testing.T) {
 	if now := files(t); now != "r.jsonl" {
 		t.Errorf("left behind: %s", now)
 	}
+}
+
+// TestSelftestShared: several processes run the list of one, whole, and what they found is
+// added up.
+func TestSelftestShared(t *testing.T) {
+	original := itself
+	defer func() { itself = original }()
+	itself = func(_ context.Context, args ...string) (*exec.Cmd, error) {
+		cmd, _, _ := process(strings.Join(args, " "))
+		cmd.Stdout = nil
+		return cmd, nil
+	}
+	const list = "selftest --kernels portable,loop --cases 50 --seed 5 --format json"
+	alone, stderr, code := run(t.Context(), strings.Fields(list)...)
+	if code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	for _, others := range []string{"--processes 1", "--processes 3", "--processes 60"} {
+		stdout, stderr, code := run(t.Context(), strings.Fields(list+" "+others)...)
+		if code != 0 || sorted(t, stdout) != sorted(t, alone) {
+			t.Errorf("%s: exit code %d, %q: %s\nwant %s", others, code, stderr, stdout, alone)
+		}
+	}
+	if _, stderr, code := run(t.Context(), "selftest", "--device", "cpu", "--processes", "2", "--kernels", "portable", "--part", "2/2", "--seed", "1", "--cases", "3"); code != 0 {
+		t.Errorf("two of four parts: exit code %d, %q", code, stderr)
+	}
+	itself = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		return exec.CommandContext(ctx, os.Args[0], "-test.run=^$", "-no-such-flag"), nil
+	}
+	if _, stderr, code := run(t.Context(), strings.Fields(list+" --processes 2")...); code != 2 || !strings.Contains(stderr, "part 1/2: exit status 2") {
+		t.Errorf("processes that fail: exit code %d, %q", code, stderr)
+	}
+}
+
+// sorted are selftest's rows with the types of each in one order.
+func sorted(t *testing.T, text string) string {
+	t.Helper()
+	var rows []selftestRow
+	if err := json.Unmarshal([]byte(text), &rows); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, r := range rows {
+		slices.SortFunc(r.ByType, func(a, b gemmtest.TypeErrors) int { return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out)) })
+	}
+	return fmt.Sprintf("%+v", rows)
 }
 
 // TestNoRoom: where a file cannot be written to its end, the exit code is 2, a line says
