@@ -56,8 +56,8 @@ type product[T scalar] struct {
 
 // newProduct lays out the blocks for the plan's number of threads. Only who computes
 // what depends on that number, never the order of a sum.
-func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
-	p, packed := &pl.Problem, pl.packed
+func newProduct[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers) product[T] {
+	p, packed := pl.Problem, pl.packed
 	d := product[T]{
 		micro: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
@@ -201,8 +201,9 @@ func (mk *micro[T]) canReadInPlace(p *gemm.Problem) bool {
 // place is the phase that a slot is in: a block of the product, to be packed or computed.
 type place struct {
 	computing        bool
-	i0, j0, p0       int // the block: rows i0…, columns j0…, p0… of K
-	rows, cols, deep int // and its size
+	turning          bool // see flipped
+	i0, j0, p0       int  // the block: rows i0…, columns j0…, p0… of K
+	rows, cols, deep int  // and its size
 
 	// Of a phase that computes: an item's tile of C, and how many a share has, across
 	// and in all.
@@ -431,6 +432,8 @@ func equalParts(n, size, unit int) int {
 	switch {
 	case n <= unit:
 		return unit
+	case n <= size-unit: // it is one part, and divisions take time where products are small
+		return ceilDiv(n, unit) * unit
 	case n <= size && unit == 1:
 		return n
 	}

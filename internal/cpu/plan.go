@@ -33,7 +33,7 @@ type Options struct {
 // words are only made when they are asked for: to plan and to run one allocates nothing.
 // Any number of goroutines may run one at once.
 type Plan struct {
-	Problem gemm.Problem
+	Problem *gemm.Problem // which must stay as it is
 	Kernel  *Kernel
 	Threads int
 
@@ -53,6 +53,7 @@ const (
 	byTheBook way = iota // the triple loop
 	unpacked             // micro-kernels on A and B where they lie
 	blocked              // the five loops
+	turned               // unpacked, of the transposed product
 	alongN               // along the rows of B and C
 	alongM               // the same for the transposed product
 	dotsOfB              // rows of A times rows of B, of which there are many
@@ -65,29 +66,37 @@ const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
-	c, err := choose(o.Kernel, environment(), p.A.Type)
-	if err != nil {
-		return Plan{}, err
-	}
-	if o.Packed != nil {
-		if c.named && c.kernel != o.Packed.kernel {
-			return Plan{}, fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
-		}
-		c.kernel = o.Packed.kernel
-	} else if c.kernel, err = c.kernel.with(o.Config, p); err != nil {
-		return Plan{}, err
-	}
-	pl, err := c.kernel.plan(p, o)
-	pl.named, pl.limit = c.named, c.limit
+	var pl Plan
+	err := pl.Decide(p, &o)
 	return pl, err
 }
 
-// plan decides how k computes p.
-func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
-	if !k.Multiplies(p.A.Type) {
-		return Plan{}, k.noArithmetic(p.A.Type)
+// Decide is [NewPlan] for a plan that is there already, and has nothing: to hand one over takes
+// as long as to decide.
+func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
+	c, err := chooseHere(o.Kernel, p.A.Type)
+	if err != nil {
+		return err
 	}
-	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, tile: o.Tile, progress: o.Progress}
+	if o.Packed != nil {
+		if c.named && c.kernel != o.Packed.kernel {
+			return fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
+		}
+		c.kernel = o.Packed.kernel
+	} else if c.kernel, err = c.kernel.with(&o.Config, p); err != nil {
+		return err
+	}
+	pl.named, pl.limit = c.named, c.limit
+	return pl.by(c.kernel, p, o)
+}
+
+// by decides how k computes p.
+func (pl *Plan) by(k *Kernel, p *gemm.Problem, o *Options) error {
+	if !k.Multiplies(p.A.Type) {
+		return k.noArithmetic(p.A.Type)
+	}
+	pl.Problem, pl.Kernel, pl.Threads = p, k, threads(p, o.Threads)
+	pl.packed, pl.tile, pl.progress = o.Packed, o.Tile, o.Progress
 	if n := o.Config.Threads; n > 0 {
 		pl.Threads = min(n, Workers(o.Threads))
 	}
@@ -103,7 +112,7 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	default:
 		pl.way = k.i32.way(p)
 	}
-	return pl, nil
+	return nil
 }
 
 func (k *Kernel) noArithmetic(in dtype.Type) error {
@@ -129,6 +138,8 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return dotsOfB
 	case isLong(p):
 		return dotsOfA
+	case mk.flips(p):
+		return turned
 	case mk.goesDirect(p):
 		return unpacked
 	case sweeps(p):
@@ -195,17 +206,19 @@ func (mk *micro[T]) detail(pl *Plan) string {
 	switch pl.way {
 	case unpacked:
 		packed := "nothing"
-		if mk.packsWhole(&pl.Problem) {
+		if mk.packsWhole(pl.Problem) {
 			packed = "B"
 		}
 		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
+	case turned:
+		return fmt.Sprintf("%d×%d tiles of the transposed product, nothing packed", len(mk.Direct), mk.NR)
 	case alongN, alongM:
 		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
 	case dotsOfB, dotsOfA:
 		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
 	}
 	packed := "packed"
-	switch inPlace := mk.readsInPlace(&pl.Problem); {
+	switch inPlace := mk.readsInPlace(pl.Problem); {
 	case pl.packed != nil && inPlace:
 		packed = "B packed before"
 	case pl.packed != nil:
@@ -219,7 +232,7 @@ func (mk *micro[T]) detail(pl *Plan) string {
 // Run computes the product. The buffers are p's; [gemm.Buffers.Check] has
 // accepted them. When ctx ends first, Run returns its error, C holds anything,
 // and nothing uses the buffers any more.
-func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
+func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
@@ -249,6 +262,7 @@ var runs = sync.Pool{New: func() any { return new(run) }}
 type jobs[T scalar] struct {
 	textbook textbook[T]
 	direct   direct[T]
+	flipped  flipped[T]
 	sweep    sweep[T]
 	dots     dots[T]
 	product  product[T]
@@ -262,11 +276,21 @@ type job interface {
 }
 
 // carryOut computes the product in the way that was decided.
-func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
+func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
 	if pl.way == unpacked {
-		d := newDirect(pl, mk, b)
-		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil && d.bytes() == 0 {
-			return d.alone(ctx) // the smallest products: what the rest of this function costs is worth sparing
+		var d direct[T]
+		d.prepare(pl, mk, b)
+		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
+			// The smallest products: what the rest of this function costs is worth sparing.
+			n := d.bytes()
+			if n == 0 {
+				return d.alone(ctx)
+			}
+			m := borrow(n)
+			d.use(&m, nil)
+			err := d.alone(ctx)
+			m.giveBack()
+			return err
 		}
 		r := runs.Get().(*run)
 		defer runs.Put(r)
@@ -282,6 +306,9 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buff
 	switch pl.way {
 	case byTheBook:
 		at.textbook, j = newTextbook[T](pl, b), &at.textbook
+	case turned:
+		at.flipped.prepare(pl, mk, b)
+		j = &at.flipped
 	case alongN, alongM:
 		at.sweep, j = newSweep(pl, mk, b, pl.way == alongM), &at.sweep
 	case dotsOfB, dotsOfA:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -29,7 +30,7 @@ func TestThinProducts(t *testing.T) {
 			}
 			for i, s := range [][3]int{
 				{1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64}, {21, 200, 47}, {32, 300, 35},
-				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41}, {16, 16, 1000}, {13, 5, 333}, {4, 3, 70},
+				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41}, {16, 16, 1000}, {13, 5, 333}, {4, 3, 70}, {37, 41, 300},
 				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
 			} {
 				for trans := range 4 {
@@ -92,7 +93,7 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := book.Run(t.Context(), want); err != nil {
+	if err := book.Run(t.Context(), &want); err != nil {
 		t.Fatal(err)
 	}
 	told := make([]atomic.Int32, p.M*p.N)
@@ -110,7 +111,7 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 	if pl.way == unpacked && sweeps(p) && area(p.B) <= rereadBytes {
 		pl.way = alongN // as it would be with a larger B
 	}
-	if err := pl.Run(t.Context(), b); err != nil {
+	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(b.C, want.C) {
@@ -156,7 +157,7 @@ func TestFlatProducts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := book.Run(t.Context(), b); err != nil {
+			if err := book.Run(t.Context(), &b); err != nil {
 				t.Fatal(err)
 			}
 			want := slices.Clone(b.C)
@@ -165,11 +166,11 @@ func TestFlatProducts(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, pl.Threads = range []int{1, 3} {
-				if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.packs() != s.packs || d.streams != s.streams {
+				if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.packs() != s.packs || d.streams != s.streams {
 					t.Errorf("%s: %v: way %d, packs %v, streams %v, want %v and %v", k.Name, &p, pl.way, d.packs(), d.streams, s.packs, s.streams)
 				}
 				clear(b.C)
-				if err := pl.Run(t.Context(), b); err != nil {
+				if err := pl.Run(t.Context(), &b); err != nil {
 					t.Fatal(err)
 				}
 				if !slices.Equal(b.C, want) {
@@ -182,7 +183,7 @@ func TestFlatProducts(t *testing.T) {
 
 // With some tiles of rows against a large B the first tile copies B's panels for the others. With
 // few rows against a still larger one tiles go along stretches of its rows, and with few
-// columns against such an A along A's. What comes out is the textbook's product, in pieces of K
+// columns against such an A along A's, or if that is transposed along rows of the transposed product. What comes out is the textbook's product, in pieces of K
 // too, whose last is shorter, with A as it is and transposed, and with a last panel that is not whole.
 func TestFewAgainstMany(t *testing.T) {
 	seed := rand.Uint64()
@@ -194,27 +195,55 @@ func TestFewAgainstMany(t *testing.T) {
 		}
 		for _, s := range []struct {
 			m, n, k, trans int
-			copies         bool
+			copies, down   bool
 			deep           int
 		}{
-			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0, true, k.f64.kc},
-			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1, true, k.f64.kc},
-			{5 + rng.IntN(12), 1293, 1301, 0, false, stripDepthThin},
-			{17 + rng.IntN(15), 1293, 1301, 1, false, stripDepth},
-			{1293, k.f64.NR - rng.IntN(max(1, k.f64.NR-dotsColumns)), 1301, 0, false, columnDepth},
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0, true, false, k.f64.kc},
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1, true, false, k.f64.kc},
+			{5 + rng.IntN(12), 1293, 1301, 0, false, false, stripDepthThin},
+			{17 + rng.IntN(15), 1293, 1301, 1, false, false, stripDepth},
+			{1293, dotsColumns + 1 + rng.IntN(downColumns-dotsColumns), 1301, 0, false, true, k.f64.kc},
 		} {
-			if s.deep == columnDepth && k.f64.NR < 2*dotsColumns {
-				continue // so few columns go another way
-			}
 			p, b := thin(t, rng, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
 			pl, err := k.plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.deep != s.deep {
-				t.Errorf("%s: %v: way %d, copies %v, %d steps at a time, want %v and %d", k.Name, &p, pl.way, d.copies, d.deep, s.copies, s.deep)
+			if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.down != s.down || d.deep != s.deep {
+				t.Errorf("%s: %v: way %d, copies %v, goes down %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.way, d.copies, d.down, d.deep, s.copies, s.down, s.deep)
 			}
 			checkThin(t, k, &p, b, 1+2*s.trans)
+		}
+		p, b := thin(t, rng, dtype.F64, [3]int{1293, 5 + rng.IntN(27), 1301}, 1+2*rng.IntN(2))
+		if way := checkThin(t, k, &p, b, 1+rng.IntN(3)); way != turned {
+			t.Errorf("%s: %v: way %d, want the transposed product's", k.Name, &p, way)
+		}
+	}
+}
+
+func directOf(pl *Plan, mk *micro[float64], b gemm.Buffers) (d direct[float64]) {
+	d.prepare(pl, mk, &b)
+	return d
+}
+
+// The last columns of a small product, computed without tiles, are the textbook's for every
+// layout of A and B, on one goroutine and on several.
+func TestEnds(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
+			continue
+		}
+		for range 60 {
+			last := 1 + rng.IntN(len(k.f64.Dot))
+			s := [3]int{asm.DotRows + rng.IntN(40), rng.IntN(5)*k.f64.NR + last, endsFirst + rng.IntN(60)}
+			p, b := thin(t, rng, dtype.F64, s, rng.IntN(4))
+			way := checkThin(t, k, &p, b, 1+rng.IntN(3))
+			if n := k.f64.ends(&p); way == unpacked && n != last {
+				t.Errorf("%s: %v: %d columns at the end, want %d", k.Name, &p, n, last)
+			}
 		}
 	}
 }
