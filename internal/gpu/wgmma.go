@@ -34,6 +34,7 @@ var wgmma = &Kernel{
 	check:    checkWgmma,
 	refuses:  refusesWgmma,
 	suits:    suitsWgmma,
+	scales:   true,
 	boxed:    true,
 	fits:     fitsWgmma,
 	vectors:  wgmmaVectors,
@@ -129,6 +130,9 @@ func refusesWgmma(p *gemm.Problem) error {
 	if max(p.M, p.N, p.K) > most {
 		return fmt.Errorf("%w: kernel wgmma on a side of more than %d", gemm.ErrUnsupported, most)
 	}
+	if p.BlockScaled() && len(recipeOf(p.A.Type, p.Precision).rounds) == 0 {
+		return fmt.Errorf("%w: kernel wgmma with block scales in precision %v: the tensor cores keep all sums", gemm.ErrUnsupported, p.Precision)
+	}
 	return nil
 }
 
@@ -150,6 +154,11 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if consumers(s) > 2 && len(r.rounds) > 0 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
 	}
+	if _, side := p.ScaleSides(); side > 0 && s.N > gemm.ScaleBlock && s.N%gemm.ScaleBlock != 0 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: its columns are no whole blocks of %d", gemm.ErrUnsupported, s, gemm.ScaleBlock)
+	} else if side == 1 && s.RowsPerThread*s.ColsPerThread > 64 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of each column", gemm.ErrUnsupported, s)
+	}
 	if s.RowsPerThread > 2 && len(r.planes) > 1 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
 	}
@@ -164,9 +173,10 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 	c.VecC = vector(p.C, maxVector/p.C.Type.Size())
 }
 
-// bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes.
+// bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes. 8-bit
+// elements, of which a thread has two neighbours, are written from a patch of sums.
 func bulk(c Config) bool {
-	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
+	return c.Out.Size() > 1 && c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
 }
 
 // bulkResidual says that the residual comes by bulk copies, to where C's elements go; not
@@ -424,6 +434,7 @@ func (w *wgmmaWriter) consume() {
 	x.turn = w.pipe.Turn()
 	x.before = k.Var("before", ptx.U32, 0)
 	out := w.output(group, lane)
+	x.scales = w.newTileScales(out)
 	first, step := w.cluster, w.many
 	loads := k.Mul(w.steps, len(w.planes)) // of a tile
 	var mine build.Reg                     // the parity of the warpgroup's turn
@@ -434,6 +445,9 @@ func (w *wgmmaWriter) consume() {
 	}
 	w.tiles(first, step, func(row, col build.Reg) {
 		out.fetch(k.Add(row, top), col)
+		if x.scales != nil {
+			x.scales.fetch(k.Add(row, top), col, out)
+		}
 		if inTurns(s) {
 			k.Comment("once the other warpgroup has had all of its tile multiplied")
 			w.turns.Wait(group, mine)
@@ -454,6 +468,10 @@ func (w *wgmmaWriter) consume() {
 		}
 		x.finish()
 		k.Comment("the warpgroup's part of C")
+		out := *out
+		if x.scales != nil { // what is computed of a variable has no registers while the tile is multiplied
+			out.locate(k.Var("", ptx.U32, lane))
+		}
 		if s.along() > 1 {
 			out.storeTogether(k.Add(row, top), col, x.sums)
 			return

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
@@ -90,7 +91,7 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 				continue
 			default:
 				bound = r.bound(i, j, acc)
-				if math.IsInf(got, 0) && got*want > 0 && math.Abs(want)+bound > out.Max {
+				if overflown(p.C.Type, got, want) && math.Abs(want)+bound > out.Max {
 					continue
 				}
 				e = math.Abs(got - want)
@@ -164,7 +165,7 @@ func (r *Result) Exactly(c []byte) error {
 			if got == want || got != got && want != want {
 				continue
 			}
-			if want = p.C.Type.Round(want); got == want {
+			if want = p.C.Type.Round(want); got == want || got != got && want != want {
 				continue
 			}
 			if wrong++; first == nil {
@@ -178,6 +179,13 @@ func (r *Result) Exactly(c []byte) error {
 	return fmt.Errorf("%w: %w, and %d of %d elements are wrong", gemm.ErrVerify, first, wrong, p.M*p.N)
 }
 
+// overflown reports whether got is what a type makes of a value like want that it is too small for:
+// an infinity of its sign, or NaN where it has none.
+func overflown(t dtype.Type, got, want float64) bool {
+	beyond := t.Round(math.Copysign(math.Inf(1), want))
+	return got == beyond || got != got && beyond != beyond
+}
+
 // gamma is γₙ = n·u/(1 − n·u), infinite where the analysis ends.
 func gamma(n, u float64) float64 {
 	if n*u >= 1 {
@@ -186,9 +194,13 @@ func gamma(n, u float64) float64 {
 	return n * u / (1 - n*u)
 }
 
-// roundings is the number of roundings that a term of the sum may go through.
+// roundings is the number of roundings that a term of the sum may go through. Block scales may
+// multiply each factor, or each other and then a sum.
 func roundings(p *gemm.Problem, acc Accuracy) float64 {
 	n := acc.Roundings(float64(p.K)) + 3
+	if p.BlockScaled() {
+		n += 2
+	}
 	for _, more := range []bool{p.Epilogue.Bias != gemm.BiasNone, p.Epilogue.RowScale, p.Epilogue.ColScale} {
 		if more {
 			n++
