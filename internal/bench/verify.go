@@ -90,16 +90,25 @@ func Sampled(n int, seed uint64) Verifier {
 		rows := choose(rng, p.M, n)
 		scaleA, scaleB := p.ScalesOf(&in)
 		a, b := factor{p.A, in.A, scaleA}, factor{p.B.T(), in.B, scaleB}
+		up := factor{Layout: p.Up.T(), data: in.Extras[gemm.Up]} // of a gated product
+		other := make([]sum, p.N*len(rows))
+		if p.Epilogue.Gated {
+			other = rowSums(p, a, up, rows)
+		}
 		for at, s := range rowSums(p, a, b, rows) {
-			want = append(want, expect(p, in, rows[at%len(rows)], at/len(rows), s))
+			want = append(want, expect(p, in, rows[at%len(rows)], at/len(rows), s, other[at]))
 		}
 		// A column of C is a row of Cᵀ = op(B)ᵀ·op(A)ᵀ.
 		var cols []int
 		if len(rows) < p.M {
 			cols = choose(rng, p.N, n)
 		}
+		other = make([]sum, p.M*len(cols))
+		if p.Epilogue.Gated {
+			other = rowSums(p, up, a, cols)
+		}
 		for at, s := range rowSums(p, b, a, cols) {
-			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s))
+			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s, other[at]))
 		}
 		c := p.C
 		return func(got []byte, roundoff float64) (float64, error) {
@@ -197,8 +206,8 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 	return sums
 }
 
-// expect is element (i, j) of C, of the sum s of products.
-func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
+// expect is element (i, j) of C, of the sum s of products and, if p is gated, that of the other one.
+func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	acc, out, act := p.Accum().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
 	extra := func(x gemm.Extra, i, j int) float64 {
 		l := p.Extra(x)
@@ -211,7 +220,8 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 		old := p.Beta * p.C.Type.At(in.C, e.index)
 		v, magnitude = v+old, magnitude+math.Abs(old)
 	}
-	e.want = p.Finish(&in, i, j, v)
+	up := p.Alpha * (other.hi + other.lo)
+	e.want = p.Finish(&in, i, j, v, up)
 	if out.Integer {
 		return e
 	}
@@ -244,25 +254,44 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 			k++
 		}
 	}
-	if p.Epilogue.Residual || p.Epilogue.OutScale { // rounded again behind the activation
-		e.bound = gain * (2*acc.Roundoff*(late+magnitude) + acc.Tiny)
+	behind := magnitude // how large the element is behind the activation, at the most
+	if p.Epilogue.Gated {
+		behind *= math.Abs(p.Alpha) * other.abs
+	}
+	if p.Epilogue.Residual || p.Epilogue.OutScale { // rounded again there
+		e.bound = gain * (2*acc.Roundoff*(late+behind) + acc.Tiny)
 	}
 	gamma := math.Inf(1)
 	if k*acc.Roundoff < 1 {
 		gamma = k * acc.Roundoff / (1 - k*acc.Roundoff)
 	}
+	if p.Epilogue.Activation != gemm.ActNone {
+		e.bound += 8 * acc.Roundoff * (math.Abs(e.want) + gain*late) // its own evaluation
+	}
+	if p.Epilogue.Gated {
+		// Each factor is off by its error, and magnifies the other's.
+		size := math.Abs(p.Alpha) * other.abs
+		off := gamma*size + k*acc.Tiny
+		if p.A.Type.Size() == 1 {
+			off += shortSums * size
+		}
+		gate := gain * math.Abs(act.F(v))
+		e.bound += gate * (off + acc.Roundoff*math.Abs(up))
+		e.products = e.products*math.Abs(up) + gate*2*size
+		gain *= math.Abs(up) + off
+	}
 	u64 := dtype.F64.Info().Roundoff // of the reference's own last steps
 	e.bound += gain*act.Slope*(gamma*magnitude+k*max(1, weight)*acc.Tiny) +
 		(out.Roundoff+4*u64)*math.Abs(e.want) + 4*u64*magnitude + out.Tiny
 	if p.A.Type.Size() == 1 {
-		// GPUs have tensor cores that sum up 8-bit floats in 14 bits, 128 of them at the least.
-		e.bound += gain * act.Slope * 0x1p-12 * magnitude
-	}
-	if p.Epilogue.Activation != gemm.ActNone {
-		e.bound += 8 * acc.Roundoff * (math.Abs(e.want) + gain*late) // its own evaluation
+		e.bound += gain * act.Slope * shortSums * magnitude
 	}
 	return e
 }
+
+// shortSums is what tensor cores leave off that sum up 8-bit floats in 14 bits, 128 of them at the
+// least.
+const shortSums = 0x1p-12
 
 // choose returns min(n, of) of the numbers below of, in order.
 func choose(rng *rand.Rand, of, n int) []int {

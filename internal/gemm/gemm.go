@@ -127,6 +127,7 @@ type Problem struct {
 	Alpha, Beta float64
 	Epilogue    Epilogue
 	Residual    Layout // if the epilogue adds one; see [Problem.Plus]
+	Up          Layout // the second B of a gated product; see [Problem.GatedBy]
 	DataLen     int    // how many numbers the epilogue's function reads
 	// ScaleA and ScaleB are the layouts of block scales, if there are any; see [Problem.Scaled].
 	ScaleA, ScaleB Layout
@@ -176,6 +177,9 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	if err := p.Epilogue.check(p.C.Type); err != nil {
 		return false, err
 	}
+	if p.Epilogue.Gated && (p.C.Trans || p.Beta != 0) {
+		return false, fmt.Errorf("%w: a gated product with a transposed C, or with a beta of %v", ErrUnsupported, p.Beta)
+	}
 	if swapped = p.C.Trans; swapped {
 		p.A, p.B, p.C = p.B.T(), p.A.T(), p.C.T()
 		p.Epilogue = p.Epilogue.transposed()
@@ -183,6 +187,10 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	p.M, p.N, p.K = p.A.OpRows(), p.B.OpCols(), p.A.OpCols()
 	if p.Epilogue.Residual {
 		p.Residual = Dense(p.C.Type, p.C.Rows, p.C.Cols)
+	}
+	if p.Epilogue.Gated {
+		p.Up = Dense(p.B.Type, p.B.Rows, p.B.Cols)
+		p.Up.Trans = p.B.Trans
 	}
 	return swapped, nil
 }
@@ -225,9 +233,9 @@ func (p *Problem) Accum() dtype.Type { return p.A.Type.Info().Accum }
 func (p *Problem) ReadsAB() bool { return p.K > 0 && p.Alpha != 0 }
 
 // Flops is the number of floating-point (or integer) operations, 2·M·N·K, of all products of
-// a batch: one multiplication and one addition for each term.
+// a batch, and of both that make a gated one: one multiplication and one addition for each term.
 func (p *Problem) Flops() float64 {
-	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
+	flops := 2 * float64(p.M) * float64(p.Columns()) * float64(p.K)
 	if p.Batch.Kind == Strided {
 		flops *= float64(p.Batch.Count)
 	}

@@ -28,6 +28,9 @@ func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
 	if p.Batch.Kind != Single {
 		return p, fmt.Errorf("%w: a batch with block scales", ErrUnsupported)
 	}
+	if p.Epilogue.Gated {
+		return p, fmt.Errorf("%w: a gated product with block scales", ErrUnsupported)
+	}
 	m, n, steps := p.M, p.N, ScaleBlocks(p.K)
 	if swapped {
 		m, n = n, m

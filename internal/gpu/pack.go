@@ -45,34 +45,51 @@ func lined(l gemm.Layout) gemm.Layout {
 	return l
 }
 
+// packs says of A, of B and of a second B whether it is packed.
+type packs [3]bool
+
+func (p packs) any() bool { return p != packs{} }
+
 // packing is p as a boxed kernel is launched for it: with operands that are packed where it
-// cannot read them as they are, which packs says of A and of B.
-func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
+// cannot read them as they are.
+func packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
 	q = *p
-	if p.ReadsAB() {
-		a = a.least(spacing(p))
-		if q.B = asRow(p.B); p.Batch.Kind != gemm.Grouped { // whose rows of A are cut anywhere
-			q.A = asRow(p.A)
+	if !p.ReadsAB() {
+		return q, is
+	}
+	a = a.least(spacing(p))
+	if p.Batch.Kind != gemm.Grouped { // whose rows of A are cut anywhere
+		q.A = asRow(p.A)
+	}
+	if b, up := asRow(p.B), asRow(p.Up); !p.Epilogue.Gated || b.Trans == up.Trans { // as they stay alike
+		q.B, q.Up = b, up
+	}
+	for i, x := range []struct {
+		l      *gemm.Layout
+		align  int
+		along  bool
+		uses   int // of each element
+		stride *int
+		read   bool
+	}{
+		{&q.A, a.A, !q.A.Trans, p.N, &q.Batch.A, true},
+		{&q.B, a.B, q.B.Trans, p.M, &q.Batch.B, true},
+		{&q.Up, a.Up, q.Up.Trans, p.M, new(int), p.Epilogue.Gated},
+	} {
+		if !x.read {
+			continue
 		}
-		before := q
-		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
-		if p.Batch.Kind == gemm.Single && narrow(q.A) && p.N >= often {
-			q.A = lined(q.A)
+		before := *x.l
+		*x.l = packed(before, p.Precision, x.align, x.along)
+		if p.Batch.Kind == gemm.Single && narrow(*x.l) && x.uses >= often {
+			*x.l = lined(*x.l)
 		}
-		if p.Batch.Kind == gemm.Single && narrow(q.B) && p.M >= often {
-			q.B = lined(q.B)
-		}
-		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
-		for i, x := range []struct {
-			stride *int
-			l      gemm.Layout
-		}{{&q.Batch.A, q.A}, {&q.Batch.B, q.B}} {
-			if packs[i] && *x.stride > 0 { // one behind the other
-				*x.stride = x.l.Rows * x.l.LD
-			}
+		is[i] = *x.l != before || x.align > 0 && x.align < maxVector
+		if is[i] && *x.stride > 0 { // one behind the other
+			*x.stride = x.l.Rows * x.l.LD
 		}
 	}
-	return q, packs
+	return q, is
 }
 
 // narrow is a matrix of rows so short that several are in a line of the L2 cache, some of which
@@ -93,9 +110,9 @@ func asRow(l gemm.Layout) gemm.Layout {
 }
 
 // packing is p as the kernel is launched for it.
-func (k *Kernel) packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
+func (k *Kernel) packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
 	if !k.boxed {
-		return *p, packs
+		return *p, is
 	}
 	return packing(p, a)
 }
@@ -109,8 +126,8 @@ func (k *Kernel) worthPacking(p *gemm.Problem, a Align) bool {
 	if p.Precision == gemm.F32x3 {
 		return true // in it there is no other kernel
 	}
-	_, packs := k.packing(p, a)
-	return !(packs[0] && p.N < often || packs[1] && p.M < often)
+	_, is := k.packing(p, a)
+	return !(is[0] && p.N < often || (is[1] || is[2]) && p.M < often)
 }
 
 // Packed is p with operands that lie as the kernel reads them.
@@ -119,16 +136,16 @@ func (k *Kernel) Packed(p *gemm.Problem) gemm.Problem {
 	return q
 }
 
-// packs says whether the plan takes launches that pack A or B.
+// packs says whether the plan takes launches that pack operands.
 func (pl *Plan) packs() bool {
-	_, packs := pl.Kernel.packing(&pl.device, pl.align)
-	return packs[0] || packs[1]
+	_, is := pl.Kernel.packing(&pl.device, pl.align)
+	return is.any()
 }
 
 // enqueuePacked starts the launches that pack what has to be, and the product.
 func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 	d := pl.backend.Device
-	q, packs := pl.Kernel.packing(&pl.device, pl.align)
+	q, is := pl.Kernel.packing(&pl.device, pl.align)
 	sub := *pl
 	sub.device, sub.align = q, Align{C: pl.align.C}
 	var all []repacked
@@ -136,8 +153,12 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 		at         *device.Ptr
 		from, to   gemm.Layout
 		apart, now int // in a batch
-	}{{&m.A, pl.device.A, q.A, pl.device.Batch.A, q.Batch.A}, {&m.B, pl.device.B, q.B, pl.device.Batch.B, q.Batch.B}} {
-		if !packs[i] {
+	}{
+		{&m.A, pl.device.A, q.A, pl.device.Batch.A, q.Batch.A},
+		{&m.B, pl.device.B, q.B, pl.device.Batch.B, q.Batch.B},
+		{&m.Extras[gemm.Up], pl.device.Up, q.Up, 0, 0},
+	} {
+		if !is[i] {
 			continue
 		}
 		r := repacked{from: x.from, source: *x.at, to: x.to, count: 1}
@@ -166,7 +187,7 @@ type repacked struct {
 	apart, targets int
 }
 
-// pack starts the launches that pack up to two operands: one, if one text packs both and neither
+// pack starts the launches that pack matrices: one for two, if one text packs both and neither
 // is a batch's.
 func (pl *Plan) pack(ctx context.Context, all ...repacked) error {
 	for len(all) > 0 {
@@ -433,9 +454,9 @@ func joined(k *build.Kernel, elements []build.Reg, size int) build.Reg {
 
 // packTexts are the texts with which the plan packs.
 func (pl *Plan) packTexts() (texts []compiledKey) {
-	q, packs := pl.Kernel.packing(&pl.device, pl.align)
-	for i, l := range [2][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}} {
-		if packs[i] {
+	q, is := pl.Kernel.packing(&pl.device, pl.align)
+	for i, l := range [...][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}, {pl.device.Up, q.Up}} {
+		if is[i] {
 			texts = append(texts, packText(l[0], l[1], pl.Config))
 		}
 	}

@@ -164,13 +164,13 @@ func (x *tileScales) add(m, col int, sums, part []build.Reg) {
 	var rows [2]build.Reg
 	var scales [2][2]build.Reg // of the two rows, of two neighbours
 	for n := range rows {
-		rows[n] = x.ShuffleAmong(held, (2*m+n)%x.config.Shape.RowsPerThread, frag.Quad)
+		rows[n] = x.Shuffle(held, (2*m+n)%x.config.Shape.RowsPerThread, frag.Lanes-frag.Quad)
 		scales[n] = [2]build.Reg{rows[n], rows[n]}
 	}
 	for e := range part {
 		if at := col + e/4*8; x.ofColumns() && e%4 == 0 {
 			for n := range 2 {
-				c := x.Shuffle(x.now[1+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n))
+				c := x.Shuffle(x.now[1+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n), 0)
 				scales[0][n], scales[1][n] = x.Mul(rows[0], c), x.Mul(rows[1], c)
 			}
 		}

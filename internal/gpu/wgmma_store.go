@@ -19,9 +19,10 @@ type output struct {
 	leader       build.Reg // whether it is the one that begins copies
 	mine         build.Reg // whether the thread's rows are the tile's
 	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
+	heldCol      build.Reg
 	round        build.Reg // the parity of the tile's number, where blocks share out K
 	// held are, for each side of the epilogue, the elements of the tile's that a thread keeps
-	// while it multiplies: of rows its own, of columns every 32nd of the warp's.
+	// while it multiplies: of rows its own, of columns every 32nd of the warp's, from heldCol on.
 	held    [][]build.Reg
 	heldOut build.Reg // the epilogue's last factor
 	// Where the residual comes in bulk, the parity of the copies to each patch, and where the
@@ -36,7 +37,8 @@ const rowsOfWarp = groupRows / 4
 // patchSlots is how many patches of a warpgroup there is room for: while one is copied to
 // C the next is written, if each copy finds the place of the one before the last.
 func patchSlots(c Config) int {
-	rows, cols := groupTile(c.Shape)
+	rows, _ := groupTile(c.Shape)
+	cols := c.columns()
 	if c.Shape.Along > 1 {
 		return rows / groupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
 	}
@@ -49,6 +51,11 @@ func patchSlots(c Config) int {
 func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 	o := &output{wgmmaWriter: w, group: group}
 	o.locate(lane)
+	// Of 32 columns a thread needs eight, two neighbours of each group of eight: every fourth
+	// lane keeps one of them, so that a shuffle that finds it among these asks for a constant.
+	// Numbers of lanes would take registers beside the sums.
+	turn := w.Div(o.inWarp, frag.Quad)
+	o.heldCol = w.Add(w.Add(w.Mul(w.Div(turn, 2), 8), o.col), w.Rem(turn, 2))
 	if w.config.Shape.Along > 1 {
 		o.round = w.Var("round", ptx.U32, 0)
 	}
@@ -74,7 +81,8 @@ func (o *output) fetch(row, col build.Reg) {
 		return
 	}
 	o.heldOut, o.row0, o.col0 = o.outScale(), row, col
-	rows, cols := groupTile(o.config.Shape)
+	rows, _ := groupTile(o.config.Shape)
+	cols := o.config.columns()
 	for _, s := range o.sides() {
 		var held []build.Reg
 		for n := 0; s.rows && n < rows; n += 8 {
@@ -83,7 +91,7 @@ func (o *output) fetch(row, col build.Reg) {
 			}
 		}
 		for n := 0; !s.rows && n < cols; n += frag.Lanes {
-			held = append(held, o.element(s, o.Add(col, o.To(o.index, o.Add(o.inWarp, n)))))
+			held = append(held, o.element(s, o.Add(col, o.To(o.index, o.Add(o.heldCol, n)))))
 		}
 		o.held = append(o.held, held)
 	}
@@ -104,7 +112,7 @@ func (o *output) fetch(row, col build.Reg) {
 func (o *output) load(n int, row, col build.Reg) {
 	k, slots := o.Kernel, patchSlots(o.config)
 	elements := frag.SwizzleBytes / o.config.Out.Size()
-	across := o.cols() / elements
+	across := o.config.columns() / elements
 	at := k.Mad(o.group, slots, n%slots)
 	o.came.Expect(at, rowsOfTile(o.config.Shape)*frag.SwizzleBytes)
 	o.residue.Load(o.patch(n%slots).Ptr, o.came.At(at), k.Add(col, n%across*elements), k.Add(row, n/across*groupRows))
@@ -113,13 +121,7 @@ func (o *output) load(n int, row, col build.Reg) {
 // number is that of the patch that begins so many rows and columns behind the warpgroup's
 // first.
 func (o *output) number(down, across int) int {
-	return (down/groupRows*o.cols() + across) * o.config.Out.Size() / frag.SwizzleBytes
-}
-
-// cols are those of the warpgroup's part of C.
-func (o *output) cols() int {
-	_, cols := groupTile(o.config.Shape)
-	return cols
+	return (down/groupRows*o.config.columns() + across) * o.config.Out.Size() / frag.SwizzleBytes
 }
 
 // sidesOf are the elements of the sides for pairs of a patch, which begins so many rows and
@@ -138,7 +140,7 @@ func (o *output) sidesOf(down, across int, pairs [][]build.Reg) (all [][][]build
 			default:
 				at := across + p/2*8
 				for e := range 2 {
-					of[p] = append(of[p], k.Shuffle(o.held[n][at/frag.Lanes], k.Add(o.col, at%frag.Lanes+e)))
+					of[p] = append(of[p], k.Shuffle(o.held[n][at/frag.Lanes], (at%frag.Lanes/8*2+e)*frag.Quad, frag.Quad-1))
 				}
 			}
 		}
@@ -163,8 +165,16 @@ func (o *output) store(down int, row, col build.Reg, sums []build.Reg) {
 			o.held[i][j] = o.sum(x)
 		}
 	}
+	var ups []build.Reg
+	if o.config.gates() {
+		sums, ups = sums[:len(sums)/2], sums[len(sums)/2:]
+	}
 	for n := 0; n*each < len(sums); n++ {
-		c, part := o.Add(col, n*width), sums[n*each:min((n+1)*each, len(sums))]
+		end := min((n+1)*each, len(sums))
+		c, part := o.Add(col, n*width), sums[n*each:end]
+		if o.config.gates() {
+			part = o.gate(part, ups[n*each:end])
+		}
 		if o.bulk {
 			o.storePatch(down, n*width, row, c, part)
 		} else {
@@ -354,10 +364,11 @@ func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg
 		pairs = append(pairs, values[2*n:][:2])
 	}
 	x := operands{sides: o.sidesOf(down, across, pairs), outScale: o.heldOut, rows: at, cols: cols}
-	if bulkResidual(o.config) {
-		x.residual = o.inPatch(o.patch(o.number(down, across)%patchSlots(o.config)), len(pairs))
-	} else {
-		x.residual = o.residual(at, cols, pairs, within)
+	switch c := o.config; {
+	case bulkResidual(c):
+		x.residual = o.inPatch(o.patch(o.number(down, across)%patchSlots(c)), len(pairs))
+	case c.Epilogue.Residual:
+		x.residual = matching(o.d, c.VecD, at, cols, pairs, within)
 	}
 	return slices.Concat(o.epilogue(pairs, &x)...)
 }
@@ -424,11 +435,11 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 			o.storeAll(rows, []build.Reg{c, c, c, c}, held)
 		})
 	}
-	whose, s := o.mine, o.config.Shape
-	if s.N < frag.Lanes { // the columns behind are another tile's
-		whose = k.And(whose, k.Lt(o.inWarp, s.N))
+	whose, columns := o.mine, o.config.columns()
+	if columns < frag.Lanes { // the columns behind are another tile's
+		whose = k.And(whose, k.Lt(o.inWarp, columns))
 	}
-	if rowsOfTile(s) == groupRows && s.N >= frag.Lanes {
+	if rowsOfTile(o.config.Shape) == groupRows && columns >= frag.Lanes {
 		finish()
 	} else {
 		k.If(whose, finish)

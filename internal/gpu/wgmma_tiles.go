@@ -182,7 +182,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		hand *= 4
 	}
 	if p.Epilogue.Activation > gemm.ActReLU {
-		hand += area / wgmmaFunctions
+		hand += area / wgmmaFunctions * float64(p.N) / float64(p.Columns())
 	}
 	tile, end := steps*step+hand, 0.0
 	if inTurns(s) { // one warpgroup hands over while the other multiplies
@@ -192,7 +192,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	for _, side := range []struct {
 		along     bool
 		has, tile int
-	}{{!c.TransA, p.M, s.M}, {c.TransB, p.N, s.N}} {
+	}{{!c.TransA, p.M, s.M}, {c.TransB, p.Columns(), s.N}} {
 		if n := ceilDiv(side.has, side.tile); side.along {
 			missing := float64(max(n*side.tile-side.has-wgmmaFew, 0))
 			outside = max(outside, float64(ceilDiv(x.rounds, n))*steps*max(loaded+wgmmaOutside*missing-step, 0))
@@ -208,9 +208,9 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if parts > 1 {
 		x.second += wgmmaSecond + float64(2*sumsBytes(p, s))/wgmmaSums/float64(max(d.SMs, 1)) + wgmmaParts*float64(ceilDiv(parts, sumWarps*sumAhead))
 	}
-	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}} {
+	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}, {p.Up, q.Up}} {
 		matrices := 1
-		if [2]int{p.Batch.A, p.Batch.B}[i] > 0 {
+		if [...]int{p.Batch.A, p.Batch.B, 0}[i] > 0 {
 			matrices = p.Batch.Count
 		}
 		if packs[i] {

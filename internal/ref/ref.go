@@ -66,6 +66,10 @@ type Result struct {
 	normB []float64
 	// extras are what else is read, row after row without padding; nil what is not.
 	extras [gemm.Extras][]float64
+	// up is the product that a gated one is gated with, and gate what the activation made of
+	// each element.
+	up   *Result
+	gate []float64
 
 	nonfinite bool // some input was
 }
@@ -89,7 +93,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	bias := make([]float64, p.BiasLen())
 	p.C.Type.Load(bias, buf.Bias)
 	for x := range gemm.Extra(gemm.Extras) {
-		if p.Has(x) {
+		if p.Has(x) && x != gemm.Up {
 			r.extras[x] = dense(p.Extra(x), buf.Extras[x])
 		}
 	}
@@ -105,6 +109,11 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	}
 	if p.Accum() == dtype.F64 {
 		r.low = make([]float64, p.M*p.N)
+	}
+	if p.Epilogue.Gated {
+		other := p.Other()
+		r.up, r.gate = compute(&other, gemm.Buffers{A: buf.A, B: buf.Extras[gemm.Up]}, gauges), make([]float64, p.M*p.N)
+		r.nonfinite = r.nonfinite || r.up.nonfinite
 	}
 	r.multiply(a, b)
 	r.finish(c, bias)

@@ -132,6 +132,9 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 		}
 		problem, err = problem.Plus(l)
 	}
+	if up := &p.Extras[gemm.Up]; err == nil && p.Epilogue.Gated {
+		problem, err = problem.GatedBy(up.layout())
+	}
 	if a, b := p.Extras[gemm.ScaleA].layout(), p.Extras[gemm.ScaleB].layout(); err == nil && a.Type != dtype.Invalid {
 		problem, err = problem.Scaled(a, b, swapped)
 	}
@@ -285,7 +288,7 @@ const mostPlans = 1024
 // plan is the plan of a product. To plan takes longer than to launch, so that plans
 // are kept.
 func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, error) {
-	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual])}, dispatch.TuningChanges()}
+	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual]), Up: align(m.Extras[gemm.Up])}, dispatch.TuningChanges()}
 	if p.Alpha != 0 {
 		key.problem.Alpha = 1
 	}

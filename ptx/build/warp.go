@@ -94,13 +94,10 @@ func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
 // the whole warp takes part.
 func (k *Kernel) ShuffleXor(x Reg, mask int) Reg { return k.shuffle("bfly", x, mask, 31) }
 
-// Shuffle is x of the lane of that number. Of 4 or 8 bytes; the whole warp takes part.
-func (k *Kernel) Shuffle(x Reg, lane Value) Reg { return k.shuffle("idx", x, lane, 31) }
-
-// ShuffleAmong is Shuffle among neighbours, so many as a power of two: lane counts from the
-// first of them.
-func (k *Kernel) ShuffleAmong(x Reg, lane Value, neighbours int) Reg {
-	return k.shuffle("idx", x, lane, (32-neighbours)<<8|31)
+// Shuffle is x of the lane of that number, whose bits own are the asking lane's. Of 4 or 8 bytes;
+// the whole warp takes part.
+func (k *Kernel) Shuffle(x Reg, lane Value, own int) Reg {
+	return k.shuffle("idx", x, lane, own<<8|31)
 }
 
 // shuffle is x of another lane; bounds are the instruction's operand c.
