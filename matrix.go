@@ -197,7 +197,7 @@ func (m Matrix[T]) copyFrom(from Matrix[T]) {
 }
 
 // layout is the matrix as the backends see it.
-func (m Matrix[T]) layout() gemm.Layout {
+func (m *Matrix[T]) layout() gemm.Layout {
 	l := gemm.Layout{Type: dtype.Of[T](), Rows: m.rows, Cols: m.cols, LD: max(m.stride, 1), Trans: m.trans}
 	if m.trans {
 		l.Rows, l.Cols = m.cols, m.rows

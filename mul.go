@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"tilework/dtype"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
@@ -36,7 +37,8 @@ func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opt
 // product is summed in, and are whole numbers if that is int32. With β = 0 the
 // old C is not read; with α = 0 neither A nor B is.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
-	return run(ctx, alpha, a, factorOf(b), beta, c, opts)
+	by := factorOf(&b)
+	return run(ctx, alpha, &a, &by, beta, &c, opts)
 }
 
 // factor is the B of a product: a matrix, or one that was packed.
@@ -47,16 +49,16 @@ type factor struct {
 	err    error
 }
 
-func factorOf[T Element](b Matrix[T]) factor {
-	return factor{layout: b.layout(), bytes: bytesOf(b), err: b.err}
+func factorOf[T Element](b *Matrix[T]) factor {
+	return factor{layout: b.layout(), bytes: dtype.Bytes(b.data), err: b.err}
 }
 
-func run[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b factor, beta float64, c Matrix[O], opts []Option) error {
+func run[I, O Element](ctx context.Context, alpha float64, a *Matrix[I], b *factor, beta float64, c *Matrix[O], opts []Option) error {
 	k := calls.Get().(*call)
-	k.config.configure(opts)
+	k.config.configure(&k.product.Request, opts)
 	err := plan(&k.product, &k.config, alpha, a, b, beta, c)
 	if err == nil {
-		err = k.product.Run(ctx, k.product.Buffers)
+		err = k.product.Run(ctx)
 	}
 	*k = call{} // it refers to the caller's memory
 	calls.Put(k)
@@ -82,8 +84,9 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 	batch := make([]dispatch.Product, len(a))
 	for i := range a {
 		var cfg config
-		cfg.configure(opts)
-		if err := plan(&batch[i], &cfg, alpha, a[i], factorOf(b[i]), beta, c[i]); err != nil {
+		cfg.configure(&batch[i].Request, opts)
+		by := factorOf(&b[i])
+		if err := plan(&batch[i], &cfg, alpha, &a[i], &by, beta, &c[i]); err != nil {
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		}
 	}
@@ -147,20 +150,22 @@ type groupProduct[I, O Element] struct {
 // plan plans the product of n rows from a first one on, on a device if that is given.
 func (g *groupProduct[I, O]) plan(p *dispatch.Product, from, n int, b Matrix[I], on *dispatch.Device) error {
 	var cfg config
-	cfg.configure(g.opts)
+	cfg.configure(&p.Request, g.opts)
 	if cfg.tile != nil {
 		return fmt.Errorf("%w: a function for the tiles of groups", ErrUnsupported)
 	}
-	if err := cfg.checkBias(g.c.layout()); err != nil {
+	out := g.c.layout()
+	if err := cfg.checkBias(&out); err != nil {
 		return err
 	}
-	if size := g.c.layout().Type.Size(); cfg.Bias == gemm.BiasRow {
+	if size := out.Type.Size(); cfg.Bias == gemm.BiasRow {
 		cfg.bias, cfg.biasLen = cfg.bias[from*size:][:n*size], n
 	}
 	if on != nil {
 		cfg.request.Device = *on
 	}
-	return plan(p, &cfg, g.alpha, g.a.Sub(from, 0, n, g.a.cols), factorOf(b), g.beta, g.c.Sub(from, 0, n, g.c.cols))
+	a, by, c := g.a.Sub(from, 0, n, g.a.cols), factorOf(&b), g.c.Sub(from, 0, n, g.c.cols)
+	return plan(p, &cfg, g.alpha, &a, &by, g.beta, &c)
 }
 
 // sameLayout is the memory of matrices, and whether they all lie in theirs alike.
@@ -175,27 +180,26 @@ func sameLayout[T Element](all []Matrix[T]) (memory [][]byte, alike bool) {
 }
 
 // plan turns a call into a plan and the memory to run it on.
-func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a Matrix[I], b factor, beta float64, c Matrix[O]) error {
+func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a *Matrix[I], b *factor, beta float64, c *Matrix[O]) error {
 	if err := firstErr(a.err, b.err, c.err, cfg.err, cfg.checkHost()); err != nil {
 		return err
 	}
-	if err := cfg.checkBias(c.layout()); err != nil {
+	of := &p.Problem
+	of.A, of.B, of.C, of.Alpha, of.Beta, of.Epilogue = a.layout(), b.layout, c.layout(), alpha, beta, cfg.Epilogue
+	if err := cfg.checkBias(&of.C); err != nil {
 		return err
 	}
-	p.Request = cfg.request
-	var swapped bool
-	var err error
-	p.Problem, swapped, err = gemm.New(alpha, a.layout(), b.layout, beta, c.layout(), cfg.Epilogue)
-	if err == nil {
-		p.Problem, err = p.Problem.In(cfg.precision)
+	swapped, err := of.Complete()
+	if err == nil && cfg.precision != Native {
+		*of, err = of.In(cfg.precision)
 	}
 	if err == nil {
-		err = cfg.checkExtras(&p.Problem, swapped)
+		err = cfg.checkExtras(of, swapped)
 	}
 	if err != nil {
 		return err
 	}
-	p.Buffers = gemm.Buffers{A: bytesOf(a), B: b.bytes, C: bytesOf(c), Bias: cfg.bias}
+	p.Buffers.A, p.Buffers.B, p.Buffers.C, p.Buffers.Bias = dtype.Bytes(a.data), b.bytes, dtype.Bytes(c.data), cfg.bias
 	if swapped {
 		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
 	}
@@ -212,7 +216,7 @@ func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a Matri
 	case swapped && b.packed != nil:
 		return fmt.Errorf("%w: a transposed C for a packed B", ErrUnsupported)
 	case cfg.tile != nil:
-		if p.Tile, err = cfg.tile(c, swapped); err != nil {
+		if p.Tile, err = cfg.tile(*c, swapped); err != nil {
 			return err
 		}
 	}

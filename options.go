@@ -17,7 +17,7 @@ type Option func(*config)
 
 // config is what the options add up to.
 type config struct {
-	request   dispatch.Request // all but the problem
+	request   *dispatch.Request // whose problem is not theirs
 	precision Precision
 	bias      []byte          // on the host, or
 	biasOn    resident.Matrix // on a device
@@ -29,7 +29,9 @@ type config struct {
 	err error // the first option that makes no sense
 }
 
-func (c *config) configure(opts []Option) {
+// configure has c say what opts do, as far as r can in r, which is of zeros.
+func (c *config) configure(r *dispatch.Request, opts []Option) {
+	c.request = r
 	for _, o := range opts {
 		o(c)
 	}
@@ -405,7 +407,7 @@ func WithTileFunc[T Element](f func(tile Matrix[T], row, col int)) Option {
 }
 
 // checkBias refuses a bias that does not fit the result.
-func (c *config) checkBias(out gemm.Layout) error {
+func (c *config) checkBias(out *gemm.Layout) error {
 	if c.Bias == gemm.BiasNone {
 		return nil
 	}

@@ -25,11 +25,12 @@ type PackedMatrix[T Element] struct {
 // [Upload], are ErrUnsupported. The other errors are ErrOutOfMemory and the context's.
 func Pack[T Element](ctx context.Context, b Matrix[T], opts ...Option) (PackedMatrix[T], error) {
 	var cfg config
-	cfg.configure(opts)
+	var request dispatch.Request
+	cfg.configure(&request, opts)
 	if err := firstErr(b.err, cfg.err); err != nil {
 		return PackedMatrix[T]{}, err
 	}
-	p, err := dispatch.Pack(ctx, b.layout(), bytesOf(b), cfg.request)
+	p, err := dispatch.Pack(ctx, b.layout(), bytesOf(b), request)
 	if err != nil {
 		return PackedMatrix[T]{}, err
 	}
@@ -73,7 +74,8 @@ func MulPacked[T Float](ctx context.Context, a Matrix[T], b PackedMatrix[T], opt
 // sums in another order. C may not be a transposed view, and [WithVerify]
 // is refused, as both would need B as it was: ErrUnsupported.
 func GemmPacked[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b PackedMatrix[I], beta float64, c Matrix[O], opts ...Option) error {
-	return run(ctx, alpha, a, factor{layout: b.layout(), packed: b.b, err: b.check()}, beta, c, opts)
+	by := factor{layout: b.layout(), packed: b.b, err: b.check()}
+	return run(ctx, alpha, &a, &by, beta, &c, opts)
 }
 
 func (w PackedMatrix[T]) check() error {

@@ -46,8 +46,9 @@ func planFor(p *gemm.Problem) Plan {
 func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, error) {
 	var p dispatch.Product
 	var cfg config
-	cfg.configure(opts)
-	if err := plan(&p, &cfg, 1, a, factorOf(b), 0, c); err != nil {
+	cfg.configure(&p.Request, opts)
+	by := factorOf(&b)
+	if err := plan(&p, &cfg, 1, &a, &by, 0, &c); err != nil {
 		return Plan{}, err
 	}
 	pl := planFor(&p.Problem)

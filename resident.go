@@ -127,14 +127,14 @@ func planOn(p *resident.Product, err error) (Plan, error) {
 // product turns a call into what the device is asked.
 func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c DeviceMatrix[O], opts []Option) (*resident.Product, error) {
 	var cfg config
-	cfg.configure(opts)
+	cfg.configure(new(dispatch.Request), opts)
 	if err := firstErr(a.err, b.err, c.err, cfg.err, a.there("A"), b.there("B"), c.there("C")); err != nil {
 		return nil, err
 	}
 	if err := cfg.checkOn(c.m.Memory.Device()); err != nil {
 		return nil, err
 	}
-	if err := cfg.checkBias(c.m.Layout); err != nil {
+	if err := cfg.checkBias(&c.m.Layout); err != nil {
 		return nil, err
 	}
 	if cfg.extras != nil {

@@ -37,7 +37,7 @@ type Tuning struct {
 // ErrNoDevice, ErrShape, ErrVerify for a kernel that is wrong, and the context's.
 func TuneGemm[I, O Element](ctx context.Context, a, b Matrix[I], c Matrix[O], limit time.Duration, opts ...Option) (Tuning, error) {
 	var cfg config
-	cfg.configure(opts)
+	cfg.configure(new(dispatch.Request), opts)
 	if err := firstErr(a.err, b.err, c.err, cfg.err); err != nil {
 		return Tuning{}, err
 	}

@@ -139,10 +139,13 @@ func (t Type) Valid() bool { return t > Invalid && int(t) < len(table) }
 // Info returns t's row of the table. It panics unless t.Valid().
 func (t Type) Info() *Info {
 	if !t.Valid() {
-		panic(fmt.Sprintf("dtype: no such type %d", uint8(t)))
+		noSuchType(t)
 	}
 	return &table[t]
 }
+
+//go:noinline
+func noSuchType(t Type) { panic(fmt.Sprintf("dtype: no such type %d", uint8(t))) }
 
 // Size is the number of bytes of one element, 0 for Invalid.
 func (t Type) Size() int { return table[t].Size }
@@ -169,11 +172,15 @@ func Parse(name string) (Type, error) {
 
 // Of is the run-time name of the Go type T.
 func Of[T Element]() Type {
-	switch any(*new(T)).(type) {
-	case float64:
+	switch one := T(1); { // where this suffices the compiler knows the answer
+	case unsafe.Sizeof(one) == 8:
 		return F64
-	case float32:
+	case unsafe.Sizeof(one) == 4 && one/2 != 0:
 		return F32
+	case unsafe.Sizeof(one) == 4:
+		return I32
+	}
+	switch any(*new(T)).(type) {
 	case Float16:
 		return F16
 	case BFloat16:
@@ -182,9 +189,7 @@ func Of[T Element]() Type {
 		return F8E4M3
 	case Float8E5M2:
 		return F8E5M2
-	case int8:
-		return I8
 	default:
-		return I32
+		return I8
 	}
 }

@@ -56,8 +56,8 @@ type product[T scalar] struct {
 
 // newProduct lays out the blocks for the plan's number of threads. Only who computes
 // what depends on that number, never the order of a sum.
-func newProduct[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) product[T] {
-	p, packed := &pl.Problem, pl.packed
+func newProduct[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers) product[T] {
+	p, packed := pl.Problem, pl.packed
 	d := product[T]{
 		micro: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
@@ -431,6 +431,8 @@ func equalParts(n, size, unit int) int {
 	switch {
 	case n <= unit:
 		return unit
+	case n <= size-unit: // it is one part, and divisions take time where products are small
+		return ceilDiv(n, unit) * unit
 	case n <= size && unit == 1:
 		return n
 	}

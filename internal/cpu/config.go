@@ -58,10 +58,11 @@ type configuredKey struct {
 }
 
 // with is the kernel as c would have it for p.
-func (k *Kernel) with(c Config, p *gemm.Problem) (*Kernel, error) {
-	if c == (Config{}) {
+func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
+	if *o == (Config{}) {
 		return k, nil
 	}
+	c := *o
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ type Candidate struct {
 // below it, what is packed, and how many goroutines share the work.
 func Routes(p *gemm.Problem, workers int) []Candidate {
 	var routes []Candidate
-	best, err := choose("", environment(), p.A.Type)
+	best, err := chooseHere("", p.A.Type)
 	if err != nil {
 		return nil
 	}

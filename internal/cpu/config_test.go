@@ -54,7 +54,7 @@ func TestCandidates(t *testing.T) {
 				t.Fatalf("%v with %+v: %v", &p, o, err)
 			}
 			buf.C = aligned(p.C.Bytes())
-			if err := pl.Run(context.Background(), buf); err != nil {
+			if err := pl.Run(context.Background(), &buf); err != nil {
 				t.Fatal(err)
 			}
 			return buf.C
@@ -110,7 +110,7 @@ func TestConfigThreads(t *testing.T) {
 		}
 		pl.Threads = threads // on a machine with fewer processors too
 		buf.C = aligned(p.C.Bytes())
-		if err := pl.Run(context.Background(), buf); err != nil {
+		if err := pl.Run(context.Background(), &buf); err != nil {
 			t.Fatal(err)
 		}
 		if want == nil {

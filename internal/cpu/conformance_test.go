@@ -75,7 +75,7 @@ func implementation(k *Kernel, threads int) gemmtest.Implementation {
 			if threads > 0 {
 				pl.Threads = threads
 			}
-			return pl.Run(ctx, b)
+			return pl.Run(ctx, &b)
 		},
 	}
 }
@@ -97,7 +97,7 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 					}
 					pl.Threads = threads
 					clear(b.C)
-					if err := pl.Run(t.Context(), b); err != nil {
+					if err := pl.Run(t.Context(), &b); err != nil {
 						t.Fatal(err)
 					}
 					if want == nil {
@@ -155,4 +155,10 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%+v: %v, error %v", test, c.kernel, err)
 		}
 	}
+}
+
+// plan decides how k computes p, whatever is faster.
+func (k *Kernel) plan(p *gemm.Problem, o Options) (pl Plan, err error) {
+	err = pl.by(k, p, &o)
+	return pl, err
 }

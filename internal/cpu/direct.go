@@ -133,20 +133,18 @@ func (mk *micro[T]) canGoDirect(p *gemm.Problem) bool { return mk.native(p) && !
 
 // native reports whether micro-kernels can read and write p's matrices where they lie.
 func (mk *micro[T]) native(p *gemm.Problem) bool {
-	t := dtype.Of[T]()
-	return len(mk.Direct) > 0 && p.A.Type == t && p.C.Type == t && p.ReadsAB()
+	return len(mk.Direct) > 0 && p.A.Type == p.Accum() && p.C.Type == p.A.Type && p.ReadsAB()
 }
 
-func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
-	p, threads := &pl.Problem, pl.Threads
-	d := direct[T]{
-		micro: mk, m: p.M, n: p.N, k: p.K,
-		a: dtype.View[T](b.A), b: dtype.View[T](b.B), c: dtype.View[T](b.C),
-		rsa: p.A.LD, csa: 1, ldb: p.B.LD, ldc: p.C.LD,
-		alpha: T(p.Alpha), beta: T(p.Beta),
-		tile: pl.tile, threads: threads,
-		mc: p.M, nc: p.N, deep: mk.kc,
-	}
+// prepare lays out the product for a d of zeros, which is too large to be handed over.
+func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
+	p, threads := pl.Problem, pl.Threads
+	d.micro, d.m, d.n, d.k = mk, p.M, p.N, p.K
+	d.a, d.b, d.c = dtype.View[T](b.A), dtype.View[T](b.B), dtype.View[T](b.C)
+	d.rsa, d.csa, d.ldb, d.ldc = p.A.LD, 1, p.B.LD, p.C.LD
+	d.alpha, d.beta = T(p.Alpha), T(p.Beta)
+	d.tile, d.threads = pl.tile, threads
+	d.mc, d.nc, d.deep = p.M, p.N, mk.kc
 	d.finish.prepare(p, b, mk)
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
@@ -181,7 +179,6 @@ func newDirect[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers) direct[T] {
 		d.nc = equalParts(d.n, max(d.n/(4*threads), 1), mk.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(mk.Direct))
 	}
-	return d
 }
 
 // packsWhole reports whether p, if it goes direct, packs all of B.
@@ -276,8 +273,9 @@ func (d *direct[T]) item(item int, panel []T) {
 
 // compute does the tile of C of rows×cols at (i0, j0).
 func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
-	line := asm.Line / dtype.Of[T]().Size() // elements
+	line := asm.Line / int(unsafe.Sizeof(d.alpha)) // elements
 	beta, kc := d.beta, equalParts(d.k, d.deep, 8)
+	even := equalParts(rows, len(d.Direct), 1) // no tile of a few rows at the end
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		for j := j0; j < j0+cols; j += d.NR {
@@ -303,13 +301,13 @@ func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
 					next = j0 + cols
 				}
 			}
-			i := i0
+			i, high := i0, even
 			if d.copies && n == d.NR {
 				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], &panel[0], 0, d.ldc, n, d.alpha, beta)
 				i += d.MR
 				b, ldb = &panel[0], d.NR
+				high = equalParts(i0+rows-i, len(d.Direct), 1)
 			}
-			high := equalParts(i0+rows-i, len(d.Direct), 1) // no tile of a few rows at the end
 			for ; i < i0+rows; i += high {
 				m := min(high, i0+rows-i)
 				kernel := d.Direct[m-1]

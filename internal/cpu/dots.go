@@ -39,8 +39,8 @@ func isLong(p *gemm.Problem) bool {
 		p.K >= 16*many && p.K*p.A.Type.Size() <= dotsLength
 }
 
-func newDots[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, xIsA bool) dots[T] {
-	p, threads := &pl.Problem, pl.Threads
+func newDots[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, xIsA bool) dots[T] {
+	p, threads := pl.Problem, pl.Threads
 	d := dots[T]{
 		micro: mk, k: p.K,
 		x: mk.asItLies(p.A, b.A), small: mk.asItLies(p.B, b.B), layout: p.B.T(),

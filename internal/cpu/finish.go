@@ -38,8 +38,8 @@ type finisher[T scalar] struct {
 }
 
 // prepare readies an f of zeros for p and the kernel mk; the textbook's has none.
-func (f *finisher[T]) prepare(p *gemm.Problem, b gemm.Buffers, mk *micro[T]) {
-	converts := p.C.Type != dtype.Of[T]()
+func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
+	converts := p.C.Type != p.Accum()
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
 		return
 	}
@@ -66,19 +66,19 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b gemm.Buffers, mk *micro[T]) {
 // without padding, as the product would have been: it does what the epilogue says, with the
 // operands in b, and writes the C there. The sums are lost.
 func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
-	p := pl.Problem
+	p := *pl.Problem
 	p.Beta = 0
 	switch k := pl.Kernel; p.Accum() {
 	case dtype.F32:
-		finish(&p, b, k.f32, dtype.View[float32](sums))
+		finish(&p, &b, k.f32, dtype.View[float32](sums))
 	case dtype.F64:
-		finish(&p, b, k.f64, dtype.View[float64](sums))
+		finish(&p, &b, k.f64, dtype.View[float64](sums))
 	default:
-		finish(&p, b, k.i32, dtype.View[int32](sums))
+		finish(&p, &b, k.i32, dtype.View[int32](sums))
 	}
 }
 
-func finish[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T], sums []T) {
+func finish[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T], sums []T) {
 	var f finisher[T]
 	f.prepare(p, b, mk)
 	if f.needed {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
@@ -228,6 +229,25 @@ type choice struct {
 	named  bool   // it was asked for by name
 	limit  string // what the environment allows, if it says so
 }
+
+// chooseHere is [choose] with what the environment allows. Without a name that depends on
+// nothing but the type, and takes no time again.
+func chooseHere(name string, in dtype.Type) (choice, error) {
+	if name != "" {
+		return choose(name, "", in)
+	}
+	kept := &usual[in]
+	if c := kept.Load(); c != nil {
+		return *c, nil
+	}
+	c, err := choose("", environment(), in)
+	if err == nil {
+		kept.Store(&c)
+	}
+	return c, err
+}
+
+var usual [256]atomic.Pointer[choice] // a choice for each type
 
 // choose returns the kernel of that name, or, without a name, the fastest one for matrices
 // of type in that this processor can run and limit, if it names one, allows.

@@ -22,8 +22,8 @@ type textbook[T scalar] struct {
 	old         []T                        // what was there, for finish
 }
 
-func newTextbook[T scalar](pl *Plan, b gemm.Buffers) textbook[T] {
-	p := &pl.Problem
+func newTextbook[T scalar](pl *Plan, b *gemm.Buffers) textbook[T] {
+	p := pl.Problem
 	t := textbook[T]{
 		m: p.M, n: p.N, k: p.K,
 		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),

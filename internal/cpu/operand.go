@@ -34,7 +34,7 @@ type operand[T scalar] struct {
 
 // operandA and operandB make the operands of a product. A row of op(A) runs
 // along K as stored; a column of op(B) does when B is transposed.
-func operandA[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T] {
+func operandA[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) operand[T] {
 	o := newOperand[T](p.A, b.A, !p.A.Trans, p.K, mk.Group, mk.formsA)
 	if mk.Start != nil {
 		o.offset = 128
@@ -43,7 +43,7 @@ func operandA[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T
 	return o
 }
 
-func operandB[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T] {
+func operandB[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) operand[T] {
 	return newOperand[T](p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
 }
 

@@ -39,7 +39,7 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := choose(o.Kernel, environment(), p.A.Type)
+	c, err := chooseHere(o.Kernel, p.A.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func pack[T scalar](ctx context.Context, k *Kernel, mk *micro[T], p *gemm.Proble
 		return nil, err
 	}
 	packed := &Packed{layout: p.B, kernel: k, data: aligned(bytes)}
-	o := operandB(p, gemm.Buffers{B: b}, mk)
+	o := operandB(p, &gemm.Buffers{B: b}, mk)
 	halves := cut.size < int(unsafe.Sizeof(*new(T)))
 	err := Share(ctx, blocks*panels, threads, func(i int) {
 		p0, j := i/panels*cut.kc, i%panels*mk.NR

@@ -82,7 +82,7 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 		if pl.way > blocked {
 			pl.way = blocked // the ways of products bound by memory sum in another order
 		}
-		if err := pl.Run(t.Context(), b); err != nil {
+		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
 		return slices.Clone(b.C)

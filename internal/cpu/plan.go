@@ -33,7 +33,7 @@ type Options struct {
 // words are only made when they are asked for: to plan and to run one allocates nothing.
 // Any number of goroutines may run one at once.
 type Plan struct {
-	Problem gemm.Problem
+	Problem *gemm.Problem // which must stay as it is
 	Kernel  *Kernel
 	Threads int
 
@@ -65,29 +65,37 @@ const leastFlops = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
-	c, err := choose(o.Kernel, environment(), p.A.Type)
-	if err != nil {
-		return Plan{}, err
-	}
-	if o.Packed != nil {
-		if c.named && c.kernel != o.Packed.kernel {
-			return Plan{}, fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
-		}
-		c.kernel = o.Packed.kernel
-	} else if c.kernel, err = c.kernel.with(o.Config, p); err != nil {
-		return Plan{}, err
-	}
-	pl, err := c.kernel.plan(p, o)
-	pl.named, pl.limit = c.named, c.limit
+	var pl Plan
+	err := pl.Decide(p, &o)
 	return pl, err
 }
 
-// plan decides how k computes p.
-func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
-	if !k.Multiplies(p.A.Type) {
-		return Plan{}, k.noArithmetic(p.A.Type)
+// Decide is [NewPlan] for a plan that is there already, and has nothing: to hand one over takes
+// as long as to decide.
+func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
+	c, err := chooseHere(o.Kernel, p.A.Type)
+	if err != nil {
+		return err
 	}
-	pl := Plan{Problem: *p, Kernel: k, Threads: threads(p, o.Threads), packed: o.Packed, tile: o.Tile, progress: o.Progress}
+	if o.Packed != nil {
+		if c.named && c.kernel != o.Packed.kernel {
+			return fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
+		}
+		c.kernel = o.Packed.kernel
+	} else if c.kernel, err = c.kernel.with(&o.Config, p); err != nil {
+		return err
+	}
+	pl.named, pl.limit = c.named, c.limit
+	return pl.by(c.kernel, p, o)
+}
+
+// by decides how k computes p.
+func (pl *Plan) by(k *Kernel, p *gemm.Problem, o *Options) error {
+	if !k.Multiplies(p.A.Type) {
+		return k.noArithmetic(p.A.Type)
+	}
+	pl.Problem, pl.Kernel, pl.Threads = p, k, threads(p, o.Threads)
+	pl.packed, pl.tile, pl.progress = o.Packed, o.Tile, o.Progress
 	if n := o.Config.Threads; n > 0 {
 		pl.Threads = min(n, Workers(o.Threads))
 	}
@@ -103,7 +111,7 @@ func (k *Kernel) plan(p *gemm.Problem, o Options) (Plan, error) {
 	default:
 		pl.way = k.i32.way(p)
 	}
-	return pl, nil
+	return nil
 }
 
 func (k *Kernel) noArithmetic(in dtype.Type) error {
@@ -195,7 +203,7 @@ func (mk *micro[T]) detail(pl *Plan) string {
 	switch pl.way {
 	case unpacked:
 		packed := "nothing"
-		if mk.packsWhole(&pl.Problem) {
+		if mk.packsWhole(pl.Problem) {
 			packed = "B"
 		}
 		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
@@ -205,7 +213,7 @@ func (mk *micro[T]) detail(pl *Plan) string {
 		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
 	}
 	packed := "packed"
-	switch inPlace := mk.readsInPlace(&pl.Problem); {
+	switch inPlace := mk.readsInPlace(pl.Problem); {
 	case pl.packed != nil && inPlace:
 		packed = "B packed before"
 	case pl.packed != nil:
@@ -219,7 +227,7 @@ func (mk *micro[T]) detail(pl *Plan) string {
 // Run computes the product. The buffers are p's; [gemm.Buffers.Check] has
 // accepted them. When ctx ends first, Run returns its error, C holds anything,
 // and nothing uses the buffers any more.
-func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
+func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
@@ -262,9 +270,10 @@ type job interface {
 }
 
 // carryOut computes the product in the way that was decided.
-func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
+func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
 	if pl.way == unpacked {
-		d := newDirect(pl, mk, b)
+		var d direct[T]
+		d.prepare(pl, mk, b)
 		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil && d.bytes() == 0 {
 			return d.alone(ctx) // the smallest products: what the rest of this function costs is worth sparing
 		}

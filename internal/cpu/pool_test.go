@@ -222,7 +222,7 @@ func TestTilesCoverC(t *testing.T) {
 			p, b := random(t, dtype.F32, size[0], size[1], size[2])
 			mk := *kernels[1].f32 // the one in plain Go
 			mk.mc, mk.kc, mk.ms, mk.ns = 16, 64, 80, 96
-			d := newProduct(&Plan{Problem: p, Threads: threads}, &mk, b)
+			d := newProduct(&Plan{Problem: &p, Threads: threads}, &mk, &b)
 			var m memory
 			m.free = aligned(d.bytes())
 			d.use(&m, make([]place, threads))

@@ -71,7 +71,7 @@ func checkSchedule(t *testing.T) {
 	pl.Threads = threads
 	var want int64
 	pl.progress = func(_, total int64) { want = total }
-	if err := pl.Run(t.Context(), b); err != nil {
+	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	if int64(items) != want {
@@ -93,7 +93,7 @@ func scheduleOf(t *testing.T, n, threads int, rest time.Duration) (times []time.
 	for i := 0; i < 5 || i < 200 && time.Since(begin) < most; i++ {
 		time.Sleep(rest)
 		pl.trace = newTrace(threads)
-		if err := pl.Run(t.Context(), b); err != nil {
+		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
 		pl.trace.took = time.Since(pl.trace.start)

@@ -92,8 +92,8 @@ type target[T scalar] struct {
 	tile    func(i, j, rows, cols int) // see product
 }
 
-func newTarget[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) target[T] {
-	p := &pl.Problem
+func newTarget[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) target[T] {
+	p := pl.Problem
 	c := target[T]{flipped: flipped, sums: p.C.Type != dtype.Of[T](), tile: pl.tile}
 	c.finish.prepare(p, b, mk)
 	if c.sums {

@@ -55,8 +55,8 @@ func isThin(few, many, k, limit int) bool {
 	return few <= limit && many >= 8*few && many >= 64 && k >= 32
 }
 
-func newSweep[T scalar](pl *Plan, mk *micro[T], b gemm.Buffers, flipped bool) sweep[T] {
-	p, threads := &pl.Problem, pl.Threads
+func newSweep[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) sweep[T] {
+	p, threads := pl.Problem, pl.Threads
 	d := sweep[T]{
 		micro: mk, m: p.M, n: p.N, k: p.K,
 		small: mk.asItLies(p.A, b.A), layout: p.A, b: mk.asItLies(p.B, b.B), c: newTarget(pl, mk, b, flipped),

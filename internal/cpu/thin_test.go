@@ -92,7 +92,7 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := book.Run(t.Context(), want); err != nil {
+	if err := book.Run(t.Context(), &want); err != nil {
 		t.Fatal(err)
 	}
 	told := make([]atomic.Int32, p.M*p.N)
@@ -110,7 +110,7 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 	if pl.way == unpacked && sweeps(p) && area(p.B) <= rereadBytes {
 		pl.way = alongN // as it would be with a larger B
 	}
-	if err := pl.Run(t.Context(), b); err != nil {
+	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(b.C, want.C) {
@@ -156,7 +156,7 @@ func TestFlatProducts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := book.Run(t.Context(), b); err != nil {
+			if err := book.Run(t.Context(), &b); err != nil {
 				t.Fatal(err)
 			}
 			want := slices.Clone(b.C)
@@ -165,11 +165,11 @@ func TestFlatProducts(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, pl.Threads = range []int{1, 3} {
-				if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.packs() != s.packs || d.streams != s.streams {
+				if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.packs() != s.packs || d.streams != s.streams {
 					t.Errorf("%s: %v: way %d, packs %v, streams %v, want %v and %v", k.Name, &p, pl.way, d.packs(), d.streams, s.packs, s.streams)
 				}
 				clear(b.C)
-				if err := pl.Run(t.Context(), b); err != nil {
+				if err := pl.Run(t.Context(), &b); err != nil {
 					t.Fatal(err)
 				}
 				if !slices.Equal(b.C, want) {
@@ -211,10 +211,15 @@ func TestFewAgainstMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := newDirect(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.deep != s.deep {
+			if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.deep != s.deep {
 				t.Errorf("%s: %v: way %d, copies %v, %d steps at a time, want %v and %d", k.Name, &p, pl.way, d.copies, d.deep, s.copies, s.deep)
 			}
 			checkThin(t, k, &p, b, 1+2*s.trans)
 		}
 	}
+}
+
+func directOf(pl *Plan, mk *micro[float64], b gemm.Buffers) (d direct[float64]) {
+	d.prepare(pl, mk, &b)
+	return d
 }

@@ -174,16 +174,18 @@ func (c choice) words() string {
 	return ""
 }
 
-// choose is the processor or the GPU, and why.
-func (c *chooser) choose(r *Request) choice {
-	p, made := &r.Problem, choice{device: Device{Kind: "cpu"}, gpu: c.gpu}
+// choose says in made, which is a choice of nothing, the processor or the GPU, and why.
+func (c *chooser) choose(r *Request, made *choice) {
+	p := &r.Problem
+	made.device.Kind = "cpu"
 	if p.Flops() < tooSmall {
 		made.because = tooSmallForGPU
-		return made
+		return
 	}
+	made.gpu = c.gpu
 	if made.err = c.present(); made.err != nil {
 		made.because = noGPU
-		return made
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +193,7 @@ func (c *chooser) choose(r *Request) choice {
 	speed, err := c.processor(u)
 	if err != nil {
 		made.because, made.err = noMeasurementHere, err
-		return made
+		return
 	}
 	made.here = speed.seconds(p.Flops())
 	start, all := c.knownStart(), float64(often)
@@ -200,22 +202,22 @@ func (c *chooser) choose(r *Request) choice {
 	}
 	if made.here*all <= start {
 		made.because, made.start = notWorthBeginning, start
-		return made
+		return
 	}
 	gpu := c.begin()
 	if gpu.err != nil {
 		made.because, made.err = noGPU, gpu.err
-		return made
+		return
 	}
 	made.bytes = traffic(p)
 	if made.bytes > 0.9*float64(gpu.memory) {
 		made.because = tooLargeForGPU
-		return made
+		return
 	}
 	shot, err := c.shot(u, gpu.identity, speed)
 	if err != nil {
 		made.because, made.err = noMeasurementThere, err
-		return made
+		return
 	}
 	made.because, made.crossover = faster, shot.crossover
 	made.there = shot.seconds(side(p), p.Flops())
@@ -225,7 +227,6 @@ func (c *chooser) choose(r *Request) choice {
 	if made.there+made.start < made.here {
 		made.device = c.gpu
 	}
-	return made
 }
 
 // words is a time to two digits.
@@ -237,16 +238,14 @@ func words(s float64) string {
 	return d.Round(unit).String()
 }
 
-// on plans the product on a device that was chosen unasked: where a GPU cannot compute
-// it after all, the processor does.
-func (pl *Plan) on(c choice) error {
-	if c.device.IsGPU() {
+// asChosen plans the product on the device that was chosen unasked: where a GPU cannot
+// compute it after all, the processor does.
+func (pl *Plan) asChosen() error {
+	if c := &pl.choice; c.device.IsGPU() {
 		if c.refused = pl.onGPU(c.device); c.refused == nil {
-			pl.choice = c
 			return nil
 		}
 	}
-	pl.choice = c
 	return pl.onCPU()
 }
 

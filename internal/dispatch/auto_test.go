@@ -75,7 +75,8 @@ func sized(t *testing.T, in, out dtype.Type, m, n, k int) gemm.Problem {
 
 // chosen is what the chooser chooses, and the reason in words.
 func chosen(c *chooser, r Request) (Device, string) {
-	made := c.choose(&r)
+	var made choice
+	c.choose(&r, &made)
 	return made.device, made.String()
 }
 
@@ -285,7 +286,8 @@ func TestPlanOn(t *testing.T) {
 		{"emu:broken", "cpu", "no GPU: because, which cannot compute it: no such device"},
 	} {
 		pl := &Plan{Request: Request{Problem: small}}
-		err := pl.on(choice{device: name(t, c.d), because: noGPU, err: errors.New("because")})
+		pl.choice = choice{device: name(t, c.d), because: noGPU, err: errors.New("because")}
+		err := pl.asChosen()
 		if err != nil {
 			t.Fatal(err)
 		}

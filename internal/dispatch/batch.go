@@ -18,6 +18,9 @@ type Product struct {
 	Buffers gemm.Buffers
 }
 
+// Run computes the product; see [Plan.Run].
+func (p *Product) Run(ctx context.Context) error { return p.run(ctx, &p.Buffers) }
+
 // wholeFlops is the work below which many products are computed faster side by side,
 // each by one thread, than one by one by all of them.
 const wholeFlops = 20e6
@@ -31,7 +34,7 @@ func RunBatch(ctx context.Context, batch []Product) error {
 		return err
 	}
 	errs := make([]error, len(batch))
-	run := func(i int) { errs[i] = batch[i].Run(ctx, batch[i].Buffers) }
+	run := func(i int) { errs[i] = batch[i].Run(ctx) }
 	many, rest := onGPUs(batch)
 	for _, t := range many {
 		switch handled, err := t.run(ctx, batch); {

@@ -132,7 +132,8 @@ func (pl *Plan) Decide() error {
 		}
 		return nil
 	}
-	return pl.on(theChooser().choose(&pl.Request))
+	theChooser().choose(&pl.Request, &pl.choice)
+	return pl.asChosen()
 }
 
 // CheckThreads refuses a number of threads that is none. The error is ErrUnsupported.
@@ -144,14 +145,14 @@ func CheckThreads(n int) error {
 }
 
 // onCPU plans the product on the processor.
-func (pl *Plan) onCPU() (err error) {
+func (pl *Plan) onCPU() error {
 	if p := pl.Problem.Precision; p != gemm.Native {
 		return fmt.Errorf("%w: precision %v on the processor (want %v, or a GPU)", gemm.ErrUnsupported, p, gemm.Native)
 	}
 	if f := pl.Problem.Epilogue.Function; f != nil {
 		return fmt.Errorf("%w: %v on the processor, which takes functions of tiles", gemm.ErrUnsupported, f)
 	}
-	if pl.cpu, pl.tuned, err = planCPU(&pl.Request); err != nil {
+	if err := pl.planCPU(); err != nil {
 		return err
 	}
 	pl.Device, pl.Kernel, pl.Threads = Device{Kind: "cpu"}, pl.cpu.Kernel.Name, pl.cpu.Threads
@@ -160,17 +161,19 @@ func (pl *Plan) onCPU() (err error) {
 
 // Run computes the product and, if asked to, verifies it. The errors are those
 // of [gemm.Buffers.Check], ErrVerify and the context's.
-func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	if err := pl.check(&b); err != nil {
+func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error { return pl.run(ctx, &b) }
+
+func (pl *Plan) run(ctx context.Context, b *gemm.Buffers) error {
+	if err := pl.check(b); err != nil {
 		return err
 	}
 	if pl.Verify {
-		return pl.runVerified(ctx, b)
+		return pl.runVerified(ctx, *b)
 	}
 	return pl.compute(ctx, b)
 }
 
-func (pl *Plan) compute(ctx context.Context, b gemm.Buffers) error {
+func (pl *Plan) compute(ctx context.Context, b *gemm.Buffers) error {
 	if pl.gpu == nil && !pl.Timed {
 		return pl.cpu.Run(ctx, b)
 	}
@@ -182,7 +185,7 @@ func (pl *Plan) compute(ctx context.Context, b gemm.Buffers) error {
 	start := time.Now()
 	defer func() { pl.took = time.Since(start) }()
 	if pl.gpu != nil {
-		return pl.gpu.Run(ctx, b)
+		return pl.gpu.Run(ctx, *b)
 	}
 	return pl.cpu.Run(ctx, b)
 }

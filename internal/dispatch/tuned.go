@@ -221,25 +221,23 @@ func PlanGPU(b *gpu.Backend, p *gemm.Problem, opt gpu.Options) (*gpu.Plan, error
 	return pl, err
 }
 
-// planCPU plans a product on the processor with the kernel or the choice that r has or,
-// if it has none, with what was tuned for the product, or else with the plan's own
-// choice.
-func planCPU(r *Request) (pl cpu.Plan, t tuning, err error) {
+// planCPU plans the product on the processor with the kernel or the choice that was asked for
+// or, if none was, with what was tuned for the product, or else with the plan's own choice.
+func (pl *Plan) planCPU() error {
+	r := &pl.Request
 	opt := cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Packed: r.Packed, Tile: r.Tile, Progress: r.Progress}
 	switch {
 	case r.Choice != nil:
 		opt.Kernel, opt.Config = r.Choice.Kernel, r.Choice.Config
 	case r.Kernel == "" && r.Packed == nil:
-		t.Tuned = theTunings().processor().find(&r.Problem, dense)
+		pl.tuned.Tuned = theTunings().processor().find(&r.Problem, dense)
 	}
-	if t.Tuned != nil {
+	if t := &pl.tuned; t.Tuned != nil {
 		tuned := opt
 		tuned.Kernel, tuned.Config = t.Kernel, t.Choice.Config
-		if pl, err = cpu.NewPlan(&r.Problem, tuned); err == nil {
-			return pl, t, nil
+		if t.unfit = pl.cpu.Decide(&r.Problem, &tuned); t.unfit == nil {
+			return nil
 		}
-		t.unfit = err
 	}
-	pl, err = cpu.NewPlan(&r.Problem, opt)
-	return pl, t, err
+	return pl.cpu.Decide(&r.Problem, &opt)
 }

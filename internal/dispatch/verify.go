@@ -73,14 +73,14 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	return nil
 }
 
-func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers, run func(context.Context, gemm.Buffers) error) error {
+func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers, run func(context.Context, *gemm.Buffers) error) error {
 	// The seed differs from run to run, so that no wrong result passes for good;
 	// the report and the error name it.
 	v, err := ref.NewVerifier(ctx, p, b, ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.accuracy(p)})
 	if err != nil {
 		return err
 	}
-	if err := run(ctx, b); err != nil {
+	if err := run(ctx, &b); err != nil {
 		return err
 	}
 	report, err := v.Check(ctx, b.C)

@@ -139,40 +139,50 @@ type Problem struct {
 //
 // The errors are ErrShape and ErrUnsupported.
 func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
-	if err := a.Check("A"); err != nil {
+	p = Problem{A: a, B: b, C: c, Alpha: alpha, Beta: beta, Epilogue: e}
+	if swapped, err = p.Complete(); err != nil {
 		return Problem{}, false, err
-	}
-	if err := b.Check("B"); err != nil {
-		return Problem{}, false, err
-	}
-	if err := c.Check("C"); err != nil {
-		return Problem{}, false, err
-	}
-	switch {
-	case a.OpCols() != b.OpRows():
-		return Problem{}, false, fmt.Errorf("%w: A is %d×%d and B is %d×%d, so A has %d columns where B has %d rows",
-			ErrShape, a.OpRows(), a.OpCols(), b.OpRows(), b.OpCols(), a.OpCols(), b.OpRows())
-	case c.OpRows() != a.OpRows() || c.OpCols() != b.OpCols():
-		return Problem{}, false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
-			ErrShape, c.OpRows(), c.OpCols(), a.OpRows(), b.OpCols(), a.OpRows(), a.OpCols(), b.OpRows(), b.OpCols())
-	case a.Type != b.Type:
-		return Problem{}, false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, a.Type, b.Type)
-	}
-	if err := checkTypes(a.Type, c.Type, alpha, beta); err != nil {
-		return Problem{}, false, err
-	}
-	if err := e.check(c.Type); err != nil {
-		return Problem{}, false, err
-	}
-	if c.Trans {
-		a, b, c, swapped = b.T(), a.T(), c.T(), true
-		e = e.transposed()
-	}
-	p = Problem{M: a.OpRows(), N: b.OpCols(), K: a.OpCols(), A: a, B: b, C: c, Alpha: alpha, Beta: beta, Epilogue: e}
-	if e.Residual {
-		p.Residual = Dense(c.Type, c.Rows, c.Cols)
 	}
 	return p, swapped, nil
+}
+
+// Complete is [New] for a problem whose layouts, factors and epilogue are there, and nothing
+// else: in the time that it takes to hand one over a processor multiplies 16×16.
+func (p *Problem) Complete() (swapped bool, err error) {
+	if err := p.A.Check("A"); err != nil {
+		return false, err
+	}
+	if err := p.B.Check("B"); err != nil {
+		return false, err
+	}
+	if err := p.C.Check("C"); err != nil {
+		return false, err
+	}
+	switch {
+	case p.A.OpCols() != p.B.OpRows():
+		return false, fmt.Errorf("%w: A is %d×%d and B is %d×%d, so A has %d columns where B has %d rows",
+			ErrShape, p.A.OpRows(), p.A.OpCols(), p.B.OpRows(), p.B.OpCols(), p.A.OpCols(), p.B.OpRows())
+	case p.C.OpRows() != p.A.OpRows() || p.C.OpCols() != p.B.OpCols():
+		return false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
+			ErrShape, p.C.OpRows(), p.C.OpCols(), p.A.OpRows(), p.B.OpCols(), p.A.OpRows(), p.A.OpCols(), p.B.OpRows(), p.B.OpCols())
+	case p.A.Type != p.B.Type:
+		return false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.A.Type, p.B.Type)
+	}
+	if err := checkTypes(p.A.Type, p.C.Type, p.Alpha, p.Beta); err != nil {
+		return false, err
+	}
+	if err := p.Epilogue.check(p.C.Type); err != nil {
+		return false, err
+	}
+	if swapped = p.C.Trans; swapped {
+		p.A, p.B, p.C = p.B.T(), p.A.T(), p.C.T()
+		p.Epilogue = p.Epilogue.transposed()
+	}
+	p.M, p.N, p.K = p.A.OpRows(), p.B.OpCols(), p.A.OpCols()
+	if p.Epilogue.Residual {
+		p.Residual = Dense(p.C.Type, p.C.Rows, p.C.Cols)
+	}
+	return swapped, nil
 }
 
 func checkTypes(in, out dtype.Type, alpha, beta float64) error {
