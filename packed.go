@@ -70,8 +70,8 @@ func MulPacked[T Float](ctx context.Context, a Matrix[T], b PackedMatrix[T], opt
 }
 
 // GemmPacked is [Gemm] with a packed B: C ← α·A·B + β·C. It gives the bits that Gemm gives
-// on the processor with the same kernel, products with few rows or columns apart, which Gemm
-// sums in another order. C may not be a transposed view, and [WithVerify]
+// on the processor with the same kernel, but for products with few rows or columns and the
+// last columns of small ones, which Gemm sums in another order. C may not be a transposed view, and [WithVerify]
 // is refused, as both would need B as it was: ErrUnsupported.
 func GemmPacked[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b PackedMatrix[I], beta float64, c Matrix[O], opts ...Option) error {
 	by := factor{layout: b.layout(), packed: b.b, err: b.check()}

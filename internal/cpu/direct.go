@@ -29,8 +29,12 @@ type direct[T scalar] struct {
 	streams     bool       // whether whole tiles are stored around the caches
 	packing     operand[T] // B, if all of it is packed, and …
 	panels      []T        // … where to, K×NR after K×NR
+	down        bool       // whether it goes down A, whose next rows are fetched, and not B's
 	copies      bool       // whether the first tile of a panel of B copies it for those below
 	copied      []T        // for each slot, such a panel
+	turned      bool       // whether B is transposed
+	last        int        // columns at the end of C that no tiles compute; see [direct.end]
+	ends        []T        // for each slot, memory for that
 	places      []place
 }
 
@@ -76,10 +80,9 @@ const (
 	stripColumns   = 2048
 	stripDepth     = 32
 	stripDepthThin = 16
-	// The same for few columns against a large A: the rows of a tile are that many streams,
-	// and so much of each, a page or two, comes one after the other.
-	columnDepth = 1024
-	columnRows  = 4096 // that an item goes down
+	// The same for so many columns against a large A: a tile's rows are gone through to their
+	// ends, which leaves time to have the next tile's come to L2.
+	downColumns = 64
 	// copyReach is how many bytes of C go over all of K at once.
 	copyReach = 256 << 10
 )
@@ -115,7 +118,7 @@ func (mk *micro[T]) goesInStrips(p *gemm.Problem) bool {
 
 // goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
 func (mk *micro[T]) goesDown(p *gemm.Problem) bool {
-	return !p.A.Trans && !p.B.Trans && dotsColumns < p.N && p.N <= mk.NR && area(p.A) > rereadBytes && p.K > flatDepth
+	return !p.A.Trans && !p.B.Trans && dotsColumns < p.N && p.N <= downColumns && area(p.A) > rereadBytes && p.K > flatDepth
 }
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
@@ -149,6 +152,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 	if p.A.Trans {
 		d.rsa, d.csa = 1, p.A.LD
 	}
+	d.turned, d.last = p.B.Trans, mk.ends(p)
 	if mk.packsWhole(p) {
 		d.packing = operandB(p, b, mk)
 	}
@@ -168,8 +172,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 		}
 		d.nc = equalParts(d.n, min(stripColumns, ceilDiv(d.n, 2*threads)), d.NR)
 	case mk.goesDown(p):
-		d.deep = columnDepth
-		d.mc = equalParts(d.m, min(columnRows, ceilDiv(d.m, 4*threads)), len(d.Direct))
+		d.down, d.mc = true, len(d.Direct)
 	case mk.copiesB(p):
 		d.copies = true
 		d.nc = equalParts(d.n, min(copyReach/(d.m*dtype.Of[T]().Size()), ceilDiv(d.n, threads)), d.NR)
@@ -183,7 +186,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 
 // packsWhole reports whether p, if it goes direct, packs all of B.
 func (mk *micro[T]) packsWhole(p *gemm.Problem) bool {
-	return p.B.Trans || crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
+	return p.B.Trans || mk.goesDown(p) && p.N > mk.NR || crowd < p.K && p.K <= flatDepth && crowds(p.B) && p.M > flatTiles*len(mk.Direct)
 }
 
 // inLines reports whether C's rows begin with a cache line.
@@ -208,10 +211,13 @@ func (d *direct[T]) phases() int {
 func (d *direct[T]) enter(phase, slot int) (items int) {
 	d.places[slot].computing = phase == d.phases()-1
 	if !d.places[slot].computing {
-		return ceilDiv(d.n, d.NR)
+		return d.count()
 	}
 	return d.tiles()
 }
+
+// count is the number of B's panels.
+func (d *direct[T]) count() int { return ceilDiv(d.n-d.last, d.NR) }
 
 func (d *direct[T]) tiles() int { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
 
@@ -219,7 +225,7 @@ func (d *direct[T]) panelsSize() int {
 	if !d.packs() {
 		return 0
 	}
-	return d.k * ceilDiv(d.n, d.NR) * d.NR
+	return d.k * d.count() * d.NR
 }
 
 // copySize is the memory for what each slot copies.
@@ -230,56 +236,77 @@ func (d *direct[T]) copySize() int {
 	return d.threads * d.kc * d.NR
 }
 
-func (d *direct[T]) bytes() int { return bytesFor[T](d.panelsSize()) + bytesFor[T](d.copySize()) }
+func (d *direct[T]) bytes() int {
+	return bytesFor[T](d.panelsSize()) + bytesFor[T](d.copySize()) + bytesFor[T](d.threads*d.endSize())
+}
 
 func (d *direct[T]) use(m *memory, places []place) {
 	d.panels, d.copied, d.places = take[T](m, d.panelsSize()), take[T](m, d.copySize()), places
+	d.ends = take[T](m, d.threads*d.endSize())
 }
 
-// alone does all items of a product that packs nothing, and allocates nothing even where d
-// is on a stack.
+// alone does the product on one goroutine, and allocates nothing even where d is on a stack.
 func (d *direct[T]) alone(ctx context.Context) error {
+	if d.packs() {
+		for panel := range d.count() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			d.pack(panel)
+		}
+	}
 	if d.mc == d.m && d.nc == d.n {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d.compute(0, 0, d.m, d.n, nil)
+		d.compute(0, 0, d.m, d.n, 0)
 		return nil
 	}
 	for item := range d.tiles() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d.item(item, nil)
+		d.item(item, 0)
 	}
 	return nil
 }
 
 func (d *direct[T]) do(item, slot int) {
-	if !d.places[slot].computing {
-		j := item * d.NR
-		d.packing.pack(d.panels[j*d.k:], d.NR, j, min(d.NR, d.n-j), 0, d.k, nil)
-		return
+	if d.places[slot].computing {
+		d.item(item, slot)
+	} else {
+		d.pack(item)
 	}
-	d.item(item, d.copied[slot*d.copySize()/d.threads:])
 }
 
-// item computes a tile of C. panel is memory for a copy of one of B's, if there are any.
-func (d *direct[T]) item(item int, panel []T) {
+// pack packs a panel of B.
+func (d *direct[T]) pack(panel int) {
+	j := panel * d.NR
+	d.packing.pack(d.panels[j*d.k:], d.NR, j, min(d.NR, d.n-j), 0, d.k, nil)
+}
+
+// item computes a tile of C.
+func (d *direct[T]) item(item, slot int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := item%down*d.mc, item/down*d.nc
-	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0), panel)
+	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0), slot)
 }
 
 // compute does the tile of C of rows×cols at (i0, j0).
-func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
+func (d *direct[T]) compute(i0, j0, rows, cols, slot int) {
+	panel := d.copied[slot*d.copySize()/d.threads:]
+	across := cols // in tiles
+	if j0+cols == d.n {
+		across -= d.last
+	}
 	line := asm.Line / int(unsafe.Sizeof(d.alpha)) // elements
 	beta, kc := d.beta, equalParts(d.k, d.deep, 8)
+	below := (i0 + rows) * d.rsa               // where the next rows of A begin
 	even := equalParts(rows, len(d.Direct), 1) // no tile of a few rows at the end
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
-		for j := j0; j < j0+cols; j += d.NR {
-			n := min(d.NR, j0+cols-j)
+		for j := j0; j < j0+across; j += d.NR {
+			n := min(d.NR, j0+across-j)
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
@@ -293,7 +320,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
 			if d.k > flatDepth && !d.packs() {
 				next, each = p*d.ldb+j, k/asm.DirectAhead
 				switch {
-				case j+d.NR < j0+cols:
+				case j+d.NR < j0+across:
 					next += d.NR
 				case p+k < d.k:
 					next = (p+k)*d.ldb + j0
@@ -314,14 +341,21 @@ func (d *direct[T]) compute(i0, j0, rows, cols int, panel []T) {
 				if d.streams && m == d.MR && n == d.NR {
 					kernel = d.Stream
 				}
-				ahead := &d.b[min(next+fetched*d.ldb, len(d.b)-1)]
-				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, d.ldb, d.ldc, n, d.alpha, beta)
+				ahead, apart := &d.b[min(next+fetched*d.ldb, len(d.b)-1)], d.ldb
+				if d.down {
+					ahead, apart = &d.a[min(below, len(d.a)-1)], line
+					below += k / asm.DirectAhead * line
+				}
+				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, apart, d.ldc, n, d.alpha, beta)
 				if fetched += each; fetched >= k {
 					next, fetched = next+line, 0
 				}
 			}
 		}
 		beta = 1
+	}
+	if across < cols {
+		d.end(i0, rows, d.ends[slot*d.endSize():])
 	}
 	if d.streams {
 		asm.Fence()

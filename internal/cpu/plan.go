@@ -274,8 +274,12 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buf
 	if pl.way == unpacked {
 		var d direct[T]
 		d.prepare(pl, mk, b)
-		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil && d.bytes() == 0 {
-			return d.alone(ctx) // the smallest products: what the rest of this function costs is worth sparing
+		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
+			m := borrow(d.bytes()) // the smallest products: what the rest of this function costs is worth sparing
+			d.use(&m, nil)
+			err := d.alone(ctx)
+			m.giveBack()
+			return err
 		}
 		r := runs.Get().(*run)
 		defer runs.Put(r)

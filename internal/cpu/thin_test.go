@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -194,25 +195,22 @@ func TestFewAgainstMany(t *testing.T) {
 		}
 		for _, s := range []struct {
 			m, n, k, trans int
-			copies         bool
+			copies, down   bool
 			deep           int
 		}{
-			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0, true, k.f64.kc},
-			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1, true, k.f64.kc},
-			{5 + rng.IntN(12), 1293, 1301, 0, false, stripDepthThin},
-			{17 + rng.IntN(15), 1293, 1301, 1, false, stripDepth},
-			{1293, k.f64.NR - rng.IntN(max(1, k.f64.NR-dotsColumns)), 1301, 0, false, columnDepth},
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0, true, false, k.f64.kc},
+			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1, true, false, k.f64.kc},
+			{5 + rng.IntN(12), 1293, 1301, 0, false, false, stripDepthThin},
+			{17 + rng.IntN(15), 1293, 1301, 1, false, false, stripDepth},
+			{1293, dotsColumns + 1 + rng.IntN(downColumns-dotsColumns), 1301, 0, false, true, k.f64.kc},
 		} {
-			if s.deep == columnDepth && k.f64.NR < 2*dotsColumns {
-				continue // so few columns go another way
-			}
 			p, b := thin(t, rng, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
 			pl, err := k.plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.deep != s.deep {
-				t.Errorf("%s: %v: way %d, copies %v, %d steps at a time, want %v and %d", k.Name, &p, pl.way, d.copies, d.deep, s.copies, s.deep)
+			if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.down != s.down || d.deep != s.deep {
+				t.Errorf("%s: %v: way %d, copies %v, goes down %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.way, d.copies, d.down, d.deep, s.copies, s.down, s.deep)
 			}
 			checkThin(t, k, &p, b, 1+2*s.trans)
 		}
@@ -222,4 +220,26 @@ func TestFewAgainstMany(t *testing.T) {
 func directOf(pl *Plan, mk *micro[float64], b gemm.Buffers) (d direct[float64]) {
 	d.prepare(pl, mk, &b)
 	return d
+}
+
+// The last columns of a small product, computed without tiles, are the textbook's for every
+// layout of A and B, on one goroutine and on several.
+func TestEnds(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
+			continue
+		}
+		for range 60 {
+			last := 1 + rng.IntN(len(k.f64.Dot))
+			s := [3]int{asm.DotRows + rng.IntN(40), rng.IntN(5)*k.f64.NR + last, endsFirst + rng.IntN(60)}
+			p, b := thin(t, rng, dtype.F64, s, rng.IntN(4))
+			way := checkThin(t, k, &p, b, 1+rng.IntN(3))
+			if n := k.f64.ends(&p); way == unpacked && n != last {
+				t.Errorf("%s: %v: %d columns at the end, want %d", k.Name, &p, n, last)
+			}
+		}
+	}
 }
