@@ -201,8 +201,9 @@ func (mk *micro[T]) canReadInPlace(p *gemm.Problem) bool {
 // place is the phase that a slot is in: a block of the product, to be packed or computed.
 type place struct {
 	computing        bool
-	i0, j0, p0       int // the block: rows i0…, columns j0…, p0… of K
-	rows, cols, deep int // and its size
+	turning          bool // see flipped
+	i0, j0, p0       int  // the block: rows i0…, columns j0…, p0… of K
+	rows, cols, deep int  // and its size
 
 	// Of a phase that computes: an item's tile of C, and how many a share has, across
 	// and in all.

@@ -53,6 +53,7 @@ const (
 	byTheBook way = iota // the triple loop
 	unpacked             // micro-kernels on A and B where they lie
 	blocked              // the five loops
+	turned               // unpacked, of the transposed product
 	alongN               // along the rows of B and C
 	alongM               // the same for the transposed product
 	dotsOfB              // rows of A times rows of B, of which there are many
@@ -137,6 +138,8 @@ func (mk *micro[T]) way(p *gemm.Problem) way {
 		return dotsOfB
 	case isLong(p):
 		return dotsOfA
+	case mk.flips(p):
+		return turned
 	case mk.goesDirect(p):
 		return unpacked
 	case sweeps(p):
@@ -207,6 +210,8 @@ func (mk *micro[T]) detail(pl *Plan) string {
 			packed = "B"
 		}
 		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
+	case turned:
+		return fmt.Sprintf("%d×%d tiles of the transposed product, nothing packed", len(mk.Direct), mk.NR)
 	case alongN, alongM:
 		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
 	case dotsOfB, dotsOfA:
@@ -257,6 +262,7 @@ var runs = sync.Pool{New: func() any { return new(run) }}
 type jobs[T scalar] struct {
 	textbook textbook[T]
 	direct   direct[T]
+	flipped  flipped[T]
 	sweep    sweep[T]
 	dots     dots[T]
 	product  product[T]
@@ -295,6 +301,9 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buf
 	switch pl.way {
 	case byTheBook:
 		at.textbook, j = newTextbook[T](pl, b), &at.textbook
+	case turned:
+		at.flipped.prepare(pl, mk, b)
+		j = &at.flipped
 	case alongN, alongM:
 		at.sweep, j = newSweep(pl, mk, b, pl.way == alongM), &at.sweep
 	case dotsOfB, dotsOfA:

@@ -30,7 +30,7 @@ func TestThinProducts(t *testing.T) {
 			}
 			for i, s := range [][3]int{
 				{1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64}, {21, 200, 47}, {32, 300, 35},
-				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41}, {16, 16, 1000}, {13, 5, 333}, {4, 3, 70},
+				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41}, {16, 16, 1000}, {13, 5, 333}, {4, 3, 70}, {37, 41, 300},
 				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
 			} {
 				for trans := range 4 {
@@ -183,7 +183,7 @@ func TestFlatProducts(t *testing.T) {
 
 // With some tiles of rows against a large B the first tile copies B's panels for the others. With
 // few rows against a still larger one tiles go along stretches of its rows, and with few
-// columns against such an A along A's. What comes out is the textbook's product, in pieces of K
+// columns against such an A along A's, or if that is transposed along rows of the transposed product. What comes out is the textbook's product, in pieces of K
 // too, whose last is shorter, with A as it is and transposed, and with a last panel that is not whole.
 func TestFewAgainstMany(t *testing.T) {
 	seed := rand.Uint64()
@@ -213,6 +213,10 @@ func TestFewAgainstMany(t *testing.T) {
 				t.Errorf("%s: %v: way %d, copies %v, goes down %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.way, d.copies, d.down, d.deep, s.copies, s.down, s.deep)
 			}
 			checkThin(t, k, &p, b, 1+2*s.trans)
+		}
+		p, b := thin(t, rng, dtype.F64, [3]int{1293, 5 + rng.IntN(27), 1301}, 1+2*rng.IntN(2))
+		if way := checkThin(t, k, &p, b, 1+rng.IntN(3)); way != turned {
+			t.Errorf("%s: %v: way %d, want the transposed product's", k.Name, &p, way)
 		}
 	}
 }
