@@ -1,12 +1,14 @@
 package tilework
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"runtime"
 	"testing"
 	"time"
 
+	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 )
 
@@ -82,21 +84,84 @@ func BenchmarkCall(b *testing.B) {
 			}
 		}
 	}
-	const batch = 50
-	least := func(f func(), old float64) float64 {
-		start := time.Now()
-		for range batch {
-			f()
-		}
-		return min(old, float64(time.Since(start).Nanoseconds())/batch)
-	}
 	calls, kernels := math.Inf(1), math.Inf(1)
 	b.ReportAllocs()
 	for b.Loop() {
-		calls, kernels = least(call, calls), least(kernel, kernels)
+		calls, kernels = least(50, call, calls), least(50, kernel, kernels)
 	}
 	b.ReportMetric(calls, "ns/call")
 	b.ReportMetric(kernels, "ns/kernel")
 	b.ReportMetric(calls-kernels, "ns/overhead")
 	b.ReportMetric(0, "ns/op")
+}
+
+// least is the nanoseconds that f takes, one of so many times, or old if that is less.
+func least(times int, f func(), old float64) float64 {
+	start := time.Now()
+	for range times {
+		f()
+	}
+	return min(old, float64(time.Since(start).Nanoseconds())/float64(times))
+}
+
+// BenchmarkTileFunc compares a product of 1024³ on one thread with the same one and a
+// function that does nothing with its tiles, in turns, and reports what that adds.
+func BenchmarkTileFunc(b *testing.B) {
+	const n = 1024
+	x, y, z := New[float32](n, n), New[float32](n, n), New[float32](n, n)
+	mul := func(opts ...Option) func() {
+		opts = append(opts, WithThreads(1))
+		return func() {
+			if err := MulInto(b.Context(), z, x, y, opts...); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	plain, told := mul(), mul(WithTileFunc(func(Matrix[float32], int, int) {}))
+	without, with := math.Inf(1), math.Inf(1)
+	for b.Loop() {
+		without, with = least(1, plain, without), least(1, told, with)
+	}
+	b.ReportMetric(100*(with/without-1), "%")
+	b.ReportMetric(without/1e6, "ms/plain")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkReading compares products of a row or a column and a matrix of 64 MiB, on one
+// thread, with looking for a byte that is not there in that matrix's memory, in turns: what
+// is read in a second.
+func BenchmarkReading(b *testing.B) {
+	const n = 4096
+	large := New[float32](n, n)
+	for i := range large.data {
+		large.data[i] = 2 // that the system gives it memory
+	}
+	memory := dtype.Bytes(large.data)
+	for _, s := range []struct {
+		name string
+		a, b Matrix[float32]
+	}{
+		{"row", New[float32](1, n), large}, {"column", large, New[float32](n, 1)},
+		{"row-transposed", New[float32](1, n), large.T()}, {"column-transposed", large.T(), New[float32](n, 1)},
+	} {
+		b.Run(s.name, func(b *testing.B) {
+			c := New[float32](s.a.rows, s.b.cols)
+			product, read := math.Inf(1), math.Inf(1)
+			for b.Loop() {
+				product = least(1, func() {
+					if err := MulInto(b.Context(), c, s.a, s.b, WithThreads(1)); err != nil {
+						b.Fatal(err)
+					}
+				}, product)
+				read = least(1, func() {
+					if bytes.IndexByte(memory, 1) >= 0 {
+						b.Fatal("found a byte 1 in numbers 2")
+					}
+				}, read)
+			}
+			b.ReportMetric(float64(len(memory))/product, "GB/s")
+			b.ReportMetric(100*read/product, "%-of-reading")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
