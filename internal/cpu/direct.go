@@ -294,7 +294,6 @@ func (d *direct[T]) item(item, slot int) {
 
 // compute does the tile of C of rows×cols at (i0, j0).
 func (d *direct[T]) compute(i0, j0, rows, cols, slot int) {
-	panel := d.copied[slot*d.copySize()/d.threads:]
 	across := cols // in tiles
 	if j0+cols == d.n {
 		across -= d.last
@@ -330,9 +329,10 @@ func (d *direct[T]) compute(i0, j0, rows, cols, slot int) {
 			}
 			i, high := i0, even
 			if d.copies && n == d.NR {
-				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], &panel[0], 0, d.ldc, n, d.alpha, beta)
+				panel := &d.copied[slot*d.kc*d.NR]
+				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha, beta)
 				i += d.MR
-				b, ldb = &panel[0], d.NR
+				b, ldb = panel, d.NR
 				high = equalParts(i0+rows-i, len(d.Direct), 1)
 			}
 			for ; i < i0+rows; i += high {

@@ -281,7 +281,12 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buf
 		var d direct[T]
 		d.prepare(pl, mk, b)
 		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
-			m := borrow(d.bytes()) // the smallest products: what the rest of this function costs is worth sparing
+			// The smallest products: what the rest of this function costs is worth sparing.
+			n := d.bytes()
+			if n == 0 {
+				return d.alone(ctx)
+			}
+			m := borrow(n)
 			d.use(&m, nil)
 			err := d.alone(ctx)
 			m.giveBack()
