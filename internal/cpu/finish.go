@@ -144,17 +144,33 @@ func (f *finisher[T]) sum(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 // scale multiplies rows and columns by their scales, one after the other, as each product is
 // rounded.
 func (f *finisher[T]) scale(c []T, ldc, i0, j0, rows, cols int) {
+	if len(f.rowScale) > 0 {
+		f.times(c, ldc, rows, cols, f.rowScale[i0:][:rows])
+	}
+	if len(f.colScale) == 0 {
+		return
+	}
+	v := f.colScale[j0:][:cols]
+	if f.vectors.ScaleCol != nil {
+		f.vectors.ScaleCol(rows, cols, &c[0], ldc, &v[0])
+		return
+	}
 	for i := range rows {
-		row := c[i*ldc:][:cols]
-		if len(f.rowScale) > 0 {
-			for x := range row {
-				row[x] *= f.rowScale[i0+i]
-			}
+		for x, v := range v {
+			c[i*ldc+x] *= v
 		}
-		if len(f.colScale) > 0 {
-			for x, v := range f.colScale[j0:][:cols] {
-				row[x] *= v
-			}
+	}
+}
+
+// times multiplies each row by its number.
+func (f *finisher[T]) times(c []T, ldc, rows, cols int, v []T) {
+	if f.vectors.ScaleRow != nil {
+		f.vectors.ScaleRow(rows, cols, &c[0], ldc, &v[0])
+		return
+	}
+	for i, v := range v {
+		for x := range cols {
+			c[i*ldc+x] *= v
 		}
 	}
 }
@@ -165,24 +181,23 @@ func (f *finisher[T]) addLate(c []T, ldc, i0, j0, rows, cols int) {
 	if f.epilogue.Saturate {
 		most = T(f.to.Info().Max)
 	}
+	whole := 0 // columns of a residual of halves that are widened as they are added
+	if f.epilogue.Residual && f.raw != nil && f.form.AddOld != nil {
+		if whole = cols &^ 7; whole > 0 {
+			f.form.AddOld(rows, whole, single(c), ldc, half(f.residual, i0*f.ldd+j0), f.ldd, 1)
+		}
+	}
 	for i := range rows {
 		row := c[i*ldc:][:cols]
-		if f.epilogue.Residual {
-			at := (i0+i)*f.ldd + j0
-			if f.raw == nil {
-				for x, v := range dtype.View[T](f.residual)[at:][:cols] {
-					row[x] += v
-				}
-			} else {
-				for x := range row {
-					row[x] += T(f.to.At(f.residual, at+x))
-				}
+		if at := (i0+i)*f.ldd + j0; f.epilogue.Residual && f.raw == nil {
+			f.biasCol(row, ldc, dtype.View[T](f.residual)[at:][:cols], 1)
+		} else if f.epilogue.Residual {
+			for x := whole; x < cols; x++ {
+				row[x] += T(f.to.At(f.residual, at+x))
 			}
 		}
 		if f.epilogue.OutScale {
-			for x := range row {
-				row[x] *= f.outScale[0]
-			}
+			f.times(row, ldc, 1, cols, f.outScale)
 		}
 		if f.epilogue.Saturate {
 			for x, v := range row {
@@ -225,7 +240,7 @@ func (f *finisher[T]) addOld(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	whole := 0
 	if f.form.AddOld != nil {
 		if whole = cols &^ 7; whole > 0 {
-			f.form.AddOld(rows, whole, single(c), ldc, f.half(i0, j0), f.ld, float32(f.beta))
+			f.form.AddOld(rows, whole, single(c), ldc, half(f.raw, i0*f.ld+j0), f.ld, float32(f.beta))
 		}
 	}
 	for i := range rows {
@@ -243,7 +258,7 @@ func (f *finisher[T]) round(c []T, ldc, i0, j0, rows, cols int) {
 	whole := 0
 	if f.form.Narrow != nil {
 		if whole = cols &^ 7; whole > 0 {
-			f.form.Narrow(rows, whole, f.half(i0, j0), f.ld, single(c), ldc)
+			f.form.Narrow(rows, whole, half(f.raw, i0*f.ld+j0), f.ld, single(c), ldc)
 		}
 	}
 	if whole == cols {
@@ -254,11 +269,9 @@ func (f *finisher[T]) round(c []T, ldc, i0, j0, rows, cols int) {
 	}
 }
 
-// half is where element (i, j) of a C of 16 bits stands, single the sums where they are
-// float32, as they are for such a C.
-func (f *finisher[T]) half(i, j int) *uint16 {
-	return (*uint16)(unsafe.Pointer(&f.raw[2*(i*f.ld+j)]))
-}
+// half is where an element of a matrix of 16 bits stands, single the sums where they are
+// float32, as they are for a C of such.
+func half(raw []byte, at int) *uint16 { return (*uint16)(unsafe.Pointer(&raw[2*at])) }
 
 func single[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.SliceData(c))) }
 

@@ -13,7 +13,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestFinish: bias and activations of every kernel set, at every width of a tile, write
+// TestFinish: biases, scales and activations of every kernel set, at every width of a tile, write
 // the tile alone, and what an element becomes does not depend on where it stands.
 func TestFinish(t *testing.T) {
 	eachKernel(t, testFinish[float32], testFinish[float64])
@@ -57,6 +57,8 @@ func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 		}},
 	}
 	if ks.GELU != nil {
+		calls = append(calls, call{"scale of rows", 1, 0, ks.ScaleRow, func(i, _ int, x T, v []T) T { return x * v[i] }},
+			call{"scale of columns", 0, 1, ks.ScaleCol, func(_, j int, x T, v []T) T { return x * v[j] }})
 		calls = append(calls, call{"gelu", 0, 0, unary(ks.GELU), alone(ks.GELU)},
 			call{"gelu-tanh", 0, 0, unary(ks.GELUTanh), alone(ks.GELUTanh)}, call{"silu", 0, 0, unary(ks.SiLU), alone(ks.SiLU)})
 	}

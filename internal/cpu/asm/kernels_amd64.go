@@ -28,7 +28,7 @@ var F32AVX512 = Kernels[float32]{
 	},
 	Dot: []Dot[float32]{DotF32AVX512x1, DotF32AVX512x2, DotF32AVX512x3, DotF32AVX512x4},
 	Finish: Finish[float32]{
-		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512,
+		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512, ScaleRow: ScaleRowF32AVX512, ScaleCol: ScaleColF32AVX512,
 		ReLU: ReLUF32AVX512, GELU: GELUF32AVX512, GELUTanh: GELUTanhF32AVX512, SiLU: SiLUF32AVX512,
 	},
 	Peak: PeakF32AVX512, PeakFlops: 512,
@@ -51,7 +51,7 @@ var F64AVX512 = Kernels[float64]{
 	},
 	Dot: []Dot[float64]{DotF64AVX512x1, DotF64AVX512x2, DotF64AVX512x3, DotF64AVX512x4},
 	Finish: Finish[float64]{
-		BiasRow: BiasRowF64AVX512, BiasCol: BiasColF64AVX512,
+		BiasRow: BiasRowF64AVX512, BiasCol: BiasColF64AVX512, ScaleRow: ScaleRowF64AVX512, ScaleCol: ScaleColF64AVX512,
 		ReLU: ReLUF64AVX512, GELU: GELUF64AVX512, GELUTanh: GELUTanhF64AVX512, SiLU: SiLUF64AVX512,
 	},
 	Peak: PeakF64AVX512, PeakFlops: 256,
@@ -72,7 +72,7 @@ var F32AVX2 = Kernels[float32]{
 	},
 	Dot: []Dot[float32]{DotF32AVX2x1, DotF32AVX2x2},
 	Finish: Finish[float32]{
-		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2,
+		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2, ScaleRow: ScaleRowF32AVX2, ScaleCol: ScaleColF32AVX2,
 		ReLU: ReLUF32AVX2, GELU: GELUF32AVX2, GELUTanh: GELUTanhF32AVX2, SiLU: SiLUF32AVX2,
 	},
 	Peak: PeakF32AVX2, PeakFlops: 256,
@@ -93,7 +93,7 @@ var F64AVX2 = Kernels[float64]{
 	},
 	Dot: []Dot[float64]{DotF64AVX2x1, DotF64AVX2x2},
 	Finish: Finish[float64]{
-		BiasRow: BiasRowF64AVX2, BiasCol: BiasColF64AVX2,
+		BiasRow: BiasRowF64AVX2, BiasCol: BiasColF64AVX2, ScaleRow: ScaleRowF64AVX2, ScaleCol: ScaleColF64AVX2,
 		ReLU: ReLUF64AVX2, GELU: GELUF64AVX2, GELUTanh: GELUTanhF64AVX2, SiLU: SiLUF64AVX2,
 	},
 	Peak: PeakF64AVX2, PeakFlops: 128,

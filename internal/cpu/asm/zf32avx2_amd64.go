@@ -448,6 +448,16 @@ func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 //go:noescape
 func ReLUF32AVX2(m int, n int, c *float32, ldc int)
 
+// ScaleColF32AVX2 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
+// ScaleRowF32AVX2 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
 // GELUF32AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

@@ -640,6 +640,16 @@ func BiasRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 //go:noescape
 func ReLUF32AVX512(m int, n int, c *float32, ldc int)
 
+// ScaleColF32AVX512 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+
+// ScaleRowF32AVX512 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+
 // GELUF32AVX512 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

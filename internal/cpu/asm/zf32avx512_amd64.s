@@ -17581,6 +17581,309 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func ScaleColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX, AVX512F
+TEXT ·ScaleColF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), DI
+	MOVQ  DI, R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    rows_end
+
+rows:
+	MOVQ  AX, R9
+	LEAQ  (DX)(DX*2), R12
+	LEAQ  (R12)(DX*2), R13
+	LEAQ  (R13)(DX*2), R14
+	MOVQ  BX, R10
+	MOVQ  CX, R11
+	TESTQ R11, R11
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(DX*1), Z1
+	VMOVUPS (R9)(DX*2), Z2
+	VMOVUPS (R9)(R12*1), Z3
+	VMOVUPS (R9)(DX*4), Z4
+	VMOVUPS (R9)(R13*1), Z5
+	VMOVUPS (R9)(R12*2), Z6
+	VMOVUPS (R9)(R14*1), Z7
+	VMOVUPS (R10), Z8
+	VMOVUPS (R10), Z9
+	VMOVUPS (R10), Z10
+	VMOVUPS (R10), Z11
+	VMOVUPS (R10), Z12
+	VMOVUPS (R10), Z13
+	VMOVUPS (R10), Z14
+	VMOVUPS (R10), Z15
+	ADDQ    $+64, R10
+	VMULPS  Z8, Z0, Z0
+	VMULPS  Z9, Z1, Z1
+	VMULPS  Z10, Z2, Z2
+	VMULPS  Z11, Z3, Z3
+	VMULPS  Z12, Z4, Z4
+	VMULPS  Z13, Z5, Z5
+	VMULPS  Z14, Z6, Z6
+	VMULPS  Z15, Z7, Z7
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(DX*1)
+	VMOVUPS Z2, (R9)(DX*2)
+	VMOVUPS Z3, (R9)(R12*1)
+	VMOVUPS Z4, (R9)(DX*4)
+	VMOVUPS Z5, (R9)(R13*1)
+	VMOVUPS Z6, (R9)(R12*2)
+	VMOVUPS Z7, (R9)(R14*1)
+	ADDQ    $+64, R9
+	DECQ    R11
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     SI, SI
+	JZ        rows_next
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z (R10), K1, Z8
+	VMOVUPS.Z (R9)(DX*1), K1, Z1
+	VMOVUPS.Z (R10), K1, Z9
+	VMOVUPS.Z (R9)(DX*2), K1, Z2
+	VMOVUPS.Z (R10), K1, Z10
+	VMOVUPS.Z (R9)(R12*1), K1, Z3
+	VMOVUPS.Z (R10), K1, Z11
+	VMOVUPS.Z (R9)(DX*4), K1, Z4
+	VMOVUPS.Z (R10), K1, Z12
+	VMOVUPS.Z (R9)(R13*1), K1, Z5
+	VMOVUPS.Z (R10), K1, Z13
+	VMOVUPS.Z (R9)(R12*2), K1, Z6
+	VMOVUPS.Z (R10), K1, Z14
+	VMOVUPS.Z (R9)(R14*1), K1, Z7
+	VMOVUPS.Z (R10), K1, Z15
+	VMULPS    Z8, Z0, Z0
+	VMULPS    Z9, Z1, Z1
+	VMULPS    Z10, Z2, Z2
+	VMULPS    Z11, Z3, Z3
+	VMULPS    Z12, Z4, Z4
+	VMULPS    Z13, Z5, Z5
+	VMULPS    Z14, Z6, Z6
+	VMULPS    Z15, Z7, Z7
+	VMOVUPS   Z0, K1, (R9)
+	VMOVUPS   Z1, K1, (R9)(DX*1)
+	VMOVUPS   Z2, K1, (R9)(DX*2)
+	VMOVUPS   Z3, K1, (R9)(R12*1)
+	VMOVUPS   Z4, K1, (R9)(DX*4)
+	VMOVUPS   Z5, K1, (R9)(R13*1)
+	VMOVUPS   Z6, K1, (R9)(R12*2)
+	VMOVUPS   Z7, K1, (R9)(R14*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+7, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ  AX, R8
+	MOVQ  BX, R9
+	MOVQ  CX, R10
+	TESTQ R10, R10
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS (R8), Z0
+	VMOVUPS (R9), Z1
+	ADDQ    $+64, R9
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
+	ADDQ    $+64, R8
+	DECQ    R10
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
+	VMOVUPS.Z (R8), K1, Z0
+	VMOVUPS.Z (R9), K1, Z1
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
+
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ScaleRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX, AVX512F
+TEXT ·ScaleRowF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), DI
+	MOVQ  DI, R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (DX)(DX*2), R11
+	LEAQ         (R11)(DX*2), R12
+	LEAQ         (R12)(DX*2), R13
+	VBROADCASTSS (BX), Z8
+	VBROADCASTSS 4(BX), Z9
+	VBROADCASTSS 8(BX), Z10
+	VBROADCASTSS 12(BX), Z11
+	VBROADCASTSS 16(BX), Z12
+	VBROADCASTSS 20(BX), Z13
+	VBROADCASTSS 24(BX), Z14
+	VBROADCASTSS 28(BX), Z15
+	ADDQ         $+32, BX
+	MOVQ         CX, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(DX*1), Z1
+	VMOVUPS (R9)(DX*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(DX*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R9)(R11*2), Z6
+	VMOVUPS (R9)(R13*1), Z7
+	VMULPS  Z8, Z0, Z0
+	VMULPS  Z9, Z1, Z1
+	VMULPS  Z10, Z2, Z2
+	VMULPS  Z11, Z3, Z3
+	VMULPS  Z12, Z4, Z4
+	VMULPS  Z13, Z5, Z5
+	VMULPS  Z14, Z6, Z6
+	VMULPS  Z15, Z7, Z7
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(DX*1)
+	VMOVUPS Z2, (R9)(DX*2)
+	VMOVUPS Z3, (R9)(R11*1)
+	VMOVUPS Z4, (R9)(DX*4)
+	VMOVUPS Z5, (R9)(R12*1)
+	VMOVUPS Z6, (R9)(R11*2)
+	VMOVUPS Z7, (R9)(R13*1)
+	ADDQ    $+64, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     SI, SI
+	JZ        rows_next
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z (R9)(DX*1), K1, Z1
+	VMOVUPS.Z (R9)(DX*2), K1, Z2
+	VMOVUPS.Z (R9)(R11*1), K1, Z3
+	VMOVUPS.Z (R9)(DX*4), K1, Z4
+	VMOVUPS.Z (R9)(R12*1), K1, Z5
+	VMOVUPS.Z (R9)(R11*2), K1, Z6
+	VMOVUPS.Z (R9)(R13*1), K1, Z7
+	VMULPS    Z8, Z0, Z0
+	VMULPS    Z9, Z1, Z1
+	VMULPS    Z10, Z2, Z2
+	VMULPS    Z11, Z3, Z3
+	VMULPS    Z12, Z4, Z4
+	VMULPS    Z13, Z5, Z5
+	VMULPS    Z14, Z6, Z6
+	VMULPS    Z15, Z7, Z7
+	VMOVUPS   Z0, K1, (R9)
+	VMOVUPS   Z1, K1, (R9)(DX*1)
+	VMOVUPS   Z2, K1, (R9)(DX*2)
+	VMOVUPS   Z3, K1, (R9)(R11*1)
+	VMOVUPS   Z4, K1, (R9)(DX*4)
+	VMOVUPS   Z5, K1, (R9)(R12*1)
+	VMOVUPS   Z6, K1, (R9)(R11*2)
+	VMOVUPS   Z7, K1, (R9)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+7, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (BX), Z1
+	ADDQ         $+4, BX
+	MOVQ         CX, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPS (R8), Z0
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
+	ADDQ    $+64, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
+	VMOVUPS.Z (R8), K1, Z0
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
+
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func GELUF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·GELUF32AVX512(SB), NOSPLIT, $0-32

@@ -406,6 +406,16 @@ func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 //go:noescape
 func ReLUF64AVX2(m int, n int, c *float64, ldc int)
 
+// ScaleColF64AVX2 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
+// ScaleRowF64AVX2 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
 // GELUF64AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

@@ -6351,6 +6351,235 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func ScaleColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX
+TEXT ·ScaleColF64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	MOVQ    m+0(FP), DI
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R9
+	LEAQ  (CX)(CX*2), R12
+	MOVQ  DX, R10
+	MOVQ  SI, R11
+	TESTQ R11, R11
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R9), Y1
+	VMOVUPD (R9)(CX*1), Y2
+	VMOVUPD (R9)(CX*2), Y3
+	VMOVUPD (R9)(R12*1), Y4
+	VMOVUPD (R10), Y5
+	VMOVUPD (R10), Y6
+	VMOVUPD (R10), Y7
+	VMOVUPD (R10), Y8
+	ADDQ    $+32, R10
+	VMULPD  Y5, Y1, Y1
+	VMULPD  Y6, Y2, Y2
+	VMULPD  Y7, Y3, Y3
+	VMULPD  Y8, Y4, Y4
+	VMOVUPD Y1, (R9)
+	VMOVUPD Y2, (R9)(CX*1)
+	VMOVUPD Y3, (R9)(CX*2)
+	VMOVUPD Y4, (R9)(R12*1)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPD (R9), Y0, Y1
+	VMASKMOVPD (R10), Y0, Y5
+	VMASKMOVPD (R9)(CX*1), Y0, Y2
+	VMASKMOVPD (R10), Y0, Y6
+	VMASKMOVPD (R9)(CX*2), Y0, Y3
+	VMASKMOVPD (R10), Y0, Y7
+	VMASKMOVPD (R9)(R12*1), Y0, Y4
+	VMASKMOVPD (R10), Y0, Y8
+	VMULPD     Y5, Y1, Y1
+	VMULPD     Y6, Y2, Y2
+	VMULPD     Y7, Y3, Y3
+	VMULPD     Y8, Y4, Y4
+	VMASKMOVPD Y1, Y0, (R9)
+	VMASKMOVPD Y2, Y0, (R9)(CX*1)
+	VMASKMOVPD Y3, Y0, (R9)(CX*2)
+	VMASKMOVPD Y4, Y0, (R9)(R12*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ  AX, R8
+	MOVQ  DX, R9
+	MOVQ  SI, R10
+	TESTQ R10, R10
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD (R8), Y1
+	VMOVUPD (R9), Y2
+	ADDQ    $+32, R9
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R10
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPD (R8), Y0, Y1
+	VMASKMOVPD (R9), Y0, Y2
+	VMULPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ScaleRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX
+TEXT ·ScaleRowF64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	MOVQ    m+0(FP), DI
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (CX)(CX*2), R11
+	VBROADCASTSD (DX), Y5
+	VBROADCASTSD 8(DX), Y6
+	VBROADCASTSD 16(DX), Y7
+	VBROADCASTSD 24(DX), Y8
+	ADDQ         $+32, DX
+	MOVQ         SI, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R9), Y1
+	VMOVUPD (R9)(CX*1), Y2
+	VMOVUPD (R9)(CX*2), Y3
+	VMOVUPD (R9)(R11*1), Y4
+	VMULPD  Y5, Y1, Y1
+	VMULPD  Y6, Y2, Y2
+	VMULPD  Y7, Y3, Y3
+	VMULPD  Y8, Y4, Y4
+	VMOVUPD Y1, (R9)
+	VMOVUPD Y2, (R9)(CX*1)
+	VMOVUPD Y3, (R9)(CX*2)
+	VMOVUPD Y4, (R9)(R11*1)
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPD (R9), Y0, Y1
+	VMASKMOVPD (R9)(CX*1), Y0, Y2
+	VMASKMOVPD (R9)(CX*2), Y0, Y3
+	VMASKMOVPD (R9)(R11*1), Y0, Y4
+	VMULPD     Y5, Y1, Y1
+	VMULPD     Y6, Y2, Y2
+	VMULPD     Y7, Y3, Y3
+	VMULPD     Y8, Y4, Y4
+	VMASKMOVPD Y1, Y0, (R9)
+	VMASKMOVPD Y2, Y0, (R9)(CX*1)
+	VMASKMOVPD Y3, Y0, (R9)(CX*2)
+	VMASKMOVPD Y4, Y0, (R9)(R11*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSD (DX), Y2
+	ADDQ         $+8, DX
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPD (R8), Y1
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPD (R8), Y0, Y1
+	VMULPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func GELUF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·GELUF64AVX2(SB), NOSPLIT, $0-32

@@ -598,6 +598,16 @@ func BiasRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 //go:noescape
 func ReLUF64AVX512(m int, n int, c *float64, ldc int)
 
+// ScaleColF64AVX512 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+
+// ScaleRowF64AVX512 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+
 // GELUF64AVX512 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

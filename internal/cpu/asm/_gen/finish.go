@@ -12,16 +12,27 @@ import (
 
 // finishers writes the functions that finish a tile of C while it is in the cache.
 func (g *generator) finishers() {
-	g.finisher("BiasCol", ", v *T", "adds v[j] to every element of column j", g.light, func(x, bias group) { g.each(g.add, bias, x, x) })
-	g.finisher("BiasRow", ", v *T", "adds v[i] to every element of row i", g.light, func(x, bias group) { g.each(g.add, bias, x, x) })
-	g.finisher("ReLU", "", "makes every element max(x, 0)", g.light, func(x, _ group) { g.atLeastZero(x) })
+	g.finisher("BiasCol", alongCols, "adds v[j] to every element of column j", g.light, func(x, v group) { g.each(g.add, v, x, x) })
+	g.finisher("BiasRow", alongRows, "adds v[i] to every element of row i", g.light, func(x, v group) { g.each(g.add, v, x, x) })
+	g.finisher("ReLU", alone, "makes every element max(x, 0)", g.light, func(x, _ group) { g.atLeastZero(x) })
 	if g.maths == nil {
 		return
 	}
-	g.finisher("GELU", "", "makes every element x·Φ(x), Φ the normal distribution", g.abreast, func(x, _ group) { g.gelu(x) })
-	g.finisher("GELUTanh", "", "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.abreast, func(x, _ group) { g.geluTanh(x) })
-	g.finisher("SiLU", "", "makes every element x/(1 + e⁻ˣ)", g.abreast, func(x, _ group) { g.silu(x) })
+	g.finisher("ScaleCol", alongCols, "multiplies every element of column j by v[j]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
+	g.finisher("ScaleRow", alongRows, "multiplies every element of row i by v[i]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
+	g.finisher("GELU", alone, "makes every element x·Φ(x), Φ the normal distribution", g.abreast, func(x, _ group) { g.gelu(x) })
+	g.finisher("GELUTanh", alone, "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.abreast, func(x, _ group) { g.geluTanh(x) })
+	g.finisher("SiLU", alone, "makes every element x/(1 + e⁻ˣ)", g.abreast, func(x, _ group) { g.silu(x) })
 }
+
+// beside says which numbers a finisher is given beside a tile.
+type beside int
+
+const (
+	alone     beside = iota // none,
+	alongRows               // one for each row,
+	alongCols               // one for each column
+)
 
 // A group is a register of each of several rows, which are computed abreast: what is done
 // to one waits for what was done to it before, so that a processor with one row at a time
@@ -54,14 +65,17 @@ func (g *generator) each(op instruction, operands ...any) {
 // finisher writes one function over the elements of a tile, several rows abreast and the
 // rest one by one. apply does it to vectors x, and is given the elements of v that belong
 // to them. What stands in a tile's last columns is treated as all else.
-func (g *generator) finisher(name, extra, does string, abreast int, apply func(x, v group)) {
-	bias := name
+func (g *generator) finisher(name string, with beside, does string, abreast int, apply func(x, v group)) {
 	name += g.suffix()
+	extra := ""
+	if with != alone {
+		extra = ", v *T"
+	}
 	g.function(name, "m, n int, c *T, ldc int"+extra,
 		fmt.Sprintf("%s %s of an m×n tile of C, whose rows are ldc elements apart.", name, does))
 	c, ldc := g.param("c"), g.stride("ldc")
 	var v reg.GPVirtual
-	if extra != "" {
+	if with != alone {
 		v = g.param("v")
 	}
 	tail := g.param("n")
@@ -77,13 +91,13 @@ func (g *generator) finisher(name, extra, does string, abreast int, apply func(x
 		g.MOVQ(c, at)
 		lines := strides(g.Context, at, ldc, count)
 		x, y := group(g.vectors(count)), group(g.vectors(count))
-		switch bias {
-		case "BiasRow":
+		switch with {
+		case alongRows:
 			for i := range y {
 				g.broadcast(g.Context, operand.Mem{Base: v, Disp: i * g.size}, y[i])
 			}
 			g.ADDQ(operand.I32(count*g.size), v)
-		case "BiasCol":
+		case alongCols:
 			g.MOVQ(v, from)
 		}
 		g.MOVQ(whole, left)
@@ -91,7 +105,7 @@ func (g *generator) finisher(name, extra, does string, abreast int, apply func(x
 			for i := range x {
 				g.move(g.Context, lines[i], x[i])
 			}
-			if bias == "BiasCol" {
+			if with == alongCols {
 				g.each(g.move, operand.Mem{Base: from}, y)
 				g.ADDQ(operand.I32(g.vectorBytes), from)
 			}
@@ -105,7 +119,7 @@ func (g *generator) finisher(name, extra, does string, abreast int, apply func(x
 		g.JZ(operand.LabelRef(label + "_next"))
 		for i := range x {
 			g.load(g, lines[i], mask, x[i])
-			if bias == "BiasCol" {
+			if with == alongCols {
 				g.load(g, operand.Mem{Base: from}, mask, y[i])
 			}
 		}
