@@ -97,7 +97,8 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 		if p.A.Trans {
 			most = directBytes
 		}
-		return area(p.A)+area(p.B)+area(p.C) <= most && !isThin(p.M, p.N, p.K, dotsRows)
+		small := area(p.A)+area(p.B)+area(p.C) <= most || p.K <= flatDepth && area(p.C) >= streamBytes || mk.goesDown(p)
+		return small && !isThin(p.M, p.N, p.K, dotsRows)
 	}
 	tiles := rereadTiles
 	if crowds(p.B) {
@@ -118,7 +119,7 @@ func (mk *micro[T]) goesInStrips(p *gemm.Problem) bool {
 
 // goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
 func (mk *micro[T]) goesDown(p *gemm.Problem) bool {
-	return !p.A.Trans && !p.B.Trans && dotsColumns < p.N && p.N <= downColumns && area(p.A) > rereadBytes && p.K > flatDepth
+	return !p.A.Trans && dotsColumns < p.N && p.N <= downColumns && area(p.A) > rereadBytes && p.K > flatDepth
 }
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
