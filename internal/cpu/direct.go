@@ -28,7 +28,8 @@ type direct[T scalar] struct {
 	deep        int        // steps of K at a time: as where B is packed, for the same bits, unless memory takes the time
 	streams     bool       // whether whole tiles are stored around the caches
 	packing     operand[T] // B, if all of it is packed, and …
-	panels      []T        // … where to, K×NR after K×NR
+	panels      []T        // … where to, K×NR after K×NR,
+	wide        int        // or one of the few columns that there are
 	down        bool       // whether it goes down A, whose next rows are fetched, and not B's
 	copies      bool       // whether the first tile of a panel of B copies it for those below
 	copied      []T        // for each slot, such a panel
@@ -154,7 +155,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 		d.rsa, d.csa = 1, p.A.LD
 	}
 	d.turned, d.last = p.B.Trans, mk.ends(p)
-	if mk.packsWhole(p) {
+	if d.wide = min(p.N, mk.NR); mk.packsWhole(p) {
 		d.packing = operandB(p, b, mk)
 	}
 	switch {
@@ -283,7 +284,7 @@ func (d *direct[T]) do(item, slot int) {
 // pack packs a panel of B.
 func (d *direct[T]) pack(panel int) {
 	j := panel * d.NR
-	d.packing.pack(d.panels[j*d.k:], d.NR, j, min(d.NR, d.n-j), 0, d.k, nil)
+	d.packing.pack(d.panels[j*d.k:], d.wide, j, min(d.NR, d.n-j), 0, d.k, nil)
 }
 
 // item computes a tile of C.
@@ -310,7 +311,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols, slot int) {
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
-				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
+				b, ldb = &d.panels[j*d.k+p*d.wide], d.wide
 			} else {
 				b = &d.b[p*d.ldb+j]
 			}
