@@ -156,7 +156,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 	}
 	d.turned, d.last = p.B.Trans, mk.ends(p)
 	if d.wide = min(p.N, mk.NR); mk.packsWhole(p) {
-		d.packing = operandB(p, b, mk)
+		d.packing.describe(p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
 	}
 	switch {
 	case threads == 1 && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
