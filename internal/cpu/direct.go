@@ -28,7 +28,8 @@ type direct[T scalar] struct {
 	deep        int        // steps of K at a time: as where B is packed, for the same bits, unless memory takes the time
 	streams     bool       // whether whole tiles are stored around the caches
 	packing     operand[T] // B, if all of it is packed, and …
-	panels      []T        // … where to, K×NR after K×NR
+	panels      []T        // … where to, K×NR after K×NR,
+	wide        int        // or one of the few columns that there are
 	down        bool       // whether it goes down A, whose next rows are fetched, and not B's
 	copies      bool       // whether the first tile of a panel of B copies it for those below
 	copied      []T        // for each slot, such a panel
@@ -97,7 +98,8 @@ func (mk *micro[T]) goesDirect(p *gemm.Problem) bool {
 		if p.A.Trans {
 			most = directBytes
 		}
-		return area(p.A)+area(p.B)+area(p.C) <= most && !isThin(p.M, p.N, p.K, dotsRows)
+		small := area(p.A)+area(p.B)+area(p.C) <= most || p.K <= flatDepth && area(p.C) >= streamBytes || mk.goesDown(p)
+		return small && !isThin(p.M, p.N, p.K, dotsRows)
 	}
 	tiles := rereadTiles
 	if crowds(p.B) {
@@ -118,7 +120,7 @@ func (mk *micro[T]) goesInStrips(p *gemm.Problem) bool {
 
 // goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
 func (mk *micro[T]) goesDown(p *gemm.Problem) bool {
-	return !p.A.Trans && !p.B.Trans && dotsColumns < p.N && p.N <= downColumns && area(p.A) > rereadBytes && p.K > flatDepth
+	return !p.A.Trans && dotsColumns < p.N && p.N <= downColumns && area(p.A) > rereadBytes && p.K > flatDepth
 }
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
@@ -153,8 +155,8 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 		d.rsa, d.csa = 1, p.A.LD
 	}
 	d.turned, d.last = p.B.Trans, mk.ends(p)
-	if mk.packsWhole(p) {
-		d.packing = operandB(p, b, mk)
+	if d.wide = min(p.N, mk.NR); mk.packsWhole(p) {
+		d.packing.describe(p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
 	}
 	switch {
 	case threads == 1 && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
@@ -282,7 +284,7 @@ func (d *direct[T]) do(item, slot int) {
 // pack packs a panel of B.
 func (d *direct[T]) pack(panel int) {
 	j := panel * d.NR
-	d.packing.pack(d.panels[j*d.k:], d.NR, j, min(d.NR, d.n-j), 0, d.k, nil)
+	d.packing.pack(d.panels[j*d.k:], d.wide, j, min(d.NR, d.n-j), 0, d.k, nil)
 }
 
 // item computes a tile of C.
@@ -309,7 +311,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols, slot int) {
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
-				b, ldb = &d.panels[j*d.k+p*d.NR], d.NR
+				b, ldb = &d.panels[j*d.k+p*d.wide], d.wide
 			} else {
 				b = &d.b[p*d.ldb+j]
 			}

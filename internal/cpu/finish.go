@@ -49,7 +49,7 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
 	if mk == nil {
 		f.vectors = &asm.Finish[T]{}
 	} else {
-		f.vectors, f.form = &mk.Finish, mk.wide[p.C.Type]
+		f.vectors, f.form = &mk.Finish, mk.wide.of(p.C.Type)
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
 	f.late = p.Epilogue.Activation > gemm.ActReLU

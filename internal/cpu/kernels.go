@@ -61,8 +61,16 @@ type micro[T scalar] struct {
 	packing Packing // what a [Config] decided
 }
 
-// forms are those of the element types.
-type forms map[dtype.Type]asm.Form
+// forms are those of the element types, by the types.
+type forms []asm.Form
+
+// of is that of a type, none where it has none.
+func (f forms) of(t dtype.Type) asm.Form {
+	if int(t) < len(f) {
+		return f[t]
+	}
+	return asm.Form{}
+}
 
 var (
 	floats  = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}

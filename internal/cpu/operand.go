@@ -53,13 +53,19 @@ func operandB[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) operand[
 }
 
 func newOperand[T scalar](l gemm.Layout, b []byte, alongK bool, depth, group int, f forms) operand[T] {
-	o := operand[T]{raw: b, from: l.Type, ld: l.LD, alongK: alongK, depth: depth, group: group, form: f[l.Type]}
+	var o operand[T]
+	o.describe(l, b, alongK, depth, group, f)
+	return o
+}
+
+// describe is [newOperand] for an operand of zeros.
+func (o *operand[T]) describe(l gemm.Layout, b []byte, alongK bool, depth, group int, f forms) {
+	o.raw, o.from, o.ld, o.alongK, o.depth, o.group, o.form = b, l.Type, l.LD, alongK, depth, group, f.of(l.Type)
 	if l.Type == dtype.Of[T]() {
 		o.data = dtype.View[T](b)
 	} else {
 		o.widen = widening[T](l.Type)
 	}
-	return o
 }
 
 // index is where element (x, p) stands.

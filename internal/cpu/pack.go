@@ -3,7 +3,6 @@ package cpu
 import (
 	"unsafe"
 
-	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 )
 
@@ -83,7 +82,7 @@ func (o *operand[T]) form8(dst []T, r, x0, n, p0, k int) (rows, steps int) {
 	if o.form.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
 		return 0, 0
 	}
-	ld, words := o.ld*o.from.Size(), dtype.Of[T]().Size()/4 // of 32 bits, which the forms count
+	ld, words := o.ld*o.from.Size(), int(unsafe.Sizeof(dst[0]))/4 // of 32 bits, which the forms count
 	if !o.alongK {
 		rows = n &^ 7
 		o.form.Lay(steps, rows*words, word(dst), r*words, o.bytes(o.index(x0, p0*o.group)), ld)

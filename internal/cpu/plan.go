@@ -167,7 +167,7 @@ func (mk *micro[T]) wayOfHalves(p *gemm.Problem) way {
 		rows = wordRows
 	}
 	switch {
-	case mk.wide[p.A.Type].Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
+	case mk.wide.of(p.A.Type).Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
 	case !p.B.Trans && isThin(p.M, p.N, p.K, rows):
 		return alongN
 	case p.A.Trans && isThin(p.N, p.M, p.K, rows):

@@ -203,6 +203,7 @@ func TestFewAgainstMany(t *testing.T) {
 			{5 + rng.IntN(12), 1293, 1301, 0, false, false, stripDepthThin},
 			{17 + rng.IntN(15), 1293, 1301, 1, false, false, stripDepth},
 			{1293, dotsColumns + 1 + rng.IntN(downColumns-dotsColumns), 1301, 0, false, true, k.f64.kc},
+			{1293, dotsColumns + 1 + rng.IntN(downColumns-dotsColumns), 1301, 2, false, true, k.f64.kc},
 		} {
 			p, b := thin(t, rng, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
 			pl, err := k.plan(&p, Options{})
