@@ -42,7 +42,7 @@ var checks = []check{
 		share: 0.05, trial: (*trial).split},
 	{CheckInfo: CheckInfo{"linear", "A(B₁ + B₂) = AB₁ + AB₂ on whole numbers"},
 		share: 0.05, trial: (*trial).linear},
-	{CheckInfo: CheckInfo{"epilogue", "scales, a bias along rows or columns, each activation, a residual and saturation"},
+	{CheckInfo: CheckInfo{"epilogue", "scales, a bias along rows or columns, each activation, a gate, a residual and saturation"},
 		share: 0.15, trial: (*trial).epilogues},
 	{CheckInfo: CheckInfo{"batch", "of many products in one call, strided or of groups of rows, each is the reference's bit for bit, and nothing between them is written"},
 		share: 0.15, trial: (*trial).batch, declared: func(i *Implementation) bool { return i.Batch != nil }},
@@ -103,6 +103,9 @@ func (t *trial) fillRandom(o *operands) {
 	// wide and deep are exponents: products within 2^±wide stay clear of overflow in
 	// sums of any length here, products of 2^deep come out below the normal range.
 	wide := int(math.Log2(math.Sqrt(min(in.Max, o.p.C.Type.Info().Max)))/2) - 2
+	if o.p.Epilogue.Gated {
+		wide /= 2
+	}
 	deep := int(math.Log2(in.Tiny)) / 2
 	uniform := func() float64 { return t.rng.Float64()*2 - 1 }
 	number := choose(t,

@@ -165,6 +165,7 @@ var planted = []struct {
 		}
 		return v
 	}}).multiply},
+	{"epilogue", "the gate's factor is rounded to bfloat16", (&plain{up: dtype.BF16.Round}).multiply},
 	{"epilogue", "gelu is approximated by x·σ(1.702·x)", (&plain{act: func(a gemm.Activation, x float64) float64 {
 		if a == gemm.ActGELU {
 			return x / (1 + math.Exp(-1.702*x))

@@ -137,7 +137,7 @@ func (o *operands) matrices() []*matrix {
 // fillInputs sets what the product reads; the rest stays poison.
 func (o *operands) fillInputs(value func(m *matrix, i, j int) float64) {
 	for _, m := range o.matrices() {
-		if m == o.c && o.p.Beta == 0 || (m == o.a || m == o.b) && !o.p.ReadsAB() {
+		if m == o.c && o.p.Beta == 0 || (m == o.a || m == o.b || m == o.extras[gemm.Up]) && !o.p.ReadsAB() {
 			continue
 		}
 		m.fill(func(i, j int) float64 { return value(m, i, j) })

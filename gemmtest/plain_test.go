@@ -18,6 +18,7 @@ type plain struct {
 	bias    func(p *Problem, i, j int) int      // which bias element (i, j) gets
 	act     func(a gemm.Activation, x float64) float64
 	extra   func(p *Problem, x gemm.Extra, v float64) float64 // on what else the epilogue reads
+	up      func(x float64) float64                           // on what a gate lets through
 
 	readOld, readAB, ignoreContext bool
 }
@@ -59,21 +60,23 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 			return ctx.Err()
 		}
 		for j := range p.N {
-			var sum T
-			for _, k := range order {
-				if !readAB {
-					break
+			product := func(of Layout, data []byte) (sum T) {
+				for _, k := range order {
+					if !readAB {
+						break
+					}
+					x, y := read(p.A, b.A, i, k), read(of, data, k, j)
+					if f.skip != nil && f.skip(x, y) {
+						continue
+					}
+					sum += T(T(x) * T(y))
+					if f.sum != nil {
+						sum = T(f.sum(p, float64(sum)))
+					}
 				}
-				x, y := read(p.A, b.A, i, k), read(p.B, b.B, k, j)
-				if f.skip != nil && f.skip(x, y) {
-					continue
-				}
-				sum += T(T(x) * T(y))
-				if f.sum != nil {
-					sum = T(f.sum(p, float64(sum)))
-				}
+				return sum * T(p.Alpha)
 			}
-			sum *= T(p.Alpha)
+			sum := product(p.B, b.B)
 			at := index(p.C, i, j)
 			if p.Beta != 0 || f.readOld {
 				sum += T(T(p.Beta) * T(p.C.Type.At(b.C, at)))
@@ -108,6 +111,13 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 				out = f.act(act, float64(sum))
 			}
 			x := T(out)
+			if p.Epilogue.Gated {
+				up := product(p.Up, b.Extras[gemm.Up])
+				if f.up != nil {
+					up = T(f.up(float64(up)))
+				}
+				x *= up
+			}
 			if p.Epilogue.Residual {
 				x += extra(gemm.Residual, i, j)
 			}

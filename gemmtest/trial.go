@@ -104,8 +104,14 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	if k.epilogue != nil {
 		e = k.epilogue(pair)
 	}
+	if e.Gated {
+		beta = []float64{0}
+	}
 	p := newProblem(choose(t, alpha...), t.layout(pair.In, m, kk, transposes&1 != 0), t.layout(pair.In, kk, n, transposes&2 != 0),
 		choose(t, beta...), t.layout(pair.Out, m, n, false), e)
+	if e.Gated {
+		p.Up = t.layout(pair.In, kk, n, transposes&2 != 0)
+	}
 	if e.Residual {
 		p.Residual = t.layout(pair.Out, m, n, false)
 	}
@@ -129,6 +135,9 @@ func (t *trial) epilogue(pair Pair) Epilogue {
 	e.Residual = t.rng.IntN(2) == 0
 	if !integer {
 		e.RowScale, e.ColScale, e.OutScale, e.Saturate = some(), some(), some(), some()
+	}
+	if e.Gated = !integer && some(); e.Gated {
+		e.Bias, e.RowScale, e.ColScale = BiasNone, false, false
 	}
 	return e
 }
@@ -224,6 +233,9 @@ func describe(p *Problem) string {
 	if p.Epilogue.Residual {
 		fmt.Fprintf(&s, ", ldd %d", p.Residual.LD)
 	}
+	if p.Epilogue.Gated {
+		fmt.Fprintf(&s, ", ldup %d", p.Up.LD)
+	}
 	return s.String()
 }
 
@@ -236,6 +248,9 @@ func (t *trial) fillExact(o *operands) {
 	largest := min(p.Accum().Info().Exact, out.Exact)
 	if e := t.impl.accuracy(p).Exact; e > 0 {
 		largest = min(largest, e)
+	}
+	if p.Epilogue.Gated {
+		largest = math.Floor(math.Sqrt(largest)) // of each factor
 	}
 	// Half of the range is for the sum of products, a quarter for β·C and a quarter
 	// for the bias, which shares it with the residual. Scales change signs.
@@ -257,6 +272,9 @@ func (t *trial) fillExact(o *operands) {
 	}
 	if residual := o.extras[gemm.Residual]; residual != nil {
 		limits[o.bias], limits[residual] = math.Floor(quarter/2), math.Floor(quarter/2)
+	}
+	if up := o.extras[gemm.Up]; up != nil {
+		limits[up] = b
 	}
 	o.fillInputs(func(m *matrix, i, j int) float64 {
 		if m == o.a && float64(p.K) > terms && t.rng.Float64()*float64(p.K) > terms/2 {

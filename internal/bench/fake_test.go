@@ -76,11 +76,13 @@ func multiply(p *gemm.Problem, b gemm.Buffers) {
 	}
 	for i := range p.M {
 		for j := range p.N {
-			sum := 0.0
-			for k := range p.K {
-				sum = round(sum + p.A.Type.At(b.A, p.A.Index(i, k))*p.B.Type.At(b.B, p.B.Index(k, j)))
+			product := func(l gemm.Layout, of []byte) (sum float64) {
+				for k := range p.K {
+					sum = round(sum + p.A.Type.At(b.A, p.A.Index(i, k))*l.Type.At(of, l.Index(k, j)))
+				}
+				return round(p.Alpha * sum)
 			}
-			v := round(p.Alpha * sum)
+			v := product(p.B, b.B)
 			at := p.C.Index(i, j)
 			if p.Beta != 0 {
 				v = round(v + round(p.Beta*p.C.Type.At(b.C, at)))
@@ -91,7 +93,11 @@ func multiply(p *gemm.Problem, b gemm.Buffers) {
 			case gemm.BiasCol:
 				v = round(v + p.C.Type.At(b.Bias, j))
 			}
-			p.C.Type.Set(b.C, at, p.Epilogue.Activation.Info().F(v))
+			v = round(p.Epilogue.Activation.Info().F(v))
+			if p.Epilogue.Gated {
+				v = round(v * product(p.Up, b.Extras[gemm.Up]))
+			}
+			p.C.Type.Set(b.C, at, v)
 		}
 	}
 }

@@ -123,11 +123,14 @@ func newRecord(c *Case) Record {
 	if p.Batch.Kind == gemm.Strided {
 		r.Products = p.Batch.Count
 	}
-	if a := p.Epilogue.Activation; a != gemm.ActNone {
+	if a := p.Epilogue.Activation; a != gemm.ActNone && !p.Epilogue.Gated {
 		r.Activation = a.String()
 	}
 	e := p.Epilogue
-	if e.Bias, e.Activation = gemm.BiasNone, gemm.ActNone; e != (gemm.Epilogue{}) {
+	if e.Bias = gemm.BiasNone; !e.Gated {
+		e.Activation = gemm.ActNone
+	}
+	if e != (gemm.Epilogue{}) {
 		r.Epilogue = e.String()
 	}
 	return r

@@ -88,16 +88,26 @@ func Sampled(n int, seed uint64) Verifier {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var want []element
 		rows := choose(rng, p.M, n)
-		for at, s := range rowSums(p, p.A, in.A, p.B, in.B, rows) {
-			want = append(want, expect(p, in, rows[at%len(rows)], at/len(rows), s))
+		sums := rowSums(p, p.A, in.A, p.B, in.B, rows)
+		others := make([]sum, len(sums)) // of a gated product
+		if p.Epilogue.Gated {
+			others = rowSums(p, p.A, in.A, p.Up, in.Extras[gemm.Up], rows)
+		}
+		for at, s := range sums {
+			want = append(want, expect(p, in, rows[at%len(rows)], at/len(rows), s, others[at]))
 		}
 		// A column of C is a row of Cᵀ = op(B)ᵀ·op(A)ᵀ.
 		var cols []int
 		if len(rows) < p.M {
 			cols = choose(rng, p.N, n)
 		}
-		for at, s := range rowSums(p, p.B.T(), in.B, p.A.T(), in.A, cols) {
-			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s))
+		sums = rowSums(p, p.B.T(), in.B, p.A.T(), in.A, cols)
+		others = make([]sum, len(sums))
+		if p.Epilogue.Gated {
+			others = rowSums(p, p.Up.T(), in.Extras[gemm.Up], p.A.T(), in.A, cols)
+		}
+		for at, s := range sums {
+			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s, others[at]))
 		}
 		c := p.C
 		return func(got []byte, roundoff float64) (float64, error) {
@@ -180,8 +190,8 @@ func rowSums(p *gemm.Problem, x gemm.Layout, xb []byte, y gemm.Layout, yb []byte
 	return sums
 }
 
-// expect is element (i, j) of C, of the sum s of products.
-func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
+// expect is element (i, j) of C, of the sum s of products and, if p is gated, that of the other one.
+func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	acc, out, act := p.Accum().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
 	extra := func(x gemm.Extra, i, j int) float64 {
 		l := p.Extra(x)
@@ -194,7 +204,8 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 		old := p.Beta * p.C.Type.At(in.C, e.index)
 		v, magnitude = v+old, magnitude+math.Abs(old)
 	}
-	e.want = p.Finish(&in, i, j, v)
+	up := p.Alpha * (other.hi + other.lo)
+	e.want = p.Finish(&in, i, j, v, up)
 	if out.Integer {
 		return e
 	}
@@ -227,25 +238,44 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 			k++
 		}
 	}
-	if p.Epilogue.Residual || p.Epilogue.OutScale { // rounded again behind the activation
-		e.bound = gain * (2*acc.Roundoff*(late+magnitude) + acc.Tiny)
+	behind := magnitude // how large the element is behind the activation, at the most
+	if p.Epilogue.Gated {
+		behind *= math.Abs(p.Alpha) * other.abs
+	}
+	if p.Epilogue.Residual || p.Epilogue.OutScale { // rounded again there
+		e.bound = gain * (2*acc.Roundoff*(late+behind) + acc.Tiny)
 	}
 	gamma := math.Inf(1)
 	if k*acc.Roundoff < 1 {
 		gamma = k * acc.Roundoff / (1 - k*acc.Roundoff)
 	}
+	if p.Epilogue.Activation != gemm.ActNone {
+		e.bound += 8 * acc.Roundoff * (math.Abs(e.want) + gain*late) // its own evaluation
+	}
+	if p.Epilogue.Gated {
+		// Each factor is off by its error, and magnifies the other's.
+		size := math.Abs(p.Alpha) * other.abs
+		off := gamma*size + k*acc.Tiny
+		if p.A.Type.Size() == 1 {
+			off += shortSums * size
+		}
+		gate := gain * math.Abs(act.F(v))
+		e.bound += gate * (off + acc.Roundoff*math.Abs(up))
+		e.products = e.products*math.Abs(up) + gate*2*size
+		gain *= math.Abs(up) + off
+	}
 	u64 := dtype.F64.Info().Roundoff // of the reference's own last steps
 	e.bound += gain*act.Slope*(gamma*magnitude+k*max(1, weight)*acc.Tiny) +
 		(out.Roundoff+4*u64)*math.Abs(e.want) + 4*u64*magnitude + out.Tiny
 	if p.A.Type.Size() == 1 {
-		// GPUs have tensor cores that sum up 8-bit floats in 14 bits, 128 of them at the least.
-		e.bound += gain * act.Slope * 0x1p-12 * magnitude
-	}
-	if p.Epilogue.Activation != gemm.ActNone {
-		e.bound += 8 * acc.Roundoff * (math.Abs(e.want) + gain*late) // its own evaluation
+		e.bound += gain * act.Slope * shortSums * magnitude
 	}
 	return e
 }
+
+// shortSums is what tensor cores leave off that sum up 8-bit floats in 14 bits, 128 of them at the
+// least.
+const shortSums = 0x1p-12
 
 // choose returns min(n, of) of the numbers below of, in order.
 func choose(rng *rand.Rand, of, n int) []int {

@@ -44,7 +44,11 @@ func TestSampled(t *testing.T) {
 				i, j := rng.IntN(p.M), rng.IntN(p.N)
 				before := data.Buffers
 				rows := rowSums(&p, p.A, before.A, p.B, before.B, []int{i})
-				e := expect(&p, before, i, j, rows[j])
+				other := make([]sum, p.N)
+				if p.Epilogue.Gated {
+					other = rowSums(&p, p.A, before.A, p.Up, before.Extras[gemm.Up], []int{i})
+				}
+				e := expect(&p, before, i, j, rows[j], other[j])
 				shift := 2*e.bound + 2*out.Info().Roundoff*math.Abs(e.want)
 				if out.Info().Integer {
 					shift = 1
@@ -73,10 +77,14 @@ func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type) gemm.Proble
 		e.Activation = gemm.ActReLU
 	}
 	scalar := []float64{0, 1, -1, 2}
+	beta := scalar[rng.IntN(4)]
+	if e.Gated = !out.Info().Integer && rng.IntN(4) == 0; e.Gated {
+		e.Bias, beta = gemm.BiasNone, 0
+	}
 	m, n, k := 1+rng.IntN(10), 1+rng.IntN(10), 1+rng.IntN(40)
 	c := gemm.Dense(out, m, n)
 	c.LD += rng.IntN(3)
-	p, _, err := gemm.New(scalar[rng.IntN(4)], layout(m, k), layout(k, n), scalar[rng.IntN(4)], c, e)
+	p, _, err := gemm.New(scalar[rng.IntN(4)], layout(m, k), layout(k, n), beta, c, e)
 	if err != nil {
 		t.Fatal(err)
 	}

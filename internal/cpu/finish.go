@@ -21,6 +21,8 @@ type finisher[T scalar] struct {
 	rowScale, colScale, outScale []T
 	residual                     []byte
 	ldd                          int
+	up                           []T // of a gated product the other one, ldup apart
+	ldup                         int
 	vectors                      *asm.Finish[T]
 	act                          func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
 	// late says that the activation takes so long that it pays to have many elements to
@@ -54,6 +56,9 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b gemm.Buffers, mk *micro[T]) {
 	f.rowScale, f.colScale = dtype.View[T](b.Extras[gemm.RowScale]), dtype.View[T](b.Extras[gemm.ColScale])
 	f.outScale = dtype.View[T](b.Extras[gemm.OutScale])
 	f.residual, f.ldd = b.Extras[gemm.Residual], p.Residual.LD
+	if p.Epilogue.Gated {
+		f.up, f.ldup = dtype.View[T](b.Extras[gemm.Up]), p.N // which Run has put there
+	}
 	if !converts {
 		f.biasT = dtype.View[T](b.Bias)
 	} else {
@@ -64,7 +69,8 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b gemm.Buffers, mk *micro[T]) {
 
 // Finish finishes sums, M×N of α·op(A)·op(B) + β·C in the type that the product is summed in
 // without padding, as the product would have been: it does what the epilogue says, with the
-// operands in b, and writes the C there. The sums are lost.
+// operands in b, and writes the C there; of a gated product b has the other one's sums for Up.
+// The sums are lost.
 func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	p := pl.Problem
 	p.Beta = 0
@@ -167,6 +173,11 @@ func (f *finisher[T]) addLate(c []T, ldc, i0, j0, rows, cols int) {
 	}
 	for i := range rows {
 		row := c[i*ldc:][:cols]
+		if f.epilogue.Gated {
+			for x, v := range f.up[(i0+i)*f.ldup+j0:][:cols] {
+				row[x] *= v
+			}
+		}
 		if f.epilogue.Residual {
 			at := (i0+i)*f.ldd + j0
 			if f.raw == nil {
@@ -212,7 +223,7 @@ func (f *finisher[T]) rest(c []T, ldc, i0, j0, rows, cols int) {
 			}
 		}
 	}
-	if f.epilogue.Residual || f.epilogue.OutScale || f.epilogue.Saturate {
+	if f.epilogue.Gated || f.epilogue.Residual || f.epilogue.OutScale || f.epilogue.Saturate {
 		f.addLate(c, ldc, i0, j0, rows, cols)
 	}
 	if f.raw != nil {

@@ -223,6 +223,40 @@ func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
 	}
+	if pl.Problem.Epilogue.Gated {
+		return pl.runGated(ctx, b)
+	}
+	return pl.multiply(ctx, b)
+}
+
+// runGated computes the other product first, into memory of its own, and multiplies by it where
+// tiles are finished: it is read once, from a cache that has C's tile anyway.
+func (pl *Plan) runGated(ctx context.Context, b gemm.Buffers) error {
+	other := pl.Problem.Other()
+	first, err := pl.Kernel.plan(&other, Options{Threads: pl.Threads, Progress: half(pl.progress, 0)})
+	if err != nil {
+		return err
+	}
+	sums := dtype.Bytes(make([]float64, (other.C.Bytes()+7)/8))
+	if err := first.multiply(ctx, gemm.Buffers{A: b.A, B: b.Extras[gemm.Up], C: sums}); err != nil {
+		return err
+	}
+	b.Extras[gemm.Up] = sums
+	second := *pl
+	second.progress = half(pl.progress, 1)
+	return second.multiply(ctx, b)
+}
+
+// half is the progress of the first or of the second of two products of equal work.
+func half(f func(done, total int64), n int64) func(done, total int64) {
+	if f == nil {
+		return nil
+	}
+	return func(done, total int64) { f(n*total+done, 2*total) }
+}
+
+// multiply computes the product itself.
+func (pl *Plan) multiply(ctx context.Context, b gemm.Buffers) error {
 	switch k := pl.Kernel; pl.Problem.Accum() {
 	case dtype.F32:
 		return carryOut(ctx, pl, k.f32, b, func(r *run) *jobs[float32] { return &r.f32 })

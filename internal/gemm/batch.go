@@ -113,7 +113,8 @@ func (p *Problem) Products() int {
 // Empty says that C has no element.
 func (p *Problem) Empty() bool { return p.M == 0 || p.N == 0 || p.Products() == 0 }
 
-// Traffic is the bytes of all matrices, each counted once.
+// Traffic is the bytes of all matrices, each counted once, but for what an epilogue reads
+// besides a second B.
 func (p *Problem) Traffic() float64 {
 	sum := 0.0
 	for _, x := range p.operands() {
@@ -123,7 +124,7 @@ func (p *Problem) Traffic() float64 {
 		}
 		sum += n
 	}
-	return sum
+	return sum + float64(p.Up.Bytes())
 }
 
 // Bytes are those from the first of A, of B and of C to the last: of a batch with the

@@ -13,15 +13,19 @@ import (
 // rounded to C's type, in the type that the product is summed in and in the order of
 // the fields:
 //
-//	x ← f((act(rowScale[i]·colScale[j]·x + bias) + residual[i, j])·outScale)
+//	x ← f((act(rowScale[i]·colScale[j]·x + bias)·up[i, j] + residual[i, j])·outScale)
 //
-// The zero value does nothing. [Problem.Finish] is the definition.
+// where up is 1, or of a gated product α·op(A)·op(Up). The zero value does nothing. [Problem.Finish] is the definition.
 type Epilogue struct {
 	RowScale, ColScale bool // whether rows and columns are multiplied by numbers of their own
 	Bias               BiasDim
 	Activation         Activation
-	Residual           bool // whether a matrix is added
-	OutScale           bool // whether all is multiplied by one more number
+	// Gated says that there is a second B, Up, and that its product is multiplied by what the
+	// activation makes of B's, element by element: SwiGLU and its like (Shazeer, "GLU variants
+	// improve transformer", 2020).
+	Gated    bool
+	Residual bool // whether a matrix is added
+	OutScale bool // whether all is multiplied by one more number
 	// Function is one of the caller's own that is applied behind all that, and Flipped says
 	// that it is told an element's row for its column.
 	Function Function
@@ -47,17 +51,18 @@ const (
 	ColScale               // N of them
 	Residual               // M×N elements of C's type
 	OutScale               // a number of the type that is summed in
+	Up                     // K×N elements of A's type, the second B
 	Data                   // what Function reads, numbers of that type
 	Extras   = iota        // how many there are
 )
 
-var extraNames = [Extras]string{RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale", Data: "data"}
+var extraNames = [Extras]string{RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale", Up: "up", Data: "data"}
 
 func (x Extra) String() string { return extraNames[x] }
 
 // flags are the fields that say whether the epilogue reads an operand, of those that have one.
 func (e *Epilogue) flags() [Extras]*bool {
-	return [Extras]*bool{RowScale: &e.RowScale, ColScale: &e.ColScale, Residual: &e.Residual, OutScale: &e.OutScale}
+	return [Extras]*bool{RowScale: &e.RowScale, ColScale: &e.ColScale, Residual: &e.Residual, OutScale: &e.OutScale, Up: &e.Gated}
 }
 
 // Has reports whether the epilogue reads x.
@@ -70,7 +75,7 @@ func (e Epilogue) Has(x Extra) bool {
 
 // readsExtras reports whether it reads any.
 func (e *Epilogue) readsExtras() bool {
-	return e.RowScale || e.ColScale || e.Residual || e.OutScale || e.Function != nil
+	return e.RowScale || e.ColScale || e.Gated || e.Residual || e.OutScale || e.Function != nil
 }
 
 // Read has the epilogue read x, which is not a function's data.
@@ -107,14 +112,16 @@ type ActivationInfo struct {
 	// Slope bounds |F′|, and so how much F can magnify an error of its argument.
 	Slope   float64
 	Integer bool // whether it maps integers to integers
+	// Gated is what a gated product with it is called.
+	Gated string
 }
 
 var activations = [...]ActivationInfo{
-	ActNone:     {Name: "none", Formula: "x", F: func(x float64) float64 { return x }, Slope: 1, Integer: true},
-	ActReLU:     {Name: "relu", Formula: "max(x, 0)", F: relu, Slope: 1, Integer: true},
-	ActGELU:     {Name: "gelu", Formula: "x·Φ(x) = x/2·(1 + erf(x/√2))", F: gelu, Slope: 1.13},
-	ActGELUTanh: {Name: "gelu-tanh", Formula: "x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", F: geluTanh, Slope: 1.13},
-	ActSiLU:     {Name: "silu", Formula: "x/(1 + e⁻ˣ)", F: silu, Slope: 1.1},
+	ActNone:     {Name: "none", Formula: "x", F: func(x float64) float64 { return x }, Slope: 1, Integer: true, Gated: "bilinear"},
+	ActReLU:     {Name: "relu", Formula: "max(x, 0)", F: relu, Slope: 1, Integer: true, Gated: "reglu"},
+	ActGELU:     {Name: "gelu", Formula: "x·Φ(x) = x/2·(1 + erf(x/√2))", F: gelu, Slope: 1.13, Gated: "geglu"},
+	ActGELUTanh: {Name: "gelu-tanh", Formula: "x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", F: geluTanh, Slope: 1.13, Gated: "geglu-tanh"},
+	ActSiLU:     {Name: "silu", Formula: "x/(1 + e⁻ˣ)", F: silu, Slope: 1.1, Gated: "swiglu"},
 }
 
 // relu lets a NaN through, as a comparison written the other way round would not.
@@ -181,10 +188,15 @@ func (e Epilogue) check(out dtype.Type) error {
 	if e.Bias > BiasCol {
 		return fmt.Errorf("%w: no bias dimension %d", ErrUnsupported, e.Bias)
 	}
+	if e.Gated && (e.Bias != BiasNone || e.RowScale || e.ColScale) {
+		return fmt.Errorf("%w: a gated product with a bias or with scales of rows or columns, of which it would need two", ErrUnsupported)
+	}
 	if !out.Info().Integer {
 		return nil
 	}
 	switch {
+	case e.Gated:
+		return fmt.Errorf("%w: a gated product in %v", ErrUnsupported, out)
 	case !e.Activation.Info().Integer:
 		return fmt.Errorf("%w: activation %v on a product in %v", ErrUnsupported, e.Activation, out)
 	case e.RowScale || e.ColScale || e.OutScale:
@@ -240,6 +252,43 @@ func (p Problem) Plus(l Layout) (Problem, error) {
 	return p, nil
 }
 
+// GatedBy is p with a second B of that layout, which otherwise lies without padding. It must be
+// stored as B is, by rows or by columns. The errors are ErrShape and ErrUnsupported.
+func (p Problem) GatedBy(l Layout) (Problem, error) {
+	if err := l.Check("up"); err != nil {
+		return p, err
+	}
+	switch {
+	case !p.Epilogue.Gated:
+		return p, fmt.Errorf("%w: a second B for a product that is not gated", ErrUnsupported)
+	case l.OpRows() != p.K || l.OpCols() != p.N:
+		return p, fmt.Errorf("%w: up is %d×%d, want %d×%d like B", ErrShape, l.OpRows(), l.OpCols(), p.K, p.N)
+	case l.Type != p.B.Type:
+		return p, fmt.Errorf("%w: up holds %v and B holds %v: convert one of them", ErrUnsupported, l.Type, p.B.Type)
+	case l.Trans != p.B.Trans:
+		return p, fmt.Errorf("%w: an up that is stored by columns for a B by rows, or the other way round", ErrUnsupported)
+	}
+	p.Up = l
+	return p, nil
+}
+
+// Other is the product that p is gated with: α·op(A)·op(Up), in the type of the sums and without
+// padding.
+func (p *Problem) Other() Problem {
+	q := *p
+	q.B, q.Up, q.Residual, q.Epilogue = p.Up, Layout{}, Layout{}, Epilogue{}
+	q.C = Dense(p.Accum(), p.M, p.N)
+	return q
+}
+
+// Columns is how many columns all B of a product have.
+func (p *Problem) Columns() int {
+	if p.Epilogue.Gated {
+		return 2 * p.N
+	}
+	return p.N
+}
+
 // Extra is the layout of an operand of the epilogue; of one that it does not read it is
 // empty.
 func (p *Problem) Extra(x Extra) Layout {
@@ -254,13 +303,16 @@ func (p *Problem) Extra(x Extra) Layout {
 		return Dense(p.Accum(), 1, 1)
 	case x == Data:
 		return Dense(p.Accum(), 1, p.DataLen)
+	case x == Up:
+		return p.Up
 	}
 	return p.Residual
 }
 
 // Finish is what the epilogue makes of x, element (i, j) of α·op(A)·op(B) + β·C, before it
-// is rounded. b has the operands that the epilogue reads. A Function is left out.
-func (p *Problem) Finish(b *Buffers, i, j int, x float64) float64 {
+// is rounded, up being that element of [Problem.Other] if p is gated. b has the operands that
+// the epilogue reads. A Function is left out.
+func (p *Problem) Finish(b *Buffers, i, j int, x, up float64) float64 {
 	e := &p.Epilogue
 	extra := func(n Extra, i, j int) float64 {
 		l := p.Extra(n)
@@ -279,6 +331,9 @@ func (p *Problem) Finish(b *Buffers, i, j int, x float64) float64 {
 		x += p.C.Type.At(b.Bias, j)
 	}
 	x = e.Activation.Info().F(p.wrapped(x))
+	if e.Gated {
+		x *= up
+	}
 	if e.Residual {
 		x = p.wrapped(x + extra(Residual, i, j))
 	}
@@ -324,7 +379,10 @@ var parts = func() []part {
 		}
 	}
 	for _, a := range Activations()[1:] {
-		list = append(list, part{a.String(), func(e Epilogue) bool { return e.Activation == a }, func(e *Epilogue) { e.Activation = a }})
+		list = append(list, part{a.String(), func(e Epilogue) bool { return e.Activation == a && !e.Gated }, func(e *Epilogue) { e.Activation = a }})
+	}
+	for _, a := range Activations() {
+		list = append(list, part{a.Info().Gated, func(e Epilogue) bool { return e.Activation == a && e.Gated }, func(e *Epilogue) { e.Activation, e.Gated = a, true }})
 	}
 	return append(list, extra(Residual), extra(OutScale),
 		part{"saturate", func(e Epilogue) bool { return e.Saturate }, func(e *Epilogue) { e.Saturate = true }})

@@ -127,6 +127,7 @@ type Problem struct {
 	Alpha, Beta float64
 	Epilogue    Epilogue
 	Residual    Layout    // if the epilogue adds one; see [Problem.Plus]
+	Up          Layout    // the second B of a gated product; see [Problem.GatedBy]
 	DataLen     int       // how many numbers the epilogue's function reads
 	Precision   Precision // see [Problem.In]
 	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
@@ -164,6 +165,9 @@ func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Prob
 	if err := e.check(c.Type); err != nil {
 		return Problem{}, false, err
 	}
+	if e.Gated && (c.Trans || beta != 0) {
+		return Problem{}, false, fmt.Errorf("%w: a gated product with a transposed C, or with a beta of %v", ErrUnsupported, beta)
+	}
 	if c.Trans {
 		a, b, c, swapped = b.T(), a.T(), c.T(), true
 		e = e.transposed()
@@ -171,6 +175,10 @@ func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Prob
 	p = Problem{M: a.OpRows(), N: b.OpCols(), K: a.OpCols(), A: a, B: b, C: c, Alpha: alpha, Beta: beta, Epilogue: e}
 	if e.Residual {
 		p.Residual = Dense(c.Type, c.Rows, c.Cols)
+	}
+	if e.Gated {
+		p.Up = Dense(b.Type, b.Rows, b.Cols)
+		p.Up.Trans = b.Trans
 	}
 	return p, swapped, nil
 }
@@ -213,9 +221,9 @@ func (p *Problem) Accum() dtype.Type { return p.A.Type.Info().Accum }
 func (p *Problem) ReadsAB() bool { return p.K > 0 && p.Alpha != 0 }
 
 // Flops is the number of floating-point (or integer) operations, 2·M·N·K, of all products of
-// a batch: one multiplication and one addition for each term.
+// a batch, and of both that make a gated one: one multiplication and one addition for each term.
 func (p *Problem) Flops() float64 {
-	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
+	flops := 2 * float64(p.M) * float64(p.Columns()) * float64(p.K)
 	if p.Batch.Kind == Strided {
 		flops *= float64(p.Batch.Count)
 	}

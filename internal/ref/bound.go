@@ -51,7 +51,8 @@ type Comparison struct {
 //	slope·(γ_{k+3}·(|α|·|A|·|B| + |β|·|C| + |bias|) + underflow) + u'·|Ĉ| + underflow'
 //
 // with one more term in γ for a bias and for each scale before it; what comes behind the
-// activation adds a rounding of its own each. Nothing correct exceeds it, whatever its
+// activation adds a rounding of its own each, and the factors of a gated product are each off
+// by their own bound. Nothing correct exceeds it, whatever its
 // order of summation. It must allow for all k errors pointing one way, so the RMS
 // measures against what they come to when they do not: a partial sum of random
 // terms is a drift towards α·A·B and a random walk of variance Σ(a·b)², and each
@@ -104,7 +105,7 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 					squares += (e / g) * (e / g)
 				}
 				if e := e - r.gain()*r.underflow(i, j, acc) - r.lateTiny(acc) - out.Tiny; e > 0 {
-					cmp.BLAS = max(cmp.BLAS, e/(2*max(acc.Roundoff, acc.Operand, out.Roundoff)*r.gain()*(r.scale[at]+r.late(at))))
+					cmp.BLAS = max(cmp.BLAS, e/(2*max(acc.Roundoff, acc.Operand, out.Roundoff)*r.gain()*(r.size(at)+r.late(at))))
 				}
 			}
 			ratio := e / bound
@@ -217,6 +218,11 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 	if act := p.Epilogue.Activation; act != gemm.ActNone {
 		e = act.Info().Slope*e + activationError*u*r.scale[at]
 	}
+	if r.up != nil {
+		g, up := math.Abs(r.gate[at]), math.Abs(r.up.Value[at])
+		other := r.up.bound(i, j, acc)
+		e = (g+e)*(up+other)*(1+u) - g*up + tiny(acc, p.Accum())
+	}
 	e = r.gain()*(e+r.late(at)*2*u) + r.lateTiny(acc)
 	out := p.C.Type.Info()
 	return e + out.Roundoff*(math.Abs(r.Value[at])+e) + out.Tiny/2
@@ -237,6 +243,10 @@ func (r *Result) gauge(i, j int, acc Accuracy) float64 {
 	}
 	if p.Epilogue.Activation != gemm.ActNone {
 		g = math.Hypot(g, activationError*acc.Roundoff*r.scale[at])
+	}
+	if r.up != nil {
+		gate, up := math.Abs(r.gate[at]), math.Abs(r.up.Value[at])
+		g = math.Hypot(math.Hypot(g*up, gate*r.up.gauge(i, j, acc)), acc.Roundoff*gate*up+tiny(acc, p.Accum()))
 	}
 	g = r.gain() * math.Hypot(g, acc.Roundoff*r.late(at))
 	out := p.C.Type.Info()
@@ -265,15 +275,23 @@ func (r *Result) gain() float64 {
 	return 1
 }
 
+// size is scale behind the activation.
+func (r *Result) size(at int) float64 {
+	if r.up != nil {
+		return r.scale[at] * r.up.scale[at]
+	}
+	return r.scale[at]
+}
+
 // late is how large the sums are that are rounded behind the activation: of an element and
 // the residual, and again with the scale.
 func (r *Result) late(at int) float64 {
 	size := 0.0
 	if res := r.extras[gemm.Residual]; res != nil {
-		size += math.Abs(res[at]) + r.scale[at]
+		size += math.Abs(res[at]) + r.size(at)
 	}
 	if r.extras[gemm.OutScale] != nil {
-		size += r.scale[at]
+		size += r.size(at)
 	}
 	return size
 }
@@ -295,6 +313,12 @@ func (r *Result) overflows(at int) bool {
 	}
 	if w := r.weight(at/r.p.N, at%r.p.N); w < 1 {
 		largest /= w
+	}
+	if r.up != nil {
+		if r.up.overflows(at) {
+			return true
+		}
+		largest = max(largest, r.size(at))
 	}
 	largest = max(largest, r.gain()*(largest+r.late(at)))
 	return !(largest < r.p.Accum().Info().Max/2)

@@ -83,6 +83,22 @@ func (x twice) times(f float64) twice {
 	return twice{t, math.FMA(x.high, f, -t) + x.low*f}
 }
 
+// by is the product of two sums, but for that of what both leave off.
+func (x twice) by(y twice) twice {
+	z := x.times(y.high)
+	z.low += x.high * y.low
+	return z
+}
+
+// at is an element's value.
+func (r *Result) at(n int) twice {
+	x := twice{high: r.Value[n]}
+	if r.low != nil {
+		x.low = r.low[n]
+	}
+	return x
+}
+
 // normal has in high the nearest float64 of the sum. Where high is not finite the
 // low part means nothing.
 func (x twice) normal() twice {
@@ -128,6 +144,10 @@ func (r *Result) finish(c, bias []float64) {
 			}
 			if z = z.normal(); act != gemm.ActNone {
 				z = twice{high: act.Info().F(z.high)}
+			}
+			if r.up != nil {
+				r.gate[at] = z.high
+				z = z.by(r.up.at(at))
 			}
 			if res := r.extras[gemm.Residual]; res != nil {
 				z = z.plus(twice{high: res[at]})

@@ -67,6 +67,10 @@ type Result struct {
 	// extras are what else the epilogue reads, row after row without padding; nil where it
 	// does not.
 	extras [gemm.Extras][]float64
+	// up is the product that a gated one is gated with, and gate what the activation made of
+	// each element.
+	up   *Result
+	gate []float64
 
 	nonfinite bool // some input was
 }
@@ -90,7 +94,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	bias := make([]float64, p.BiasLen())
 	p.C.Type.Load(bias, buf.Bias)
 	for x := range gemm.Extra(gemm.Extras) {
-		if p.Epilogue.Has(x) {
+		if p.Epilogue.Has(x) && x != gemm.Up {
 			r.extras[x] = dense(p.Extra(x), buf.Extras[x])
 		}
 	}
@@ -106,6 +110,11 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	}
 	if p.Accum() == dtype.F64 {
 		r.low = make([]float64, p.M*p.N)
+	}
+	if p.Epilogue.Gated {
+		other := p.Other()
+		r.up, r.gate = compute(&other, gemm.Buffers{A: buf.A, B: buf.Extras[gemm.Up]}, gauges), make([]float64, p.M*p.N)
+		r.nonfinite = r.nonfinite || r.up.nonfinite
 	}
 	r.multiply(a, b)
 	r.finish(c, bias)
