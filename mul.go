@@ -151,6 +151,9 @@ func (g *groupProduct[I, O]) plan(p *dispatch.Product, from, n int, b Matrix[I],
 	if cfg.tile != nil {
 		return fmt.Errorf("%w: a function for the tiles of groups", ErrUnsupported)
 	}
+	if cfg.Gated {
+		return fmt.Errorf("%w: gated products of groups, whose second B would be several", ErrUnsupported)
+	}
 	if err := cfg.checkBias(g.c.layout()); err != nil {
 		return err
 	}

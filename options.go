@@ -208,6 +208,29 @@ func WithResidualOn[T Element](d DeviceMatrix[T]) Option {
 	}
 }
 
+// WithGated makes a product gated: C ← act(α·A·B) ∘ (α·A·up), element by element, where up is
+// k×n, of B's type and stored as B is, by rows or by columns. With [WithActivation] "silu" that
+// is SwiGLU, B being what models call the gate; with "gelu" GeGLU. Weights that stand side by side
+// in one matrix are two views of it ([Matrix.Sub]).
+//
+// A GPU with the wgmma kernel computes both products in one launch; any other kernel, and the
+// processor, has memory for m×n sums of the second. There is no bias, no scale of rows or
+// columns, no batch of groups and no transposed C for it, and β is 0: ErrUnsupported.
+func WithGated[T Element](up Matrix[T]) Option {
+	return func(c *config) {
+		c.fail(up.err)
+		c.setExtra(gemm.Up, extra{host: bytesOf(up), layout: up.layout()})
+	}
+}
+
+// WithGatedOn is [WithGated] for [GemmOn] and [MulOn], with a matrix that is on the device.
+func WithGatedOn[T Element](up DeviceMatrix[T]) Option {
+	return func(c *config) {
+		c.fail(firstErr(up.err, up.there("up")))
+		c.setExtra(gemm.Up, extra{on: up.m, layout: up.m.Layout})
+	}
+}
+
 // WithOutputScale multiplies the result by a number behind all else, as before it is
 // rounded to a short type. The number is rounded to the type that the product is summed in.
 func WithOutputScale(factor float64) Option {
@@ -320,6 +343,13 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 			}
 			var err error
 			if *p, err = p.Plus(l); err != nil {
+				return err
+			}
+			continue
+		}
+		if x == gemm.Up {
+			var err error
+			if *p, err = p.GatedBy(e.layout); err != nil {
 				return err
 			}
 			continue

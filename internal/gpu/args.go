@@ -43,6 +43,8 @@ type product struct {
 
 	scale [gemm.Extras]build.Ptr // of rows, of columns and of all
 	d     build.Matrix           // the residual
+	// factor is what the other launch of a gated product has computed.
+	factor build.Matrix
 	// row0 and col0 are where C lies in the whole of it, as a function is told.
 	row0, col0 build.Reg
 }
@@ -77,6 +79,11 @@ func declare(k *build.Kernel, c Config) *product {
 		case x == gemm.Residual:
 			p, ld := k.Pointer("D", out).ReadOnly(), k.Param("ldD", ptx.U64)
 			g.d = k.Matrix(p, g.m, g.n, ld)
+		case x == gemm.Up:
+			if c.Factor.Valid() {
+				p, ld := k.Pointer("factor", elements[c.Factor]).ReadOnly(), k.Param("ldFactor", ptx.U64)
+				g.factor = k.Matrix(p, g.m, g.n, ld)
+			}
 		default:
 			g.scale[x] = k.Pointer(scaleNames[x], g.acc).ReadOnly()
 		}
@@ -138,11 +145,18 @@ func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
 		args.Ptr(m.Bias)
 	}
 	for x := range gemm.Extra(gemm.Extras) {
-		if c.Epilogue.Has(x) {
+		switch {
+		case !c.Epilogue.Has(x):
+		case x == gemm.Residual:
 			args.Ptr(m.Extras[x])
-			if x == gemm.Residual {
-				args.U64(uint64(p.Residual.LD))
+			args.U64(uint64(p.Residual.LD))
+		case x == gemm.Up:
+			if c.Factor.Valid() {
+				args.Ptr(m.Extras[x])
+				args.U64(uint64(sumsRow(p)))
 			}
+		default:
+			args.Ptr(m.Extras[x])
 		}
 	}
 	if c.Epilogue.Function != nil {

@@ -53,11 +53,11 @@ func spacing(p *gemm.Problem) Align {
 	return Align{A: unit(p.Batch.A, p.A), B: unit(p.Batch.B, p.B), C: unit(p.Batch.C, p.C)}
 }
 
-// tilesOf is how many tiles all products have. Of a cluster's tiles, one below the other, all
+// tilesOf is how many tiles all products have, both of a gated one. Of a cluster's tiles, one below the other, all
 // count. Groups end anywhere: each is taken to leave half of its last tiles empty, and to have
 // some.
 func tilesOf(p *gemm.Problem, s Shape) int {
-	height, across := s.M*s.cluster(), ceilDiv(p.N, s.N)*s.cluster()
+	height, across := s.M*s.cluster(), ceilDiv(p.Columns(), s.N)*s.cluster()
 	if p.Batch.Kind == gemm.Grouped {
 		return max(p.M/height+ceilDiv(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
 	}

@@ -27,6 +27,9 @@ type Config struct {
 	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
 	// at once. Rows of the matrix, their length and their start, must be multiples.
 	VecA, VecB, VecC int
+	// Factor is the type of the matrix that the epilogue of a gated product is multiplied by, where
+	// that was computed by another launch; none where the kernel computes both factors.
+	Factor dtype.Type
 	// VecD is that of the residual, at the most; 0 without one.
 	VecD int
 	// SM is the architecture whose instructions the text may use, 90 for sm_90; 0 stands
@@ -225,6 +228,9 @@ func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	if k.vectors != nil {
 		k.vectors(s, &c, &q)
 	}
+	if p.Epilogue.Gated && !k.gates {
+		c.Factor = p.Accum()
+	}
 	if p.Epilogue.Residual {
 		c.VecD = vector(p.Residual, maxVector/c.Out.Size())
 	}
@@ -275,7 +281,7 @@ func (c Config) aligned(m Memory) error {
 		at   device.Ptr
 		size int
 	}{{"A", m.A, c.VecA * c.In.Size()}, {"B", m.B, c.VecB * c.In.Size()}, {"C", m.C, c.VecC * c.Out.Size()},
-		{"the residual", m.Extras[gemm.Residual], max(c.VecD, 1) * c.Out.Size()}} {
+		{"the residual", m.Extras[gemm.Residual], max(c.VecD, 1) * c.Out.Size()}, {"up", m.Extras[gemm.Up], c.VecB * c.In.Size()}} {
 		if uint64(x.at)%uint64(x.size) != 0 {
 			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.name, uint64(x.at), x.size)
 		}

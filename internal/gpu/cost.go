@@ -104,6 +104,9 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 		if i+1 == len(s.steps) || s.steps[i+1].beside == st.beside {
 			waves = math.Ceil(waves) + drain
 		}
+		if pl.host.Epilogue.Gated {
+			waves *= 2
+		}
 		tile := 2 * float64(shape.M) * float64(shape.N) * float64(st.depth.n()) * float64(r.blocks) / r.compute
 		made := st.parts()[inC]
 		d := seconds(waves*tile + bytes(inC, made)/r.memory)
@@ -126,8 +129,8 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	p := pl.host
 	best := pl.wholly()
 	least := pl.foretell(best, r)
-	if pl.Config.Shape.Split > 1 || pl.packs() {
-		return best, least // the memory for the parts' sums, or what is packed, is the one stream's
+	if pl.Config.Shape.Split > 1 || pl.packs() || pl.twice() {
+		return best, least // the memory for the sums of parts or factors, or what is packed, is the one stream's
 	}
 	// What overlapping can hide at the best.
 	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 || p.N == 0 {

@@ -48,11 +48,15 @@ func (g *product) storeAll(rows, cols []build.Reg, vectors [][]build.Reg) {
 	}
 }
 
-// scaled are variables with alpha times the sums.
+// scaled are variables with alpha times the sums; of a launch that gates with what that made of
+// them.
 func (g *product) scaled(sums []build.Reg) []build.Reg {
 	values := make([]build.Reg, len(sums))
 	for i, sum := range sums {
-		values[i] = g.Var("", g.acc, g.Mul(g.alpha, sum))
+		if !g.config.gates() { // which has done that
+			sum = g.Mul(g.alpha, sum)
+		}
+		values[i] = g.Var("", g.acc, sum)
 	}
 	return values
 }
@@ -98,9 +102,9 @@ func (g *product) element(s side, at build.Reg) build.Reg {
 
 // operands are what an epilogue reads for vectors of C's elements.
 type operands struct {
-	sides    [][][]build.Reg // for each side of each vector its elements
-	residual [][]build.Reg
-	outScale build.Reg
+	sides            [][][]build.Reg // for each side of each vector its elements
+	factor, residual [][]build.Reg
+	outScale         build.Reg
 	// Where the vectors begin.
 	rows, cols []build.Reg
 }
@@ -109,7 +113,13 @@ type operands struct {
 // each element of a side once for all that need it. All of it is under way before the first
 // is used.
 func (g *product) operands(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) *operands {
-	x := &operands{residual: g.residual(rows, cols, vectors, inside), outScale: g.outScale(), rows: rows, cols: cols}
+	x := &operands{outScale: g.outScale(), rows: rows, cols: cols}
+	if c := g.config; c.Factor.Valid() {
+		x.factor = matching(g.factor, fragment(c.In.Info().Accum), rows, cols, vectors, inside)
+	}
+	if c := g.config; c.Epilogue.Residual {
+		x.residual = matching(g.d, c.VecD, rows, cols, vectors, inside)
+	}
 	for _, s := range g.sides() {
 		loaded := map[build.Reg]build.Reg{}
 		of := make([][]build.Reg, len(vectors))
@@ -138,18 +148,16 @@ func (g *product) outScale() (x build.Reg) {
 	return x
 }
 
-// residual is what is added to vectors that begin at these rows and columns.
-func (g *product) residual(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) (all [][]build.Reg) {
-	if !g.config.Epilogue.Residual {
-		return nil
-	}
+// matching is a matrix's elements for vectors that begin at these rows and columns, up to so many
+// loaded at once.
+func matching(m build.Matrix, vec int, rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) (all [][]build.Reg) {
 	for i, values := range vectors {
-		vec := min(g.config.VecD, len(values), 4)
-		var added []build.Reg
+		vec := min(vec, len(values), 4)
+		var loaded []build.Reg
 		for j := 0; j < len(values); j += vec {
-			added = append(added, g.d.At(rows[i], g.Add(cols[i], j)).LoadVecOr0(inside[i], vec)...)
+			loaded = append(loaded, m.At(rows[i], cols[i]).At(j).LoadVecOr0(inside[i], vec)...)
 		}
-		all = append(all, added)
+		all = append(all, loaded)
 	}
 	return all
 }
@@ -170,8 +178,11 @@ func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
 					x = g.Mul(x, y)
 				}
 			}
-			if act := activations[e.Activation]; act != nil {
+			if act := activations[e.Activation]; act != nil && !g.config.gates() {
 				x = act(g.Kernel, x)
+			}
+			if o.factor != nil {
+				x = g.Mul(x, g.sum(o.factor[i][j]))
 			}
 			if e.Residual {
 				x = g.Add(x, g.sum(o.residual[i][j]))

@@ -55,6 +55,8 @@ type Kernel struct {
 	suits func(p *gemm.Problem, d *device.Info) error
 	// refuses says what about a product the kernel cannot do; nil is nothing.
 	refuses func(p *gemm.Problem) error
+	// gates says that a launch computes both factors of a gated product; see gated.go.
+	gates bool
 	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
 	// read; see [Kernel.packing].
 	boxed bool
@@ -231,14 +233,14 @@ func (k *Kernel) Entry() string { return "tilework_" + k.Name }
 // first, or that are not aligned as c wants; or the device's.
 func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.Launch, err error) {
 	if k.boxed && !p.ReadsAB() {
-		m.A, m.B = 0, 0 // they may begin anywhere
+		m.A, m.B, m.Extras[gemm.Up] = 0, 0, 0 // they may begin anywhere
 	}
 	if err := c.aligned(m); err != nil {
 		return l, err
 	}
 	l.Block, l.Shared, l.Overlaps = k.threads(c.Shape), k.SharedBytes(c), c.Overlaps
 	q, packs := k.packing(p, Align{})
-	if p = &q; packs[0] || packs[1] {
+	if p = &q; packs.any() {
 		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, maxVector)
 	}
 	if k.grid != nil {

@@ -69,7 +69,7 @@ type oneShot struct {
 	plan    *Plan
 	device  device.Device
 	host    gemm.Buffers
-	buffers [4][]buffer // of A, B, C and the residual
+	buffers [matrices][]buffer
 	bias    device.Ptr
 	scales  [gemm.Extras]device.Ptr
 	biased  bool          // they have come in
@@ -357,6 +357,9 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 	if x.plan.host.Epilogue.Residual {
 		_, m.Extras[gemm.Residual], _ = x.piece(s, inD, parts[inD])
 	}
+	if x.plan.host.Epilogue.Gated {
+		_, m.Extras[gemm.Up], _ = x.piece(s, inUp, parts[inUp])
+	}
 	part := x.plan.part(s)
 	part.stream = on
 	return part.Enqueue(ctx, m)
@@ -382,6 +385,6 @@ func (x *oneShot) piece(s *step, i int, p part) (host []byte, at device.Ptr, row
 	on.LD = whole.LD
 	off := on
 	off.LD = l.LD
-	host = [...][]byte{x.host.A, x.host.B, x.host.C, x.host.Extras[gemm.Residual]}[i]
+	host = [...][]byte{x.host.A, x.host.B, x.host.C, x.host.Extras[gemm.Residual], x.host.Extras[gemm.Up]}[i]
 	return host[l.Index(p.rows.from, p.cols.from)*size:], at, Rows(off, on)
 }

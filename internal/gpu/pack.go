@@ -45,19 +45,37 @@ func lined(l gemm.Layout) gemm.Layout {
 	return l
 }
 
+// packs says of A, of B and of a second B whether it is packed.
+type packs [3]bool
+
+func (p packs) any() bool { return p != packs{} }
+
 // packing is p as a boxed kernel is launched for it: with operands that are packed where it
-// cannot read them as they are, which packs says of A and of B.
-func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
+// cannot read them as they are.
+func packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
 	q = *p
-	if p.ReadsAB() {
-		if q.B = asRow(p.B); p.Batch.Kind != gemm.Grouped { // whose rows of A are cut anywhere
-			q.A = asRow(p.A)
-		}
-		before := q
-		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
-		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
+	if !p.ReadsAB() {
+		return q, is
 	}
-	return q, packs
+	if p.Batch.Kind != gemm.Grouped { // whose rows of A are cut anywhere
+		q.A = asRow(p.A)
+	}
+	if b, up := asRow(p.B), asRow(p.Up); !p.Epilogue.Gated || b.Trans == up.Trans { // as they stay alike
+		q.B, q.Up = b, up
+	}
+	for i, x := range []struct {
+		l     *gemm.Layout
+		align int
+		along bool
+		read  bool
+	}{{&q.A, a.A, !q.A.Trans, true}, {&q.B, a.B, q.B.Trans, true}, {&q.Up, a.Up, q.Up.Trans, p.Epilogue.Gated}} {
+		if x.read {
+			before := *x.l
+			*x.l = packed(before, p.Precision, x.align, x.along)
+			is[i] = *x.l != before || x.align > 0 && x.align < maxVector
+		}
+	}
+	return q, is
 }
 
 // asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of
@@ -70,9 +88,9 @@ func asRow(l gemm.Layout) gemm.Layout {
 }
 
 // packing is p as the kernel is launched for it.
-func (k *Kernel) packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
+func (k *Kernel) packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
 	if !k.boxed {
-		return *p, packs
+		return *p, is
 	}
 	return packing(p, a)
 }
@@ -86,8 +104,8 @@ func (k *Kernel) worthPacking(p *gemm.Problem, a Align) bool {
 	if p.Precision == gemm.F32x3 {
 		return true // in it there is no other kernel
 	}
-	_, packs := k.packing(p, a)
-	return !(packs[0] && p.N < often || packs[1] && p.M < often)
+	_, is := k.packing(p, a)
+	return !(is[0] && p.N < often || (is[1] || is[2]) && p.M < often)
 }
 
 // Packed is p with operands that lie as the kernel reads them.
@@ -96,24 +114,24 @@ func (k *Kernel) Packed(p *gemm.Problem) gemm.Problem {
 	return q
 }
 
-// packs says whether the plan takes launches that pack A or B.
+// packs says whether the plan takes launches that pack operands.
 func (pl *Plan) packs() bool {
-	_, packs := pl.Kernel.packing(&pl.device, pl.align)
-	return packs[0] || packs[1]
+	_, is := pl.Kernel.packing(&pl.device, pl.align)
+	return is.any()
 }
 
 // enqueuePacked starts the launches that pack what has to be, and the product.
 func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 	d := pl.backend.Device
-	q, packs := pl.Kernel.packing(&pl.device, pl.align)
+	q, is := pl.Kernel.packing(&pl.device, pl.align)
 	sub := *pl
 	sub.device, sub.align = q, Align{C: pl.align.C}
 	var all []repacked
 	for i, x := range []struct {
 		at       *device.Ptr
 		from, to gemm.Layout
-	}{{&m.A, pl.device.A, q.A}, {&m.B, pl.device.B, q.B}} {
-		if !packs[i] {
+	}{{&m.A, pl.device.A, q.A}, {&m.B, pl.device.B, q.B}, {&m.Extras[gemm.Up], pl.device.Up, q.Up}} {
+		if !is[i] {
 			continue
 		}
 		r := repacked{from: x.from, source: *x.at, to: x.to}
@@ -136,7 +154,7 @@ type repacked struct {
 	source, target device.Ptr
 }
 
-// pack starts the launches that pack up to two matrices: one, if one text packs both.
+// pack starts the launches that pack matrices: one for two, if one text packs both.
 func (pl *Plan) pack(ctx context.Context, all ...repacked) error {
 	for len(all) > 0 {
 		t, together := packText(all[0].from, all[0].to, pl.Config), 1
@@ -369,9 +387,9 @@ func joined(k *build.Kernel, elements []build.Reg, size int) build.Reg {
 
 // packTexts are the texts with which the plan packs.
 func (pl *Plan) packTexts() (texts []compiledKey) {
-	q, packs := pl.Kernel.packing(&pl.device, pl.align)
-	for i, l := range [2][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}} {
-		if packs[i] {
+	q, is := pl.Kernel.packing(&pl.device, pl.align)
+	for i, l := range [...][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}, {pl.device.Up, q.Up}} {
+		if is[i] {
 			texts = append(texts, packText(l[0], l[1], pl.Config))
 		}
 	}

@@ -70,30 +70,30 @@ func TestPacking(t *testing.T) {
 		name  string
 		a, b  gemm.Layout
 		align Align
-		want  [2]bool
+		want  packs
 	}{
-		{"as it lies", lay(dtype.BF16, 40, false), lay(dtype.BF16, 48, true), Align{}, [2]bool{}},
-		{"odd rows", lay(dtype.BF16, 41, true), lay(dtype.BF16, 44, false), Align{}, [2]bool{true, true}},
-		{"an odd address", lay(dtype.BF16, 40, false), lay(dtype.BF16, 40, false), Align{A: 16, B: 2}, [2]bool{false, true}},
-		{"bytes along K", lay(dtype.I8, 48, false), lay(dtype.I8, 48, true), Align{}, [2]bool{}},
-		{"bytes across K", lay(dtype.I8, 48, true), lay(dtype.I8, 48, false), Align{}, [2]bool{true, true}},
+		{"as it lies", lay(dtype.BF16, 40, false), lay(dtype.BF16, 48, true), Align{}, packs{}},
+		{"odd rows", lay(dtype.BF16, 41, true), lay(dtype.BF16, 44, false), Align{}, packs{true, true}},
+		{"an odd address", lay(dtype.BF16, 40, false), lay(dtype.BF16, 40, false), Align{A: 16, B: 2}, packs{false, true}},
+		{"bytes along K", lay(dtype.I8, 48, false), lay(dtype.I8, 48, true), Align{}, packs{}},
+		{"bytes across K", lay(dtype.I8, 48, true), lay(dtype.I8, 48, false), Align{}, packs{true, true}},
 	} {
 		out := c.a.Type.Info().Results[0]
 		p, _, err := gemm.New(1, c.a, c.b, 0, gemm.Dense(out, 40, 40), gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, packs := wgmma.packing(&p, c.align)
-		if packs != c.want {
-			t.Errorf("%s: packs %v, want %v", c.name, packs, c.want)
+		q, got := wgmma.packing(&p, c.align)
+		if got != c.want {
+			t.Errorf("%s: packs %v, want %v", c.name, got, c.want)
 		}
-		if again, packs := wgmma.packing(&q, Align{}); packs != [2]bool{} || again != q {
-			t.Errorf("%s: what is packed is packed again: %v", c.name, packs)
+		if again, got := wgmma.packing(&q, Align{}); got.any() || again != q {
+			t.Errorf("%s: what is packed is packed again: %v", c.name, got)
 		}
 		if q.A.OpRows() != 40 || q.B.OpCols() != 40 || q.A.Trans != c.a.Trans && c.a.Type.Size() == 2 {
 			t.Errorf("%s: %v, %v", c.name, q.A, q.B)
 		}
-		if _, err := wgmma.Launch(wgmma.Config(&p, wgmmaShapes()[0]), &p, Memory{}, newDouble()); (err != nil) != (c.want != [2]bool{}) && c.align == (Align{}) {
+		if _, err := wgmma.Launch(wgmma.Config(&p, wgmmaShapes()[0]), &p, Memory{}, newDouble()); (err != nil) != (c.want != packs{}) && c.align == (Align{}) {
 			t.Errorf("%s: launched as it lies: %v", c.name, err)
 		}
 	}

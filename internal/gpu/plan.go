@@ -75,7 +75,7 @@ type Options struct {
 }
 
 // Align is a power of two for each matrix, D being the residual.
-type Align struct{ A, B, C, D int }
+type Align struct{ A, B, C, D, Up int }
 
 // Plan says how a product will be computed, and why so.
 type Plan struct {
@@ -269,6 +269,14 @@ func (pl *Plan) compile(ctx context.Context) error {
 
 // texts are what the plan launches.
 func (pl *Plan) texts() []compiledKey {
+	if pl.twice() {
+		return append(pl.other().texts(), pl.textsOfProduct()...)
+	}
+	return pl.textsOfProduct()
+}
+
+// textsOfProduct are those without the first of two factors.
+func (pl *Plan) textsOfProduct() []compiledKey {
 	c := pl.Config
 	if c.Shape.Split > 1 {
 		return append(pl.packTexts(), compiledKey{pl.Kernel, c.partial().text()}, compiledKey{sum, sumConfig(c)})
@@ -314,6 +322,15 @@ func (pl *Plan) enqueue(ctx context.Context, m Memory) error {
 		return nil
 	case pl.Kernel.grid == nil && pl.device.Batch.Kind == gemm.Strided && pl.device.Batch.Count > maxGridRows:
 		return pl.enqueueShares(ctx, m)
+	case pl.twice():
+		return pl.enqueueTwice(ctx, m)
+	}
+	return pl.enqueueProduct(ctx, m)
+}
+
+// enqueueProduct starts the product, of two factors the second.
+func (pl *Plan) enqueueProduct(ctx context.Context, m Memory) error {
+	switch {
 	case pl.packs():
 		return pl.enqueuePacked(ctx, m)
 	case pl.Config.Shape.Split > 1:

@@ -61,13 +61,14 @@ const (
 	inA = iota
 	inB
 	inC
-	inD // the residual, whose parts are C's
+	inD  // the residual, whose parts are C's
+	inUp // a second B, whose parts are B's
 	matrices
 )
 
 // parts are the parts of A and B that the step reads, and of C that it writes.
 func (s *step) parts() [matrices]part {
-	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}}
+	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}, {s.depth, s.cols}}
 }
 
 // layout is how a part of a matrix lies when it stands alone on the device.
@@ -93,8 +94,8 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 	if !last {
 		p.Alpha, p.Epilogue, p.Residual = 1, gemm.Epilogue{}, gemm.Layout{}
 	}
-	for x, l := range []*gemm.Layout{&p.A, &p.B, &p.C, &p.Residual} {
-		if x == inD && !p.Epilogue.Residual {
+	for x, l := range []*gemm.Layout{&p.A, &p.B, &p.C, &p.Residual, &p.Up} {
+		if x == inD && !p.Epilogue.Residual || x == inUp && !p.Epilogue.Gated {
 			continue
 		}
 		ld := pl.layout(*l, s.tiles[x]).LD
@@ -110,7 +111,7 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 // sliceable says that sums may rest in C between slices of K, and that multiplying each
 // slice's sums by alpha is exact, or wraps, as multiplying all of them is.
 func sliceable(p *gemm.Problem) bool {
-	if p.C.Type != p.Accum() || p.Beta != 0 {
+	if p.C.Type != p.Accum() || p.Beta != 0 || p.Epilogue.Gated {
 		return false
 	}
 	return p.C.Type.Info().Integer || isPowerOfTwo(p.Alpha)
@@ -127,10 +128,11 @@ func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule 
 	for x := range matrices {
 		held[x], s.sizes[x] = make([]part, buffers), make([]int, buffers)
 	}
-	read := [matrices]bool{p.ReadsAB(), p.ReadsAB(), true, p.Epilogue.Residual}
+	read := [matrices]bool{p.ReadsAB(), p.ReadsAB(), true, p.Epilogue.Residual, p.ReadsAB() && p.Epilogue.Gated}
 	layouts := pl.layouts()
 	for i := range steps {
 		st := &steps[i]
+		st.load[inUp] = st.load[inB]
 		for x, tile := range st.tiles {
 			if !read[x] {
 				st.load[x] = part{}
@@ -169,16 +171,16 @@ func (s *schedule) memory() (n int) {
 
 func (pl *Plan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
 
-// layouts are those of A, B, C and the residual on the host.
+// layouts are those of A, B, C, the residual and a second B on the host.
 func (pl *Plan) layouts() [matrices]gemm.Layout {
-	return [...]gemm.Layout{pl.host.A, pl.host.B, pl.host.C, pl.host.Residual}
+	return [...]gemm.Layout{pl.host.A, pl.host.B, pl.host.C, pl.host.Residual, pl.host.Up}
 }
 
 // scales are the layouts of the scales that the epilogue reads, which come as a whole.
 func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
 	all := map[gemm.Extra]gemm.Layout{}
 	for x := range gemm.Extra(gemm.Extras) {
-		if x != gemm.Residual && pl.host.Epilogue.Has(x) {
+		if x != gemm.Residual && x != gemm.Up && pl.host.Epilogue.Has(x) {
 			all[x] = pl.host.Extra(x)
 		}
 	}

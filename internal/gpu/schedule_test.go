@@ -51,13 +51,18 @@ func TestSchedules(t *testing.T) {
 			more.Epilogue.Residual, more.Residual = true, gemm.Dense(dtype.F32, m, n)
 			pl.host = &more
 		}
+		if rng.IntN(2) == 0 && pl.host.Beta == 0 {
+			more := *pl.host
+			more.Epilogue.Gated, more.Up = true, more.B
+			pl.host = &more
+		}
 		s := randomSchedule(rng, pl)
 		summed, left := make([]int, m*n), make([]bool, m*n)
 		holds := map[[2]int]*holding{}
 		for i := range s.steps {
 			st := &s.steps[i]
 			for x, tile := range st.tiles {
-				if x == inD && !pl.host.Epilogue.Residual {
+				if x == inD && !pl.host.Epilogue.Residual || x == inUp && !pl.host.Epilogue.Gated {
 					continue
 				}
 				at := [2]int{x, st.buffers[x]}

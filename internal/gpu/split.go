@@ -42,7 +42,7 @@ func sumsRow(p *gemm.Problem) int {
 
 // partial is the first launch of c, which leaves to the second what becomes of a sum.
 func (c Config) partial() Config {
-	c.Out, c.VecC, c.VecD, c.Epilogue = c.In.Info().Accum, 1, 0, gemm.Epilogue{}
+	c.Out, c.VecC, c.VecD, c.Factor, c.Epilogue = c.In.Info().Accum, 1, 0, 0, gemm.Epilogue{}
 	return c
 }
 

@@ -34,6 +34,7 @@ var wgmma = &Kernel{
 	check:    checkWgmma,
 	refuses:  refusesWgmma,
 	suits:    suitsWgmma,
+	gates:    true,
 	boxed:    true,
 	fits:     fitsWgmma,
 	vectors:  wgmmaVectors,
@@ -153,6 +154,14 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if s.RowsPerThread > 2 && len(r.planes) > 1 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
 	}
+	if p.Epilogue.Gated {
+		// Half of the columns are whole patches of C, and of a B that runs across K whole boxes.
+		q, _ := packing(p, Align{})
+		whole := s.N == 2*groupRows || s.N == 4*groupRows || s.N == groupRows && q.B.Trans
+		if !whole || s.Split > 1 || s.Along > 1 {
+			return fmt.Errorf("%w: kernel wgmma with tile %v: a gated product takes tiles of 128 or 256 columns, or of 64 where B runs along K, and K whole", gemm.ErrUnsupported, s)
+		}
+	}
 	if s.Stages < len(r.planes) {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a step of %v takes %d stages", gemm.ErrUnsupported, s, p.Precision, len(r.planes))
 	}
@@ -166,7 +175,7 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 
 // bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes.
 func bulk(c Config) bool {
-	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
+	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.columns()*c.Out.Size() >= frag.SwizzleBytes
 }
 
 // bulkResidual says that the residual comes by bulk copies, to where C's elements go; not
@@ -180,6 +189,9 @@ func operandBoxes(c Config) (a, b frag.BoxShape) {
 	s, elem := c.Shape, recipeOf(c.In, c.Precision).stored()
 	a = frag.BoxShape{Elem: elem, Side: max(s.M, groupRows), Loaded: s.M, Stages: s.Stages, AlongK: !c.TransA, Shared: 1}
 	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, AlongK: c.TransB, Shared: s.cluster()}
+	if c.gates() {
+		b.Matrices = 2
+	}
 	if !b.AlongK && elem.Bytes() == 2 {
 		b.Side = max(s.N, b.Depth()) // a whole box
 	}
@@ -199,7 +211,7 @@ func wgmmaShared(c Config) int {
 // along z.
 func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
 	s, n := c.Shape, c.Shape.cluster()*c.Shape.along()
-	clusters := mostRowsOfTiles(p, s.M*s.cluster()) * ceilDiv(p.N, s.N)
+	clusters := mostRowsOfTiles(p, s.M*s.cluster()) * ceilDiv(p.Columns(), s.N)
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
@@ -225,6 +237,9 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 	if bulkResidual(c) {
 		list = append(list, tensorOf(p.Residual, elements[c.Out], m.Extras[gemm.Residual], box))
 	}
+	if c.gates() {
+		list = append(list, tensorOf(p.Up, elem, m.Extras[gemm.Up], b.Box()))
+	}
 	return batchTensors(list, p, rowsOfTile(c.Shape))
 }
 
@@ -234,6 +249,7 @@ type wgmmaWriter struct {
 	recipe
 	bulk    bool
 	a, b    *frag.Boxes
+	up      *frag.Boxes     // the other B's, if the product is gated
 	tensor  build.Tensor    // C's, if it is written in bulk
 	residue build.Tensor    // the residual's, if it is read so
 	came    build.Mbarriers // for each patch: that the residual has come there
@@ -262,6 +278,9 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	if bulkResidual(c) {
 		w.residue = k.Tensor("boxesD")
 		w.came = k.Mbarriers("came", consumers(s)*patchSlots(c))
+	}
+	if c.gates() {
+		w.up = w.b.Second(k.Tensor("boxesUp"))
 	}
 	if s.Split < 2 {
 		elem := w.acc
@@ -326,6 +345,9 @@ func writeWgmma(k *build.Kernel, c Config) {
 		k.MbarrierFence()
 		w.a.Prefetch()
 		w.b.Prefetch()
+		if w.up != nil {
+			w.up.Prefetch()
+		}
 	})
 	if rowsOfTile(s) < groupRows {
 		w.a.Clear(w.tid, wgmmaThreads(s))
@@ -368,14 +390,14 @@ const wgmmaGroup = 16
 // first on: the row and the column at which it begins.
 func (w *wgmmaWriter) tiles(first, step build.Reg, f func(row, col build.Reg)) {
 	k, s := w.Kernel, w.config.Shape
-	walk := w.walk(s.M*s.cluster(), s.N)
+	walk := w.walk(s.M*s.cluster(), w.config.columns())
 	n := k.Var("tile", ptx.U32, first)
 	k.While(func() build.Reg { return walk.seek(n) }, func() {
 		t := walk.enter(n)
 		i, j := w.groupedTile(t.n, t.down, walk.across, wgmmaGroup/s.cluster())
 		row := k.Mad(k.Mad(i, s.cluster(), w.rank), s.M, t.first)
 		w.c, w.number = t.c, t.product
-		f(k.Named("row", k.To(w.index, row)), k.Named("col", k.To(w.index, k.Mul(j, s.N))))
+		f(k.Named("row", k.To(w.index, row)), k.Named("col", k.To(w.index, k.Mul(j, w.config.columns()))))
 		w.c = walk.whole
 		k.Set(n, k.Add(n, step))
 	})
@@ -385,7 +407,11 @@ func (w *wgmmaWriter) tiles(first, step build.Reg, f func(row, col build.Reg)) {
 func (w *wgmmaWriter) produce() {
 	k := w.Kernel
 	shapeA, shapeB := operandBoxes(w.config)
-	planesA, planesB := w.planeBoxes()
+	planesA, planesB := w.planeBoxes(w.a, !w.config.TransA, w.m), w.planeBoxes(w.b, w.config.TransB, w.n)
+	var planesUp []*frag.Boxes
+	if w.up != nil {
+		planesUp = w.planeBoxes(w.up, w.config.TransB, w.n)
+	}
 	turn := w.pipe.Turn()
 	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
 		k.For(0, w.steps, func(i build.Reg) {
@@ -394,6 +420,9 @@ func (w *wgmmaWriter) produce() {
 				p := k.Mad(i, w.config.Shape.K, w.from)
 				planesA[n].Of(w.matrix(inA)).Load(turn.Stage(), turn.Full(), row, p, 0)
 				planesB[n].Of(w.matrix(inB)).Load(turn.Stage(), turn.Full(), col, p, w.rank)
+				if w.up != nil {
+					planesUp[n].Load(turn.Stage(), turn.Full(), col, p, w.rank)
+				}
 				turn.Next()
 			}
 		})

@@ -36,7 +36,8 @@ const rowsOfWarp = groupRows / 4
 // patchSlots is how many patches of a warpgroup there is room for: while one is copied to
 // C the next is written, if each copy finds the place of the one before the last.
 func patchSlots(c Config) int {
-	rows, cols := groupTile(c.Shape)
+	rows, _ := groupTile(c.Shape)
+	cols := c.columns()
 	if c.Shape.Along > 1 {
 		return rows / groupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
 	}
@@ -68,7 +69,8 @@ func (o *output) fetch(row, col build.Reg) {
 		return
 	}
 	o.heldOut, o.row0, o.col0 = o.outScale(), row, col
-	rows, cols := groupTile(o.config.Shape)
+	rows, _ := groupTile(o.config.Shape)
+	cols := o.config.columns()
 	for _, s := range o.sides() {
 		var held []build.Reg
 		for n := 0; s.rows && n < rows; n += 8 {
@@ -98,7 +100,7 @@ func (o *output) fetch(row, col build.Reg) {
 func (o *output) load(n int, row, col build.Reg) {
 	k, slots := o.Kernel, patchSlots(o.config)
 	elements := frag.SwizzleBytes / o.config.Out.Size()
-	across := o.cols() / elements
+	across := o.config.columns() / elements
 	at := k.Mad(o.group, slots, n%slots)
 	o.came.Expect(at, rowsOfTile(o.config.Shape)*frag.SwizzleBytes)
 	o.residue.Load(o.patch(n%slots).Ptr, o.came.At(at), k.Add(col, n%across*elements), k.Add(row, n/across*groupRows))
@@ -107,13 +109,7 @@ func (o *output) load(n int, row, col build.Reg) {
 // number is that of the patch that begins so many rows and columns behind the warpgroup's
 // first.
 func (o *output) number(down, across int) int {
-	return (down/groupRows*o.cols() + across) * o.config.Out.Size() / frag.SwizzleBytes
-}
-
-// cols are those of the warpgroup's part of C.
-func (o *output) cols() int {
-	_, cols := groupTile(o.config.Shape)
-	return cols
+	return (down/groupRows*o.config.columns() + across) * o.config.Out.Size() / frag.SwizzleBytes
 }
 
 // sidesOf are the elements of the sides for pairs of a patch, which begins so many rows and
@@ -157,8 +153,16 @@ func (o *output) store(down int, row, col build.Reg, sums []build.Reg) {
 			o.held[i][j] = o.sum(x)
 		}
 	}
+	var ups []build.Reg
+	if o.config.gates() {
+		sums, ups = sums[:len(sums)/2], sums[len(sums)/2:]
+	}
 	for n := 0; n*each < len(sums); n++ {
-		c, part := o.Add(col, n*width), sums[n*each:min((n+1)*each, len(sums))]
+		end := min((n+1)*each, len(sums))
+		c, part := o.Add(col, n*width), sums[n*each:end]
+		if o.config.gates() {
+			part = o.gate(part, ups[n*each:end])
+		}
 		if o.bulk {
 			o.storePatch(down, n*width, row, c, part)
 		} else {
@@ -348,10 +352,11 @@ func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg
 		pairs = append(pairs, values[2*n:][:2])
 	}
 	x := operands{sides: o.sidesOf(down, across, pairs), outScale: o.heldOut, rows: at, cols: cols}
-	if bulkResidual(o.config) {
-		x.residual = o.inPatch(o.patch(o.number(down, across)%patchSlots(o.config)), len(pairs))
-	} else {
-		x.residual = o.residual(at, cols, pairs, within)
+	switch c := o.config; {
+	case bulkResidual(c):
+		x.residual = o.inPatch(o.patch(o.number(down, across)%patchSlots(c)), len(pairs))
+	case c.Epilogue.Residual:
+		x.residual = matching(o.d, c.VecD, at, cols, pairs, within)
 	}
 	return slices.Concat(o.epilogue(pairs, &x)...)
 }
@@ -421,8 +426,8 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 	switch s := o.config.Shape; {
 	case rowsOfTile(s) < groupRows:
 		k.If(o.mine, finish)
-	case s.N < frag.Lanes: // the columns behind are another tile's
-		k.If(k.Lt(o.inWarp, s.N), finish)
+	case o.config.columns() < frag.Lanes: // the columns behind are another tile's
+		k.If(k.Lt(o.inWarp, o.config.columns()), finish)
 	default:
 		finish()
 	}

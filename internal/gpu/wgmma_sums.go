@@ -332,23 +332,19 @@ func (x *mainloop) finish() {
 	x.release(x.before, x.Ne(x.steps, 0))
 }
 
-// planeBoxes are the tiles of each part of A and of B, in the order in which they come. Parts
-// stand side by side in the rows of memory.
-func (w *wgmmaWriter) planeBoxes() (a, b []*frag.Boxes) {
-	k, c := w.Kernel, w.config
-	apart := func(along bool, across build.Reg) build.Reg {
-		if along {
-			across = w.k
-		}
-		return k.Mul(k.CeilDiv(across, planeUnit), planeUnit)
+// planeBoxes are the tiles of each part of an operand, in the order in which they come. Parts
+// stand side by side in the rows of memory, which run along K or across it.
+func (w *wgmmaWriter) planeBoxes(whole *frag.Boxes, along bool, across build.Reg) (all []*frag.Boxes) {
+	k, length := w.Kernel, across
+	if along {
+		length = w.k
 	}
 	for _, plane := range w.planes {
 		if plane == 0 {
-			a, b = append(a, w.a), append(b, w.b)
+			all = append(all, whole)
 			continue
 		}
-		a = append(a, w.a.Behind(k.Mul(apart(!c.TransA, w.m), plane)))
-		b = append(b, w.b.Behind(k.Mul(apart(c.TransB, w.n), plane)))
+		all = append(all, whole.Behind(k.Mul(k.Mul(k.CeilDiv(length, planeUnit), planeUnit), plane)))
 	}
-	return a, b
+	return all
 }

@@ -178,7 +178,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		hand *= 4
 	}
 	if p.Epilogue.Activation > gemm.ActReLU {
-		hand += area / wgmmaFunctions
+		hand += area / wgmmaFunctions * float64(p.N) / float64(p.Columns())
 	}
 	tile, end := steps*step+hand, 0.0
 	if inTurns(s) { // one warpgroup hands over while the other multiplies
@@ -189,7 +189,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		missing = max(missing, s.M-p.M-wgmmaFew)
 	}
 	if c.TransB {
-		missing = max(missing, s.N-p.N-wgmmaFew)
+		missing = max(missing, s.N-p.Columns()-wgmmaFew)
 	}
 	outside := float64(x.rounds) * steps * wgmmaOutside * float64(missing)
 	multiply := float64(x.rounds)*tile + end + outside
@@ -202,7 +202,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if parts > 1 {
 		x.second += wgmmaSecond + float64(2*sumsBytes(p, s))/wgmmaSums/float64(max(d.SMs, 1)) + wgmmaParts*float64(ceilDiv(parts, sumWarps*sumAhead))
 	}
-	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}} {
+	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}, {p.Up, q.Up}} {
 		if packs[i] {
 			x.second += packLaunch + float64(l[0].Bytes()+l[1].Bytes())/packBytes/float64(max(d.SMs, 1))
 		}

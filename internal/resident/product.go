@@ -126,6 +126,13 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 		}
 		problem, err = problem.Plus(l)
 	}
+	if up := &p.Extras[gemm.Up]; err == nil && p.Epilogue.Gated {
+		l := up.Layout
+		if up.On.Memory != nil {
+			l = up.On.Layout
+		}
+		problem, err = problem.GatedBy(l)
+	}
 	if data := &p.Extras[gemm.Data]; data.On.Memory != nil {
 		problem.DataLen = data.On.Layout.Cols
 	} else {
@@ -280,7 +287,7 @@ const mostPlans = 1024
 // plan is the plan of a product. To plan takes longer than to launch, so that plans
 // are kept.
 func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, error) {
-	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual])}, dispatch.TuningChanges()}
+	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual]), Up: align(m.Extras[gemm.Up])}, dispatch.TuningChanges()}
 	if p.Alpha != 0 {
 		key.problem.Alpha = 1
 	}

@@ -18,12 +18,14 @@ const (
 // and along K what 128 bytes hold. AlongK says that neighbours along K are neighbours in
 // memory. Of Shared blocks of a cluster each loads its part of a tile for all of them. If
 // Loaded is less than Side only so many rows are loaded, where rows run along K: the others
-// stay as they are.
+// stay as they are. Of Matrices, if that is more than 1, each has as many of the rows or columns,
+// one behind the other.
 type BoxShape struct {
 	Elem                 ptx.Type
 	Side, Loaded, Stages int
 	AlongK               bool
 	Shared               int
+	Matrices             int
 }
 
 // Depth is how many elements along K a tile has.
@@ -41,15 +43,18 @@ func (s BoxShape) loaded() int {
 	return s.Side
 }
 
+// each is how many a matrix has of what is loaded.
+func (s BoxShape) each() int { return s.loaded() / max(s.Matrices, 1) }
+
 // maxBox is the most elements of a box in one dimension.
 const maxBox = 256
 
-// part is what one of the blocks that share a tile loads: so many rows of A or columns of B,
+// part is what one of the blocks that share a tile loads of one matrix: so many rows of A or columns of B,
 // from depth elements along K each. Where rows of memory run across K a box has 128 bytes of
 // them, and a tile is several boxes: of an odd number each block loads a part along K.
 func (s BoxShape) part() (side, depth int) {
-	if side = s.loaded() / s.Shared; !s.AlongK && side%s.Depth() != 0 {
-		return s.Side, s.Depth() / s.Shared
+	if side = s.each() / s.Shared; !s.AlongK && side%s.Depth() != 0 {
+		return s.each(), s.Depth() / s.Shared
 	}
 	return side, s.Depth()
 }
@@ -82,6 +87,7 @@ type Boxes struct {
 	tiles  build.Array // rows of 128 bytes, tile behind tile
 	skip   build.Value // elements of a row of memory before the operand's first one
 	matrix build.Value // of a tensor that is several, the number of the operand's; nil if it is one
+	behind int         // rows or columns of a tile that are those of a matrix before
 }
 
 // NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
@@ -105,6 +111,13 @@ func (b *Boxes) Of(matrix build.Value) *Boxes {
 	return &other
 }
 
+// Second are the parts of the same tiles that are another tensor's, behind the first one's.
+func (b *Boxes) Second(t build.Tensor) *Boxes {
+	other := *b
+	other.tensor, other.behind = t, b.shape.each()
+	return &other
+}
+
 // Prefetch brings the tensor's map on its way.
 func (b *Boxes) Prefetch() { b.tensor.Prefetch() }
 
@@ -122,7 +135,7 @@ func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank
 	}
 	for n := 0; n < side; n += s.across() {
 		at := k.Add(from, n)
-		to := b.tiles.At(k.Add(k.Add(k.Mul(stage, s.Side), at), along), 0)
+		to := b.tiles.At(k.Add(k.Add(k.Mul(stage, s.Side), k.Add(at, b.behind)), along), 0)
 		x, y := build.Value(k.Add(p, along)), build.Value(k.Add(first, at))
 		if !s.AlongK {
 			x, y = y, x

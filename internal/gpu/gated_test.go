@@ -1,0 +1,147 @@
+package gpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/ref"
+	"tilework/ptx/emu/check"
+)
+
+// gatedShapes are tiles of a kernel's to test gated products in: of wgmma those that it has for
+// them, one of each kind; of others, whose tiles make no difference, the smallest, whole and split.
+func gatedShapes(k *Kernel) []Shape {
+	if !k.gates {
+		s := k.shapes[len(k.shapes)-1]
+		list := []Shape{s}
+		if k.splits {
+			s.Split = 2
+			list = append(list, s)
+		}
+		return list
+	}
+	return []Shape{
+		{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 4},
+		{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 3, Cluster: 2},
+		{M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4}, // in turns
+		{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 3, Cluster: 2},
+		{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 4},
+		{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 4},
+	}
+}
+
+// TestGated: act(α·A·B)∘(α·A·Up), with all that may follow, is as near to the reference as its
+// bound in every kernel, type, precision and layout, with whole and with ragged tiles, and from the
+// host's memory whole and in panels; the checkers find nothing.
+func TestGated(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		for _, s := range gatedShapes(k) {
+			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+				b := New(d)
+				ran := 0
+				for range 24 {
+					p, data := randomGated(t, rng, k, &s)
+					if k.Supports(p) != nil || k.Fits(p, s) != nil {
+						continue
+					}
+					ran++
+					pl, err := b.Plan(p, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: rng.IntN(2) == 0})
+					if err != nil {
+						t.Fatal(err)
+					}
+					what := fmt.Sprintf("%v, %v, up %v, α %v: %v", p, p.Epilogue, p.Up, p.Alpha, pl.Config)
+					if pl.Config.gates() != k.gates {
+						t.Fatalf("%s: one launch for both factors: %v", what, pl.Config.gates())
+					}
+					if rng.IntN(3) == 0 {
+						if less := pl.smaller(pl.schedule(), pl.schedule().memory()); less != nil {
+							pl.steps = less
+						}
+					}
+					want := ref.Gemm(p, data)
+					if err := pl.Run(t.Context(), data); err != nil {
+						t.Fatalf("%s: %v", what, err)
+					}
+					if err := want.Compare(data.C, k.Accuracy(p)).Err(); err != nil {
+						t.Fatalf("%s: %v", what, err)
+					}
+				}
+				if ran == 0 {
+					t.Error("no product of this kernel's")
+				}
+				if err := b.Close(); err != nil || d.Used() != 0 {
+					t.Errorf("%d bytes are still allocated, %v", d.Used(), err)
+				}
+			})
+		}
+	}
+}
+
+// randomGated is a gated product of a type of k's, and its memory; s gets the K that the type has
+// there.
+func randomGated(t *testing.T, rng *rand.Rand, k *Kernel, s *Shape) (*gemm.Problem, gemm.Buffers) {
+	t.Helper()
+	types := k.Types()
+	in, precision := types[rng.IntN(len(types))], gemm.Native
+	if list := k.Precisions(); len(list) > 0 && rng.IntN(3) == 0 {
+		precision = list[rng.IntN(len(list))]
+		in = k.others[precision][rng.IntN(len(k.others[precision]))]
+	}
+	if in.Info().Integer {
+		in, precision = types[0], gemm.Native
+	}
+	if k.gates {
+		s.K = 128 / recipeOf(in, precision).elem.Bytes()
+	}
+	results := in.Info().Results
+	out := results[rng.IntN(len(results))]
+	lay := func(ty dtype.Type, rows, cols int, trans bool) gemm.Layout {
+		if trans {
+			rows, cols = cols, rows
+		}
+		l := gemm.Dense(ty, rows, cols)
+		l.LD += []int{0, 0, 3, 16}[rng.IntN(4)]
+		l.Trans = trans
+		return l
+	}
+	size := func(n int) int {
+		n = max(n, 2)
+		return []int{1 + rng.IntN(2*n), n, n * 2, n/2 + 8}[rng.IntN(4)]
+	}
+	m, n, depth := size(min(s.M, 40)), size(min(s.N/2, 64)), 1+rng.IntN(150)
+	ta, tb := rng.IntN(2) == 0, rng.IntN(2) == 0
+	e := gemm.Epilogue{Gated: true, Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
+	e.Residual, e.OutScale, e.Saturate = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	p, _, err := gemm.New([]float64{1, 1, 0.5, 0}[rng.IntN(4)], lay(in, m, depth, ta), lay(in, depth, n, tb), 0, lay(out, m, n, false), e)
+	if err == nil {
+		p, err = p.GatedBy(lay(in, depth, n, tb))
+	}
+	if err == nil && e.Residual {
+		p, err = p.Plus(lay(out, m, n, false))
+	}
+	if err == nil {
+		p, err = p.In(precision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func(l gemm.Layout) []byte {
+		data := make([]byte, l.Bytes())
+		for i := range l.Len() {
+			l.Type.Set(data, i, 2*rng.Float64()-1)
+		}
+		return data
+	}
+	b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: fill(p.C)}
+	for x := range gemm.Extra(gemm.Extras) {
+		b.Extras[x] = fill(p.Extra(x))
+	}
+	return &p, b
+}
