@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -9,26 +10,38 @@ import (
 )
 
 // Then is a product without its epilogue, and the epilogue in a launch of its own, which
-// reads C and writes it again: what fusing the two is measured against.
+// reads C and writes it again: what fusing the two is measured against. Of a gated product it is
+// the two products, each rounded to C's type, and then their gate.
 type Then struct {
-	*Plan      // of the plain product
-	after Plan // of the same matrices, with the epilogue
+	*Plan       // of the plain product
+	up    *Plan // of a gated product's other one
+	after Plan  // of the same matrices, with the epilogue
 	apply Config
 }
 
 // PlanThen is [Backend.Plan] for the two launches.
 func (b *Backend) PlanThen(p *gemm.Problem, opt Options) (*Then, error) {
 	plain := *p
-	plain.Epilogue, plain.Residual = gemm.Epilogue{}, gemm.Layout{}
+	plain.Epilogue, plain.Residual, plain.Up = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
 	pl, err := b.Plan(&plain, opt)
 	if err != nil {
 		return nil, err
 	}
 	t := &Then{Plan: pl, after: *pl}
+	if p.Epilogue.Gated {
+		up := plain
+		up.B, up.C = p.Up, gemm.Layout{Type: p.C.Type, Rows: p.M, Cols: p.N, LD: sumsRow(p)}
+		if t.up, err = b.Plan(&up, opt); err != nil {
+			return nil, err
+		}
+	}
 	t.after.Kernel = apply
 	q := &t.after.device
 	q.Epilogue, q.Residual, q.Alpha, q.Beta = p.Epilogue, p.Residual, 1, 0
 	c := apply.Config(q, Shape{})
+	if p.Epilogue.Gated {
+		c.Factor = p.C.Type
+	}
 	c.Lines, c.Overlaps = pl.Config.Lines, b.Device.Info().Target.SM >= overlapSM
 	c.VecC = vector(q.C, 4)
 	c.Shape = Shape{M: applyWarps * applyRows, N: 32 * c.VecC, RowsPerThread: applyRows, ColsPerThread: c.VecC}
@@ -41,12 +54,29 @@ func (t *Then) Compile(ctx context.Context) error {
 	if err := t.Plan.Compile(ctx); err != nil {
 		return err
 	}
+	if t.up != nil {
+		if err := t.up.Compile(ctx); err != nil {
+			return err
+		}
+	}
 	_, err := t.backend.function(ctx, apply, t.apply.text())
 	return Sentinel(err)
 }
 
 // Enqueue asks for both.
-func (t *Then) Enqueue(ctx context.Context, m Memory) error {
+func (t *Then) Enqueue(ctx context.Context, m Memory) (err error) {
+	if t.up != nil {
+		d, l := t.backend.Device, t.up.device.C
+		other := Memory{A: m.A, B: m.Extras[gemm.Up]}
+		if other.C, err = d.Alloc(l.Rows * l.LD * l.Type.Size()); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.Free(other.C)) }()
+		if err := t.up.Enqueue(ctx, other); err != nil {
+			return err
+		}
+		m.Extras[gemm.Up] = other.C
+	}
 	if err := t.Plan.Enqueue(ctx, m); err != nil {
 		return err
 	}

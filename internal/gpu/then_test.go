@@ -23,6 +23,7 @@ func TestThen(t *testing.T) {
 	}{
 		{dtype.BF16, dtype.BF16, 70, 256, 8, gemm.Epilogue{Bias: gemm.BiasCol, Activation: gemm.ActReLU}},
 		{dtype.F32, dtype.F32, 33, 35, 7, gemm.Epilogue{Bias: gemm.BiasRow}},
+		{dtype.BF16, dtype.BF16, 70, 140, 8, gemm.Epilogue{Gated: true, Activation: gemm.ActReLU, Residual: true}},
 		{dtype.I8, dtype.I32, 5, 300, 16, gemm.Epilogue{Activation: gemm.ActReLU}},
 	} {
 		p, _, err := gemm.New(1, gemm.Dense(c.in, c.m, c.k), gemm.Dense(c.in, c.k, c.n), 0, gemm.Dense(c.out, c.m, c.n), c.e)
@@ -44,6 +45,9 @@ func TestThen(t *testing.T) {
 			return at
 		}
 		m := Memory{A: upload(p.A), B: upload(p.B), C: upload(p.C), Bias: upload(gemm.Dense(c.out, 1, p.BiasLen()))}
+		for x := range gemm.Extra(gemm.Extras) {
+			m.Extras[x] = upload(p.Extra(x))
+		}
 		fused, err := b.Plan(&p, Options{KeepLayout: true})
 		if err != nil {
 			t.Fatal(err)
