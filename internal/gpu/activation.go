@@ -2,32 +2,79 @@ package gpu
 
 import (
 	"math"
+	"slices"
 
 	"tilework/internal/gemm"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
-// activations are the functions of package gemm's table as kernels compute them, in
-// the type that products are summed in and to a few roundoffs of it.
-var activations = map[gemm.Activation]func(k *build.Kernel, x build.Reg) build.Reg{
-	gemm.ActReLU:     relu,
+// activations are the functions of package gemm's table as kernels compute them of many
+// elements, in the type that products are summed in and to a few roundoffs of it.
+//
+// A GPU has one unit for special functions to eight for multiply-adds, and all but relu want
+// an exponential and a reciprocal. Two elements share the reciprocal, that of the product of both
+// denominators.
+var activations = map[gemm.Activation]func(k *build.Kernel, xs []build.Reg) []build.Reg{
+	gemm.ActReLU:     each(relu),
 	gemm.ActGELU:     gelu,
 	gemm.ActGELUTanh: geluTanh,
 	gemm.ActSiLU:     silu,
+}
+
+// each is a function of many elements that is one of each.
+func each(f func(k *build.Kernel, x build.Reg) build.Reg) func(k *build.Kernel, xs []build.Reg) []build.Reg {
+	return func(k *build.Kernel, xs []build.Reg) []build.Reg {
+		ys := make([]build.Reg, len(xs))
+		for i, x := range xs {
+			ys[i] = f(k, x)
+		}
+		return ys
+	}
+}
+
+// reciprocals are those of one or two numbers of float32, whose product must be one.
+func reciprocals(k *build.Kernel, xs []build.Reg) []build.Reg {
+	if len(xs) < 2 {
+		return []build.Reg{k.Reciprocal(xs[0])}
+	}
+	both := k.Reciprocal(k.Mul(xs[0], xs[1]))
+	return []build.Reg{k.Mul(both, xs[1]), k.Mul(both, xs[0])}
+}
+
+// inTwos is a function of many elements that is one of two, or of the last one.
+func inTwos(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg) {
+	for two := range slices.Chunk(xs, 2) {
+		ys = append(ys, f(two)...)
+	}
+	return ys
 }
 
 // relu is max(x, 0), and NaN for NaN, which max would drop.
 func relu(k *build.Kernel, x build.Reg) build.Reg { return k.Select(k.Lt(x, 0), 0, x) }
 
 // gelu is x·Φ(x), Φ(x) = erfc(-x/√2)/2.
-func gelu(k *build.Kernel, x build.Reg) build.Reg {
-	if x.Type() == ptx.F32 {
-		// For both signs that is max(x, 0) - |x|·Φ(-|x|), which no large numbers meet in
-		// and no branch or choice of formula is for. Beyond 14 Φ(-|x|) is 0 in float32.
-		y := k.Min(k.Abs(x), 14)
-		return k.Mad(k.Neg(y), upperTail(k, y), relu(k, x))
+func gelu(k *build.Kernel, xs []build.Reg) []build.Reg {
+	if xs[0].Type() != ptx.F32 {
+		return each(wideGELU)(k, xs)
 	}
+	// For both signs that is max(x, 0) - |x|·Φ(-|x|), which no large numbers meet in
+	// and no branch or choice of formula is for. Beyond 14 Φ(-|x|) is 0 in float32.
+	return inTwos(func(xs []build.Reg) []build.Reg {
+		sizes := make([]build.Reg, len(xs))
+		for i, x := range xs {
+			sizes[i] = k.Min(k.Abs(x), 14)
+		}
+		ys := upperTails(k, sizes)
+		for i, x := range xs {
+			ys[i] = k.Mad(k.Neg(sizes[i]), ys[i], relu(k, x))
+		}
+		return ys
+	}, xs)
+}
+
+// wideGELU is gelu in float64.
+func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
 	// Near 0 erf is its power series, farther out 1 - erfc, which keeps the small values on
 	// the left.
 	y := k.Mul(x, 1/math.Sqrt2)
@@ -41,26 +88,41 @@ func gelu(k *build.Kernel, x build.Reg) build.Reg {
 }
 
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
-func geluTanh(k *build.Kernel, x build.Reg) build.Reg {
+func geluTanh(k *build.Kernel, xs []build.Reg) []build.Reg {
 	const two = 2 * 0.7978845608028654 // 2·√(2/π)
-	return timesSigmoid(k, x, func(unit float64) build.Reg {
+	return timesSigmoid(k, xs, func(x build.Reg, unit float64) build.Reg {
 		return k.Mul(x, k.Mad(k.Mul(x, x), two*0.044715*unit, two*unit))
 	})
 }
 
-func silu(k *build.Kernel, x build.Reg) build.Reg {
-	return timesSigmoid(k, x, func(unit float64) build.Reg { return k.Mul(x, unit) })
+func silu(k *build.Kernel, xs []build.Reg) []build.Reg {
+	return timesSigmoid(k, xs, func(x build.Reg, unit float64) build.Reg { return k.Mul(x, unit) })
 }
 
-// timesSigmoid is x/(1 + e^(-z)), of z in any unit that is wanted.
-func timesSigmoid(k *build.Kernel, x build.Reg, z func(unit float64) build.Reg) build.Reg {
-	if x.Type() == ptx.F32 {
-		return limit(k, x, k.Mul(x, k.Reciprocal(k.Add(k.Exp2(z(-math.Log2E)), 1))))
+// timesSigmoid is x/(1 + e^(-z)), of z in any unit that is wanted. In float32 what is less than
+// 2^-least of x is 0.
+func timesSigmoid(k *build.Kernel, xs []build.Reg, z func(x build.Reg, unit float64) build.Reg) []build.Reg {
+	if xs[0].Type() != ptx.F32 {
+		return each(func(k *build.Kernel, x build.Reg) build.Reg {
+			return limit(k, x, k.Div(x, k.Add(exp(k, z(x, -1)), 1)))
+		})(k, xs)
 	}
-	return limit(k, x, k.Div(x, k.Add(exp(k, z(-1)), 1)))
+	const least = 60 // so that the product of two denominators is a number, and its reciprocal
+	return inTwos(func(xs []build.Reg) []build.Reg {
+		zs, ys := make([]build.Reg, len(xs)), make([]build.Reg, len(xs))
+		for i, x := range xs {
+			zs[i] = z(x, -math.Log2E)
+			ys[i] = k.Add(k.Exp2(k.Min(zs[i], least)), 1)
+		}
+		ys = reciprocals(k, ys)
+		for i, x := range xs {
+			ys[i] = k.Select(k.Ge(zs[i], least), 0, k.Mul(x, ys[i]))
+		}
+		return ys
+	}, xs)
 }
 
-// limit is y, and 0 where x is -Inf: there all but relu tend to 0, and the formulas
+// limit is y, and 0 where x is -Inf: there all but relu tend to 0, and the formulas of float64
 // multiply 0 by infinity.
 func limit(k *build.Kernel, x, y build.Reg) build.Reg {
 	return k.Select(k.Eq(x, math.Inf(-1)), 0, y)
@@ -85,13 +147,20 @@ func exp(k *build.Kernel, x build.Reg) build.Reg {
 	return k.Mul(polynomial(k, r, series), scale)
 }
 
-// upperTail is Φ(-x) for x ≥ 0 in float32, within a roundoff of 1: t·Q(t)·e^(-x²/2) with
-// t = 1/(1 + x/4), the form of [erfc] with a polynomial beside the exponential, which
-// need not be exact where that is small.
-func upperTail(k *build.Kernel, x build.Reg) build.Reg {
-	t := k.Reciprocal(k.Mad(x, 0.25, 1))
-	q := k.Mul(t, polynomial(k, t, tailPolynomial))
-	return k.Mul(q, k.Exp2(k.Mul(k.Mul(x, -math.Log2E/2), x)))
+// upperTails are Φ(-x) for one or two x from 0 to 14 in float32, within a roundoff of 1:
+// t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4), the form of [erfc] with a polynomial beside the
+// exponential, which need not be exact where that is small.
+func upperTails(k *build.Kernel, xs []build.Reg) []build.Reg {
+	tails := make([]build.Reg, len(xs))
+	for i, x := range xs {
+		tails[i] = k.Mad(x, 0.25, 1)
+	}
+	tails = reciprocals(k, tails)
+	for i, x := range xs {
+		q := k.Mul(tails[i], polynomial(k, tails[i], tailPolynomial))
+		tails[i] = k.Mul(q, k.Exp2(k.Mul(k.Mul(x, -math.Log2E/2), x)))
+	}
+	return tails
 }
 
 // tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to where Φ(-x) is less

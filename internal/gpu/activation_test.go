@@ -33,9 +33,13 @@ func TestActivations(t *testing.T) {
 			k := build.New("activation")
 			k.Threads(n/4, 1, 1)
 			x := k.Pointer("x", elements[typ]).At(k.ThreadIdx(build.X))
+			var four []build.Reg
 			for i := range 4 {
-				at := x.At(i * n / 4)
-				at.Store(f(k, at.Load()))
+				four = append(four, x.At(i*n/4).Load())
+			}
+			// Two together, of which the first are no numbers, too, and two alone.
+			for i, y := range append(f(k, four[:3]), f(k, four[3:])...) {
+				x.At(i * n / 4).Store(y)
 			}
 			args, got := make([]byte, n*typ.Size()), make([]byte, n*typ.Size())
 			for i, x := range xs {
@@ -43,7 +47,7 @@ func TestActivations(t *testing.T) {
 			}
 			execute(t, k, args, got)
 			// Every rounding on the way is one of a value no larger than about x.
-			const roundoffs = 4
+			const roundoffs = 5
 			worst := 0.0
 			for i := range xs {
 				x := typ.At(args, i)

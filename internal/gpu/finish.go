@@ -168,7 +168,7 @@ func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
 	if e == (gemm.Epilogue{}) {
 		return vectors
 	}
-	finished := make([][]build.Reg, len(vectors))
+	var activated []build.Reg
 	for i, values := range vectors {
 		for j, x := range values {
 			for n, s := range sides {
@@ -178,9 +178,17 @@ func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
 					x = g.Mul(x, y)
 				}
 			}
-			if act := activations[e.Activation]; act != nil && !g.config.gates() {
-				x = act(g.Kernel, x)
-			}
+			activated = append(activated, x)
+		}
+	}
+	if act := activations[e.Activation]; act != nil && !g.config.gates() {
+		activated = act(g.Kernel, activated)
+	}
+	finished := make([][]build.Reg, len(vectors))
+	for i, values := range vectors {
+		for j := range values {
+			x := activated[0]
+			activated = activated[1:]
 			if o.factor != nil {
 				x = g.Mul(x, g.sum(o.factor[i][j]))
 			}

@@ -27,13 +27,14 @@ func (c Config) columns() int {
 
 // gate is the products of the factors, of sums in the same order.
 func (g *product) gate(gates, ups []build.Reg) []build.Reg {
-	act := activations[g.config.Epilogue.Activation]
 	values := make([]build.Reg, len(gates))
 	for i, sum := range gates {
-		x := g.Mul(g.alpha, sum)
-		if act != nil {
-			x = act(g.Kernel, x)
-		}
+		values[i] = g.Mul(g.alpha, sum)
+	}
+	if act := activations[g.config.Epilogue.Activation]; act != nil {
+		values = act(g.Kernel, values)
+	}
+	for i, x := range values {
 		values[i] = g.Mul(x, g.Mul(g.alpha, ups[i]))
 	}
 	return values
