@@ -250,11 +250,22 @@ func (f *benchFlags) parseEpilogues() (list []gemm.Epilogue, err error) {
 	for text := range strings.SplitSeq(f.epilogues, ",") {
 		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("--epilogue: %w", err)
+			return nil, fmt.Errorf("--epilogue: %w%s", err, meantPart(text))
 		}
 		list = append(list, e)
 	}
 	return list, nil
+}
+
+// meantPart is what [meant] has for the first wrong part of an epilogue.
+func meantPart(epilogue string) string {
+	known := gemm.EpilogueParts()
+	for part := range strings.SplitSeq(strings.TrimSpace(epilogue), "+") {
+		if !slices.Contains(known, part) {
+			return meant(part, known)
+		}
+	}
+	return ""
 }
 
 // paths are the files of --peer-path, by the names of peers.

@@ -80,12 +80,32 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 	t.Chdir(dir)
 	a, b, c0 := element(t, "a.npy"), element(t, "b.npy"), element(t, "c0.csv")
 	col, row := element(t, "col.npy"), element(t, "row.csv")
+	// A second B and C0, by columns, and B and the second one transposed.
+	up := func(i, j int) float64 { return b(i, j) - float64(j) }
+	byColumns(t, "b2.npy", 4, 5, up)
+	byColumns(t, "c0f.npy", 3, 5, c0)
+	for name, f := range map[string]func(i, j int) float64{"bt.npy": b, "b2t.npy": up} {
+		data := make([]float64, 20)
+		for i := range data {
+			data[i] = f(i%4, i/4)
+		}
+		if err := matio.Write(t.Context(), name, gemm.Dense(dtype.F64, 5, 4), dtype.Bytes(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	product := func(i, j int) float64 {
 		sum := 0.0
 		for k := range 4 {
 			sum += a(i, k) * b(k, j)
 		}
 		return sum
+	}
+	gated := func(i, j int) float64 {
+		other := 0.0
+		for k := range 4 {
+			other += a(i, k) * up(k, j)
+		}
+		return max(product(i, j), 0)*other + c0(i, j)
 	}
 	for _, test := range []struct {
 		args string
@@ -99,6 +119,13 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 		{"a.npy b.npy -o c.npy --alpha -2 --beta 3 --c c0.csv", func(i, j int) float64 { return -2*product(i, j) + 3*c0(i, j) }},
 		{"a.npy b.npy -o c.npy --bias col.npy", func(i, j int) float64 { return product(i, j) + col(0, j) }},
 		{"a.npy b.npy -o c.npy --bias row.csv --bias-along rows --activation relu --verify", func(i, j int) float64 { return max(product(i, j)+row(i, 0), 0) }},
+		{"a.npy b.npy -o c.npy --row-scale row.csv --col-scale col.npy --bias col.npy --residual c0.csv --output-scale 0.5 --verify", func(i, j int) float64 {
+			return (row(i, 0)*col(0, j)*product(i, j) + col(0, j) + c0(i, j)) / 2
+		}},
+		{"a.npy b.npy -o c.npy --activation relu --up b2.npy --residual c0f.npy", gated},
+		{"a.npy b.npy -o c.npy --activation relu --up b2.npy --residual c0.csv --device emu --verify", gated},
+		{"a.npy bt.npy -o c.npy --transpose-b --activation relu --up b2t.npy --residual c0.csv", gated},
+		{"a.npy b.npy -o c.npy --dtype float16 --alpha 16384 --saturate", func(i, j int) float64 { return min(max(16384*product(i, j), -65504), 65504) }},
 		{"a.npy b.npy -o c.npy --device emu", product},
 		{"a.npy b.npy -o c.npy --device emu:t4 --kernel naive --verify", product},
 		{"a.npy b.npy -o c.npy --device emu --kernel tiled:2 --bias col.npy", func(i, j int) float64 { return product(i, j) + col(0, j) }},
@@ -116,7 +143,7 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 		out := args[4]
 		got := element(t, out)
 		rows, cols := 3, 5
-		if strings.Contains(test.args, "transpose") {
+		if strings.Contains(test.args, "transpose-a") {
 			rows, cols = 5, 3
 		}
 		for i := range rows {
@@ -126,6 +153,21 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// byColumns writes a rows×cols matrix of float64 as NumPy does where columns run in memory.
+func byColumns(t *testing.T, name string, rows, cols int, f func(i, j int) float64) {
+	t.Helper()
+	header := fmt.Sprintf("{'descr': '<f8', 'fortran_order': True, 'shape': (%d, %d), }", rows, cols)
+	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
+	data := make([]float64, rows*cols)
+	for i := range data {
+		data[i] = f(i%rows, i/rows)
+	}
+	file := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	if err := os.WriteFile(name, append(append(file, header...), dtype.Bytes(data)...), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -186,6 +228,15 @@ func TestMistakes(t *testing.T) {
 		{mul + "--device cpu --kernel avx521", 2, `--kernel: no kernel "avx521" on cpu (did you mean "avx512"?)`},
 		{mul + "--precision tf32", 2, `precision tf32`},
 		{mul + "--activation tanh", 2, `--activation: unknown activation "tanh"`},
+		{mul + "--activation gleu", 2, `(did you mean "gelu"?)`},
+		{mul + "--up a.npy", 2, "--up a.npy is 3×4, want 4×5"},
+		{mul + "--up b.npy --bias col.npy", 2, "a gated product with a bias"},
+		{mul + "--up b.npy --beta 1 --c c0.csv", 2, "a gated product"},
+		{mul + "--residual a.npy", 2, "--residual a.npy is 3×4, want 3×5"},
+		{mul + "--row-scale col.npy", 2, "--row-scale col.npy has 5 elements, want 3, one for each of the rows"},
+		{mul + "--col-scale no.npy", 2, "no.npy: no such file"},
+		{mul + "--output-scale half", 2, `"half"`},
+		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "a product in int32 that saturates"},
 		{mul + "--threads -1", 2, "--threads -1"},
 		{mul + "--threads many", 2, `"many"`},
 		{mul + "--beta 1", 2, "--beta 1 without --c"},
@@ -199,6 +250,8 @@ func TestMistakes(t *testing.T) {
 		{mul + "--fast", 2, "unknown flag: --fast (see tilework mul --help)"},
 		{"kernels extra", 2, `unexpected argument "extra"`},
 		{"bench --sizes 0", 2, "--sizes"},
+		{"bench --epilogue bias-cl", 2, `(did you mean "bias-col"?)`},
+		{"bench --epilogue residual+swigul", 2, `(did you mean "swiglu"?)`},
 		{"bench --sizes 10:5", 2, "--sizes"},
 		{"bench --shapes 3x4", 2, "--shapes"},
 		{"bench --dtypes float33", 2, "--dtypes"},

@@ -23,7 +23,8 @@ type mulFlags struct {
 	out, device, kernel, precision string
 	transA, transB                 bool
 	alpha, beta                    float64
-	c, bias, biasAlong, activation string
+	c                              string
+	epilogue                       epilogueFlags
 	dtype, outDtype                string
 	threads                        int
 	verify, verbose                bool
@@ -35,7 +36,10 @@ func mulCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mul A B -o C",
 		Short: "Multiply two matrices in files",
-		Long: `mul computes C = act(alpha·op(A)·op(B) + beta·C0 + bias) and writes C.
+		Long: `mul computes C = alpha·op(A)·op(B) + beta·C0, with what the flags say done to each element x
+on its way out, and writes C:
+
+  x ← (act(rowScale·colScale·x + bias)·(alpha·op(A)·op(up)) + residual)·outputScale
 
 Files: ` + fileFormats() + `
 Of an archive that holds several arrays, name one: weights.npz::w1.
@@ -51,7 +55,10 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
   tilework mul a.npy b.npy -o c.npy --verify --verbose
   tilework mul x.csv model.safetensors::w -o y.npy --dtype float32 --transpose-b
   tilework mul a.npy b.npy -o c.npy --alpha 2 --beta 0.5 --c c0.npy
-  tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu`,
+  tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu
+  tilework mul x.npy model.safetensors::gate -o h.npy --transpose-b --activation silu --up model.safetensors::up
+  tilework mul q.npy w.npy -o y.npy --dtype int8 --bias b.npy --residual y0.npy
+  tilework mul x8.safetensors w8.safetensors -o y.npy --row-scale sx.npy --col-scale sw.npy --saturate`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("mul takes two files, A and B, and found %d%s (see tilework mul --help)", len(args), listed(args))
@@ -72,9 +79,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	fl.Float64Var(&f.alpha, "alpha", 1, "factor of the product")
 	fl.Float64Var(&f.beta, "beta", 0, "factor of C0; needs --c")
 	fl.StringVar(&f.c, "c", "", "the file with C0, of the result's shape")
-	fl.StringVar(&f.bias, "bias", "", "a file with a vector to add")
-	fl.StringVar(&f.biasAlong, "bias-along", "cols", "what the bias has an element for: cols (added to each row) or rows")
-	fl.StringVar(&f.activation, "activation", "none", "applied to each element: "+strings.Join(tilework.Activations(), ", "))
+	f.epilogue.declare(c)
 	fl.StringVar(&f.dtype, "dtype", "", "convert A and B to this element type (default: as in the files; text is float64)")
 	fl.StringVar(&f.outDtype, "out-dtype", "", "the element type of C (default: the usual one for the inputs)")
 	fl.IntVar(&f.threads, "threads", 0, "at most so many threads (default: all)")
@@ -83,8 +88,6 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "device", "auto", "cpu", "gpu", "emu")
 	complete(c, "kernel", kernelNames()...)
-	complete(c, "activation", tilework.Activations()...)
-	complete(c, "bias-along", "cols", "rows")
 	complete(c, "precision", precisionNames()...)
 	for _, flag := range []string{"dtype", "out-dtype"} {
 		complete(c, flag, typeNames()...)
@@ -163,7 +166,7 @@ type mulResult struct {
 }
 
 func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr io.Writer) error {
-	request, epilogue, biasDim, err := f.parse()
+	request, epilogue, err := f.parse()
 	if err != nil {
 		return err
 	}
@@ -184,13 +187,17 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return fmt.Errorf("--precision: %w", err)
 	}
 	c := gemm.Dense(out, a.OpRows(), b.OpCols())
-	epilogue.Bias = biasDim
 	problem, _, err := gemm.New(f.alpha, a.Layout, b.Layout, f.beta, c, epilogue)
 	if err == nil {
 		problem, err = problem.In(precision)
 	}
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", fileA, fileB, err)
+	}
+	buffers := gemm.Buffers{A: a.Data, B: b.Data}
+	defer f.epilogue.close()
+	if err := f.epilogue.read(ctx, &problem, &buffers, f.transB); err != nil {
+		return err
 	}
 	request.Problem, request.Timed = problem, true
 	bar := newProgress(stderr)
@@ -207,11 +214,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err := host.CheckMemory(c.Bytes(), fmt.Sprintf("the %d×%d result", problem.M, problem.N)); err != nil {
 		return err
 	}
-	buffers := gemm.Buffers{A: a.Data, B: b.Data, C: make([]byte, c.Bytes())}
+	buffers.C = make([]byte, c.Bytes())
 	if err := f.readC0(ctx, &problem, buffers.C); err != nil {
-		return err
-	}
-	if buffers.Bias, err = f.readBias(ctx, &problem); err != nil {
 		return err
 	}
 	read := time.Since(start)
@@ -243,47 +247,36 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 }
 
 // parse checks the flags that need no file.
-func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, along gemm.BiasDim, err error) {
+func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if f.out == "" {
-		return r, e, 0, fmt.Errorf("where should the product go? give -o FILE (see tilework mul --help)")
+		return r, e, fmt.Errorf("where should the product go? give -o FILE (see tilework mul --help)")
 	}
 	if r.Device, err = dispatch.ParseDevice(f.device); err != nil {
-		return r, e, 0, fmt.Errorf("--device: %w", err)
+		return r, e, fmt.Errorf("--device: %w", err)
 	}
 	if f.kernel != "" {
 		if err := knownKernel(f.kernel, r.Device); err != nil {
-			return r, e, 0, fmt.Errorf("--kernel: %w", err)
+			return r, e, fmt.Errorf("--kernel: %w", err)
 		}
 	}
 	if err := r.Device.Check(); err != nil {
-		return r, e, 0, err
+		return r, e, err
 	}
-	if e.Activation, err = gemm.ParseActivation(f.activation); err != nil {
-		return r, e, 0, fmt.Errorf("--activation: %w", err)
-	}
-	switch {
-	case f.biasAlong != "cols" && f.biasAlong != "rows":
-		return r, e, 0, fmt.Errorf("--bias-along %s: want cols or rows", f.biasAlong)
-	case f.bias == "" && f.biasAlong != "cols":
-		return r, e, 0, fmt.Errorf("--bias-along %s without --bias: there is no bias to add", f.biasAlong)
-	case f.bias == "":
-	case f.biasAlong == "cols":
-		along = gemm.BiasCol
-	default:
-		along = gemm.BiasRow
+	if e, err = f.epilogue.parse(); err != nil {
+		return r, e, err
 	}
 	if f.beta != 0 && f.c == "" {
-		return r, e, 0, fmt.Errorf("--beta %v without --c: there is no C0 to multiply", f.beta)
+		return r, e, fmt.Errorf("--beta %v without --c: there is no C0 to multiply", f.beta)
 	}
 	if f.c != "" && f.beta == 0 {
-		return r, e, 0, fmt.Errorf("--c %s without --beta: a beta of 0 would ignore it", f.c)
+		return r, e, fmt.Errorf("--c %s without --beta: a beta of 0 would ignore it", f.c)
 	}
 	if f.threads < 0 {
-		return r, e, 0, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
+		return r, e, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
 	}
 	r.Kernel, r.Threads, r.Verify = f.kernel, f.threads, f.verify
 	r.Once = true
-	return r, e, along, nil
+	return r, e, nil
 }
 
 func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
@@ -349,26 +342,6 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem, c []byte) error 
 		}
 	}
 	return nil
-}
-
-func (f *mulFlags) readBias(ctx context.Context, p *gemm.Problem) ([]byte, error) {
-	if f.bias == "" {
-		return nil, nil
-	}
-	m, err := matio.Read(ctx, f.bias, matio.ReadOptions{Type: p.C.Type, Vector: true, Room: host.CheckMemory})
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	if m.OpCols() != p.BiasLen() {
-		return nil, fmt.Errorf("%w: --bias %s has %d elements, want %d, one for each of the %s", gemm.ErrShape, f.bias, m.OpCols(), p.BiasLen(),
-			map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.Bias])
-	}
-	bias := make([]byte, p.BiasLen()*p.C.Type.Size())
-	for i := range p.BiasLen() {
-		p.C.Type.Set(bias, i, m.Type.At(m.Data, m.Index(0, i)))
-	}
-	return bias, nil
 }
 
 func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
