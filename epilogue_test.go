@@ -214,3 +214,100 @@ func TestEpilogueOptionsOn(t *testing.T) {
 		t.Errorf("scales in a column: %v", err)
 	}
 }
+
+// TestGated: act(α·A·B)∘(α·A·up) on every device, from the host and where the matrices are, with
+// two weights and with both in one matrix, verified or not; and what cannot be gated is refused.
+func TestGated(t *testing.T) {
+	ctx := t.Context()
+	const m, n, k = 9, 24, 16
+	fill := func(rows, cols int, f func(i, j int) int) Matrix[BFloat16] {
+		x := New[BFloat16](rows, cols)
+		for i := range rows {
+			for j := range cols {
+				x.Set(i, j, dtype.BFloat16From32(float32(f(i, j))))
+			}
+		}
+		return x
+	}
+	a := fill(m, k, func(i, j int) int { return (i+2*j)%3 - 1 })
+	both := fill(k, 2*n, func(i, j int) int { return (3*i+j)%5 - 2 })
+	gate, up := both.Sub(0, 0, k, n), both.Sub(0, n, k, n)
+	res := fill(m, n, func(i, j int) int { return i - j })
+	want := fill(m, n, func(i, j int) int {
+		x, y := 0, 0
+		for p := range k {
+			x += int(a.At(i, p).Float32() * gate.At(p, j).Float32())
+			y += int(a.At(i, p).Float32() * up.At(p, j).Float32())
+		}
+		return 4*max(x, 0)*y + i - j
+	})
+	check := func(name string, got Matrix[BFloat16], err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i := range m {
+			for j := range n {
+				if got.At(i, j) != want.At(i, j) {
+					t.Fatalf("%s: C(%d,%d) is %v, want %v", name, i, j, got.At(i, j), want.At(i, j))
+				}
+			}
+		}
+	}
+	opts := []Option{WithGated(up), WithActivation("relu"), WithResidual(res)}
+	for _, on := range [][]Option{
+		{WithDevice("cpu")}, {WithDevice("cpu"), WithVerify()}, {WithDevice("emu")}, {WithDevice("emu"), WithVerify()},
+		{WithDevice("emu"), WithKernel("naive")}, {WithDevice("emu"), WithKernel("wgmma")},
+	} {
+		c := New[BFloat16](m, n)
+		check("from the host", c, Gemm(ctx, 2, a, gate, 0, c, append(on, opts...)...))
+	}
+	d, err := Open("emu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	there := func(x Matrix[BFloat16]) DeviceMatrix[BFloat16] {
+		on, err := Upload(ctx, d, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return on
+	}
+	onA, onBoth, c := there(a), there(both), there(New[BFloat16](m, n))
+	onGate, onUp := onBoth.Sub(0, 0, k, n), onBoth.Sub(0, n, k, n)
+	for name, o := range map[string]Option{"an up of the host": WithGated(up), "an up on the device": WithGatedOn(onUp)} {
+		for _, kernel := range []string{"", "mma"} {
+			if err := GemmOn(ctx, 2, onA, onGate, 0, c, o, WithActivation("relu"), WithResidual(res), WithKernel(kernel)); err != nil {
+				t.Fatal(name, err)
+			}
+			got, err := c.Download(ctx)
+			check(name, got, err)
+		}
+	}
+
+	out := New[BFloat16](m, n)
+	for name, x := range map[string]struct {
+		err, want error
+	}{
+		"an up of another shape":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(both)), ErrShape},
+		"an up of another type":   {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[float32](k, n))), ErrUnsupported},
+		"an up stored otherwise":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[BFloat16](n, k).T())), ErrUnsupported},
+		"a beta":                  {Gemm(ctx, 1, a, gate, 1, out, WithGated(up)), ErrUnsupported},
+		"a bias":                  {Gemm(ctx, 1, a, gate, 0, out, WithGated(up), WithColBias(make([]BFloat16, n))), ErrUnsupported},
+		"a C by columns":          {Gemm(ctx, 1, a, gate, 0, New[BFloat16](n, m).T(), WithGated(up)), ErrUnsupported},
+		"an up that C is part of": {Gemm(ctx, 1, a, gate, 0, both.Sub(0, n, m, n), WithGated(up)), ErrOverlap},
+		"integers":                {Gemm(ctx, 1, New[int8](2, 2), New[int8](2, 2), 0, New[int32](2, 2), WithGated(New[int8](2, 2))), ErrUnsupported},
+		"groups":                  {GemmGrouped(ctx, 1, a, []Matrix[BFloat16]{gate}, []int{m}, 0, out, WithGated(up)), ErrUnsupported},
+		"verified on the device":  {GemmOn(ctx, 1, onA, onGate, 0, c, WithGatedOn(onUp), WithVerify()), ErrUnsupported},
+		"an up of a device":       {Gemm(ctx, 1, a, gate, 0, out, WithGatedOn(onUp)), ErrUnsupported},
+	} {
+		if !errors.Is(x.err, x.want) {
+			t.Errorf("%s: %v, want %v", name, x.err, x.want)
+		}
+	}
+}
