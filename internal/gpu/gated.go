@@ -50,6 +50,7 @@ func (pl *Plan) other() *Plan {
 	first.device.C.LD = sumsRow(&pl.device)
 	first.Config = pl.Kernel.For(pl.Kernel.Config(&first.device, pl.Config.Shape), pl.backend.Device.Info().Target)
 	first.Config.Lines, first.Config.Overlaps = pl.Config.Lines, pl.Config.Overlaps
+	first.Config.narrow(Align{A: pl.align.A, B: pl.align.Up})
 	return &first
 }
 
