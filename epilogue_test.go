@@ -262,6 +262,12 @@ func TestGated(t *testing.T) {
 		c := New[BFloat16](m, n)
 		check("from the host", c, Gemm(ctx, 2, a, gate, 0, c, append(on, opts...)...))
 	}
+	w, err := Pack(ctx, gate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := New[BFloat16](m, n)
+	check("packed", packed, GemmPacked(ctx, 2, a, w, 0, packed, opts...))
 	d, err := Open("emu")
 	if err != nil {
 		t.Fatal(err)

@@ -317,6 +317,9 @@ func (c Config) String() string {
 	if c.Epilogue != (gemm.Epilogue{}) {
 		s += ", " + c.Epilogue.String()
 	}
+	if c.Factor.Valid() {
+		s += ", its other factor by a launch before"
+	}
 	switch c.Batch {
 	case gemm.Strided:
 		s += ", a batch"

@@ -67,7 +67,7 @@ func groupRegisters(s Shape) (loads, multiplies int) {
 	if consumers(s) > 2 {
 		return 32, 160
 	}
-	return 40, 232
+	return 24, 240
 }
 
 // groupTile is the part of C that a warpgroup has in its registers: a thread of it has two

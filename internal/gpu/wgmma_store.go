@@ -19,9 +19,10 @@ type output struct {
 	leader       build.Reg // whether it is the one that begins copies
 	mine         build.Reg // whether the thread's rows are the tile's
 	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
+	heldCol      build.Reg
 	round        build.Reg // the parity of the tile's number, where blocks share out K
 	// held are, for each side of the epilogue, the elements of the tile's that a thread keeps
-	// while it multiplies: of rows its own, of columns every 32nd of the warp's.
+	// while it multiplies: of rows its own, of columns every 32nd of the warp's, from heldCol on.
 	held    [][]build.Reg
 	heldOut build.Reg // the epilogue's last factor
 	// Where the residual comes in bulk, the parity of the copies to each patch, and where the
@@ -53,6 +54,11 @@ func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 	o.mine = w.Lt(w.Mul(o.warp, rowsOfWarp), rowsOfTile(w.config.Shape))
 	o.row = w.Add(w.Mul(o.warp, rowsOfWarp), w.Div(o.inWarp, frag.Quad))
 	o.col = w.Mul(w.Rem(o.inWarp, frag.Quad), 2)
+	// Of 32 columns a thread needs eight, two neighbours of each group of eight: every fourth
+	// lane keeps one of them, so that a shuffle that finds it among these asks for a constant.
+	// Numbers of lanes would take registers beside the sums.
+	turn := w.Div(o.inWarp, frag.Quad)
+	o.heldCol = w.Add(w.Add(w.Mul(w.Div(turn, 2), 8), o.col), w.Rem(turn, 2))
 	if w.config.Shape.Along > 1 {
 		o.round = w.Var("round", ptx.U32, 0)
 	}
@@ -79,7 +85,7 @@ func (o *output) fetch(row, col build.Reg) {
 			}
 		}
 		for n := 0; !s.rows && n < cols; n += frag.Lanes {
-			held = append(held, o.element(s, o.Add(col, o.To(o.index, o.Add(o.inWarp, n)))))
+			held = append(held, o.element(s, o.Add(col, o.To(o.index, o.Add(o.heldCol, n)))))
 		}
 		o.held = append(o.held, held)
 	}
@@ -128,7 +134,7 @@ func (o *output) sidesOf(down, across int, pairs [][]build.Reg) (all [][][]build
 			default:
 				at := across + p/2*8
 				for e := range 2 {
-					of[p] = append(of[p], k.Shuffle(o.held[n][at/frag.Lanes], k.Add(o.col, at%frag.Lanes+e)))
+					of[p] = append(of[p], k.Shuffle(o.held[n][at/frag.Lanes], (at%frag.Lanes/8*2+e)*frag.Quad, frag.Quad-1))
 				}
 			}
 		}

@@ -92,15 +92,16 @@ func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
 
 // ShuffleXor is x of the lane whose number differs in the bits of mask. Of 4 or 8 bytes;
 // the whole warp takes part.
-func (k *Kernel) ShuffleXor(x Reg, mask int) Reg { return k.shuffle("bfly", x, mask) }
+func (k *Kernel) ShuffleXor(x Reg, mask int) Reg { return k.shuffle("bfly", x, mask, 0) }
 
-// Shuffle is x of the lane of that number. Of 4 or 8 bytes; the whole warp takes part.
-func (k *Kernel) Shuffle(x Reg, lane Value) Reg { return k.shuffle("idx", x, lane) }
+// Shuffle is x of the lane of that number, whose bits own are the asking lane's. Of 4 or 8 bytes;
+// the whole warp takes part.
+func (k *Kernel) Shuffle(x Reg, lane Value, own int) Reg { return k.shuffle("idx", x, lane, own) }
 
-func (k *Kernel) shuffle(mode string, x Reg, lane Value) Reg {
+func (k *Kernel) shuffle(mode string, x Reg, lane Value, own int) Reg {
 	word := func(x Reg) Reg {
 		d := k.Fresh(ptx.U32)
-		k.Do("shfl.sync."+mode+".b32", d, x, lane, 31, -1)
+		k.Do("shfl.sync."+mode+".b32", d, x, lane, own<<8|31, -1)
 		return d
 	}
 	if x.Type().Bits() != 64 {
