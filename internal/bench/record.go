@@ -215,5 +215,9 @@ func (r *Record) check() error {
 
 // flops is as gemm.Problem.Flops.
 func (r *Record) flops() float64 {
-	return 2 * float64(r.M) * float64(r.N) * float64(r.K) * float64(max(r.Products, 1))
+	products := max(r.Products, 1)
+	if e, err := gemm.ParseEpilogue(r.Epilogue); err == nil && e.Gated {
+		products *= 2
+	}
+	return 2 * float64(r.M) * float64(r.N) * float64(r.K) * float64(products)
 }

@@ -92,6 +92,16 @@ func (g *product) sides() (all []side) {
 	return all
 }
 
+// operandsOf is how many operands an epilogue has for an element.
+func operandsOf(e gemm.Epilogue) (n int) {
+	for _, reads := range []bool{e.RowScale, e.ColScale, e.Bias != gemm.BiasNone, e.Gated, e.Residual} {
+		if reads {
+			n++
+		}
+	}
+	return n
+}
+
 // element is what a side has for a row or a column, and zero outside of C, as there is none.
 func (g *product) element(s side, at build.Reg) build.Reg {
 	end := g.n

@@ -88,48 +88,6 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// TestGatedAssembles is TestAssembles for wgmma's gated products.
-func TestGatedAssembles(t *testing.T) {
-	assemble := assembler(t)
-	for _, text := range []string{"swiglu", "geglu", "geglu-tanh+residual+out-scale+saturate"} {
-		e, err := gemm.ParseEpilogue(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, x := range []struct {
-			in, out   dtype.Type
-			precision gemm.Precision
-			ld        int // of C: of 4095 no bulk copy writes it
-			transB    bool
-		}{
-			{dtype.BF16, dtype.BF16, gemm.Native, 4096, false},
-			{dtype.BF16, dtype.BF16, gemm.Native, 4095, true},
-			{dtype.F16, dtype.F32, gemm.Native, 4096, true},
-			{dtype.F8E4M3, dtype.BF16, gemm.Native, 4096, true},
-			{dtype.F32, dtype.F32, gemm.TF32, 4096, false},
-			{dtype.F32, dtype.F32, gemm.F32x3, 4096, false},
-		} {
-			b, c := gemm.Dense(x.in, 4096, 4095), gemm.Dense(x.out, 4096, x.ld)
-			if b.Cols = x.ld; x.transB {
-				b.Rows, b.Cols, b.Trans = b.Cols, b.Rows, true
-			}
-			b.LD = 4096
-			p, _, err := gemm.New(1, gemm.Dense(x.in, 4096, 4096), b, 0, c, e)
-			if err == nil {
-				p, err = p.In(x.precision)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range wgmma.Shapes() {
-				if wgmma.Fits(&p, s) == nil && (!testing.Short() || text != "geglu") {
-					assemble(wgmma, wgmma.Config(&p, s))
-				}
-			}
-		}
-	}
-}
-
 // randomGated is a gated product of a type of k's, and its memory; s gets the K that the type has
 // there.
 func randomGated(t *testing.T, rng *rand.Rand, k *Kernel, s *Shape) (*gemm.Problem, gemm.Buffers) {

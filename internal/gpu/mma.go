@@ -138,6 +138,8 @@ func fitsMMA(p *gemm.Problem, s Shape) error {
 		return badMMA(s, "K is %d to %d in %v", in.K, mmaDepth/size, t)
 	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > sumRegisters:
 		return badMMA(s, "a thread has registers for %d sums in %v", sumRegisters*4/p.Accum().Size(), p.Accum())
+	case s.RowsPerThread*s.ColsPerThread == sumRegisters && (addsApart(p) || p.Epilogue.OutScale && operandsOf(p.Epilogue) > 1):
+		return badMMA(s, "a thread has no registers for what else %v with epilogue %v takes", t, p.Epilogue)
 	case s.ColsPerThread < 4 && t != dtype.F64:
 		return badMMA(s, "a thread has at least 4 columns in %v", t)
 	}
@@ -368,6 +370,11 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 		return all
 	}
 	return mmaFragments{converted(f.a), converted(f.b)}
+}
+
+// addsApart says that products are summed up apart before they are added to the sums.
+func addsApart(p *gemm.Problem) bool {
+	return p.A.Type.Size() == 1 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
 }
 
 // add adds one instruction's product to the sums: by way of an accumulator of its own where

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 )
 
@@ -38,6 +39,57 @@ func TestAssembles(t *testing.T) {
 			assemble(k, c)
 		}
 	})
+}
+
+// TestEpiloguesAssemble is TestAssembles for the tensor cores' kernels with epilogues that take
+// registers, each tile once with all of those that it is offered for.
+func TestEpiloguesAssemble(t *testing.T) {
+	assemble, info := assembler(t), fewSMs(t, emu.Options{}).Info()
+	texts := []string{"swiglu", "bias-col+gelu-tanh+residual", "row-scale+col-scale", "geglu+residual+out-scale+saturate"}
+	if testing.Short() {
+		texts = texts[1:2]
+	}
+	for _, text := range texts {
+		e, err := gemm.ParseEpilogue(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []struct {
+			in, out   dtype.Type
+			precision gemm.Precision
+			n         int // of 4095 columns no bulk copy writes C
+			transB    bool
+		}{
+			{dtype.BF16, dtype.BF16, gemm.Native, 4096, false},
+			{dtype.BF16, dtype.BF16, gemm.Native, 4095, true},
+			{dtype.F16, dtype.F32, gemm.Native, 4096, true},
+			{dtype.F8E4M3, dtype.BF16, gemm.Native, 4096, true},
+			{dtype.F32, dtype.F32, gemm.TF32, 4096, false},
+		} {
+			b := gemm.Dense(x.in, 4096, x.n)
+			if x.transB {
+				b = gemm.Dense(x.in, x.n, 4096).T()
+			}
+			p, _, err := gemm.New(1, gemm.Dense(x.in, 4096, 4096), b, 0, gemm.Dense(x.out, 4096, x.n), e)
+			if err == nil {
+				p, err = p.In(x.precision)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range []*Kernel{mma, wgmma} {
+				configs := k.Configs(&p, info)
+				if len(configs) == 0 {
+					t.Errorf("%s has no tile for %v, %v", k.Name, &p, e)
+				}
+				for _, c := range configs {
+					if c.Shape.Split < 2 {
+						assemble(k, c)
+					}
+				}
+			}
+		}
+	}
 }
 
 // TestSweepAssembles is TestAssembles for what products are verified by.

@@ -160,6 +160,9 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	} else if side == 1 && s.RowsPerThread*s.ColsPerThread > 64 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of each column", gemm.ErrUnsupported, s)
 	}
+	if consumers(s) > 2 && operandsOf(p.Epilogue) > 0 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread of three warpgroups has no registers for what epilogue %v reads", gemm.ErrUnsupported, s, p.Epilogue)
+	}
 	if s.RowsPerThread > 2 && len(r.planes) > 1 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
 	}
@@ -209,12 +212,17 @@ func operandBoxes(c Config) (a, b frag.BoxShape) {
 }
 
 func wgmmaShared(c Config) int {
-	a, b := operandBoxes(c)
-	n := c.Shape.Stages * (a.StageBytes() + b.StageBytes())
+	n := stagesBytes(c)
 	if c.Shape.Split < 2 {
-		n += consumers(c.Shape) * patchSlots(c) * groupRows * frag.SwizzleBytes
+		n += consumers(c.Shape) * patchSlots(c) * patchBytes
 	}
 	return n
+}
+
+// stagesBytes is the shared memory of the stages.
+func stagesBytes(c Config) int {
+	a, b := operandBoxes(c)
+	return c.Shape.Stages * (a.StageBytes() + b.StageBytes())
 }
 
 // wgmmaGrid has a block for each SM, or fewer if there are fewer tiles; parts of K are
