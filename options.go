@@ -23,7 +23,7 @@ type config struct {
 	biasOn    resident.Matrix // on a device
 	biasOf    dtype.Type
 	biasLen   int
-	extras    *[gemm.Extras]extra // what else the epilogue reads, nil for nothing
+	extras    *[gemm.Extras]extra // what else is read, nil for nothing
 	tile      func(c any, swapped bool) (func(i, j, rows, cols int), error)
 	gemm.Epilogue
 	err error // the first option that makes no sense
@@ -150,7 +150,7 @@ func setBiasOn[T Element](c *config, dim gemm.BiasDim, v DeviceMatrix[T]) {
 	c.Bias, c.bias, c.biasOn, c.biasOf, c.biasLen = dim, nil, v.m, dtype.Of[T](), l.Cols
 }
 
-// extra is an operand of an epilogue, with the layout that it has on the host or the device.
+// extra is an operand of an epilogue, or block scales, with the layout that it has on the host or the device.
 type extra struct {
 	host   []byte
 	on     resident.Matrix
@@ -186,6 +186,34 @@ func withScaleOn[T Element](x gemm.Extra, v DeviceMatrix[T]) Option {
 		l.Trans = false
 		c.fail(firstErr(v.err, v.there("the "+x.String())))
 		c.setExtra(x, extra{on: v.m, layout: l})
+	}
+}
+
+// WithBlockScales has elements of A and B, which are 8-bit floats, stand for multiples of
+// numbers that a block of them shares:
+//
+//	C = α·Σₖ (a[i, k/128]·op(A)[i, k]) · (b[k/128, j]·op(B)[k, j]) + β·C
+//
+// a is m×⌈k/128⌉, a scale for each row and 128 of K, or ⌈m/128⌉×⌈k/128⌉, one for each block of
+// 128×128; b is ⌈k/128⌉×n or ⌈k/128⌉×⌈n/128⌉. (What is m elements high where m is 1 is both.)
+// They lie as op(A) and op(B) do, whether A and B are transposed or not, and may be
+// transposed themselves. The errors are ErrShape, and ErrUnsupported for other element types,
+// for [Fast] and for a kernel that has no such arithmetic.
+func WithBlockScales(a, b Matrix[float32]) Option {
+	return func(c *config) {
+		c.fail(firstErr(a.err, b.err))
+		c.keep(gemm.ScaleA, extra{host: bytesOf(a), layout: a.layout()})
+		c.keep(gemm.ScaleB, extra{host: bytesOf(b), layout: b.layout()})
+	}
+}
+
+// WithBlockScalesOn is [WithBlockScales] for [GemmOn] and [MulOn], with matrices that are on
+// the device.
+func WithBlockScalesOn(a, b DeviceMatrix[float32]) Option {
+	return func(c *config) {
+		c.fail(firstErr(a.err, b.err, a.there("the "+gemm.ScaleA.String()), b.there("the "+gemm.ScaleB.String())))
+		c.keep(gemm.ScaleA, extra{on: a.m, layout: a.m.Layout})
+		c.keep(gemm.ScaleB, extra{on: b.m, layout: b.m.Layout})
 	}
 }
 
@@ -301,6 +329,12 @@ func (c *config) keep(x gemm.Extra, e extra) {
 func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 	if c.extras == nil {
 		return nil
+	}
+	if a, b := c.extras[gemm.ScaleA].layout, c.extras[gemm.ScaleB].layout; a.Type != dtype.Invalid {
+		var err error
+		if *p, err = p.Scaled(a, b, swapped); err != nil {
+			return err
+		}
 	}
 	for x := range gemm.Extra(gemm.Extras) {
 		if !c.Epilogue.Has(x) {

@@ -44,6 +44,8 @@ var checks = []check{
 		share: 0.05, trial: (*trial).linear},
 	{CheckInfo: CheckInfo{"epilogue", "scales, a bias along rows or columns, each activation, a residual and saturation"},
 		share: 0.15, trial: (*trial).epilogues},
+	{CheckInfo: CheckInfo{"scales", "block scales of 8-bit floats, of rows, of columns and of blocks of both, however they lie"},
+		share: 0.1, trial: (*trial).scales},
 	{CheckInfo: CheckInfo{"batch", "of many products in one call, strided or of groups of rows, each is the reference's bit for bit, and nothing between them is written"},
 		share: 0.15, trial: (*trial).batch, declared: func(i *Implementation) bool { return i.Batch != nil }},
 	{CheckInfo: CheckInfo{"refuse", "what lies outside the declared limits is refused with ErrUnsupported, and C left alone"},
@@ -318,6 +320,24 @@ func (t *trial) epilogues() error {
 		return err
 	}
 	if o.p.Epilogue.Activation.Info().Integer && t.rng.IntN(2) == 0 || o.p.C.Type.Info().Integer {
+		t.fillExact(o)
+		return t.exactly(o)
+	}
+	t.fillRandom(o)
+	return t.within(o)
+}
+
+func (t *trial) scales() error {
+	k := kind{scales: true, alpha: []float64{1, 1, -1, 0}, beta: []float64{0, 0, 1, -0.5}}
+	if t.rng.IntN(4) == 0 {
+		k.epilogue = t.epilogue
+	}
+	o, err := t.product(k)
+	if err != nil {
+		return err
+	}
+	if o.p.Epilogue.Activation.Info().Integer && t.rng.IntN(2) == 0 {
+		o.p.Beta = math.Round(o.p.Beta)
 		t.fillExact(o)
 		return t.exactly(o)
 	}

@@ -51,7 +51,7 @@ func TestLimits(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range r.Checks {
-		idle := slices.Contains([]string{"concurrent", "cancel", "linear", "split", "batch"}, c.Name)
+		idle := slices.Contains([]string{"concurrent", "cancel", "linear", "split", "scales", "batch"}, c.Name)
 		if (c.Cases == 0) != idle || c.Cases == 0 && c.LeftOut == 0 {
 			t.Errorf("%s: %d cases, %d left out", c.Name, c.Cases, c.LeftOut)
 		}
@@ -177,6 +177,8 @@ var planted = []struct {
 		}
 		return a.Info().F(x)
 	}}).multiply},
+	{"scales", "the first block's scales are taken for all of K", (&plain{block: func(int) int { return 0 }}).multiply},
+	{"scales", "a block of K ends a term early", (&plain{block: func(k int) int { return k / 127 * 127 }}).multiply},
 	{"concurrent", "callers share their operands' memory", sharing()},
 	{"cancel", "the context is ignored", (&plain{ignoreContext: true}).multiply},
 	{"cancel", "a cancelled product is finished in the background", func(ctx context.Context, p *Problem, b Buffers) error {

@@ -107,7 +107,7 @@ func newOperands(rng *rand.Rand, p Problem) *operands {
 		bias: newMatrix(rng, "bias", gemm.Dense(p.C.Type, 1, p.BiasLen())),
 	}
 	for x := range gemm.Extra(gemm.Extras) {
-		if p.Epilogue.Has(x) {
+		if p.Has(x) {
 			o.extras[x] = newMatrix(rng, x.String(), p.Extra(x))
 		}
 	}

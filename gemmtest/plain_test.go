@@ -15,6 +15,7 @@ type plain struct {
 	operand func(p *Problem, v float64) float64 // on an element of A or B as it is read
 	skip    func(a, b float64) bool             // terms to leave out
 	sum     func(p *Problem, s float64) float64 // on the sum after each term
+	block   func(k int) int                     // for which term a block scale is taken
 	bias    func(p *Problem, i, j int) int      // which bias element (i, j) gets
 	act     func(a gemm.Activation, x float64) float64
 	extra   func(p *Problem, x gemm.Extra, v float64) float64 // on what else the epilogue reads
@@ -54,6 +55,7 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 		}
 		return v
 	}
+	scaleA, scaleB := p.ScalesOf(&b)
 	for i := range p.M {
 		if !f.ignoreContext && ctx.Err() != nil {
 			return ctx.Err()
@@ -68,7 +70,15 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 				if f.skip != nil && f.skip(x, y) {
 					continue
 				}
-				sum += T(T(x) * T(y))
+				term := T(T(x) * T(y))
+				if p.BlockScaled() {
+					at := k
+					if f.block != nil {
+						at = f.block(k)
+					}
+					term = T(T(T(x)*T(scaleA.At(i, at))) * T(T(y)*T(scaleB.At(j, at))))
+				}
+				sum += term
 				if f.sum != nil {
 					sum = T(f.sum(p, float64(sum)))
 				}

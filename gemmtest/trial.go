@@ -42,6 +42,7 @@ func choose[T any](t *trial, values ...T) T { return values[t.rng.IntN(len(value
 type kind struct {
 	floats   bool                  // floating-point types only
 	integers bool                  // integer types only
+	scales   bool                  // block scales, of types that have them
 	nonempty bool                  // no size is zero
 	large    bool                  // as large as the volume allows
 	alpha    []float64             // to choose from; nil stands for small whole numbers
@@ -80,8 +81,8 @@ func (t *trial) pairs(k kind) (pairs []Pair) {
 		all = Pairs()
 	}
 	for _, p := range all {
-		integer := p.Out.Info().Integer
-		if !(k.floats && integer || k.integers && !integer) {
+		integer, short := p.Out.Info().Integer, p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2
+		if !(k.floats && integer || k.integers && !integer || k.scales && !short) {
 			pairs = append(pairs, p)
 		}
 	}
@@ -108,6 +109,21 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 		choose(t, beta...), t.layout(pair.Out, m, n, false), e)
 	if e.Residual {
 		p.Residual = t.layout(pair.Out, m, n, false)
+	}
+	if k.scales {
+		p = t.scaled(p)
+	}
+	return p
+}
+
+// scaled is p with block scales of any of the sizes that there are.
+func (t *trial) scaled(p Problem) Problem {
+	steps := gemm.ScaleBlocks(p.K)
+	rows, cols := choose(t, p.M, gemm.ScaleBlocks(p.M)), choose(t, p.N, gemm.ScaleBlocks(p.N))
+	some := func() bool { return t.rng.IntN(2) == 0 }
+	p, err := p.Scaled(t.layout(dtype.F32, rows, steps, some()), t.layout(dtype.F32, steps, cols, some()), false)
+	if err != nil {
+		panic(fmt.Sprintf("gemmtest: drew scales that are none: %v", err))
 	}
 	return p
 }
@@ -172,6 +188,10 @@ func (t *trial) sizes(k kind) (int, int, int) {
 		volume = min(volume, 1<<15)
 	}
 	s := []int{t.size(), t.size(), t.size()}
+	if k.scales && t.rng.IntN(2) == 0 { // several blocks of K, and of rows or of columns
+		s = []int{1 + t.rng.IntN(8), 1 + t.rng.IntN(8), 1 + t.rng.IntN(3*gemm.ScaleBlock)}
+		s[t.rng.IntN(2)] += t.rng.IntN(2) * gemm.ScaleBlock
+	}
 	if k.nonempty {
 		for i := range s {
 			s[i] = max(s[i], 1)

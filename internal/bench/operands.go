@@ -41,7 +41,7 @@ func newOperands(c *Case, seed uint64) *operands {
 	fill(seed, 2, p.C.Type, o.Bias)
 	for x := range gemm.Extra(gemm.Extras) {
 		o.Extras[x] = aligned(p.Extra(x).Bytes())
-		if p.Epilogue.Has(x) {
+		if p.Has(x) {
 			fill(seed, 4+uint64(x), p.Extra(x).Type, o.Extras[x])
 		}
 	}

@@ -223,7 +223,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s sum) element {
 	}
 	k := float64(p.K + 3)
 	for x := range gemm.Extra(gemm.Extras) {
-		if p.Epilogue.Has(x) {
+		if p.Has(x) {
 			k++
 		}
 	}

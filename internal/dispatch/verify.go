@@ -103,8 +103,9 @@ func withoutEpilogue(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffer
 	if err != nil {
 		return gemm.Problem{}, gemm.Buffers{}, err
 	}
-	linear.Precision = p.Precision
+	linear.Precision, linear.ScaleA, linear.ScaleB = p.Precision, p.ScaleA, p.ScaleB
 	lb := gemm.Buffers{A: b.A, B: b.B, C: make([]byte, linear.C.Bytes())}
+	lb.Extras[gemm.ScaleA], lb.Extras[gemm.ScaleB] = b.Extras[gemm.ScaleA], b.Extras[gemm.ScaleB]
 	if p.Beta != 0 {
 		for i := range p.M {
 			for j := range p.N {

@@ -78,7 +78,7 @@ func (p Problem) Grouped(count, stride int) (Problem, error) {
 // plain refuses what a batch would need many of.
 func (p *Problem) plain() error {
 	for x := range Extra(Extras) {
-		if p.Epilogue.Has(x) {
+		if p.Has(x) {
 			return fmt.Errorf("%w: a batch with %v", ErrUnsupported, x)
 		}
 	}

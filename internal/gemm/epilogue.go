@@ -39,7 +39,7 @@ type Function interface {
 	Reads() bool
 }
 
-// Extra names an operand that an epilogue reads, the bias apart.
+// Extra names an operand that a product reads besides A, B, C and the bias.
 type Extra uint8
 
 const (
@@ -48,10 +48,15 @@ const (
 	Residual               // M×N elements of C's type
 	OutScale               // a number of the type that is summed in
 	Data                   // what Function reads, numbers of that type
+	ScaleA                 // block scales of A, which are no part of the epilogue: see [Problem.Scaled]
+	ScaleB                 // and of B
 	Extras   = iota        // how many there are
 )
 
-var extraNames = [Extras]string{RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale", Data: "data"}
+var extraNames = [Extras]string{
+	RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale", Data: "data",
+	ScaleA: "block scales of A", ScaleB: "block scales of B",
+}
 
 func (x Extra) String() string { return extraNames[x] }
 
@@ -65,15 +70,24 @@ func (e Epilogue) Has(x Extra) bool {
 	if flag := e.flags()[x]; flag != nil {
 		return *flag
 	}
-	return e.Function != nil && e.Function.Reads()
+	return x == Data && e.Function != nil && e.Function.Reads()
+}
+
+// Has reports whether the product reads x.
+func (p *Problem) Has(x Extra) bool {
+	if x == ScaleA || x == ScaleB {
+		return p.BlockScaled()
+	}
+	return p.Epilogue.Has(x)
 }
 
 // readsExtras reports whether it reads any.
-func (e *Epilogue) readsExtras() bool {
-	return e.RowScale || e.ColScale || e.Residual || e.OutScale || e.Function != nil
+func (p *Problem) readsExtras() bool {
+	e := &p.Epilogue
+	return e.RowScale || e.ColScale || e.Residual || e.OutScale || e.Function != nil || p.BlockScaled()
 }
 
-// Read has the epilogue read x, which is not a function's data.
+// Read has the epilogue read x, one of those that have a flag.
 func (e *Epilogue) Read(x Extra) { *e.flags()[x] = true }
 
 // OnlyBias reports whether the epilogue does nothing but to add a bias, if that.
@@ -215,6 +229,10 @@ func (x Extra) Transposed() Extra {
 		return ColScale
 	case ColScale:
 		return RowScale
+	case ScaleA:
+		return ScaleB
+	case ScaleB:
+		return ScaleA
 	}
 	return x
 }
@@ -240,12 +258,15 @@ func (p Problem) Plus(l Layout) (Problem, error) {
 	return p, nil
 }
 
-// Extra is the layout of an operand of the epilogue; of one that it does not read it is
-// empty.
+// Extra is the layout of such an operand; of one that is not read it is empty.
 func (p *Problem) Extra(x Extra) Layout {
 	switch {
-	case !p.Epilogue.Has(x):
+	case !p.Has(x):
 		return Layout{}
+	case x == ScaleA:
+		return p.ScaleA
+	case x == ScaleB:
+		return p.ScaleB
 	case x == RowScale:
 		return Dense(p.Accum(), 1, p.M)
 	case x == ColScale:

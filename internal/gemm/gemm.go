@@ -126,10 +126,12 @@ type Problem struct {
 	A, B, C     Layout
 	Alpha, Beta float64
 	Epilogue    Epilogue
-	Residual    Layout    // if the epilogue adds one; see [Problem.Plus]
-	DataLen     int       // how many numbers the epilogue's function reads
-	Precision   Precision // see [Problem.In]
-	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
+	Residual    Layout // if the epilogue adds one; see [Problem.Plus]
+	DataLen     int    // how many numbers the epilogue's function reads
+	// ScaleA and ScaleB are the layouts of block scales, if there are any; see [Problem.Scaled].
+	ScaleA, ScaleB Layout
+	Precision      Precision // see [Problem.In]
+	Batch          Batch     // see [Problem.Strided] and [Problem.Grouped]
 }
 
 // New checks that the matrices can be multiplied and returns their product. C
@@ -231,11 +233,14 @@ func (p *Problem) String() string {
 	if p.Precision != Native {
 		s += " in " + p.Precision.String()
 	}
+	if p.BlockScaled() {
+		s += ", block scales of " + p.ScaleA.String() + " and " + p.ScaleB.String()
+	}
 	return s + p.Batch.words()
 }
 
-// Buffers holds the memory of one problem's matrices, of its bias and of what else its
-// epilogue reads, each in the machine's byte order and at least as long as its layout says.
+// Buffers holds the memory of one problem's matrices, of its bias and of what else it
+// reads, each in the machine's byte order and at least as long as its layout says.
 type Buffers struct {
 	A, B, C, Bias []byte
 	Extras        [Extras][]byte
@@ -261,7 +266,7 @@ func (b *Buffers) Check(p *Problem) error {
 	case near(b.C, z, b.Bias, bias) && Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
 		return fmt.Errorf("%w: C shares memory with the bias", ErrOverlap)
 	}
-	if !p.Epilogue.readsExtras() {
+	if !p.readsExtras() {
 		return nil
 	}
 	for x := range Extra(Extras) {

@@ -41,8 +41,9 @@ type product struct {
 	strides [3]build.Reg
 	ends    build.Ptr
 
-	scale [gemm.Extras]build.Ptr // of rows, of columns and of all
-	d     build.Matrix           // the residual
+	scalesA, scalesB blockScales
+	scale            [gemm.Extras]build.Ptr // of rows, of columns and of all
+	d                build.Matrix           // the residual
 	// row0 and col0 are where C lies in the whole of it, as a function is told.
 	row0, col0 build.Reg
 }
@@ -81,6 +82,7 @@ func declare(k *build.Kernel, c Config) *product {
 			g.scale[x] = k.Pointer(scaleNames[x], g.acc).ReadOnly()
 		}
 	}
+	g.declareScales()
 	if c.Epilogue.Function != nil {
 		g.row0, g.col0 = k.Param("row0", g.index), k.Param("col0", g.index)
 	}
@@ -145,6 +147,7 @@ func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
 			}
 		}
 	}
+	scaleArguments(&args, p, m)
 	if c.Epilogue.Function != nil {
 		size(m.row0)
 		size(m.col0)

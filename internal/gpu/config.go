@@ -19,6 +19,9 @@ type Config struct {
 	// Wide says that sizes need more than 31 bits: indices then have 64.
 	Wide     bool
 	Epilogue gemm.Epilogue
+	// ScaleA and ScaleB are how many rows of op(A) and columns of op(B) share a block scale; 0
+	// without.
+	ScaleA, ScaleB int
 	// Precision is the arithmetic.
 	Precision gemm.Precision
 	// Batch is what products the launch has.
@@ -222,6 +225,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
 		Batch: p.Batch.Kind, Shape: s, VecA: 1, VecB: 1, VecC: 1,
 	}
+	c.ScaleA, c.ScaleB = p.ScaleSides()
 	if k.vectors != nil {
 		k.vectors(s, &c, &q)
 	}
@@ -307,6 +311,9 @@ func (c Config) String() string {
 	}
 	if c.Wide {
 		s += ", 64-bit indices"
+	}
+	if c.ScaleA > 0 {
+		s += fmt.Sprintf(", block scales of %d rows and %d columns", c.ScaleA, c.ScaleB)
 	}
 	if c.Epilogue != (gemm.Epilogue{}) {
 		s += ", " + c.Epilogue.String()

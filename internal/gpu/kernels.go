@@ -55,6 +55,8 @@ type Kernel struct {
 	suits func(p *gemm.Problem, d *device.Info) error
 	// refuses says what about a product the kernel cannot do; nil is nothing.
 	refuses func(p *gemm.Problem) error
+	// scales says that it multiplies operands with block scales.
+	scales bool
 	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
 	// read; see [Kernel.packing].
 	boxed bool
@@ -142,6 +144,9 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
+	}
+	if err := k.checkScales(p); err != nil {
+		return err
 	}
 	if err := checkFunction(p); err != nil {
 		return err

@@ -17,6 +17,7 @@ var naive = &Kernel{
 	Name:   "naive",
 	Adds:   "one thread for each element of C, straight from global memory",
 	SM:     75,
+	scales: true,
 	shapes: []Shape{square(16, 0)},
 	check: func(s Shape) error {
 		return checkSquare("naive", s, 0)
@@ -44,7 +45,7 @@ func writeNaive(k *build.Kernel, c Config) {
 	k.If(g.c.Inside(row, col), func() {
 		sum := k.Var("sum", g.acc, 0)
 		k.ForUnrolled(0, g.k, naiveUnroll, func(p build.Reg) {
-			k.FMA(sum, g.sum(g.a.Load(row, p)), g.sum(g.b.Load(p, col)))
+			k.FMA(sum, g.scalesA.times(g.sum(g.a.Load(row, p)), row, p), g.scalesB.times(g.sum(g.b.Load(p, col)), col, p))
 		})
 		g.store(row, col, sum)
 	})

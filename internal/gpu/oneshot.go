@@ -354,6 +354,11 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 	if size := x.plan.host.Accum().Size(); x.plan.host.Epilogue.ColScale {
 		m.Extras[gemm.ColScale] += device.Ptr(s.cols.from * size)
 	}
+	if p := x.plan.host; p.BlockScaled() {
+		sideA, sideB := p.ScaleSides()
+		m.Extras[gemm.ScaleA] += device.Ptr(p.ScaleA.Index(s.rows.from/sideA, 0) * p.ScaleA.Type.Size())
+		m.Extras[gemm.ScaleB] += device.Ptr(p.ScaleB.Index(0, s.cols.from/sideB) * p.ScaleB.Type.Size())
+	}
 	if x.plan.host.Epilogue.Residual {
 		_, m.Extras[gemm.Residual], _ = x.piece(s, inD, parts[inD])
 	}

@@ -104,13 +104,26 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 	if !first {
 		p.Beta = p.Alpha
 	}
+	if sideA, sideB := pl.host.ScaleSides(); sideA > 0 {
+		p.ScaleA = scalesOf(p.ScaleA, ceilDiv(p.M, sideA), ceilDiv(p.K, gemm.ScaleBlock))
+		p.ScaleB = scalesOf(p.ScaleB, ceilDiv(p.K, gemm.ScaleBlock), ceilDiv(p.N, sideB))
+	}
 	return p
+}
+
+// scalesOf is the layout of a part of block scales of so many rows and columns.
+func scalesOf(l gemm.Layout, rows, cols int) gemm.Layout {
+	if l.Trans {
+		rows, cols = cols, rows
+	}
+	l.Rows, l.Cols = rows, cols
+	return l
 }
 
 // sliceable says that sums may rest in C between slices of K, and that multiplying each
 // slice's sums by alpha is exact, or wraps, as multiplying all of them is.
 func sliceable(p *gemm.Problem) bool {
-	if p.C.Type != p.Accum() || p.Beta != 0 {
+	if p.C.Type != p.Accum() || p.Beta != 0 || p.BlockScaled() {
 		return false
 	}
 	return p.C.Type.Info().Integer || isPowerOfTwo(p.Alpha)
@@ -174,11 +187,11 @@ func (pl *Plan) layouts() [matrices]gemm.Layout {
 	return [...]gemm.Layout{pl.host.A, pl.host.B, pl.host.C, pl.host.Residual}
 }
 
-// scales are the layouts of the scales that the epilogue reads, which come as a whole.
+// scales are the layouts of the scales that are read, which come as a whole.
 func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
 	all := map[gemm.Extra]gemm.Layout{}
 	for x := range gemm.Extra(gemm.Extras) {
-		if x != gemm.Residual && pl.host.Epilogue.Has(x) {
+		if x != gemm.Residual && pl.host.Has(x) {
 			all[x] = pl.host.Extra(x)
 		}
 	}
@@ -337,11 +350,15 @@ func (pl *Plan) smaller(s *schedule, n int) *schedule {
 }
 
 // units are what the sides of panels are multiples of: whole tiles of the kernel, and
-// whole vectors, as panels stand side by side on the device.
+// whole vectors, as panels stand side by side on the device, or whole blocks that share scales.
 func (pl *Plan) units() (rows, cols int) {
 	rows, cols = pl.Config.Shape.M, pl.Config.Shape.N
+	unit := maxVector
+	if pl.host.BlockScaled() {
+		unit = gemm.ScaleBlock
+	}
 	for _, n := range []*int{&rows, &cols} {
-		for *n%maxVector != 0 {
+		for *n%unit != 0 {
 			*n *= 2
 		}
 	}

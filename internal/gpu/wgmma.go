@@ -34,6 +34,7 @@ var wgmma = &Kernel{
 	check:    checkWgmma,
 	refuses:  refusesWgmma,
 	suits:    suitsWgmma,
+	scales:   true,
 	boxed:    true,
 	fits:     fitsWgmma,
 	vectors:  wgmmaVectors,
@@ -129,6 +130,9 @@ func refusesWgmma(p *gemm.Problem) error {
 	if max(p.M, p.N, p.K) > most {
 		return fmt.Errorf("%w: kernel wgmma on a side of more than %d", gemm.ErrUnsupported, most)
 	}
+	if p.BlockScaled() && len(recipeOf(p.A.Type, p.Precision).rounds) == 0 {
+		return fmt.Errorf("%w: kernel wgmma with block scales in precision %v: the tensor cores keep all sums", gemm.ErrUnsupported, p.Precision)
+	}
 	return nil
 }
 
@@ -149,6 +153,9 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	}
 	if consumers(s) > 2 && len(r.rounds) > 0 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
+	}
+	if p.BlockScaled() && s.N > gemm.ScaleBlock && s.N%gemm.ScaleBlock != 0 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: its columns are no whole blocks of %d", gemm.ErrUnsupported, s, gemm.ScaleBlock)
 	}
 	if s.RowsPerThread > 2 && len(r.planes) > 1 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
@@ -424,6 +431,7 @@ func (w *wgmmaWriter) consume() {
 	x.turn = w.pipe.Turn()
 	x.before = k.Var("before", ptx.U32, 0)
 	out := w.output(group, lane)
+	x.scales, x.out = w.newTileScales(), out
 	first, step := w.cluster, w.many
 	loads := k.Mul(w.steps, len(w.planes)) // of a tile
 	var mine build.Reg                     // the parity of the warpgroup's turn
@@ -434,6 +442,9 @@ func (w *wgmmaWriter) consume() {
 	}
 	w.tiles(first, step, func(row, col build.Reg) {
 		out.fetch(k.Add(row, top), col)
+		if x.scales != nil {
+			x.scales.fetch(k.Add(row, top), col, out)
+		}
 		if inTurns(s) {
 			k.Comment("once the other warpgroup has had all of its tile multiplied")
 			w.turns.Wait(group, mine)

@@ -98,6 +98,8 @@ type mainloop struct {
 	sums   [][]build.Reg // of each 64 rows
 	fromA  []build.Reg   // descriptors of the first stage's A, of each 64 rows,
 	fromB  build.Reg     // and of B
+	scales *tileScales   // nil if there are none
+	out    *output
 }
 
 // release gives a stage back, if that holds. Every block of the cluster has loaded a part of
@@ -207,9 +209,13 @@ func (x *mainloop) addAlone() {
 	}
 	add := func(at int) {
 		m, col := at%each/across, at%across*cols
-		for e, part := range held[at%2] {
-			sum := x.sums[m][col/2+e]
-			k.Set(sum, k.Add(sum, part))
+		sums, parts := x.sums[m][col/2:], held[at%2]
+		if x.scales != nil {
+			x.scales.each(at/each%2, m, col, len(parts), x.out, func(e int, scale build.Reg) { k.FMA(sums[e], parts[e], scale) })
+			return
+		}
+		for e, part := range parts {
+			k.Set(sums[e], k.Add(sums[e], part))
 		}
 	}
 	// next begins the part behind number at, and adds that one.
@@ -243,7 +249,9 @@ func (x *mainloop) addAlone() {
 		sumUp(0)
 		k.For(0, k.Div(k.Sub(x.steps, 1), 2), func(build.Reg) {
 			for at := range 2 * each {
-				next(at)
+				if next(at); x.scales != nil && (at+1)%each == 0 {
+					x.scales.load(at / each)
+				}
 			}
 		})
 		rest := func(steps int) {

@@ -186,9 +186,13 @@ func gamma(n, u float64) float64 {
 	return n * u / (1 - n*u)
 }
 
-// roundings is the number of roundings that a term of the sum may go through.
+// roundings is the number of roundings that a term of the sum may go through. Block scales may
+// multiply each factor, or each other and then a sum.
 func roundings(p *gemm.Problem, acc Accuracy) float64 {
 	n := acc.Roundings(float64(p.K)) + 3
+	if p.BlockScaled() {
+		n += 2
+	}
 	for _, more := range []bool{p.Epilogue.Bias != gemm.BiasNone, p.Epilogue.RowScale, p.Epilogue.ColScale} {
 		if more {
 			n++

@@ -64,8 +64,7 @@ type Result struct {
 	drift []float64 // (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias², likewise: see Compare
 	normA []float64 // Σ|a| of each row of op(A), Σ|b| of each column of op(B)
 	normB []float64
-	// extras are what else the epilogue reads, row after row without padding; nil where it
-	// does not.
+	// extras are what else is read, row after row without padding; nil what is not.
 	extras [gemm.Extras][]float64
 
 	nonfinite bool // some input was
@@ -81,7 +80,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	r := &Result{p: p, Value: make([]float64, p.M*p.N)}
 	var a, b []float64
 	if p.ReadsAB() {
-		a, b = dense(p.A, buf.A), dense(p.B, buf.B)
+		a, b = Factors(p, buf)
 	}
 	var c []float64
 	if p.Beta != 0 {
@@ -90,7 +89,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	bias := make([]float64, p.BiasLen())
 	p.C.Type.Load(bias, buf.Bias)
 	for x := range gemm.Extra(gemm.Extras) {
-		if p.Epilogue.Has(x) {
+		if p.Has(x) {
 			r.extras[x] = dense(p.Extra(x), buf.Extras[x])
 		}
 	}
@@ -134,6 +133,20 @@ func dense(l gemm.Layout, b []byte) []float64 {
 		row = row[l.Cols:]
 	}
 	return out
+}
+
+// Factors are op(A) and op(B) as float64, with their block scales, row after row without padding.
+func Factors(p *gemm.Problem, buf gemm.Buffers) (a, b []float64) {
+	a, b = dense(p.A, buf.A), dense(p.B, buf.B)
+	if scaleA, scaleB := p.ScalesOf(&buf); p.BlockScaled() {
+		for at := range a {
+			a[at] *= float64(scaleA.At(at/p.K, at%p.K))
+		}
+		for at := range b {
+			b[at] *= float64(scaleB.At(at%p.N, at/p.N))
+		}
+	}
+	return a, b
 }
 
 func anyNonfinite(lists ...[]float64) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
@@ -19,7 +20,8 @@ type VerifyOptions struct {
 
 // Verifier checks a product of any size against random vectors x of ±1: C·x must
 // be α·A·(B·x) + β·C·x + bias·x (Freivalds, "Probabilistic machines can use less
-// running time", 1977). It costs O(n²) operations a vector and O(n) memory.
+// running time", 1977). It costs O(n²) operations a vector and O(n) memory; of operands
+// with block scales it makes a copy that has them.
 //
 // Floating-point rows pass while the residual stays below a threshold that is
 // statistical in the rounding errors; see freivalds.limit. What is not finite is
@@ -76,7 +78,13 @@ func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt Ver
 	if err := buf.Check(p); err != nil {
 		return nil, err
 	}
-	v, err := newVerifier(p, operand{layout: p.A, data: buf.A}, operand{layout: p.B, data: buf.B}, operand{layout: p.C, data: buf.C}, buf.Bias, opt)
+	a, b := operand{layout: p.A, data: buf.A}, operand{layout: p.B, data: buf.B}
+	if p.BlockScaled() && p.ReadsAB() {
+		fa, fb := Factors(p, buf)
+		a = operand{layout: gemm.Dense(dtype.F64, p.M, p.K), data: dtype.Bytes(fa)}
+		b = operand{layout: gemm.Dense(dtype.F64, p.K, p.N), data: dtype.Bytes(fb)}
+	}
+	v, err := newVerifier(p, a, b, operand{layout: p.C, data: buf.C}, buf.Bias, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +95,9 @@ func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt Ver
 // bias is. [Verifier.CheckRemote] ends it, and reads A and B where the old C does not count,
 // so that the host has its part while the product is computed.
 func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, a, b, c Remote, bias []byte, opt VerifyOptions) (*Verifier, error) {
+	if p.BlockScaled() {
+		return nil, fmt.Errorf("%w: verifying a product with block scales on a device", gemm.ErrUnsupported)
+	}
 	v, err := newVerifier(p, operand{layout: p.A, far: a}, operand{layout: p.B, far: b}, operand{layout: p.C, far: c}, bias, opt)
 	if err != nil {
 		return nil, err

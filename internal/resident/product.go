@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
@@ -20,7 +21,7 @@ type Product struct {
 	// the host.
 	Bias     Matrix
 	HostBias []byte
-	// Extras are what else the epilogue reads.
+	// Extras are what else the epilogue reads, and block scales.
 	Extras [gemm.Extras]Extra
 	Kernel string // empty for the plan's choice
 	Verify bool   // check the result
@@ -33,12 +34,20 @@ type Product struct {
 	Ends Matrix
 }
 
-// Extra is an operand of an epilogue: a vector in one stored row, or a matrix, on the device
-// or else on the host, where its stored rows lie as Layout says.
+// Extra is an operand of an epilogue, or block scales: a vector in one stored row, or a matrix,
+// on the device or else on the host, where its stored rows lie as Layout says.
 type Extra struct {
 	On     Matrix
 	Host   []byte
 	Layout gemm.Layout
+}
+
+// layout is how the operand lies, wherever it is.
+func (e *Extra) layout() gemm.Layout {
+	if e.On.Memory != nil {
+		return e.On.Layout
+	}
+	return e.Layout
 }
 
 // Gemm asks for a product and returns, usually before it has begun. The errors are
@@ -116,21 +125,17 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	if err == nil {
 		problem, err = p.together(problem, swapped)
 	}
-	if residual := &p.Extras[gemm.Residual]; err == nil && p.Epilogue.Residual {
-		l := residual.Layout
-		if residual.On.Memory != nil {
-			l = residual.On.Layout
-		}
+	if err == nil && p.Epilogue.Residual {
+		l := p.Extras[gemm.Residual].layout()
 		if swapped {
 			l = l.T()
 		}
 		problem, err = problem.Plus(l)
 	}
-	if data := &p.Extras[gemm.Data]; data.On.Memory != nil {
-		problem.DataLen = data.On.Layout.Cols
-	} else {
-		problem.DataLen = data.Layout.Cols
+	if a, b := p.Extras[gemm.ScaleA].layout(), p.Extras[gemm.ScaleB].layout(); err == nil && a.Type != dtype.Invalid {
+		problem, err = problem.Scaled(a, b, swapped)
 	}
+	problem.DataLen = p.Extras[gemm.Data].layout().Cols
 	if err != nil {
 		return err
 	}
@@ -237,7 +242,7 @@ func (p *Product) operands(bias, ends Matrix, list *[4 + gemm.Extras]operand) []
 	all := append(list[:0], operand{"A", p.whole(p.A, p.Batch.A)}, operand{"B", p.whole(p.B, p.Batch.B)},
 		operand{"the bias", bias}, operand{"the groups' ends", ends})
 	for x := range gemm.Extra(gemm.Extras) {
-		if p.Epilogue.Has(x) {
+		if p.Epilogue.Has(x) || p.Extras[x].On.Memory != nil {
 			all = append(all, operand{x.String(), p.Extras[x].On})
 		}
 	}
