@@ -23,7 +23,7 @@ import (
 type benchFlags struct {
 	preset                                               string
 	kernels, sizes, shapes, suite, dtypes, device, peers string
-	epilogues                                            string
+	epilogues, scales, outType                           string
 	peerPath                                             []string
 	threads                                              int
 	transA, transB, transfers                            bool
@@ -106,6 +106,8 @@ there. It refuses a file from another machine or another version.`,
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: so many products of each shape, in one launch")
 	fl.StringVar(&f.groups, "groups", "", "on a GPU: M rows in so many equal groups, each with a B of its own, in one launch; or the groups' shares: 4,2,1,1")
 	fl.StringVar(&f.epilogues, "epilogue", "", "what is done to each element of C, as bias-col+gelu: "+strings.Join(gemm.EpilogueParts(), ", ")+"; several with commas (default: none)")
+	fl.StringVar(&f.scales, "block-scales", "", "of 8-bit floats, block scales of A and of B, as "+scalesExample+", or none; several with commas (default: none)")
+	fl.StringVar(&f.outType, "out-dtype", "", "element type of C (default: the first of those that the type of A and B has)")
 	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
 	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
 	fl.Lookup("cold").NoOptDefVal = "true"
@@ -210,6 +212,10 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
+	scales, err := f.parseScales()
+	if err != nil {
+		return nil, err
+	}
 	var problems []gemm.Problem
 	for name := range strings.SplitSeq(f.dtypes, ",") {
 		t, err := dtype.Parse(strings.TrimSpace(name))
@@ -220,19 +226,30 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 		if len(results) == 0 {
 			return nil, fmt.Errorf("--dtypes: %w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, t)
 		}
+		out := results[0]
+		if f.outType != "" {
+			if out, err = dtype.Parse(f.outType); err != nil {
+				return nil, fmt.Errorf("--out-dtype: %w", err)
+			}
+		}
 		for _, s := range shapes {
 			for _, e := range epilogues {
-				p, err := s.Problem(t, results[0], f.transA, f.transB)
-				if err == nil {
-					p, _, err = gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, e)
+				for _, sides := range scales {
+					p, err := s.Problem(t, out, f.transA, f.transB)
+					if err == nil {
+						p, _, err = gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, e)
+					}
+					if err == nil {
+						p, err = scaled(p, sides)
+					}
+					if err == nil {
+						p, err = f.together(p)
+					}
+					if err != nil {
+						return nil, err
+					}
+					problems = append(problems, p)
 				}
-				if err == nil {
-					p, err = f.together(p)
-				}
-				if err != nil {
-					return nil, err
-				}
-				problems = append(problems, p)
 			}
 		}
 	}

@@ -318,7 +318,7 @@ func (s *ltSubject) Prepare(_ context.Context, p *gemm.Problem, try bench.Try) (
 	s.plan = plan
 	enqueue := func(run peers.LtEnqueue) bench.Enqueue {
 		return func(ctx context.Context, m bench.Matrices) error {
-			return run(ctx, peers.LtMemory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Residual: m.Extras[gemm.Residual]})
+			return run(ctx, peers.LtMemory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Residual: m.Extras[gemm.Residual], ScaleA: m.Extras[gemm.ScaleA], ScaleB: m.Extras[gemm.ScaleB]})
 		}
 	}
 	err = plan.Choose(func(run peers.LtEnqueue) (float64, error) { return try(enqueue(run)) })

@@ -40,6 +40,7 @@ var columns = []column{
 	{"bias", func(r *Record) any { return r.Bias }, "bias", func(r *Record) string { return r.Bias }},
 	{"activation", func(r *Record) any { return r.Activation }, "activation", func(r *Record) string { return r.Activation }},
 	{"epilogue", func(r *Record) any { return r.Epilogue }, "epilogue", func(r *Record) string { return r.Epilogue }},
+	{"block_scales", func(r *Record) any { return r.BlockScales }, "block scales", func(r *Record) string { return r.BlockScales }},
 	{"threads", func(r *Record) any { return r.Threads }, "threads", notable(func(r *Record) string { return strconv.Itoa(r.Threads) }, "0")},
 	{"transfers", func(r *Record) any { return r.Transfers }, "transfers", yes(func(r *Record) bool { return r.Transfers })},
 	{"cold", func(r *Record) any { return r.Cold }, "cache", timed(cacheText)},

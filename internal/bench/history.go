@@ -78,7 +78,7 @@ type identity struct {
 	transA, transB           bool
 	alpha, beta              float64
 	bias, activation         string
-	epilogue                 string
+	epilogue, scales         string
 	threads                  int
 	transfers, cold          bool
 	seed                     uint64
@@ -89,7 +89,7 @@ type identity struct {
 func (r *Record) identity() identity {
 	return identity{
 		r.Subject, r.Device, r.In, r.Out, r.M, r.N, r.K, r.LDA, r.LDB, r.LDC, r.TransA, r.TransB,
-		r.Alpha, r.Beta, r.Bias, r.Activation, r.Epilogue, r.Threads, r.Transfers, r.Cold, r.Seed,
+		r.Alpha, r.Beta, r.Bias, r.Activation, r.Epilogue, r.BlockScales, r.Threads, r.Transfers, r.Cold, r.Seed,
 		r.Products, fmt.Sprint(r.Groups),
 	}
 }

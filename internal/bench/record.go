@@ -58,6 +58,8 @@ type Record struct {
 	Activation string  `json:"activation,omitempty"`
 	// Epilogue is what else is done to C's elements: "residual+saturate".
 	Epilogue string `json:"epilogue,omitempty"`
+	// BlockScales are the elements of A, and of B, that share a scale: "1x128+128x128".
+	BlockScales string `json:"block_scales,omitempty"`
 
 	Threads   int    `json:"threads"`   // 0: the subject's own choice
 	Transfers bool   `json:"transfers"` // copies to and from the device are in the times
@@ -129,6 +131,9 @@ func newRecord(c *Case) Record {
 	e := p.Epilogue
 	if e.Bias, e.Activation = gemm.BiasNone, gemm.ActNone; e != (gemm.Epilogue{}) {
 		r.Epilogue = e.String()
+	}
+	if a, b := p.ScaleSides(); a > 0 {
+		r.BlockScales = fmt.Sprintf("%dx%d+%dx%d", a, gemm.ScaleBlock, b, gemm.ScaleBlock)
 	}
 	return r
 }

@@ -88,7 +88,9 @@ func Sampled(n int, seed uint64) Verifier {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var want []element
 		rows := choose(rng, p.M, n)
-		for at, s := range rowSums(p, p.A, in.A, p.B, in.B, rows) {
+		scaleA, scaleB := p.ScalesOf(&in)
+		a, b := factor{p.A, in.A, scaleA}, factor{p.B.T(), in.B, scaleB}
+		for at, s := range rowSums(p, a, b, rows) {
 			want = append(want, expect(p, in, rows[at%len(rows)], at/len(rows), s))
 		}
 		// A column of C is a row of Cᵀ = op(B)ᵀ·op(A)ᵀ.
@@ -96,7 +98,7 @@ func Sampled(n int, seed uint64) Verifier {
 		if len(rows) < p.M {
 			cols = choose(rng, p.N, n)
 		}
-		for at, s := range rowSums(p, p.B.T(), in.B, p.A.T(), in.A, cols) {
+		for at, s := range rowSums(p, b, a, cols) {
 			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s))
 		}
 		c := p.C
@@ -148,32 +150,47 @@ func addProducts(sums []sum, x []float64, y float64) {
 	}
 }
 
-// rowSums computes the given rows of op(X)·op(Y): element (rows[s], j) is at
-// j·len(rows) + s. It reads Y once, in the order of its memory.
-func rowSums(p *gemm.Problem, x gemm.Layout, xb []byte, y gemm.Layout, yb []byte, rows []int) []sum {
+// factor is op(A) or op(B)ᵀ, whose rows lie along K, with its block scales.
+type factor struct {
+	gemm.Layout
+	data   []byte
+	scales gemm.BlockScales
+}
+
+func (f *factor) at(i, k int) float64 {
+	v := f.Type.At(f.data, f.Index(i, k))
+	if f.scales.Any() {
+		v *= float64(f.scales.At(i, k))
+	}
+	return v
+}
+
+// rowSums computes the given rows of X·Yᵀ: element (rows[s], j) is at j·len(rows) + s. It
+// reads Y once, in the order of its memory.
+func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 	n := len(rows)
-	sums := make([]sum, y.OpCols()*n)
+	sums := make([]sum, y.OpRows()*n)
 	if !p.ReadsAB() {
 		return sums
 	}
 	xs := make([]float64, p.K*n)
 	for q := range p.K {
 		for s, i := range rows {
-			xs[q*n+s] = x.Type.At(xb, x.Index(i, q))
+			xs[q*n+s] = x.at(i, q)
 		}
 	}
-	parallel(y.OpCols(), func(from, to int) {
-		if y.Trans { // a column of op(Y) is a row of Y
+	parallel(y.OpRows(), func(from, to int) {
+		if !y.Trans { // a row of Y is one of its memory
 			for j := from; j < to; j++ {
 				for q := range p.K {
-					addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.Type.At(yb, j*y.LD+q))
+					addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.at(j, q))
 				}
 			}
 			return
 		}
 		for q := range p.K {
 			for j := from; j < to; j++ {
-				addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.Type.At(yb, q*y.LD+j))
+				addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.at(j, q))
 			}
 		}
 	})

@@ -43,7 +43,7 @@ func TestSampled(t *testing.T) {
 				}
 				i, j := rng.IntN(p.M), rng.IntN(p.N)
 				before := data.Buffers
-				rows := rowSums(&p, p.A, before.A, p.B, before.B, []int{i})
+				rows := rowSums(&p, factor{Layout: p.A, data: before.A}, factor{Layout: p.B.T(), data: before.B}, []int{i})
 				e := expect(&p, before, i, j, rows[j])
 				shift := 2*e.bound + 2*out.Info().Roundoff*math.Abs(e.want)
 				if out.Info().Integer {

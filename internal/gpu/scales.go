@@ -79,85 +79,101 @@ func (s *blockScales) times(x, row, p build.Reg) build.Reg {
 	return s.Mul(x, s.at(row, s.Div(p, gemm.ScaleBlock)).Load())
 }
 
-// tileScales are the block scales of a warpgroup's part of a tile, of two steps in turns: those
-// of the step that is added to the sums, and those of the next one, which are under way.
+// tileScales are the block scales of a warpgroup's part of a tile: those of the step that is added
+// to the sums, and those of the next one, which are under way. A warp holds them together, as there
+// are few registers beside the sums: the four lanes that have the same rows each the scale of one
+// of these and, where columns have scales of their own, each lane that of every 32nd. A shuffle
+// hands them to whom they are for.
 type tileScales struct {
 	*wgmmaWriter
-	// row is the thread's first, of two of every 64, and col the first column or, where each
-	// has its own scale, the first that the lane holds, of the warp's every 32nd. They are
-	// variables, so that places are computed anew for each load: there are no registers to
-	// keep them in.
-	row, col build.Reg
-	held     [2]struct{ rows, cols []build.Reg }
-	block    build.Reg // of K, that is loaded next
+	// row and col are the first whose scales the lane holds, pair the thread's first column. They
+	// are variables, so that what is computed of them is where it is needed, and not in
+	// registers from before the loop on.
+	row, col, pair build.Reg
+	// now are those of the step that is added, of the lane's row and each of its columns or, where
+	// columns share theirs, the products of the two. coming are the next step's.
+	now, coming []build.Reg
 }
 
 // newTileScales is nil where there are none.
-func (w *wgmmaWriter) newTileScales() *tileScales {
+func (w *wgmmaWriter) newTileScales(o *output) *tileScales {
 	if w.config.ScaleA == 0 {
 		return nil
 	}
-	variable := func(name string) build.Reg { return w.Var(name, ptx.U32, 0) }
-	x := &tileScales{wgmmaWriter: w, row: variable("rowScaled"), col: variable("colScaled"), block: variable("block")}
-	s := w.config.Shape
-	for n, name := range []string{"Even", "Odd"} {
-		x.held[n].rows = w.Vars("scaleA"+name, ptx.F32, s.RowsPerThread, 0)
-		x.held[n].cols = w.Vars("scaleB"+name, ptx.F32, ceilDiv(s.N, x.apart()), 0)
+	x := &tileScales{wgmmaWriter: w, row: w.Var("rowScaled", ptx.U32, 0), col: w.Var("colScaled", ptx.U32, 0)}
+	cols := ceilDiv(w.config.Shape.N, gemm.ScaleBlock)
+	if x.ofColumns() {
+		x.pair = w.Var("pair", ptx.U32, o.col)
+		cols = ceilDiv(w.config.Shape.N, frag.Lanes)
 	}
+	x.coming = w.Vars("coming", ptx.F32, 1+cols, 0)
+	if x.ofColumns() {
+		cols++
+	}
+	x.now = w.Vars("scale", ptx.F32, cols, 0)
 	return x
 }
 
-// apart is how many columns further the next scale is that a thread holds.
-func (x *tileScales) apart() int {
-	if x.config.ScaleB == 1 {
-		return frag.Lanes
-	}
-	return gemm.ScaleBlock
-}
+// ofColumns says that columns have scales of their own.
+func (x *tileScales) ofColumns() bool { return x.config.ScaleB == 1 }
 
-// fetch has the scales of the first two steps set out, for the part of C at (row, col): they
-// come while others multiply.
+// fetch has the scales of the first step set out, for the part of C at (row, col): they come
+// while others multiply.
 func (x *tileScales) fetch(row, col build.Reg, o *output) {
-	x.Set(x.row, x.Add(row, o.row))
-	if x.Set(x.col, col); x.config.ScaleB == 1 {
+	// Of the thread's rows, two of every 64, the one of the lane's place among the four.
+	place := x.Rem(o.inWarp, x.config.Shape.RowsPerThread)
+	x.Set(x.row, x.Add(x.Add(row, o.row), x.Mad(x.Div(place, 2), groupRows, x.Mul(x.Rem(place, 2), 8))))
+	if x.Set(x.col, col); x.ofColumns() {
 		x.Set(x.col, x.Add(col, o.inWarp))
 	}
-	x.If(x.Ne(x.steps, 0), func() {
-		x.Set(x.block, x.Div(x.from, gemm.ScaleBlock))
-		x.load(0)
-		x.load(1)
-	})
+	x.If(x.Ne(x.steps, 0), func() { x.load(0) })
 }
 
-// load has those of the next step set out, which is an even or an odd one. There may be none:
-// then the last one's come again.
-func (x *tileScales) load(parity int) {
-	for n, v := range x.held[parity].rows {
-		x.scalesA.at(x.Add(x.row, n/2*groupRows+n%2*8), x.block).LoadTo(v)
+// load has those of a step set out. There may be no such step: then the last one's come.
+func (x *tileScales) load(step build.Value) {
+	block := x.Min(x.Add(x.Div(x.from, gemm.ScaleBlock), step), x.Sub(x.CeilDiv(x.to, gemm.ScaleBlock), 1))
+	apart := gemm.ScaleBlock
+	if x.ofColumns() {
+		apart = frag.Lanes
 	}
-	for n, v := range x.held[parity].cols {
-		x.scalesB.at(x.Add(x.col, n*x.apart()), x.block).LoadTo(v)
+	x.scalesA.at(x.row, block).LoadTo(x.coming[0])
+	for n, v := range x.coming[1:] {
+		x.scalesB.at(x.Add(x.col, n*apart), block).LoadTo(v)
 	}
-	x.Set(x.block, x.Min(x.Add(x.block, 1), x.Sub(x.CeilDiv(x.to, gemm.ScaleBlock), 1)))
 }
 
-// each calls f for each sum of a part, those of 64 rows and some columns from col on, with its
-// scale in a step: the product of its row's and its column's.
-func (x *tileScales) each(parity, m, col, sums int, o *output, f func(e int, scale build.Reg)) {
-	rows, cols := x.held[parity].rows[2*m:][:2], x.held[parity].cols
-	var of [2][2]build.Reg // of the two rows, of two neighbours
-	for e := range sums {
-		if at := col + e/4*8; x.config.ScaleB == 1 && e%4 == 0 {
+// begin takes those of the step before the next one, which then set out.
+func (x *tileScales) begin(next build.Value) {
+	for n, v := range x.now {
+		if x.ofColumns() {
+			x.Set(v, x.coming[n])
+		} else {
+			x.Set(v, x.Mul(x.coming[0], x.coming[1+n]))
+		}
+	}
+	x.load(next)
+}
+
+// add adds to sums a step's part of them, which the tensor cores have summed up of the m-th 64 rows
+// and of columns from col on, times the scales of its rows and columns.
+func (x *tileScales) add(m, col int, sums, part []build.Reg) {
+	held := x.now[0]
+	if !x.ofColumns() {
+		held = x.now[col/gemm.ScaleBlock]
+	}
+	var rows [2]build.Reg
+	var scales [2][2]build.Reg // of the two rows, of two neighbours
+	for n := range rows {
+		rows[n] = x.ShuffleAmong(held, (2*m+n)%x.config.Shape.RowsPerThread, frag.Quad)
+		scales[n] = [2]build.Reg{rows[n], rows[n]}
+	}
+	for e := range part {
+		if at := col + e/4*8; x.ofColumns() && e%4 == 0 {
 			for n := range 2 {
-				c := x.Shuffle(cols[at/frag.Lanes], x.Add(o.col, at%frag.Lanes+n))
-				of[0][n], of[1][n] = x.Mul(rows[0], c), x.Mul(rows[1], c)
-			}
-		} else if e == 0 {
-			for n, row := range rows {
-				scale := x.Mul(row, cols[at/gemm.ScaleBlock])
-				of[n] = [2]build.Reg{scale, scale}
+				c := x.Shuffle(x.now[1+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n))
+				scales[0][n], scales[1][n] = x.Mul(rows[0], c), x.Mul(rows[1], c)
 			}
 		}
-		f(e, of[e/2%2][e%2])
+		x.FMA(sums[e], part[e], scales[e/2%2][e%2])
 	}
 }

@@ -154,8 +154,10 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if consumers(s) > 2 && len(r.rounds) > 0 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
 	}
-	if p.BlockScaled() && s.N > gemm.ScaleBlock && s.N%gemm.ScaleBlock != 0 {
+	if _, side := p.ScaleSides(); side > 0 && s.N > gemm.ScaleBlock && s.N%gemm.ScaleBlock != 0 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: its columns are no whole blocks of %d", gemm.ErrUnsupported, s, gemm.ScaleBlock)
+	} else if side == 1 && s.RowsPerThread*s.ColsPerThread > 64 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of each column", gemm.ErrUnsupported, s)
 	}
 	if s.RowsPerThread > 2 && len(r.planes) > 1 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
@@ -431,7 +433,7 @@ func (w *wgmmaWriter) consume() {
 	x.turn = w.pipe.Turn()
 	x.before = k.Var("before", ptx.U32, 0)
 	out := w.output(group, lane)
-	x.scales, x.out = w.newTileScales(), out
+	x.scales = w.newTileScales(out)
 	first, step := w.cluster, w.many
 	loads := k.Mul(w.steps, len(w.planes)) // of a tile
 	var mine build.Reg                     // the parity of the warpgroup's turn
@@ -465,6 +467,10 @@ func (w *wgmmaWriter) consume() {
 		}
 		x.finish()
 		k.Comment("the warpgroup's part of C")
+		out := *out
+		if x.scales != nil { // what is computed of a variable has no registers while the tile is multiplied
+			out.locate(k.Var("", ptx.U32, lane))
+		}
 		if s.along() > 1 {
 			out.storeTogether(k.Add(row, top), col, x.sums)
 			return

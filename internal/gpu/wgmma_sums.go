@@ -99,7 +99,6 @@ type mainloop struct {
 	fromA  []build.Reg   // descriptors of the first stage's A, of each 64 rows,
 	fromB  build.Reg     // and of B
 	scales *tileScales   // nil if there are none
-	out    *output
 }
 
 // release gives a stage back, if that holds. Every block of the cluster has loaded a part of
@@ -181,9 +180,12 @@ func (r recipe) alone() bool {
 
 // aloneCols is how many columns are summed up at a time then: all for which a thread has
 // registers, twice, beside those of its sums.
-func aloneCols(s Shape) int {
-	const room = 192
-	return min(s.N, room-s.RowsPerThread*s.ColsPerThread)
+func aloneCols(c Config) int {
+	const room, scaled = 192, 64
+	if c.ScaleA > 0 { // each part is of one block's columns
+		return min(c.Shape.N, scaled)
+	}
+	return min(c.Shape.N, room-c.Shape.RowsPerThread*c.Shape.ColsPerThread)
 }
 
 // addAlone is addRounds where a step is one round of one pair, in parts of a few columns: while
@@ -192,7 +194,7 @@ func aloneCols(s Shape) int {
 // begins again: the assembler follows no other order, and has every product waited for instead.
 func (x *mainloop) addAlone() {
 	k, s := x.Kernel, x.config.Shape
-	op, cols := x.op, aloneCols(x.config.Shape)
+	op, cols := x.op, aloneCols(x.config)
 	op.N = cols
 	held := [2][]build.Reg{k.Vars("even", x.acc, cols/2, 0), k.Vars("odd", x.acc, cols/2, 0)}
 	across := s.N / cols
@@ -211,15 +213,20 @@ func (x *mainloop) addAlone() {
 		m, col := at%each/across, at%across*cols
 		sums, parts := x.sums[m][col/2:], held[at%2]
 		if x.scales != nil {
-			x.scales.each(at/each%2, m, col, len(parts), x.out, func(e int, scale build.Reg) { k.FMA(sums[e], parts[e], scale) })
+			x.scales.add(m, col, sums, parts)
 			return
 		}
 		for e, part := range parts {
 			k.Set(sums[e], k.Add(sums[e], part))
 		}
 	}
-	// next begins the part behind number at, and adds that one.
-	next := func(at int) {
+	scale := func(i build.Value, at int) {
+		if x.scales != nil && at%each == 0 {
+			x.scales.begin(k.Mad(i, 2, at/each+1))
+		}
+	}
+	// next begins the part behind number at of the i-th two steps, and adds that one.
+	next := func(i build.Value, at int) {
 		last := (at+1)%each == 0 // of its step
 		k.Set(x.before, x.turn.Stage())
 		if last {
@@ -227,13 +234,15 @@ func (x *mainloop) addAlone() {
 			x.turn.WaitFull()
 		}
 		sumUp(at + 1)
+		scale(i, at)
 		k.WgmmaWait(1)
 		if last {
 			x.release(x.before, true)
 		}
 		add(at)
 	}
-	end := func(at int) {
+	end := func(i build.Value, at int) {
+		scale(i, at)
 		k.WgmmaWait(0)
 		x.release(x.turn.Stage(), true)
 		add(at)
@@ -247,18 +256,17 @@ func (x *mainloop) addAlone() {
 	k.If(k.Ne(x.steps, 0), func() {
 		x.turn.WaitFull()
 		sumUp(0)
-		k.For(0, k.Div(k.Sub(x.steps, 1), 2), func(build.Reg) {
+		twos := k.Div(k.Sub(x.steps, 1), 2)
+		k.For(0, twos, func(i build.Reg) {
 			for at := range 2 * each {
-				if next(at); x.scales != nil && (at+1)%each == 0 {
-					x.scales.load(at / each)
-				}
+				next(i, at)
 			}
 		})
 		rest := func(steps int) {
 			for at := range steps*each - 1 {
-				next(at)
+				next(twos, at)
 			}
-			end(steps*each - 1)
+			end(twos, steps*each-1)
 		}
 		k.If(k.Eq(k.Rem(x.steps, 2), 0), func() { rest(2) }).Else(func() { rest(1) })
 	})

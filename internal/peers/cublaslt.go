@@ -232,10 +232,27 @@ func supported(p *gemm.Problem) error {
 	if p.K < 1 || p.Empty() {
 		return fmt.Errorf("%w: cublaslt: nothing to compute in %d×%d×%d", gemm.ErrUnsupported, p.M, p.N, p.K)
 	}
+	if !takesScales(p) {
+		return fmt.Errorf("%w: cublaslt: block scales that lie as %v and %v", gemm.ErrUnsupported, p.ScaleA, p.ScaleB)
+	}
 	for _, l := range []gemm.Layout{p.A, p.B, p.C} {
 		if _, known := dataTypes[l.Type]; !known || max(l.Rows, l.Cols) > math.MaxInt32 {
 			return fmt.Errorf("%w: cublaslt: a matrix of %v", gemm.ErrUnsupported, l)
 		}
 	}
 	return nil
+}
+
+// takesScales reports whether block scales, if there are any, lie as the library takes them: of
+// rows, or columns, each side by side, of blocks those along K, in rows of whole vectors.
+func takesScales(p *gemm.Problem) bool {
+	sideA, sideB := p.ScaleSides()
+	lies := func(l gemm.Layout, side, n int) bool {
+		along := n
+		if side > 1 {
+			along = gemm.ScaleBlocks(p.K)
+		}
+		return l.Trans == (side == 1) && l.LD == (along+3)&^3
+	}
+	return sideA == 0 || lies(p.ScaleA, sideA, p.M) && lies(p.ScaleB.T(), sideB, p.N) && sideA*sideB < gemm.ScaleBlock*gemm.ScaleBlock
 }

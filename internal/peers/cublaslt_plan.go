@@ -22,6 +22,7 @@ type LtPlan struct {
 	desc        uintptr // cublasLtMatmulDesc_t
 	a, b, c, d  uintptr // cublasLtMatrixLayout_t of our A, B, C and residual
 	biased      bool    // whether the product has a bias
+	scaled      bool    // whether it has block scales
 	alpha, beta [8]byte // in the type that is summed in
 	algorithms  []heuristicResult
 	chosen      int
@@ -46,6 +47,10 @@ const (
 	layoutBatchOffset      = 6
 	descEpilogue           = 7
 	descBias               = 8
+	descScaleA             = 17
+	descScaleB             = 18
+	descScaleModeA         = 31
+	descScaleModeB         = 32
 	preferenceMaxWorkspace = 1
 	preferenceReduction    = 3
 	algoID                 = 0
@@ -53,6 +58,10 @@ const (
 	algoSplitK             = 2
 	algoStages             = 6
 )
+
+// What has a scale of its own (cublasLtMatmulMatrixScale_t): 128 elements along K, or those of
+// as many rows or columns.
+var scaleModes = map[int]int32{1: 4, gemm.ScaleBlock: 5}
 
 // What algorithms that split K may do with the parts' sums (cublasLtReductionScheme_t).
 const (
@@ -120,6 +129,9 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 			return err
 		}
 	}
+	if err := pl.describeScales(p); err != nil {
+		return err
+	}
 	if epilogue := epilogueOf(p); epilogue != 0 {
 		if err := l.call(ltDescSet, pl.desc, descEpilogue, uintptr(unsafe.Pointer(&epilogue)), unsafe.Sizeof(epilogue)); err != nil {
 			return err
@@ -151,6 +163,34 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 		}
 	}
 	return nil
+}
+
+// describeScales tells the library of block scales. Its A is our B.
+func (pl *LtPlan) describeScales(p *gemm.Problem) error {
+	l := pl.library
+	ours, theirs := p.ScaleSides()
+	if pl.scaled = ours > 0; !pl.scaled {
+		return nil
+	}
+	for _, x := range []struct {
+		attribute uintptr
+		side      int
+	}{{descScaleModeA, theirs}, {descScaleModeB, ours}} {
+		mode := scaleModes[x.side]
+		if err := l.call(ltDescSet, pl.desc, x.attribute, uintptr(unsafe.Pointer(&mode)), unsafe.Sizeof(mode)); err != nil {
+			return err
+		}
+	}
+	return pl.pointScales(l.workspace, l.workspace) // or nothing is proposed
+}
+
+// pointScales tells the library where the block scales of our A and B are.
+func (pl *LtPlan) pointScales(a, b device.Ptr) error {
+	l := pl.library
+	if err := l.call(ltDescSet, pl.desc, descScaleA, uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b)); err != nil {
+		return err
+	}
+	return l.call(ltDescSet, pl.desc, descScaleB, uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a))
 }
 
 // ask fills in the algorithms, of those with one of these reductions if they split K.
@@ -230,9 +270,9 @@ func (pl *LtPlan) old() uintptr {
 	return pl.c
 }
 
-// LtMemory is where a product's matrices are on the GPU, and its bias and its residual if it
-// has them.
-type LtMemory struct{ A, B, C, Bias, Residual device.Ptr }
+// LtMemory is where a product's matrices are on the GPU, and its bias, its residual and its block
+// scales if it has them.
+type LtMemory struct{ A, B, C, Bias, Residual, ScaleA, ScaleB device.Ptr }
 
 // LtEnqueue is [LtPlan.Enqueue].
 type LtEnqueue func(ctx context.Context, m LtMemory) error
@@ -250,6 +290,11 @@ func (pl *LtPlan) Enqueue(ctx context.Context, m LtMemory) error {
 	return l.gpu.Foreign(func(stream uintptr) error {
 		if pl.biased {
 			if err := l.call(ltDescSet, pl.desc, descBias, uintptr(unsafe.Pointer(&m.Bias)), unsafe.Sizeof(m.Bias)); err != nil {
+				return err
+			}
+		}
+		if pl.scaled {
+			if err := pl.pointScales(m.ScaleA, m.ScaleB); err != nil {
 				return err
 			}
 		}

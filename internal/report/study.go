@@ -165,6 +165,7 @@ var attributes = []struct {
 	{"epilogue", func(r row) string {
 		return cmp.Or(strings.Join(strings.Fields(r.Bias+" "+r.Activation+" "+r.Epilogue), " "), "no epilogue")
 	}},
+	{"block scales", func(r row) string { return cmp.Or(r.BlockScales, "no block scales") }},
 }
 
 // key is the same for two records of the same measurement.
