@@ -30,6 +30,7 @@ func newTextbook[T scalar](pl *Plan, b gemm.Buffers) textbook[T] {
 		alpha: T(p.Alpha), beta: T(p.Beta),
 		tile: pl.tile,
 	}
+	t.a.scales, t.b.scales = p.ScalesOf(&b)
 	t.finish.prepare(p, b, nil)
 	if !p.ReadsAB() {
 		t.k, t.alpha = 0, 0

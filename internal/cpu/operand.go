@@ -26,6 +26,8 @@ type operand[T scalar] struct {
 	widen func(dst []T, raw []byte, at int)
 	// widen converts as many as dst takes from the element at on.
 
+	scales gemm.BlockScales // by which elements are multiplied as they are packed, if there are any
+
 	block  int   // steps that a panel is cut into, if it is; see [asm.Kernels]
 	group  int   // elements to a word
 	offset int32 // what is added to each of them, if they are more than one
@@ -40,11 +42,14 @@ func operandA[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T
 		o.offset = 128
 	}
 	o.block = mk.Block
+	o.scales, _ = p.ScalesOf(&b)
 	return o
 }
 
 func operandB[T scalar](p *gemm.Problem, b gemm.Buffers, mk *micro[T]) operand[T] {
-	return newOperand[T](p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
+	o := newOperand[T](p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
+	_, o.scales = p.ScalesOf(&b)
+	return o
 }
 
 func newOperand[T scalar](l gemm.Layout, b []byte, alongK bool, depth, group int, f forms) operand[T] {
@@ -67,10 +72,39 @@ func (o *operand[T]) index(x, p int) int {
 
 // at is element (x, p).
 func (o *operand[T]) at(x, p int) T {
-	if o.widen != nil {
-		return T(o.from.At(o.raw, o.index(x, p)))
+	if o.widen == nil {
+		return o.data[o.index(x, p)]
 	}
-	return o.data[o.index(x, p)]
+	v := T(o.from.At(o.raw, o.index(x, p)))
+	if o.scales.Any() {
+		v *= T(o.scales.At(x, p))
+	}
+	return v
+}
+
+// runAlong is run for elements along K, from (x, p) on, runAcross for those of neighbouring rows
+// at p: with their scales, if there are any.
+func (o *operand[T]) runAlong(dst []T, x, p int) {
+	o.run(dst, o.index(x, p))
+	if !o.scales.Any() {
+		return
+	}
+	for at := 0; at < len(dst); {
+		end := min(at+gemm.ScaleBlock-(p+at)%gemm.ScaleBlock, len(dst)) // of the block
+		scale := T(o.scales.At(x, p+at))
+		for ; at < end; at++ {
+			dst[at] *= scale
+		}
+	}
+}
+
+func (o *operand[T]) runAcross(dst []T, x, p int) {
+	o.run(dst, o.index(x, p))
+	if o.scales.Any() {
+		for i := range dst {
+			dst[i] *= T(o.scales.At(x+i, p))
+		}
+	}
 }
 
 // run copies consecutive elements in memory, from the element at on, to dst.

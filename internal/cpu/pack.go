@@ -114,7 +114,7 @@ func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 	}
 	if !o.alongK {
 		for p := q0; p < k; p++ {
-			o.run(dst[p*r+i0:p*r+n], o.index(x0+i0, p0+p))
+			o.runAcross(dst[p*r+i0:p*r+n], x0+i0, p0+p)
 		}
 		return
 	}
@@ -138,7 +138,7 @@ func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 	}
 	for ; i < n; i++ {
 		tmp := tmp[:k-q0]
-		o.run(tmp, o.index(x0+i, p0+q0))
+		o.runAlong(tmp, x0+i, p0+q0)
 		for p, v := range tmp {
 			from[p*r+i] = v
 		}

@@ -73,6 +73,9 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 		if c.named && c.kernel != o.Packed.kernel {
 			return Plan{}, fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
 		}
+		if p.BlockScaled() {
+			return Plan{}, fmt.Errorf("%w: block scales of a B that was packed before", gemm.ErrUnsupported)
+		}
 		c.kernel = o.Packed.kernel
 	} else if c.kernel, err = c.kernel.with(o.Config, p); err != nil {
 		return Plan{}, err
@@ -153,7 +156,7 @@ func (mk *micro[T]) wayOfHalves(p *gemm.Problem) way {
 		rows = wordRows
 	}
 	switch {
-	case mk.wide[p.A.Type].Lay == nil || len(mk.Update) == 0 || !p.ReadsAB():
+	case mk.wide[p.A.Type].Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
 	case !p.B.Trans && isThin(p.M, p.N, p.K, rows):
 		return alongN
 	case p.A.Trans && isThin(p.N, p.M, p.K, rows):
