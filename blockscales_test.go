@@ -1,0 +1,155 @@
+package tilework
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"tilework/dtype"
+)
+
+// e4m3 is a matrix of whole numbers.
+func e4m3(rows, cols int, f func(i, j int) int) Matrix[dtype.Float8E4M3] {
+	m := New[dtype.Float8E4M3](rows, cols)
+	for i := range rows {
+		for j := range cols {
+			m.Set(i, j, dtype.Float8E4M3From32(float32(f(i, j))))
+		}
+	}
+	return m
+}
+
+// TestBlockScales: elements count times their block's scale, of rows, columns and blocks of
+// both, on every device, however operands and scales lie, verified or not.
+func TestBlockScales(t *testing.T) {
+	const m, n, k = 130, 140, 300
+	a := e4m3(m, k, func(i, j int) int { return (i+3*j)%5 - 2 })
+	at := e4m3(k, m, func(i, j int) int { return (j+3*i)%5 - 2 }).T()
+	b := e4m3(k, n, func(i, j int) int { return (i*j)%3 - 1 })
+	scales := func(rows, cols int) Matrix[float32] {
+		s := New[float32](rows, cols)
+		for i := range rows {
+			for j := range cols {
+				s.Set(i, j, float32(math.Ldexp(1, (i+2*j)%4-1)))
+			}
+		}
+		return s
+	}
+	turned := func(s Matrix[float32]) Matrix[float32] { // the same, as it may lie too
+		r, c := s.Rows(), s.Cols()
+		x := New[float32](c, r).T()
+		for i := range r {
+			for j := range c {
+				x.Set(i, j, s.At(i, j))
+			}
+		}
+		return x
+	}
+	ctx := t.Context()
+	for _, sides := range [][2]int{{1, 128}, {1, 1}, {128, 1}, {128, 128}} {
+		sa, sb := scales((m+sides[0]-1)/sides[0], 3), scales(3, (n+sides[1]-1)/sides[1])
+		want := New[float32](m, n)
+		for i := range m {
+			for j := range n {
+				var sum float32
+				for p := range k {
+					sum += sa.At(i/sides[0], p/128) * a.At(i, p).Float32() * sb.At(p/128, j/sides[1]) * b.At(p, j).Float32()
+				}
+				want.Set(i, j, 2*sum)
+			}
+		}
+		for _, device := range []string{"cpu", "emu:h200", "emu:t4"} {
+			for name, x := range map[string]struct {
+				a    Matrix[dtype.Float8E4M3]
+				c    Matrix[float32]
+				opts []Option
+			}{
+				"as it is":     {a, New[float32](m, n), []Option{WithBlockScales(sa, sb)}},
+				"all turned":   {at, New[float32](n, m).T(), []Option{WithBlockScales(turned(sa), turned(sb))}},
+				"verified":     {a, New[float32](m, n), []Option{WithBlockScales(sa, sb), WithVerify()}},
+				"with a scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, turned(sb)), WithOutputScale(0.5), WithVerify()}},
+			} {
+				if device == "emu:t4" && name != "as it is" {
+					continue // one kernel of many threads takes its time
+				}
+				name := fmt.Sprintf("%s, scales of %v, %s", device, sides, name)
+				factor := float32(1)
+				if len(x.opts) == 3 {
+					factor = 0.5
+				}
+				if err := Gemm(ctx, 2, x.a, b, 0, x.c, append(x.opts, WithDevice(device))...); err != nil {
+					t.Errorf("%s: %v", name, err)
+					continue
+				}
+				for i := range m * n {
+					if got := x.c.At(i/n, i%n); got != factor*want.At(i/n, i%n) {
+						t.Fatalf("%s: C(%d,%d) is %v, want %v", name, i/n, i%n, got, factor*want.At(i/n, i%n))
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestBlockScalesOn: on a device they are the host's or the device's.
+func TestBlockScalesOn(t *testing.T) {
+	ctx := t.Context()
+	d, err := Open("emu:h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	one := func(int, int) int { return 1 }
+	a, b := upload(t, d, e4m3(3, 200, one)), upload(t, d, e4m3(200, 2, one))
+	sa, sb := FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6}), FromSlice(2, 1, []float32{10, 100})
+	for name, opt := range map[string]Option{
+		"the host's":   WithBlockScales(sa, sb),
+		"the device's": WithBlockScalesOn(upload(t, d, sa), upload(t, d, sb)),
+	} {
+		c, err := NewOn[float32](d, 3, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := GemmOn(ctx, 1, a, b, 0, c, opt); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := c.Download(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if want := 128*sa.At(i, 0)*10 + 72*sa.At(i, 1)*100; got.At(i, 1) != want {
+				t.Errorf("%s: C(%d,1) is %v, want %v", name, i, got.At(i, 1), want)
+			}
+		}
+		if err := GemmOn(ctx, 1, a, b, 0, c, opt, WithVerify()); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s, verified: %v", name, err)
+		}
+	}
+}
+
+// TestBlockScaleErrors: what scales cannot be is said.
+func TestBlockScaleErrors(t *testing.T) {
+	a, b, c := New[dtype.Float8E4M3](4, 200), New[dtype.Float8E4M3](200, 6), New[float32](4, 6)
+	s := New[float32]
+	for _, x := range []struct {
+		name string
+		opts []Option
+		want error
+	}{
+		{"too few rows", []Option{WithBlockScales(s(3, 2), s(2, 6))}, ErrShape},
+		{"too few blocks of K", []Option{WithBlockScales(s(4, 1), s(1, 6))}, ErrShape},
+		{"turned by mistake", []Option{WithBlockScales(s(2, 4), s(2, 6))}, ErrShape},
+		{"in precision fast", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithPrecision(Fast), WithDevice("emu:h200")}, ErrUnsupported},
+		{"for a kernel that has none", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithKernel("tiled"), WithDevice("emu:h200")}, ErrUnsupported},
+	} {
+		if err := Gemm(t.Context(), 1, a, b, 0, c, x.opts...); !errors.Is(err, x.want) {
+			t.Errorf("%s: %v, want %v", x.name, err, x.want)
+		}
+	}
+	f := New[float32](4, 4)
+	if err := Gemm(t.Context(), 1, f, f, 0, New[float32](4, 4), WithBlockScales(s(4, 1), s(1, 4))); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("of float32: %v", err)
+	}
+}
