@@ -97,14 +97,14 @@ var table = [...]Info{
 	F8E4M3: {
 		Name: "float8_e4m3fn", Short: "e4m3", Size: 1,
 		Roundoff: 0x1p-4, Tiny: 0x1p-9, Max: 448, Exact: 1 << 4,
-		Accum: F32, Results: []Type{F32, BF16, F16},
+		Accum: F32, Results: []Type{F32, BF16, F16, F8E4M3},
 		load: load[Float8E4M3], store: store[Float8E4M3],
 		loadAll: loadAll[Float8E4M3], storeAll: storeAll[Float8E4M3],
 	},
 	F8E5M2: {
 		Name: "float8_e5m2", Short: "e5m2", Size: 1,
 		Roundoff: 0x1p-3, Tiny: 0x1p-16, Max: 57344, Exact: 1 << 3,
-		Accum: F32, Results: []Type{F32, BF16, F16},
+		Accum: F32, Results: []Type{F32, BF16, F16, F8E5M2},
 		load: load[Float8E5M2], store: store[Float8E5M2],
 		loadAll: loadAll[Float8E5M2], storeAll: storeAll[Float8E5M2],
 	},

@@ -301,18 +301,16 @@ func (f *finisher[T]) biasCol(c []T, ldc int, bias []T, rows int) {
 }
 
 // The conversions, made once: to make a function of one costs memory.
-var (
-	toF16  = narrowWith(dtype.Float16From32)
-	toBF16 = narrowWith(dtype.BFloat16From32)
-)
+var narrowings = map[dtype.Type]func(raw []byte, at int, src []float32){
+	dtype.F16:    narrowWith(dtype.Float16From32),
+	dtype.BF16:   narrowWith(dtype.BFloat16From32),
+	dtype.F8E4M3: narrowWith(dtype.Float8E4M3From32),
+	dtype.F8E5M2: narrowWith(dtype.Float8E5M2From32),
+}
 
 // narrowing is the conversion from what was summed to an element type of C.
 func narrowing[T scalar](to dtype.Type) (f func(raw []byte, at int, src []T)) {
-	if to == dtype.F16 {
-		f, _ = any(toF16).(func([]byte, int, []T))
-	} else {
-		f, _ = any(toBF16).(func([]byte, int, []T))
-	}
+	f, _ = any(narrowings[to]).(func([]byte, int, []T))
 	return f
 }
 

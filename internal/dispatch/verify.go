@@ -12,13 +12,16 @@ import (
 // Report says what a verification saw; see [ref.VerifyReport].
 type Report = ref.VerifyReport
 
+// coarse is the roundoff from which on what rounding does to a result hides what is wrong with it.
+const coarse = 0x1p-7
+
 // Verified is what the verification of the last Run saw, and nil if there was
 // none.
 func (pl *Plan) Verified() *Report { return pl.report }
 
 // runVerified runs the product and checks the result. What an epilogue does besides adding a
-// bias, or a function of the caller's, cannot be checked by random vectors: the product before
-// it is computed apart, in the type of the sums, checked, and then finished.
+// bias, or a function of the caller's, cannot be checked by random vectors, and of a result in
+// 8-bit floats they see little: the product before that is computed apart, in the type of the sums, checked, and then finished.
 func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 	own := *pl // what is not verified stays where it is, which may be a stack
 	defer func() { pl.took, pl.report = own.took, own.report }()
@@ -31,7 +34,7 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	if empty {
 		p.Epilogue = gemm.Epilogue{} // of nothing
 	}
-	if empty || p.Epilogue.OnlyBias() && pl.Tile == nil {
+	if empty || p.Epilogue.OnlyBias() && pl.Tile == nil && p.C.Type.Info().Roundoff < coarse {
 		return pl.runChecked(ctx, &p, b, pl.compute)
 	}
 	if f := pl.Problem.Epilogue.Function; f != nil {

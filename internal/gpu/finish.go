@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/ptx/build"
 )
@@ -203,7 +204,10 @@ func (g *product) write(row, col build.Reg, values []build.Reg) {
 	at := g.c.At(row, col)
 	out := make([]build.Value, len(values))
 	for i, v := range values {
-		if v.Type() != at.Elem() {
+		switch t := g.config.Out; {
+		case t == dtype.F8E4M3 || t == dtype.F8E5M2:
+			v = float8(g.Kernel, v, t)
+		case v.Type() != at.Elem():
 			v = g.To(at.Elem(), v)
 		}
 		out[i] = v

@@ -173,9 +173,10 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 	c.VecC = vector(p.C, maxVector/p.C.Type.Size())
 }
 
-// bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes.
+// bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes. 8-bit
+// elements, of which a thread has two neighbours, are written from a patch of sums.
 func bulk(c Config) bool {
-	return c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
+	return c.Out.Size() > 1 && c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.Shape.N*c.Out.Size() >= frag.SwizzleBytes
 }
 
 // bulkResidual says that the residual comes by bulk copies, to where C's elements go; not

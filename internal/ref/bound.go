@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
@@ -90,7 +91,7 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 				continue
 			default:
 				bound = r.bound(i, j, acc)
-				if math.IsInf(got, 0) && got*want > 0 && math.Abs(want)+bound > out.Max {
+				if overflown(p.C.Type, got, want) && math.Abs(want)+bound > out.Max {
 					continue
 				}
 				e = math.Abs(got - want)
@@ -164,7 +165,7 @@ func (r *Result) Exactly(c []byte) error {
 			if got == want || got != got && want != want {
 				continue
 			}
-			if want = p.C.Type.Round(want); got == want {
+			if want = p.C.Type.Round(want); got == want || got != got && want != want {
 				continue
 			}
 			if wrong++; first == nil {
@@ -176,6 +177,13 @@ func (r *Result) Exactly(c []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w, and %d of %d elements are wrong", gemm.ErrVerify, first, wrong, p.M*p.N)
+}
+
+// overflown reports whether got is what a type makes of a value like want that it is too small for:
+// an infinity of its sign, or NaN where it has none.
+func overflown(t dtype.Type, got, want float64) bool {
+	beyond := t.Round(math.Copysign(math.Inf(1), want))
+	return got == beyond || got != got && beyond != beyond
 }
 
 // gamma is γₙ = n·u/(1 − n·u), infinite where the analysis ends.

@@ -364,7 +364,7 @@ func (f *freivalds[T]) overflow(ctx context.Context, i, j int, c operand) error 
 	p.C.Type.Load(bias, f.bias)
 	value := p.Alpha*sum + biasAt(p, bias, i, j)
 	slack := f.oldSize[i] + gamma(roundings(p, f.opt.Accuracy), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
-	if math.IsInf(got, 0) && (math.Copysign(value, got) == value || slack > math.Abs(value)) &&
+	if (overflown(p.C.Type, got, value) || overflown(p.C.Type, got, -value) && slack > math.Abs(value)) &&
 		math.Abs(value)+slack > p.C.Type.Info().Max {
 		return nil
 	}
