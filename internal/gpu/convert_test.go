@@ -3,6 +3,7 @@ package gpu
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
@@ -46,4 +47,55 @@ func TestWiden(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFloat8: a float32 is rounded to 8-bit floats as package dtype rounds it: between any two of
+// them, below and beyond all, and where it is not finite.
+func TestFloat8(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	for _, typ := range []dtype.Type{dtype.F8E4M3, dtype.F8E5M2} {
+		var inputs []uint32
+		for p := range 0x7f {
+			low := math.Float32bits(float32(typ.At([]byte{byte(p)}, 0)))
+			high := math.Float32bits(float32(typ.At([]byte{byte(p + 1)}, 0)))
+			half := math.Float32bits((math.Float32frombits(low) + math.Float32frombits(high)) / 2)
+			inputs = append(inputs, low, half-1, half, half+1)
+		}
+		for len(inputs) < 1024 {
+			inputs = append(inputs, rng.Uint32())
+		}
+		for i, special := range []float64{math.Inf(1), math.NaN(), math.MaxFloat32, 464, 465, 61440, 61439, 0, 0x1p-149} {
+			inputs[600+i] = math.Float32bits(float32(special))
+		}
+		for i := range inputs {
+			if i%2 != 0 && i >= 512 {
+				inputs[i] ^= 1 << 31
+			}
+		}
+		k := build.New("narrow")
+		k.Threads(1024, 1, 1)
+		x := k.Pointer("x", ptx.U32).At(k.ThreadIdx(build.X))
+		x.Store(float8(k, k.Bits(ptx.F32, x.Load()), typ))
+		got := make([]byte, 4*len(inputs))
+		execute(t, k, dtype.Bytes(words(inputs)), got)
+		for i, bits := range inputs {
+			value := math.Float32frombits(bits)
+			want := []byte{0}
+			typ.Set(want, 0, float64(value))
+			result := binary.NativeEndian.Uint32(got[4*i:])
+			is, should := typ.At([]byte{byte(result)}, 0), typ.At(want, 0)
+			if result > 0xff || is != should && (is == is || should == should) || math.Signbit(is) != math.Signbit(should) && is == is {
+				t.Errorf("%v of %v (%#08x) is %#x, %v, want %v", typ, value, bits, result, is, should)
+			}
+		}
+	}
+}
+
+// words are the same as int32.
+func words(x []uint32) []int32 {
+	all := make([]int32, len(x))
+	for i, v := range x {
+		all[i] = int32(v)
+	}
+	return all
 }
