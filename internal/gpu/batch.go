@@ -28,18 +28,9 @@ func (k *Kernel) batchable(p *gemm.Problem) error {
 		return nil
 	case b.Kind == gemm.Grouped && max(p.M, p.N, p.K) > math.MaxInt32:
 		return fmt.Errorf("%w: groups of rows of a product with a side of more than 31 bits", gemm.ErrUnsupported)
-	case !k.boxed || !p.ReadsAB():
-		return nil
 	}
-	_, packs := k.packing(p, Align{})
-	for i, x := range []struct {
-		name   string
-		l      gemm.Layout
-		stride int
-	}{{"A", p.A, b.A}, {"B", p.B, b.B}} {
-		if packs[i] || x.stride*x.l.Type.Size()%maxVector != 0 {
-			return fmt.Errorf("%w: kernel %s on a batch whose %s would have to be packed: it wants rows, and matrices, that begin at multiples of %d bytes, of other than 16-bit types along K", gemm.ErrUnsupported, k.Name, x.name, maxVector)
-		}
+	if _, packs := k.packing(p, Align{}); (packs[0] || packs[1]) && b.Count > maxGridRows {
+		return fmt.Errorf("%w: kernel %s on a batch of %d products whose operands would have to be packed: up to %d are at once", gemm.ErrUnsupported, k.Name, b.Count, maxGridRows)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -67,6 +68,50 @@ func TestBatches(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPackedBatches: batches of what bulk copies do not read as it lies are packed and computed, in
+// each of the types and precisions of which that is so.
+func TestPackedBatches(t *testing.T) {
+	cases := 24
+	if testing.Short() {
+		cases = 8
+	}
+	for _, x := range []struct {
+		precision gemm.Precision
+		shape     string
+	}{{gemm.Native, "64x64x128/2x16/4"}, {gemm.TF32, "64x64x32/2x16/4"}, {gemm.F32x3, "64x64x64/2x16/4"}} {
+		t.Run(fmt.Sprint(x.precision), func(t *testing.T) {
+			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
+			b, opt := New(d), Options{Kernel: wgmma.Name, Shape: x.shape, KeepLayout: true}
+			s, err := wgmma.ParseShape(x.shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := func(p *gemmtest.Problem) *gemmtest.Problem {
+				q := *p
+				q.Precision = x.precision
+				return &q
+			}
+			report := gemmtest.Check(t.Context(), gemmtest.Implementation{
+				Name: wgmma.Name, Tiles: []int{s.M, s.N}, Volume: 1 << 15,
+				Accuracy: func(p *gemmtest.Problem) gemmtest.Accuracy { return wgmma.Accuracy(in(p)) },
+				Supports: func(p *gemmtest.Problem) bool { return wgmma.Supports(in(p)) == nil && wgmma.Fits(in(p), s) == nil },
+				Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
+					return runBatch(ctx, b, opt, in(p), ends, m)
+				},
+			}, gemmtest.Options{Cases: cases, Only: "batch", Seed: 3})
+			if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
+				t.Errorf("%d cases: %v", report.Checks[0].Cases, err)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := d.Used(); n != 0 {
+				t.Errorf("%d bytes are still allocated", n)
+			}
+		})
 	}
 }
 
@@ -264,11 +309,11 @@ func TestBatchChoice(t *testing.T) {
 	if k, _ := choose(dtype.I8, 64, 64, 64, false, strided(8, 0)); k != mma {
 		t.Errorf("bytes across K: %s", k.Name)
 	}
-	column := halves(t, 17, 3, 1)
-	if groups, err := column.Grouped(2, 0); err != nil {
-		t.Error(err)
-	} else if err := wgmma.batchable(&groups); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("boxes of groups of a column, which begin at any element: %v", err)
+	if k, _ := choose(dtype.I8, 256, 256, 256, false, strided(8, 0)); k != wgmma {
+		t.Errorf("bytes across K, used often enough to be packed: %s", k.Name)
+	}
+	if k, _ := choose(dtype.BF16, 256, 256, 256, false, strided(8, 2)); k != wgmma {
+		t.Errorf("matrices that begin at multiples of 4 bytes, to be packed: %s", k.Name)
 	}
 	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B.Len()) }
 	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != wgmma || c.Batch != gemm.Grouped || c.Shape != tall {

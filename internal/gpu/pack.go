@@ -50,12 +50,21 @@ func lined(l gemm.Layout) gemm.Layout {
 func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 	q = *p
 	if p.ReadsAB() {
+		a = a.least(spacing(p))
 		if q.B = asRow(p.B); p.Batch.Kind != gemm.Grouped { // whose rows of A are cut anywhere
 			q.A = asRow(p.A)
 		}
 		before := q
 		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
 		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
+		for i, x := range []struct {
+			stride *int
+			l      gemm.Layout
+		}{{&q.Batch.A, q.A}, {&q.Batch.B, q.B}} {
+			if packs[i] && *x.stride > 0 { // one behind the other
+				*x.stride = x.l.Rows * x.l.LD
+			}
+		}
 	}
 	return q, packs
 }
@@ -110,14 +119,18 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 	sub.device, sub.align = q, Align{C: pl.align.C}
 	var all []repacked
 	for i, x := range []struct {
-		at       *device.Ptr
-		from, to gemm.Layout
-	}{{&m.A, pl.device.A, q.A}, {&m.B, pl.device.B, q.B}} {
+		at         *device.Ptr
+		from, to   gemm.Layout
+		apart, now int // in a batch
+	}{{&m.A, pl.device.A, q.A, pl.device.Batch.A, q.Batch.A}, {&m.B, pl.device.B, q.B, pl.device.Batch.B, q.Batch.B}} {
 		if !packs[i] {
 			continue
 		}
-		r := repacked{from: x.from, source: *x.at, to: x.to}
-		if r.target, err = d.Alloc(x.to.Rows * x.to.LD * x.to.Type.Size()); err != nil {
+		r := repacked{from: x.from, source: *x.at, to: x.to, count: 1}
+		if x.apart > 0 {
+			r.count, r.apart, r.targets = pl.device.Batch.Count, x.apart*x.from.Type.Size(), x.now*x.to.Type.Size()
+		}
+		if r.target, err = d.Alloc(r.count * x.to.Rows * x.to.LD * x.to.Type.Size()); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Free(r.target)) }()
@@ -130,17 +143,21 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 	return sub.enqueue(ctx, m)
 }
 
-// repacked is a matrix that is packed to another place.
+// repacked is a matrix that is packed to another place, or so many of a batch, the bytes from one
+// to the next being apart, and targets where they are packed to.
 type repacked struct {
 	from, to       gemm.Layout
 	source, target device.Ptr
+	count          int
+	apart, targets int
 }
 
-// pack starts the launches that pack up to two matrices: one, if one text packs both.
+// pack starts the launches that pack up to two operands: one, if one text packs both and neither
+// is a batch's.
 func (pl *Plan) pack(ctx context.Context, all ...repacked) error {
 	for len(all) > 0 {
 		t, together := packText(all[0].from, all[0].to, pl.Config), 1
-		if t.kernel == pack && len(all) > 1 && packText(all[1].from, all[1].to, pl.Config) == t {
+		if t.kernel == pack && len(all) > 1 && all[0].count*all[1].count == 1 && packText(all[1].from, all[1].to, pl.Config) == t {
 			together = 2
 		}
 		f, err := pl.backend.function(ctx, t.kernel, t.config)
@@ -155,35 +172,45 @@ func (pl *Plan) pack(ctx context.Context, all ...repacked) error {
 	return nil
 }
 
-// packs is the launch of the text that packs matrices: one, or two along z.
+// packs is the launch of the text that packs matrices along z: those of an operand, or both
+// operands, of which the second lies as far from the first as a batch's matrices do.
 func (t compiledKey) packs(all []repacked) device.Launch {
 	var args device.Params
-	s, l := t.config.Shape, device.Launch{Grid: device.Dim3{Z: len(all)}, Overlaps: t.config.Overlaps}
-	for i, r := range all {
-		cols, ld, before := r.to.Cols, r.to.LD*r.to.Type.Size()/wordBytes, repacked{}
+	s, l := t.config.Shape, device.Launch{Grid: device.Dim3{Z: max(all[0].count, len(all))}, Overlaps: t.config.Overlaps}
+	first, last := all[0], all[len(all)-1]
+	if len(all) > 1 {
+		first.apart, first.targets = int(last.source-first.source), int(last.target-first.target)
+	}
+	shape := func(r repacked) {
+		cols, ld := r.to.Cols, r.to.LD*r.to.Type.Size()/wordBytes
 		if t.kernel == planes {
-			r.from = asRow(r.from)
+			if r.from.Rows != r.to.Rows {
+				r.from = asRow(r.from)
+			}
 			cols, ld = r.from.Cols, r.to.LD/planeParts
 		}
-		if i > 0 {
-			before = all[0]
+		for _, n := range []int{r.to.Rows, cols, r.from.LD, ld} {
+			args.U64(uint64(n))
 		}
-		args.U64(uint64(r.to.Rows))
-		args.U64(uint64(cols))
-		args.Ptr(r.source - before.source)
-		args.U64(uint64(r.from.LD))
-		args.Ptr(r.target - before.target)
-		args.U64(uint64(ld))
 		l.Grid.X = max(l.Grid.X, ceilDiv(cols, s.N))
 		l.Grid.Y = max(l.Grid.Y, min(ceilDiv(r.to.Rows, s.M), maxGridRows))
 	}
-	if t.kernel == pack && len(all) < 2 {
-		for range 6 {
-			args.U64(0)
-		}
+	args.Ptr(first.source)
+	args.Ptr(first.target)
+	args.U64(uint64(first.apart))
+	args.U64(uint64(first.targets))
+	if shape(first); t.kernel == pack {
+		shape(last)
 	}
 	l.Block, l.Params = t.kernel.threads(s), args.Bytes()
 	return l
+}
+
+// packParams are the parameters of a text that packs: where the block's matrix is and goes to.
+func packParams(k *build.Kernel, elem, to ptx.Type) (from, target build.Ptr) {
+	from, target = k.Pointer("from", elem).ReadOnly(), k.Pointer("to", to)
+	z := k.To(ptx.U64, k.BlockIdx(build.Z))
+	return from.Skip(k.Mul(z, k.Param("apart", ptx.U64))), target.Skip(k.Mul(z, k.Param("targets", ptx.U64)))
 }
 
 // pack copies a matrix to one with other rows, or transposes it: or two, of which the blocks
@@ -232,17 +259,19 @@ type packWriter struct {
 
 func writePack(k *build.Kernel, c Config) {
 	w := &packWriter{Kernel: k, elem: packElements[c.In.Size()]}
-	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
-	from, ldFrom := k.Pointer("from", w.elem).ReadOnly(), k.Param("ldFrom", ptx.U64)
-	to, ldTo := k.Pointer("to", ptx.U32), k.Param("ldTo", ptx.U64) // of words
-	// What differs of the second matrix, whose places are told from the first one's.
-	second := k.Ne(k.BlockIdx(build.Z), 0)
-	other := func(name string, x build.Value) build.Reg {
-		return k.Select(second, k.Param(name+"2", ptx.U64), x)
+	from, to := packParams(k, w.elem, ptx.U32)
+	var first []build.Reg
+	names := []string{"rows", "cols", "ldFrom", "ldTo"} // the last one of words
+	for _, name := range names {
+		first = append(first, k.Param(name, ptx.U64))
 	}
-	w.rows, w.cols = other("rows", rows), other("cols", cols)
-	from, ldFrom = from.Skip(other("from", 0)), other("ldFrom", ldFrom)
-	to, ldTo = to.Skip(other("to", 0)), other("ldTo", ldTo)
+	second := k.Ne(k.BlockIdx(build.Z), 0) // or a further one of a batch, which are alike
+	of := make([]build.Reg, len(names))
+	for i, name := range names {
+		of[i] = k.Select(second, k.Param(name+"2", ptx.U64), first[i])
+	}
+	w.rows, w.cols = of[0], of[1]
+	ldFrom, ldTo := of[2], of[3]
 	w.source = k.Matrix(from, w.rows, w.cols, ldFrom)
 	if c.TransA {
 		w.source = k.Matrix(from, w.cols, w.rows, ldFrom).T()

@@ -77,6 +77,17 @@ type Options struct {
 // Align is a power of two for each matrix, D being the residual.
 type Align struct{ A, B, C, D int }
 
+// least is what addresses are multiples of that are multiples of both.
+func (a Align) least(b Align) Align {
+	of := func(x, y int) int {
+		if x == 0 || y > 0 && y < x {
+			return y
+		}
+		return x
+	}
+	return Align{of(a.A, b.A), of(a.B, b.B), of(a.C, b.C), of(a.D, b.D)}
+}
+
 // Plan says how a product will be computed, and why so.
 type Plan struct {
 	Kernel *Kernel
@@ -188,9 +199,6 @@ func (pl *Plan) choose(k *Kernel, shape, why string) error {
 		return err
 	}
 	pl.Kernel, pl.Why = k, why
-	if pl.device.Batch.Kind != gemm.Single && pl.packs() {
-		return fmt.Errorf("%w: kernel %s on a batch that begins at no multiple of %d bytes", gemm.ErrUnsupported, k.Name, maxVector)
-	}
 	if shape != "" {
 		s, err := k.ParseShape(shape)
 		if err != nil {

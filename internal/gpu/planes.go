@@ -33,9 +33,9 @@ var planes = &Kernel{
 }
 
 func writePlanes(k *build.Kernel, _ Config) {
+	from, to := packParams(k, ptx.F32, ptx.U16)
 	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
-	source := k.Matrix(k.Pointer("from", ptx.F32).ReadOnly(), rows, cols, k.Param("ldFrom", ptx.U64))
-	to := k.Pointer("to", ptx.U16)
+	source := k.Matrix(from, rows, cols, k.Param("ldFrom", ptx.U64))
 	part := k.Param("part", ptx.U64) // elements from one part of a row to the next
 	target := k.Matrix(to, rows, part, k.Mul(part, planeParts))
 

@@ -38,7 +38,7 @@ func TestPlanes(t *testing.T) {
 	}
 	pl := &Plan{backend: New(d)}
 	pl.Config.Lines = true
-	if err := pl.pack(t.Context(), repacked{from, to, source, target}); err != nil {
+	if err := pl.pack(t.Context(), repacked{from: from, to: to, source: source, target: target, count: 1}); err != nil {
 		t.Fatal(err)
 	}
 	parts := make([]byte, to.Bytes())

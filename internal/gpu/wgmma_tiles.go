@@ -203,8 +203,12 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		x.second += wgmmaSecond + float64(2*sumsBytes(p, s))/wgmmaSums/float64(max(d.SMs, 1)) + wgmmaParts*float64(ceilDiv(parts, sumWarps*sumAhead))
 	}
 	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}} {
+		matrices := 1
+		if [2]int{p.Batch.A, p.Batch.B}[i] > 0 {
+			matrices = p.Batch.Count
+		}
 		if packs[i] {
-			x.second += packLaunch + float64(l[0].Bytes()+l[1].Bytes())/packBytes/float64(max(d.SMs, 1))
+			x.second += packLaunch + float64(matrices)*float64(l[0].Bytes()+l[1].Bytes())/packBytes/float64(max(d.SMs, 1))
 		}
 	}
 	return x
