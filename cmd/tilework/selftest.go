@@ -182,6 +182,9 @@ func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Impl
 					return plan.Run(ctx, b)
 				},
 			}
+			if k.Supports != nil {
+				impl.Supports = func(p *gemmtest.Problem) bool { return k.Supports(p) == nil }
+			}
 			if device.Kind == "emu" {
 				impl.Volume = 1 << 15 // it is slow
 			}

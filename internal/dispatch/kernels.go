@@ -19,6 +19,9 @@ type Kernel struct {
 	// Precisions are those besides the types' own in which it multiplies some type.
 	Precisions []gemm.Precision
 	Tiles      []int // sizes at which its blocks begin anew
+	// Supports is nil for a product of those types that it computes; a nil function says that for
+	// all.
+	Supports func(p *gemm.Problem) error
 	// Accuracy is how it computes a product.
 	Accuracy func(p *gemm.Problem) gemm.Accuracy
 }
@@ -37,7 +40,7 @@ func Kernels(d Device) []Kernel {
 	}
 	if d.Kind == "" || !d.onCPU() {
 		for _, k := range gpu.Kernels() {
-			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Precisions: k.Precisions(), Accuracy: k.Accuracy}
+			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Precisions: k.Precisions(), Supports: k.Supports, Accuracy: k.Accuracy}
 			for _, s := range k.Shapes() {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}

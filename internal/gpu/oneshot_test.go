@@ -25,7 +25,11 @@ import (
 // randomSchedule is one of many steps, for sides of a few dozen.
 func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 	o := randomOrder(rng, pl)
-	some := func() int { return maxVector * (1 + rng.IntN(3)) }
+	unit := maxVector
+	if pl.host.BlockScaled() {
+		unit = gemm.ScaleBlock
+	}
+	some := func() int { return unit * (1 + rng.IntN(3)) }
 	if rng.IntN(3) == 0 {
 		return pl.streamed(o, some(), some())
 	}
@@ -91,6 +95,10 @@ func TestOverlapConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := New(d)
+			k, err := Find(opt.Kernel)
+			if err != nil {
+				t.Fatal(err)
+			}
 			steps := atomic.Int64{}
 			gemmtest.Run(t, gemmtest.Implementation{
 				Name: "overlapped " + opt.Kernel,
@@ -99,6 +107,7 @@ func TestOverlapConformance(t *testing.T) {
 					steps.Add(int64(len(pl.schedule().steps)))
 					return pl.Run(ctx, m)
 				},
+				Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
 				Tiles:      []int{8, 16},
 				Volume:     1 << 15,
 				Concurrent: true,

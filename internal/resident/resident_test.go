@@ -164,7 +164,7 @@ func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b 
 	uploads := []upload{{&q.A, p.A, b.A, p.ReadsAB()}, {&q.B, p.B, b.B, p.ReadsAB()}, {&q.Bias, bias, b.Bias, true}}
 	for x := range gemm.Extra(gemm.Extras) {
 		switch {
-		case !p.Epilogue.Has(x):
+		case !p.Has(x):
 		case turn>>x&1 == 1:
 			q.Extras[x] = Extra{Host: b.Extras[x], Layout: p.Extra(x)}
 		default:
