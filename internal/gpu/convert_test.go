@@ -72,20 +72,22 @@ func TestFloat8(t *testing.T) {
 				inputs[i] ^= 1 << 31
 			}
 		}
-		k := build.New("narrow")
-		k.Threads(1024, 1, 1)
-		x := k.Pointer("x", ptx.U32).At(k.ThreadIdx(build.X))
-		x.Store(float8(k, k.Bits(ptx.F32, x.Load()), typ))
-		got := make([]byte, 4*len(inputs))
-		execute(t, k, dtype.Bytes(words(inputs)), got)
-		for i, bits := range inputs {
-			value := math.Float32frombits(bits)
-			want := []byte{0}
-			typ.Set(want, 0, float64(value))
-			result := binary.NativeEndian.Uint32(got[4*i:])
-			is, should := typ.At([]byte{byte(result)}, 0), typ.At(want, 0)
-			if result > 0xff || is != should && (is == is || should == should) || math.Signbit(is) != math.Signbit(should) && is == is {
-				t.Errorf("%v of %v (%#08x) is %#x, %v, want %v", typ, value, bits, result, is, should)
+		for _, sm := range []int{float8SM - 1, float8SM} {
+			k := build.New("narrow")
+			k.Threads(1024, 1, 1)
+			x := k.Pointer("x", ptx.U32).At(k.ThreadIdx(build.X))
+			x.Store(float8(k, k.Bits(ptx.F32, x.Load()), typ, sm))
+			got := make([]byte, 4*len(inputs))
+			execute(t, k, dtype.Bytes(words(inputs)), got)
+			for i, bits := range inputs {
+				value := math.Float32frombits(bits)
+				want := []byte{0}
+				typ.Set(want, 0, float64(value))
+				result := binary.NativeEndian.Uint32(got[4*i:])
+				is, should := typ.At([]byte{byte(result)}, 0), typ.At(want, 0)
+				if result > 0xff || is != should && (is == is || should == should) || math.Signbit(is) != math.Signbit(should) && is == is {
+					t.Errorf("%v of %v (%#08x) on sm_%d is %#x, %v, want %v", typ, value, bits, sm, result, is, should)
+				}
 			}
 		}
 	}

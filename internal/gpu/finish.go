@@ -206,7 +206,7 @@ func (g *product) write(row, col build.Reg, values []build.Reg) {
 	for i, v := range values {
 		switch t := g.config.Out; {
 		case t == dtype.F8E4M3 || t == dtype.F8E5M2:
-			v = float8(g.Kernel, v, t)
+			v = float8(g.Kernel, v, t, g.config.SM)
 		case v.Type() != at.Elem():
 			v = g.To(at.Elem(), v)
 		}
