@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tilework"
+	"tilework/dtype"
 	"tilework/ptx/build"
 )
 
@@ -238,6 +239,26 @@ func ExampleGemmGroupedOn() {
 	}
 	fmt.Println(out.Data())
 	// Output: [3 7 650]
+}
+
+// Of 256 elements along K the first 128 stand for eighths and the others for thousands: each
+// block has a scale, so that both keep their digits.
+func ExampleWithBlockScales() {
+	ctx := context.Background()
+	x, w := tilework.New[dtype.Float8E4M3](1, 256), tilework.New[dtype.Float8E4M3](256, 1)
+	for k := range 256 {
+		x.Set(0, k, dtype.Float8E4M3From32(1.5))
+		w.Set(k, 0, dtype.Float8E4M3From32(1))
+	}
+	scalesX := tilework.FromSlice(1, 2, []float32{0.125, 1000}) // of each row of x and 128 of K
+	scalesW := tilework.FromSlice(2, 1, []float32{1, 2})        // of each block of w
+	y := tilework.New[float32](1, 1)
+	if err := tilework.Gemm(ctx, 1, x, w, 0, y, tilework.WithBlockScales(scalesX, scalesW)); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.At(0, 0))
+	// Output: 384024
 }
 
 func ExamplePlanGemm() {

@@ -189,6 +189,35 @@ func TestBenchEpilogues(t *testing.T) {
 	}
 }
 
+// TestBenchScales: each product is measured with each choice of block scales, into results of a
+// type of one's own, and what is no choice is refused.
+func TestBenchScales(t *testing.T) {
+	t.Chdir(t.TempDir())
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:h200", "--sizes", "130", "--dtypes", "e4m3", "--transpose-b",
+		"--block-scales", "none,1x128+128x128,128x128+1x128", "--out-dtype", "e4m3", "-o", "r.jsonl")
+	if code != 0 {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	records := readRecords(t, "r.jsonl")
+	if len(records) != 3 {
+		t.Fatalf("records %+v", records)
+	}
+	for i, scales := range []string{"", "1x128+128x128", "128x128+1x128"} {
+		if r := records[i]; r.BlockScales != scales || !r.Verified || r.Out != "float8_e4m3fn" {
+			t.Errorf("record %+v, want block scales %q", r, scales)
+		}
+	}
+	for _, args := range [][]string{
+		{"--block-scales", "1x128"}, {"--block-scales", "1x128+128x128", "--dtypes", "bfloat16"},
+		{"--block-scales", "1x128+128x128", "--batch", "2"}, {"--out-dtype", "float64"}, {"--out-dtype", "float7"},
+	} {
+		args = append([]string{"bench", "--device", "emu:h200", "--sizes", "32", "--dtypes", "e4m3"}, args...)
+		if _, stderr, code := run(t.Context(), args...); code != 2 {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr)
+		}
+	}
+}
+
 // TestBenchBesideCUDA runs the ladder in CUDA C on the emulator, in turns with ours:
 // the results of both are verified.
 func TestBenchBesideCUDA(t *testing.T) {

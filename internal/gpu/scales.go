@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -79,20 +80,22 @@ func (s *blockScales) times(x, row, p build.Reg) build.Reg {
 	return s.Mul(x, s.at(row, s.Div(p, gemm.ScaleBlock)).Load())
 }
 
-// tileScales are the block scales of a warpgroup's part of a tile: those of the step that is added
-// to the sums, and those of the next one, which are under way. A warp holds them together, as there
-// are few registers beside the sums: the four lanes that have the same rows each the scale of one
-// of these and, where columns have scales of their own, each lane that of every 32nd. A shuffle
-// hands them to whom they are for.
+// tileScales are the block scales of a thread's part of a tile, of two rows of 64: those of the step
+// that is added to the sums, and those of the next one, which are under way.
 type tileScales struct {
 	*wgmmaWriter
-	// row and col are the first whose scales the lane holds, pair the thread's first column. They
-	// are variables, so that what is computed of them is where it is needed, and not in
-	// registers from before the loop on.
+	// row and col are the first whose scales the thread loads, pair its first column. They are
+	// variables, so that what is computed of them is where it is needed, and not in registers
+	// from before the loop on.
 	row, col, pair build.Reg
-	// now are those of the step that is added, of the lane's row and each of its columns or, where
-	// columns share theirs, the products of the two. coming are the next step's.
-	now, coming []build.Reg
+	// rows are the next step's, and cols, which are so many columns apart: of a block's columns or a
+	// part of them or, where each column has its own, of every 32nd, which a warp holds together,
+	// and a shuffle hands out.
+	rows, cols []build.Reg
+	apart      int
+	// now are those of the step that is added: for each of cols its products with the rows', or the
+	// rows' and the columns'.
+	now []build.Reg
 }
 
 // newTileScales is nil where there are none.
@@ -101,28 +104,31 @@ func (w *wgmmaWriter) newTileScales(o *output) *tileScales {
 		return nil
 	}
 	x := &tileScales{wgmmaWriter: w, row: w.Var("rowScaled", ptx.U32, 0), col: w.Var("colScaled", ptx.U32, 0)}
-	cols := ceilDiv(w.config.Shape.N, gemm.ScaleBlock)
-	if x.ofColumns() {
-		x.pair = w.Var("pair", ptx.U32, o.col)
-		cols = ceilDiv(w.config.Shape.N, frag.Lanes)
+	n := w.config.Shape.N
+	switch {
+	case x.ofColumns():
+		x.apart, x.pair = frag.Lanes, w.Var("pair", ptx.U32, o.col)
+	case n > gemm.ScaleBlock && n%gemm.ScaleBlock != 0: // a tile may begin amid a block
+		x.apart = gemm.ScaleBlock / 2
+	default:
+		x.apart = gemm.ScaleBlock
 	}
-	x.coming = w.Vars("coming", ptx.F32, 1+cols, 0)
+	x.rows = w.Vars("rowScale", ptx.F32, 2, 0)
+	x.cols = w.Vars("colScale", ptx.F32, ceilDiv(n, x.apart), 0)
+	scales := len(x.rows) * len(x.cols)
 	if x.ofColumns() {
-		cols++
+		scales = len(x.rows) + len(x.cols)
 	}
-	x.now = w.Vars("scale", ptx.F32, cols, 0)
+	x.now = w.Vars("scale", ptx.F32, scales, 0)
 	return x
 }
 
 // ofColumns says that columns have scales of their own.
 func (x *tileScales) ofColumns() bool { return x.config.ScaleB == 1 }
 
-// fetch has the scales of the first step set out, for the part of C at (row, col): they come
-// while others multiply.
+// fetch has the scales of the first step set out, for the part of C at (row, col).
 func (x *tileScales) fetch(row, col build.Reg, o *output) {
-	// Of the thread's rows, two of every 64, the one of the lane's place among the four.
-	place := x.Rem(o.inWarp, x.config.Shape.RowsPerThread)
-	x.Set(x.row, x.Add(x.Add(row, o.row), x.Mad(x.Div(place, 2), groupRows, x.Mul(x.Rem(place, 2), 8))))
+	x.Set(x.row, x.Add(row, o.row))
 	if x.Set(x.col, col); x.ofColumns() {
 		x.Set(x.col, x.Add(col, o.inWarp))
 	}
@@ -132,46 +138,42 @@ func (x *tileScales) fetch(row, col build.Reg, o *output) {
 // load has those of a step set out. There may be no such step: then the last one's come.
 func (x *tileScales) load(step build.Value) {
 	block := x.Min(x.Add(x.Div(x.from, gemm.ScaleBlock), step), x.Sub(x.CeilDiv(x.to, gemm.ScaleBlock), 1))
-	apart := gemm.ScaleBlock
-	if x.ofColumns() {
-		apart = frag.Lanes
+	for n, v := range x.rows {
+		x.scalesA.at(x.Add(x.row, 8*n), block).LoadTo(v)
 	}
-	x.scalesA.at(x.row, block).LoadTo(x.coming[0])
-	for n, v := range x.coming[1:] {
-		x.scalesB.at(x.Add(x.col, n*apart), block).LoadTo(v)
+	for n, v := range x.cols {
+		x.scalesB.at(x.Add(x.col, n*x.apart), block).LoadTo(v)
 	}
 }
 
 // begin takes those of the step before the next one, which then set out.
 func (x *tileScales) begin(next build.Value) {
+	coming := append(slices.Clone(x.rows), x.cols...)
 	for n, v := range x.now {
 		if x.ofColumns() {
-			x.Set(v, x.coming[n])
+			x.Set(v, coming[n])
 		} else {
-			x.Set(v, x.Mul(x.coming[0], x.coming[1+n]))
+			x.Set(v, x.Mul(x.rows[n%2], x.cols[n/2]))
 		}
 	}
 	x.load(next)
 }
 
-// add adds to sums a step's part of them, which the tensor cores have summed up of the m-th 64 rows
-// and of columns from col on, times the scales of its rows and columns.
-func (x *tileScales) add(m, col int, sums, part []build.Reg) {
-	held := x.now[0]
-	if !x.ofColumns() {
-		held = x.now[col/gemm.ScaleBlock]
-	}
-	var rows [2]build.Reg
+// add adds to sums a step's part of them, which the tensor cores have summed up for columns from
+// col on, times the scales of its rows and columns.
+func (x *tileScales) add(col int, sums, part []build.Reg) {
 	var scales [2][2]build.Reg // of the two rows, of two neighbours
-	for n := range rows {
-		rows[n] = x.Shuffle(held, (2*m+n)%x.config.Shape.RowsPerThread, frag.Lanes-frag.Quad)
-		scales[n] = [2]build.Reg{rows[n], rows[n]}
-	}
 	for e := range part {
-		if at := col + e/4*8; x.ofColumns() && e%4 == 0 {
+		switch at := col + e/4*8; {
+		case e%4 != 0:
+		case x.ofColumns():
 			for n := range 2 {
-				c := x.Shuffle(x.now[1+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n), 0)
-				scales[0][n], scales[1][n] = x.Mul(rows[0], c), x.Mul(rows[1], c)
+				c := x.Shuffle(x.now[2+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n), 0)
+				scales[0][n], scales[1][n] = x.Mul(x.now[0], c), x.Mul(x.now[1], c)
+			}
+		default:
+			for n, scale := range x.now[2*(at/x.apart):][:2] {
+				scales[n] = [2]build.Reg{scale, scale}
 			}
 		}
 		x.FMA(sums[e], part[e], scales[e/2%2][e%2])

@@ -33,8 +33,8 @@ func TestBlockScales(t *testing.T) {
 		cases = 8
 	}
 	for _, x := range [][2]string{
-		{"naive", "16"}, {"wgmma", "128x128x128/4x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
-		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"}, {"wgmma", "128x128x128/2x32/3c2"},
+		{"naive", "16"}, {"wgmma", "64x128x128/2x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
+		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"}, {"wgmma", "128x192x128/2x48/2"}, {"wgmma", "128x128x128/2x32/3c2"},
 	} {
 		t.Run(x[0]+":"+x[1], func(t *testing.T) {
 			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})

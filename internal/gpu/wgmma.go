@@ -155,8 +155,8 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if consumers(s) > 2 && len(r.rounds) > 0 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
 	}
-	if _, side := p.ScaleSides(); side > 0 && s.N > gemm.ScaleBlock && s.N%gemm.ScaleBlock != 0 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: its columns are no whole blocks of %d", gemm.ErrUnsupported, s, gemm.ScaleBlock)
+	if _, side := p.ScaleSides(); side > 0 && s.RowsPerThread > 2 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of %d rows", gemm.ErrUnsupported, s, s.RowsPerThread)
 	} else if side == 1 && s.RowsPerThread*s.ColsPerThread > 64 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of each column", gemm.ErrUnsupported, s)
 	}
@@ -505,10 +505,6 @@ func (w *wgmmaWriter) consume() {
 		}
 		x.finish()
 		k.Comment("the warpgroup's part of C")
-		out := *out
-		if x.scales != nil { // what is computed of a variable has no registers while the tile is multiplied
-			out.locate(k.Var("", ptx.U32, lane))
-		}
 		if s.along() > 1 {
 			out.storeTogether(k.Add(row, top), col, x.sums)
 			return

@@ -59,8 +59,11 @@ func patchSlots(c Config) int {
 const patchBytes, staticBarriers = groupRows * frag.SwizzleBytes, 1024
 
 func (w *wgmmaWriter) output(group, lane build.Reg) *output {
-	o := &output{wgmmaWriter: w, group: group}
-	o.locate(lane)
+	o := &output{wgmmaWriter: w, group: group, lane: lane, leader: w.Eq(lane, 0)}
+	o.warp, o.inWarp = w.Div(lane, frag.Lanes), w.Rem(lane, frag.Lanes)
+	o.mine = w.Lt(w.Mul(o.warp, rowsOfWarp), rowsOfTile(w.config.Shape))
+	o.row = w.Add(w.Mul(o.warp, rowsOfWarp), w.Div(o.inWarp, frag.Quad))
+	o.col = w.Mul(w.Rem(o.inWarp, frag.Quad), 2)
 	// Of 32 columns a thread needs eight, two neighbours of each group of eight: every fourth
 	// lane keeps one of them, so that a shuffle that finds it among these asks for a constant.
 	// Numbers of lanes would take registers beside the sums.
@@ -78,15 +81,6 @@ func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 		o.phases = w.Vars("came", ptx.U32, n, 0)
 	}
 	return o
-}
-
-// locate says which thread of the warpgroup it is, and with that what is its.
-func (o *output) locate(lane build.Reg) {
-	o.lane, o.leader = lane, o.Eq(lane, 0)
-	o.warp, o.inWarp = o.Div(lane, frag.Lanes), o.Rem(lane, frag.Lanes)
-	o.mine = o.Lt(o.Mul(o.warp, rowsOfWarp), rowsOfTile(o.config.Shape))
-	o.row = o.Add(o.Mul(o.warp, rowsOfWarp), o.Div(o.inWarp, frag.Quad))
-	o.col = o.Mul(o.Rem(o.inWarp, frag.Quad), 2)
 }
 
 // fetch has what the epilogue's sides have for the warpgroup's part of C, which begins at (row,

@@ -179,11 +179,11 @@ func (r recipe) alone() bool {
 }
 
 // aloneCols is how many columns are summed up at a time then: all for which a thread has
-// registers, twice, beside those of its sums.
+// registers, twice, beside those of its sums, or fewer where each column has a scale, too.
 func aloneCols(c Config) int {
-	const room, scaled = 192, 64
-	if c.ScaleA > 0 { // each part is of one block's columns
-		return min(c.Shape.N, scaled)
+	room := 192
+	if c.ScaleB == 1 {
+		room = 128
 	}
 	return min(c.Shape.N, room-c.Shape.RowsPerThread*c.Shape.ColsPerThread)
 }
@@ -213,7 +213,7 @@ func (x *mainloop) addAlone() {
 		m, col := at%each/across, at%across*cols
 		sums, parts := x.sums[m][col/2:], held[at%2]
 		if x.scales != nil {
-			x.scales.add(m, col, sums, parts)
+			x.scales.add(col, sums, parts)
 			return
 		}
 		for e, part := range parts {

@@ -23,6 +23,7 @@ type fakeLt struct {
 	next    uintptr
 	trans   map[uintptr]int32 // and the epilogue, by attribute
 	bias    uintptr
+	scales  [2]uintptr // of its A and B
 	layouts map[uintptr][4]uintptr
 	batches map[uintptr][2]int64 // of layouts: how many matrices, and how far apart
 	compute [2]uintptr
@@ -87,6 +88,8 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 		switch {
 		case a[1] == descBias && a[3] == 8:
 			f.bias = *pointTo[uintptr](a[2])
+		case (a[1] == 17 || a[1] == 18) && a[3] == 8:
+			f.scales[a[1]-17] = *pointTo[uintptr](a[2])
 		case a[1] != descBias && a[3] == 4:
 			f.trans[a[1]] = *pointTo[int32](a[2])
 		default:
@@ -193,6 +196,47 @@ func TestLtEpilogue(t *testing.T) {
 	p.Epilogue, p.Residual = gemm.Epilogue{Bias: gemm.BiasRow}, gemm.Layout{}
 	if _, err := l.Plan(p, Native); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("a bias along rows: %v", err)
+	}
+}
+
+// TestLtScales: the library is told of block scales and where they are, its A being our B, and
+// those that lie as it does not take them are refused.
+func TestLtScales(t *testing.T) {
+	f, l := newFakeLt(t)
+	const m, n, k = 6, 130, 600
+	a, b := gemm.Dense(dtype.F8E4M3, m, k), gemm.Dense(dtype.F8E4M3, n, k).T()
+	p, _, err := gemm.New(1, a, b, 0, gemm.Dense(dtype.BF16, m, n), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := gemm.Dense(dtype.F32, 5, m)
+	blocks := gemm.Dense(dtype.F32, 2, 5)
+	if _, err := p.Scaled(rows, blocks.T(), false); !errors.Is(err, gemm.ErrShape) {
+		t.Errorf("scales of rows that are turned: %v", err)
+	}
+	q, err := p.Scaled(rows.T(), blocks.T(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Plan(&q, Native); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("rows of 6 and of 5 elements: %v", err)
+	}
+	rows.LD, blocks.LD = 8, 8
+	if q, err = p.Scaled(rows.T(), blocks.T(), false); err != nil {
+		t.Fatal(err)
+	}
+	pl, err := l.Plan(&q, Native)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pl.Enqueue(t.Context(), LtMemory{A: 0xa, B: 0xb, C: 0xc, ScaleA: 0x1a, ScaleB: 0x1b}); err != nil {
+		t.Fatal(err)
+	}
+	if f.trans[31] != 5 || f.trans[32] != 4 || f.scales != [2]uintptr{0x1b, 0x1a} {
+		t.Errorf("modes %d and %d, scales at %#x", f.trans[31], f.trans[32], f.scales)
+	}
+	if err := pl.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -92,19 +92,16 @@ func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
 
 // ShuffleXor is x of the lane whose number differs in the bits of mask. Of 4 or 8 bytes;
 // the whole warp takes part.
-func (k *Kernel) ShuffleXor(x Reg, mask int) Reg { return k.shuffle("bfly", x, mask, 31) }
+func (k *Kernel) ShuffleXor(x Reg, mask int) Reg { return k.shuffle("bfly", x, mask, 0) }
 
 // Shuffle is x of the lane of that number, whose bits own are the asking lane's. Of 4 or 8 bytes;
 // the whole warp takes part.
-func (k *Kernel) Shuffle(x Reg, lane Value, own int) Reg {
-	return k.shuffle("idx", x, lane, own<<8|31)
-}
+func (k *Kernel) Shuffle(x Reg, lane Value, own int) Reg { return k.shuffle("idx", x, lane, own) }
 
-// shuffle is x of another lane; bounds are the instruction's operand c.
-func (k *Kernel) shuffle(mode string, x Reg, lane Value, bounds int) Reg {
+func (k *Kernel) shuffle(mode string, x Reg, lane Value, own int) Reg {
 	word := func(x Reg) Reg {
 		d := k.Fresh(ptx.U32)
-		k.Do("shfl.sync."+mode+".b32", d, x, lane, bounds, -1)
+		k.Do("shfl.sync."+mode+".b32", d, x, lane, own<<8|31, -1)
 		return d
 	}
 	if x.Type().Bits() != 64 {
