@@ -270,9 +270,7 @@ func (w *packWriter) row() {
 	k, size := w.Kernel, w.elem.Bytes()
 	lane, warp := k.Rem(w.tid, 32), k.Div(w.tid, 32)
 	col := k.Add(w.col0, k.To(ptx.U64, k.Mul(lane, wordBytes/size))) // of the lane's first word
-	// The bytes of a row from there on, as far as they matter.
-	const far = 1 << 20
-	left := k.To(ptx.S32, k.Select(k.Lt(col, w.cols), k.Mul(k.Min(k.Sub(w.cols, col), far), size), 0))
+	left := k.Mul(w.left(col, w.cols), size) // bytes of a row from there on
 	type word struct {
 		to           build.Ptr
 		low, high    build.Reg
@@ -314,45 +312,59 @@ func (w *packWriter) row() {
 	}
 }
 
+// left is how many of so many rows or columns there are from one on, as far as it matters.
+func (w *packWriter) left(from, all build.Reg) build.Reg {
+	const far = 1 << 20
+	return w.To(ptx.S32, w.Select(w.Lt(from, all), w.Min(w.Sub(all, from), far), 0))
+}
+
 // tile transposes a tile, which passes through shared memory, so that both sides move
-// neighbours together.
+// neighbours together. What a thread reads, and what it writes, lies in one column of the source
+// and of the target: it goes down that, so that it has few registers and an SM many threads, on
+// which it depends how much is under way from memory.
 func (w *packWriter) tile() func() {
 	k, size := w.Kernel, w.elem.Bytes()
 	// Rows are an odd number of words, so that a column has all banks.
 	tile := k.Shared("tile", w.elem, packSide, packSide+wordBytes/size)
+	each := maxVector / size
+	place := func(across int) (down, at build.Reg) { return k.Div(w.tid, across), k.Rem(w.tid, across) }
+	// Of its column, and of its row of vectors, a thread has every so manieth element.
+	const read = packThreads / packSide
+	write := packThreads * each / packSide
+	j, i := place(packSide)
+	to, vector := place(packSide / each)
+	to, vector = k.Named("to", to), k.Named("vector", k.Mul(vector, each))
 	return func() {
 		k.Comment("neighbouring threads read neighbours")
-		values := make([]build.Reg, packSide*packSide/packThreads)
-		place := func(n int) (i, j build.Reg) {
-			return k.Rem(w.tid, packSide), k.Add(k.Div(w.tid, packSide), n*packThreads/packSide)
-		}
+		row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
+		left := k.Select(k.Lt(row, w.rows), w.left(col, w.cols), 0)
+		at, step := w.source.At(row, col), w.source.Apart(0, read)
+		values := make([]build.Reg, packSide/read)
 		for n := range values {
-			i, j := place(n)
-			values[n] = w.source.LoadOr0(k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j)))
+			values[n] = at.LoadVecOr0(k.Gt(left, n*read), 1)[0]
+			at = at.Skip(step)
 		}
+		column := tile.From(i, j)
 		for n, v := range values {
-			i, j := place(n)
-			tile.Store(i, j, v)
+			column.Store(0, n*read, v)
 		}
 		k.Barrier()
 		k.Comment("each thread writes 16 bytes")
-		each := maxVector / size
-		for n := 0; n < packSide*packSide/each; n += packThreads {
-			at := k.Add(w.tid, n)
-			i, j := k.Div(at, packSide/each), k.Mul(k.Rem(at, packSide/each), each)
+		row, col = k.Add(w.row0, k.To(ptx.U64, to)), k.Add(w.col0, k.To(ptx.U64, vector))
+		left = k.Select(k.Lt(col, w.cols), w.left(row, w.rows), 0)
+		at, step = w.target.At(row, k.Div(col, wordBytes/size)), w.target.Apart(write, 0)
+		for n := 0; n < packSide; n += write {
+			from := tile.From(k.Add(to, n), vector)
 			words := make([]build.Value, maxVector/wordBytes)
-			from := tile.From(i, j)
-			for n := range words {
+			for x := range words {
 				elements := make([]build.Reg, wordBytes/size)
 				for e := range elements {
-					elements[e] = from.Load(0, n*wordBytes/size+e)
+					elements[e] = from.Load(0, x*wordBytes/size+e)
 				}
-				words[n] = joined(k, elements, size)
+				words[x] = joined(k, elements, size)
 			}
-			row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
-			k.If(k.And(k.Lt(at, packSide*packSide/each), w.target.Inside(row, col)), func() {
-				w.target.At(row, k.Div(col, wordBytes/size)).StoreVec(words...)
-			})
+			k.If(k.Gt(left, n), func() { at.StoreVec(words...) })
+			at = at.Skip(step)
 		}
 		k.Barrier()
 	}

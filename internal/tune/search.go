@@ -1,10 +1,13 @@
 package tune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"tilework/internal/bench"
@@ -65,7 +68,7 @@ func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, e
 	}
 	x.Considered = considered
 	start := time.Now() // when all is compiled
-	s := &screening{lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn, measured: map[dispatch.Choice]bool{}}
+	s := &screening{lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn, ways: map[dispatch.Choice]Way{}}
 	// A third of the time for each of: candidates, variants, the decision.
 	left := func(share float64) time.Duration {
 		return max(time.Duration(share*float64(o.Time))-time.Since(start), 0)
@@ -88,7 +91,7 @@ func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, e
 			}
 		}
 	}
-	x.Measured = len(s.measured)
+	x.Measured, x.Ways = len(s.ways), s.sorted()
 	if s.leftOut > 0 {
 		o.Warn(fmt.Sprintf("%v: no time for %d candidates: allow more", f, s.leftOut))
 	}
@@ -125,8 +128,8 @@ type screening struct {
 	took     time.Duration // by the default
 	warn     func(string)
 
-	measured map[dispatch.Choice]bool
-	leftOut  int
+	ways    map[dispatch.Choice]Way // that were measured
+	leftOut int
 }
 
 // best is the fastest of a list, in turns with the default, in about that time; nil if
@@ -149,7 +152,7 @@ func (s *screening) best(ctx context.Context, list []dispatch.Choice, limit time
 	each := max(limit/time.Duration(2*(len(choices)+1)), 2*time.Millisecond)
 	records, err := s.lab.measure(ctx, s.form, choices, s.standard, effort{runs - 2, each, max(3*each, 5*s.took)})
 	for _, c := range choices {
-		s.measured[c] = true
+		s.ways[c] = Way{Choice: c}
 	}
 	var found *dispatch.Choice
 	fastest := 0.0
@@ -157,11 +160,23 @@ func (s *screening) best(ctx context.Context, list []dispatch.Choice, limit time
 		switch r := &records[i]; {
 		case r.Error != "":
 			s.warn(fmt.Sprintf("%v: %v: %s", s.form, choices[i], r.Error))
-		case len(r.Versus) == 1 && r.Versus[0].Speed > fastest:
-			found, fastest = &choices[i], r.Versus[0].Speed
+		case len(r.Versus) == 1:
+			x := Way{choices[i], r.Seconds.Median, r.Versus[0].Speed}
+			if s.ways[x.Choice] = x; x.Speed > fastest {
+				found, fastest = &choices[i], x.Speed
+			}
 		}
 	}
 	return found, err
+}
+
+// sorted are the ways that were timed, the fastest first.
+func (s *screening) sorted() []Way {
+	timed := slices.DeleteFunc(slices.Collect(maps.Values(s.ways)), func(x Way) bool { return x.Speed == 0 })
+	slices.SortFunc(timed, func(x, y Way) int {
+		return cmp.Or(cmp.Compare(y.Speed, x.Speed), cmp.Compare(x.String(), y.String()))
+	})
+	return timed
 }
 
 // decide compares the best with the default, on timings that were taken for that alone.

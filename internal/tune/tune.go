@@ -55,6 +55,15 @@ type Outcome struct {
 	Gain bench.Ratio `json:"gain"`
 	Kept bool        `json:"kept"`
 	Why  string      `json:"why"` // it is kept or not
+	// Ways are those that were measured, briefly, in turns with the default, the fastest first.
+	Ways []Way `json:"ways,omitempty"`
+}
+
+// Way is a way to compute the product, and how many times as fast as the default it was.
+type Way struct {
+	dispatch.Choice
+	Seconds float64 `json:"seconds"`
+	Speed   float64 `json:"speed"`
 }
 
 // String is the outcome in a line.
