@@ -202,6 +202,7 @@ const (
 	packSide    = 64 // of a tile that is transposed
 	wordBytes   = 4
 	packWords   = 4 // of a row, that a lane copies
+	packRows    = 2 // for each warp
 )
 
 // packText is what packs a matrix of one layout to another; TransA says that rows become
@@ -211,8 +212,8 @@ func packText(from, to gemm.Layout, c Config) compiledKey {
 	switch {
 	case from.Type != to.Type:
 		return compiledKey{planes, c}
-	case !c.TransA: // a part of a row for each warp
-		c.Shape.M, c.Shape.N = packThreads/32, packWords*32*wordBytes/from.Type.Size()
+	case !c.TransA: // parts of rows for each warp
+		c.Shape.M, c.Shape.N = packRows*packThreads/32, packWords*32*wordBytes/from.Type.Size()
 	}
 	return compiledKey{pack, c}
 }
@@ -263,51 +264,59 @@ func writePack(k *build.Kernel, c Config) {
 	})
 }
 
-// row copies a part of a row for each warp, word by word. Where a row begins within a word
+// row copies parts of two rows for each warp, word by word. Where a row begins within a word
 // of the source, each word that is written is a part of two neighbours; the first of a row and
 // its last are made of elements, as their neighbours are not the row's.
 func (w *packWriter) row() {
 	k, size := w.Kernel, w.elem.Bytes()
 	lane, warp := k.Rem(w.tid, 32), k.Div(w.tid, 32)
 	col := k.Add(w.col0, k.To(ptx.U64, k.Mul(lane, wordBytes/size))) // of the lane's first word
-	left := k.Mul(w.left(col, w.cols), size) // bytes of a row from there on
+	left := k.Mul(w.left(col, w.cols), size)                         // bytes of a row from there on
 	type word struct {
-		to           build.Ptr
-		low, high    build.Reg
-		inside, edge build.Reg
-		elements     []build.Reg
+		from, to           build.Ptr
+		low, high, shift   build.Reg
+		inside, edge, left build.Reg
 	}
-	row := k.Add(w.row0, k.To(ptx.U64, warp))
-	off := k.To(ptx.U32, k.And(w.source.At(row, 0).Address(), wordBytes-1))
-	split := k.Ne(off, 0)
-	here := k.Select(k.Lt(row, w.rows), left, 0)
-	// How far what a word takes of the source, two words or one, must reach.
-	spare := k.Sub(here, k.To(ptx.S32, k.Select(split, k.Sub(2*wordBytes, off), wordBytes)))
-	first := k.And(split, k.Eq(col, 0))
-	at, to := w.source.At(row, col), w.target.At(row, k.Div(col, wordBytes/size))
-	aligned := at.Skip(k.Sub(0, k.To(ptx.U64, off))).As(ptx.U32)
 	var words []word
-	for n := range packWords {
-		step := n * 32 * wordBytes
-		x := word{to: to.Skip(step), inside: k.Gt(here, step)}
-		whole := k.Ge(spare, step)
-		if n == 0 {
-			whole = k.And(whole, k.Not(first))
+	for n := range packRows {
+		row := k.Add(w.row0, k.To(ptx.U64, k.Add(warp, n*packThreads/32)))
+		off := k.To(ptx.U32, k.And(w.source.At(row, 0).Address(), wordBytes-1))
+		split := k.Ne(off, 0)
+		here := k.Select(k.Lt(row, w.rows), left, 0)
+		// How far what a word takes of the source, two words or one, must reach.
+		spare := k.Sub(here, k.To(ptx.S32, k.Select(split, k.Sub(2*wordBytes, off), wordBytes)))
+		first := k.And(split, k.Eq(col, 0))
+		from, to, shift := w.source.At(row, col), w.target.At(row, k.Div(col, wordBytes/size)), k.Mul(off, 8)
+		aligned := from.Skip(k.Sub(0, k.To(ptx.U64, off))).As(ptx.U32)
+		for n := range packWords {
+			step := n * 32 * wordBytes
+			whole := k.Ge(spare, step)
+			if n == 0 {
+				whole = k.And(whole, k.Not(first))
+			}
+			x := word{from: from.Skip(step), to: to.Skip(step), shift: shift, left: k.Sub(here, step)}
+			x.inside = k.Gt(x.left, 0)
+			x.edge = k.And(x.inside, k.Not(whole))
+			x.low = aligned.Skip(step).LoadVecOr0(whole, 1)[0]
+			x.high = aligned.Skip(step+wordBytes).LoadVecOr0(k.And(whole, split), 1)[0]
+			words = append(words, x)
 		}
-		x.edge = k.And(x.inside, k.Not(whole))
-		x.low = aligned.Skip(step).LoadVecOr0(whole, 1)[0]
-		x.high = aligned.Skip(step+wordBytes).LoadVecOr0(k.And(whole, split), 1)[0]
-		for e := range wordBytes / size {
-			take := k.And(x.edge, k.Gt(here, step+e*size))
-			x.elements = append(x.elements, at.Skip(step+e*size).LoadVecOr0(take, 1)[0])
-		}
-		words = append(words, x)
 	}
-	shift := k.Mul(off, 8)
-	for _, x := range words {
+	values := make([]build.Reg, len(words)) // of edges, which come while the others are on their way
+	for n, x := range words {
+		values[n] = k.Var("", ptx.U32, 0)
+		k.If(x.edge, func() {
+			elements := make([]build.Reg, wordBytes/size)
+			for e := range elements {
+				elements[e] = x.from.Skip(e*size).LoadVecOr0(k.Gt(x.left, e*size), 1)[0]
+			}
+			k.Set(values[n], joined(k, elements, size))
+		})
+	}
+	for n, x := range words {
 		whole := k.Fresh(ptx.B32)
-		k.Do("shf.r.wrap.b32", whole, x.low, x.high, shift)
-		value := k.Select(x.edge, joined(k, x.elements, size), k.Bits(ptx.U32, whole))
+		k.Do("shf.r.wrap.b32", whole, x.low, x.high, x.shift)
+		value := k.Select(x.edge, values[n], k.Bits(ptx.U32, whole))
 		k.If(x.inside, func() { x.to.Store(value) })
 	}
 }
