@@ -41,6 +41,7 @@ what is packed, the sizes of blocks and the number of threads; on a GPU kernels 
 their tiles and the parts of K, as far as the cost model does not rule them out. Each
 candidate runs a little in turns with the default choice, the best of them then for
 longer, and it is kept if it is faster by more than chance. Results are verified.
+With --format json each product has all the ways that were measured, and their speeds.
 
 What is kept is used by every later product of that shape and type, of matrices without
 gaps between their rows, on the processor or on any GPU of the same model and driver,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -125,6 +126,16 @@ func TestSearch(t *testing.T) {
 		}
 		if x.Best.Kernel != c.best || x.Kept != c.kept || !strings.Contains(x.Why, c.why) || x.Measured != c.measured || x.Default.Kernel != "usual" {
 			t.Errorf("%s: %+v; want %s, kept %v, %d measured, %q", c.name, x, c.best, c.kept, c.measured, c.why)
+		}
+		timed := maps.Clone(c.lab.times)
+		maps.DeleteFunc(timed, func(name string, _ float64) bool { return c.lab.errs[name] != "" || name == "usual" })
+		for i, w := range x.Ways {
+			if w.Seconds <= 0 || math.Abs(w.Speed*w.Seconds-1) > 1e-9 || i > 0 && w.Speed > x.Ways[i-1].Speed || timed[w.Kernel] == 0 {
+				t.Errorf("%s: of %v way %d is %+v", c.name, x.Ways, i, w)
+			}
+		}
+		if len(x.Ways) != len(timed) {
+			t.Errorf("%s: %d ways: %v", c.name, len(x.Ways), x.Ways)
 		}
 		if n := len(c.lab.asked); n > 0 && c.best != "usual" {
 			last := c.lab.asked[n-1]
