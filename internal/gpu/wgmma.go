@@ -93,8 +93,8 @@ func checkWgmma(s Shape) error {
 	switch {
 	case s.RowsPerThread != 2 && s.RowsPerThread != 4:
 		return bad("a thread has 2 or 4 rows")
-	case s.N != 16 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
-		return bad("N is 16, 64, 128, 192 or 256")
+	case s.N != 16 && s.N != 32 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
+		return bad("N is 16, 32, 64, 128, 192 or 256")
 	case cols != s.N:
 		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
 	case s.RowsPerThread*s.ColsPerThread > 128 || s.M > 2*rows && s.RowsPerThread*s.ColsPerThread > 96:

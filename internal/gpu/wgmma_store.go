@@ -418,13 +418,14 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 			o.storeAll(rows, []build.Reg{c, c, c, c}, held)
 		})
 	}
-	switch s := o.config.Shape; {
-	case rowsOfTile(s) < groupRows:
-		k.If(o.mine, finish)
-	case s.N < frag.Lanes: // the columns behind are another tile's
-		k.If(k.Lt(o.inWarp, s.N), finish)
-	default:
+	whose, s := o.mine, o.config.Shape
+	if s.N < frag.Lanes { // the columns behind are another tile's
+		whose = k.And(whose, k.Lt(o.inWarp, s.N))
+	}
+	if rowsOfTile(s) == groupRows && s.N >= frag.Lanes {
 		finish()
+	} else {
+		k.If(whose, finish)
 	}
 }
 

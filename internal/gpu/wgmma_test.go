@@ -31,7 +31,7 @@ func TestWgmmaShapes(t *testing.T) {
 		{"64x64x64/2x16/8c4", "a cluster of 4 blocks"},
 		{"192x192x64/2x48/4c2", ""},
 		{"128x256x64/1x64/4", "2 or 4 rows"},
-		{"128x96x64/2x24/4", "N is 16, 64, 128, 192 or 256"},
+		{"128x96x64/2x24/4", "N is 16, 32, 64, 128, 192 or 256"},
 		{"128x256x64/2x32/4", "a quarter of the columns, 64"},
 		{"256x256x64/4x64/4", "128 sums"},
 		{"192x256x64/2x64/4", "of three warpgroups for 96"},
