@@ -30,6 +30,8 @@ func TestWgmmaShapes(t *testing.T) {
 		{"128x256x64/2x64/4c8", "a cluster of 8 blocks"},
 		{"64x64x64/2x16/8c4", "a cluster of 4 blocks"},
 		{"192x192x64/2x48/4c2", ""},
+		{"16x32x64/2x8/12", ""},
+		{"32x32x64/2x8/4c2", "a cluster of tiles with 32 columns"},
 		{"128x256x64/1x64/4", "2 or 4 rows"},
 		{"128x96x64/2x24/4", "N is 16, 32, 64, 128, 192 or 256"},
 		{"128x256x64/2x32/4", "a quarter of the columns, 64"},
