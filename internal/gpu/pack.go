@@ -55,9 +55,23 @@ func packing(p *gemm.Problem, a Align) (q gemm.Problem, packs [2]bool) {
 		}
 		before := q
 		q.A, q.B = packed(q.A, p.Precision, a.A, !q.A.Trans), packed(q.B, p.Precision, a.B, q.B.Trans)
+		if p.Batch.Kind == gemm.Single && narrow(q.A) && p.N >= often {
+			q.A = lined(q.A)
+		}
+		if p.Batch.Kind == gemm.Single && narrow(q.B) && p.M >= often {
+			q.B = lined(q.B)
+		}
 		packs = [2]bool{q.A != before.A || a.A > 0 && a.A < maxVector, q.B != before.B || a.B > 0 && a.B < maxVector}
 	}
 	return q, packs
+}
+
+// narrow is a matrix of rows so short that several are in a line of the L2 cache, some of which
+// begin within its sectors: all SMs want the same few lines, and to pack it takes less than
+// that. On an H200 4096×4096×16 of int8 took 27.9 µs, where 24 along K, which is packed, took 23.1.
+func narrow(l gemm.Layout) bool {
+	ld := l.LD * l.Type.Size()
+	return l.Rows > 1 && ld < frag.SwizzleBytes && ld%sectorBytes != 0
 }
 
 // asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of

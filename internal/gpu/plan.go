@@ -175,8 +175,12 @@ func (k *Kernel) unsuited(p *gemm.Problem, a Align, d *device.Info) error {
 }
 
 // Padded is the layout that a matrix gets on a device: its rows begin at multiples of
-// 16 bytes.
+// 16 bytes, but for a column, whose elements lie side by side.
 func Padded(l gemm.Layout) gemm.Layout {
+	if l.Cols == 1 {
+		l.LD = 1
+		return l
+	}
 	unit := maxVector / l.Type.Size()
 	l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
 	return l
