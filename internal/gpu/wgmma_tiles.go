@@ -169,7 +169,8 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
-	step := max(products*area/wgmmaRate+adds+2*wgmmaStep/float64(s.RowsPerThread), planes*bytes/deliver, planes*wgmmaLatency/float64(s.Stages))
+	loaded := planes * bytes / deliver
+	step := max(products*area/wgmmaRate+adds+2*wgmmaStep/float64(s.RowsPerThread), loaded, planes*wgmmaLatency/float64(s.Stages))
 	if s.cluster() > 1 {
 		step = max(step, planes*wgmmaMeet)
 		if (r.elem.Bits() != 16 || planes > 1) && !inTurns(s) {
@@ -187,14 +188,16 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if inTurns(s) { // one warpgroup hands over while the other multiplies
 		tile, end = max(steps*step, tile/float64(consumers(s))), hand
 	}
-	missing := 0
-	if !c.TransA {
-		missing = max(missing, s.M-p.M-wgmmaFew)
+	outside := 0.0 // what the last tiles of a side take longer for rows that it does not have
+	for _, side := range []struct {
+		along     bool
+		has, tile int
+	}{{!c.TransA, p.M, s.M}, {c.TransB, p.N, s.N}} {
+		if n := ceilDiv(side.has, side.tile); side.along {
+			missing := float64(max(n*side.tile-side.has-wgmmaFew, 0))
+			outside = max(outside, float64(ceilDiv(x.rounds, n))*steps*max(loaded+wgmmaOutside*missing-step, 0))
+		}
 	}
-	if c.TransB {
-		missing = max(missing, s.N-p.N-wgmmaFew)
-	}
-	outside := float64(x.rounds) * steps * wgmmaOutside * float64(missing)
 	multiply := float64(x.rounds)*tile + end + outside
 	load := memory + outside
 	x.multiply = multiply + beside*load + wgmmaFill
