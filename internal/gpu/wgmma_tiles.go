@@ -130,7 +130,7 @@ const (
 	wgmmaOutside, wgmmaFew = 4.5, 15
 	// packLaunch is a launch that packs an operand before it does anything, and packBytes
 	// what it reads and writes.
-	packLaunch, packBytes = 4000.0, 10.0
+	packLaunch, packBytes = 2000.0, 18.0
 )
 
 // predictWgmma is what p takes with tiles of that shape.
