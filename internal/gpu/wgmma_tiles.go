@@ -183,7 +183,10 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		hand += area / wgmmaFunctions
 	}
 	tile, end := steps*step+hand, 0.0
-	if inTurns(s) { // one warpgroup hands over while the other multiplies
+	switch {
+	case inTurns(s) && x.rounds == 1: // there is nobody to take turns with, or to hand over with
+		end = area / wgmmaStore
+	case inTurns(s): // one warpgroup hands over while the other multiplies
 		tile, end = max(steps*step, tile/float64(consumers(s))), hand
 	}
 	outside := 0.0 // what the last tiles of a side take longer for rows that it does not have
