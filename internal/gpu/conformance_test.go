@@ -31,7 +31,8 @@ func shapes(k *Kernel, list []Shape) []Shape {
 		along := s
 		along.Along, along.Stages = 2, 3
 		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups; B's boxes are halved
-		list = append(append([]Shape{three}, list...), pair, along)
+		few := Shape{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}                 // of both sides
+		list = append(append([]Shape{three, few}, list...), pair, along)
 	}
 	if k.splits {
 		for _, s.Split = range parts {

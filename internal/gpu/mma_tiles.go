@@ -71,6 +71,7 @@ const (
 	mmaNarrow  = 24.0   // copied element by element,
 	mmaAlone   = 45.0   // and with few SMs
 	mmaMemory  = 16.7   // bytes of memory
+	mmaLatency = 1900.0 // cycles until a step's tiles have come
 	mmaLaunch  = 6000.0 // cycles before the first block has begun and behind the last
 	mmaSum     = 4500.0 // cycles of a second launch, which adds the parts of K
 	mmaSparse  = 0.85   // of the rate is left where an SM has less than eight warps
@@ -143,7 +144,11 @@ func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
 	}
 	multiply := float64(s.M*s.N*s.K) / mmaRates[p.A.Type] / rate
 	load := float64((s.M+s.N)*s.K) * size / min(mmaAlone, traffic*sms/min(blocks, sms))
-	busy := turns * (steps*max(multiply, load) + t.edge)
+	through := steps * max(multiply, load)
+	if turns == 1 { // nobody else works while a block waits for what its first stages were not filled with
+		through = max(through, (steps-float64(s.Stages))*mmaLatency/float64(s.Stages-1))
+	}
+	busy := turns * (through + t.edge)
 	memory := p.Traffic() / mmaMemory / sms
 	total := mmaLaunch + max(busy, memory) + min(busy, memory)/4
 	if parts > 1 {

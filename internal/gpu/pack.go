@@ -92,13 +92,9 @@ func packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
 	return q, is
 }
 
-// narrow is a matrix of rows so short that several are in a line of the L2 cache, some of which
-// begin within its sectors: all SMs want the same few lines, and to pack it takes less than
-// that. On an H200 4096×4096×16 of int8 took 27.9 µs, where 24 along K, which is packed, took 23.1.
-func narrow(l gemm.Layout) bool {
-	ld := l.LD * l.Type.Size()
-	return l.Rows > 1 && ld < frag.SwizzleBytes && ld%sectorBytes != 0
-}
+// narrow is a matrix of rows of which several are in a sector of the L2 cache: the copy engine is
+// slow at them. On an H200 4096×4096×16 of int8 takes 25.7 µs packed, and took 27.9.
+func narrow(l gemm.Layout) bool { return l.Rows > 1 && l.LD*l.Type.Size() < sectorBytes }
 
 // asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of
 // that as it lies.
@@ -191,8 +187,8 @@ type repacked struct {
 // is a batch's.
 func (pl *Plan) pack(ctx context.Context, all ...repacked) error {
 	for len(all) > 0 {
-		t, together := packText(all[0].from, all[0].to, pl.Config), 1
-		if t.kernel == pack && len(all) > 1 && all[0].count*all[1].count == 1 && packText(all[1].from, all[1].to, pl.Config) == t {
+		t, together := pl.packText(all[0].from, all[0].to), 1
+		if t.kernel == pack && len(all) > 1 && all[0].count*all[1].count == 1 && pl.packText(all[1].from, all[1].to) == t {
 			together = 2
 		}
 		f, err := pl.backend.function(ctx, t.kernel, t.config)
@@ -268,13 +264,19 @@ const (
 )
 
 // packText is what packs a matrix of one layout to another; TransA says that rows become
-// columns.
-func packText(from, to gemm.Layout, c Config) compiledKey {
-	c = Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Overlaps: c.Overlaps, Lines: c.Lines}
+// columns. Blocks that transpose are so small that those SMs which are done first with what was
+// launched before would get eight each, and the others none, where there are not enough for all: they do
+// not overlap it then.
+func (pl *Plan) packText(from, to gemm.Layout) compiledKey {
+	c := Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Shape: square(packSide, 0), Overlaps: pl.Config.Overlaps, Lines: pl.Config.Lines}
 	switch {
 	case from.Type != to.Type:
 		return compiledKey{planes, c}
-	case !c.TransA: // parts of rows for each warp
+	case c.TransA:
+		const held = 8
+		sms, blocks := pl.backend.Device.Info().SMs, ceilDiv(to.Rows, packSide)*ceilDiv(to.Cols, packSide)
+		c.Overlaps = c.Overlaps && (blocks <= sms || blocks > held/2*sms)
+	default: // parts of rows for each warp
 		c.Shape.M, c.Shape.N = packRows*packThreads/32, packWords*32*wordBytes/from.Type.Size()
 	}
 	return compiledKey{pack, c}
@@ -457,7 +459,7 @@ func (pl *Plan) packTexts() (texts []compiledKey) {
 	q, is := pl.Kernel.packing(&pl.device, pl.align)
 	for i, l := range [...][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}, {pl.device.Up, q.Up}} {
 		if is[i] {
-			texts = append(texts, packText(l[0], l[1], pl.Config))
+			texts = append(texts, pl.packText(l[0], l[1]))
 		}
 	}
 	return texts

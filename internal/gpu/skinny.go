@@ -21,11 +21,18 @@ import (
 //
 // What limits it: memory.
 var skinny = &Kernel{
-	Name:    "skinny",
-	Adds:    "for a few rows or columns: no tiles, K shared out among the threads of a block",
-	SM:      75,
-	Apart:   patch,
-	splits:  true,
+	Name:   "skinny",
+	Adds:   "for a few rows or columns: no tiles, K shared out among the threads of a block",
+	SM:     75,
+	Apart:  patch,
+	splits: true,
+	// A vector takes as long in tf32, which nobody is asked to round for: it is multiplied as it is.
+	others: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}},
+	accuracy: func(p *gemm.Problem) gemm.Accuracy {
+		acc := gemm.AccuracyOf(p)
+		acc.Operand = 0
+		return acc
+	},
 	shapes:  skinnyShapes(),
 	check:   checkSkinny,
 	prefer:  (*Kernel).cheapest,
@@ -123,8 +130,11 @@ func suitsSkinny(p *gemm.Problem, d *device.Info) error {
 		return fmt.Errorf("%w: kernel skinny, where tensor cores multiply %v", gemm.ErrUnsupported, p.A.Type)
 	}
 	most := mostSlim
-	if p.A.Type == dtype.F64 {
+	switch {
+	case p.A.Type == dtype.F64:
 		most /= 2 // the sums of more take the registers in which loads would be under way
+	case p.Precision == gemm.TF32:
+		most = 1 // more are faster on the tensor cores
 	}
 	if min(p.M, p.N) > most {
 		return fmt.Errorf("%w: kernel skinny is for at most %d rows or columns of %v", gemm.ErrUnsupported, most, p.A.Type)

@@ -137,12 +137,29 @@ func refusesWgmma(p *gemm.Problem) error {
 	return nil
 }
 
-// suitsWgmma leaves the smallest products to mma, which is through with them before a pipe would
-// be full: on an H200 64³ of bfloat16 takes 1.96 µs instead of 2.38, and 128³ 2.38 instead of 2.62.
-func suitsWgmma(p *gemm.Problem, _ *device.Info) error {
-	const small = 128
-	if p.Batch.Kind == gemm.Single && p.A.Type.Size() == 2 && max(p.M, p.N, p.K) <= small {
-		return fmt.Errorf("%w: kernel wgmma is slower than mma where no side is longer than %d", gemm.ErrUnsupported, small)
+// suitsWgmma leaves to mma what an H200 showed it to be faster at.
+func suitsWgmma(p *gemm.Problem, d *device.Info) error {
+	// Small products, which mma is through with before a pipe would be full: 64³ of bfloat16 takes
+	// 1.96 µs instead of 2.38, and 200³ 2.93 instead of 3.16. Where rows begin within the L2 cache's lines,
+	// or would be packed, that holds for some more: 257³ takes 3.54 instead of 4.30.
+	const small, skewed = 256, 320
+	size, most := p.A.Type.Size(), small
+	if p.A.LD*size%frag.SwizzleBytes != 0 || p.B.LD*size%frag.SwizzleBytes != 0 {
+		most = skewed
+	}
+	// Few rows in tiles of mma's 128 columns, where these are one round and those of 64 columns are more: 16×14336×4096
+	// takes 29.1 µs instead of 31.9. Few columns that are not along K, of which a box has 64: 4096×16×4096
+	// takes 12.7 instead of 14.3.
+	const few = 16
+	even := p.M <= few && ceilDiv(p.N, 128) <= d.SMs && ceilDiv(p.N, groupRows) > d.SMs
+	thin := p.N > 1 && p.N <= few && !p.B.Trans
+	switch {
+	case p.Batch.Kind != gemm.Single || p.Precision == gemm.F32x3 || size == 1:
+		return nil
+	case size == 2 && max(p.M, p.N, p.K) <= most:
+		return fmt.Errorf("%w: kernel wgmma is slower than mma where no side is longer than %d", gemm.ErrUnsupported, most)
+	case even, size == 2 && thin:
+		return fmt.Errorf("%w: kernel wgmma is slower than mma for these %d rows and %d columns", gemm.ErrUnsupported, p.M, p.N)
 	}
 	return nil
 }

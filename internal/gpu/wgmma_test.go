@@ -174,7 +174,7 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 		{64, 4096, 14336, "64x64x64/2x16/12"},
 		{32, 4096, 4096, "32x64x64/2x16/12"},
 		{16, 4096, 4096, "16x64x64/2x16/12"},
-		{16, 14336, 4096, "16x128x64/2x32/8"},
+		{16, 28672, 4096, "16x64x64/2x16/12"},
 		{4096, 4096, 16, "128x256x64/2x64/4"},
 		{64, 64, 65536, "32x64x64/2x16/12*66"},
 	} {
@@ -189,7 +189,7 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 func TestSmallestGetMMA(t *testing.T) {
 	d := newDouble()
 	d.info.Target, d.info.MaxShared = wgmma.Target(), 227<<10
-	for n, want := range map[int]*Kernel{64: mma, 128: mma, 136: wgmma, 256: wgmma} {
+	for n, want := range map[int]*Kernel{64: mma, 128: mma, 200: mma, 256: mma, 257: mma, 300: mma, 328: wgmma, 384: wgmma} {
 		plan, err := New(d).Plan(halves(t, n, n, n), Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -25,8 +25,6 @@ var wgmmaTiles = []Shape{
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8, Cluster: 2},
 	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
-	{M: 32, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
-	{M: 16, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
 	{M: 16, N: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 12},
 	{M: 32, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 	{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
@@ -185,7 +183,10 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		hand += area / wgmmaFunctions * float64(p.N) / float64(p.Columns())
 	}
 	tile, end := steps*step+hand, 0.0
-	if inTurns(s) { // one warpgroup hands over while the other multiplies
+	switch {
+	case inTurns(s) && x.rounds == 1: // there is nobody to take turns with, or to hand over with
+		end = area / wgmmaStore
+	case inTurns(s): // one warpgroup hands over while the other multiplies
 		tile, end = max(steps*step, tile/float64(consumers(s))), hand
 	}
 	outside := 0.0 // what the last tiles of a side take longer for rows that it does not have

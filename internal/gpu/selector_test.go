@@ -1,0 +1,78 @@
+package gpu
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+)
+
+// studied is what `tilework tune --exhaustive` found of a product: the ways that an H200 has to
+// compute it, and their speeds, those left out that are half as fast as what was chosen then.
+type studied struct {
+	M, N, K int
+	In, Out dtype.Type
+	TransB  bool `json:"trans_b"`
+	Ways    []struct {
+		Kernel, Shape string
+		Speed         float64
+	}
+}
+
+// TestSelector: on nine of ten products what is chosen is within 5 % of the fastest way that
+// an exhaustive search found, and none is a third slower.
+func TestSelector(t *testing.T) {
+	const close, share, far = 1.05, 0.9, 1.34
+	data, err := os.ReadFile("../../docs/results/selector-h200.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []studied
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, near := New(d), 0
+	for _, x := range all {
+		a, bb := gemm.Dense(x.In, x.M, x.K), gemm.Dense(x.In, x.K, x.N)
+		if x.TransB {
+			bb = gemm.Dense(x.In, x.N, x.K).T()
+		}
+		p, _, err := gemm.New(1, Padded(a), Padded(bb), 0, Padded(gemm.Dense(x.Out, x.M, x.N)), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := b.Plan(&p, Options{KeepLayout: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		best, chosen := x.Ways[0], 0.0
+		for _, w := range x.Ways {
+			if w.Speed > best.Speed {
+				best = w
+			}
+			if w.Kernel == plan.Kernel.Name && w.Shape == plan.Config.Shape.String() {
+				chosen = w.Speed
+			}
+		}
+		slower := best.Speed / chosen
+		if slower < close {
+			near++
+			continue
+		}
+		t.Logf("%v: %s:%v is %.3f × slower than %s:%s", &p, plan.Kernel.Name, plan.Config.Shape, slower, best.Kernel, best.Shape)
+		if slower > far {
+			t.Errorf("%v: %s:%v was not measured, or is %.2f × slower than the best", &p, plan.Kernel.Name, plan.Config.Shape, slower)
+		}
+	}
+	if float64(near) < share*float64(len(all)) {
+		t.Errorf("within 5 %% of the best on %d of %d products", near, len(all))
+	}
+	t.Logf("within 5 %% of the best on %d of %d products", near, len(all))
+}
