@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -168,11 +167,11 @@ func (f *emulateFlags) launch(entry string, printed io.Writer) (launch emu.Launc
 }
 
 func loadPTX(file string) (*emu.Program, error) {
-	text, err := os.ReadFile(file)
+	text, err := ptx.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	module, err := ptx.Parse(file, string(text))
+	module, err := ptx.Parse(file, text)
 	if err != nil {
 		return nil, err
 	}
