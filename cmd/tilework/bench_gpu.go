@@ -43,7 +43,7 @@ type measurer func(ctx context.Context, d device.Device, c bench.Case, kernels, 
 
 // onDevice measures with the kernels of a backend, which it releases.
 func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
-	g, err := f.pickGPU(at, backend, release, problems)
+	g, err := f.pickGPU(at, backend, release, problems, stderr)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -86,7 +86,7 @@ type benchGPU struct {
 }
 
 // pickGPU picks the kernels of a backend, which close releases.
-func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem) (g *benchGPU, err error) {
+func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem, stderr io.Writer) (g *benchGPU, err error) {
 	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		kernel, precision := splitPrecision(kernel)
@@ -99,7 +99,7 @@ func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release f
 			return "", err
 		}
 		return plan.Kernel.Name, nil
-	})
+	}, stderr)
 	if err != nil {
 		return nil, errors.Join(err, g.close())
 	}

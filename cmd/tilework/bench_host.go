@@ -27,7 +27,7 @@ func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, prob
 			return "", err
 		}
 		return plan.Kernel, nil
-	})
+	}, stderr)
 	if err != nil {
 		return bencher{}, err
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -18,8 +20,9 @@ type pick struct {
 // planner plans a product with a kernel, or with one of its own choice, and says which.
 type planner func(p *gemm.Problem, kernel string) (string, error)
 
-// picks lists what --kernels asks for.
-func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan planner) ([]pick, error) {
+// picks lists what --kernels asks for. Of a preset's kernels those that the device has not
+// are left out, which is said.
+func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan planner, stderr io.Writer) ([]pick, error) {
 	switch f.kernels {
 	case "none":
 		return nil, nil
@@ -36,6 +39,7 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 		return all, nil
 	}
 	var picks []pick
+	var lacking error
 	for name := range strings.SplitSeq(f.kernels, ",") {
 		name = strings.TrimSpace(name)
 		kernel, _, _ := strings.Cut(name, ":")
@@ -53,9 +57,17 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 			return nil, fmt.Errorf("--kernels: %w", unknownKernel(kernel, device, append(known, autoNames(device)...)))
 		}
 		if _, err := plan(&problems[0], name); err != nil {
+			if f.ofPreset() && errors.Is(err, gemm.ErrUnsupported) {
+				lacking = fmt.Errorf("%s: %w", name, err)
+				fmt.Fprintf(stderr, "left out: %v\n", lacking)
+				continue
+			}
 			return nil, fmt.Errorf("--kernels: %w", err)
 		}
 		picks = append(picks, pick{name, name})
+	}
+	if picks == nil {
+		return nil, lacking
 	}
 	return picks, nil
 }

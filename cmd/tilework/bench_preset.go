@@ -22,6 +22,10 @@ const (
 	smallSizes = "16:128:+16,160:256:+32,320:512:+64"
 	largeSizes = "1024,2048,4096,8192,10000"
 	rungs      = "naive,tiled:16,tiled:32,blocked"
+	// tensorRungs are those on the tensor cores, which multiply float32 where less than its
+	// precision is asked for, or as precisely in three parts.
+	tensorRungs = "mma-tf32,wgmma-tf32"
+	splitRung   = "wgmma-f32x3"
 )
 
 // presets is the list of them.
@@ -33,13 +37,14 @@ var presets = []preset{
 		{"every kernel of the GPU", "--device gpu --kernels all --peers " + ltPeer + " --sizes 256:4096:*4"},
 		{"what GPU kernels do, counted by the emulator", "--device emu --kernels " + rungs + " --sizes 64"},
 	}},
-	{"seeds", "the textbook's study: its loop on one thread, its GPU kernels with and without copies, cuBLAS", []part{
+	{"seeds", "the textbook's study: its loop on one thread, its GPU kernels with and without copies, the tensor cores, cuBLAS", []part{
 		// It ends at 1024, which can take eight seconds; 2048 would take most of the study's time.
 		{"the textbook's loop on one thread", "--device cpu --kernels loop --threads 1 --sizes " + smallSizes + ",1024 --min-time 100ms"},
 		{"the fastest kernel on all cores", "--device cpu --sizes " + smallSizes + ",1024,2048,4096 --min-time 100ms"},
-		{"the GPU's kernels and cuBLAS, on matrices that are there", "--device gpu --kernels " + rungs + ",auto --peers " + ltPeer + "," + ltTF32Peer + " --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
+		{"the GPU's kernels and cuBLAS, on matrices that are there", "--device gpu --kernels " + rungs + "," + tensorRungs + "," + splitRung + ",auto --peers " + ltPeer + "," + ltTF32Peer + " --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
+		{"the tensor cores in the elements that they are made for, and cuBLAS", "--device gpu --dtypes bfloat16 --kernels mma,wgmma --peers " + ltPeer + " --sizes 64:512:*2," + largeSizes + " --min-time 100ms"},
 		{"the same kernels with the copies to the GPU and back", "--device gpu --transfers --kernels " + rungs + ",auto --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
-		{"the loads, sectors and bank conflicts behind it, counted by the emulator", "--device emu --kernels " + rungs + " --sizes 64,128"},
+		{"the loads, sectors and bank conflicts behind it, counted by the emulator", "--device emu --kernels " + rungs + "," + tensorRungs + " --sizes 64,128"},
 	}},
 }
 
@@ -54,6 +59,10 @@ func presetHelp() string {
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
+
+// ofPreset reports whether the flags are a part of a preset, of which what cannot be
+// measured on a device is left out.
+func (f *benchFlags) ofPreset() bool { return f.about != "" }
 
 func presetNames() []string {
 	var names []string

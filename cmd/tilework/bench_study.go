@@ -52,7 +52,7 @@ func openStudy(ctx context.Context, parts []*benchFlags, stderr io.Writer) (_ *s
 	var why error
 	for _, f := range parts {
 		j, err := f.open(ctx, stderr)
-		if f.optional && errors.Is(err, gemm.ErrNoDevice) {
+		if f.optional && errors.Is(err, gemm.ErrNoDevice) || f.ofPreset() && errors.Is(err, gemm.ErrUnsupported) {
 			missing, why = append(missing, f.about), err
 			continue
 		}

@@ -24,7 +24,7 @@ func TestPresets(t *testing.T) {
 	}
 	for _, p := range presets {
 		t.Run(p.name, func(t *testing.T) {
-			args := []string{"bench", "--preset", p.name, "--sizes", "8", "--min-time", "1ms", "--warmup", "1ms", "--dtypes", "float32", "-o", p.name + ".jsonl", "--force"}
+			args := []string{"bench", "--preset", p.name, "--sizes", "8", "--min-time", "1ms", "--warmup", "1ms", "-o", p.name + ".jsonl", "--force"}
 			_, stderr, code := run(t.Context(), args...)
 			if code != 0 {
 				t.Fatalf("exit code %d, %q", code, stderr)
@@ -66,7 +66,7 @@ func TestPresets(t *testing.T) {
 func TestPresetOverrides(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, v := range []struct{ args, want string }{
-		{"--preset seeds --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"},
+		{"--preset seeds --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"}, // which has no mma and no wgmma
 		{"--preset quick --device emu --kernels naive --sizes 5", "emu naive 5x5x5"},
 		{"--preset seeds --device cpu --kernels loop --sizes 6 --threads 1 --min-time 1ms", "cpu loop 6x6x6, cpu loop 6x6x6"},
 	} {

@@ -19,7 +19,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems 
 	if err != nil {
 		return bencher{}, err
 	}
-	g, err := f.pickGPU(at, backend, release, problems)
+	g, err := f.pickGPU(at, backend, release, problems, stderr)
 	if err != nil {
 		return bencher{}, err
 	}

@@ -17,7 +17,7 @@ func ratios(s *study) []*Chart {
 		return []*Chart{{ID: "ratio", Title: title, Question: question, Notes: []string{"No kernel was timed beside a peer (bench --peers): no ratios."}}}
 	}
 	var all []*Chart
-	for _, g := range groupBy(rows, func(r row) string { return r.kind() + ", " + r.Types() }) {
+	for _, g := range groupBy(rows, facet) {
 		all = append(all, s.ratioChart(&Chart{ID: "ratio-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
 	}
 	return all
@@ -70,7 +70,16 @@ func (s *study) ratioChart(c *Chart, rows []row) *Chart {
 		}
 		heat.Cells = append(heat.Cells, cells)
 	}
-	c.Headline = ratioAnswer(heat.Columns, columns, rounding)
+	c.Headline = ratioAnswer(heat.Columns, columns, func(peer string) int {
+		rounder := slices.IndexFunc(rounding, func(x rounder) bool { return x.Subject == columns[peer][0].Peer })
+		switch {
+		case rounder < 0:
+			return 1
+		case rounding[rounder].Precision == rows[0].Precision:
+			return 0
+		}
+		return 2
+	})
 	for _, r := range rounding {
 		c.Notes = append(c.Notes, r.note())
 	}
@@ -112,15 +121,9 @@ func (x rounder) note() string {
 	return fmt.Sprintf("%s: %s at %s, where %s, which rounds nothing and so cannot use them, takes %s.", text, bench.Duration(x.Seconds.Median), shape(x.Record), x.exact.Subject, bench.Duration(x.exact.Seconds.Median))
 }
 
-// ratioAnswer tells of the strongest peer that does not round its operands, unless all
-// do, and in short of the others.
-func ratioAnswer(peers []string, duels map[string][]duel, rounding []rounder) string {
-	rounds := func(peer string) int {
-		if slices.ContainsFunc(rounding, func(x rounder) bool { return x.Subject == duels[peer][0].Peer }) {
-			return 1
-		}
-		return 0
-	}
+// ratioAnswer tells of the strongest of the peers whose arithmetic is the nearest to ours,
+// which is where distance is least, and in short of the others.
+func ratioAnswer(peers []string, duels map[string][]duel, distance func(peer string) int) string {
 	mean := func(peer string) float64 {
 		sum := 0.0
 		for _, d := range duels[peer] {
@@ -128,7 +131,9 @@ func ratioAnswer(peers []string, duels map[string][]duel, rounding []rounder) st
 		}
 		return math.Exp(sum / float64(len(duels[peer])))
 	}
-	peers = slices.SortedStableFunc(slices.Values(peers), func(a, b string) int { return cmp.Or(cmp.Compare(rounds(a), rounds(b)), cmp.Compare(mean(a), mean(b))) })
+	peers = slices.SortedStableFunc(slices.Values(peers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(distance(a), distance(b)), cmp.Compare(mean(a), mean(b)))
+	})
 	strongest := duels[peers[0]]
 	bySpeed := func(a, b duel) int { return cmp.Compare(a.Speed, b.Speed) }
 	worst, best := slices.MinFunc(strongest, bySpeed), slices.MaxFunc(strongest, bySpeed)

@@ -178,6 +178,46 @@ func TestRounding(t *testing.T) {
 	}
 }
 
+// TestInexact: a kernel of ours that rounds its operands is on the ladder, but wins no race
+// of times, and is measured against the peer that rounds as it does first.
+func TestInexact(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	models := append(slices.Clone(gpuModels[2:]), pace{"wgmma-tf32", false, 380_000, 5e-6, 0}, pace{"cublaslt-tf32", true, 400_000, 5e-6, 0})
+	var all []bench.Record
+	for n := 64; n <= 4096; n *= 2 {
+		records := append(m.compete(models, "gpu:0", bench.Cube(n)), m.compete(cpuModels[2:3], "cpu", bench.Cube(n))...)
+		for i := range records {
+			if strings.HasSuffix(records[i].Subject, "-tf32") {
+				records[i].Precision = "tf32"
+			}
+		}
+		all = append(all, records...)
+		alone := m.record(pace{"wgmma", false, 700_000, 5e-6, 0}, "gpu:0", bench.Cube(n), false)
+		alone.In, alone.Out = "bfloat16", "bfloat16"
+		all = append(all, alone)
+	}
+	r := newReport(t, Source{"h200", all})
+	for id, want := range map[string]string{
+		"ladder-gpu-float32":        `blocked .* → cublaslt 1\.0\d× → wgmma-tf32 7\.\d+× → cublaslt-tf32 1\.0\d×\.$`,
+		"ratio-gpu-float32":         `^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in .* Against the others: 0\.\d+× cublaslt-tf32\.$`,
+		"ratio-gpu-float32-in-tf32": `^Our fastest kernel runs at (0\.9\d|1\.0\d)× the speed of cublaslt-tf32 in .* Against the others: [23]\.\d+× cublaslt\.$`,
+	} {
+		if c := r.chart(t, id); !regexp.MustCompile(want).MatchString(c.Headline) {
+			t.Errorf("%s says\n%s\nwant\n%s", id, c.Headline, want)
+		}
+	}
+	for _, row := range r.chart(t, "time-large-float32").Table.Rows {
+		if strings.HasSuffix(row[2], "-tf32") {
+			t.Errorf("%v ran in the race of float32", row)
+		}
+	}
+	for _, c := range r.Charts {
+		if strings.HasPrefix(c.ID, "time") && strings.HasSuffix(c.ID, "bfloat16") {
+			t.Errorf("%s is a race of one", c.ID)
+		}
+	}
+}
+
 // TestLaterRecord wants the last of two records of one measurement, and both of two
 // that differ.
 func TestLaterRecord(t *testing.T) {

@@ -266,9 +266,10 @@ func filter(rows []row, keep ...func(row) bool) []row {
 
 func not(f func(row) bool) func(row) bool { return func(r row) bool { return !f(r) } }
 
-func isPeer(r row) bool   { return r.Peer }
-func copies(r row) bool   { return r.Transfers }
-func isSquare(r row) bool { return r.square() }
+func isPeer(r row) bool    { return r.Peer }
+func isInexact(r row) bool { return r.Precision != "" } // it has not the elements' own arithmetic
+func copies(r row) bool    { return r.Transfers }
+func isSquare(r row) bool  { return r.square() }
 func of(kind string) func(row) bool {
 	return func(r row) bool { return r.kind() == kind }
 }

@@ -52,13 +52,16 @@ func newRace(rows []row, suffix string) race {
 // which have an N of least or more.
 func (s *study) timeCharts(id, title string, least int, keep func(row) bool) []*Chart {
 	const question = "From which size on does the GPU pay?"
-	rows := filter(s.rows, isSquare, keep, not(isPeer))
+	rows := filter(s.rows, isSquare, keep, not(isPeer), not(isInexact))
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.N >= least }) {
-		return []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"No kernel was timed on square products of these sizes."}}}
+		return []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"No kernel was timed on square products of these sizes in their elements' own arithmetic."}}}
 	}
 	var all []*Chart
-	for _, g := range groupBy(rows, func(r row) string { return r.Types() }) {
-		if !slices.ContainsFunc(g.rows, func(r row) bool { return r.N >= least }) || oneSize(g.rows) && !contested(g.rows) {
+	types := groupBy(rows, func(r row) string { return r.Types() })
+	isRace := func(g group) bool { return contested(g.rows) }
+	races := slices.ContainsFunc(types, isRace) // who runs alone is left out beside one
+	for _, g := range types {
+		if !slices.ContainsFunc(g.rows, func(r row) bool { return r.N >= least }) || !isRace(g) && (races || oneSize(g.rows)) {
 			continue
 		}
 		all = append(all, s.timeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name, Question: question}, g.rows))
