@@ -167,15 +167,14 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	if err != nil || info.Emulated {
 		return 0
 	}
-	units, products := explain.Rates(in), 1.
-	if precision == gemm.F32x3.String() {
-		units, products = []model.Rate{model.BF16}, 6 // of its parts
-	} else if rate, err := model.ParseRate(precision); err == nil {
-		units = []model.Rate{rate}
+	arithmetic, err := gemm.ParsePrecision(precision)
+	if err != nil {
+		return 0
 	}
+	units, products := explain.Rates(in, arithmetic)
 	for _, r := range units {
 		if peak, err := m.PeakRate(r); err == nil {
-			return peak / products / 1e9
+			return peak / float64(products) / 1e9
 		}
 	}
 	return 0

@@ -21,9 +21,9 @@ import (
 
 // explainFlags are the flags of `tilework explain`.
 type explainFlags struct {
-	shape, gpu, tile, dtype, format string
-	transA, transB, trace, ptx      bool
-	regs                            int
+	shape, gpu, tile, dtype, precision, format string
+	transA, transB, trace, ptx                 bool
+	regs                                       int
 }
 
 func explainCommand() *cobra.Command {
@@ -44,6 +44,8 @@ kernel on a small product. No GPU is needed.
 partial sum is made of. --ptx prints the kernel's text.`,
 		Example: `  tilework explain tiled --tile 16 --shape 1024x1024x1024 --gpu h200
   tilework explain naive --shape 1000x1000x1000 --gpu t4 --format json
+  tilework explain wgmma --shape 4096x4096x4096 --dtype bfloat16
+  tilework explain mma --precision tf32 --gpu a100-sxm-80gb
   tilework explain tiled --tile 2 --shape 4x4x4 --trace
   tilework explain tiled --tile 8 --ptx`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -60,8 +62,9 @@ partial sum is made of. --ptx prints the kernel's text.`,
 	fl := c.Flags()
 	fl.StringVar(&f.shape, "shape", "", "the product's sizes MxNxK (default 1024x1024x1024, for --trace 4x4x4)")
 	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
-	fl.StringVar(&f.tile, "tile", "", "the kernel's tile, as in 16 or 128x128x8/8x8 (default: its largest, for --trace its smallest)")
+	fl.StringVar(&f.tile, "tile", "", "the kernel's tile, as in 16 or 128x128x8/8x8 (default: what would be chosen, with K in one piece, for --trace the smallest)")
 	fl.StringVar(&f.dtype, "dtype", "", "the element type of A and B: "+strings.Join(typeNames(), ", ")+" (default float32, or what the kernel multiplies)")
+	fl.StringVar(&f.precision, "precision", gemm.Native.String(), "arithmetic of the products: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
 	fl.IntVar(&f.regs, "regs", 0, "registers of a thread, as an assembler tells them (0: not counted)")
@@ -71,6 +74,7 @@ partial sum is made of. --ptx prints the kernel's text.`,
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "gpu", gpuNames()...)
 	complete(c, "dtype", typeNames()...)
+	complete(c, "precision", precisionNames()...)
 	return c
 }
 
@@ -82,10 +86,14 @@ func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
-	if f.dtype == "" {
-		f.dtype = usualType(k).String()
+	precision, err := gemm.ParsePrecision(f.precision)
+	if err != nil {
+		return fmt.Errorf("--precision: %w", err)
 	}
-	p, err := f.problem()
+	if f.dtype == "" {
+		f.dtype = usualType(k, precision).String()
+	}
+	p, err := f.problem(precision)
 	if err != nil {
 		return err
 	}
@@ -116,9 +124,12 @@ func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) e
 	return f.print(stdout, x)
 }
 
-// usualType is float32, or the first type of a kernel that multiplies others.
-func usualType(k *gpu.Kernel) dtype.Type {
+// usualType is float32, or the first type of a kernel or a precision that is for others.
+func usualType(k *gpu.Kernel, precision gemm.Precision) dtype.Type {
 	types := k.Types()
+	if precision != gemm.Native {
+		types = precision.Info().For
+	}
 	if slices.Contains(types, dtype.F32) {
 		return dtype.F32
 	}
@@ -152,7 +163,7 @@ func (f *explainFlags) text(w io.Writer, k *gpu.Kernel, tile gpu.Shape, p *gemm.
 }
 
 // problem is the product that the flags describe, of matrices without padding.
-func (f *explainFlags) problem() (*gemm.Problem, error) {
+func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) {
 	shape := f.shape
 	switch {
 	case shape == "" && f.trace:
@@ -176,20 +187,24 @@ func (f *explainFlags) problem() (*gemm.Problem, error) {
 		out = r[0]
 	}
 	p, err := shapes[0].Problem(in, out, f.transA, f.transB)
-	return &p, err
+	if err != nil {
+		return nil, err
+	}
+	if p, err = p.In(precision); err != nil {
+		return nil, fmt.Errorf("--precision %s: %w", f.precision, err)
+	}
+	return &p, nil
 }
 
-// parseTile is the tile asked for; without one the first in the kernel's list that fits the product and
-// the GPU's shared memory, and for a trace the smallest.
+// parseTile is the tile asked for; without one what would be chosen, and for a trace the
+// smallest.
 func (f *explainFlags) parseTile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
-	shapes := k.Shapes()
-	if f.tile == "" {
-		for _, s := range shapes {
-			if !f.trace && k.Fits(p, s) == nil && k.SharedBytes(k.Config(p, s)) <= m.Arch.SharedPerBlockOptIn {
-				return s, nil
-			}
-		}
+	switch {
+	case f.tile == "" && f.trace:
+		shapes := k.Shapes()
 		return shapes[len(shapes)-1], nil
+	case f.tile == "":
+		return explain.Tile(k, p, m)
 	}
 	s, err := k.ParseShape(f.tile)
 	if err != nil {

@@ -43,24 +43,29 @@ type Explanation struct {
 
 // Product is the product that is computed.
 type Product struct {
-	M      int     `json:"m"`
-	N      int     `json:"n"`
-	K      int     `json:"k"`
-	In     string  `json:"in"`
-	Accum  string  `json:"accum"` // the type that it is summed in
-	Out    string  `json:"out"`
-	TransA bool    `json:"transpose_a"`
-	TransB bool    `json:"transpose_b"`
-	Flops  float64 `json:"flops"` // 2·M·N·K
-	Unit   string  `json:"unit"`  // of one of them: "FLOP", or "OP" of whole numbers
+	M     int    `json:"m"`
+	N     int    `json:"n"`
+	K     int    `json:"k"`
+	In    string `json:"in"`
+	Accum string `json:"accum"` // the type that it is summed in
+	Out   string `json:"out"`
+	// Precision is the arithmetic of the products where that is not the elements' own.
+	Precision string  `json:"precision,omitempty"`
+	TransA    bool    `json:"transpose_a"`
+	TransB    bool    `json:"transpose_b"`
+	Flops     float64 `json:"flops"` // 2·M·N·K
+	Unit      string  `json:"unit"`  // of one of them: "FLOP", or "OP" of whole numbers
 }
 
 // Launch is the grid that computes it.
 type Launch struct {
-	Grid    [3]int `json:"grid"`  // blocks along x, y and z
-	Block   [3]int `json:"block"` // threads along x, y and z
-	Blocks  int    `json:"blocks"`
-	Threads int    `json:"threads"` // of a block
+	Tiles [2]int `json:"tiles"` // of C: in a column and in a row of them
+	// Packed are the operands that a launch before it packs, as the kernel reads them.
+	Packed  []string `json:"packed,omitempty"`
+	Grid    [3]int   `json:"grid"`  // blocks along x, y and z
+	Block   [3]int   `json:"block"` // threads along x, y and z
+	Blocks  int      `json:"blocks"`
+	Threads int      `json:"threads"` // of a block
 }
 
 // Fit is how many blocks an SM holds at once, and how the grid passes over the GPU.
@@ -68,6 +73,9 @@ type Fit struct {
 	Occupancy model.Occupancy `json:"occupancy"`
 	// TwoBlocks says that while one block waits at a barrier, another can work.
 	TwoBlocks bool `json:"two_blocks"`
+	// Specialised says that the block's warpgroups have one job each and meet at no barrier,
+	// so that a second block has nothing to fill.
+	Specialised bool `json:"specialised"`
 	// RegistersCounted is false where nobody said how many registers a thread takes:
 	// the assembler decides that, and there may be fewer blocks than Occupancy says.
 	RegistersCounted bool         `json:"registers_counted"`
@@ -86,9 +94,9 @@ type Options struct {
 // The errors are ErrShape for an empty product, ErrUnsupported for a kernel that cannot
 // compute p or run on m, the occupancy's for a block that no SM holds, and the context's.
 func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
-	target := ptx.Target{SM: m.Arch.SM, Suffix: k.Target().Suffix}
-	if !target.Has(k.Target()) {
-		return nil, fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name, m.Arch)
+	target, err := targetOf(k, m)
+	if err != nil {
+		return nil, err
 	}
 	j, err := newJob(k, s, p, target, m.SMs)
 	if err != nil {
@@ -100,17 +108,21 @@ func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *mo
 			M: p.M, N: p.N, K: p.K, In: p.A.Type.String(), Accum: p.Accum().String(), Out: p.C.Type.String(),
 			TransA: p.A.Trans, TransB: p.B.Trans, Flops: p.Flops(), Unit: "FLOP",
 		},
-		Launch:  launchOf(j.launch),
-		Phase:   phaseOf(k, s, j.launch.Block.Count(), p),
+		Launch:  launchOf(j, p),
+		Phase:   phaseOf(k, s, p),
 		Padding: paddingOf(s, p),
+	}
+	x.Phase.readShared(j)
+	if p.Precision != gemm.Native {
+		x.Product.Precision = p.Precision.String()
 	}
 	if p.Accum().Info().Integer {
 		x.Product.Unit = "OP"
 	}
-	if x.Fit, err = fitOf(m, j, opt); err != nil {
+	if x.Fit, err = fitOf(m, j, &x.Launch, opt); err != nil {
 		return nil, err
 	}
-	if x.Measured, err = measure(ctx, j); err != nil {
+	if x.Measured, err = measure(ctx, j, p); err != nil {
 		return nil, err
 	}
 	if x.Roof, err = roofOf(k, m, p); err != nil {
@@ -118,6 +130,34 @@ func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *mo
 	}
 	x.Traffic, err = x.volumes(m, p)
 	return x, err
+}
+
+// targetOf is what the kernel is written for on m. The error is ErrUnsupported.
+func targetOf(k *gpu.Kernel, m *model.Model) (ptx.Target, error) {
+	target := ptx.Target{SM: m.Arch.SM, Suffix: k.Target().Suffix}
+	if !target.Has(k.Target()) {
+		return target, fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name, m.Arch)
+	}
+	return target, nil
+}
+
+// Tile is the tile with which the kernel computes p on m where nobody names one, of those
+// that leave K in one piece. The error is ErrUnsupported.
+func Tile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
+	target, err := targetOf(k, m)
+	if err != nil {
+		return gpu.Shape{}, err
+	}
+	if err := k.Supports(p); err != nil {
+		return gpu.Shape{}, err
+	}
+	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock, MaxShared: m.Arch.SharedPerBlockOptIn}
+	for _, c := range k.Configs(p, &info) {
+		if c.Shape.Split <= 1 {
+			return c.Shape, nil
+		}
+	}
+	return gpu.Shape{}, fmt.Errorf("%w: kernel %s has no tile for that product on %s", gemm.ErrUnsupported, k.Name, m.Name)
 }
 
 // job is a kernel's text and its launch for a product.
@@ -159,9 +199,34 @@ func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, t ptx.Target, sms int) 
 	return j, err
 }
 
-func launchOf(l device.Launch) Launch {
-	g, b := l.Grid, l.Block
-	return Launch{Grid: [3]int{g.X, g.Y, g.Z}, Block: [3]int{b.X, b.Y, b.Z}, Blocks: g.Count(), Threads: b.Count()}
+// launchOf is the launch of a job for p.
+func launchOf(j *job, p *gemm.Problem) Launch {
+	g, b, s := j.launch.Grid, j.launch.Block, j.config.Shape
+	l := Launch{
+		Tiles: [2]int{ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)},
+		Grid:  [3]int{g.X, g.Y, g.Z}, Block: [3]int{b.X, b.Y, b.Z}, Blocks: g.Count(), Threads: b.Count(),
+	}
+	if j.problem.A != p.A {
+		l.Packed = append(l.Packed, "A")
+	}
+	if j.problem.B != p.B {
+		l.Packed = append(l.Packed, "B")
+	}
+	return l
+}
+
+// places is the blocks that the tiles would have if none of them stayed for another tile.
+func (l *Launch) places() int { return max(l.Blocks, l.Tiles[0]*l.Tiles[1]) }
+
+// usesWarpgroups reports whether the text multiplies with wgmma.
+func (j *job) usesWarpgroups() (found bool) {
+	for _, f := range j.module.Funcs() {
+		f.Body.Walk(func(s ptx.Stmt) {
+			i, ok := s.(*ptx.Instr)
+			found = found || ok && i.Op == "wgmma"
+		})
+	}
+	return found
 }
 
 // array is a variable of a kernel in shared memory.
@@ -185,7 +250,7 @@ func (j *job) shared() (list []array, size int) {
 	return list, size
 }
 
-func fitOf(m *model.Model, j *job, opt Options) (f Fit, err error) {
+func fitOf(m *model.Model, j *job, l *Launch, opt Options) (f Fit, err error) {
 	_, shared := j.shared()
 	o, err := m.Arch.Occupancy(model.Launch{
 		Threads: j.launch.Block.Count(), SharedBytes: shared + j.launch.Shared, RegsPerThread: opt.Registers,
@@ -193,9 +258,9 @@ func fitOf(m *model.Model, j *job, opt Options) (f Fit, err error) {
 	if err != nil {
 		return f, fmt.Errorf("%w: kernel %s with tile %v: %w", gemm.ErrUnsupported, j.kernel.Name, j.config.Shape, err)
 	}
-	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, RegistersCounted: opt.Registers > 0}
+	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Specialised: j.usesWarpgroups(), RegistersCounted: opt.Registers > 0}
 	if !m.Generic() {
-		w, err := m.Waves(j.launch.Grid.Count(), o.Blocks)
+		w, err := m.Waves(l.places(), o.Blocks)
 		if err != nil {
 			return f, err
 		}
@@ -215,33 +280,36 @@ var (
 	ordinaryRates = map[dtype.Type]model.Rate{dtype.F32: model.FP32, dtype.F64: model.FP64}
 )
 
+// splitProducts is how many products of bfloat16 a product in [gemm.F32x3] is made of.
+const splitProducts = 6
+
 // Rates are those of the units that products of elements of a type can run on, the fastest
-// first.
-func Rates(t dtype.Type) []model.Rate {
-	var all []model.Rate
+// first, and how many products of theirs make one.
+func Rates(t dtype.Type, p gemm.Precision) (all []model.Rate, products int) {
+	switch p {
+	case gemm.TF32:
+		return []model.Rate{model.TF32}, 1
+	case gemm.F32x3:
+		return []model.Rate{model.BF16}, splitProducts
+	}
 	if r, ok := tensorRates[t]; ok {
 		all = append(all, r)
 	}
 	if r, ok := ordinaryRates[t.Info().Accum]; ok {
 		all = append(all, r)
 	}
-	return all
+	return all, 1
 }
 
-// rateOf is the rate of the units that k computes p on.
-func rateOf(k *gpu.Kernel, p *gemm.Problem) (model.Rate, error) {
-	switch {
-	case !k.Tensor:
+// rateOf is the rate of the units that k computes p on, and how many products of theirs make
+// one.
+func rateOf(k *gpu.Kernel, p *gemm.Problem) (rate model.Rate, products int, err error) {
+	if !k.Tensor {
 		if r, ok := ordinaryRates[p.Accum()]; ok {
-			return r, nil
+			return r, 1, nil
 		}
-		return 0, fmt.Errorf("no rate of %v arithmetic on the ordinary units is known", p.Accum())
-	case p.Precision != gemm.Native:
-		return model.ParseRate(p.Precision.String())
+		return 0, 0, fmt.Errorf("no rate of %v arithmetic on the ordinary units is known", p.Accum())
 	}
-	r, ok := tensorRates[p.A.Type]
-	if !ok {
-		return 0, fmt.Errorf("no rate of the tensor cores on %v is known", p.A.Type)
-	}
-	return r, nil
+	rates, products := Rates(p.A.Type, p.Precision)
+	return rates[0], products, nil // all that tensor cores multiply are in the table
 }

@@ -83,12 +83,49 @@ func TestPhase(t *testing.T) {
 		{"tiled", "16", dtype.F32, Phase{Sharer: "block", M: 16, N: 16, K: 16, Step: 16, Count: 63, Loads: 512, FMAs: 4096, Operations: 8192, PerLoad: 16, Intensity: 4, SharedLoads: 8192}},
 		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Step: 32, Count: 32, Loads: 2048, FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
 		{"skinny", "1x32x128/1x4", dtype.F32, Phase{Sharer: "thread", M: 1, N: 4, K: 4, Step: 128, Count: 8, Loads: 20, FMAs: 16, Operations: 32, PerLoad: 1.6, Intensity: 0.4, SharedLoads: 0}},
-		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Step: 8, Count: 125, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768}},
+		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Step: 8, Count: 125, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768, Stages: 3, StageBytes: 8192}},
+		// Two warpgroups of 64 rows, whose tensor cores read those rows of A and all of B.
+		{"wgmma", "128x256x64/2x64/4", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Loads: 24576, FMAs: 2097152, Operations: 4194304, PerLoad: 512 / 3., Intensity: 256 / 3., SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
 	} {
 		x := explain(t, c.kernel, c.tile, "h200", problem(t, c.in, 1000, 1000, 1000, false, false))
 		if x.Phase != c.want {
 			t.Errorf("%s %s %v: %+v, want %+v", c.kernel, c.tile, c.in, x.Phase, c.want)
 		}
+	}
+}
+
+// TestTile: where nobody names a tile it is the one that would be chosen, and blocks that stay
+// are fewer than the tiles that they compute.
+func TestTile(t *testing.T) {
+	for _, v := range []struct {
+		kernel, on string
+		p          *gemm.Problem
+		want       string
+		blocks     int
+	}{
+		{"tiled", "h200", problem(t, dtype.F32, 1024, 1024, 1024, false, false), "32", 1024},
+		{"blocked", "h200", problem(t, dtype.F32, 4096, 4096, 4096, false, false), "128x256x8/16x8/3", 512},
+		{"wgmma", "h200", problem(t, dtype.BF16, 64, 64, 64, false, false), "64x64x64/2x16/12", 1},
+		{"wgmma", "h200", problem(t, dtype.BF16, 4096, 4096, 4096, false, false), "", 132},
+	} {
+		k, _ := kernel(t, v.kernel, "")
+		s, err := Tile(k, v.p, gpuModel(t, v.on))
+		if err != nil || v.want != "" && s.String() != v.want {
+			t.Errorf("%s of %v: %v, %v, want %s", v.kernel, v.p, s, err, v.want)
+			continue
+		}
+		x := explain(t, v.kernel, s.String(), v.on, v.p)
+		tiles := ceilDiv(v.p.M, s.M) * ceilDiv(v.p.N, s.N)
+		if x.Launch.Blocks != v.blocks || x.Launch.Tiles[0]*x.Launch.Tiles[1] != tiles || strings.Contains(x.Text(), "tile after tile") != (v.blocks < tiles) {
+			t.Errorf("%s of %v in %v: %+v, want %d tiles of %d blocks", v.kernel, v.p, s, x.Launch, tiles, v.blocks)
+		}
+		if strings.Contains(x.Text(), "NaN") {
+			t.Errorf("%s of %v: NaN in\n%s", v.kernel, v.p, x.Text())
+		}
+	}
+	k, _ := kernel(t, "wgmma", "")
+	if s, err := Tile(k, problem(t, dtype.F64, 64, 64, 64, false, false), gpuModel(t, "h200")); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("tile %v, %v for what the kernel does not multiply", s, err)
 	}
 }
 
@@ -133,18 +170,23 @@ func TestRateOf(t *testing.T) {
 		{"naive", dtype.F32, gemm.Native, model.FP32}, {"naive", dtype.BF16, gemm.Native, model.FP32}, {"blocked", dtype.F64, gemm.Native, model.FP64},
 		{"mma", dtype.BF16, gemm.Native, model.BF16}, {"mma", dtype.F64, gemm.Native, model.FP64Tensor}, {"mma", dtype.F32, gemm.TF32, model.TF32},
 		{"mma", dtype.F8E5M2, gemm.Native, model.FP8}, {"wgmma", dtype.I8, gemm.Native, model.INT8},
+		{"wgmma", dtype.F32, gemm.F32x3, model.BF16}, {"wgmma", dtype.F8E4M3, gemm.Fast, model.FP8},
 	} {
 		p, err := problem(t, v.in, 256, 256, 256, false, false).In(v.precision)
 		if err != nil {
 			t.Fatal(err)
 		}
 		k, _ := kernel(t, v.kernel, "")
-		if got, err := rateOf(k, &p); err != nil || got != v.want {
-			t.Errorf("%s on %v in %v: %v, %v, want %v", v.kernel, v.in, v.precision, got, err, v.want)
+		products := 1
+		if v.precision == gemm.F32x3 {
+			products = 6
+		}
+		if got, n, err := rateOf(k, &p); err != nil || got != v.want || n != products {
+			t.Errorf("%s on %v in %v: %d of %v, %v, want %v", v.kernel, v.in, v.precision, n, got, err, v.want)
 		}
 	}
 	k, _ := kernel(t, "naive", "")
-	if got, err := rateOf(k, problem(t, dtype.I8, 256, 256, 256, false, false)); err == nil {
+	if got, _, err := rateOf(k, problem(t, dtype.I8, 256, 256, 256, false, false)); err == nil {
 		t.Errorf("ordinary units on int8: %v, which the table does not have", got)
 	}
 }
@@ -178,10 +220,15 @@ func TestMeasuredIsAsked(t *testing.T) {
 		tries = 3
 	}
 	for _, k := range gpu.Kernels() {
-		for i := range tries {
-			in := types[i%len(types)]
+		precisions := append([]gemm.Precision{gemm.Native}, k.Precisions()...)
+		for i := range tries * len(precisions) {
+			in, precision := types[i%len(types)], precisions[i/tries]
+			if precision != gemm.Native {
+				in = precision.Info().For[0]
+			}
 			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
 			p := problem(t, in, 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60), rng.IntN(2) == 0, rng.IntN(2) == 0)
+			p.Precision = precision
 			on := "a100-sxm-80gb"
 			if k.SM > 80 {
 				on, s = "h200", k.Shapes()[len(k.Shapes())-1-rng.IntN(2)] // which are emulated fast
@@ -219,7 +266,7 @@ func TestThenAndNow(t *testing.T) {
 	global := func(x *Explanation, what string) (now, then float64) {
 		for _, a := range x.Measured.Global {
 			if a.What == what {
-				return per(a.Sectors, a.Requests), per(a.Transactions, a.HalfWarps)
+				return float64(a.Sectors) / float64(a.Requests), float64(a.Transactions) / float64(a.HalfWarps)
 			}
 		}
 		t.Errorf("nothing is known of %s", what)

@@ -19,7 +19,7 @@ func (x *Explanation) Text() string {
 	x.work(&d)
 	x.Phase.text(&d, p, x.Launch.Threads)
 	x.traffic(&d)
-	x.Fit.text(&d, x.Launch.Blocks)
+	x.Fit.text(&d, &x.Launch)
 	x.Padding.text(&d)
 	x.Measured.text(&d, p)
 	return d.String()
@@ -30,9 +30,24 @@ func (x *Explanation) work(d *document) {
 	d.heading("The work")
 	d.row("operations", "2·M·N·K = 2 × %s × %s × %s = %s%s, a multiply-add counting as 2",
 		model.Commas(p.M), model.Commas(p.N), model.Commas(p.K), si(p.Flops), p.Unit)
-	d.row("grid", "%s × %s tiles of C = %s of %d × %d = %s", model.Commas(l.Grid[0]), model.Commas(l.Grid[1]*l.Grid[2]),
-		model.Count(l.Grid[0]*l.Grid[1]*l.Grid[2], "block"), l.Block[0], l.Block[1], model.Count(l.Threads, "thread"))
-	d.row("types", "elements of %s, summed in %s, C in %s", p.In, p.Accum, p.Out)
+	tiles, threads := l.Tiles[0]*l.Tiles[1], fmt.Sprintf("%d × %d = %s", l.Block[0], l.Block[1], model.Count(l.Threads, "thread"))
+	cut := fmt.Sprintf("%s × %s tiles of C = ", model.Commas(l.Tiles[0]), model.Commas(l.Tiles[1]))
+	switch {
+	case l.Blocks == tiles:
+		d.row("grid", "%s%s of %s", cut, model.Count(l.Blocks, "block"), threads)
+	case l.Blocks > tiles:
+		d.row("grid", "%s%s, for each of them %s of %s", cut, model.Commas(tiles), model.Count(l.Blocks/tiles, "block"), threads)
+	default:
+		d.row("grid", "%s%s, for %s of %s, which stay and compute tile after tile", cut, model.Commas(tiles), model.Count(l.Blocks, "block"), threads)
+	}
+	in := p.In
+	if p.Precision != "" {
+		in += ", multiplied in " + p.Precision
+	}
+	d.row("types", "elements of %s, summed in %s, C in %s", in, p.Accum, p.Out)
+	if l.Packed != nil {
+		d.row("packed", "%s, by a launch before this one, as the kernel reads it", strings.Join(l.Packed, " and "))
+	}
 	d.flush()
 }
 
@@ -51,8 +66,14 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 		d.row("loads", "%s = %s from global memory: %d×%d of A, %d×%d of B",
 			sides, model.Count(x.Loads, "element"), x.M, x.K, x.K, x.N)
 		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs), model.Commas(x.Operations))
-		d.row("shared memory", "%s loads of its %s: %.3g for each FMA",
-			model.Commas(x.SharedLoads), model.Count(threads, "thread"), float64(x.SharedLoads)/float64(x.FMAs))
+		who := "loads of its " + model.Count(threads, "thread")
+		if x.TensorReads {
+			who = "elements that the tensor cores read there themselves"
+		}
+		d.row("shared memory", "%s %s: %.3g for each FMA", model.Commas(x.SharedLoads), who, float64(x.SharedLoads)/float64(x.FMAs))
+		if x.Stages > 1 {
+			d.row("stages", "%d of %s: while one is multiplied, up to %d more are on their way", x.Stages, model.Count(x.StageBytes, "byte"), x.Stages-1)
+		}
 	}
 	d.row("per load", "%s operations / %s loads = %.4g", model.Commas(x.Operations), model.Commas(x.Loads), x.PerLoad)
 	d.row("intensity", "%.4g operations a load / %s = %.4g %s/byte", x.PerLoad, model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
@@ -80,8 +101,12 @@ func (x *Explanation) traffic(d *document) {
 		return
 	}
 	unit := x.Product.Unit
+	rate := x.Roof.Rate
+	if x.Roof.Products > 1 {
+		rate = fmt.Sprintf("%s, %d products of which make one", rate, x.Roof.Products)
+	}
 	d.line("The roofline of %s: %s%s/s (%s), %sB/s; they meet at %.3g %s/byte.",
-		x.GPU, si(x.Roof.Peak), unit, x.Roof.Rate, si(x.Roof.Bandwidth), x.Roof.Ridge, unit)
+		x.GPU, si(x.Roof.Peak), unit, rate, si(x.Roof.Bandwidth), x.Roof.Ridge, unit)
 	for _, v := range x.Traffic {
 		d.row(v.What, "%.4g %s/byte: at least %s, bound by %s, at most %s%s/s",
 			v.Intensity, unit, seconds(v.Bound.Seconds), v.Bound.By, si(v.Bound.Attain), unit)
@@ -89,7 +114,7 @@ func (x *Explanation) traffic(d *document) {
 	d.flush()
 }
 
-func (x *Fit) text(d *document, blocks int) {
+func (x *Fit) text(d *document, l *Launch) {
 	d.heading("Occupancy")
 	for line := range strings.Lines(x.Occupancy.Text()) {
 		d.line("%s", strings.TrimRight(line, "\n"))
@@ -99,12 +124,20 @@ func (x *Fit) text(d *document, blocks int) {
 		answer = "Yes"
 	}
 	d.line("Do at least two blocks fit? %s: %d.", answer, x.Occupancy.Blocks)
+	if x.Specialised {
+		d.line("This kernel needs no second: its warpgroups meet at no barrier, and while one waits for a stage the copy engine and the " +
+			"tensor cores go on.")
+	}
 	if !x.RegistersCounted {
 		d.line("Registers are not counted: the assembler gives them out, and they may allow fewer blocks.")
 	}
 	if w := x.Waves; w != nil {
-		d.line("%s over %s at a time: %s, the last with %s; %.3g %% of all places have a block.",
-			model.Count(blocks, "block"), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last), 100*w.Efficiency)
+		what := "block"
+		if l.Blocks < l.places() {
+			what = "tile"
+		}
+		d.line("%s over %s at a time: %s, the last with %s; %.3g %% of all places have a %s.",
+			model.Count(l.places(), what), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last), 100*w.Efficiency, what)
 	}
 }
 
@@ -134,7 +167,7 @@ func (x *Measured) text(d *document, p *Product) {
 		"a half-warp took 1 transaction if its thread k accessed word k of an aligned segment, else 1 for each thread.", sectorBytes)
 	d.row("access", "requests\tbytes asked\tsectors\ta request\tat best\tthen: transactions a half-warp")
 	for _, a := range x.Global {
-		d.row(a.What, "%s\t%s\t%s\t%.3g\t%.3g\t%.3g", commas(a.Requests), commas(a.Asked), commas(a.Sectors),
+		d.row(a.What, "%s\t%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.Asked), commas(a.Sectors),
 			per(a.Sectors, a.Requests), per(a.Ideal, a.Requests), per(a.Transactions, a.HalfWarps))
 	}
 	d.flush()
@@ -144,7 +177,7 @@ func (x *Measured) text(d *document, p *Product) {
 			"16 banks served a half-warp.")
 		d.row("access", "requests\twavefronts\ta request\tat best\tthen: times what is best")
 		for _, a := range x.Shared {
-			d.row(a.What, "%s\t%s\t%.3g\t%.3g\t%.3g", commas(a.Requests), commas(a.Wavefronts),
+			d.row(a.What, "%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.Wavefronts),
 				per(a.Wavefronts, a.Requests), per(a.Ideal, a.Requests), per(a.Then, a.ThenIdeal))
 		}
 		d.flush()
@@ -182,7 +215,14 @@ func seconds(s float64) string {
 	return si(s) + "s"
 }
 
-func per(a, b int64) float64 { return float64(a) / float64(b) }
+// per is a ratio in words; of nothing there is none, as of half-warps where the copy engine
+// reads.
+func per(a, b int64) string {
+	if b == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.3g", float64(a)/float64(b))
+}
 
 func commas(n int64) string { return model.Commas(int(n)) }
 

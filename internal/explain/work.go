@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/frag"
@@ -24,24 +25,26 @@ type Phase struct {
 	Operations int     `json:"operations"` // 2·M·N·K
 	PerLoad    float64 `json:"operations_per_load"`
 	Intensity  float64 `json:"intensity"` // operations a byte loaded
-	// SharedLoads is the elements that the block's threads load from shared memory.
-	SharedLoads int `json:"shared_loads"`
+	// SharedLoads is the elements that are read from shared memory in a phase: by the
+	// block's threads, or where TensorReads says so by the tensor cores themselves.
+	SharedLoads int  `json:"shared_loads"`
+	TensorReads bool `json:"tensor_reads"`
+	// Stages is how many phases' tiles shared memory has room for, StageBytes what one takes;
+	// 0 where the kernel leaves no choice.
+	Stages     int `json:"stages,omitempty"`
+	StageBytes int `json:"stage_bytes,omitempty"`
 }
 
 // Intensity is how many operations a kernel with such tiles does for each byte of A and
 // B that its threads load from global memory.
 func Intensity(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) float64 {
-	return phaseOf(k, s, 0, p).Intensity
+	return phaseOf(k, s, p).Intensity
 }
 
 // phaseOf is a phase by the shape of the tiles: one without steps along K shares
-// nothing, so that each thread goes along K by one and loads for its own elements. The
-// tensor cores share what a warp has loaded among its threads.
-func phaseOf(k *gpu.Kernel, s gpu.Shape, threads int, p *gemm.Problem) Phase {
-	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, SharedLoads: threads * s.K * (s.RowsPerThread + s.ColsPerThread)}
-	if k.Tensor {
-		x.SharedLoads = threads * s.K * (s.RowsPerThread*frag.Eight + s.ColsPerThread*frag.Quad) / frag.Lanes
-	}
+// nothing, so that each thread goes along K by one and loads for its own elements.
+func phaseOf(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) Phase {
+	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K}
 	switch {
 	case s.K == 0:
 		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1}
@@ -54,20 +57,53 @@ func phaseOf(k *gpu.Kernel, s gpu.Shape, threads int, p *gemm.Problem) Phase {
 	x.FMAs = x.M * x.N * x.K
 	x.Operations = 2 * x.FMAs
 	x.PerLoad = float64(x.Operations) / float64(x.Loads)
-	x.Intensity = x.PerLoad / float64(p.A.Type.Size())
+	x.Intensity = x.PerLoad / float64(elementBytes(p))
 	return x
+}
+
+// elementBytes is what a kernel loads for an element of A or B.
+func elementBytes(p *gemm.Problem) int {
+	if p.Precision == gemm.F32x3 {
+		return 3 * dtype.BF16.Size() // its parts
+	}
+	return p.A.Type.Size()
+}
+
+// warpgroupRows is the rows of C that one wgmma multiplies.
+const warpgroupRows = 64
+
+// readShared counts what a phase of j reads from shared memory. Tensor cores share what a warp
+// has loaded among its threads, or read there themselves, for each 64 rows of C once.
+func (x *Phase) readShared(j *job) {
+	s, threads := j.config.Shape, j.launch.Block.Count()
+	if x.Sharer == "thread" {
+		return
+	}
+	if s.Stages > 0 {
+		x.Stages, x.StageBytes = s.Stages, (s.M+s.N)*s.K*j.problem.A.Type.Size()
+	}
+	switch {
+	case j.usesWarpgroups():
+		_, products := Rates(j.problem.A.Type, j.config.Precision)
+		x.TensorReads, x.SharedLoads = true, products*ceilDiv(s.M, warpgroupRows)*(warpgroupRows+s.N)*s.K
+	case j.kernel.Tensor:
+		x.SharedLoads = threads * s.K * (s.RowsPerThread*frag.Eight + s.ColsPerThread*frag.Quad) / frag.Lanes
+	default:
+		x.SharedLoads = threads * s.K * (s.RowsPerThread + s.ColsPerThread)
+	}
 }
 
 // Roof is what bounds any kernel on the GPU.
 type Roof struct {
 	Rate      string  `json:"rate"`
-	Peak      float64 `json:"peak"`      // operations a second
+	Products  int     `json:"products"`  // of the units, for each of the kernel's: 6 in f32x3
+	Peak      float64 `json:"peak"`      // operations a second, of the kernel's products
 	Bandwidth float64 `json:"bandwidth"` // bytes a second
 	Ridge     float64 `json:"ridge"`     // operations a byte at which the two meet
 }
 
 func roofOf(k *gpu.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
-	rate, err := rateOf(k, p)
+	rate, products, err := rateOf(k, p)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +111,8 @@ func roofOf(k *gpu.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Roof{Rate: rate.String(), Peak: peak, Bandwidth: m.MemBandwidth, Ridge: peak / m.MemBandwidth}, nil
+	peak /= float64(products)
+	return &Roof{Rate: rate.String(), Products: products, Peak: peak, Bandwidth: m.MemBandwidth, Ridge: peak / m.MemBandwidth}, nil
 }
 
 // Volume is a number of bytes that global memory might move for the whole product, and
@@ -107,12 +144,13 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	}
 	// A is loaded once for each sharer's columns of C, B once for each one's rows.
 	timesA, timesB := ceilDiv(p.N, x.Phase.N), ceilDiv(p.M, x.Phase.M)
-	loads := a*float64(timesA) + b*float64(timesB)
-	moved := x.Measured.moved("load A")*a*float64(timesA) + x.Measured.moved("load B")*b*float64(timesB) + x.Measured.moved("store C")*c
+	wider := float64(elementBytes(p)) / in
+	loadsA, loadsB := a*wider*float64(timesA), b*wider*float64(timesB)
+	moved := x.Measured.moved("load A")*loadsA + x.Measured.moved("load B")*loadsB + x.Measured.moved("store C")*c
 	list := []Volume{
 		{What: "once", Bytes: a + b + c, Why: fmt.Sprintf("A %s + B %s + C %s: the least that any kernel moves", bytesText(a), bytesText(b), bytesText(c))},
 		{What: "moved", Bytes: moved, Why: fmt.Sprintf("in sectors of %d bytes, each once for a warp's threads, as measured below: what memory moves if no cache helps", sectorBytes)},
-		{What: "asked", Bytes: loads + c, Why: fmt.Sprintf("by the threads: A %s times, B %s times, C once", model.Commas(timesA), model.Commas(timesB))},
+		{What: "asked", Bytes: loadsA + loadsB + c, Why: fmt.Sprintf("by the threads: A %s, B %s, C once", times(timesA), times(timesB))},
 	}
 	for i := range list {
 		list[i].Intensity = p.Flops() / list[i].Bytes
@@ -126,13 +164,22 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	}
 	for i := range list {
 		v := &list[i]
-		roof, err := model.Roofline(m, rate, p.Flops(), v.Bytes)
+		products := float64(x.Roof.Products)
+		roof, err := model.Roofline(m, rate, p.Flops()*products, v.Bytes)
 		if err != nil {
 			return nil, err
 		}
-		v.Bound = &Bound{Seconds: roof.Seconds, By: roof.Bound, Attain: roof.Attain}
+		v.Bound = &Bound{Seconds: roof.Seconds, By: roof.Bound, Attain: roof.Attain / products}
 	}
 	return list, nil
+}
+
+// times is how often, in words.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return model.Commas(n) + " times"
 }
 
 // Padding is what it would cost to make the matrices as large as whole tiles, instead
