@@ -116,8 +116,8 @@ there. It refuses a file from another machine or another version.`,
 	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, one JSON object a line")
 	fl.StringVar(&f.resume, "resume", "", "go on with this file of records: measure what it lacks, on the same machine")
 	fl.BoolVar(&f.force, "force", false, "replace the file of -o if it is there")
-	c.MarkFlagsMutuallyExclusive("out", "resume")
-	c.MarkFlagsMutuallyExclusive("batch", "groups")
+	exclusive(c, "out", "resume")
+	exclusive(c, "batch", "groups")
 	formats := bench.Formats()
 	names := make([]string, len(formats))
 	for i, format := range formats {

@@ -153,7 +153,7 @@ func TestRecordFileRefuses(t *testing.T) {
 		{"no records", []byte("a,b\n"), "--resume r.jsonl", "no file of records: record 1"},
 		{"an array", append([]byte("["), good...), "--resume r.jsonl", "want one record a line"},
 		{"a folder that is not there", good, "-o absent/r.jsonl", "absent/r.jsonl: no such file or directory"},
-		{"both", good, "-o other.jsonl --resume r.jsonl", "[out resume] were all set"},
+		{"both", good, "-o other.jsonl --resume r.jsonl", "--out and --resume: give one or the other"},
 		{"a size that cannot be", good, "--resume r.jsonl --sizes 1000000", "out of memory: the matrices to measure"},
 	} {
 		if err := os.WriteFile("r.jsonl", v.text, 0o666); err != nil {

@@ -56,7 +56,7 @@ An argument of the kernel is one of
   tilework emulate k.ptx --grid 1 --block 32 --arg out:i32:1x32:x.csv --checkers race,bounds`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("emulate takes one PTX file, and found %d: %s (see tilework emulate --help)", len(args), strings.Join(args, " "))
+				return fmt.Errorf("emulate takes one PTX file, and found %d%s (see tilework emulate --help)", len(args), listed(args))
 			}
 			return nil
 		},
@@ -441,27 +441,42 @@ func (f *emulateFlags) print(w io.Writer, report *check.Report, stats emu.Stats,
 // printFindings prints each finding on a line, and those that say the same of other
 // instructions, as an unrolled loop has them, together.
 func printFindings(w io.Writer, findings []check.Finding) {
-	type saying struct {
-		checker check.Checker
-		opcode  string
-		message string
-	}
 	lines := map[saying][]string{}
-	of := func(x *check.Finding) saying { return saying{x.Checker, x.Site.Opcode, x.Message} }
 	for i := range findings {
-		x := &findings[i]
-		lines[of(x)] = append(lines[of(x)], strconv.Itoa(x.Site.Pos.Line))
+		what, line := said(&findings[i])
+		lines[what] = append(lines[what], strconv.Itoa(line))
 	}
 	for i := range findings {
-		x := &findings[i]
-		at := lines[of(x)]
+		what, _ := said(&findings[i])
+		at := lines[what]
 		if len(at) == 0 {
 			continue // said before
 		}
-		fmt.Fprintln(w, x)
+		fmt.Fprintln(w, &findings[i])
 		if n := len(at) - 1; n > 0 {
 			fmt.Fprintf(w, "  and the same at %d more: %s %s\n", n, plural("line", n), strings.Join(at[1:], ", "))
 		}
-		delete(lines, of(x))
+		delete(lines, what)
 	}
+}
+
+// saying is what findings have in common that are told together.
+type saying struct {
+	checker check.Checker
+	opcode  string
+	message string
+	write   int // the line of the store that loads race with
+}
+
+// said is what a finding says, and the line of which it says that: of a race the load's, as
+// what one store lacks a barrier to is often a whole unrolled loop of loads.
+func said(x *check.Finding) (saying, int) {
+	if x.Checker != check.Race || x.Other == nil {
+		return saying{checker: x.Checker, opcode: x.Site.Opcode, message: x.Message}, x.Site.Pos.Line
+	}
+	load, store := x.Site, x.Other
+	if strings.HasPrefix(load.Opcode, "st.") {
+		load, store = store, load
+	}
+	return saying{checker: x.Checker, opcode: load.Opcode, write: store.Pos.Line}, load.Pos.Line
 }

@@ -9,6 +9,9 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/matio"
+	"tilework/ptx"
+	"tilework/ptx/emu"
+	"tilework/ptx/emu/check"
 )
 
 // tiledEntry is the textbook's kernel as nvcc compiles it, with tiles of 16.
@@ -156,5 +159,25 @@ func TestEmulateMistakes(t *testing.T) {
 	}
 	if _, err := os.Stat("c.npy"); err == nil {
 		t.Error("a refused launch wrote its output")
+	}
+}
+
+// TestSaid: races of an unrolled loop's loads with one store are told together, those with
+// another store apart.
+func TestSaid(t *testing.T) {
+	site := func(line int, opcode string) *emu.Site {
+		return &emu.Site{Opcode: opcode, Pos: ptx.Pos{File: "k.ptx", Line: line}}
+	}
+	race := func(site, other *emu.Site) check.Finding {
+		return check.Finding{Checker: check.Race, Site: site, Other: other, Message: site.Pos.String()}
+	}
+	load, store := "ld.shared.f32", "st.shared.f32"
+	var b strings.Builder
+	printFindings(&b, []check.Finding{
+		race(site(20, load), site(10, store)), race(site(21, load), site(11, store)), race(site(22, load), site(10, store)),
+		race(site(12, store), site(30, load)), race(site(12, store), site(31, load)),
+	})
+	if n, together := strings.Count(b.String(), "race"), strings.Count(b.String(), "and the same at 1 more: line 22\n")+strings.Count(b.String(), "and the same at 1 more: line 31\n"); n != 3 || together != 2 {
+		t.Errorf("%d findings, %d of them told with another:\n%s", n, together, b.String())
 	}
 }

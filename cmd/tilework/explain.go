@@ -70,7 +70,7 @@ partial sum is made of. --ptx prints the kernel's text.`,
 	fl.IntVar(&f.regs, "regs", 0, "registers of a thread, as an assembler tells them (0: not counted)")
 	fl.BoolVar(&f.trace, "trace", false, fmt.Sprintf("follow each element of a product of at most %d×%d×%d", explain.MaxTrace, explain.MaxTrace, explain.MaxTrace))
 	fl.BoolVar(&f.ptx, "ptx", false, "print the kernel's text")
-	c.MarkFlagsMutuallyExclusive("trace", "ptx")
+	exclusive(c, "trace", "ptx")
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "gpu", gpuNames()...)
 	complete(c, "dtype", typeNames()...)

@@ -74,7 +74,7 @@ func TestExplainRefuses(t *testing.T) {
 		{"tiled --regs -1", "--regs -1"},
 		{"tiled --regs 300", "at most 255 registers"},
 		{"tiled --trace --shape 64x64x64", "a trace of 64×64×64: want at most 16"},
-		{"tiled --trace --ptx", "none of the others can be"},
+		{"tiled --trace --ptx", "--trace and --ptx: give one or the other"},
 		{"tiled --ptx --format json", "one form"},
 		{"tiled --format csv", "--format csv"},
 	} {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tilework/internal/gemm"
 )
@@ -79,10 +80,43 @@ whoever writes or studies them.`,
 		kernelsCommand(), devicesCommand(), versionCommand(),
 	)
 	root.SuggestionsMinimumDistance = 2
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	return root
+}
+
+// flagError says what is wrong with a flag. The flags of a verb that there is not are
+// unknown, and it is the verb that is told.
+func flagError(c *cobra.Command, err error) error {
+	if c.HasSubCommands() && c.Flags().NArg() > 0 {
+		return noArgs(c, c.Flags().Args())
+	}
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		if want, known := wants[value.GetFlag().Value.Type()]; known {
+			return fmt.Errorf("--%s %s: want %s (see %s --help)", value.GetFlag().Name, value.GetValue(), want, c.CommandPath())
+		}
+	}
+	return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+}
+
+// wants are flags' types in words.
+var wants = map[string]string{
+	"int": "a whole number", "uint": "a whole number from 0 on", "uint64": "a whole number from 0 on", "float64": "a number",
+	"bool": "true or false", "duration": "a time with its unit, as in 200ms or 5s",
+}
+
+// exclusive refuses two flags of which only one can be given.
+func exclusive(c *cobra.Command, one, other string) {
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if c.Flags().Changed(one) && c.Flags().Changed(other) {
+			return fmt.Errorf("--%s and --%s: give one or the other", one, other)
+		}
+		if before != nil {
+			return before(c, args)
+		}
+		return nil
+	}
 }
 
 // noArgs refuses arguments; an unknown verb arrives here too.

@@ -159,6 +159,7 @@ func TestMistakes(t *testing.T) {
 		text string
 	}{
 		{"mull", 2, `unknown command "mull" (did you mean "mul"?)`},
+		{"mull a.npy b.npy -o c.npy", 2, `unknown command "mull" (did you mean "mul"?)`},
 		{"mul", 2, "two files"},
 		{"mul a.npy", 2, "two files"},
 		{"mul a.npy b.npy", 2, "give -o FILE"},
@@ -167,7 +168,7 @@ func TestMistakes(t *testing.T) {
 		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64; --dtype"},
 		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
 		{"mul text.npy b.npy -o c.npy", 2, "text.npy: malformed"},
-		{"mul . b.npy -o c.npy", 2, "extension"},
+		{"mul . b.npy -o c.npy", 2, "a folder, want a file"},
 		{"mul i32.npy i32.npy -o c.npy", 2, "int32 cannot be multiplied"},
 		{"mul a.npy b.npy -o c.txt", 2, `-o: c.txt: not supported: extension ".txt"`},
 		{"mul a.npy b.npy -o no/c.npy", 2, "-o: stat no: no such file"},
@@ -187,7 +188,7 @@ func TestMistakes(t *testing.T) {
 		{mul + "--precision tf32", 2, `precision tf32`},
 		{mul + "--activation tanh", 2, `--activation: unknown activation "tanh"`},
 		{mul + "--threads -1", 2, "--threads -1"},
-		{mul + "--threads many", 2, `"many"`},
+		{mul + "--threads many", 2, "--threads many: want a whole number"},
 		{mul + "--beta 1", 2, "--beta 1 without --c"},
 		{mul + "--c c0.csv", 2, "--c c0.csv without --beta"},
 		{mul + "--beta 1 --c a.npy", 2, "--c a.npy is 3×4, want 3×5"},

@@ -87,6 +87,9 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 			return fmt.Errorf("%s is there already: name another, or replace it with --force", file.path)
 		}
 	}
+	if ext := strings.ToLower(filepath.Ext(f.out)); len(ext) > 1 && ext != ".html" && ext != ".htm" {
+		return fmt.Errorf("-o %s: a page is written, want FILE.html", f.out)
+	}
 	for _, folder := range []string{f.svg, f.png} {
 		if folder != "" {
 			if err := os.MkdirAll(folder, 0o777); err != nil {

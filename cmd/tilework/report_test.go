@@ -82,6 +82,7 @@ func TestReportRefuses(t *testing.T) {
 		"lie.jsonl -o r.html":                     "record 1: gflops 9",
 		"a.jsonl a.jsonl -o r.html":               "named twice",
 		"a.jsonl -o there.html":                   "there.html is there already",
+		"a.jsonl -o r.pdf":                        "-o r.pdf: a page is written, want FILE.html",
 		"a.jsonl -o there.html --svg .":           "there.html is there already",
 		"a.jsonl -o a.jsonl --force":              "a.jsonl is one of the files to read",
 		"a.jsonl -o " + "./a.jsonl" + " --force":  "is one of the files to read",

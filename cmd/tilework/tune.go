@@ -79,7 +79,7 @@ choice, at any number of threads. It lies in the user's cache directory, or in
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu")
-	c.MarkFlagsMutuallyExclusive("show", "clear")
+	exclusive(c, "show", "clear")
 	return c
 }
 
@@ -163,6 +163,9 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 func (f *tuneFlags) list(stdout, stderr io.Writer) error {
 	kept := dispatch.KeptTunings()
 	notes(stderr)
+	if len(kept) == 0 {
+		fmt.Fprintln(stderr, "nothing is tuned here: tilework tune --sizes N does that")
+	}
 	return writeList(stdout, f.format, []column[dispatch.Kept]{
 		{"PRODUCT", func(k dispatch.Kept) any { return k.Form }},
 		{"CHOICE", func(k dispatch.Kept) any { return k.Choice }},

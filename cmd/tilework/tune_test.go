@@ -86,7 +86,7 @@ func TestTuneRefuses(t *testing.T) {
 		{"--shapes 8x8x8 --threads -2", "--threads: not supported: -2 threads", 2},
 		{"--suite none", `no suite "none"`, 2},
 		{"--show --shapes 8x8x8", "--show and --clear concern all products", 2},
-		{"--show --clear", "none of the others can be", 2},
+		{"--show --clear", "--show and --clear: give one or the other", 2},
 		{"8x8x8", `unexpected argument "8x8x8"`, 2},
 	} {
 		stdout, stderr, code := run(t.Context(), append([]string{"tune"}, strings.Fields(c.args)...)...)

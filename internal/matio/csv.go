@@ -69,7 +69,7 @@ func readCSV(s *source) (*Matrix, error) {
 		case c.column > cols:
 			return nil, s.fail(ErrFormat, "line %d has more than the %d columns of the first", c.line, cols)
 		case c.last && c.column < cols:
-			return nil, s.fail(ErrFormat, "line %d has %d columns, the first has %d", c.line, c.column, cols)
+			return nil, s.fail(ErrFormat, "line %d: the number of columns is %d, in the first line %d", c.line, c.column, cols)
 		case n == room:
 			return nil, s.fail(ErrFormat, "the file changed while it was read")
 		}

@@ -152,6 +152,9 @@ func parseSpec(spec string) (place, error) {
 	}
 	p.path, p.format = spec, formatOf(spec)
 	if p.format == nil {
+		if info, err := os.Stat(spec); err == nil && info.IsDir() {
+			return p, p.fail(gemm.ErrUnsupported, "a folder, want a file")
+		}
 		var known []string
 		for _, f := range formats {
 			known = append(known, f.Ext)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 
 	"tilework/ptx"
 )
@@ -136,7 +137,11 @@ func (p *Program) Pack(entry string, args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s: no such kernel (want one of %q)", ErrLaunch, entry, p.Entries())
 	}
 	if len(args) != len(f.Params) {
-		return nil, fmt.Errorf("%s: %d arguments, want %d: %w", entry, len(args), len(f.Params), ErrParams)
+		want := make([]string, len(f.Params))
+		for k, v := range f.Params {
+			want[k] = v.Name + " (" + strings.TrimPrefix(paramText(v), "a ") + ")"
+		}
+		return nil, fmt.Errorf("%s: %d arguments, want %d: %s: %w", entry, len(args), len(f.Params), strings.Join(want, ", "), ErrParams)
 	}
 	buf := make([]byte, f.paramSize)
 	for k, v := range f.Params {
