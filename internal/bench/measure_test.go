@@ -43,8 +43,10 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("the rounds are not whole: %v", timed)
 	}
 	for round := range len(timed) / 3 {
-		want := []string{"a", "b", "p"}
-		want = append(want[round%3:], want[:round%3]...)
+		var want []string
+		for i := range 3 {
+			want = append(want, []string{"a", "b", "p"}[inTurn(round, i, 3)])
+		}
 		if got := timed[3*round : 3*round+3]; !slices.Equal(got, want) {
 			t.Errorf("round %d is %v, want %v", round, got, want)
 		}
@@ -346,6 +348,42 @@ func TestLead(t *testing.T) {
 		for _, r := range records {
 			if got := time.Duration(r.Seconds.Median * 1e9); got.Round(time.Microsecond) != want {
 				t.Errorf("%d threads: %s took %v, want %v", threads, r.Subject, got, want)
+			}
+		}
+	}
+}
+
+// TestInTurn: in each round each has one turn, all come first equally often, and of three or
+// more nobody has the same one before it more than half of the time.
+func TestInTurn(t *testing.T) {
+	for n := 1; n <= 9; n++ {
+		rounds := 8 * n
+		var order []int
+		first := make([]int, n)
+		for round := range rounds {
+			seen := make([]bool, n)
+			for i := range n {
+				k := inTurn(round, i, n)
+				if seen[k] {
+					t.Errorf("%d has two turns in round %d of %d", k, round, n)
+				}
+				seen[k] = true
+				order = append(order, k)
+			}
+			first[order[round*n]]++
+		}
+		before := map[[2]int]int{}
+		for i := 1; i < len(order); i++ {
+			before[[2]int{order[i-1], order[i]}]++
+		}
+		for k := range n {
+			if first[k] != 8 {
+				t.Errorf("%d of %d comes first in %d rounds of %d", k, n, first[k], rounds)
+			}
+			for other := range n {
+				if b := before[[2]int{other, k}]; n > 2 && b > rounds/2+1 {
+					t.Errorf("of %d, %d comes after %d in %d rounds of %d", n, k, other, b, rounds)
+				}
 			}
 		}
 	}

@@ -160,13 +160,17 @@ func (m *measurement) timeBatch(ctx context.Context, r *run) (time.Duration, err
 
 // rounds times the subjects in turns. All stay in until the last has enough, so
 // that each round compares; only one that is out of time leaves before.
+//
+// A device that its power has slowed down is slow for the next subject's turn, too. So
+// who comes first changes, and every second round goes the other way: nobody always comes
+// after the same one.
 func (m *measurement) rounds(ctx context.Context) {
 	timings := m.timingsPerTurn()
 	m.evenOut()
 	for round := 0; ; round++ {
 		done := true
 		for i := range m.runs {
-			r := m.runs[(i+round)%len(m.runs)]
+			r := m.runs[inTurn(round, i, len(m.runs))]
 			if r.err != nil || m.outOfTime(r) {
 				continue
 			}
@@ -181,6 +185,15 @@ func (m *measurement) rounds(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// inTurn is whose turn of n is the i-th of a round.
+func inTurn(round, i, n int) int {
+	first := round / 2
+	if round%2 == 1 {
+		return (first + n - 1 - i) % n
+	}
+	return (first + i) % n
 }
 
 // enough reports whether a subject was timed as often and as long as it was asked to, or
