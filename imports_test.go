@@ -23,7 +23,7 @@ var layers = [][]string{
 	{""}, // package tilework itself
 	{"internal/report"},
 	{"gonumblas"},
-	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident"},
+	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident", "examples/kernel"},
 }
 
 // forbidden are imports that the layers would allow and the design does not:
