@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,10 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework/dtype"
-	"tilework/internal/gemm"
-	"tilework/internal/host"
-	"tilework/internal/matio"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
@@ -84,15 +79,6 @@ An argument of the kernel is one of
 	return c
 }
 
-// kernelArg is an argument of the kernel: its value, the matrix that it points to, and
-// where to write that afterwards.
-type kernelArg struct {
-	value  any
-	at     uint64
-	layout gemm.Layout
-	file   string // empty: nothing is written
-}
-
 func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.Writer) error {
 	program, err := loadPTX(file)
 	if err != nil {
@@ -102,26 +88,9 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	launch := emu.Launch{Entry: entry, Seed: f.seed, MaxInstructions: f.maxInstructions, Workers: f.workers, Printf: stdout}
-	if launch.Grid, err = parseDim3(f.grid); err != nil {
-		return fmt.Errorf("--grid %w", err)
-	}
-	if launch.Block, err = parseDim3(f.block); err != nil {
-		return fmt.Errorf("--block %w", err)
-	}
-	if f.cluster != "" {
-		if launch.Cluster, err = parseDim3(f.cluster); err != nil {
-			return fmt.Errorf("--cluster %w", err)
-		}
-	}
-	if launch.Shared, err = parseBytes(f.smem); err != nil {
-		return fmt.Errorf("--smem %w", err)
-	}
-	if f.workers < 0 {
-		return fmt.Errorf("--workers %d: want 0 or more", f.workers)
-	}
-	if f.maxInstructions < 0 {
-		return fmt.Errorf("--max-instructions %d: want 0 or more", f.maxInstructions)
+	launch, err := f.launch(entry, stdout)
+	if err != nil {
+		return err
 	}
 	options, checked, err := f.parseCheckers()
 	if err != nil {
@@ -163,23 +132,39 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	case runErr != nil:
 		return runErr
 	}
-	for _, a := range args {
-		if a.file == "" {
-			continue
-		}
-		data := make([]byte, a.layout.Bytes())
-		if err := mem.Read(a.at, data); err != nil {
-			return err
-		}
-		if err := matio.Write(ctx, a.file, a.layout, data); err != nil {
-			return err
-		}
-		fmt.Fprintf(stderr, "%v → %s\n", a.layout, a.file)
+	if err := writeArgs(ctx, mem, args, stderr); err != nil {
+		return err
 	}
 	if report != nil && report.Errors() > 0 {
 		return fmt.Errorf("%w: %d %s", errCheck, report.Errors(), plural("error", report.Errors()))
 	}
 	return nil
+}
+
+// launch is what the flags say of the launch, without the arguments.
+func (f *emulateFlags) launch(entry string, printed io.Writer) (launch emu.Launch, err error) {
+	launch = emu.Launch{Entry: entry, Seed: f.seed, MaxInstructions: f.maxInstructions, Workers: f.workers, Printf: printed}
+	if launch.Grid, err = parseDim3(f.grid); err != nil {
+		return launch, fmt.Errorf("--grid %w", err)
+	}
+	if launch.Block, err = parseDim3(f.block); err != nil {
+		return launch, fmt.Errorf("--block %w", err)
+	}
+	if f.cluster != "" {
+		if launch.Cluster, err = parseDim3(f.cluster); err != nil {
+			return launch, fmt.Errorf("--cluster %w", err)
+		}
+	}
+	if launch.Shared, err = parseBytes(f.smem); err != nil {
+		return launch, fmt.Errorf("--smem %w", err)
+	}
+	if f.workers < 0 {
+		return launch, fmt.Errorf("--workers %d: want 0 or more", f.workers)
+	}
+	if f.maxInstructions < 0 {
+		return launch, fmt.Errorf("--max-instructions %d: want 0 or more", f.maxInstructions)
+	}
+	return launch, nil
 }
 
 func loadPTX(file string) (*emu.Program, error) {
@@ -239,244 +224,4 @@ func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error
 		o.Only = append(o.Only, c)
 	}
 	return o, true, nil
-}
-
-func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
-	var args []kernelArg
-	for i, text := range f.args {
-		a, err := parseArg(ctx, mem, text)
-		if err != nil {
-			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i, err)
-		}
-		args = append(args, a)
-	}
-	return args, nil
-}
-
-// scalarTypes are the kinds of numbers among the arguments, and their bits.
-var scalarTypes = map[string]struct {
-	kind byte // u, s or f
-	bits int
-}{
-	"u8": {'u', 8}, "u16": {'u', 16}, "u32": {'u', 32}, "u64": {'u', 64},
-	"s8": {'s', 8}, "s16": {'s', 16}, "s32": {'s', 32}, "s64": {'s', 64},
-	"f32": {'f', 32}, "f64": {'f', 64},
-}
-
-func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
-	kind, rest, _ := strings.Cut(text, ":")
-	switch kind {
-	case "out":
-		return parseOut(mem, rest)
-	case "tensor":
-		return parseTensor(ctx, mem, rest)
-	}
-	if _, ok := scalarTypes[kind]; ok {
-		v, err := parseScalar(kind, rest)
-		return kernelArg{value: v}, err
-	}
-	m, err := matio.Read(ctx, text, matio.ReadOptions{Room: host.CheckMemory})
-	if err != nil {
-		return kernelArg{}, err
-	}
-	defer m.Close()
-	// The kernel sees the rows one after the other, whatever the order in the file.
-	l := gemm.Dense(m.Type, m.OpRows(), m.OpCols())
-	data := make([]byte, l.Bytes())
-	for i := range l.Rows {
-		for j := range l.Cols {
-			l.Type.Set(data, l.Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
-		}
-	}
-	at, err := mem.Alloc(len(data))
-	if err != nil {
-		return kernelArg{}, err
-	}
-	return kernelArg{value: at, at: at, layout: l}, mem.Write(at, data)
-}
-
-// parseOut reads "f32:MxN:C.npy".
-func parseOut(mem *emu.Memory, text string) (kernelArg, error) {
-	typeName, rest, _ := strings.Cut(text, ":")
-	shape, file, ok := strings.Cut(rest, ":")
-	if !ok || file == "" {
-		return kernelArg{}, errors.New("want out:TYPE:MxN:FILE, as in out:f32:64x64:c.npy")
-	}
-	t, err := dtype.Parse(typeName)
-	if err != nil {
-		return kernelArg{}, err
-	}
-	m, n, err := parseShape(shape)
-	if err != nil {
-		return kernelArg{}, err
-	}
-	l := gemm.Dense(t, m, n)
-	if err := l.Check("the output"); err != nil {
-		return kernelArg{}, err
-	}
-	if err := host.CheckMemory(l.Bytes(), "the output"); err != nil {
-		return kernelArg{}, err
-	}
-	if err := matio.CheckOutput(file, t); err != nil {
-		return kernelArg{}, err
-	}
-	at, err := mem.Alloc(l.Bytes())
-	return kernelArg{value: at, at: at, layout: l, file: file}, err
-}
-
-// parseShape reads "64x32".
-func parseShape(text string) (m, n int, err error) {
-	rows, cols, ok := strings.Cut(text, "x")
-	m, errM := strconv.Atoi(rows)
-	n, errN := strconv.Atoi(cols)
-	if !ok || errM != nil || errN != nil || m < 1 || n < 1 {
-		return 0, 0, fmt.Errorf("%q is no shape, as in 64x64", text)
-	}
-	return m, n, nil
-}
-
-// tensorElements are the types of matrices that tensor maps know.
-var tensorElements = map[dtype.Type]ptx.Type{
-	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16, dtype.I32: ptx.S32, dtype.I8: ptx.U8,
-}
-
-// parseTensor reads "64x64:128:A.npy".
-func parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
-	parts := strings.SplitN(text, ":", 3)
-	if len(parts) < 3 {
-		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, as in tensor:64x64:128:a.npy")
-	}
-	rows, cols, err := parseShape(parts[0])
-	if err != nil {
-		return kernelArg{}, err
-	}
-	swizzle, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return kernelArg{}, fmt.Errorf("%q is no swizzle: want 0, 32, 64 or 128", parts[1])
-	}
-	a, err := parseArg(ctx, mem, parts[2])
-	if err != nil {
-		return kernelArg{}, err
-	}
-	l := a.layout
-	if l.Rows == 0 {
-		return kernelArg{}, fmt.Errorf("%s points to no matrix", parts[2])
-	}
-	encoded, err := emu.EncodeTensorMap(&ptx.TensorMap{
-		Element: tensorElements[l.Type], Base: a.at, Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Cols * l.Type.Info().Size},
-		Box: []int{cols, rows}, Swizzle: swizzle,
-	})
-	a.value = encoded[:]
-	return a, err
-}
-
-func parseScalar(kind, text string) (any, error) {
-	t := scalarTypes[kind]
-	bad := fmt.Errorf("%q is no %s", text, kind)
-	switch t.kind {
-	case 'f':
-		v, err := strconv.ParseFloat(text, t.bits)
-		if err != nil {
-			return nil, bad
-		}
-		if t.bits == 32 {
-			return float32(v), nil
-		}
-		return v, nil
-	case 's':
-		v, err := strconv.ParseInt(text, 0, t.bits)
-		if err != nil {
-			return nil, bad
-		}
-		return [...]any{8: int8(v), 16: int16(v), 32: int32(v), 64: v}[t.bits], nil
-	}
-	v, err := strconv.ParseUint(text, 0, t.bits)
-	if err != nil {
-		return nil, bad
-	}
-	return [...]any{8: uint8(v), 16: uint16(v), 32: uint32(v), 64: v}[t.bits], nil
-}
-
-// emulateFinding is a finding as JSON has it.
-type emulateFinding struct {
-	Checker  string `json:"checker"`
-	Severity string `json:"severity"`
-	Place    string `json:"place"`
-	Source   string `json:"source,omitempty"`
-	Opcode   string `json:"opcode"`
-	Block    string `json:"block"`
-	Thread   string `json:"thread"`
-	Count    int    `json:"count"`
-	Message  string `json:"message"`
-}
-
-func (f *emulateFlags) print(w io.Writer, report *check.Report, stats emu.Stats, took time.Duration) error {
-	if report == nil {
-		report = &check.Report{}
-	}
-	if f.format == "json" {
-		findings := []emulateFinding{}
-		for _, x := range report.Findings {
-			findings = append(findings, emulateFinding{
-				Checker: x.Checker.String(), Severity: x.Severity.String(),
-				Place: x.Site.Pos.String(), Source: x.Site.Source.String(), Opcode: x.Site.Opcode,
-				Block: x.Block.String(), Thread: x.Thread.String(), Count: x.Count, Message: x.Message,
-			})
-		}
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
-			Findings     []emulateFinding `json:"findings"`
-			Instructions uint64           `json:"warp_instructions"`
-			Flops        int64            `json:"flops"`
-			Seconds      float64          `json:"seconds"`
-		}{findings, stats.Instructions, report.Counts.Flops, took.Seconds()})
-	}
-	printFindings(w, report.Findings)
-	_, err := fmt.Fprintf(w, "%d instructions of warps in %s: %d %s, %d of advice\n", stats.Instructions, seconds(took.Seconds()),
-		report.Errors(), plural("error", report.Errors()), len(report.Findings)-report.Errors())
-	return err
-}
-
-// printFindings prints each finding on a line, and those that say the same of other
-// instructions, as an unrolled loop has them, together.
-func printFindings(w io.Writer, findings []check.Finding) {
-	lines := map[saying][]string{}
-	for i := range findings {
-		what, line := said(&findings[i])
-		lines[what] = append(lines[what], strconv.Itoa(line))
-	}
-	for i := range findings {
-		what, _ := said(&findings[i])
-		at := lines[what]
-		if len(at) == 0 {
-			continue // said before
-		}
-		fmt.Fprintln(w, &findings[i])
-		if n := len(at) - 1; n > 0 {
-			fmt.Fprintf(w, "  and the same at %d more: %s %s\n", n, plural("line", n), strings.Join(at[1:], ", "))
-		}
-		delete(lines, what)
-	}
-}
-
-// saying is what findings have in common that are told together.
-type saying struct {
-	checker check.Checker
-	opcode  string
-	message string
-	write   int // the line of the store that loads race with
-}
-
-// said is what a finding says, and the line of which it says that: of a race the load's, as
-// what one store lacks a barrier to is often a whole unrolled loop of loads.
-func said(x *check.Finding) (saying, int) {
-	if x.Checker != check.Race || x.Other == nil {
-		return saying{checker: x.Checker, opcode: x.Site.Opcode, message: x.Message}, x.Site.Pos.Line
-	}
-	load, store := x.Site, x.Other
-	if strings.HasPrefix(load.Opcode, "st.") {
-		load, store = store, load
-	}
-	return saying{checker: x.Checker, opcode: load.Opcode, write: store.Pos.Line}, load.Pos.Line
 }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/host"
+	"tilework/internal/matio"
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// kernelArg is an argument of the kernel: its value, the matrix that it points to, and
+// where to write that afterwards.
+type kernelArg struct {
+	value  any
+	at     uint64
+	layout gemm.Layout
+	file   string // empty: nothing is written
+}
+
+func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
+	var args []kernelArg
+	for i, text := range f.args {
+		a, err := parseArg(ctx, mem, text)
+		if err != nil {
+			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i, err)
+		}
+		args = append(args, a)
+	}
+	return args, nil
+}
+
+// scalarTypes are the kinds of numbers among the arguments, and their bits.
+var scalarTypes = map[string]struct {
+	kind byte // u, s or f
+	bits int
+}{
+	"u8": {'u', 8}, "u16": {'u', 16}, "u32": {'u', 32}, "u64": {'u', 64},
+	"s8": {'s', 8}, "s16": {'s', 16}, "s32": {'s', 32}, "s64": {'s', 64},
+	"f32": {'f', 32}, "f64": {'f', 64},
+}
+
+func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	switch kind {
+	case "out":
+		return parseOut(mem, rest)
+	case "tensor":
+		return parseTensor(ctx, mem, rest)
+	}
+	if _, ok := scalarTypes[kind]; ok {
+		v, err := parseScalar(kind, rest)
+		return kernelArg{value: v}, err
+	}
+	m, err := matio.Read(ctx, text, matio.ReadOptions{Room: host.CheckMemory})
+	if err != nil {
+		return kernelArg{}, err
+	}
+	defer m.Close()
+	// The kernel sees the rows one after the other, whatever the order in the file.
+	l := gemm.Dense(m.Type, m.OpRows(), m.OpCols())
+	data := make([]byte, l.Bytes())
+	for i := range l.Rows {
+		for j := range l.Cols {
+			l.Type.Set(data, l.Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
+		}
+	}
+	at, err := mem.Alloc(len(data))
+	if err != nil {
+		return kernelArg{}, err
+	}
+	return kernelArg{value: at, at: at, layout: l}, mem.Write(at, data)
+}
+
+// parseOut reads "f32:MxN:C.npy".
+func parseOut(mem *emu.Memory, text string) (kernelArg, error) {
+	typeName, rest, _ := strings.Cut(text, ":")
+	shape, file, ok := strings.Cut(rest, ":")
+	if !ok || file == "" {
+		return kernelArg{}, errors.New("want out:TYPE:MxN:FILE, as in out:f32:64x64:c.npy")
+	}
+	t, err := dtype.Parse(typeName)
+	if err != nil {
+		return kernelArg{}, err
+	}
+	m, n, err := parseShape(shape)
+	if err != nil {
+		return kernelArg{}, err
+	}
+	l := gemm.Dense(t, m, n)
+	if err := l.Check("the output"); err != nil {
+		return kernelArg{}, err
+	}
+	if err := host.CheckMemory(l.Bytes(), "the output"); err != nil {
+		return kernelArg{}, err
+	}
+	if err := matio.CheckOutput(file, t); err != nil {
+		return kernelArg{}, err
+	}
+	at, err := mem.Alloc(l.Bytes())
+	return kernelArg{value: at, at: at, layout: l, file: file}, err
+}
+
+// parseShape reads "64x32".
+func parseShape(text string) (m, n int, err error) {
+	rows, cols, ok := strings.Cut(text, "x")
+	m, errM := strconv.Atoi(rows)
+	n, errN := strconv.Atoi(cols)
+	if !ok || errM != nil || errN != nil || m < 1 || n < 1 {
+		return 0, 0, fmt.Errorf("%q is no shape, as in 64x64", text)
+	}
+	return m, n, nil
+}
+
+// tensorElements are the types of matrices that tensor maps know.
+var tensorElements = map[dtype.Type]ptx.Type{
+	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16, dtype.I32: ptx.S32, dtype.I8: ptx.U8,
+}
+
+// parseTensor reads "64x64:128:A.npy".
+func parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+	parts := strings.SplitN(text, ":", 3)
+	if len(parts) < 3 {
+		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, as in tensor:64x64:128:a.npy")
+	}
+	rows, cols, err := parseShape(parts[0])
+	if err != nil {
+		return kernelArg{}, err
+	}
+	swizzle, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return kernelArg{}, fmt.Errorf("%q is no swizzle: want 0, 32, 64 or 128", parts[1])
+	}
+	a, err := parseArg(ctx, mem, parts[2])
+	if err != nil {
+		return kernelArg{}, err
+	}
+	l := a.layout
+	if l.Rows == 0 {
+		return kernelArg{}, fmt.Errorf("%s points to no matrix", parts[2])
+	}
+	encoded, err := emu.EncodeTensorMap(&ptx.TensorMap{
+		Element: tensorElements[l.Type], Base: a.at, Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Cols * l.Type.Info().Size},
+		Box: []int{cols, rows}, Swizzle: swizzle,
+	})
+	a.value = encoded[:]
+	return a, err
+}
+
+func parseScalar(kind, text string) (any, error) {
+	t := scalarTypes[kind]
+	bad := fmt.Errorf("%q is no %s", text, kind)
+	switch t.kind {
+	case 'f':
+		v, err := strconv.ParseFloat(text, t.bits)
+		if err != nil {
+			return nil, bad
+		}
+		if t.bits == 32 {
+			return float32(v), nil
+		}
+		return v, nil
+	case 's':
+		v, err := strconv.ParseInt(text, 0, t.bits)
+		if err != nil {
+			return nil, bad
+		}
+		return [...]any{8: int8(v), 16: int16(v), 32: int32(v), 64: v}[t.bits], nil
+	}
+	v, err := strconv.ParseUint(text, 0, t.bits)
+	if err != nil {
+		return nil, bad
+	}
+	return [...]any{8: uint8(v), 16: uint16(v), 32: uint32(v), 64: v}[t.bits], nil
+}
+
+// writeArgs writes the matrices whose arguments name a file.
+func writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io.Writer) error {
+	for _, a := range args {
+		if a.file == "" {
+			continue
+		}
+		data := make([]byte, a.layout.Bytes())
+		if err := mem.Read(a.at, data); err != nil {
+			return err
+		}
+		if err := matio.Write(ctx, a.file, a.layout, data); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "%v → %s\n", a.layout, a.file)
+	}
+	return nil
+}
