@@ -2,9 +2,9 @@
 //
 // [New] puts the questions of one list to the records: each becomes a [Chart] with its
 // answer in a sentence, a drawing, and a table of the figures, or with what is missing.
-// [Report.WriteHTML] writes all of them as one page that needs nothing else, and
-// [Report.WriteImages] each drawing as a picture. Charts are drawn by gonum/plot, once
-// in Go for the page, for SVG and for PNG.
+// [Report.WriteHTML] writes all of them as one page that needs nothing else,
+// [Chart.WriteSVG] and [Chart.WritePNG] each drawing as a picture. Charts are drawn by
+// gonum/plot, once in Go for the page, for SVG and for PNG.
 //
 // Of several sources that have measurements in common the first is what the others are
 // compared with; others, of a CPU and of a GPU, are one study.
