@@ -16,6 +16,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/model"
+	"tilework/ptx"
 )
 
 // problem is the plain product of dense matrices.
@@ -78,19 +79,50 @@ func TestPhase(t *testing.T) {
 		in           dtype.Type
 		want         Phase
 	}{
-		{"naive", "16", dtype.F32, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.25}},
-		{"naive", "32", dtype.F64, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.125}},
-		{"tiled", "16", dtype.F32, Phase{Sharer: "block", M: 16, N: 16, K: 16, Step: 16, Count: 63, Loads: 512, FMAs: 4096, Operations: 8192, PerLoad: 16, Intensity: 4, SharedLoads: 8192}},
-		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Step: 32, Count: 32, Loads: 2048, FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
-		{"skinny", "1x32x128/1x4", dtype.F32, Phase{Sharer: "thread", M: 1, N: 4, K: 4, Step: 128, Count: 8, Loads: 20, FMAs: 16, Operations: 32, PerLoad: 1.6, Intensity: 0.4, SharedLoads: 0}},
-		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Step: 8, Count: 125, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768, Stages: 3, StageBytes: 8192}},
+		{"naive", "16", dtype.F32, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Cluster: 1, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.25}},
+		{"naive", "32", dtype.F64, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Cluster: 1, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.125}},
+		{"tiled", "16", dtype.F32, Phase{Sharer: "block", M: 16, N: 16, K: 16, Step: 16, Count: 63, Cluster: 1, Loads: 512, FMAs: 4096, Operations: 8192, PerLoad: 16, Intensity: 4, SharedLoads: 8192}},
+		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Step: 32, Count: 32, Cluster: 1, Loads: 2048, FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
+		{"skinny", "1x32x128/1x4", dtype.F32, Phase{Sharer: "thread", M: 1, N: 4, K: 4, Step: 128, Count: 8, Cluster: 1, Loads: 20, FMAs: 16, Operations: 32, PerLoad: 1.6, Intensity: 0.4, SharedLoads: 0}},
+		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Step: 8, Count: 125, Cluster: 1, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768, Stages: 3, StageBytes: 8192}},
 		// Two warpgroups of 64 rows, whose tensor cores read those rows of A and all of B.
-		{"wgmma", "128x256x64/2x64/4", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Loads: 24576, FMAs: 2097152, Operations: 4194304, PerLoad: 512 / 3., Intensity: 256 / 3., SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
+		{"wgmma", "128x256x64/2x64/4", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Cluster: 1, Loads: 24576, FMAs: 2097152, Operations: 4194304, PerLoad: 512 / 3., Intensity: 256 / 3., SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
+		{"wgmma", "128x256x64/2x64/4c2", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Cluster: 2, Loads: 16384, FMAs: 2097152, Operations: 4194304, PerLoad: 256, Intensity: 128, SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
 	} {
 		x := explain(t, c.kernel, c.tile, "h200", problem(t, c.in, 1000, 1000, 1000, false, false))
 		if x.Phase != c.want {
 			t.Errorf("%s %s %v: %+v, want %+v", c.kernel, c.tile, c.in, x.Phase, c.want)
 		}
+	}
+}
+
+// TestCluster: blocks of a cluster load B for each other, which the emulator counts once.
+func TestCluster(t *testing.T) {
+	p := problem(t, dtype.BF16, 256, 256, 128, false, false)
+	k, s := kernel(t, "wgmma", "64x128x64/2x32/8c2")
+	m := gpuModel(t, "h200")
+	j, err := newJob(k, s, p, ptx.Target{SM: 90, Suffix: "a"}, m.SMs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := j.load(digits(p.A.Type, p.K), backwards(p.B.Type, p.N))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := &counters{machine: whole}
+	if _, err := whole.run(t.Context(), counts); err != nil {
+		t.Fatal(err)
+	}
+	x, err := New(t.Context(), k, s, p, m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0.0
+	for _, a := range counts.global {
+		asked += float64(a.Asked)
+	}
+	if want := x.Traffic[len(x.Traffic)-1].Bytes; asked != want {
+		t.Errorf("%v bytes asked, by the formula %v: %+v", asked, want, counts.global)
 	}
 }
 

@@ -52,8 +52,12 @@ func (x *Explanation) work(d *document) {
 }
 
 func (x *Phase) text(d *document, p *Product, threads int) {
-	sides := fmt.Sprintf("(%d + %d) × %d", x.M, x.N, x.K)
-	if x.M == x.N && x.N == x.K {
+	sides, ofB := fmt.Sprintf("(%d + %d) × %d", x.M, x.N, x.K), ""
+	switch {
+	case x.Cluster > 1:
+		sides = fmt.Sprintf("(%d + %d / %d) × %d", x.M, x.N, x.Cluster, x.K)
+		ofB = fmt.Sprintf(", which the %d blocks of a cluster load for each other", x.Cluster)
+	case x.M == x.N && x.N == x.K:
 		sides = fmt.Sprintf("2 × %d²", x.M)
 	}
 	switch x.Sharer {
@@ -63,8 +67,8 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 		d.row("operations", "%s, counted 2 each: %s operations", model.Count(x.FMAs, "FMA"), model.Commas(x.Operations))
 	default:
 		d.heading("One phase of a block")
-		d.row("loads", "%s = %s from global memory: %d×%d of A, %d×%d of B",
-			sides, model.Count(x.Loads, "element"), x.M, x.K, x.K, x.N)
+		d.row("loads", "%s = %s from global memory: %d×%d of A, %d×%d of B%s",
+			sides, model.Count(x.Loads, "element"), x.M, x.K, x.K, x.N, ofB)
 		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs), model.Commas(x.Operations))
 		who := "loads of its " + model.Count(threads, "thread")
 		if x.TensorReads {

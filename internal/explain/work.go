@@ -20,7 +20,8 @@ type Phase struct {
 	K          int     `json:"k"`
 	Step       int     `json:"step"`       // along K from a phase to the next: K, unless threads share that out
 	Count      int     `json:"count"`      // phases
-	Loads      int     `json:"loads"`      // elements: (M + N)·K
+	Cluster    int     `json:"cluster"`    // blocks that load tiles of B for each other; 1 is none
+	Loads      int     `json:"loads"`      // elements: (M + N/Cluster)·K
 	FMAs       int     `json:"fmas"`       // M·N·K
 	Operations int     `json:"operations"` // 2·M·N·K
 	PerLoad    float64 `json:"operations_per_load"`
@@ -44,16 +45,16 @@ func Intensity(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) float64 {
 // phaseOf is a phase by the shape of the tiles: one without steps along K shares
 // nothing, so that each thread goes along K by one and loads for its own elements.
 func phaseOf(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) Phase {
-	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K}
+	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, Cluster: max(s.Cluster, 1)}
 	switch {
 	case s.K == 0:
-		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1}
+		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1, Cluster: 1}
 	case k.Apart > 0:
-		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.Apart}
+		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.Apart, Cluster: 1}
 	}
 	x.Step = max(s.K, 1)
 	x.Count = ceilDiv(p.K, x.Step)
-	x.Loads = (x.M + x.N) * x.K
+	x.Loads = (x.M + x.N/x.Cluster) * x.K
 	x.FMAs = x.M * x.N * x.K
 	x.Operations = 2 * x.FMAs
 	x.PerLoad = float64(x.Operations) / float64(x.Loads)
@@ -142,8 +143,9 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	if p.Beta != 0 {
 		c *= 2 // read and written
 	}
-	// A is loaded once for each sharer's columns of C, B once for each one's rows.
-	timesA, timesB := ceilDiv(p.N, x.Phase.N), ceilDiv(p.M, x.Phase.M)
+	// A is loaded once for each sharer's columns of C, B once for each one's rows, or a
+	// cluster's.
+	timesA, timesB := ceilDiv(p.N, x.Phase.N), ceilDiv(p.M, x.Phase.M*x.Phase.Cluster)
 	wider := float64(elementBytes(p)) / in
 	loadsA, loadsB := a*wider*float64(timesA), b*wider*float64(timesB)
 	moved := x.Measured.moved("load A")*loadsA + x.Measured.moved("load B")*loadsB + x.Measured.moved("store C")*c
