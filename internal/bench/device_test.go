@@ -319,7 +319,7 @@ func TestMeasureOnFailures(t *testing.T) {
 		}
 		l.fail = func(call string) error { return ctx.Err() }
 		records, err := MeasureOn(ctx, l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
-		if !errors.Is(err, context.Canceled) || len(records) != 1 || records[0].Error != "" || records[0].Reps < 5 {
+		if !errors.Is(err, context.Canceled) || len(records) != 1 || records[0].Error != "" || records[0].Reps < 1 {
 			t.Errorf("error %v, records %+v", err, records)
 		}
 	})
