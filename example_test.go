@@ -133,6 +133,24 @@ func ExampleWithActivation() {
 	// Output: [0 1 3]
 }
 
+// Two weights that stand side by side in one matrix gate each other: SwiGLU with "silu" in
+// place of "relu".
+func ExampleWithGated() {
+	x := tilework.FromSlice(1, 2, []float32{1, 2})
+	both := tilework.FromSlice(2, 4, []float32{
+		1, -1, 4, 0,
+		1, -1, 0, 4,
+	})
+	gate, up := both.Sub(0, 0, 2, 2), both.Sub(0, 2, 2, 2)
+	h, err := tilework.Mul(context.Background(), x, gate, tilework.WithGated(up), tilework.WithActivation("relu"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(h.Data())
+	// Output: [12 0]
+}
+
 // A leaky ReLU with a slope for each column, compiled into the kernel that multiplies. "emu"
 // is an emulated GPU; a real one is "gpu".
 func ExampleNewDeviceFunc() {

@@ -44,7 +44,8 @@ on its way out, and writes C:
 Files: ` + fileFormats() + `
 Of an archive that holds several arrays, name one: weights.npz::w1.
 
-A and B have the same element type; --dtype converts both on reading. Products of
+A and B have the same element type; --dtype converts both on reading. What the other flags read
+is converted to the type that it is wanted in. Products of
 float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32; those of int8 are
 int32.
 
@@ -58,7 +59,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
   tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu
   tilework mul x.npy model.safetensors::gate -o h.npy --transpose-b --activation silu --up model.safetensors::up
   tilework mul q.npy w.npy -o y.npy --dtype int8 --bias b.npy --residual y0.npy
-  tilework mul x8.safetensors w8.safetensors -o y.npy --row-scale sx.npy --col-scale sw.npy --saturate`,
+  tilework mul x8.safetensors w8.safetensors -o y.npy --row-scale sx.npy --col-scale sw.npy --out-dtype float16 --saturate`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("mul takes two files, A and B, and found %d%s (see tilework mul --help)", len(args), listed(args))

@@ -338,3 +338,16 @@ func TestWriteErrors(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestGatedRecord: a gated product is recorded by its own name, with the operations of both
+// products.
+func TestGatedRecord(t *testing.T) {
+	l := gemm.Dense(dtype.BF16, 8, 8)
+	p, _, err := gemm.New(1, l, l, 0, l, gemm.Epilogue{Gated: true, Activation: gemm.ActSiLU, Residual: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := newRecord(&Case{Problem: p}); r.Epilogue != "swiglu+residual" || r.Activation != "" || r.flops() != p.Flops() || p.Flops() != 2*2*8*8*8 {
+		t.Errorf("%q, %q and %v operations, want those of %v", r.Epilogue, r.Activation, r.flops(), p.Flops())
+	}
+}
