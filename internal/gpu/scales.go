@@ -23,12 +23,14 @@ type blockScales struct {
 
 // declareScales declares both operands' block scales, as scaleArguments lays them out.
 func (g *product) declareScales() {
+	// Not read-only: the assembler puts such loads off, until just before their values are needed,
+	// and past barriers.
 	declare := func(name string, side int, rows build.Reg) blockScales {
 		if side == 0 {
 			return blockScales{}
 		}
 		return blockScales{
-			g.Kernel, g.Pointer("scales"+name, ptx.F32).ReadOnly(),
+			g.Kernel, g.Pointer("scales"+name, ptx.F32),
 			g.Param("across"+name, ptx.U32), g.Param("along"+name, ptx.U32), side, rows,
 		}
 	}
@@ -144,6 +146,7 @@ func (x *tileScales) load(step build.Value) {
 	for n, v := range x.cols {
 		x.scalesB.at(x.Add(x.col, n*x.apart), block).LoadTo(v)
 	}
+	x.Do("bar.warp.sync", -1) // or the assembler puts them off
 }
 
 // begin takes those of the step before the next one, which then set out.
@@ -156,6 +159,7 @@ func (x *tileScales) begin(next build.Value) {
 			x.Set(v, x.Mul(x.rows[n%2], x.cols[n/2]))
 		}
 	}
+	x.Do("bar.warp.sync", -1) // or they are taken behind the next ones, and wait for these
 	x.load(next)
 }
 

@@ -179,10 +179,11 @@ func (r recipe) alone() bool {
 }
 
 // aloneCols is how many columns are summed up at a time then: all for which a thread has
-// registers, twice, beside those of its sums, or fewer where each column has a scale, too.
+// registers, twice, beside those of its sums, or fewer where each column has a scale, or rows
+// have and warpgroups take turns.
 func aloneCols(c Config) int {
 	room := 192
-	if c.ScaleB == 1 {
+	if c.ScaleB == 1 || c.ScaleA > 0 && inTurns(c.Shape) {
 		room = 128
 	}
 	return min(c.Shape.N, room-c.Shape.RowsPerThread*c.Shape.ColsPerThread)
