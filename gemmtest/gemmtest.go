@@ -136,6 +136,9 @@ type Options struct {
 	// Only, if not empty, is the one check to run; Cases are then its own.
 	Only string
 	Seed uint64
+	// Part of Parts is the part of the cases to run, counted from 0: of the same list, every
+	// so manyth one, so that several processes run it together. 0 of 0 stands for all.
+	Part, Parts int
 	// Progress, if set, is called after each case.
 	Progress func(check string, done, total int)
 	// Logf, if set, is called with each failure as it is found.
@@ -190,18 +193,34 @@ func (r *CheckReport) record(p *Problem, c ref.Comparison) {
 		}
 	}
 	r.Worst, r.Alarm = max(r.Worst, c.Ratio), max(r.Alarm, c.RMS)
-	in, out := p.A.Type.String(), p.C.Type.String()
-	i := slices.IndexFunc(r.ByType, func(e TypeErrors) bool { return e.In == in && e.Out == out })
-	if i < 0 {
-		i = len(r.ByType)
-		r.ByType = append(r.ByType, TypeErrors{In: in, Out: out})
-	}
-	e := &r.ByType[i]
+	e := r.byType(p.A.Type.String(), p.C.Type.String())
 	e.Cases++
 	e.Worst, e.Alarm = max(e.Worst, c.Ratio), max(e.Alarm, c.RMS)
 	if p.K <= ref.BLASTerms {
 		e.BLAS = max(e.BLAS, c.BLAS/ref.BLASLimit)
 	}
+}
+
+// Add takes in another part of the same check.
+func (r *CheckReport) Add(other CheckReport) {
+	r.Cases, r.LeftOut, r.Failures = r.Cases+other.Cases, r.LeftOut+other.LeftOut, r.Failures+other.Failures
+	r.Lines = append(r.Lines, other.Lines[:min(len(other.Lines), max(0, maxLines-len(r.Lines)))]...)
+	r.Worst, r.Alarm = max(r.Worst, other.Worst), max(r.Alarm, other.Alarm)
+	for _, e := range other.ByType {
+		mine := r.byType(e.In, e.Out)
+		mine.Cases += e.Cases
+		mine.Worst, mine.BLAS, mine.Alarm = max(mine.Worst, e.Worst), max(mine.BLAS, e.BLAS), max(mine.Alarm, e.Alarm)
+	}
+}
+
+// byType is the entry of a pair of types, which is made if there is none.
+func (r *CheckReport) byType(in, out string) *TypeErrors {
+	i := slices.IndexFunc(r.ByType, func(e TypeErrors) bool { return e.In == in && e.Out == out })
+	if i < 0 {
+		i = len(r.ByType)
+		r.ByType = append(r.ByType, TypeErrors{In: in, Out: out})
+	}
+	return &r.ByType[i]
 }
 
 // Err is nil when every case passed, and otherwise the first failure or what
@@ -301,10 +320,12 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 	if cases <= 0 {
 		cases = defaultCases
 	}
-	total := max(1, int(float64(cases)*c.share))
+	listed := max(1, int(float64(cases)*c.share))
 	if opt.Only != "" {
-		total = cases
+		listed = cases
 	}
+	parts := max(opt.Parts, 1)
+	total := max(0, (listed-opt.Part+parts-1)/parts)
 	if c.declared != nil && !c.declared(impl) {
 		r.LeftOut = total
 		return r
@@ -315,7 +336,8 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 	if impl.Concurrent {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	for t := range inOrder(total, workers, func(n int) *trial {
+	for t := range inOrder(total, workers, func(nth int) *trial {
+		n := opt.Part + nth*parts
 		t := &trial{ctx: ctx, impl: impl, n: n, rng: rand.New(rand.NewPCG(opt.Seed, name.Sum64()+uint64(n)))}
 		if t.err = ctx.Err(); t.err == nil {
 			t.err = c.trial(t)
@@ -343,7 +365,7 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 			r.record(m.problem, m.comparison)
 		}
 		if opt.Progress != nil {
-			opt.Progress(c.Name, t.n+1, total)
+			opt.Progress(c.Name, t.n/parts+1, total)
 		}
 		if r.Failures >= maxFailures || ctx.Err() != nil {
 			break

@@ -235,6 +235,9 @@ func TestMistakes(t *testing.T) {
 		{"selftest --device emu --kernels avx2", 2, `no kernel "avx2" on emu`},
 		{"selftest --cases 0", 2, "--cases 0"},
 		{"selftest --full --cases 9", 2, "--full and --cases: want one or the other"},
+		{"selftest --part 2/1 --seed 1", 2, "--part 2/1: want i/n"},
+		{"selftest --part 1/2", 2, "--part 1/2: want --seed too"},
+		{"selftest --processes 0", 2, "--processes 0: want 1 to"},
 		{"selftest --device gpu:99", 3, "no such device"},
 	} {
 		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)

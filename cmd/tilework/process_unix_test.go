@@ -4,11 +4,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tilework/dtype"
+	"tilework/gemmtest"
 	"tilework/internal/gemm"
 	"tilework/internal/matio"
 )
@@ -212,6 +218,51 @@ func TestSignalledBench(t *testing.T) {
 	if now := files(t); now != "r.jsonl" {
 		t.Errorf("left behind: %s", now)
 	}
+}
+
+// TestSelftestShared: several processes run the list of one, whole, and what they found is
+// added up.
+func TestSelftestShared(t *testing.T) {
+	original := itself
+	defer func() { itself = original }()
+	itself = func(_ context.Context, args ...string) (*exec.Cmd, error) {
+		cmd, _, _ := process(strings.Join(args, " "))
+		cmd.Stdout = nil
+		return cmd, nil
+	}
+	const list = "selftest --kernels portable,loop --cases 50 --seed 5 --format json"
+	alone, stderr, code := run(t.Context(), strings.Fields(list)...)
+	if code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	for _, others := range []string{"--processes 1", "--processes 3", "--processes 60"} {
+		stdout, stderr, code := run(t.Context(), strings.Fields(list+" "+others)...)
+		if code != 0 || sorted(t, stdout) != sorted(t, alone) {
+			t.Errorf("%s: exit code %d, %q: %s\nwant %s", others, code, stderr, stdout, alone)
+		}
+	}
+	if _, stderr, code := run(t.Context(), "selftest", "--device", "cpu", "--processes", "2", "--kernels", "portable", "--part", "2/2", "--seed", "1", "--cases", "3"); code != 0 {
+		t.Errorf("two of four parts: exit code %d, %q", code, stderr)
+	}
+	itself = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		return exec.CommandContext(ctx, os.Args[0], "-test.run=^$", "-no-such-flag"), nil
+	}
+	if _, stderr, code := run(t.Context(), strings.Fields(list+" --processes 2")...); code != 2 || !strings.Contains(stderr, "part 1/2: exit status 2") {
+		t.Errorf("processes that fail: exit code %d, %q", code, stderr)
+	}
+}
+
+// sorted are selftest's rows with the types of each in one order.
+func sorted(t *testing.T, text string) string {
+	t.Helper()
+	var rows []selftestRow
+	if err := json.Unmarshal([]byte(text), &rows); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, r := range rows {
+		slices.SortFunc(r.ByType, func(a, b gemmtest.TypeErrors) int { return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out)) })
+	}
+	return fmt.Sprintf("%+v", rows)
 }
 
 // TestNoRoom: where a file cannot be written to its end, the exit code is 2, a line says

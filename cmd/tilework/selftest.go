@@ -1,12 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +28,8 @@ type selftestFlags struct {
 	cases                   int
 	full                    bool
 	seed                    uint64
+	processes               int
+	part                    string
 }
 
 func selftestCommand() *cobra.Command {
@@ -38,10 +47,12 @@ the kernels, and prints for each kernel and type how near to its bounds the larg
 error came. It takes seconds, on the emulator a quarter of an hour.
 
 On a GPU nearly all of the time goes to the driver, which compiles hundreds of kernels, one
-at a time in each process: several processes with a seed each are as many times faster.`,
+at a time in each process: --processes shares the cases out among several. Where these run on
+several machines, --part i/n runs the i-th of n parts of them, the same for the same --seed.`,
 		Example: `  tilework selftest
   tilework selftest --kernels avx2 --cases 20000 --seed 7
   tilework selftest --full
+  tilework selftest --full --device gpu --processes 16
   tilework selftest --device emu --cases 200`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -57,6 +68,8 @@ at a time in each process: several processes with a seed each are as many times 
 	fl.IntVar(&f.cases, "cases", 2000, "cases of the exact check; the others run their share")
 	fl.BoolVar(&f.full, "full", false, "20,000 cases among the kernels, and a table of their errors")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
+	fl.IntVar(&f.processes, "processes", 1, "how many processes share the cases out")
+	fl.StringVar(&f.part, "part", "1/1", "which part of the cases to run, and of how many")
 	formatFlag(c, &f.format, listFormats...)
 	complete(c, "kernels", append(kernelNames(), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
@@ -84,6 +97,10 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	if f.cases < 1 {
 		return fmt.Errorf("--cases %d: want 1 or more", f.cases)
 	}
+	part, parts, err := f.parts()
+	if err != nil {
+		return err
+	}
 	if f.seed == 0 {
 		f.seed = uint64(time.Now().UnixNano())
 	}
@@ -95,30 +112,14 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 		f.cases = max(fullCases/max(len(impls), 1)+1, leastCases)
 	}
 	fmt.Fprintf(stderr, "seed %d\n", f.seed)
-	var rows []selftestRow
-	failures := 0
-	bar := newProgress(stderr)
-	defer bar.close()
-	for i, impl := range impls {
-		report := gemmtest.Check(ctx, impl, gemmtest.Options{
-			Cases: f.cases, Seed: f.seed,
-			Progress: func(_ string, done, total int) {
-				bar.update(int64(i*total+done), int64(len(impls)*total))
-			},
-			Logf: func(format string, args ...any) {
-				bar.close()
-				fmt.Fprintf(stderr, impl.Name+": "+format+"\n", args...)
-			},
-		})
-		for _, c := range report.Checks {
-			rows = append(rows, selftestRow{impl.Name, c})
-			failures += c.Failures
-		}
-		if report.Stopped != nil {
-			return report.Stopped
-		}
+	rows, err := f.check(ctx, impls, part, parts, stderr)
+	if err != nil {
+		return err
 	}
-	bar.close()
+	failures := 0
+	for _, r := range rows {
+		failures += r.Failures
+	}
 	if err := writeList(stdout, f.format, []column[selftestRow]{
 		{"KERNEL", func(r selftestRow) any { return r.Kernel }},
 		{"CHECK", func(r selftestRow) any { return r.Name }},
@@ -137,6 +138,104 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 		return fmt.Errorf("%w: %d cases", errCheck, failures)
 	}
 	return nil
+}
+
+// check runs part of parts of the cases, counted from 0.
+func (f *selftestFlags) check(ctx context.Context, impls []gemmtest.Implementation, part, parts int, stderr io.Writer) (rows []selftestRow, err error) {
+	if f.processes > 1 {
+		return f.share(ctx, part, parts, stderr)
+	}
+	bar := newProgress(stderr)
+	defer bar.close()
+	for i, impl := range impls {
+		report := gemmtest.Check(ctx, impl, gemmtest.Options{
+			Cases: f.cases, Seed: f.seed, Part: part, Parts: parts,
+			Progress: func(_ string, done, total int) {
+				bar.update(int64(i*total+done), int64(len(impls)*total))
+			},
+			Logf: func(format string, args ...any) {
+				bar.close()
+				fmt.Fprintf(stderr, impl.Name+": "+format+"\n", args...)
+			},
+		})
+		for _, c := range report.Checks {
+			rows = append(rows, selftestRow{impl.Name, c})
+		}
+		if report.Stopped != nil {
+			return nil, report.Stopped
+		}
+	}
+	return rows, nil
+}
+
+// parts are --part's numbers, the first counted from 0.
+func (f *selftestFlags) parts() (part, parts int, err error) {
+	i, n, ok := strings.Cut(f.part, "/")
+	part, err = strconv.Atoi(i)
+	parts, err2 := strconv.Atoi(n)
+	switch {
+	case !ok || err != nil || err2 != nil || part < 1 || part > parts:
+		return 0, 0, fmt.Errorf("--part %s: want i/n, the i-th of n parts", f.part)
+	case parts > 1 && f.seed == 0:
+		return 0, 0, fmt.Errorf("--part %s: want --seed too, the same for all parts", f.part)
+	case f.processes < 1 || f.processes > maxProcesses:
+		return 0, 0, fmt.Errorf("--processes %d: want 1 to %d", f.processes, maxProcesses)
+	}
+	return part - 1, parts, nil
+}
+
+// maxProcesses is more than any machine has use for, and few enough to start.
+const maxProcesses = 1024
+
+// itself is this command in a process of its own.
+var itself = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	return exec.CommandContext(ctx, path, args...), err
+}
+
+// share has several processes run a part of the part each, and adds up what they report.
+func (f *selftestFlags) share(ctx context.Context, part, parts int, stderr io.Writer) ([]selftestRow, error) {
+	reports, errs := make([][]selftestRow, f.processes), make([]error, f.processes)
+	var all sync.WaitGroup
+	for n := range f.processes {
+		all.Go(func() {
+			reports[n], errs[n] = f.process(ctx, fmt.Sprintf("%d/%d", part+n*parts+1, f.processes*parts))
+		})
+	}
+	all.Wait()
+	if err := cmp.Or(ctx.Err(), errors.Join(errs...)); err != nil {
+		return nil, err
+	}
+	rows := reports[0]
+	for i := range rows {
+		for _, more := range reports[1:] {
+			rows[i].Add(more[i].CheckReport)
+		}
+		for _, line := range rows[i].Lines {
+			fmt.Fprintf(stderr, "%s: %s\n", rows[i].Kernel, line)
+		}
+	}
+	return rows, nil
+}
+
+// process runs a part of the cases in a process of its own.
+func (f *selftestFlags) process(ctx context.Context, part string) (rows []selftestRow, err error) {
+	cmd, err := itself(ctx, "selftest", "--device", f.device, "--kernels", f.kernels, "--cases", strconv.Itoa(f.cases),
+		"--seed", strconv.FormatUint(f.seed, 10), "--part", part, "--format", "json")
+	if err != nil {
+		return nil, err
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == exitCode(errCheck)) {
+		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(said.Bytes()))
+	}
+	if err := json.Unmarshal(out, &rows); err != nil {
+		return nil, fmt.Errorf("part %s: %w", part, err)
+	}
+	return rows, nil
 }
 
 // printErrors prints how far the results of each kernel and type were off.
