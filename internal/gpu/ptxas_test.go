@@ -44,8 +44,11 @@ func TestAssembles(t *testing.T) {
 func TestSweepAssembles(t *testing.T) {
 	assemble := assembler(t)
 	for _, typ := range sweeps {
-		for _, trans := range []bool{false, true} {
-			assemble(sweep, Config{In: typ, Out: dtype.F64, TransA: trans})
+		for _, k := range []*Kernel{sweep, sweepNorms} {
+			assemble(k, Config{In: typ, Out: dtype.F64, TransA: true})
+			for vec := 1; vec <= sweepPiece/typ.Size(); vec *= 2 {
+				assemble(k, Config{In: typ, Out: dtype.F64, VecA: vec})
+			}
 		}
 	}
 }

@@ -3,11 +3,13 @@ package gpu
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/ref"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -17,25 +19,47 @@ import (
 // the product's N³ multiply-adds.
 
 // sweepVectors is how many vectors a launch multiplies by.
-const sweepVectors = 4
+const sweepVectors = ref.DefaultVectors
 
 // sweep multiplies a matrix by vectors, in float64. A block has eight warps. Where op(A)
-// has its rows in memory each warp takes some, with its lanes side by side along them, so
-// that what it has loaded of the vectors, many times the bytes of an element, serves them
-// all; where it has its columns there, a block takes 32 rows of op(A), a lane each, and its
+// has its rows in memory, each warp takes some rows, and a block some hundred columns of
+// all of its rows at a time: what the vectors hold there, many times the bytes of an
+// element, is in shared memory, and what a thread loads of it serves all of its rows. Where
+// op(A) has its columns in memory, a block takes 32 rows of it, a lane each, and its
 // warps share out the columns. Either way a warp reads consecutive elements, and what it
 // sums is put together in the lanes' or the warps' order.
 //
 // Its arguments are those of a product op(A)·B with K columns of op(A), B of
-// sweepVectors + 1 rows of K, and C of sweepVectors + 2 rows of M: the vectors and the
-// weights, and what comes out for them.
-var sweep = &Kernel{
-	Name:    "sweep",
-	Adds:    "a matrix times vectors, to verify a product by",
-	SM:      75,
-	check:   func(Shape) error { return nil },
-	threads: func(Shape) device.Dim3 { return device.Dim3{X: 32, Y: sweepWarps, Z: 1} },
-	write:   writeSweep,
+// sweepSums rows of K, and C of as many rows of M: the vectors, and behind them in B the
+// weights w, in C Σ|a|·w of each row; or, of sweepNorms, which has no weights, the row's
+// Euclidean norm. So what sweepNorms gives for one matrix is what sweep takes for another.
+var (
+	sweep      = sweepKernel("sweep", "a matrix times vectors, to verify a product by", true)
+	sweepNorms = sweepKernel("sweep_norms", "a matrix times vectors, and the norms of its rows", false)
+)
+
+func sweepKernel(name, adds string, weighted bool) *Kernel {
+	return &Kernel{
+		Name:    name,
+		Adds:    adds,
+		SM:      80,
+		check:   func(Shape) error { return nil },
+		threads: func(Shape) device.Dim3 { return device.Dim3{X: 32, Y: sweepWarps, Z: 1} },
+		write: func(k *build.Kernel, c Config) {
+			s := &sweeper{
+				Kernel: k, weighted: weighted,
+				rows: k.Param("rows", ptx.U64), cols: k.Param("cols", ptx.U64),
+				at: k.Pointer("A", elements[c.In]).ReadOnly(), ld: k.Param("ld", ptx.U64),
+				b: k.Pointer("vectors", ptx.F64).ReadOnly(), out: k.Pointer("out", ptx.F64),
+			}
+			k.Threads(32, sweepWarps, 1)
+			if c.TransA {
+				s.columns()
+			} else {
+				s.alongRows(c.VecA)
+			}
+		},
+	}
 }
 
 const sweepWarps = 8
@@ -44,166 +68,321 @@ const sweepWarps = 8
 const sweepRows = 4
 
 // sweepSums is how many sums there are of a row.
-const sweepSums = sweepVectors + 2
+const sweepSums = sweepVectors + 1
 
-// sweepUnroll is how many columns a thread has under way.
+// sweepPiece is how many bytes of a row a thread has under way where they lie in memory, and
+// sweepVec the elements that are loaded at once, if alignment lets them.
+const sweepPiece = maxVector
+
+func sweepVec(l gemm.Layout) int { return vector(l, sweepPiece/l.Type.Size()) }
+
+// sweepUnroll is how many columns a thread has under way where they lie in memory.
 const sweepUnroll = 8
 
-func writeSweep(k *build.Kernel, c Config) {
-	k.Threads(32, sweepWarps, 1)
-	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
-	at, ld := k.Pointer("A", elements[c.In]).ReadOnly(), k.Param("ld", ptx.U64)
-	vectors := k.Matrix(k.Pointer("vectors", ptx.F64).ReadOnly(), sweepVectors+1, cols, cols)
-	out := k.Matrix(k.Pointer("out", ptx.F64), sweepSums, rows, rows)
-	lane, warp := k.To(ptx.U64, k.ThreadIdx(build.X)), k.To(ptx.U64, k.ThreadIdx(build.Y))
-	block := k.To(ptx.U64, k.BlockIdx(build.X))
+// sweeper writes the kernel.
+type sweeper struct {
+	*build.Kernel
+	weighted   bool
+	rows, cols build.Reg
+	at         build.Ptr
+	ld         build.Reg
+	b, out     build.Ptr
+}
 
-	// Each thread sums parts of some rows, from one column of op(A) on, several apart.
-	a, first, mine := k.Matrix(at, rows, cols, ld), k.Mul(k.Mad(block, sweepWarps, warp), sweepRows), sweepRows
-	from, apart := lane, 32
-	if c.TransA {
-		a, first, mine = k.Matrix(at, cols, rows, ld).T(), k.Mad(block, 32, lane), 1
-		from, apart = warp, sweepWarps
+// read is how many rows of B are read.
+func (k *sweeper) read() int {
+	if k.weighted {
+		return sweepSums
 	}
-	first = k.Named("row", first)
-	row, sums := make([]build.Reg, mine), make([][]build.Reg, mine)
+	return sweepVectors
+}
+
+// sums are zeros to add to, for a row.
+func (k *sweeper) sums(row int) []build.Reg {
+	return k.Vars(fmt.Sprintf("sum%d_", row), ptx.F64, sweepSums, 0)
+}
+
+// add adds an element's share to its row's sums, with what stands in B for its column.
+func (k *sweeper) add(sums []build.Reg, x build.Reg, b []build.Reg) {
+	for i := range sweepVectors {
+		k.FMA(sums[i], x, b[i])
+	}
+	if k.weighted {
+		k.FMA(sums[sweepVectors], k.Abs(x), b[sweepVectors])
+	} else {
+		k.FMA(sums[sweepVectors], x, x)
+	}
+}
+
+// store writes sum number n of a row.
+func (k *sweeper) store(n, row, sum build.Reg) {
+	if !k.weighted {
+		root := k.Fresh(ptx.F64)
+		k.Do("sqrt.rn.f64", root, sum)
+		sum = k.Select(k.Eq(n, sweepVectors), root, sum)
+	}
+	k.Matrix(k.out, sweepSums, k.rows, k.rows).Store(k.To(ptx.U64, n), row, sum)
+}
+
+// alongRows is the kernel where op(A) has its rows in memory, which are loaded in vectors of
+// so many elements. While a thread multiplies what it has of a chunk of columns, what it wants
+// of the next is under way.
+func (k *sweeper) alongRows(vec int) {
+	size := k.at.Elem().Bytes()
+	if vec*size == sweepPiece && size < 8 {
+		k.MinBlocks(2) // which the registers of shorter vectors leave no room for
+	}
+	lane, warp := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
+	first := k.Mul(k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), sweepWarps, k.To(ptx.U64, warp)), sweepRows)
+	first = k.Named("first", first)
+	a := k.Matrix(k.at, k.rows, k.cols, k.ld)
+	mine := k.Mul(lane, vec) // the thread's first column of each patch
+	from := a.At(first, k.To(ptx.U64, mine))
+	there := k.To(ptx.U32, k.Min(k.Sub(k.Max(k.rows, first), first), sweepRows)) // of the rows
+	var sums [sweepRows][]build.Reg
 	for r := range sums {
-		row[r] = k.Min(k.Add(first, r), k.Sub(rows, 1)) // a row that is not there is the last once more
-		sums[r] = k.Vars(fmt.Sprintf("sum%d_", r), ptx.F64, sweepSums, 0)
+		sums[r] = k.sums(r)
 	}
-	k.If(k.Lt(first, rows), func() {
-		k.ForUnrolled(0, k.CeilDiv(k.Sub(k.Max(cols, from), from), apart), sweepUnroll, func(n build.Reg) {
-			col := k.Mad(n, apart, from)
-			var v [sweepVectors + 1]build.Reg
-			for i := range v {
-				v[i] = vectors.Load(i, col)
-			}
-			for r, sum := range sums {
-				x := k.To(ptx.F64, a.Load(row[r], col))
-				for i := range sweepVectors {
-					k.FMA(sum[i], x, v[i])
-				}
-				k.FMA(sum[sweepVectors], k.Abs(x), v[sweepVectors])
-				k.FMA(sum[sweepVectors+1], x, x)
-			}
-		})
-	})
 
-	if !c.TransA {
-		// Half of a warp's lanes put their sums side by side, to which the others' were
-		// added; then lane n adds up number n of them. One column more keeps what each
-		// lane reads apart.
-		const all, half = sweepRows * sweepSums, 16
-		parts := k.Shared("parts", ptx.F64, sweepWarps*all, half+1)
-		for r := range sums {
-			for n, sum := range sums[r] {
-				k.Set(sum, k.Add(sum, k.ShuffleXor(sum, half)))
-				k.If(k.Lt(lane, half), func() {
-					parts.Store(k.To(ptx.U32, k.Mad(warp, all, r*sweepSums+n)), k.To(ptx.U32, lane), sum)
-				})
+	// A chunk is patches of a vector of elements a thread. Elements of 16 bits come in pairs.
+	chunk := 32 * sweepPiece / size
+	loaded, n := k.at.Loaded(), vec
+	if size == 2 && vec > 1 {
+		loaded, n = ptx.U32, vec/2
+	}
+	held := make([][sweepRows][]build.Reg, chunk/(32*vec))
+	load := func(patch int, number build.Reg) {
+		col := k.Mad(k.To(ptx.U64, number), chunk, patch*32*vec)
+		inside := k.Lt(k.Add(col, k.To(ptx.U64, mine)), k.cols)
+		row := from.At(col)
+		for r := range sweepRows {
+			for i, x := range row.As(loaded).LoadVecOr0(k.And(inside, k.Gt(there, r)), n) {
+				k.Set(held[patch][r][i], x)
+			}
+			row = row.Skip(a.Apart(1, 0))
+		}
+	}
+	begin := k.Var("begin", ptx.U32, 0)
+	for patch := range held {
+		for r := range sweepRows {
+			for range n {
+				held[patch][r] = append(held[patch][r], k.Fresh(loaded))
 			}
 		}
-		k.Barrier()
-		row := k.Add(first, k.Div(lane, sweepSums))
-		k.If(k.And(k.Lt(row, rows), k.Lt(lane, all)), func() {
-			total := k.Var("total", ptx.F64, 0)
-			for n := range half {
-				k.Set(total, k.Add(total, parts.Load(k.To(ptx.U32, k.Mad(warp, all, lane)), n)))
-			}
-			out.Store(k.Rem(lane, sweepSums), row, total)
-		})
-		return
+		load(patch, begin)
 	}
+	b := newVectorChunks(k, chunk, vec)
+	b.fetch(begin)
+	k.For(0, k.To(ptx.U32, k.CeilDiv(k.cols, chunk)), func(number build.Reg) {
+		next := k.Add(number, 1)
+		k.CopyWait(0)
+		k.Barrier() // the chunk is there, and nobody reads the one before it any more
+		b.fetch(next)
+		for patch, rows := range held {
+			for e := 0; e < vec; e += b.width {
+				var x [sweepRows][]build.Reg
+				for r := range rows {
+					for i := range b.width {
+						x[r] = append(x[r], k.element(rows[r], e+i))
+					}
+				}
+				if !k.weighted {
+					for r := range rows {
+						for _, x := range x[r] {
+							k.FMA(sums[r][sweepVectors], x, x)
+						}
+					}
+				}
+				from := b.from(number, patch, e)
+				for n := range k.read() {
+					values := from.LoadVec(n, 0, b.width)
+					for r := range rows {
+						for i, v := range values {
+							f := x[r][i]
+							if n == sweepVectors {
+								f = k.Abs(f)
+							}
+							k.FMA(sums[r][n], f, v)
+						}
+					}
+				}
+			}
+			load(patch, next)
+		}
+	})
+	k.CopyWait(0)
+
+	// Half of a warp's lanes put their sums side by side, to which the others' were
+	// added; then lane n adds up number n of them. One column more keeps what each
+	// lane reads apart.
+	const all, half = sweepRows * sweepSums, 16
+	parts := k.Shared("parts", ptx.F64, sweepWarps*all, half+1)
+	for _, sum := range slices.Concat(sums[:]...) {
+		k.Set(sum, k.Add(sum, k.ShuffleXor(sum, half)))
+	}
+	k.If(k.Lt(lane, half), func() {
+		for n, sum := range slices.Concat(sums[:]...) {
+			parts.Store(k.Mad(warp, all, n), lane, sum)
+		}
+	})
+	k.Barrier()
+	at := k.Add(first, k.To(ptx.U64, k.Div(lane, sweepSums)))
+	k.If(k.And(k.Lt(at, k.rows), k.Lt(lane, all)), func() {
+		total := k.Var("total", ptx.F64, 0)
+		for n := range half {
+			k.Set(total, k.Add(total, parts.Load(k.Mad(warp, all, lane), n)))
+		}
+		k.store(k.Rem(lane, sweepSums), at, total)
+	})
+}
+
+// element is element i of what a vector load brought, in float64.
+func (k *sweeper) element(loaded []build.Reg, i int) build.Reg {
+	switch elem := k.at.Elem(); {
+	case loaded[0].Type() != ptx.U32:
+		return k.To(ptx.F64, loaded[i])
+	case elem == ptx.BF16 && i%2 == 0:
+		return k.To(ptx.F64, k.Bits(ptx.F32, k.Shl(loaded[i/2], 16)))
+	case elem == ptx.BF16:
+		return k.To(ptx.F64, k.Bits(ptx.F32, k.And(loaded[i/2], 0xffff0000)))
+	default:
+		return k.To(ptx.F64, k.Bits(elem, k.To(ptx.U16, k.Shr(loaded[i/2], i%2*16))))
+	}
+}
+
+// vectorChunks is the rows of B in one chunk of columns after the other, in two places of
+// shared memory in turns.
+type vectorChunks struct {
+	k     *sweeper
+	chunk int // columns
+	vec   int // elements of a vector of the matrix
+	width int // values that a thread loads at once
+	s     build.Array
+}
+
+func newVectorChunks(k *sweeper, chunk, vec int) *vectorChunks {
+	return &vectorChunks{
+		k: k, chunk: chunk, vec: vec, width: min(vec, 2),
+		s: k.Shared("chunks", ptx.F64, 2*k.read(), chunk),
+	}
+}
+
+// place is the first row of shared memory of a chunk.
+func (v *vectorChunks) place(number build.Reg) build.Reg {
+	return v.k.Mul(v.k.Rem(number, 2), v.k.read())
+}
+
+// spread is where a column lies. Threads that read more than a pair each would else meet in
+// the banks.
+func (v *vectorChunks) spread(col build.Reg) build.Reg {
+	if v.vec <= v.width {
+		return col
+	}
+	k := v.k
+	return k.Xor(col, k.Mul(k.Rem(k.Div(col, 16), v.vec/2), 2))
+}
+
+// fetch has a chunk copied to its place, each thread a column of every row, or of some.
+func (v *vectorChunks) fetch(number build.Reg) {
+	k := v.k
+	const threads = 32 * sweepWarps
+	tid := k.Mad(k.ThreadIdx(build.Y), 32, k.ThreadIdx(build.X))
+	col, row := tid, k.To(ptx.U32, 0)
+	if v.chunk < threads {
+		col, row = k.Rem(tid, v.chunk), k.Div(tid, v.chunk)
+	}
+	p := k.Mad(k.To(ptx.U64, number), v.chunk, k.To(ptx.U64, col))
+	b := k.Matrix(k.b, k.read(), k.cols, k.cols)
+	from, to := b.At(k.To(ptx.U64, row), p), v.s.At(k.Add(v.place(number), row), v.spread(col))
+	for n := 0; n < k.read(); n += threads / v.chunk {
+		k.When(k.Lt(k.Add(row, n), k.read()), func() {
+			k.CopyAsync(to, from, 8, k.Lt(p, k.cols))
+		})
+		from, to = from.Skip(b.Apart(threads/v.chunk, 0)), to.At(threads)
+	}
+	k.CopyCommit()
+}
+
+// from is the chunk from the thread's column on that its element e of a patch is in.
+func (v *vectorChunks) from(number build.Reg, patch, e int) build.Array {
+	k := v.k
+	mine := v.spread(k.Mul(k.ThreadIdx(build.X), v.vec))
+	return v.s.From(0, k.Xor(k.Mad(v.place(number), v.chunk, mine), e)).From(0, patch*32*v.vec)
+}
+
+// columns is the kernel where op(A) has its columns in memory.
+func (k *sweeper) columns() {
+	lane, warp := k.To(ptx.U64, k.ThreadIdx(build.X)), k.To(ptx.U64, k.ThreadIdx(build.Y))
+	a := k.Matrix(k.at, k.cols, k.rows, k.ld).T()
+	b := k.Matrix(k.b, k.read(), k.cols, k.cols)
+	first := k.Named("row", k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), 32, lane))
+	row := k.Min(first, k.Sub(k.rows, 1)) // a row that is not there is the last once more
+	sums := k.sums(0)
+	k.ForUnrolled(0, k.CeilDiv(k.Sub(k.Max(k.cols, warp), warp), sweepWarps), sweepUnroll, func(n build.Reg) {
+		col := k.Mad(n, sweepWarps, warp)
+		v := make([]build.Reg, k.read())
+		for i := range v {
+			v[i] = b.Load(i, col)
+		}
+		k.add(sums, k.To(ptx.F64, a.Load(row, col)), v)
+	})
+
 	// Warp n adds up sum n of the block's 32 rows.
 	parts := k.Shared("parts", ptx.F64, sweepWarps*sweepSums, 33)
-	for n, sum := range sums[0] {
+	for n, sum := range sums {
 		parts.Store(k.To(ptx.U32, k.Mad(warp, sweepSums, n)), k.To(ptx.U32, lane), sum)
 	}
 	k.Barrier()
-	k.If(k.And(k.Lt(first, rows), k.Lt(warp, sweepSums)), func() {
+	k.If(k.And(k.Lt(first, k.rows), k.Lt(warp, sweepSums)), func() {
 		total := k.Var("total", ptx.F64, 0)
 		for n := range sweepWarps {
 			k.Set(total, k.Add(total, parts.Load(k.To(ptx.U32, k.Add(warp, n*sweepSums)), k.To(ptx.U32, lane))))
 		}
-		out.Store(warp, first, total)
+		k.store(k.To(ptx.U32, warp), first, total)
 	})
 }
 
 // sweeps are the types of matrices that the kernel reads.
 var sweeps = []dtype.Type{dtype.F64, dtype.F32, dtype.F16, dtype.BF16}
 
-// Sweep multiplies op(matrix), which is at an address of the device, by vectors with one value for each of its columns. What comes out has one for
-// each row, and in size Σ|x|·weight or, without weights, Σx² of the row: neither is
-// finite where an element is not. All is computed in float64. The errors are those of
-// [Plan.Run], and ErrUnsupported for integers and the smallest floating-point types.
-func (b *Backend) Sweep(ctx context.Context, at device.Ptr, l gemm.Layout, vectors [][]float64, weights []float64) (out [][]float64, size []float64, err error) {
-	rows, cols := l.OpRows(), l.OpCols()
-	size = make([]float64, rows)
-	for range vectors {
-		out = append(out, make([]float64, rows))
-	}
-	if rows == 0 || cols == 0 {
-		return out, size, ctx.Err()
-	}
+// SweepBytes is how much memory of the device the vectors of a sweep take that have so many
+// elements, with the weights or norms behind them.
+func SweepBytes(elements int) int { return 8 * sweepSums * elements }
+
+// Sweep asks a stream to multiply op(matrix), which is at an address of the device, by vectors
+// with one value for each of its columns: ref.DefaultVectors of them one behind the other
+// and, if weighted, as many weights w. What comes out has one value for each row and, behind
+// the vectors, Σ|x|·w of the row or, unweighted, its Euclidean norm: neither is finite where an
+// element is not. All is computed in float64. The errors are those of [Plan.Run], and
+// ErrUnsupported for integers and the smallest floating-point types.
+func (b *Backend) Sweep(ctx context.Context, on device.Stream, at device.Ptr, l gemm.Layout, vectors, out device.Ptr, weighted bool) error {
 	if !slices.Contains(sweeps, l.Type) {
-		return nil, nil, fmt.Errorf("%w: a matrix of %v times vectors", gemm.ErrUnsupported, l.Type)
+		return fmt.Errorf("%w: a matrix of %v times vectors", gemm.ErrUnsupported, l.Type)
 	}
-	f, err := b.function(ctx, sweep, Config{In: l.Type, Out: dtype.F64, TransA: l.Trans, Lines: b.Device.Info().Emulated})
+	kernel := sweepNorms
+	if weighted {
+		kernel = sweep
+	}
+	if l.OpRows() == 0 {
+		return ctx.Err()
+	}
+	config := Config{In: l.Type, Out: dtype.F64, TransA: l.Trans, Lines: b.Device.Info().Emulated}
+	high := 32
+	if !l.Trans {
+		config.VecA, high = sweepVec(l), sweepWarps*sweepRows
+		config.narrow(Align{A: 1 << bits.TrailingZeros64(uint64(at)|maxVector)})
+	}
+	f, err := b.function(ctx, kernel, config)
 	if err != nil {
-		return nil, nil, Sentinel(err)
+		return Sentinel(err)
 	}
-	d := b.Device
-	in, err := d.Alloc(8 * (sweepVectors + 1) * cols)
-	if err != nil {
-		return nil, nil, Sentinel(err)
-	}
-	defer func() { err = device.Join(err, Sentinel(d.Free(in))) }()
-	results, err := d.Alloc(8 * sweepSums * rows)
-	if err != nil {
-		return nil, nil, Sentinel(err)
-	}
-	defer func() { err = device.Join(err, Sentinel(d.Free(results))) }()
-
-	for first := 0; first < len(vectors); first += sweepVectors {
-		group := vectors[first:min(first+sweepVectors, len(vectors))]
-		packed := make([]float64, (sweepVectors+1)*cols)
-		for n, v := range group {
-			copy(packed[n*cols:], v)
-		}
-		copy(packed[sweepVectors*cols:], weights)
-		if err := d.CopyIn(ctx, in, dtype.Bytes(packed), whole(len(packed))); err != nil {
-			return nil, nil, Sentinel(err)
-		}
-		high := sweepWarps * sweepRows
-		if l.Trans {
-			high = 32
-		}
-		var args device.Params
-		args.U64(uint64(rows))
-		args.U64(uint64(cols))
-		args.Ptr(at)
-		args.U64(uint64(l.LD))
-		args.Ptr(in)
-		args.Ptr(results)
-		launch := device.Launch{Grid: device.Dim3{X: ceilDiv(rows, high), Y: 1, Z: 1}, Block: sweep.threads(Shape{}), Params: args.Bytes()}
-		if err := d.Launch(ctx, f, launch); err != nil {
-			return nil, nil, Sentinel(err)
-		}
-		got := make([]float64, sweepSums*rows)
-		if err := d.CopyOut(ctx, dtype.Bytes(got), results, whole(len(got))); err != nil {
-			return nil, nil, Sentinel(err)
-		}
-		for n := range group {
-			copy(out[first+n], got[n*rows:])
-		}
-		if weights != nil {
-			copy(size, got[sweepVectors*rows:])
-		} else {
-			copy(size, got[(sweepVectors+1)*rows:])
-		}
-	}
-	return out, size, nil
+	var args device.Params
+	args.U64(uint64(l.OpRows()))
+	args.U64(uint64(l.OpCols()))
+	args.Ptr(at)
+	args.U64(uint64(l.LD))
+	args.Ptr(vectors)
+	args.Ptr(out)
+	grid := device.Dim3{X: ceilDiv(l.OpRows(), high), Y: 1, Z: 1}
+	return Sentinel(on.Launch(ctx, f, device.Launch{Grid: grid, Block: kernel.threads(Shape{}), Params: args.Bytes()}))
 }
-
-// whole is a copy of n float64 values in one piece.
-func whole(n int) device.Rows { return device.Rows{Count: 1, Width: 8 * n, Host: 8 * n, Device: 8 * n} }

@@ -21,31 +21,25 @@ func TestSweep(t *testing.T) {
 	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 	b := New(d)
 	for _, typ := range sweeps {
-		for _, s := range [][2]int{{1, 1}, {7, 31}, {8, 32}, {9, 33}, {32, 8}, {33, 9}, {65, 100}, {0, 5}, {5, 0}} {
+		for _, s := range [][2]int{{1, 1}, {7, 31}, {8, 32}, {9, 33}, {32, 8}, {33, 9}, {65, 100}, {5, 260}, {33, 512}, {2, 1000}, {0, 5}, {5, 0}} {
 			for _, trans := range []bool{false, true} {
 				l := gemm.Dense(typ, s[0], s[1])
 				if trans {
 					l = gemm.Dense(typ, s[1], s[0]).T()
 				}
-				l.LD += 3
+				l.LD += []int{0, 3, 4}[rng.IntN(3)] // in vectors or not
 				data := make([]byte, l.Bytes())
 				for i := range l.OpRows() {
 					for j := range l.OpCols() {
 						typ.Set(data, l.Index(i, j), rng.NormFloat64())
 					}
 				}
-				vectors, weights := make([][]float64, 5), make([]float64, s[1]) // two launches
-				for j := range weights {
-					weights[j] = rng.Float64()
+				vectors := make([]float64, sweepSums*s[1]) // and weights
+				for j := range vectors {
+					vectors[j] = rng.Float64()
 				}
-				for n := range vectors {
-					vectors[n] = make([]float64, s[1])
-					for j := range vectors[n] {
-						vectors[n][j] = rng.NormFloat64()
-					}
-				}
-				sweepOnce(t, b, l, data, vectors, weights)
-				sweepOnce(t, b, l, data, vectors[:2], nil)
+				sweepOnce(t, b, l, data, vectors, true)
+				sweepOnce(t, b, l, data, vectors[:sweepVectors*s[1]], false)
 			}
 		}
 	}
@@ -55,68 +49,74 @@ func TestSweep(t *testing.T) {
 	if n := d.Used(); n != 0 {
 		t.Errorf("%d bytes are still allocated", n)
 	}
-	if _, _, err := b.Sweep(t.Context(), 0, gemm.Dense(dtype.I8, 1, 1), nil, nil); !errors.Is(err, gemm.ErrUnsupported) {
+	if err := b.Sweep(t.Context(), d, 0, gemm.Dense(dtype.I8, 1, 1), 0, 0, true); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("a matrix of int8: %v", err)
 	}
 }
 
 // sweepOnce compares what the device sums with sums here, and looks for what is not
 // finite.
-func sweepOnce(t *testing.T, b *Backend, l gemm.Layout, data []byte, vectors [][]float64, weights []float64) {
+func sweepOnce(t *testing.T, b *Backend, l gemm.Layout, data []byte, vectors []float64, weighted bool) {
 	t.Helper()
-	at, err := b.Device.Alloc(max(len(data), 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := b.Device.Free(at); err != nil {
-			t.Error(err)
+	rows, cols := l.OpRows(), l.OpCols()
+	d := b.Device
+	var memory [3]device.Ptr // the matrix, the vectors, the result
+	for i, n := range []int{len(data), 8 * len(vectors), SweepBytes(rows)} {
+		var err error
+		if memory[i], err = d.Alloc(n); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	upload := func() {
+		defer func() {
+			if err := d.Free(memory[i]); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	run := func() []float64 {
 		if l.Len() > 0 {
-			if err := b.Device.CopyIn(t.Context(), at, data, device.Rows{Count: l.Rows, Width: l.Cols * l.Type.Size(), Host: l.LD * l.Type.Size(), Device: l.LD * l.Type.Size()}); err != nil {
+			if err := d.CopyIn(t.Context(), memory[0], data, device.Rows{Count: l.Rows, Width: l.Cols * l.Type.Size(), Host: l.LD * l.Type.Size(), Device: l.LD * l.Type.Size()}); err != nil {
 				t.Fatal(err)
 			}
 		}
+		if err := d.CopyIn(t.Context(), memory[1], dtype.Bytes(vectors), device.Whole(8*len(vectors))); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Sweep(t.Context(), d, memory[0], l, memory[1], memory[2], weighted); err != nil {
+			t.Fatalf("%v: %v", l, err)
+		}
+		out := make([]float64, sweepSums*rows)
+		if err := d.CopyOut(t.Context(), dtype.Bytes(out), memory[2], device.Whole(8*len(out))); err != nil {
+			t.Fatalf("%v: %v", l, err)
+		}
+		return out
 	}
-	upload()
-	out, size, err := b.Sweep(t.Context(), at, l, vectors, weights)
-	if err != nil {
-		t.Fatalf("%v: %v", l, err)
-	}
-	near := func(got, want float64) bool { return math.Abs(got-want) <= 1e-12*float64(l.OpCols()+1) }
-	for i := range l.OpRows() {
-		sum, gauge := make([]float64, len(vectors)), 0.0
-		for j := range l.OpCols() {
+	out := run()
+	near := func(got, want float64) bool { return math.Abs(got-want) <= 1e-12*float64(cols+1) }
+	for i := range rows {
+		var want [sweepSums]float64
+		for j := range cols {
 			x := l.Type.At(data, l.Index(i, j))
-			for n, v := range vectors {
-				sum[n] += x * v[j]
+			for n := range sweepVectors {
+				want[n] += x * vectors[n*cols+j]
 			}
-			if weights != nil {
-				gauge += math.Abs(x) * weights[j]
+			if weighted {
+				want[sweepVectors] += math.Abs(x) * vectors[sweepVectors*cols+j]
 			} else {
-				gauge += x * x
+				want[sweepVectors] = math.Hypot(want[sweepVectors], x)
 			}
 		}
-		for n := range vectors {
-			if !near(out[n][i], sum[n]) {
-				t.Fatalf("%v: row %d of vector %d is %v, want %v", l, i, n, out[n][i], sum[n])
+		for n, want := range want {
+			if got := out[n*rows+i]; !near(got, want) {
+				t.Fatalf("%v, weighted %v: sum %d of row %d is %v, want %v", l, weighted, n, i, got, want)
 			}
-		}
-		if !near(size[i], gauge) {
-			t.Fatalf("%v: the size of row %d is %v, want %v", l, i, size[i], gauge)
 		}
 	}
 	if l.Len() == 0 {
 		return
 	}
-	row, last := l.OpRows()-1, l.Index(l.OpRows()-1, l.OpCols()-1)
-	was := l.Type.At(data, last)
-	l.Type.Set(data, last, math.Inf(-1))
-	upload()
-	l.Type.Set(data, last, was)
-	if _, size, err = b.Sweep(t.Context(), at, l, vectors, weights); err != nil || !math.IsInf(size[row], 1) {
-		t.Errorf("%v: with an infinity the size is %v, %v", l, size[row], err)
+	l.Type.Set(data, l.Index(rows-1, cols-1), math.Inf(-1))
+	if size := run()[sweepSums*rows-1]; !math.IsInf(size, 1) {
+		t.Errorf("%v: with an infinity the size is %v", l, size)
 	}
+	l.Type.Set(data, l.Index(rows-1, cols-1), 1)
 }

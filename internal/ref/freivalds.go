@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 
 	"tilework/internal/gemm"
@@ -23,6 +24,8 @@ type freivalds[T number] struct {
 	a, b, c operand // c as it was
 	bias    []byte
 	opt     VerifyOptions
+	far     far
+	late    bool // C is the result already when what is expected is computed
 
 	x    [][]T     // the vectors, N values each; 0 in columns left out
 	want [][]T     // C·x as it should be, M values each
@@ -51,6 +54,9 @@ func newFreivalds[T number](p *gemm.Problem, a, b, c operand, bias []byte, opt V
 	}
 }
 
+// remote implements checker.
+func (f *freivalds[T]) remote(r Remote, late bool) { f.far.Remote, f.late = r, late }
+
 // draw draws the vectors.
 func (f *freivalds[T]) draw() {
 	rng := rand.New(rand.NewPCG(f.opt.Seed, 0))
@@ -72,20 +78,6 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
 	bias := f.readBias()
 	if p.ReadsAB() {
-		bx, err := f.timesB(ctx)
-		if err != nil {
-			return err
-		}
-		ax := newSweep(&f.a, bx.out)
-		ax.weight = bx.size
-		ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
-		if err := ax.run(ctx); err != nil {
-			return err
-		}
-		f.gather(alpha, ax.out)
-		for i, s := range ax.size {
-			f.size[i] += math.Abs(alpha) * s
-		}
 		alongA, err := f.repeated(ctx, f.a, 0, 1)
 		if err != nil {
 			return err
@@ -95,16 +87,33 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 			return err
 		}
 		f.repeats = min(alongA, alongB)
+		if err := f.far.ask(ctx, f.x, &f.far.product, Remote.Product); err != nil {
+			return err
+		}
+	}
+	if p.Beta != 0 || f.late {
+		if err := f.far.ask(ctx, f.x, &f.far.result, Remote.Result); err != nil {
+			return err
+		}
+	}
+	if p.ReadsAB() {
+		out, size, err := f.product(ctx)
+		if err != nil {
+			return err
+		}
+		f.gather(alpha, out)
+		for i, s := range size {
+			f.size[i] += math.Abs(alpha) * s
+		}
 	}
 	if p.Beta != 0 {
-		old := newSweep(&f.c, f.x)
-		old.nonfinite = func(i, _ int) { f.oldBad[i]++ }
-		if err := old.run(ctx); err != nil {
+		old, err := f.result(ctx, &f.c, func(i, _ int) { f.oldBad[i]++ })
+		if err != nil {
 			return err
 		}
 		f.gather(beta, old.out)
 		for i, s := range old.size {
-			f.oldSize[i] = math.Abs(beta) * math.Sqrt(s)
+			f.oldSize[i] = math.Abs(beta) * s
 			f.size[i] += f.oldSize[i]
 		}
 	}
@@ -118,6 +127,36 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 	return nil
 }
 
+// product is A·(B·x), with Σ|a|·‖b‖₂ over the rows b of op(B).
+func (f *freivalds[T]) product(ctx context.Context) (out [][]T, size []float64, err error) {
+	out, size, ok, err := take[T](ctx, &f.far.product)
+	if ok || err != nil {
+		return out, size, err
+	}
+	bx, err := f.timesB(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ax := newSweep(&f.a, bx.out)
+	ax.weight = bx.size
+	ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
+	return ax.out, ax.size, ax.run(ctx)
+}
+
+// result is C·x, with ‖c‖₂ of each row. Where C is not finite comes to light on the way.
+func (f *freivalds[T]) result(ctx context.Context, c *operand, nonfinite func(i, j int)) (*sweep[T], error) {
+	s := newSweep(c, f.x)
+	s.nonfinite = nonfinite
+	out, size, ok, err := take[T](ctx, &f.far.result)
+	if ok {
+		s.out, s.size = out, size
+	}
+	if ok || err != nil {
+		return s, err
+	}
+	return s, s.run(ctx)
+}
+
 // timesB is B·x, with ‖b‖₂ of each row of op(B) in size. Columns that are not finite
 // come to light on the way; then x changes and the sweep is made again.
 func (f *freivalds[T]) timesB(ctx context.Context) (*sweep[T], error) {
@@ -129,22 +168,22 @@ func (f *freivalds[T]) timesB(ctx context.Context) (*sweep[T], error) {
 		if err := s.run(ctx); err != nil {
 			return nil, err
 		}
-		if found.Load() {
-			for j := range bad {
-				f.colBad[j] = f.colBad[j] || bad[j].Load()
-			}
-			f.leaveOut()
-			continue
+		if !found.Load() {
+			return s, nil
 		}
-		for k, v := range s.size {
-			s.size[k] = math.Sqrt(v)
+		for j := range bad {
+			f.colBad[j] = f.colBad[j] || bad[j].Load()
 		}
-		return s, nil
+		f.leaveOut()
 	}
 }
 
-// leaveOut takes the columns that are not finite out of the vectors.
+// leaveOut takes the columns that are not finite out of the vectors. What was asked for with
+// others is of no use then.
 func (f *freivalds[T]) leaveOut() {
+	if slices.Contains(f.colBad, true) {
+		f.far.sent, f.far.result = false, nil
+	}
 	for j, bad := range f.colBad {
 		if bad {
 			for _, x := range f.x {
@@ -277,8 +316,12 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 	}
 	found := make([]int, p.M)         // of those, in each row
 	unforeseen := make([][2]int, p.M) // other elements that are not finite, and the first
-	s := newSweep(&c, f.x)
-	s.nonfinite = func(i, j int) {
+	if f.far.result == nil {
+		if err := f.far.ask(ctx, f.x, &f.far.result, Remote.Result); err != nil {
+			return report, err
+		}
+	}
+	s, err := f.result(ctx, &c, func(i, j int) {
 		if f.colBad[j] {
 			found[i]++
 			return
@@ -287,8 +330,8 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 			u[1] = j
 		}
 		unforeseen[i][0]++
-	}
-	if err := s.run(ctx); err != nil {
+	})
+	if err != nil {
 		return report, err
 	}
 	var first error
@@ -315,7 +358,7 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 
 // residual compares row i of C·x with what it should be.
 func (f *freivalds[T]) residual(report *VerifyReport, i int, s *sweep[T]) error {
-	limit := f.threshold.of(f.size[i], math.Sqrt(s.size[i]))
+	limit := f.threshold.of(f.size[i], s.size[i])
 	if !finite(limit) {
 		report.Unsummed++
 		return nil

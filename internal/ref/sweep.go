@@ -43,7 +43,7 @@ type sweep[T number] struct {
 	*operand
 	in, out [][]T
 
-	// size is, for each row of op(matrix), Σ|x|·weight, or Σx² without weight.
+	// size is, for each row of op(matrix), Σ|x|·weight or, without weight, its Euclidean norm.
 	weight, size []float64
 
 	// nonfinite is told where NaN and infinities stand in op(matrix); they
@@ -61,7 +61,7 @@ func (s *sweep[T]) run(ctx context.Context) error {
 	if s.layout.Len() == 0 {
 		return ctx.Err()
 	}
-	if done, err := s.remotely(ctx); done || err != nil {
+	if err := s.fetch(ctx); err != nil {
 		return err
 	}
 	n := s.layout.OpRows()
@@ -71,6 +71,11 @@ func (s *sweep[T]) run(ctx context.Context) error {
 		wg.Go(func() { s.part(ctx, n*w/workers, n*(w+1)/workers) })
 	}
 	wg.Wait()
+	if s.weight == nil {
+		for i, squares := range s.size {
+			s.size[i] = math.Sqrt(squares)
+		}
+	}
 	return ctx.Err()
 }
 

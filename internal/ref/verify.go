@@ -43,6 +43,9 @@ type Verifier struct {
 type checker interface {
 	expect(ctx context.Context) error
 	check(ctx context.Context, c operand) (VerifyReport, error)
+	// remote says where the matrices are, and whether C is the result already when expect is
+	// called.
+	remote(r Remote, late bool)
 }
 
 // VerifyReport says what a check saw.
@@ -85,13 +88,17 @@ func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt Ver
 
 // NewRemoteVerifier is NewVerifier for matrices that are not in the host's memory; the
 // bias is. [Verifier.CheckRemote] ends it, and reads A and B where the old C does not count,
-// so that the host has its part while the product is computed.
-func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, a, b, c Remote, bias []byte, opt VerifyOptions) (*Verifier, error) {
-	v, err := newVerifier(p, operand{layout: p.A, far: a}, operand{layout: p.B, far: b}, operand{layout: p.C, far: c}, bias, opt)
+// so that the host has its part while the product is computed. Of vectors there are
+// [DefaultVectors].
+func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, r Remote, bias []byte, opt VerifyOptions) (*Verifier, error) {
+	opt.Vectors = DefaultVectors
+	v, err := newVerifier(p, operand{layout: p.A, far: r.FetchA}, operand{layout: p.B, far: r.FetchB}, operand{layout: p.C, far: r.FetchC}, bias, opt)
 	if err != nil {
 		return nil, err
 	}
-	if v.late = p.Beta == 0; v.late {
+	v.late = p.Beta == 0
+	v.remote(r, v.late)
+	if v.late {
 		return v, nil
 	}
 	return v, v.expect(ctx)
@@ -120,6 +127,7 @@ func newVerifier(p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOption
 // nothing is the checker of a result without elements.
 type nothing struct{ report VerifyReport }
 
+func (nothing) remote(Remote, bool)              {}
 func (nothing) expect(ctx context.Context) error { return ctx.Err() }
 
 func (n nothing) check(ctx context.Context, _ operand) (VerifyReport, error) {

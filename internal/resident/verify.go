@@ -16,7 +16,7 @@ import (
 // verified computes a product and checks it by Freivalds' method, which waits for it. The
 // matrices are multiplied by the vectors on the device; package ref says what comes to
 // the host for it.
-func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) error {
+func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (err error) {
 	if err := pl.Compile(ctx); err != nil {
 		return err
 	}
@@ -24,17 +24,17 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) error {
 	if err != nil {
 		return err
 	}
-	verifiers := make([]*ref.Verifier, len(parts))
-	for i, part := range parts {
-		if verifiers[i], err = part.verifier(ctx, pl); err != nil {
+	for i := range parts {
+		defer func() { err = device.Join(err, parts[i].close()) }()
+		if err := parts[i].prepare(ctx, pl); err != nil {
 			return err
 		}
 	}
 	if err := pl.Enqueue(ctx, m); err != nil {
 		return err
 	}
-	for i, v := range verifiers {
-		switch _, err := v.CheckRemote(ctx); {
+	for i := range parts {
+		switch _, err := parts[i].verifier.CheckRemote(ctx); {
 		case err != nil && len(parts) > 1:
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		case err != nil:
@@ -47,7 +47,9 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) error {
 // part is one product of a batch, or the only one.
 type part struct {
 	gemm.Problem
-	at gpu.Memory
+	at       gpu.Memory
+	verifier *ref.Verifier
+	sums     *sums
 }
 
 // products are those of a plan. Where groups end is fetched for it.
@@ -58,11 +60,12 @@ func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, er
 			one, by := p.Product(n)
 			at := m
 			at.A, at.B, at.C = at.A+device.Ptr(by[0]), at.B+device.Ptr(by[1]), at.C+device.Ptr(by[2])
-			parts = append(parts, part{one, at})
+			parts = append(parts, part{Problem: one, at: at})
 		}
 		return parts, nil
 	}
-	ends, err := (&remote{pl.Backend(), m.Ends, gemm.Dense(dtype.I32, 1, p.Batch.Count)}).Fetch(ctx, 0, 0, 1, p.Batch.Count)
+	d := pl.Backend().Device
+	ends, err := fetch(ctx, d, m.Ends, gemm.Dense(dtype.I32, 1, p.Batch.Count), 0, 0, 1, p.Batch.Count)
 	if err != nil {
 		return nil, err
 	}
@@ -78,49 +81,47 @@ func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, er
 		if p.Epilogue.Bias == gemm.BiasRow {
 			at.Bias += device.Ptr(from * p.C.Type.Size())
 		}
-		parts = append(parts, part{group, at})
+		parts = append(parts, part{Problem: group, at: at})
 		from = to
 	}
 	return parts, nil
 }
 
-// verifier prepares the check of a part's result, before that is there.
-func (x *part) verifier(ctx context.Context, pl *gpu.Plan) (*ref.Verifier, error) {
+// prepare prepares the check of a part's result, before that is there.
+func (x *part) prepare(ctx context.Context, pl *gpu.Plan) (err error) {
 	p, backend := &x.Problem, pl.Backend()
-	far := func(at device.Ptr, l gemm.Layout) ref.Remote { return &remote{backend, at, l} }
-	bias, err := (&remote{backend, x.at.Bias, gemm.Dense(p.C.Type, 1, p.BiasLen())}).Fetch(ctx, 0, 0, 1, p.BiasLen())
+	bias, err := fetch(ctx, backend.Device, x.at.Bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), 0, 0, 1, p.BiasLen())
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if x.sums, err = newSums(backend, p, x.at); err != nil {
+		return err
 	}
 	// The seed differs from run to run, so that no wrong result passes for good; the
 	// error names it.
 	options := ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.Kernel.Accuracy(p)}
-	v, err := ref.NewRemoteVerifier(ctx, p, far(x.at.A, p.A), far(x.at.B, p.B), far(x.at.C, p.C), bias, options)
+	x.verifier, err = ref.NewRemoteVerifier(ctx, p, x.sums, bias, options)
 	if errors.Is(err, gemm.ErrUnsupported) {
-		return nil, fmt.Errorf("%w: multiply without that, or on the host", err)
+		return fmt.Errorf("%w: multiply without that, or on the host", err)
 	}
-	return v, err
+	return err
 }
 
-// remote is a matrix on a device as a verification sees it.
-type remote struct {
-	backend *gpu.Backend
-	at      device.Ptr
-	layout  gemm.Layout
+// close gives back what the check took.
+func (x *part) close() error {
+	if x.sums == nil {
+		return nil
+	}
+	return x.sums.close()
 }
 
-// Sweep implements [ref.Remote].
-func (r *remote) Sweep(ctx context.Context, vectors [][]float64, weights []float64) ([][]float64, []float64, error) {
-	return r.backend.Sweep(ctx, r.at, r.layout, vectors, weights)
-}
-
-// Fetch implements [ref.Remote].
-func (r *remote) Fetch(ctx context.Context, row, col, rows, cols int) ([]byte, error) {
-	l := gemm.Dense(r.layout.Type, rows, cols)
-	host := make([]byte, l.Bytes())
-	if l.Len() == 0 {
+// fetch copies some stored rows and columns of a matrix to the host.
+func fetch(ctx context.Context, from device.Stream, at device.Ptr, l gemm.Layout, row, col, rows, cols int) ([]byte, error) {
+	part := gemm.Dense(l.Type, rows, cols)
+	host := make([]byte, part.Bytes())
+	if part.Len() == 0 {
 		return host, ctx.Err()
 	}
-	at := r.at + device.Ptr((row*r.layout.LD+col)*l.Type.Size())
-	return host, gpu.Sentinel(r.backend.Device.CopyOut(ctx, host, at, gpu.Rows(l, r.layout)))
+	at += device.Ptr((row*l.LD + col) * l.Type.Size())
+	return host, gpu.Sentinel(from.CopyOut(ctx, host, at, gpu.Rows(part, l)))
 }
