@@ -111,6 +111,7 @@ func (s *transcript) String() string {
 func TestSignals(t *testing.T) {
 	t.Chdir(t.TempDir())
 	matrixFile(t, "a.npy", 1500, 1500)
+	matrixFile(t, "row.npy", 1, 1500)
 	cache := t.TempDir()
 	// With --verbose it says what it is about to do.
 	computing := func(said string) bool { return strings.Contains(said, "\n") }
@@ -131,11 +132,13 @@ func TestSignals(t *testing.T) {
 		{"computing, ended", "mul a.npy a.npy -o c.csv --kernel loop --threads 1 --verbose", computing, syscall.SIGTERM},
 		{"emulating", "mul a.npy a.npy -o c.csv --device emu --verbose", computing, syscall.SIGINT},
 		{"tuning", "tune --sizes 30,300 --time 1s --verbose", computing, syscall.SIGINT},
-		{"writing", "mul a.npy a.npy -o c.csv", writing, syscall.SIGINT},
-		{"writing, ended", "mul a.npy a.npy -o c.csv", writing, syscall.SIGTERM},
+		{"writing", "mul column.npy row.npy -o c.csv", writing, syscall.SIGINT},
+		{"writing, ended", "mul column.npy row.npy -o c.csv", writing, syscall.SIGTERM},
 	} {
 		code := 0
 		for tries := 0; code == 0 && tries < 10; tries++ {
+			// What was written before it could be interrupted is twice as long the next time.
+			matrixFile(t, "column.npy", 1500<<min(tries, 5), 1)
 			if err := os.WriteFile("c.csv", []byte("old"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +171,7 @@ func TestSignals(t *testing.T) {
 			if silent := !strings.HasPrefix(test.args, "tune"); code != interrupted || silent && stdout.Len() > 0 || !strings.HasSuffix("\n"+said.String(), "\ntilework: interrupted\n") {
 				t.Errorf("%s: exit code %d, %q, %q", test.name, code, stdout, said.String())
 			}
-			if now := files(t); now != "a.npy c.csv" {
+			if now := files(t); now != "a.npy c.csv column.npy row.npy" {
 				t.Errorf("%s: left behind: %s", test.name, now)
 			}
 			if old, err := os.ReadFile("c.csv"); err != nil || string(old) != "old" {
