@@ -25,6 +25,7 @@ func TestParseErrors(t *testing.T) {
 		{header + "foo", `k:4:1: found "foo", want a declaration such as .entry`},
 		{header + ".global .q32 x;", `k:4:9: found ".q32", want a type that a variable can have`},
 		{header + ".global .u32 ;", `k:4:14: found ";", want a name`},
+		{header + ".global .u32 _;", `k:4:14: found "_", want a name`},
 		{header + ".global .texref t;", `k:4:9: variables of type .texref are not supported`},
 		{header + ".global .align 3 .u32 x;", `k:4:16: found alignment 3, want a power of two`},
 		{header + ".global .u32 x[2;", `k:4:17: found ";", want "]"`},

@@ -22,7 +22,7 @@ func (p *parser) vars(pos Pos, linkage string) []*Var {
 	for {
 		v := *head
 		v.Pos = p.pos()
-		if p.tok.kind != word {
+		if p.tok.kind != word || p.tok.text == "_" { // which names a parameter without a name
 			p.want("a name")
 		}
 		p.varName(&v)
