@@ -29,6 +29,9 @@ func TestVerifyOn(t *testing.T) {
 	t.Run("int8", func(t *testing.T) { verifyOn[int8, int32](t, d) })
 }
 
+// TestVerifyOnOlder: where the kernel for it does not run, the host reads the matrices.
+func TestVerifyOnOlder(t *testing.T) { verifyOn[float32, float32](t, on(t, "emu:t4")) }
+
 func verifyOn[I, O Element](t *testing.T, d *Device) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	random := func(rows, cols int) Matrix[I] {

@@ -354,7 +354,7 @@ func SweepBytes(elements int) int { return 8 * sweepSums * elements }
 // and, if weighted, as many weights w. What comes out has one value for each row and, behind
 // the vectors, Σ|x|·w of the row or, unweighted, its Euclidean norm: neither is finite where an
 // element is not. All is computed in float64. The errors are those of [Plan.Run], and
-// ErrUnsupported for integers and the smallest floating-point types.
+// ErrUnsupported for integers, the smallest floating-point types and GPUs before sm_80.
 func (b *Backend) Sweep(ctx context.Context, on device.Stream, at device.Ptr, l gemm.Layout, vectors, out device.Ptr, weighted bool) error {
 	if !slices.Contains(sweeps, l.Type) {
 		return fmt.Errorf("%w: a matrix of %v times vectors", gemm.ErrUnsupported, l.Type)
@@ -362,6 +362,9 @@ func (b *Backend) Sweep(ctx context.Context, on device.Stream, at device.Ptr, l 
 	kernel := sweepNorms
 	if weighted {
 		kernel = sweep
+	}
+	if d := b.Device.Info(); d.Target.SM < kernel.SM {
+		return fmt.Errorf("%w: a matrix times vectors on %s, of sm_%d; want sm_%d or later", gemm.ErrUnsupported, d.Name, d.Target.SM, kernel.SM)
 	}
 	if l.OpRows() == 0 {
 		return ctx.Err()
