@@ -374,28 +374,39 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 	return r
 }
 
-// inOrder gives f(0), f(1), … one after the other, while so many goroutines compute them.
-// When the loop over it is left, they have ended.
+// inOrder gives f(0), f(1), … one after the other, while so many goroutines compute them, a
+// few ahead. When the loop over it is left, they have ended.
 func inOrder[T any](total, workers int, f func(n int) T) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		results := make([]chan T, total)
+		results := make([]chan T, 2*workers)
 		for n := range results {
 			results[n] = make(chan T, 1)
 		}
-		var next, end atomic.Int64
-		end.Store(int64(total))
+		room, left := make(chan struct{}, len(results)), make(chan struct{})
+		var next atomic.Int64
 		var all sync.WaitGroup
 		defer all.Wait()
+		defer close(left)
 		for range workers {
 			all.Go(func() {
-				for n := next.Add(1) - 1; n < end.Load(); n = next.Add(1) - 1 {
-					results[n] <- f(int(n))
+				for {
+					select {
+					case room <- struct{}{}:
+					case <-left:
+						return
+					}
+					n := int(next.Add(1) - 1)
+					if n >= total {
+						return
+					}
+					results[n%len(results)] <- f(n)
 				}
 			})
 		}
-		for _, result := range results {
-			if !yield(<-result) {
-				end.Store(0)
+		for n := range total {
+			result := <-results[n%len(results)]
+			<-room
+			if !yield(result) {
 				return
 			}
 		}

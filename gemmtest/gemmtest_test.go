@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
+
+	"go.uber.org/goleak"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -365,4 +368,38 @@ func TestStops(t *testing.T) {
 	if err := r.Err(); !errors.Is(err, context.Canceled) || n > 11 {
 		t.Errorf("stopped with %v after %d cases", err, n)
 	}
+}
+
+// TestInOrder: results come in their order, whoever is done first, a few ahead and no more,
+// and nobody goes on when nobody wants them.
+func TestInOrder(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	for _, workers := range []int{1, 3, 8} {
+		var asked atomic.Int64
+		got := 0
+		for n := range inOrder(math.MaxInt, workers, func(n int) int {
+			asked.Add(1)
+			if n%5 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			return n
+		}) {
+			if n != got {
+				t.Fatalf("%d workers: %d, want %d", workers, n, got)
+			}
+			if got++; got == 100 {
+				break
+			}
+		}
+		if n := int(asked.Load()); n > 100+2*workers {
+			t.Errorf("%d workers computed %d results for 100", workers, n)
+		}
+		for n := range inOrder(7, workers, func(n int) int { return n }) {
+			got = n
+		}
+		if got != 6 {
+			t.Errorf("%d workers: the last of 7 is %d", workers, got)
+		}
+	}
+	goleak.VerifyNone(t, before)
 }

@@ -153,6 +153,11 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	if err != nil {
 		return err
 	}
+	for name, d := range map[string]time.Duration{"min-time": f.minTime, "max-time": f.maxTime, "warmup": f.warmup} {
+		if d < 0 {
+			return fmt.Errorf("--%s %v: want 0 or more", name, d)
+		}
+	}
 	parts, err := f.parts(given)
 	if err != nil {
 		return err

@@ -208,6 +208,7 @@ func TestMistakes(t *testing.T) {
 		{"bench --peers numpy", 2, "numpy"},
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
 		{"bench --threads -2", 2, "--threads -2"},
+		{"bench --sizes 8 --min-time -1s", 2, "--min-time -1s: want 0 or more"},
 		{"bench --format xml", 2, "--format xml"},
 		{"bench --suite fp33", 2, "--suite: no suite \"fp33\""},
 		{"bench --cold=maybe", 2, "--cold"},
