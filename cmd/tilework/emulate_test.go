@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/matio"
 )
@@ -156,5 +161,43 @@ func TestEmulateMistakes(t *testing.T) {
 	}
 	if _, err := os.Stat("c.npy"); err == nil {
 		t.Error("a refused launch wrote its output")
+	}
+}
+
+// reader is a device that notes what it is given to compile.
+type reader struct {
+	device.Device
+	texts *[]string
+}
+
+func (r *reader) Load(ctx context.Context, text string) (device.Module, error) {
+	*r.texts = append(*r.texts, text)
+	return r.Device.Load(ctx, text)
+}
+
+// TestUsersPTX: a file of the user's gets to a GPU where --peer-path names it, and by no
+// other way.
+func TestUsersPTX(t *testing.T) {
+	text := nvccFolder(t)
+	var opened, texts []string
+	restore := dispatch.Substitute(func(d dispatch.Device) (device.Device, error) {
+		opened = append(opened, d.String())
+		inner, err := emu.Open(emu.Options{})
+		return &reader{inner, &texts}, err
+	})
+	t.Cleanup(func() {
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, stderr, code := emulateTiled(t, "matmul.ptx"); code != 0 || len(opened) > 0 {
+		t.Errorf("emulate: exit code %d, %q; devices opened: %v", code, stderr, opened)
+	}
+	bench := []string{"bench", "--device", "gpu", "--kernels", "naive", "--sizes", "16", "--min-time", "1us", "--max-time", "1us", "--warmup", "1us", "--peers", "cuda:" + tiledEntry + ":16x16/16x16"}
+	if _, stderr, code := run(t.Context(), bench...); code != 2 || slices.Contains(texts, text) {
+		t.Errorf("bench that names no file: exit code %d, %q; was it compiled? %v", code, stderr, slices.Contains(texts, text))
+	}
+	if _, stderr, _ := run(t.Context(), append(bench, "--peer-path", "cuda=matmul.ptx")...); !slices.Contains(texts, text) {
+		t.Errorf("bench that names the file does not compile it: %q", stderr)
 	}
 }
