@@ -102,15 +102,23 @@ func (k *sweeper) sums(row int) []build.Reg {
 	return k.Vars(fmt.Sprintf("sum%d_", row), ptx.F64, sweepSums, 0)
 }
 
-// add adds an element's share to its row's sums, with what stands in B for its column.
-func (k *sweeper) add(sums []build.Reg, x build.Reg, b []build.Reg) {
-	for i := range sweepVectors {
-		k.FMA(sums[i], x, b[i])
-	}
-	if k.weighted {
-		k.FMA(sums[sweepVectors], k.Abs(x), b[sweepVectors])
-	} else {
-		k.FMA(sums[sweepVectors], x, x)
+// add adds the shares of some rows' elements in a column, in which b is what B has in a row.
+func (k *sweeper) add(sums [][]build.Reg, elements []build.Reg, b func(row int) build.Reg) {
+	for n := range sweepSums {
+		factor := build.Reg{}
+		if n < k.read() {
+			factor = b(n)
+		}
+		for r, x := range elements {
+			switch {
+			case n < sweepVectors:
+				k.FMA(sums[r][n], x, factor)
+			case k.weighted:
+				k.FMA(sums[r][n], k.Abs(x), factor)
+			default:
+				k.FMA(sums[r][n], x, x)
+			}
+		}
 	}
 }
 
@@ -179,33 +187,13 @@ func (k *sweeper) alongRows(vec int) {
 		k.Barrier() // the chunk is there, and nobody reads the one before it any more
 		b.fetch(next)
 		for patch, rows := range held {
-			for e := 0; e < vec; e += b.width {
-				var x [sweepRows][]build.Reg
+			for e := range vec {
+				var x [sweepRows]build.Reg
 				for r := range rows {
-					for i := range b.width {
-						x[r] = append(x[r], k.element(rows[r], e+i))
-					}
+					x[r] = k.element(rows[r], e)
 				}
-				if !k.weighted {
-					for r := range rows {
-						for _, x := range x[r] {
-							k.FMA(sums[r][sweepVectors], x, x)
-						}
-					}
-				}
-				from := b.from(number, patch, e)
-				for n := range k.read() {
-					values := from.LoadVec(n, 0, b.width)
-					for r := range rows {
-						for i, v := range values {
-							f := x[r][i]
-							if n == sweepVectors {
-								f = k.Abs(f)
-							}
-							k.FMA(sums[r][n], f, v)
-						}
-					}
-				}
+				column := b.from(number, patch, e)
+				k.add(sums[:], x[:], func(row int) build.Reg { return column.Load(row, 0) })
 			}
 			load(patch, next)
 		}
@@ -256,13 +244,12 @@ type vectorChunks struct {
 	k     *sweeper
 	chunk int // columns
 	vec   int // elements of a vector of the matrix
-	width int // values that a thread loads at once
 	s     build.Array
 }
 
 func newVectorChunks(k *sweeper, chunk, vec int) *vectorChunks {
 	return &vectorChunks{
-		k: k, chunk: chunk, vec: vec, width: min(vec, 2),
+		k: k, chunk: chunk, vec: vec,
 		s: k.Shared("chunks", ptx.F64, 2*k.read(), chunk),
 	}
 }
@@ -272,14 +259,10 @@ func (v *vectorChunks) place(number build.Reg) build.Reg {
 	return v.k.Mul(v.k.Rem(number, 2), v.k.read())
 }
 
-// spread is where a column lies. Threads that read more than a pair each would else meet in
-// the banks.
+// spread is where a column lies. Threads whose columns are apart would else meet in the banks.
 func (v *vectorChunks) spread(col build.Reg) build.Reg {
-	if v.vec <= v.width {
-		return col
-	}
-	k := v.k
-	return k.Xor(col, k.Mul(k.Rem(k.Div(col, 16), v.vec/2), 2))
+	const together = 16 // values are read from all banks at once
+	return v.k.Xor(col, v.k.Rem(v.k.Div(col, together), v.vec))
 }
 
 // fetch has a chunk copied to its place, each thread a column of every row, or of some.
@@ -320,11 +303,8 @@ func (k *sweeper) columns() {
 	sums := k.sums(0)
 	k.ForUnrolled(0, k.CeilDiv(k.Sub(k.Max(k.cols, warp), warp), sweepWarps), sweepUnroll, func(n build.Reg) {
 		col := k.Mad(n, sweepWarps, warp)
-		v := make([]build.Reg, k.read())
-		for i := range v {
-			v[i] = b.Load(i, col)
-		}
-		k.add(sums, k.To(ptx.F64, a.Load(row, col)), v)
+		x := k.To(ptx.F64, a.Load(row, col))
+		k.add([][]build.Reg{sums}, []build.Reg{x}, func(row int) build.Reg { return b.Load(row, col) })
 	})
 
 	// Warp n adds up sum n of the block's 32 rows.

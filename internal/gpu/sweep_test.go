@@ -18,7 +18,7 @@ func TestSweep(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit, check.Banks}})
 	b := New(d)
 	for _, typ := range sweeps {
 		for _, s := range [][2]int{{1, 1}, {7, 31}, {8, 32}, {9, 33}, {32, 8}, {33, 9}, {65, 100}, {5, 260}, {33, 512}, {2, 1000}, {0, 5}, {5, 0}} {
