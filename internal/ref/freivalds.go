@@ -61,12 +61,22 @@ func (f *freivalds[T]) remote(r Remote, late bool) { f.far.Remote, f.late = r, l
 func (f *freivalds[T]) draw() {
 	rng := rand.New(rand.NewPCG(f.opt.Seed, 0))
 	for n, x := range f.x {
-		for j := range x {
-			w := rng.Uint32()
-			if n == 0 || !wraps[T]() {
-				w = w&2 - 1 // ±1
+		if n > 0 && wraps[T]() {
+			for j := range x {
+				x[j] = T(rng.Uint32())
 			}
-			x[j] = numberOf[T](float64(int32(w)))
+			continue
+		}
+		var bits uint64
+		for j := range x { // ±1
+			if j%64 == 0 {
+				bits = rng.Uint64()
+			}
+			x[j] = T(1)
+			if bits&1 != 0 {
+				x[j] = -x[j]
+			}
+			bits >>= 1
 		}
 	}
 }
@@ -107,12 +117,12 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		}
 	}
 	if p.Beta != 0 {
-		old, err := f.result(ctx, &f.c, func(i, _ int) { f.oldBad[i]++ })
+		out, size, err := f.result(ctx, &f.c, func(i, _ int) { f.oldBad[i]++ })
 		if err != nil {
 			return err
 		}
-		f.gather(beta, old.out)
-		for i, s := range old.size {
+		f.gather(beta, out)
+		for i, s := range size {
 			f.oldSize[i] = math.Abs(beta) * s
 			f.size[i] += f.oldSize[i]
 		}
@@ -144,17 +154,14 @@ func (f *freivalds[T]) product(ctx context.Context) (out [][]T, size []float64, 
 }
 
 // result is C·x, with ‖c‖₂ of each row. Where C is not finite comes to light on the way.
-func (f *freivalds[T]) result(ctx context.Context, c *operand, nonfinite func(i, j int)) (*sweep[T], error) {
+func (f *freivalds[T]) result(ctx context.Context, c *operand, nonfinite func(i, j int)) (out [][]T, size []float64, err error) {
+	out, size, ok, err := take[T](ctx, &f.far.result)
+	if ok || err != nil {
+		return out, size, err
+	}
 	s := newSweep(c, f.x)
 	s.nonfinite = nonfinite
-	out, size, ok, err := take[T](ctx, &f.far.result)
-	if ok {
-		s.out, s.size = out, size
-	}
-	if ok || err != nil {
-		return s, err
-	}
-	return s, s.run(ctx)
+	return s.out, s.size, s.run(ctx)
 }
 
 // timesB is B·x, with ‖b‖₂ of each row of op(B) in size. Columns that are not finite
@@ -321,7 +328,7 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 			return report, err
 		}
 	}
-	s, err := f.result(ctx, &c, func(i, j int) {
+	out, size, err := f.result(ctx, &c, func(i, j int) {
 		if f.colBad[j] {
 			found[i]++
 			return
@@ -347,7 +354,7 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 			err = f.overflow(ctx, i, unforeseen[i][1], c)
 			report.Unsummed++
 		default:
-			err = f.residual(&report, i, s)
+			err = f.residual(&report, i, out, size[i])
 		}
 		if first == nil {
 			first = err
@@ -357,15 +364,15 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 }
 
 // residual compares row i of C·x with what it should be.
-func (f *freivalds[T]) residual(report *VerifyReport, i int, s *sweep[T]) error {
-	limit := f.threshold.of(f.size[i], s.size[i])
+func (f *freivalds[T]) residual(report *VerifyReport, i int, out [][]T, norm float64) error {
+	limit := f.threshold.of(f.size[i], norm)
 	if !finite(limit) {
 		report.Unsummed++
 		return nil
 	}
 	var largest float64
 	for n := range f.x {
-		largest = max(largest, magnitude(s.out[n][i]-f.want[n][i]))
+		largest = max(largest, magnitude(out[n][i]-f.want[n][i]))
 	}
 	worst := largest / limit
 	if largest == 0 {

@@ -22,32 +22,36 @@ type sums struct {
 	aside device.Stream
 	there device.Event // what A and B hold was asked for before, and the memory below
 	sent  device.Event // the vectors
-	// What is multiplied by, and what comes out: of x, of op(B)·x, of op(A)·(op(B)·x), of C·x.
+	// What is multiplied by, and what comes out: x, op(B)·x, op(A)·(op(B)·x), C·x.
 	x, bx, ax, cx device.Ptr
 }
 
 func newSums(b *gpu.Backend, p *gemm.Problem, at gpu.Memory) (*sums, error) {
 	s := &sums{Backend: b, p: p, at: at}
-	for _, m := range []struct {
-		at       *device.Ptr
-		elements int
-	}{{&s.x, p.N}, {&s.bx, p.K}, {&s.ax, p.M}, {&s.cx, p.M}} {
-		var err error
-		if *m.at, err = b.Device.Alloc(gpu.SweepBytes(m.elements)); err != nil {
-			return s, gpu.Sentinel(err)
-		}
-	}
+	x, bx, ax := gpu.SweepBytes(p.N), gpu.SweepBytes(p.K), gpu.SweepBytes(p.M)
 	var err error
-	if s.aside, err = b.Device.NewStream(); err != nil {
+	if s.x, err = b.Device.Alloc(x + bx + 2*ax); err != nil {
 		return s, gpu.Sentinel(err)
 	}
-	if s.there, err = b.Device.Record(); err != nil {
-		return s, gpu.Sentinel(err)
-	}
-	return s, gpu.Sentinel(s.aside.Wait(s.there))
+	s.bx = s.x + device.Ptr(x)
+	s.ax = s.bx + device.Ptr(bx)
+	s.cx = s.ax + device.Ptr(ax)
+	s.there, err = b.Device.Record()
+	return s, gpu.Sentinel(err)
 }
 
-// close gives back what newSums has taken, when the device has done with it.
+// open opens the stream for A and B, if it is not: for that nothing has to wait but they.
+func (s *sums) open() (err error) {
+	if s.aside != nil {
+		return nil
+	}
+	if s.aside, err = s.Device.NewStream(); err != nil {
+		return gpu.Sentinel(err)
+	}
+	return gpu.Sentinel(s.aside.Wait(s.there))
+}
+
+// close gives back what was taken, when the device has done with it.
 func (s *sums) close() error {
 	var errs []error
 	if s.aside != nil {
@@ -58,14 +62,15 @@ func (s *sums) close() error {
 			errs = append(errs, e.Free())
 		}
 	}
-	for _, p := range []device.Ptr{s.x, s.bx, s.ax, s.cx} {
-		errs = append(errs, s.Device.Free(p))
-	}
+	errs = append(errs, s.Device.Free(s.x))
 	return gpu.Sentinel(device.Join(errs...))
 }
 
 // Vectors implements [ref.Remote].
 func (s *sums) Vectors(ctx context.Context, x [][]float64) error {
+	if err := s.open(); err != nil {
+		return err
+	}
 	n := s.p.N
 	packed := make([]float64, len(x)*n)
 	for i, v := range x {
@@ -126,11 +131,17 @@ func (s *sums) wait(on device.Stream, at device.Ptr) ref.Sums {
 
 // FetchA implements [ref.Remote].
 func (s *sums) FetchA(ctx context.Context, row, col, rows, cols int) ([]byte, error) {
+	if err := s.open(); err != nil {
+		return nil, err
+	}
 	return fetch(ctx, s.aside, s.at.A, s.p.A, row, col, rows, cols)
 }
 
 // FetchB implements [ref.Remote].
 func (s *sums) FetchB(ctx context.Context, row, col, rows, cols int) ([]byte, error) {
+	if err := s.open(); err != nil {
+		return nil, err
+	}
 	return fetch(ctx, s.aside, s.at.B, s.p.B, row, col, rows, cols)
 }
 
