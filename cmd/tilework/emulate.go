@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -183,11 +182,11 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 }
 
 func loadPTX(file string) (*emu.Program, error) {
-	text, err := os.ReadFile(file)
+	text, err := ptx.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	module, err := ptx.Parse(file, string(text))
+	module, err := ptx.Parse(file, text)
 	if err != nil {
 		return nil, err
 	}

@@ -223,6 +223,30 @@ func TestSignalledBench(t *testing.T) {
 	}
 }
 
+// TestEndlessPTX: what has no end, or nobody who writes it, is not waited for.
+func TestEndlessPTX(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := unix.Mkfifo("pipe.ptx", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large, err := os.Create("large.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(large.Truncate(1<<40), large.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"pipe.ptx": "no regular file", "/dev/zero": "no regular file", "large.ptx": "1099511627776 bytes, want at most 67108864", ".": "is a directory",
+	} {
+		for _, args := range []string{"emulate " + file + " --entry k --grid 1 --block 1", "bench --device emu --kernels naive --sizes 8 --peers cuda:k:1x1/1x1 --peer-path cuda=" + file} {
+			if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
+				t.Errorf("%s: exit code %d, %q; want %q", args, code, stderr, want)
+			}
+		}
+	}
+}
+
 // TestSelftestShared: several processes run the list of one, whole, and what they found is
 // added up.
 func TestSelftestShared(t *testing.T) {

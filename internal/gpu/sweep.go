@@ -9,7 +9,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/ref"
+
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -18,8 +18,8 @@ import (
 // (Freivalds; package ref says how). It is limited by memory: 3·N² elements are read for
 // the product's N³ multiply-adds.
 
-// sweepVectors is how many vectors a launch multiplies by.
-const sweepVectors = ref.DefaultVectors
+// SweepVectors is how many vectors a sweep multiplies by.
+const SweepVectors = 4
 
 // sweep multiplies a matrix by vectors, in float64. A block has eight warps. Where op(A)
 // has its rows in memory, each warp takes some rows, and a block some hundred columns of
@@ -68,7 +68,7 @@ const sweepWarps = 8
 const sweepRows = 4
 
 // sweepSums is how many sums there are of a row.
-const sweepSums = sweepVectors + 1
+const sweepSums = SweepVectors + 1
 
 // sweepPiece is how many bytes of a row a thread has under way where they lie in memory, and
 // sweepVec the elements that are loaded at once, if alignment lets them.
@@ -94,7 +94,7 @@ func (k *sweeper) read() int {
 	if k.weighted {
 		return sweepSums
 	}
-	return sweepVectors
+	return SweepVectors
 }
 
 // sums are zeros to add to, for a row.
@@ -111,7 +111,7 @@ func (k *sweeper) add(sums [][]build.Reg, elements []build.Reg, b func(row int) 
 		}
 		for r, x := range elements {
 			switch {
-			case n < sweepVectors:
+			case n < SweepVectors:
 				k.FMA(sums[r][n], x, factor)
 			case k.weighted:
 				k.FMA(sums[r][n], k.Abs(x), factor)
@@ -127,7 +127,7 @@ func (k *sweeper) store(n, row, sum build.Reg) {
 	if !k.weighted {
 		root := k.Fresh(ptx.F64)
 		k.Do("sqrt.rn.f64", root, sum)
-		sum = k.Select(k.Eq(n, sweepVectors), root, sum)
+		sum = k.Select(k.Eq(n, SweepVectors), root, sum)
 	}
 	k.Matrix(k.out, sweepSums, k.rows, k.rows).Store(k.To(ptx.U64, n), row, sum)
 }
@@ -330,7 +330,7 @@ var sweeps = []dtype.Type{dtype.F64, dtype.F32, dtype.F16, dtype.BF16}
 func SweepBytes(elements int) int { return 8 * sweepSums * elements }
 
 // Sweep asks a stream to multiply op(matrix), which is at an address of the device, by vectors
-// with one value for each of its columns: ref.DefaultVectors of them one behind the other
+// with one value for each of its columns: [SweepVectors] of them one behind the other
 // and, if weighted, as many weights w. What comes out has one value for each row and, behind
 // the vectors, Σ|x|·w of the row or, unweighted, its Euclidean norm: neither is finite where an
 // element is not. All is computed in float64. The errors are those of [Plan.Run], and

@@ -39,7 +39,7 @@ func TestSweep(t *testing.T) {
 					vectors[j] = rng.Float64()
 				}
 				sweepOnce(t, b, l, data, vectors, true)
-				sweepOnce(t, b, l, data, vectors[:sweepVectors*s[1]], false)
+				sweepOnce(t, b, l, data, vectors[:SweepVectors*s[1]], false)
 			}
 		}
 	}
@@ -96,13 +96,13 @@ func sweepOnce(t *testing.T, b *Backend, l gemm.Layout, data []byte, vectors []f
 		var want [sweepSums]float64
 		for j := range cols {
 			x := l.Type.At(data, l.Index(i, j))
-			for n := range sweepVectors {
+			for n := range SweepVectors {
 				want[n] += x * vectors[n*cols+j]
 			}
 			if weighted {
-				want[sweepVectors] += math.Abs(x) * vectors[sweepVectors*cols+j]
+				want[SweepVectors] += math.Abs(x) * vectors[SweepVectors*cols+j]
 			} else {
-				want[sweepVectors] = math.Hypot(want[sweepVectors], x)
+				want[SweepVectors] = math.Hypot(want[SweepVectors], x)
 			}
 		}
 		for n, want := range want {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"strings"
 
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/ptx"
 )
 
 // Kernel is a kernel of somebody's own, such as nvcc writes in PTX, for comparison
@@ -41,11 +41,11 @@ func OpenKernel(ctx context.Context, d device.Device, file, spec string) (*Kerne
 		return nil, err
 	}
 	k.device = d
-	text, err := os.ReadFile(file)
+	text, err := ptx.ReadFile(file)
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return nil, fmt.Errorf("cuda: %s: %w", file, path.Err)
 	}
-	if k.module, err = d.Load(ctx, string(text)); err != nil {
+	if k.module, err = d.Load(ctx, text); err != nil {
 		return nil, fmt.Errorf("cuda: %s: %w", file, err)
 	}
 	if k.function, err = k.module.Function(k.Entry); err != nil {

@@ -26,6 +26,9 @@ type sums struct {
 	x, bx, ax, cx device.Ptr
 }
 
+// A check draws as many vectors as a sweep takes.
+var _ = [1]struct{}{}[gpu.SweepVectors-ref.DefaultVectors]
+
 func newSums(b *gpu.Backend, p *gemm.Problem, at gpu.Memory) (*sums, error) {
 	s := &sums{Backend: b, p: p, at: at}
 	x, bx, ax := gpu.SweepBytes(p.N), gpu.SweepBytes(p.K), gpu.SweepBytes(p.M)
@@ -122,10 +125,10 @@ func (s *sums) wait(on device.Stream, at device.Ptr) ref.Sums {
 		if err := on.CopyOut(ctx, dtype.Bytes(all), at, device.Whole(8*len(all))); err != nil {
 			return nil, nil, gpu.Sentinel(err)
 		}
-		for n := range ref.DefaultVectors {
+		for n := range gpu.SweepVectors {
 			out = append(out, all[n*m:(n+1)*m])
 		}
-		return out, all[ref.DefaultVectors*m:], nil
+		return out, all[gpu.SweepVectors*m:], nil
 	}
 }
 
