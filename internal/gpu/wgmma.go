@@ -229,17 +229,12 @@ func operandBoxes(c Config) (a, b frag.BoxShape) {
 }
 
 func wgmmaShared(c Config) int {
-	n := stagesBytes(c)
+	a, b := operandBoxes(c)
+	n := c.Shape.Stages * (a.StageBytes() + b.StageBytes())
 	if c.Shape.Split < 2 {
-		n += consumers(c.Shape) * patchSlots(c) * patchBytes
+		n += consumers(c.Shape) * patchSlots(c) * groupRows * frag.SwizzleBytes
 	}
 	return n
-}
-
-// stagesBytes is the shared memory of the stages.
-func stagesBytes(c Config) int {
-	a, b := operandBoxes(c)
-	return c.Shape.Stages * (a.StageBytes() + b.StageBytes())
 }
 
 // wgmmaGrid has a block for each SM, or fewer if there are fewer tiles; parts of K are

@@ -34,29 +34,19 @@ type output struct {
 // rowsOfWarp is how many of the 64 rows are a warp's.
 const rowsOfWarp = groupRows / 4
 
-// patchSlots is how many patches of a warpgroup there is room for: all of its part of C, so
-// that none is waited for before the next tile, where they fit beside the stages; or two, as while one
-// is copied to C the next is written, if each copy finds the place of the one before the last.
+// patchSlots is how many patches of a warpgroup there is room for: while one is copied to
+// C the next is written, if each copy finds the place of the one before the last.
 func patchSlots(c Config) int {
 	rows, _ := groupTile(c.Shape)
 	cols := c.columns()
 	if c.Shape.Along > 1 {
 		return rows / groupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
 	}
-	switch patches := ceilDiv(rows/groupRows*cols*c.Out.Size(), frag.SwizzleBytes); {
-	case !bulk(c):
-		return 1
-	case stagesBytes(c)+consumers(c.Shape)*patches*patchBytes <= mostShared-staticBarriers:
-		return patches
-	case patches%2 != 0:
+	if patches := ceilDiv(rows/groupRows*cols*c.Out.Size(), frag.SwizzleBytes); patches%2 != 0 || !bulk(c) {
 		return 1
 	}
 	return 2
 }
-
-// patchBytes is the shared memory of a patch, and staticBarriers the most that a kernel's
-// mbarriers take.
-const patchBytes, staticBarriers = groupRows * frag.SwizzleBytes, 1024
 
 func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 	o := &output{wgmmaWriter: w, group: group, lane: lane, leader: w.Eq(lane, 0)}
@@ -73,12 +63,7 @@ func (w *wgmmaWriter) output(group, lane build.Reg) *output {
 		o.round = w.Var("round", ptx.U32, 0)
 	}
 	if bulkResidual(w.config) {
-		// Slots that are used once for each tile have one parity.
-		n := patchSlots(w.config)
-		if n == o.patchesOfTile() {
-			n = 1
-		}
-		o.phases = w.Vars("came", ptx.U32, n, 0)
+		o.phases = w.Vars("came", ptx.U32, patchSlots(w.config), 0)
 	}
 	return o
 }
@@ -131,12 +116,6 @@ func (o *output) load(n int, row, col build.Reg) {
 // first.
 func (o *output) number(down, across int) int {
 	return (down/groupRows*o.config.columns() + across) * o.config.Out.Size() / frag.SwizzleBytes
-}
-
-// patchesOfTile is how many patches the warpgroup's part of C has.
-func (o *output) patchesOfTile() int {
-	rows, _ := groupTile(o.config.Shape)
-	return o.number(rows, 0)
 }
 
 // sidesOf are the elements of the sides for pairs of a patch, which begins so many rows and
@@ -289,18 +268,16 @@ func (o *output) storePatch(down, across int, row, col build.Reg, sums []build.R
 	slot, barrier := n%slots, k.Add(o.group, 1) // number 0 is the block's
 	patch := o.patch(slot)
 	if bulkResidual(o.config) {
-		if next := n + slots - 1; n > 0 && next < o.patchesOfTile() {
+		rows, _ := groupTile(o.config.Shape)
+		if next := n + slots - 1; n > 0 && next < o.number(rows, 0) {
 			k.Comment("what comes next takes the place of the patch before, once that is read")
 			k.If(o.leader, func() {
 				k.BulkWaitRead(0)
 				o.load(next, o.row0, o.col0)
 			})
 		}
-		phase := o.phases[slot%len(o.phases)]
-		o.came.Wait(k.Mad(o.group, slots, slot), phase)
-		if len(o.phases) == slots || n == slots-1 {
-			k.Set(phase, k.Xor(phase, 1))
-		}
+		o.came.Wait(k.Mad(o.group, slots, slot), o.phases[slot])
+		k.Set(o.phases[slot], k.Xor(o.phases[slot], 1))
 	}
 	values := o.finished(down, across, row, col, sums)
 	if bulkResidual(o.config) {

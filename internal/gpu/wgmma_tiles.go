@@ -34,7 +34,7 @@ var wgmmaTiles = []Shape{
 // rows. Products of 8-bit types are over so soon that it counts what handing over C takes, which
 // in turns is hidden, and so are activations of those of 16-bit types; those of tf32 gain 2 %.
 var tallTiles = map[int]Shape{
-	64:  {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 5},
+	64:  {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 }
