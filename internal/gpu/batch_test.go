@@ -309,8 +309,11 @@ func TestBatchChoice(t *testing.T) {
 	if k, _ := choose(dtype.I8, 64, 64, 64, false, strided(8, 0)); k != mma {
 		t.Errorf("bytes across K: %s", k.Name)
 	}
-	if k, _ := choose(dtype.I8, 256, 256, 256, false, strided(8, 0)); k != wgmma {
-		t.Errorf("bytes across K, used often enough to be packed: %s", k.Name)
+	if k, _ := choose(dtype.I8, 512, 512, 512, false, strided(64, 0)); k != mma {
+		t.Errorf("bytes across K, used too few times to be transposed: %s", k.Name)
+	}
+	if k, _ := choose(dtype.I8, 1024, 1024, 1024, false, strided(8, 0)); k != wgmma {
+		t.Errorf("bytes across K, used often enough to be transposed: %s", k.Name)
 	}
 	if k, _ := choose(dtype.BF16, 256, 256, 256, false, strided(8, 2)); k != wgmma {
 		t.Errorf("matrices that begin at multiples of 4 bytes, to be packed: %s", k.Name)

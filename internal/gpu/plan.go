@@ -177,7 +177,7 @@ func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
 // unasked on a device; the error is ErrUnsupported.
 func (k *Kernel) unsuited(p *gemm.Problem, a Align, d *device.Info) error {
 	if !k.worthPacking(p, a) {
-		return fmt.Errorf("%w: kernel %s would pack an operand whose elements are used fewer than %d times", gemm.ErrUnsupported, k.Name, often)
+		return fmt.Errorf("%w: kernel %s would pack an operand whose elements are used fewer than %d times, or %d where a batch's is transposed", gemm.ErrUnsupported, k.Name, often, oftenTurned)
 	}
 	if k.suits == nil {
 		return nil
