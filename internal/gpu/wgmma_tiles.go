@@ -196,6 +196,9 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}{{!c.TransA, p.M, s.M}, {c.TransB, p.N, s.N}} {
 		if n := ceilDiv(side.has, side.tile); side.along {
 			missing := float64(max(n*side.tile-side.has-wgmmaFew, 0))
+			if n > 1 && x.rounds == 1 { // while the other SMs have as much to do with whole tiles
+				missing /= 3
+			}
 			outside = max(outside, float64(ceilDiv(x.rounds, n))*steps*max(loaded+wgmmaOutside*missing-step, 0))
 		}
 	}
