@@ -26,7 +26,7 @@ var skinny = &Kernel{
 	SM:     75,
 	Apart:  patch,
 	splits: true,
-	// A vector takes as long in tf32, which nobody is asked to round for: it is multiplied as it is.
+	// Memory is the limit of a vector's product in tf32 as in float32: it is multiplied unrounded.
 	others: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}},
 	accuracy: func(p *gemm.Problem) gemm.Accuracy {
 		acc := gemm.AccuracyOf(p)
