@@ -45,7 +45,7 @@ func writeNaive(k *build.Kernel, c Config) {
 	k.If(g.c.Inside(row, col), func() {
 		sum := k.Var("sum", g.acc, 0)
 		k.ForUnrolled(0, g.k, naiveUnroll, func(p build.Reg) {
-			k.FMA(sum, g.scalesA.times(g.sum(g.a.Load(row, p)), row, p), g.scalesB.times(g.sum(g.b.Load(p, col)), col, p))
+			k.FMA(sum, g.elementA(row, p), g.elementB(p, col))
 		})
 		g.store(row, col, sum)
 	})

@@ -74,6 +74,16 @@ func (s *blockScales) at(row, block build.Reg) build.Ptr {
 	return s.first.At(s.Mad(row, s.across, s.Mul(block, s.along)))
 }
 
+// elementA and elementB are elements of op(A) and op(B) in the type of the sums, with their block
+// scales, if there are any.
+func (g *product) elementA(row, p build.Reg) build.Reg {
+	return g.scalesA.times(g.sum(g.a.Load(row, p)), row, p)
+}
+
+func (g *product) elementB(p, col build.Reg) build.Reg {
+	return g.scalesB.times(g.sum(g.b.Load(p, col)), col, p)
+}
+
 // times is element p along K of a row, which is x, with its scale, if there are any.
 func (s *blockScales) times(x, row, p build.Reg) build.Reg {
 	if s.side == 0 {
