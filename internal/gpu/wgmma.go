@@ -64,9 +64,12 @@ func wgmmaThreads(s Shape) int { return (1 + consumers(s)) * groupThreads }
 
 // groupRegisters are the registers of a thread that loads and of one that multiplies:
 // together what the block began with.
-func groupRegisters(s Shape) (loads, multiplies int) {
-	if consumers(s) > 2 {
+func groupRegisters(c Config) (loads, multiplies int) {
+	switch {
+	case consumers(c.Shape) > 2:
 		return 32, 160
+	case len(recipeOf(c.In, c.Precision).planes) > 1: // where those that load have to find
+		return 40, 232
 	}
 	return 24, 240
 }
@@ -392,7 +395,7 @@ func writeWgmma(k *build.Kernel, c Config) {
 	if c.Overlaps {
 		k.AfterGrids()
 	}
-	fewer, more := groupRegisters(s)
+	fewer, more := groupRegisters(c)
 	k.If(k.Lt(w.tid, groupThreads), func() {
 		k.FewerRegisters(fewer)
 		k.If(first, w.produce)
