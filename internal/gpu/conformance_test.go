@@ -28,8 +28,7 @@ func shapes(k *Kernel, list []Shape) []Shape {
 	}
 	if k.clusters() {
 		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
-		along := s
-		along.Along, along.Stages = 2, 3
+		along := Shape{M: 16, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Along: 2}
 		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups; B's boxes are halved
 		few := Shape{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}                 // of both sides
 		list = append(append([]Shape{three, few}, list...), pair, along)

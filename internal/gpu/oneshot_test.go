@@ -30,7 +30,7 @@ func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 		unit = gemm.ScaleBlock
 	}
 	some := func() int { return unit * (1 + rng.IntN(3)) }
-	if rng.IntN(3) == 0 {
+	if pl.twice() || rng.IntN(3) == 0 { // what the first factor's sums are in belongs to one stream
 		return pl.streamed(o, some(), some())
 	}
 	side := pl.host.M
