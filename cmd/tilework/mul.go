@@ -73,7 +73,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
 	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU,\nwhichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
-	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see `tilework kernels`\n(default: the fastest)")
+	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see the verb kernels\n(default: the fastest)")
 	fl.StringVar(&f.precision, "precision", tilework.Native.String(), "the arithmetic: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
