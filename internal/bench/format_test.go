@@ -281,7 +281,7 @@ func countsLine(t *testing.T, change func(*Counts)) string {
 
 func FuzzReadRecords(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"subject":"a","in":"float32","out":"float32","m":1,"n":1,"k":1,"error":"no"}`))
-	for _, file := range []string{"blocked-cuda-h200.jsonl", "cpu-cascadelake-1thread.jsonl", "fp32-tf32-h200.jsonl"} {
+	for _, file := range []string{"blocked-cuda-h200.jsonl", "cpu-zen4-peak-1thread.jsonl", "fp32-tf32-h200.jsonl"} {
 		text, err := os.ReadFile("../../docs/results/" + file)
 		if err != nil {
 			f.Fatal(err)
