@@ -29,7 +29,7 @@ func (k *Kernel) batchable(p *gemm.Problem) error {
 	case b.Kind == gemm.Grouped && max(p.M, p.N, p.K) > math.MaxInt32:
 		return fmt.Errorf("%w: groups of rows of a product with a side of more than 31 bits", gemm.ErrUnsupported)
 	}
-	if _, packs := k.packing(p, Align{}); (packs[0] || packs[1]) && b.Count > maxGridRows {
+	if _, is := k.packing(p, Align{}); is.any() && b.Count > maxGridRows {
 		return fmt.Errorf("%w: kernel %s on a batch of %d products whose operands would have to be packed: up to %d are at once", gemm.ErrUnsupported, k.Name, b.Count, maxGridRows)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-
 	"tilework/ptx"
 	"tilework/ptx/build"
 )

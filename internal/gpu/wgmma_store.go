@@ -429,15 +429,15 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 			o.storeAll(rows, []build.Reg{c, c, c, c}, held)
 		})
 	}
-	whose, columns := o.mine, o.config.columns()
-	if columns < frag.Lanes { // the columns behind are another tile's
+	whose := o.mine
+	switch columns := o.config.columns(); {
+	case columns < frag.Lanes: // the columns behind are another tile's
 		whose = k.And(whose, k.Lt(o.inWarp, columns))
-	}
-	if rowsOfTile(o.config.Shape) == groupRows && columns >= frag.Lanes {
+	case rowsOfTile(o.config.Shape) == groupRows:
 		finish()
-	} else {
-		k.If(whose, finish)
+		return
 	}
+	k.If(whose, finish)
 }
 
 // end waits until the last copies have read the patches: shared memory is about to become

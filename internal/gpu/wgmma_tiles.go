@@ -159,7 +159,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
-	q, packs := packing(p, Align{})
+	q, is := packing(p, Align{})
 	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)), float64(ceilDiv(depth, s.K)), wgmmaBeside
 	if p.Batch.Kind == gemm.Grouped {
 		busy := float64(x.rounds) * steps * area / wgmmaRate
@@ -223,7 +223,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		if [...]int{p.Batch.A, p.Batch.B, 0}[i] > 0 {
 			matrices = p.Batch.Count
 		}
-		if packs[i] {
+		if is[i] {
 			x.second += packLaunch + float64(matrices)*float64(l[0].Bytes()+l[1].Bytes())/packBytes/float64(max(d.SMs, 1))
 		}
 	}
