@@ -14,11 +14,12 @@ import (
 // sums, which each warp then finishes row by row, whatever C's leading dimension is.
 type output struct {
 	*wgmmaWriter
-	group, lane  build.Reg // the warpgroup, and the thread in it
-	warp, inWarp build.Reg // the warp in the warpgroup, and the thread in that
-	leader       build.Reg // whether it is the one that begins copies
-	mine         build.Reg // whether the thread's rows are the tile's
-	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
+	group, lane  build.Reg   // the warpgroup, and the thread in it
+	warp, inWarp build.Reg   // the warp in the warpgroup, and the thread in that
+	leader       build.Reg   // whether it is the one that begins copies
+	mine         build.Reg   // whether the thread's rows are the tile's
+	row, col     build.Reg   // the thread's first sum in the warpgroup's part of C
+	words        *frag.Words // whose rows are the thread's columns of C, if the product is turned
 	heldCol      build.Reg
 	round        build.Reg // the parity of the tile's number, where blocks share out K
 	// held are, for each side of the epilogue, the elements of the tile's that a thread keeps
@@ -41,6 +42,9 @@ func patchSlots(c Config) int {
 	cols := c.columns()
 	if c.Shape.Along > 1 {
 		return rows / groupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
+	}
+	if c.Shape.Turned {
+		return 2 // side by side
 	}
 	if patches := ceilDiv(rows/groupRows*cols*c.Out.Size(), frag.SwizzleBytes); patches%2 != 0 || !bulk(c) {
 		return 1
@@ -438,6 +442,60 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 		return
 	}
 	k.If(whose, finish)
+}
+
+// storeTurned hands over sums of C's transpose: 64 columns from (row, col) on, of which a thread has
+// two. They pass through patches, 64 rows of 32 columns each, so that lanes have neighbours.
+func (o *output) storeTurned(row, col build.Reg, sums []build.Reg) {
+	k := o.Kernel
+	if o.config.Shape.Split > 1 {
+		for n, x := range sums {
+			at := k.Add(row, k.To(o.index, k.Add(o.col, n/4*8+n%2)))
+			c := k.Add(col, k.To(o.index, k.Add(o.words.Row(), n/2%2*frag.LowerRow)))
+			k.If(o.c.Inside(at, c), func() { o.deliver(at, c, []build.Reg{x}) })
+		}
+		return
+	}
+	width, barrier := frag.SwizzleBytes/o.acc.Bytes(), k.Add(o.group, 1) // number 0 is the block's
+	each := min(len(sums), groupRows/2)
+	rows := 2 * each // of a patch
+	for first := 0; first < len(sums); first += each {
+		k.Comment("once all have read what was there")
+		k.BarrierOf(barrier, groupThreads)
+		for n, x := range sums[first : first+each] {
+			o.turned(n).Store(x)
+		}
+		k.BarrierOf(barrier, groupThreads)
+		k.Comment("each warp has rows of both patches")
+		const ahead = 2
+		share := rows / (groupThreads / frag.Lanes)
+		top := k.Mul(o.warp, share)
+		k.ForStep(0, share, ahead, func(r build.Reg) {
+			var at, cols []build.Reg
+			var held [][]build.Reg
+			for n := range ahead {
+				line := k.Add(top, k.Add(r, n))
+				swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
+				for half := range 2 {
+					at = append(at, k.Add(row, k.To(o.index, k.Add(line, 2*first))))
+					cols = append(cols, k.Add(col, k.To(o.index, k.Add(o.inWarp, half*width))))
+					held = append(held, o.patch(half).At(line, 0).Skip(swizzled).LoadVec(1))
+				}
+			}
+			o.storeAll(at, cols, held)
+		})
+	}
+}
+
+// turned is where value n of a patch's sums of C's transpose goes.
+func (o *output) turned(n int) build.Ptr {
+	k := o.Kernel
+	const four = 4 // words of a piece
+	width := frag.SwizzleBytes / o.acc.Bytes()
+	line, c := k.Add(o.col, n/4*8+n%2), k.Add(o.words.Row(), n/2%2*frag.LowerRow)
+	piece := k.Xor(k.Div(k.Rem(c, width), four), k.Rem(line, 8))
+	patch := o.patches.From(k.Mul(k.Add(k.Mul(o.group, patchSlots(o.config)), k.Div(c, width)), groupRows), 0)
+	return patch.At(line, k.Add(k.Mul(piece, four), k.Rem(c, four)))
 }
 
 // end waits until the last copies have read the patches: shared memory is about to become

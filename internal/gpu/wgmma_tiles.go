@@ -68,6 +68,19 @@ func tallPays(p *gemm.Problem, d *device.Info) bool {
 	return p.K >= depth && (p.Batch.Kind != gemm.Single || tilesOf(p, tallTiles[64]) >= rounds*d.SMs)
 }
 
+// turnedTiles are further ones of tf32, for a B that runs across K: M are columns of C.
+var turnedTiles = []Shape{
+	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
+	{M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
+	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4},
+	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
+	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
+	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
+	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
+	{M: 64, N: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 12},
+	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
+}
+
 // wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
 // and of 16-bit ones, the kernel's first.
 func wgmmaShapes() (shapes []Shape) {
@@ -78,6 +91,12 @@ func wgmmaShapes() (shapes []Shape) {
 		}
 		if k != 64 {
 			tiles = append(slices.Clip(tiles), thinTile)
+		}
+		if k == 32 {
+			for _, s := range turnedTiles {
+				s.K, s.Turned = k, true
+				shapes = append(shapes, s)
+			}
 		}
 		for _, s := range tiles {
 			if s.K = k; k != 64 && s.N == 192 {
@@ -159,7 +178,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
-	q, is := packing(p, Align{})
+	q, is := packing(p, s, Align{})
 	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)), float64(ceilDiv(depth, s.K)), wgmmaBeside
 	if p.Batch.Kind == gemm.Grouped {
 		busy := float64(x.rounds) * steps * area / wgmmaRate
