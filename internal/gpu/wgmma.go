@@ -172,7 +172,7 @@ func suitsWgmma(p *gemm.Problem, d *device.Info) error {
 // turnable is nil if a turned tile can compute p. The error is ErrUnsupported.
 func turnable(p *gemm.Problem) error {
 	q, _ := packing(p, Shape{Turned: true}, Align{})
-	if p.Precision != gemm.TF32 || q.B.Trans || p.Batch.Kind != gemm.Single || p.Epilogue.Gated {
+	if p.Precision != gemm.TF32 || q.B.Trans || p.N < 2 || p.Batch.Kind != gemm.Single || p.Epilogue.Gated {
 		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for one product in tf32 with a B that runs across K", gemm.ErrUnsupported)
 	}
 	return nil
@@ -222,9 +222,17 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 }
 
 // bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes. 8-bit
-// elements, of which a thread has two neighbours, are written from a patch of sums.
+// elements, of which a thread has two neighbours, are written from a patch of sums, and so are those of a
+// turned product, of which a thread has no neighbours, where the epilogue reads something for them.
 func bulk(c Config) bool {
-	return !c.Shape.Turned && c.Out.Size() > 1 && c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && c.columns()*c.Out.Size() >= frag.SwizzleBytes
+	cols := c.columns()
+	if c.Shape.Turned {
+		if operandsOf(c.Epilogue) > 0 {
+			return false
+		}
+		cols = c.Shape.M
+	}
+	return c.Out.Size() > 1 && c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && cols*c.Out.Size() >= frag.SwizzleBytes
 }
 
 // bulkResidual says that the residual comes by bulk copies, to where C's elements go; not
@@ -291,6 +299,9 @@ func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
 	}
 	list := []ptx.TensorMap{tensorOf(p.A, elem, m.A, a.Box()), tensorOf(p.B, elem, m.B, b.Box())}
 	box := []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}
+	if c.Shape.Turned {
+		box = []int{turnedRows, min(turnedRows, c.Shape.N)}
+	}
 	if bulk(c) {
 		list = append(list, tensorOf(p.C, elements[c.Out], m.C, box))
 	}

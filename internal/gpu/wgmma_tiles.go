@@ -172,7 +172,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x.rounds = ceilDiv(x.blocks, sms)
 
 	rows, cols := max(s.M, groupRows), s.N // of what is loaded
-	if !c.TransB {
+	if !c.TransB && !s.Turned {
 		cols = max(cols, groupRows)
 	}
 	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
@@ -188,7 +188,11 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
 	products, adds := r.work(s)
-	bytes := frag.SwizzleBytes * (float64(rows)*skew(q.A) + float64(cols/s.cluster())*skew(q.B))
+	skewA, skewB := skew(q.A), skew(q.B)
+	if s.Turned {
+		skewA, skewB = skewB, skewA
+	}
+	bytes := frag.SwizzleBytes * (float64(rows)*skewA + float64(cols/s.cluster())*skewB)
 	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
@@ -215,10 +219,11 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		tile, end = max(steps*step, tile/float64(consumers(s))), hand
 	}
 	outside := 0.0 // what the last tiles of a side take longer for rows that it does not have
+	height, width := s.tile()
 	for _, side := range []struct {
 		along     bool
 		has, tile int
-	}{{!c.TransA, p.M, s.M}, {c.TransB, p.Columns(), s.N}} {
+	}{{!c.TransA, p.M, height}, {c.TransB, p.Columns(), width}} {
 		if n := ceilDiv(side.has, side.tile); side.along {
 			missing := float64(max(n*side.tile-side.has-wgmmaFew, 0))
 			if n > 1 && x.rounds == 1 { // while the other SMs have as much to do with whole tiles
