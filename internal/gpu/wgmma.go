@@ -199,6 +199,9 @@ func fitsWgmma(p *gemm.Problem, s Shape) error {
 	if consumers(s) > 2 && operandsOf(p.Epilogue) > 0 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread of three warpgroups has no registers for what epilogue %v reads", gemm.ErrUnsupported, s, p.Epilogue)
 	}
+	if len(r.planes) > 1 && s.N > 2*groupRows && operandsOf(p.Epilogue) > 0 {
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for what epilogue %v reads beside sums of %v", gemm.ErrUnsupported, s, p.Epilogue, p.Precision)
+	}
 	if s.RowsPerThread > 2 && len(r.planes) > 1 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
 	}
