@@ -72,7 +72,7 @@ func TestBatches(t *testing.T) {
 }
 
 // TestPackedBatches: batches of what bulk copies do not read as it lies are packed and computed, in
-// each of the types and precisions of which that is so.
+// each of the types and precisions of which that is so, or turned.
 func TestPackedBatches(t *testing.T) {
 	cases := 24
 	if testing.Short() {
@@ -81,8 +81,8 @@ func TestPackedBatches(t *testing.T) {
 	for _, x := range []struct {
 		precision gemm.Precision
 		shape     string
-	}{{gemm.Native, "64x64x128/2x16/4"}, {gemm.TF32, "64x64x32/2x16/4"}, {gemm.F32x3, "64x64x64/2x16/4"}} {
-		t.Run(fmt.Sprint(x.precision), func(t *testing.T) {
+	}{{gemm.Native, "64x64x128/2x16/4"}, {gemm.TF32, "64x64x32/2x16/4"}, {gemm.TF32, "64x32x32/2x8/4t"}, {gemm.F32x3, "64x64x64/2x16/4"}} {
+		t.Run(fmt.Sprint(x.precision, ":", x.shape), func(t *testing.T) {
 			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
 			b, opt := New(d), Options{Kernel: wgmma.Name, Shape: x.shape, KeepLayout: true}
 			s, err := wgmma.ParseShape(x.shape)

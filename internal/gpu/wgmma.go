@@ -172,8 +172,8 @@ func suitsWgmma(p *gemm.Problem, d *device.Info) error {
 // turnable is nil if a turned tile can compute p. The error is ErrUnsupported.
 func turnable(p *gemm.Problem) error {
 	q, _ := packing(p, Shape{Turned: true}, Align{})
-	if p.Precision != gemm.TF32 || q.B.Trans || p.N < 2 || p.Batch.Kind != gemm.Single || p.Epilogue.Gated {
-		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for one product in tf32 with a B that runs across K", gemm.ErrUnsupported)
+	if p.Precision != gemm.TF32 || q.B.Trans || p.N < 2 || p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated {
+		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for tf32, with a B that runs across K, and neither groups of rows nor gates", gemm.ErrUnsupported)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.
 	s, n := c.Shape, c.Shape.cluster()*c.Shape.along()
 	clusters := mostRowsOfTiles(p, s.M*s.cluster()) * ceilDiv(p.Columns(), s.N)
 	if s.Turned {
-		clusters = ceilDiv(p.M, s.N) * ceilDiv(p.N, s.M*s.cluster())
+		clusters = mostRowsOfTiles(p, s.N) * ceilDiv(p.N, s.M*s.cluster())
 	}
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
@@ -502,15 +502,16 @@ func (w *wgmmaWriter) produce() {
 	}
 	turn := w.pipe.Turn()
 	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
+		a, b := inA, inB
 		if w.config.Shape.Turned {
-			row, col = col, row
+			a, b, row, col = b, a, col, row
 		}
 		k.For(0, w.steps, func(i build.Reg) {
 			for n := range w.planes {
 				turn.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
 				p := k.Mad(i, w.config.Shape.K, w.from)
-				planesA[n].Of(w.matrix(inA)).Load(turn.Stage(), turn.Full(), row, p, 0)
-				planesB[n].Of(w.matrix(inB)).Load(turn.Stage(), turn.Full(), col, p, w.rank)
+				planesA[n].Of(w.matrix(a)).Load(turn.Stage(), turn.Full(), row, p, 0)
+				planesB[n].Of(w.matrix(b)).Load(turn.Stage(), turn.Full(), col, p, w.rank)
 				if w.up != nil {
 					planesUp[n].Load(turn.Stage(), turn.Full(), col, p, w.rank)
 				}
