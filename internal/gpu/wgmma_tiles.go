@@ -62,10 +62,13 @@ func preferWgmma(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 // tallPays says that the tall tile is as fast as predicted: where K is deep and each SM has
 // several tiles, so that to hand over C is hidden, and of a group that ends within a tile
 // little is lost. On an H200 4096³ and 4096×4096×1024 were 3 and 4 % faster in it than in 128×256, 32
-// products of 1024³ 9 % and groups of 8192 rows 4 %; 2048³ was 2 %, 64 products of 512³ 4 % slower.
+// products of 1024³ 9 %, 64 of 768³ 15 % and groups of 8192 rows 4 %; 2048³ was 2 %, 64 products of 512³ 4 % slower.
 func tallPays(p *gemm.Problem, d *device.Info) bool {
-	const depth, rounds = 1024, 4
-	return p.K >= depth && (p.Batch.Kind != gemm.Single || tilesOf(p, tallTiles[64]) >= rounds*d.SMs)
+	const depth, batched, rounds = 1024, 768, 4
+	if p.Batch.Kind != gemm.Single {
+		return p.K >= batched
+	}
+	return p.K >= depth && tilesOf(p, tallTiles[64]) >= rounds*d.SMs
 }
 
 // turnedTiles are further ones of tf32, for a B that runs across K: M are columns of C.
@@ -74,10 +77,10 @@ var turnedTiles = []Shape{
 	{M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4},
 	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
-	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
 	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
-	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
+	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
 	{M: 64, N: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 12},
+	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
 }
 
@@ -132,6 +135,12 @@ const (
 	// hidden of adding 64 columns of 8-bit floats' products, and wgmmaTogether how much longer the steps
 	// of a cluster take whose B must be along K, or comes in parts.
 	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 35.0, 1.05
+	// wgmmaLoads is the least that a step takes whose fragments threads load, which wait for them
+	// twice, and wgmmaAgain how much longer memory takes for B where several of their rows of tiles read
+	// the same of it; wgmmaScales is how much longer a step takes with block scales, and wgmmaOwners with such
+	// that each column has its own of.
+	wgmmaLoads, wgmmaAgain   = 290.0, 0.1
+	wgmmaScales, wgmmaOwners = 150.0, 450.0
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
 	// wgmmaGroups is the same of groups of rows, some of which wait for memory and others for the
@@ -180,6 +189,9 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
 	q, is := packing(p, s, Align{})
 	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)), float64(ceilDiv(depth, s.K)), wgmmaBeside
+	if s.Turned && p.M > s.N {
+		memory += wgmmaAgain * float64(p.Products()*p.B.Bytes()) / wgmmaMemory / float64(max(d.SMs, 1))
+	}
 	if p.Batch.Kind == gemm.Grouped {
 		busy := float64(x.rounds) * steps * area / wgmmaRate
 		deliver *= 1 - wgmmaStream*min(1, memory/busy)
@@ -198,6 +210,14 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	loaded := planes * bytes / deliver
 	step := max(products*area/wgmmaRate+adds+2*wgmmaStep/float64(s.RowsPerThread), loaded, planes*wgmmaLatency/float64(s.Stages))
+	switch {
+	case s.Turned:
+		step = max(step, wgmmaLoads)
+	case c.ScaleB == 1:
+		step += wgmmaOwners
+	case c.ScaleB > 1:
+		step += wgmmaScales
+	}
 	if s.cluster() > 1 {
 		step = max(step, planes*wgmmaMeet)
 		if (r.elem.Bits() != 16 || planes > 1) && !inTurns(s) {
@@ -224,7 +244,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		along     bool
 		has, tile int
 	}{{!c.TransA, p.M, height}, {c.TransB, p.Columns(), width}} {
-		if n := ceilDiv(side.has, side.tile); side.along {
+		if n := ceilDiv(side.has, side.tile); side.along || s.Turned {
 			missing := float64(max(n*side.tile-side.has-wgmmaFew, 0))
 			if n > 1 && x.rounds == 1 { // while the other SMs have as much to do with whole tiles
 				missing /= 3
