@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"tilework/dtype"
@@ -71,8 +72,8 @@ func verifyOn[I, O Element](t *testing.T, d *Device) {
 	}
 }
 
-// spoiler is a device that overwrites an element of a matrix when that is summed in the
-// device's own stream, which is where a verification sums C.
+// spoiler is a device that overwrites an element of C when that is summed, in the third sweep of a
+// product.
 type spoiler struct {
 	device.Device
 	sweeps int
@@ -80,14 +81,15 @@ type spoiler struct {
 }
 
 func (s *spoiler) Launch(ctx context.Context, f device.Function, l device.Launch) error {
-	const sweeps = 48 // the bytes of a sweep's parameters: sizes, A, its rows' distance, vectors, sums
-	if len(l.Params) == sweeps {
-		s.sweeps++
-		const row, col = 7, 9
-		c, ld := binary.LittleEndian.Uint64(l.Params[16:]), binary.LittleEndian.Uint64(l.Params[24:])
-		at := device.Ptr(c + 4*(row*ld+col))
-		if err := s.CopyIn(ctx, at, dtype.Bytes([]float32{s.value}), device.Rows{Count: 1, Width: 4, Host: 4, Device: 4}); err != nil {
-			return err
+	if strings.HasPrefix(f.Name(), "tilework_sweep") {
+		if s.sweeps++; s.sweeps%3 == 0 {
+			const row, col = 7, 9
+			// Its parameters are sizes, the matrix, and how far its rows are apart.
+			c, ld := binary.LittleEndian.Uint64(l.Params[16:]), binary.LittleEndian.Uint64(l.Params[24:])
+			at := device.Ptr(c + 4*(row*ld+col))
+			if err := s.CopyIn(ctx, at, dtype.Bytes([]float32{s.value}), device.Rows{Count: 1, Width: 4, Host: 4, Device: 4}); err != nil {
+				return err
+			}
 		}
 	}
 	return s.Device.Launch(ctx, f, l)
@@ -124,8 +126,8 @@ func TestVerifyOnFinds(t *testing.T) {
 			t.Errorf("%v for %v: %v, want %v", c.value, value, err, c.want)
 		}
 	}
-	if s.sweeps != 5 {
-		t.Errorf("%d sweeps of C, want 5", s.sweeps)
+	if s.sweeps != 15 {
+		t.Errorf("%d sweeps, want 15", s.sweeps)
 	}
 }
 
