@@ -226,7 +226,14 @@ func (k *sweeper) alongRows(vec int) {
 		k.CopyWait(0)
 		k.Barrier() // the chunk is there, and nobody reads the one before it any more
 		b.fetch(next)
-		for patch, rows := range held {
+		for patch := range held {
+			var rows [sweepRows][]build.Reg
+			for r := range rows {
+				for _, x := range held[patch][r] {
+					rows[r] = append(rows[r], k.Var("", loaded, x))
+				}
+			}
+			load(patch, next)
 			scales := k.patchScales(first, k.Add(k.Mad(k.To(ptx.U64, number), chunk, patch*32*vec), k.To(ptx.U64, mine)), vec)
 			for e := range vec {
 				var x [sweepRows]build.Reg
@@ -239,7 +246,6 @@ func (k *sweeper) alongRows(vec int) {
 				column := b.from(number, patch, e)
 				k.add(sums[:], x[:], func(row int) build.Reg { return column.Load(row, 0) })
 			}
-			load(patch, next)
 		}
 	})
 	k.CopyWait(0)
