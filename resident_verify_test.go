@@ -21,10 +21,18 @@ import (
 func TestVerifyOn(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
-	t.Run("float32", func(t *testing.T) { verifyOn[float32, float32](t, d) })
 	if testing.Short() {
+		verifyOn[float32, float32](t, d)
 		return
 	}
+	verifyAllOn(t, d)
+}
+
+// TestCardVerify: and on a GPU.
+func TestCardVerify(t *testing.T) { verifyAllOn(t, card(t)) }
+
+func verifyAllOn(t *testing.T, d *Device) {
+	t.Run("float32", func(t *testing.T) { verifyOn[float32, float32](t, d) })
 	t.Run("float64", func(t *testing.T) { verifyOn[float64, float64](t, d) })
 	t.Run("float16", func(t *testing.T) { verifyOn[Float16, float32](t, d) })
 	t.Run("bfloat16", func(t *testing.T) { verifyOn[BFloat16, BFloat16](t, d) })
