@@ -97,13 +97,20 @@ func TestEpiloguesAssemble(t *testing.T) {
 // TestSweepAssembles is TestAssembles for what products are verified by.
 func TestSweepAssembles(t *testing.T) {
 	assemble := assembler(t)
-	for _, typ := range sweeps {
+	for _, typ := range dtype.All() {
 		for _, k := range []*Kernel{sweep, sweepNorms} {
 			assemble(k, Config{In: typ, Out: dtype.F64, TransA: true})
-			for vec := 1; vec <= sweepPiece/typ.Size(); vec *= 2 {
+			for vec := 1; vec <= sweepElements(typ); vec *= 2 {
 				assemble(k, Config{In: typ, Out: dtype.F64, VecA: vec})
+				if typ == dtype.F8E4M3 {
+					assemble(k, Config{In: typ, Out: dtype.F64, VecA: vec, ScaleA: 1, ScaleB: gemm.ScaleBlock})
+				}
 			}
 		}
+		for _, bias := range []gemm.BiasDim{gemm.BiasNone, gemm.BiasRow, gemm.BiasCol} {
+			assemble(judge, Config{In: typ, Out: dtype.F64, Epilogue: gemm.Epilogue{Bias: bias}})
+		}
+		assemble(repeats, Config{In: typ, Out: dtype.F64})
 	}
 }
 
