@@ -67,7 +67,7 @@ func All(d *device.Info) (all []Way) {
 // Shapes are the ways to compute with the kernel in the precision, in one shape each.
 func (w Way) Shapes() (all []Way) {
 	for _, w.Shape = range w.Kernel.Shapes() {
-		if len(w.types()) == 0 {
+		if !w.Fits() {
 			continue
 		}
 		all = append(all, w)
@@ -78,6 +78,9 @@ func (w Way) Shapes() (all []Way) {
 	}
 	return all
 }
+
+// Fits says whether the kernel multiplies some type so.
+func (w Way) Fits() bool { return len(w.types()) > 0 }
 
 // types are those that it multiplies.
 func (w Way) types() (pairs []gemmtest.Pair) {
@@ -108,6 +111,9 @@ func (w Way) Takes(p *gemm.Problem, d *device.Info) bool {
 	return w.supports(q) && (w.chosen() || w.Kernel.SharedBytes(w.Kernel.For(w.Kernel.Config(q, w.Shape), d.Target)) <= d.MaxShared)
 }
 
+// inC is the place of C among a batch's pieces of memory.
+const inC = 2
+
 // emulated is the largest M·N·K of a case on an emulated device, where no two edges of a tile ask
 // for more.
 const emulated = 1 << 15
@@ -134,7 +140,9 @@ func (w Way) On(b *gpu.Backend) gemmtest.Implementation {
 			if err != nil {
 				return err
 			}
-			return Enqueue(ctx, b.Device, plan, ends, m)
+			return devicetest.Run(ctx, b.Device, inC, [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
+				return plan.Enqueue(ctx, gpu.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
+			})
 		},
 	}
 	shapes := []gpu.Shape{w.Shape}
@@ -156,12 +164,4 @@ func (w Way) On(b *gpu.Backend) gemmtest.Implementation {
 		}
 	}
 	return impl
-}
-
-// Enqueue has a plan compute a batch in memory of the device's that is a copy of m, as it lies.
-func Enqueue(ctx context.Context, d device.Device, plan *gpu.Plan, ends []int32, m gemm.Buffers) error {
-	const inC = 2
-	return devicetest.Run(ctx, d, inC, [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
-	})
 }
