@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"tilework"
 	"tilework/dtype"
 	"tilework/gemmtest"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -332,6 +335,40 @@ func TestSelftestPasses(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "selftest", "--cases", "60", "--seed", "1", "--format", "csv")
 	if code != 0 || !strings.Contains(stdout, "portable,chosen,exact,60,0") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// wrong is a device that delivers a wrong bit.
+type wrong struct{ *emu.Device }
+
+func (d *wrong) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	err := d.Device.CopyOut(ctx, dst, src, rows)
+	if len(dst) > 0 {
+		dst[0] ^= 1
+	}
+	return err
+}
+
+// TestSelftestRepeats: a failure says which kernel, tile, precision, seed and case it is of, and what
+// runs it again gives the same line.
+func TestSelftestRepeats(t *testing.T) {
+	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2", "--kernels naive --cases 20 --part 7/20"} {
+		restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) {
+			d, err := emu.Open(emu.Options{})
+			return &wrong{d}, err
+		})
+		_, stderr, code := run(t.Context(), append([]string{"selftest", "--device", "emu", "--seed", "5"}, strings.Fields(args)...)...)
+		first := regexp.MustCompile(`(?m)^(\S+): exact, case \d+ of seed 5: .*$`).FindString(stderr)
+		repeat := regexp.MustCompile(`(?m)^to repeat: tilework (.*)$`).FindStringSubmatch(stderr)
+		if code != 1 || first == "" || repeat == nil {
+			t.Fatalf("%s: exit code %d, %q", args, code, stderr)
+		}
+		if _, stderr, code = run(t.Context(), strings.Fields(repeat[1])...); code != 1 || !strings.Contains(stderr, first) {
+			t.Errorf("%s: exit code %d, %q lacks %q", repeat[1], code, stderr, first)
+		}
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

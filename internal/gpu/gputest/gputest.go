@@ -4,7 +4,6 @@ package gputest
 
 import (
 	"context"
-	"slices"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
@@ -72,7 +71,7 @@ func (w Way) Shapes() (all []Way) {
 		}
 		all = append(all, w)
 		w.Shape.Split = parts
-		if _, err := w.Kernel.ParseShape(w.Tile()); err == nil {
+		if s, err := w.Kernel.ParseShape(w.Tile()); err == nil && s == w.Shape {
 			all = append(all, w)
 		}
 	}
@@ -114,8 +113,8 @@ func (w Way) Takes(p *gemm.Problem, d *device.Info) bool {
 // inC is the place of C among a batch's pieces of memory.
 const inC = 2
 
-// emulated is the largest M·N·K of a case on an emulated device, where no two edges of a tile ask
-// for more.
+// emulated is the largest M·N·K of a case on an emulated device, unless a case that crosses two
+// edges of a tile is larger.
 const emulated = 1 << 15
 
 // On is the way, on a backend, as the suite sees it. In a shape of its own it multiplies matrices as
@@ -151,17 +150,11 @@ func (w Way) On(b *gpu.Backend) gemmtest.Implementation {
 	}
 	largest := 0
 	for _, s := range shapes {
-		impl.Tiles = append(impl.Tiles, s.M, s.N)
+		impl.Tiles = append(impl.Tiles, s.M, s.N, max(s.K, 1))
 		largest = max(largest, s.M*s.N)
-		if !w.chosen() && s.K > 1 && !slices.Contains(impl.Tiles, s.K) {
-			impl.Tiles = append(impl.Tiles, s.K)
-		}
 	}
 	if info.Emulated {
-		impl.Volume = emulated
-		if !w.chosen() {
-			impl.Volume = max(emulated, 2*largest)
-		}
+		impl.Volume = max(emulated, 2*largest)
 	}
 	return impl
 }
