@@ -10,22 +10,6 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// TestTurned: turned tiles of each kind compute what others do, under the checkers: a warpgroup's own and
-// shared out, of 64 rows and 128 a warpgroup, with clusters, with K split, and with fewer rows of C than are
-// handed over together.
-func TestTurned(t *testing.T) {
-	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t", "64x64x32/2x16/3t*5"}
-	if testing.Short() {
-		shapes = shapes[1:3]
-	}
-	for _, s := range shapes {
-		t.Run(s, func(t *testing.T) {
-			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-			conform(t, d, 12, Options{Kernel: wgmma.Name, Shape: s}, gemm.TF32)
-		})
-	}
-}
-
 // TestTurnedConflicts: what threads load of B has no bank conflict, and what they write of C one
 // at the most.
 func TestTurnedConflicts(t *testing.T) {

@@ -224,3 +224,18 @@ func TestSmallestGetMMA(t *testing.T) {
 		}
 	}
 }
+
+// precise is a product in a precision.
+func precise(t *testing.T, precision gemm.Precision) *gemm.Problem {
+	t.Helper()
+	in := precision.Info().For[0]
+	l := gemm.Dense(in, 64, 64)
+	p, _, err := gemm.New(1, l, l, 0, gemm.Dense(in.Info().Results[0], 64, 64), gemm.Epilogue{})
+	if err == nil {
+		p, err = p.In(precision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
