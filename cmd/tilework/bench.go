@@ -62,7 +62,8 @@ Presets are studies; a flag that is given beside one replaces its own:
 What the machine lacks for a part of a preset, as a GPU, is left out, which is said.
 
 Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `,
-and ` + readPeer + `, which reads B and multiplies nothing: what a product with few rows can reach at most;
+` + readPeer + `, which reads B and multiplies nothing, as a product with few rows nearly does, and ` + plainPeer + `,
+our own product without its --epilogue;
 on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `,
 ` + thenPeer + `, our own product without its --epilogue and then that in a launch of its own,
 beside --groups ` + densePeer + `, the chosen kernel's one product of as many operations, and
@@ -131,7 +132,7 @@ there. It refuses a file from another machine or another version.`,
 	formatFlag(c, &f.format, names...)
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames(dispatch.Device{})...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), readPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
+	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")

@@ -117,11 +117,11 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 	}
 	var subjects []bench.Subject
 	for _, name := range f.wanted(libraryNames()) {
-		if name == readPeer {
-			subjects = append(subjects, &readSubject{threads: f.threads})
+		if own := ownPeers[name]; own != nil {
+			subjects = append(subjects, own(f.threads))
 			continue
 		}
-		if known := append(libraryNames(), readPeer); !slices.Contains(known, name) {
+		if known := append(libraryNames(), readPeer, plainPeer); !slices.Contains(known, name) {
 			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)", name, meant(name, known), strings.Join(known, ", "))
 		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})

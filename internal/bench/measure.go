@@ -43,11 +43,11 @@ type Laying interface {
 	Lay(ctx context.Context, b gemm.Buffers) error
 }
 
-// NoProduct is a [Subject] that multiplies nothing, and shows how long something else takes: C
-// is not checked.
-type NoProduct interface {
+// Different is a [Subject] that computes something else, to show how long that takes: its C is
+// not checked.
+type Different interface {
 	Subject
-	ComputesNothing()
+	ComputesElse()
 }
 
 // Precision is the arithmetic of an [Inexact] subject; the zero value is that of the

@@ -403,15 +403,15 @@ func (l *laying) Lay(_ context.Context, b gemm.Buffers) error {
 // idle is a fake that multiplies nothing.
 type idle struct{ fake }
 
-func (*idle) ComputesNothing() {}
+func (*idle) ComputesElse() {}
 
 func (f *idle) Prepare(context.Context, *gemm.Problem) (func(gemm.Buffers) error, error) {
 	return func(gemm.Buffers) error { f.clock.t += time.Millisecond; return nil }, nil
 }
 
-// TestLayingAndNoProduct: what lays out B has seen every set of operands before its first product,
-// which is checked as any other's; what multiplies nothing is timed and not checked.
-func TestLayingAndNoProduct(t *testing.T) {
+// TestLayingAndDifferent: what lays out B has seen every set of operands before its first product,
+// which is checked as any other's; what computes something else is timed and not checked.
+func TestLayingAndDifferent(t *testing.T) {
 	c := new(clock)
 	l := &laying{fake: fake{name: "laying", clock: c, cost: every(2 * time.Millisecond)}, laid: map[*byte]bool{}}
 	unknown := 0

@@ -362,8 +362,11 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 		fetched = k / asm.DirectAhead * line
 	}
 	high := d.MR // rows that one call computes
-	if d.Block > 0 {
+	switch {
+	case d.Block > 0:
 		high = finishing / d.MR * d.MR
+	case !d.packsA:
+		high = equalParts(rows, d.MR, 1) // no tile of a few rows at the end
 	}
 	finishes := last && d.finish.needed
 	for jr := 0; jr < cols; jr += d.NR {
