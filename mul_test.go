@@ -23,14 +23,18 @@ func whole[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 
 // plain is the textbook product in float64.
 func plain[T Float](a, b Matrix[T]) []float64 {
-	var c []float64
-	for i := range a.Rows() {
-		for j := range b.Cols() {
-			var sum float64
-			for k := range a.Cols() {
-				sum += dtype.ToFloat64(a.At(i, k)) * dtype.ToFloat64(b.At(k, j))
+	n := b.Cols()
+	c := make([]float64, a.Rows()*n)
+	for k := range a.Cols() {
+		row := make([]float64, n)
+		for j := range row {
+			row[j] = dtype.ToFloat64(b.At(k, j))
+		}
+		for i := range a.Rows() {
+			x := dtype.ToFloat64(a.At(i, k))
+			for j, y := range row {
+				c[i*n+j] += x * y
 			}
-			c = append(c, sum)
 		}
 	}
 	return c

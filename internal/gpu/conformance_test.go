@@ -3,9 +3,7 @@ package gpu
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"tilework/gemmtest"
@@ -85,6 +83,7 @@ func TestConformance(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, s := range smallest(shapes(k, emulable(k))) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
 				d := fewSMs(t, emu.Options{})
 				conform(t, d, cases(50, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 				if n := d.Used(); n != 0 {
@@ -111,6 +110,7 @@ func TestPrecisions(t *testing.T) {
 			}
 			for _, s := range list {
 				t.Run(fmt.Sprintf("%s:%v in %v", k.Name, s, precision), func(t *testing.T) {
+					t.Parallel()
 					d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 					conform(t, d, 8, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
 				})
@@ -147,6 +147,7 @@ func TestOlder(t *testing.T) {
 		}
 		s := k.Shapes()[len(k.Shapes())-1]
 		t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+			t.Parallel()
 			d, err := emu.Open(emu.Options{Model: m})
 			if err != nil {
 				t.Fatal(err)
@@ -173,6 +174,7 @@ func TestChecked(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, s := range shapes(k, emulable(k)) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 				conform(t, d, cases(25, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
 			})
@@ -188,6 +190,7 @@ func TestLimits(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, s := range emulable(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
 				for _, pair := range gemmtest.Pairs() {
 					for trans := range 4 {
 						m, n, depth := s.M, max(s.N, 32), max(2*s.K, 32)
@@ -239,9 +242,6 @@ func TestLimits(t *testing.T) {
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
 func conform(t *testing.T, d device.Device, cases int, opt Options, precision gemm.Precision) {
-	if os.Getenv("TILEWORK_CASES") == "" {
-		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
-	}
 	b := New(d)
 	k, err := Find(opt.Kernel)
 	if err != nil {
@@ -269,6 +269,7 @@ func conform(t *testing.T, d device.Device, cases int, opt Options, precision ge
 		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
 		Tiles:      []int{s.M, s.N, max(s.K, 1)},
 		Volume:     1 << 17,
+		Cases:      cases,
 		Concurrent: true,
 		Cancels:    true,
 	})

@@ -37,6 +37,7 @@ func TestBlockScales(t *testing.T) {
 		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"}, {"wgmma", "128x192x128/2x48/2"}, {"wgmma", "128x128x128/2x32/3c2"},
 	} {
 		t.Run(x[0]+":"+x[1], func(t *testing.T) {
+			t.Parallel()
 			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 			b := New(d)
 			k, err := Find(x[0])
