@@ -114,7 +114,7 @@ func TestErrors(t *testing.T) {
 		{"kernel", MulInto(ctx, c, a, b, WithKernel("fast")), ErrUnsupported, `no CPU kernel "fast" (there are loop, `},
 		{"device", MulInto(ctx, c, a, b, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
 		{"GPU", MulInto(ctx, c, a, b, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
-		{"precision", MulInto(ctx, c, a, b, WithPrecision(TF32)), ErrUnsupported, "precision tf32 of float64 matrices (it is for [float32])"},
+		{"precision", MulInto(ctx, c, a, b, WithPrecision(TF32)), ErrUnsupported, "precision tf32 of float64 matrices (it is for float32)"},
 		{"activation", MulInto(ctx, c, a, b, WithActivation("softmax")), ErrUnsupported, `"softmax"`},
 		{"result type", MulInto(ctx, New[float32](3, 5), a, b), ErrUnsupported, "a product of float64 matrices as float32"},
 		{"cancelled", MulInto(cancelled, c, a, b), context.Canceled, ""},

@@ -27,7 +27,7 @@ type mulFlags struct {
 	epilogue                       epilogueFlags
 	dtype, outDtype                string
 	threads                        int
-	verify, verbose                bool
+	force, verify, verbose         bool
 	format                         string
 }
 
@@ -72,6 +72,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
+	fl.BoolVar(&f.force, "force", false, "replace A, B or another file that is read, if -o names it (--c and --residual need no --force)")
 	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU,\nwhichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see the verb kernels\n(default: the fastest)")
 	fl.StringVar(&f.precision, "precision", tilework.Native.String(), "the arithmetic: "+precisionDocs())
@@ -171,6 +172,9 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err != nil {
 		return err
 	}
+	if err := f.keepInputs(fileA, fileB); err != nil {
+		return err
+	}
 	start := time.Now()
 	a, b, err := f.readFactors(ctx, fileA, fileB)
 	if err != nil {
@@ -193,7 +197,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		problem, err = problem.In(precision)
 	}
 	if err != nil {
-		return fmt.Errorf("%s and %s: %w", fileA, fileB, err)
+		return fmt.Errorf("%s and %s: %w%s", fileA, fileB, err, f.turned(a, b))
 	}
 	buffers := gemm.Buffers{A: a.Data, B: b.Data}
 	defer f.epilogue.close()
@@ -280,6 +284,19 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	return r, e, nil
 }
 
+// keepInputs refuses to put C in the place of what it is made of, unless that is what is asked for:
+// it would be whole, as outputs replace a file at once, but a slip of the pen would cost an input.
+// C0 and the residual are what C is added to, and may well be replaced by it.
+func (f *mulFlags) keepInputs(fileA, fileB string) error {
+	e := &f.epilogue
+	for _, in := range []string{fileA, fileB, e.bias, e.files[gemm.RowScale], e.files[gemm.ColScale], e.files[gemm.Up]} {
+		if !f.force && matio.SameFile(f.out, in) {
+			return fmt.Errorf("-o %s is one of the files to read: name another, or replace it with --force", f.out)
+		}
+	}
+	return nil
+}
+
 func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
 	o := matio.ReadOptions{Room: host.CheckMemory}
 	if f.dtype != "" {
@@ -307,6 +324,20 @@ func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *
 		return nil, nil, err
 	}
 	return a, b, nil
+}
+
+// turned is the flag that would make factors fit that do not, in words, if there is one.
+func (f *mulFlags) turned(a, b *matio.Matrix) string {
+	without := map[bool]string{true: "out"}
+	switch {
+	case a.OpCols() == b.OpRows():
+		return "" // they do
+	case a.OpCols() == b.OpCols():
+		return fmt.Sprintf(" (they would with%s --transpose-b)", without[f.transB])
+	case a.OpRows() == b.OpRows():
+		return fmt.Sprintf(" (they would with%s --transpose-a)", without[f.transA])
+	}
+	return ""
 }
 
 func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {

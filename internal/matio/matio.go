@@ -129,6 +129,24 @@ type place struct {
 	format             *Format
 }
 
+// SameFile reports whether two specs are of one file that is there, whatever they name in it.
+func SameFile(spec, other string) bool {
+	p, err := parseSpec(spec)
+	if err != nil {
+		return false
+	}
+	q, err := parseSpec(other)
+	if err != nil {
+		return false
+	}
+	one, err := os.Stat(p.path)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(q.path)
+	return err == nil && os.SameFile(one, two)
+}
+
 // parseSpec splits a spec at the first "::" that follows a known extension, so
 // that paths and members may themselves hold colons.
 func parseSpec(spec string) (place, error) {
