@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -183,21 +184,9 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	defer a.Close()
 	defer b.Close()
 
-	out, err := f.resultType(a.Type)
+	problem, err := f.problem(a.Layout, b.Layout, epilogue, fileA+" and "+fileB)
 	if err != nil {
 		return err
-	}
-	precision, err := gemm.ParsePrecision(f.precision)
-	if err != nil {
-		return fmt.Errorf("--precision: %w", err)
-	}
-	c := gemm.Dense(out, a.OpRows(), b.OpCols())
-	problem, _, err := gemm.New(f.alpha, a.Layout, b.Layout, f.beta, c, epilogue)
-	if err == nil {
-		problem, err = problem.In(precision)
-	}
-	if err != nil {
-		return fmt.Errorf("%s and %s: %w%s", fileA, fileB, err, f.turned(a, b))
 	}
 	buffers := gemm.Buffers{A: a.Data, B: b.Data}
 	defer f.epilogue.close()
@@ -213,7 +202,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	// Whatever can be refused is refused before the long part.
-	if err := matio.CheckOutput(f.out, out); err != nil {
+	c := problem.C
+	if err := matio.CheckOutput(f.out, c.Type); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	if err := host.CheckMemory(c.Bytes(), fmt.Sprintf("the %d×%d result", problem.M, problem.N)); err != nil {
@@ -243,7 +233,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	return f.report(stdout, stderr, mulResult{
 		M: problem.M, N: problem.N, K: problem.K,
-		In: a.Type.String(), Out: out.String(),
+		In: a.Type.String(), Out: c.Type.String(),
 		Device: plan.Device.String(), Kernel: plan.Kernel, Threads: plan.Threads, Detail: plan.Detail(), Why: plan.Why(),
 		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
 		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,
@@ -326,12 +316,34 @@ func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *
 	return a, b, nil
 }
 
+// problem is the product of two factors, of the files that are named, as the flags want it, without
+// what its epilogue reads.
+func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gemm.Problem, error) {
+	out, err := f.resultType(a.Type)
+	if err != nil {
+		return gemm.Problem{}, err
+	}
+	precision, err := gemm.ParsePrecision(f.precision)
+	if err != nil {
+		return gemm.Problem{}, fmt.Errorf("--precision: %w", err)
+	}
+	p, _, err := gemm.New(f.alpha, a, b, f.beta, gemm.Dense(out, a.OpRows(), b.OpCols()), e)
+	if err == nil {
+		p, err = p.In(precision)
+	}
+	if errors.Is(err, gemm.ErrShape) {
+		err = fmt.Errorf("%w%s", err, f.turned(a, b))
+	}
+	if err != nil {
+		return gemm.Problem{}, fmt.Errorf("%s: %w", files, err)
+	}
+	return p, nil
+}
+
 // turned is the flag that would make factors fit that do not, in words, if there is one.
-func (f *mulFlags) turned(a, b *matio.Matrix) string {
+func (f *mulFlags) turned(a, b gemm.Layout) string {
 	without := map[bool]string{true: "out"}
 	switch {
-	case a.OpCols() == b.OpRows():
-		return "" // they do
 	case a.OpCols() == b.OpCols():
 		return fmt.Sprintf(" (they would with%s --transpose-b)", without[f.transB])
 	case a.OpRows() == b.OpRows():
@@ -341,7 +353,6 @@ func (f *mulFlags) turned(a, b *matio.Matrix) string {
 }
 
 func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
-	results := in.Info().Results
 	if f.outDtype != "" {
 		t, err := dtype.Parse(f.outDtype)
 		if err != nil {
@@ -349,6 +360,7 @@ func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
 		}
 		return t, nil
 	}
+	results := in.Info().Results
 	if len(results) == 0 {
 		return 0, fmt.Errorf("%w: matrices of %v cannot be multiplied; --dtype converts them", gemm.ErrUnsupported, in)
 	}
