@@ -266,10 +266,12 @@ func (s *source) pick(names []string, usable func(i int) bool) (int, error) {
 				candidates = append(candidates, name)
 			}
 		}
-		switch len(candidates) {
-		case 0:
+		switch {
+		case len(names) == 0:
+			return 0, s.fail(ErrMember, "the file holds no arrays")
+		case len(candidates) == 0:
 			return 0, s.fail(ErrMember, "none of the file's arrays is a matrix: %s", list(names))
-		case 1:
+		case len(candidates) == 1:
 		default:
 			return 0, s.fail(ErrMember, "none is named, and the file holds %s: want %s::NAME", list(candidates), oneLine(s.path))
 		}
