@@ -70,7 +70,7 @@ func TestBlockScales(t *testing.T) {
 				"verified":     {a, New[float32](m, n), []Option{WithBlockScales(sa, sb), WithVerify()}},
 				"with a scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, turned(sb)), WithOutputScale(0.5), WithVerify()}},
 			} {
-				if device == "emu:t4" && name != "as it is" {
+				if device == "emu:t4" && (name != "as it is" || sides != [2]int{1, 128}) {
 					continue // one kernel of many threads takes its time
 				}
 				name := fmt.Sprintf("%s, scales of %v, %s", device, sides, name)

@@ -23,14 +23,18 @@ func whole[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 
 // plain is the textbook product in float64.
 func plain[T Float](a, b Matrix[T]) []float64 {
-	var c []float64
-	for i := range a.Rows() {
-		for j := range b.Cols() {
-			var sum float64
-			for k := range a.Cols() {
-				sum += dtype.ToFloat64(a.At(i, k)) * dtype.ToFloat64(b.At(k, j))
+	n := b.Cols()
+	c := make([]float64, a.Rows()*n)
+	for k := range a.Cols() {
+		row := make([]float64, n)
+		for j := range row {
+			row[j] = dtype.ToFloat64(b.At(k, j))
+		}
+		for i := range a.Rows() {
+			x := dtype.ToFloat64(a.At(i, k))
+			for j, y := range row {
+				c[i*n+j] += x * y
 			}
-			c = append(c, sum)
 		}
 	}
 	return c
@@ -110,7 +114,7 @@ func TestErrors(t *testing.T) {
 		{"kernel", MulInto(ctx, c, a, b, WithKernel("fast")), ErrUnsupported, `no CPU kernel "fast" (there are loop, `},
 		{"device", MulInto(ctx, c, a, b, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
 		{"GPU", MulInto(ctx, c, a, b, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
-		{"precision", MulInto(ctx, c, a, b, WithPrecision(TF32)), ErrUnsupported, "precision tf32 of float64 matrices (it is for [float32])"},
+		{"precision", MulInto(ctx, c, a, b, WithPrecision(TF32)), ErrUnsupported, "precision tf32 of float64 matrices (it is for float32)"},
 		{"activation", MulInto(ctx, c, a, b, WithActivation("softmax")), ErrUnsupported, `"softmax"`},
 		{"result type", MulInto(ctx, New[float32](3, 5), a, b), ErrUnsupported, "a product of float64 matrices as float32"},
 		{"cancelled", MulInto(cancelled, c, a, b), context.Canceled, ""},

@@ -2,7 +2,7 @@
 // each type is read and rounded, and what a product of it accumulates in.
 //
 // The Go types are float64, float32, [Float16], [BFloat16], [Float8E4M3], [Float8E5M2],
-// int8 and int32;// [Type] names them at run time and [Type.Info] is their row of the table.
+// int8 and int32; [Type] names them at run time and [Type.Info] is their row of the table.
 package dtype
 
 import (

@@ -17,6 +17,7 @@
 package gemmtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,6 +106,8 @@ type Implementation struct {
 	// Volume is the largest M·N·K of a case, for implementations that are slow; 0
 	// stands for 2^20.
 	Volume int
+	// Cases is Options.Cases where those do not say, for implementations that are slow.
+	Cases int
 	// Accuracy is how it computes p; nil stands for rounding to nearest in the type
 	// that p is summed in.
 	Accuracy func(p *Problem) Accuracy
@@ -265,9 +268,12 @@ func Check(ctx context.Context, impl Implementation, opt Options) Report {
 // TILEWORK_CASES.
 func Run(t *testing.T, impl Implementation) {
 	t.Helper()
-	opt := Options{Cases: defaultCases, Seed: rand.Uint64()}
-	if testing.Short() {
-		opt.Cases /= 10
+	opt := Options{Cases: impl.Cases, Seed: rand.Uint64()}
+	if opt.Cases == 0 {
+		opt.Cases = defaultCases
+		if testing.Short() {
+			opt.Cases /= 10
+		}
 	}
 	if err := opt.environment(); err != nil {
 		t.Fatal(err)
@@ -316,10 +322,7 @@ func (o *Options) environment() error {
 // order, so that it is the same however many run at once.
 func (c *check) run(ctx context.Context, impl *Implementation, opt Options) CheckReport {
 	r := CheckReport{Name: c.Name}
-	cases := opt.Cases
-	if cases <= 0 {
-		cases = defaultCases
-	}
+	cases := cmp.Or(opt.Cases, impl.Cases, defaultCases)
 	listed := max(1, int(float64(cases)*c.share))
 	if opt.Only != "" {
 		listed = cases

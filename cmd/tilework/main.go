@@ -81,7 +81,26 @@ whoever writes or studies them.`,
 	)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand())
 	return root
+}
+
+// helpCommand is cobra's own, but for a mistake, which that answers with a page and with success.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			if err != nil { // of the root's alone, which says it in two lines
+				about, rest = c.Root(), args
+			}
+			if err := noArgs(about, rest); err != nil {
+				return err
+			}
+			return about.Help()
+		},
+	}
 }
 
 // flagError says what is wrong with a flag. The flags of a verb that there is not are

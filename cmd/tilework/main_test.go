@@ -210,6 +210,10 @@ func TestMistakes(t *testing.T) {
 		{"mul a.npy b.npy", 2, "give -o FILE"},
 		{"mul a.npy missing.npy -o c.npy", 2, "missing.npy: no such file"},
 		{"mul b.npy a.npy -o c.npy", 2, "B is 3×4, so A has 5 columns where B has 3 rows"},
+		{"mul a.npy a.npy -o c.npy", 2, "A has 4 columns where B has 3 rows (they would with --transpose-b)"},
+		{"mul b.npy col.npy -o c.npy --transpose-b --transpose-a", 2, "(they would without --transpose-a)"},
+		{"mul i8.npy i8.npy -o ./i8.npy", 2, "-o ./i8.npy is one of the files to read: name another, or replace it with --force"},
+		{"mul a.npy b.npy -o col.npy --bias col.npy", 2, "-o col.npy is one of the files to read"},
 		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64; --dtype"},
 		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
 		{"mul text.npy b.npy -o c.npy", 2, "text.npy: malformed"},
@@ -219,7 +223,7 @@ func TestMistakes(t *testing.T) {
 		{"mul a.npy b.npy -o no/c.npy", 2, "-o: stat no: no such file"},
 		{"mul a.npy b.npy -o c.npy --dtype bfloat16", 2, "cannot hold bfloat16"},
 		{mul + "--dtype float33", 2, `--dtype: unknown element type "float33"`},
-		{mul + "--out-dtype int8", 2, "float64 matrices as int8"},
+		{mul + "--out-dtype int8", 2, "float64 matrices as int8 (want float64)"},
 		{mul + "--device tpu", 2, `--device: unknown device "tpu"`},
 		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
 		{mul + "--device gpu:99", 3, "no such device: "},
@@ -252,6 +256,7 @@ func TestMistakes(t *testing.T) {
 		{mul + "--bias col.npy --bias-along k", 2, "--bias-along k"},
 		{mul + "--format yaml", 2, "--format yaml: unknown format (want table, json)"},
 		{mul + "--fast", 2, "unknown flag: --fast (see tilework mul --help)"},
+		{"help mull", 2, `unknown command "mull" (did you mean "mul"?)`},
 		{"kernels extra", 2, `unexpected argument "extra"`},
 		{"bench --sizes 0", 2, "--sizes"},
 		{"bench --epilogue bias-cl", 2, `(did you mean "bias-col"?)`},
@@ -313,6 +318,32 @@ func TestMistakes(t *testing.T) {
 	after, err := os.ReadDir(".")
 	if err != nil || len(after) != len(before) {
 		t.Errorf("the mistakes left files behind: %v, error %v", after, err)
+	}
+}
+
+// TestMulInPlace: C takes the place of what it is added to, and of a factor where that is asked for.
+func TestMulInPlace(t *testing.T) {
+	t.Chdir(folder(t))
+	for _, args := range []string{
+		"mul a.npy b.npy -o c0.csv --beta 1 --c c0.csv",
+		"mul a.npy b.npy -o c0.csv --residual c0.csv",
+		"mul a.npy b.npy -o ./b.npy --force",
+	} {
+		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+	}
+	a, c0, c := element(t, "a.npy"), element(t, "c0.csv"), element(t, "b.npy")
+	for i := range 3 {
+		for j := range 5 {
+			var sum float64
+			for k := range 4 {
+				sum += a(i, k) * float64((k*5+j)%7-3) // B, as [folder] makes it
+			}
+			if c(i, j) != sum || c0(i, j) != 2*sum+float64((i*5+j)%7-3) {
+				t.Errorf("(%d, %d): %v and %v, want %v, and twice that with C0", i, j, c(i, j), c0(i, j), sum)
+			}
+		}
 	}
 }
 

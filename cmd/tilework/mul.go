@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -27,7 +28,7 @@ type mulFlags struct {
 	epilogue                       epilogueFlags
 	dtype, outDtype                string
 	threads                        int
-	verify, verbose                bool
+	force, verify, verbose         bool
 	format                         string
 }
 
@@ -72,6 +73,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
+	fl.BoolVar(&f.force, "force", false, "replace A, B or another file that is read, if -o names it (--c and --residual need no --force)")
 	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU,\nwhichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see the verb kernels\n(default: the fastest)")
 	fl.StringVar(&f.precision, "precision", tilework.Native.String(), "the arithmetic: "+precisionDocs())
@@ -171,6 +173,9 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err != nil {
 		return err
 	}
+	if err := f.keepInputs(fileA, fileB); err != nil {
+		return err
+	}
 	start := time.Now()
 	a, b, err := f.readFactors(ctx, fileA, fileB)
 	if err != nil {
@@ -179,21 +184,9 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	defer a.Close()
 	defer b.Close()
 
-	out, err := f.resultType(a.Type)
+	problem, err := f.problem(a.Layout, b.Layout, epilogue, fileA+" and "+fileB)
 	if err != nil {
 		return err
-	}
-	precision, err := gemm.ParsePrecision(f.precision)
-	if err != nil {
-		return fmt.Errorf("--precision: %w", err)
-	}
-	c := gemm.Dense(out, a.OpRows(), b.OpCols())
-	problem, _, err := gemm.New(f.alpha, a.Layout, b.Layout, f.beta, c, epilogue)
-	if err == nil {
-		problem, err = problem.In(precision)
-	}
-	if err != nil {
-		return fmt.Errorf("%s and %s: %w", fileA, fileB, err)
 	}
 	buffers := gemm.Buffers{A: a.Data, B: b.Data}
 	defer f.epilogue.close()
@@ -209,7 +202,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	// Whatever can be refused is refused before the long part.
-	if err := matio.CheckOutput(f.out, out); err != nil {
+	c := problem.C
+	if err := matio.CheckOutput(f.out, c.Type); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	if err := host.CheckMemory(c.Bytes(), fmt.Sprintf("the %d×%d result", problem.M, problem.N)); err != nil {
@@ -239,7 +233,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	return f.report(stdout, stderr, mulResult{
 		M: problem.M, N: problem.N, K: problem.K,
-		In: a.Type.String(), Out: out.String(),
+		In: a.Type.String(), Out: c.Type.String(),
 		Device: plan.Device.String(), Kernel: plan.Kernel, Threads: plan.Threads, Detail: plan.Detail(), Why: plan.Why(),
 		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
 		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,
@@ -280,6 +274,19 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	return r, e, nil
 }
 
+// keepInputs refuses to put C in the place of what it is made of, unless that is what is asked for:
+// it would be whole, as outputs replace a file at once, but a slip of the pen would cost an input.
+// C0 and the residual are what C is added to, and may well be replaced by it.
+func (f *mulFlags) keepInputs(fileA, fileB string) error {
+	e := &f.epilogue
+	for _, in := range []string{fileA, fileB, e.bias, e.files[gemm.RowScale], e.files[gemm.ColScale], e.files[gemm.Up]} {
+		if !f.force && matio.SameFile(f.out, in) {
+			return fmt.Errorf("-o %s is one of the files to read: name another, or replace it with --force", f.out)
+		}
+	}
+	return nil
+}
+
 func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
 	o := matio.ReadOptions{Room: host.CheckMemory}
 	if f.dtype != "" {
@@ -309,8 +316,43 @@ func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *
 	return a, b, nil
 }
 
+// problem is the product of two factors, of the files that are named, as the flags want it, without
+// what its epilogue reads.
+func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gemm.Problem, error) {
+	out, err := f.resultType(a.Type)
+	if err != nil {
+		return gemm.Problem{}, err
+	}
+	precision, err := gemm.ParsePrecision(f.precision)
+	if err != nil {
+		return gemm.Problem{}, fmt.Errorf("--precision: %w", err)
+	}
+	p, _, err := gemm.New(f.alpha, a, b, f.beta, gemm.Dense(out, a.OpRows(), b.OpCols()), e)
+	if err == nil {
+		p, err = p.In(precision)
+	}
+	if errors.Is(err, gemm.ErrShape) {
+		err = fmt.Errorf("%w%s", err, f.turned(a, b))
+	}
+	if err != nil {
+		return gemm.Problem{}, fmt.Errorf("%s: %w", files, err)
+	}
+	return p, nil
+}
+
+// turned is the flag that would make factors fit that do not, in words, if there is one.
+func (f *mulFlags) turned(a, b gemm.Layout) string {
+	without := map[bool]string{true: "out"}
+	switch {
+	case a.OpCols() == b.OpCols():
+		return fmt.Sprintf(" (they would with%s --transpose-b)", without[f.transB])
+	case a.OpRows() == b.OpRows():
+		return fmt.Sprintf(" (they would with%s --transpose-a)", without[f.transA])
+	}
+	return ""
+}
+
 func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
-	results := in.Info().Results
 	if f.outDtype != "" {
 		t, err := dtype.Parse(f.outDtype)
 		if err != nil {
@@ -318,6 +360,7 @@ func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
 		}
 		return t, nil
 	}
+	results := in.Info().Results
 	if len(results) == 0 {
 		return 0, fmt.Errorf("%w: matrices of %v cannot be multiplied; --dtype converts them", gemm.ErrUnsupported, in)
 	}

@@ -5,7 +5,7 @@ import "fmt"
 // meant is " (did you mean "tiled"?)" where a name is close to a mistyped one, and
 // otherwise nothing.
 func meant(typed string, names []string) string {
-	best, near := "", 1+len(typed)/3 // more mistakes make it another word
+	best, near := "", 1+len(typed)/4 // more mistakes make it another word
 	for _, name := range names {
 		if d := distance(typed, name); d <= near {
 			best, near = name, d-1

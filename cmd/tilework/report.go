@@ -101,7 +101,9 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 		if err := matio.WriteFile(file.path, file.content); err != nil {
 			return err
 		}
-		fmt.Fprintln(stdout, file.path)
+		if _, err := fmt.Fprintln(stdout, file.path); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 
 	"tilework/dtype"
 )
@@ -195,6 +196,15 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	return swapped, nil
 }
 
+// either is "float32 or float16".
+func either(types []dtype.Type) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.String()
+	}
+	return strings.Join(names, " or ")
+}
+
 func checkTypes(in, out dtype.Type, alpha, beta float64) error {
 	results := in.Info().Results
 	if len(results) == 0 {
@@ -205,7 +215,7 @@ func checkTypes(in, out dtype.Type, alpha, beta float64) error {
 		ok = ok || r == out
 	}
 	if !ok {
-		return fmt.Errorf("%w: a product of %v matrices as %v (want %v)", ErrUnsupported, in, out, results)
+		return fmt.Errorf("%w: a product of %v matrices as %v (want %s)", ErrUnsupported, in, out, either(results))
 	}
 	if out.Info().Integer {
 		for _, s := range []struct {

@@ -77,7 +77,7 @@ func (p Precision) Check(t dtype.Type) error {
 		return fmt.Errorf("%w: no precision %d", ErrUnsupported, p)
 	}
 	if in := p.Info(); !slices.Contains(in.For, t) {
-		return fmt.Errorf("%w: precision %v of %v matrices (it is for %v)", ErrUnsupported, p, t, in.For)
+		return fmt.Errorf("%w: precision %v of %v matrices (it is for %s)", ErrUnsupported, p, t, either(in.For))
 	}
 	return nil
 }

@@ -3,9 +3,7 @@ package gpu_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"tilework/gemmtest"
@@ -31,6 +29,7 @@ func TestConformance(t *testing.T) {
 	for _, k := range gpu.Kernels() {
 		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
 				d := gpu.FewSMs(t, emu.Options{})
 				conform(t, d, cases(50, k), gputest.Way{Kernel: k, Shape: s})
 				if n := d.Used(); n != 0 {
@@ -54,6 +53,7 @@ func TestPrecisions(t *testing.T) {
 			for _, s := range list {
 				w := gputest.Way{Kernel: k, Precision: precision, Shape: s}
 				t.Run(w.String(), func(t *testing.T) {
+					t.Parallel()
 					d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 					conform(t, d, 8, w)
 				})
@@ -75,6 +75,7 @@ func TestOlder(t *testing.T) {
 		}
 		s := k.Shapes()[len(k.Shapes())-1]
 		t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+			t.Parallel()
 			d, err := emu.Open(emu.Options{Model: m})
 			if err != nil {
 				t.Fatal(err)
@@ -91,6 +92,7 @@ func TestChecked(t *testing.T) {
 	for _, k := range gpu.Kernels() {
 		for _, s := range gpu.Shapes(k, gpu.Emulable(k)) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
 				d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 				conform(t, d, cases(25, k), gputest.Way{Kernel: k, Shape: s})
 			})
@@ -101,12 +103,9 @@ func TestChecked(t *testing.T) {
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
 func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
-	if os.Getenv("TILEWORK_CASES") == "" {
-		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
-	}
 	b := gpu.New(d)
 	impl := w.On(b)
-	impl.Volume = 1 << 17
+	impl.Volume, impl.Cases = 1<<17, cases
 	impl.Batch = nil // TestBatches has its own checkers
 	gemmtest.Run(t, impl)
 	if err := b.Close(); err != nil {
@@ -145,6 +144,7 @@ func TestBatches(t *testing.T) {
 				continue
 			}
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
 				d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
 				only(t, d, "batch", cases, gputest.Way{Kernel: k, Shape: s})
 			})
@@ -177,6 +177,7 @@ func TestTurned(t *testing.T) {
 	for _, s := range shapes {
 		w := way(t, "wgmma", gemm.TF32, s)
 		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
 			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 			conform(t, d, 12, w)
 		})
@@ -195,6 +196,7 @@ func TestPackedBatches(t *testing.T) {
 		way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
 	} {
 		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
 			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
 			only(t, d, "batch", cases, w)
 		})
@@ -214,6 +216,7 @@ func TestBlockScales(t *testing.T) {
 	} {
 		w := way(t, x[0], gemm.Native, x[1])
 		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
 			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 			only(t, d, "scales", cases, w)
 		})

@@ -37,9 +37,6 @@ func gatedShapes(k *Kernel) []Shape {
 // bound in every kernel, type, precision and layout, with whole and with ragged tiles, and from the
 // host's memory whole and in panels; the checkers find nothing.
 func TestGated(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
 	cases := 40
 	if testing.Short() {
 		cases = 8
@@ -47,6 +44,10 @@ func TestGated(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, s := range gatedShapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				rng := rand.New(rand.NewPCG(seed, 0))
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 				b := New(d)
 				ran := 0

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -73,15 +71,13 @@ func forced(t *testing.T, b *Backend, p *gemm.Problem, opt Options, seed uint64)
 // device that does what streams are asked for in any order that their waits allow, with
 // the checkers watching.
 func TestOverlapConformance(t *testing.T) {
-	if os.Getenv("TILEWORK_CASES") == "" {
-		cases := 60
-		if testing.Short() {
-			cases = 15
-		}
-		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
+	cases := 60
+	if testing.Short() {
+		cases = 15
 	}
 	for _, opt := range []Options{{Kernel: "naive"}, {Kernel: "blocked", Shape: "64x64x8/8x4/4"}, {Kernel: "tiled", Shape: "8", KeepLayout: true}} {
 		t.Run(opt.Kernel, func(t *testing.T) {
+			t.Parallel()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			d, err := emu.Open(emu.Options{Seed: seed, Watch: emu.Checking(
@@ -110,6 +106,7 @@ func TestOverlapConformance(t *testing.T) {
 				Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
 				Tiles:      []int{8, 16},
 				Volume:     1 << 15,
+				Cases:      cases,
 				Concurrent: true,
 				Cancels:    true,
 			})

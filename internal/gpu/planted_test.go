@@ -99,68 +99,71 @@ func TestPlantedFaults(t *testing.T) {
 		if name == "wgmma" && testing.Short() {
 			continue // they take their time
 		}
-		k, err := Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Tiles that are not full, two of them in each direction and along K.
-		n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
-		if own {
-			if shape, err = k.ParseShape(text); err != nil {
+		t.Run(f.kernel+", "+f.name, func(t *testing.T) {
+			t.Parallel()
+			k, err := Find(name)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		narrow := f.in.Size() < 4 && !k.boxed
-		switch {
-		case k.boxed:
-			n, depth, out = 136, 136, dtype.F32
-		case narrow:
-			depth, shape.K = 35, 32
-		}
-		bytes := k.boxed && f.in.Size() == 1
-		if bytes {
-			depth = 528 // five steps: the loop over two of them goes on
-		}
-		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
-		if bytes {
-			a, b, shape.K = Padded(a), Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
-		}
-		if narrow { // or nothing would be copied past the registers
-			a, b = Padded(a), Padded(b)
-		}
-		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: does == "residual"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if k.boxed && f.in == dtype.F32 {
-			if p, err = p.In(gemm.TF32); err != nil {
+			// Tiles that are not full, two of them in each direction and along K.
+			n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
+			if own {
+				if shape, err = k.ParseShape(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			narrow := f.in.Size() < 4 && !k.boxed
+			switch {
+			case k.boxed:
+				n, depth, out = 136, 136, dtype.F32
+			case narrow:
+				depth, shape.K = 35, 32
+			}
+			bytes := k.boxed && f.in.Size() == 1
+			if bytes {
+				depth = 528 // five steps: the loop over two of them goes on
+			}
+			a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
+			if bytes {
+				a, b, shape.K = Padded(a), Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
+			}
+			if narrow { // or nothing would be copied past the registers
+				a, b = Padded(a), Padded(b)
+			}
+			p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: does == "residual"})
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		c := k.For(k.Config(&p, shape), ptx.Target{SM: 90})
-		module, err := k.Emit(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
-		if found := run(t, k, c, &p, text, 0); len(found) > 0 {
-			t.Fatalf("%s: without a fault the checkers find %v", k.Name, found)
-		}
-		re := regexp.MustCompile(f.pattern)
-		places := re.FindAllStringIndex(text, -1)
-		if len(places) == 0 {
-			t.Errorf("%s, %s: the text has no %s", f.kernel, f.name, f.pattern)
-		}
-		for _, at := range places {
-			broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
-			var found map[check.Checker]int
-			for seed := uint64(0); seed < f.orders && found[f.finds] == 0; seed++ {
-				found = run(t, k, c, &p, broken, seed)
+			if k.boxed && f.in == dtype.F32 {
+				if p, err = p.In(gemm.TF32); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if found[f.finds] == 0 {
-				t.Errorf("%s, %s (%.100s): the checkers find %v, want %v", f.kernel, f.name, strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
+			c := k.For(k.Config(&p, shape), ptx.Target{SM: 90})
+			module, err := k.Emit(c)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
+			if found := run(t, k, c, &p, text, 0); len(found) > 0 {
+				t.Fatalf("without a fault the checkers find %v", found)
+			}
+			re := regexp.MustCompile(f.pattern)
+			places := re.FindAllStringIndex(text, -1)
+			if len(places) == 0 {
+				t.Errorf("the text has no %s", f.pattern)
+			}
+			for _, at := range places {
+				broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
+				var found map[check.Checker]int
+				for seed := uint64(0); seed < f.orders && found[f.finds] == 0; seed++ {
+					found = run(t, k, c, &p, broken, seed)
+				}
+				if found[f.finds] == 0 {
+					t.Errorf("%.100s: the checkers find %v, want %v", strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
+				}
+			}
+		})
 	}
 }
 

@@ -129,6 +129,24 @@ type place struct {
 	format             *Format
 }
 
+// SameFile reports whether two specs are of one file that is there, whatever they name in it.
+func SameFile(spec, other string) bool {
+	p, err := parseSpec(spec)
+	if err != nil {
+		return false
+	}
+	q, err := parseSpec(other)
+	if err != nil {
+		return false
+	}
+	one, err := os.Stat(p.path)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(q.path)
+	return err == nil && os.SameFile(one, two)
+}
+
 // parseSpec splits a spec at the first "::" that follows a known extension, so
 // that paths and members may themselves hold colons.
 func parseSpec(spec string) (place, error) {
@@ -248,10 +266,12 @@ func (s *source) pick(names []string, usable func(i int) bool) (int, error) {
 				candidates = append(candidates, name)
 			}
 		}
-		switch len(candidates) {
-		case 0:
+		switch {
+		case len(names) == 0:
+			return 0, s.fail(ErrMember, "the file holds no arrays")
+		case len(candidates) == 0:
 			return 0, s.fail(ErrMember, "none of the file's arrays is a matrix: %s", list(names))
-		case 1:
+		case len(candidates) == 1:
 		default:
 			return 0, s.fail(ErrMember, "none is named, and the file holds %s: want %s::NAME", list(candidates), oneLine(s.path))
 		}

@@ -226,8 +226,11 @@ func (h *headerReader) delim(want json.Delim) {
 
 // shown is a token in a message: a string quoted and cut, for it may hold anything.
 func shown(token json.Token) string {
-	if text, ok := token.(string); ok {
-		return shorten([]byte(text))
+	switch token := token.(type) {
+	case string:
+		return shorten([]byte(token))
+	case nil:
+		return "null"
 	}
 	return fmt.Sprintf("%.40v", token)
 }

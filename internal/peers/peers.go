@@ -3,7 +3,8 @@
 //
 // The libraries are opened with dlopen, without cgo, and are not needed to
 // build or run anything else. [Libraries] is the table of them, [Open] opens
-// one and [Available] all that are there.
+// one and [Available] all that are there. On a GPU [OpenCuBLASLt] opens cuBLASLt, and
+// [OpenKernel] a kernel of a file of PTX, such as nvcc's.
 //
 // A product is handed to a BLAS through the Fortran entry points sgemm_ and dgemm_,
 // whose arguments are all pointers. That makes a call about four times cheaper

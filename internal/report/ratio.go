@@ -70,15 +70,15 @@ func (s *study) ratioChart(c *Chart, rows []row) *Chart {
 		}
 		heat.Cells = append(heat.Cells, cells)
 	}
-	c.Headline = ratioAnswer(heat.Columns, columns, func(peer string) int {
+	c.Headline = ratioAnswer(heat.Columns, columns, func(peer string) (distance int, does string) {
 		rounder := slices.IndexFunc(rounding, func(x rounder) bool { return x.Subject == columns[peer][0].Peer })
 		switch {
 		case rounder < 0:
-			return 1
+			return 1, ""
 		case rounding[rounder].Precision == rows[0].Precision:
-			return 0
+			return 0, ""
 		}
-		return 2
+		return 2, fmt.Sprintf(", which rounds A and B to %s where ours does not,", rounding[rounder].Precision)
 	})
 	for _, r := range rounding {
 		c.Notes = append(c.Notes, r.note())
@@ -122,8 +122,8 @@ func (x rounder) note() string {
 }
 
 // ratioAnswer tells of the strongest of the peers whose arithmetic is the nearest to ours,
-// which is where distance is least, and in short of the others.
-func ratioAnswer(peers []string, duels map[string][]duel, distance func(peer string) int) string {
+// which is where its distance is least, with what it does otherwise, and in short of the others.
+func ratioAnswer(peers []string, duels map[string][]duel, arithmetic func(peer string) (distance int, does string)) string {
 	mean := func(peer string) float64 {
 		sum := 0.0
 		for _, d := range duels[peer] {
@@ -132,15 +132,18 @@ func ratioAnswer(peers []string, duels map[string][]duel, distance func(peer str
 		return math.Exp(sum / float64(len(duels[peer])))
 	}
 	peers = slices.SortedStableFunc(slices.Values(peers), func(a, b string) int {
-		return cmp.Or(cmp.Compare(distance(a), distance(b)), cmp.Compare(mean(a), mean(b)))
+		farA, _ := arithmetic(a)
+		farB, _ := arithmetic(b)
+		return cmp.Or(cmp.Compare(farA, farB), cmp.Compare(mean(a), mean(b)))
 	})
 	strongest := duels[peers[0]]
+	_, does := arithmetic(peers[0])
 	bySpeed := func(a, b duel) int { return cmp.Compare(a.Speed, b.Speed) }
 	worst, best := slices.MinFunc(strongest, bySpeed), slices.MaxFunc(strongest, bySpeed)
-	text := fmt.Sprintf("Our fastest kernel runs at %s the speed of %s in the geometric mean of %s, from %s at %s to %s at %s.",
-		times(mean(peers[0])), peers[0], count(len(strongest), "case"), times(worst.Speed), shape(worst.Record), times(best.Speed), shape(best.Record))
+	text := fmt.Sprintf("Our fastest kernel runs at %s the speed of %s%s in the geometric mean of %s, from %s at %s to %s at %s.",
+		times(mean(peers[0])), peers[0], does, count(len(strongest), "case"), times(worst.Speed), shape(worst.Record), times(best.Speed), shape(best.Record))
 	if len(strongest) == 1 {
-		text = fmt.Sprintf("%s runs at %s the speed of %s at %s.", worst.Subject, times(worst.Speed), peers[0], shape(worst.Record))
+		text = fmt.Sprintf("%s runs at %s the speed of %s%s at %s.", worst.Subject, times(worst.Speed), peers[0], does, shape(worst.Record))
 	}
 	var others []string
 	for _, peer := range peers[1:] {

@@ -172,6 +172,14 @@ func TestRounding(t *testing.T) {
 	if want := regexp.MustCompile(`^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in .* Against the others: 0\.1\d× cublaslt-tf32\.$`); !want.MatchString(c.Headline) {
 		t.Errorf("it says %q", c.Headline)
 	}
+	alone := m.compete([]pace{gpuModels[2], tensor}, "gpu:0", bench.Cube(1024))
+	alone[1].Precision = "tf32"
+	alone = append(alone, m.compete([]pace{gpuModels[2], tensor}, "gpu:0", bench.Cube(2048))...)
+	alone[3].Precision = "tf32"
+	beside := newReport(t, Source{"h200", alone}).chart(t, "ratio-gpu-float32")
+	if want := "the speed of cublaslt-tf32, which rounds A and B to tf32 where ours does not, in the geometric mean of 2 cases"; !strings.Contains(beside.Headline, want) {
+		t.Errorf("of a peer that rounds, alone, it says %q, want %q", beside.Headline, want)
+	}
 	want := regexp.MustCompile(`^cublaslt-tf32 rounds A and B to tf32 for the tensor cores: 3\d\d(\.\d)? µs at 4096³, where cublaslt, which rounds nothing and so cannot use them, takes 2\.6\d+ ms\.$`)
 	if len(c.Notes) != 1 || !want.MatchString(c.Notes[0]) {
 		t.Errorf("it notes %q", c.Notes)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -97,10 +96,14 @@ func (r room) intact(ctx context.Context) error {
 // TestConformance: every kernel multiplies parts of matrices as it should, wherever
 // they begin, and does not write around them.
 func TestConformance(t *testing.T) {
+	cases := 100
+	if testing.Short() {
+		cases = 40
+	}
 	for _, k := range gpu.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			d, _ := open(t)
-			conform(t, d, k, 100, 1<<15)
+			conform(t, d, k, cases, 1<<15)
 		})
 	}
 }
@@ -127,9 +130,6 @@ func TestCardConformance(t *testing.T) {
 
 // conform runs the suite, with so many cases if TILEWORK_CASES does not say.
 func conform(t *testing.T, d *Device, k *gpu.Kernel, cases, volume int) {
-	if os.Getenv("TILEWORK_CASES") == "" {
-		t.Setenv("TILEWORK_CASES", strconv.Itoa(cases))
-	}
 	var turn atomic.Uint32
 	tiles := k.Shapes()[len(k.Shapes())-1]
 	gemmtest.Run(t, gemmtest.Implementation{
@@ -139,7 +139,7 @@ func conform(t *testing.T, d *Device, k *gpu.Kernel, cases, volume int) {
 		},
 		Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
 		Accuracy: k.Accuracy,
-		Tiles:    []int{tiles.M, tiles.N}, Volume: volume, Concurrent: true, Cancels: true,
+		Tiles:    []int{tiles.M, tiles.N}, Volume: volume, Cases: cases, Concurrent: true, Cancels: true,
 	})
 }
 
