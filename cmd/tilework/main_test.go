@@ -404,7 +404,7 @@ func TestSelftestRepeats(t *testing.T) {
 }
 
 func TestSelftestPrintsErrors(t *testing.T) {
-	list, _, err := (&selftestFlags{kernels: "portable"}).those(dispatch.Device{Kind: "cpu"})
+	list, _, err := (&selftestFlags{kernels: "portable"}).choose(dispatch.Device{Kind: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}

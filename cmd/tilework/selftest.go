@@ -50,11 +50,11 @@ case fails, and a line says how to run it again.
 each kernel and type how near to its bounds the largest error came. On a GPU, real or
 emulated, every kernel runs in each of its tiles, whole and with K split, and in each
 precision that it has; --format json tells these apart. It takes seconds on the processor,
-on the emulator half an hour of one core.
+half an hour of one core on the emulator, and three hours of one core on a GPU, where the
+driver compiles most cases' kernels anew, one at a time in each process.
 
-On a GPU nearly all of the time goes to the driver, which compiles thousands of kernels, one
-at a time in each process: --processes shares the cases out among several. Where these run on
-several machines, --part i/n runs the i-th of n parts of them, the same for the same --seed.`,
+--processes shares the cases out among several. Where these run on several machines, --part
+i/n runs the i-th of n parts of them, the same for the same --seed.`,
 		Example: `  tilework selftest
   tilework selftest --kernels avx2 --cases 20000 --seed 7
   tilework selftest --full
@@ -129,7 +129,7 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	if f.seed == 0 {
 		f.seed = uint64(time.Now().UnixNano())
 	}
-	list, release, err := f.those(device)
+	list, release, err := f.choose(device)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (f *selftestFlags) process(ctx context.Context, part string) (rows []selfte
 		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(said.Bytes()))
 	}
 	if err := json.Unmarshal(out, &rows); err != nil {
-		return nil, fmt.Errorf("part %s: %w", part, err)
+		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(said.Bytes()))
 	}
 	return rows, nil
 }
@@ -338,9 +338,9 @@ func printErrors(w io.Writer, rows []selftestRow) error {
 	}, all)
 }
 
-// those are the device's kernels that were asked for, as the suite sees them, until release is
+// choose lists the device's kernels that were asked for, as the suite sees them until release is
 // called.
-func (f *selftestFlags) those(device dispatch.Device) (all []tested, release func() error, err error) {
+func (f *selftestFlags) choose(device dispatch.Device) (all []tested, release func() error, err error) {
 	if device.Kind == "cpu" {
 		all, err = f.onCPU(device)
 		return all, func() error { return nil }, err
