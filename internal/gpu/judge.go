@@ -127,6 +127,7 @@ var repeats = &Kernel{
 	check:   func(Shape) error { return nil },
 	threads: func(Shape) device.Dim3 { return device.Dim3{X: repeatsProbes, Y: 1, Z: 1} },
 	write:   writeRepeats,
+	waits:   true,
 }
 
 const repeatsProbes = 1024
@@ -142,7 +143,7 @@ func writeRepeats(k *build.Kernel, c Config) {
 		random = k.Xor(random, k.Shr(random, 32))
 	}
 	size := c.In.Size()
-	elem := map[int]ptx.Type{1: ptx.U8, 2: ptx.U16, 4: ptx.U32, 8: ptx.U64}[size]
+	elem := raw[size]
 	equal := k.Var("equal", ptx.Pred, k.Eq(tid, repeatsProbes))
 	for n, name := range []string{"A", "B"} {
 		p := k.Pointer(name, elem).ReadOnly()
@@ -157,6 +158,9 @@ func writeRepeats(k *build.Kernel, c Config) {
 	}
 	count := k.Fresh(ptx.U32)
 	k.Do("bar.red.popc.u32", count, 0, equal)
+	if c.Overlaps {
+		k.AfterGrids() // here, as it is launched behind what has waited for A and B already
+	}
 	k.If(k.Eq(tid, 0), func() { shares.At(block).Store(k.Mul(k.To(ptx.F64, count), 1.0/repeatsProbes)) })
 }
 
@@ -251,7 +255,7 @@ func (b *Backend) Judge(ctx context.Context, j *Judgement, at device.Ptr) (v Ver
 }
 
 // Repeats asks for the share of op(A)'s and of op(B)'s elements that equal the next one along a row, and
-// along a column. The errors are those of [Backend.Sweep].
+// along a column. It is asked for behind a sweep, beside which it runs, or a copy. The errors are those of [Backend.Sweep].
 func (b *Backend) Repeats(ctx context.Context, seed uint64, of, by *Swept, shares device.Ptr) error {
 	var args device.Params
 	args.Ptr(shares)

@@ -108,9 +108,10 @@ func TestSweepAssembles(t *testing.T) {
 			}
 		}
 		for _, bias := range []gemm.BiasDim{gemm.BiasNone, gemm.BiasRow, gemm.BiasCol} {
-			assemble(judge, Config{In: typ, Out: dtype.F64, Epilogue: gemm.Epilogue{Bias: bias}})
+			assemble(judge, Config{In: typ, Out: dtype.F64, Overlaps: true, Epilogue: gemm.Epilogue{Bias: bias}})
 		}
-		assemble(repeats, Config{In: typ, Out: dtype.F64})
+		assemble(sweepNorms, Config{In: typ, Out: dtype.F64, VecA: sweepElements(typ), Overlaps: true})
+		assemble(repeats, Config{In: typ, Out: dtype.F64, Overlaps: true})
 	}
 }
 

@@ -100,6 +100,9 @@ func sweepElements(t dtype.Type) int { return min(sweepPiece/t.Size(), sweepMost
 // sweepUnroll is how many columns a thread has under way where they lie in memory.
 const sweepUnroll = 8
 
+// raw are types in which so many bytes can be moved and compared.
+var raw = map[int]ptx.Type{1: ptx.U8, 2: ptx.U16, 4: ptx.U32, 8: ptx.U64}
+
 // sweeper writes the kernel.
 type sweeper struct {
 	*build.Kernel
@@ -193,10 +196,11 @@ func (k *sweeper) alongRows(vec int) {
 
 	// A chunk is patches of a vector of elements a thread. Small elements come in words.
 	chunk := 32 * sweepElements(k.config.In)
-	loaded, n := k.at.Loaded(), vec
-	memory := k.at.Elem()
-	if size < 4 && vec*size >= 4 {
-		loaded, memory, n = ptx.U32, ptx.U32, vec*size/4
+	memory, loaded, n := k.at.Elem(), k.at.Loaded(), vec
+	if size < 4 && vec > 1 {
+		word := min(4, vec*size)
+		memory, n = raw[word], vec*size/word
+		loaded = memory
 	}
 	held := make([][sweepRows][]build.Reg, chunk/(32*vec))
 	load := func(patch int, number build.Reg) {
@@ -226,14 +230,7 @@ func (k *sweeper) alongRows(vec int) {
 		k.CopyWait(0)
 		k.Barrier() // the chunk is there, and nobody reads the one before it any more
 		b.fetch(next)
-		for patch := range held {
-			var rows [sweepRows][]build.Reg
-			for r := range rows {
-				for _, x := range held[patch][r] {
-					rows[r] = append(rows[r], k.Var("", loaded, x))
-				}
-			}
-			load(patch, next)
+		for patch, rows := range held {
 			scales := k.patchScales(first, k.Add(k.Mad(k.To(ptx.U64, number), chunk, patch*32*vec), k.To(ptx.U64, mine)), vec)
 			for e := range vec {
 				var x [sweepRows]build.Reg
@@ -246,6 +243,7 @@ func (k *sweeper) alongRows(vec int) {
 				column := b.from(number, patch, e)
 				k.add(sums[:], x[:], func(row int) build.Reg { return column.Load(row, 0) })
 			}
+			load(patch, next)
 		}
 	})
 	k.CopyWait(0)
@@ -299,11 +297,12 @@ func (k *sweeper) patchScales(first, col build.Reg, vec int) [][]build.Reg {
 
 // element is element i of what a vector load brought, as a number.
 func (k *sweeper) element(loaded []build.Reg, i int) build.Reg {
-	elem, per := k.at.Elem(), 4/k.at.Elem().Bytes()
-	if per < 2 || loaded[0].Type() != ptx.U32 || k.config.VecA < per { // not in words
+	elem, size := k.at.Elem(), k.at.Elem().Bytes()
+	per := loaded[0].Type().Bits() / 8 / size
+	if size >= 4 || k.config.VecA == 1 { // not in words
 		return k.number(loaded[i])
 	}
-	word, shift := loaded[i/per], i%per*32/per
+	word, shift := k.To(ptx.U32, loaded[i/per]), i%per*8*size
 	switch {
 	case elem == ptx.BF16 && shift == 0:
 		return k.To(k.num, k.Bits(ptx.F32, k.Shl(word, 16)))
@@ -311,7 +310,7 @@ func (k *sweeper) element(loaded []build.Reg, i int) build.Reg {
 		return k.To(k.num, k.Bits(ptx.F32, k.And(word, 0xffff0000)))
 	case elem == ptx.S8:
 		return k.number(k.Shr(k.Bits(ptx.S32, k.Shl(word, 24-shift)), 24))
-	case elem.Bytes() == 1:
+	case size == 1:
 		return k.number(k.And(k.Shr(word, shift), 0xff))
 	default:
 		return k.number(k.Bits(elem, k.To(ptx.U16, k.Shr(word, shift))))
@@ -473,11 +472,11 @@ func (b *Backend) launch(ctx context.Context, k *Kernel, c Config, blocks int, a
 	if info.Target.SM < k.SM {
 		return fmt.Errorf("%w: verifying a product on %s, of sm_%d; want sm_%d or later", gemm.ErrUnsupported, info.Name, info.Target.SM, k.SM)
 	}
-	c.Lines = info.Emulated
+	c.Lines, c.Overlaps = info.Emulated, info.Target.SM >= overlapSM
 	f, err := b.function(ctx, k, c)
 	if err != nil {
 		return Sentinel(err)
 	}
 	grid := device.Dim3{X: blocks, Y: 1, Z: 1}
-	return Sentinel(b.Device.Launch(ctx, f, device.Launch{Grid: grid, Block: k.threads(Shape{}), Params: args.Bytes()}))
+	return Sentinel(b.Device.Launch(ctx, f, device.Launch{Grid: grid, Block: k.threads(Shape{}), Overlaps: c.Overlaps, Params: args.Bytes()}))
 }

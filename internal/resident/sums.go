@@ -75,9 +75,6 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 		return gpu.Sentinel(err)
 	}
 	a, b := s.operands()
-	if err := s.Repeats(ctx, q.Seed, &a, &b, s.repeats); err != nil {
-		return err
-	}
 	if s.p.ReadsAB() {
 		if err := s.Sweep(ctx, &b, s.x, s.bx, false); err != nil {
 			return err
@@ -85,6 +82,9 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 		if err := s.Sweep(ctx, &a, s.bx, s.ax, true); err != nil {
 			return err
 		}
+	}
+	if err := s.Repeats(ctx, q.Seed, &a, &b, s.repeats); err != nil {
+		return err
 	}
 	if s.p.Beta != 0 {
 		if err := s.Sweep(ctx, &gpu.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.old, false); err != nil {
