@@ -12,7 +12,6 @@ package model
 import (
 	"fmt"
 	"math"
-	"strings"
 )
 
 // Arch is what all GPUs of one compute capability share: the limits of a
@@ -114,18 +113,6 @@ func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 // Arches lists the compute capabilities in the order of the table. The rows are
 // shared: read them only.
 func Arches() []*Arch { return append([]*Arch(nil), arches...) }
-
-// ArchFor is the row of a compute capability, given as 90 for 9.0.
-func ArchFor(sm int) (*Arch, error) {
-	var known []string
-	for _, a := range arches {
-		if a.SM == sm {
-			return a, nil
-		}
-		known = append(known, a.String())
-	}
-	return nil, fmt.Errorf("nothing is known of sm_%d (want one of %s)", sm, strings.Join(known, ", "))
-}
 
 // MaxWarpsPerSM is the number of warps that an SM holds at once; on a textbook
 // SM, which knows no warps, the number of threads.

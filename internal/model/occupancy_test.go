@@ -36,11 +36,7 @@ func TestGuide(t *testing.T) {
 		t.Errorf("%d architectures are held against the guide, the table has %d", len(guide), len(Arches()))
 	}
 	for _, want := range guide {
-		a, err := ArchFor(want.sm)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		a := archOf(t, want.sm)
 		got := want
 		got.blocks, got.warps, got.threads = a.MaxBlocksPerSM, a.MaxWarpsPerSM(), a.MaxThreadsPerSM
 		got.sharedKB, got.blockKB = a.SharedPerSM>>10, a.SharedPerBlockOptIn>>10
@@ -51,9 +47,19 @@ func TestGuide(t *testing.T) {
 			t.Errorf("%v: not what the guide says of every GPU: %+v", a, a)
 		}
 	}
-	if _, err := ArchFor(70); err == nil || !strings.Contains(err.Error(), "sm_70") || !strings.Contains(err.Error(), "sm_121") {
+	if _, err := Lookup("sm_70"); err == nil || !strings.Contains(err.Error(), "sm_70") || !strings.Contains(err.Error(), "sm_121") {
 		t.Errorf("sm_70: got %v, want an error that lists the architectures", err)
 	}
+}
+
+// archOf is the row of a compute capability, given as 90 for 9.0.
+func archOf(t *testing.T, sm int) *Arch {
+	t.Helper()
+	m, err := Lookup(fmt.Sprintf("sm_%d", sm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Arch
 }
 
 // letters is what binds, in the notation of the tables below.
@@ -109,10 +115,7 @@ func TestCalculator(t *testing.T) {
 // driver 580, cuOccupancyMaxActiveBlocksPerMultiprocessor on kernels of various
 // register counts.
 func TestDevice(t *testing.T) {
-	hopper, err := ArchFor(90)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hopper := archOf(t, 90)
 	for _, c := range []struct {
 		l    Launch
 		want int
@@ -194,10 +197,7 @@ func TestTextbook(t *testing.T) {
 }
 
 func TestLaunchErrors(t *testing.T) {
-	hopper, err := ArchFor(90)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hopper := archOf(t, 90)
 	small, err := Textbook(256, 1024, 4, 4096)
 	if err != nil {
 		t.Fatal(err)
@@ -305,10 +305,7 @@ func TestText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hopper, err := ArchFor(90)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hopper := archOf(t, 90)
 	for _, c := range []struct {
 		a    *Arch
 		l    Launch

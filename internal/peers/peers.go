@@ -2,8 +2,8 @@
 // MKL, oneDNN) and multiplies with them, for comparison only.
 //
 // The libraries are opened with dlopen, without cgo, and are not needed to
-// build or run anything else. [Libraries] is the table of them, [Open] opens
-// one and [Available] all that are there. On a GPU [OpenCuBLASLt] opens cuBLASLt, and
+// build or run anything else. [Libraries] is the table of them, and [Open] opens
+// one. On a GPU [OpenCuBLASLt] opens cuBLASLt, and
 // [OpenKernel] a kernel of a file of PTX, such as nvcc's.
 //
 // A product is handed to a BLAS through the Fortran entry points sgemm_ and dgemm_,
@@ -72,23 +72,6 @@ func Open(name string, o Options) (*Peer, error) {
 		return nil, fmt.Errorf("%s: %w", l.Name, err)
 	}
 	return p, nil
-}
-
-// Available opens every library of the table that is installed. The error joins
-// what kept one from opening that is there; the peers are valid beside it.
-func Available() ([]*Peer, error) {
-	var peers []*Peer
-	var errs []error
-	for _, l := range Libraries() {
-		p, err := Open(l.Name, Options{})
-		switch {
-		case err == nil:
-			peers = append(peers, p)
-		case !errors.Is(err, ErrNotFound):
-			errs = append(errs, err)
-		}
-	}
-	return peers, errors.Join(errs...)
 }
 
 func (l *Library) open(o Options) (*Peer, error) {

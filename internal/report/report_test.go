@@ -98,6 +98,11 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s notes %q, want %q", test.id, notes, test.want)
 		}
 	}
+	for question, records := range map[string][]bench.Record{"How long does a product take?": cpu, "From which size on does the GPU pay?": both} {
+		if c := newReport(t, Source{"r", records}).chart(t, "time-float32"); c.Question != question {
+			t.Errorf("it asks %q, want %q", c.Question, question)
+		}
+	}
 	for want, records := range map[string][]bench.Record{"of an emulated GPU": emulated, "without a time": failed, "that a later record": append(slices.Clone(cpu), cpu...)} {
 		if notes := strings.Join(newReport(t, Source{"r", records}).Notes, " "); !strings.Contains(notes, want) {
 			t.Errorf("the report notes %q, want %q", notes, want)

@@ -51,7 +51,10 @@ func newRace(rows []row, suffix string) race {
 // timeCharts has a chart for each element type of the square products to keep, some of
 // which have an N of least or more.
 func (s *study) timeCharts(id, title string, least int, keep func(row) bool) []*Chart {
-	const question = "From which size on does the GPU pay?"
+	question := "From which size on does the GPU pay?"
+	if !slices.ContainsFunc(s.rows, of(onGPU)) {
+		question = "How long does a product take?"
+	}
 	rows := filter(s.rows, isSquare, keep, not(isPeer), not(isInexact))
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.N >= least }) {
 		return []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"No kernel was timed on square products of these sizes in their elements' own arithmetic."}}}
