@@ -50,7 +50,7 @@ case fails, and a line says how to run it again.
 each kernel and type how near to its bounds the largest error came. On a GPU, real or
 emulated, every kernel runs in each of its tiles, whole and with K split, and in each
 precision that it has; --format json tells these apart. It takes seconds on the processor,
-half an hour of one core on the emulator, and three hours of one core on a GPU, where the
+half an hour of one core on the emulator, and two hours of one core on a GPU, where the
 driver compiles most cases' kernels anew, one at a time in each process.
 
 --processes shares the cases out among several. Where these run on several machines, --part

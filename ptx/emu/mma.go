@@ -13,14 +13,12 @@ import (
 type Accumulate uint8
 
 const (
-	// Hopper does as an H200 was seen to do, to the last bit but for about one in 10,000
-	// sums of m8n8k4 with f16 accumulators. Up to 16 products and the
-	// accumulator are aligned at the largest of them, cut off, added up and, to a
-	// float32, cut off again. What the tensor cores have no instruction for is put
-	// together from others: 8-bit floats from two products in f16, whose sum is then
-	// added to the accumulator, and m8n8k4 in f16 from fused float32 instructions. wgmma
-	// has them: it sums up 32 products and the accumulator in 14 bits, and a float32
-	// that comes out has no more either.
+	// Hopper does as an H200 was seen to do, to the last bit. Up to 16 products and the
+	// accumulator are aligned at the largest of them, cut off, added up and, to a float32, cut
+	// off again. What mma has no tensor core's instruction for is put together from others:
+	// 8-bit floats from two products in f16, whose sum is then added to the accumulator, and
+	// m8n8k4 from fused float32 instructions. Of 8-bit floats wgmma sums up 32 products and the
+	// accumulator in 14 bits, and a float32 that comes out has no more either.
 	Hopper Accumulate = iota
 	// Nearest adds products up in float64 and rounds the sum to nearest once.
 	Nearest
@@ -182,11 +180,7 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 		}
 		return p.rounded(c)
 	case p.copies > 1:
-		var sum float32
-		for k, x := range row {
-			sum = float32(fmaOdd(x, col[k], float64(sum)))
-		}
-		return p.rounded(float64(sum + float32(c)))
+		return p.fused(row, col, float32(c))
 	case p.a.bits == 8 && p.wide:
 		sum := p.truncatedSum(row, col, c, byteBits)
 		if p.kind == ptx.F16 {
@@ -202,6 +196,20 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 		row, col = row[n:], col[n:]
 	}
 	return c
+}
+
+// fused is element for m8n8k4: all products and then c, or of f16 two products, c, and two more.
+func (p *matrixProduct) fused(row, col []float64, c float32) float64 {
+	sum := func(from, to int) (s float32) {
+		for k := from; k < to; k++ {
+			s = float32(fmaOdd(row[k], col[k], float64(s)))
+		}
+		return s
+	}
+	if p.kind == ptx.F16 {
+		return p.rounded(float64(sum(0, 2) + c + sum(2, 4)))
+	}
+	return p.rounded(float64(sum(0, 4) + c))
 }
 
 // truncated is the sum of products and c that a tensor core gives: rounded to nearest if
@@ -314,4 +322,3 @@ func cutOff(sum float64, bits int) float64 {
 	ulp := exponentOf(sum) - bits
 	return math.Ldexp(math.Trunc(math.Ldexp(sum, -ulp)), ulp)
 }
-

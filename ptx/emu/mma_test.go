@@ -143,13 +143,27 @@ func (c *matrixCase) run(t *testing.T, buf []byte, how Accumulate) []byte {
 	return out
 }
 
-// inputs of the captured vectors: small whole numbers, or numbers of many sizes.
+// inputs of the captured vectors: small whole numbers, numbers of many sizes, or few numbers, most
+// of them subnormal, so that these are the largest of many sums.
 var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 	"whole": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
 		return encodeElement(rng, t, float64(rng.IntN(7)-3))
 	},
 	"sizes": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
 		return encodeElement(rng, t, rng.NormFloat64()*math.Ldexp(1, rng.IntN(17)-8))
+	},
+	"subnormal": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
+		kind, sign := rng.IntN(10), float64(1-2*rng.IntN(2))
+		f, ok := map[ptx.Type]format{ptx.F16: formatF16, ptx.BF16: formatBF16, ptx.TF32: formatTF32, ptx.E4M3: formatE4M3, ptx.E5M2: formatE5M2}[t]
+		switch {
+		case kind < 6:
+			return 0
+		case !ok: // an accumulator, or no floating-point number
+			return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), rng.IntN(30)-20-60*rng.IntN(3)))
+		case kind < 9:
+			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.digits)))/math.Ldexp(1, f.digits-1), f.least))
+		}
+		return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), choose(f.least < -100, rng.IntN(110), rng.IntN(15)+f.least)))
 	},
 }
 

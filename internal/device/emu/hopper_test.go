@@ -149,9 +149,18 @@ type matrixCase struct {
 	signs     [2]int
 	suffix    string // of integers and bits
 	fresh     bool   // the sums begin at zero, by scale-d
-	numeric   bool   // the sums are inexact: their order and where they are cut off show
+	numbers   numbers
 	seed      uint64
 }
+
+// numbers are what matrices are of.
+type numbers int
+
+const (
+	whole     numbers = iota // from -3 to 3
+	sizes                    // of many sizes: the sums are inexact, and their order and where they are cut off show
+	subnormal                // few, most of them subnormal, so that these are the largest of many sums
+)
 
 // build makes the case: shared memory is full of elements, A's in the first half and B's
 // in the second, so that each descriptor leads to a matrix, in whatever layout.
@@ -162,9 +171,9 @@ func (m *matrixCase) build() *hopperCase {
 		sums /= 2
 	}
 	rng := rand.New(rand.NewPCG(m.seed, 0))
-	in := append(elements(rng, matrixShared/2, m.a, m.numeric), elements(rng, matrixShared/2, m.b, m.numeric)...)
-	in = append(in, elements(rng, 128*16, m.a, m.numeric)...)
-	in = append(in, elements(rng, 128*sums*4, m.d, m.numeric)...)
+	in := append(elements(rng, matrixShared/2, m.a, m.numbers), elements(rng, matrixShared/2, m.b, m.numbers)...)
+	in = append(in, elements(rng, 128*16, m.a, m.numbers)...)
+	in = append(in, elements(rng, 128*sums*4, m.d, m.numbers)...)
 	var list, load, store []string
 	for n := range sums {
 		list = append(list, fmt.Sprintf("%%d%d", n))
@@ -211,10 +220,13 @@ func (m *matrixCase) build() *hopperCase {
 	}
 }
 
-// element is random bits of a type: whole numbers from -3 to 3, or numbers of many sizes.
-func element(rng *rand.Rand, t string, numeric bool) uint64 {
+// element is random bits of a type.
+func element(rng *rand.Rand, t string, of numbers) uint64 {
+	if of == subnormal {
+		return sparse(rng, t)
+	}
 	v := float64(rng.IntN(7) - 3)
-	if numeric {
+	if of == sizes {
 		v = rng.NormFloat64() * math.Ldexp(1, rng.IntN(9)-4)
 	}
 	switch t {
@@ -228,7 +240,7 @@ func element(rng *rand.Rand, t string, numeric bool) uint64 {
 		// Sign, and of the magnitude's bits those of 0 to 3 or any of moderate size.
 		e4m3 := t == "e4m3"
 		bits := map[bool][4]int{true: {0, 0x38, 0x40, 0x44}, false: {0, 0x3c, 0x40, 0x42}}[e4m3][rng.IntN(4)]
-		if numeric {
+		if of == sizes {
 			bits = map[bool]int{true: 0x18 + rng.IntN(0x40), false: 0x2c + rng.IntN(0x20)}[e4m3]
 		}
 		return uint64(bits | rng.IntN(2)<<7)
@@ -238,14 +250,46 @@ func element(rng *rand.Rand, t string, numeric bool) uint64 {
 	return rng.Uint64()
 }
 
+// sparse is the bits of a number that is zero, subnormal or, now and then, neither.
+func sparse(rng *rand.Rand, t string) uint64 {
+	fraction, exponents := 0, 15 // bits, and how many exponents above the least there are
+	switch t {
+	case "f16":
+		fraction = 10
+	case "bf16", "tf32": // of tf32 the bits below are not looked at
+		fraction, exponents = 7, 110
+	case "e4m3":
+		fraction = 3
+	case "e5m2":
+		fraction = 2
+	case "f32": // sums, of which some are of the size of bfloat16's, subnormal among them
+		return rng.Uint64N(2) * uint64(math.Float32bits(float32(rng.NormFloat64()*math.Ldexp(1, rng.IntN(30)-20-60*rng.IntN(3)))))
+	default:
+		return rng.Uint64()
+	}
+	bits := uint64(0)
+	switch kind := rng.IntN(10); {
+	case kind < 6:
+	case kind < 9:
+		bits = uint64(rng.IntN(1<<fraction)) >> rng.IntN(fraction)
+	default:
+		bits = uint64(1+rng.IntN(exponents))<<fraction | uint64(rng.IntN(1<<fraction))
+	}
+	size := elementBytes[t] * 8
+	if t == "tf32" {
+		bits <<= 16
+	}
+	return bits | rng.Uint64N(2)<<(size-1)
+}
+
 var elementBytes = map[string]int{"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "b1": 1, "s32": 4}
 
 // elements is n bytes of elements of type t.
-func elements(rng *rand.Rand, n int, t string, numeric bool) []byte {
+func elements(rng *rand.Rand, n int, t string, of numbers) []byte {
 	var b []byte
 	for size := elementBytes[t]; len(b) < n; {
 		var word [8]byte
-		binary.LittleEndian.PutUint64(word[:], element(rng, t, numeric))
+		binary.LittleEndian.PutUint64(word[:], element(rng, t, of))
 		b = append(b, word[:size]...)
 	}
 	return b

@@ -81,7 +81,7 @@ func matrixCases() (all []*matrixCase) {
 		m.name = name + " of registers"
 		add(m)
 		m = base
-		m.n, m.fresh, m.numeric = 64, true, true
+		m.n, m.fresh, m.numbers = 64, true, sizes
 		if k.k == 256 || k.d == "s32" {
 			m.suffix = map[bool]string{true: "satfinite"}[k.a != "b1"]
 		}
@@ -104,8 +104,20 @@ func matrixCases() (all []*matrixCase) {
 		add(matrixCase{name: fmt.Sprintf("a start between, base offset %d", base), n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
 			{start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}, {start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}}}})
 	}
-	add(matrixCase{name: "largest", n: 256, k: 16, d: "f32", a: "bf16", b: "bf16", fresh: true, numeric: true, layouts: [][2]layout{{
+	add(matrixCase{name: "largest", n: 256, k: 16, d: "f32", a: "bf16", b: "bf16", fresh: true, numbers: sizes, layouts: [][2]layout{{
 		{stride: 1024, swizzle: 128}, {stride: 512, leading: 16, swizzle: 64}}}})
+	for _, k := range kinds {
+		if k.d == "s32" {
+			continue
+		}
+		m := matrixCase{n: 64, k: k.k, d: k.d, a: k.a, b: k.b, fresh: true, numbers: subnormal}
+		m.name = strings.Join([]string{k.d, k.a, k.b, "subnormal"}, " ")
+		m.layouts = [][2]layout{{{leading: 128, stride: 256}, {leading: 128, stride: 256}}}
+		add(m)
+		m.fresh = false
+		m.name += ", with sums"
+		add(m)
+	}
 	return all
 }
 
@@ -181,7 +193,7 @@ DONE:
 // tf32Elements is float32 numbers, many of them halfway between two of tf32, and what has
 // no neighbours.
 func tf32Elements(rng *rand.Rand) []byte {
-	b := elements(rng, 16<<10, "f32", true)
+	b := elements(rng, 16<<10, "f32", sizes)
 	special := []uint32{0x7f800000, 0xff800000, 0x7fc00001, 0x7f800001, 0x7f7fffff, 0xff7fefff, 0x00000001, 0x00001000, 0x80003000, 0x00001001}
 	for at := 0; at < len(b); at += 4 {
 		word := binary.LittleEndian.Uint32(b[at:])
