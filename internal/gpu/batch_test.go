@@ -84,7 +84,6 @@ func TestPackedBatches(t *testing.T) {
 		shape     string
 	}{{gemm.Native, "64x64x128/2x16/4"}, {gemm.TF32, "64x64x32/2x16/4"}, {gemm.F32x3, "64x64x64/2x16/4"}} {
 		t.Run(fmt.Sprint(x.precision), func(t *testing.T) {
-			t.Parallel()
 			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
 			b, opt := New(d), Options{Kernel: wgmma.Name, Shape: x.shape, KeepLayout: true}
 			s, err := wgmma.ParseShape(x.shape)
