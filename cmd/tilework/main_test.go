@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"tilework"
 	"tilework/dtype"
@@ -311,6 +312,20 @@ func TestMistakes(t *testing.T) {
 	after, err := os.ReadDir(".")
 	if err != nil || len(after) != len(before) {
 		t.Errorf("the mistakes left files behind: %v, error %v", after, err)
+	}
+}
+
+// TestFlagsFold: what help says of flags stands in lines that a screen has room for.
+func TestFlagsFold(t *testing.T) {
+	for _, c := range newCommand().Commands() {
+		for line := range strings.Lines(c.LocalFlags().FlagUsages()) {
+			if utf8.RuneCountInString(line) > 120 {
+				t.Errorf("%s --help: %q", c.Name(), line)
+			}
+		}
+	}
+	if got := folded("one\n two " + strings.Repeat("x", 70) + " three"); got != "one two\n"+strings.Repeat("x", 70)+"\nthree" {
+		t.Errorf("got %q", got)
 	}
 }
 
