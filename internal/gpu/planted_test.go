@@ -3,6 +3,7 @@ package gpu
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"tilework/dtype"
@@ -85,6 +86,7 @@ func TestPlantedFaults(t *testing.T) {
 		"mma":     {M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, Cluster: 2},
 	}
+	var sound sync.Map // texts in which the checkers find nothing
 	abreast(t, planted, func(f fault) string { return f.kernel + ", " + f.name }, func(t *testing.T, f fault) {
 		kernel, does, _ := strings.Cut(f.kernel, "+")
 		name, text, own := strings.Cut(kernel, ":")
@@ -130,8 +132,10 @@ func TestPlantedFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
-		if found := run(t, k, c, &p, text, 0); len(found) > 0 {
-			t.Fatalf("%s: without a fault the checkers find %v", k.Name, found)
+		if _, known := sound.LoadOrStore(text, true); !known {
+			if found := run(t, k, c, &p, text, 0); len(found) > 0 {
+				t.Fatalf("%s: without a fault the checkers find %v", k.Name, found)
+			}
 		}
 		re := regexp.MustCompile(f.pattern)
 		places := re.FindAllStringIndex(text, -1)
