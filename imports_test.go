@@ -16,7 +16,7 @@ var layers = [][]string{
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
 	{"internal/host", "internal/cache", "internal/device/devicetest", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag"},
 	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty"},
-	{"internal/dispatch", "internal/explain"},
+	{"internal/dispatch", "internal/explain", "internal/gpu/gputest"},
 	{"internal/resident"},
 	{"internal/bench"},
 	{"internal/tune"},

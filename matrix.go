@@ -197,12 +197,18 @@ func (m Matrix[T]) copyFrom(from Matrix[T]) {
 }
 
 // layout is the matrix as the backends see it.
-func (m *Matrix[T]) layout() gemm.Layout {
-	l := gemm.Layout{Type: dtype.Of[T](), Rows: m.rows, Cols: m.cols, LD: max(m.stride, 1), Trans: m.trans}
-	if m.trans {
+func (m *Matrix[T]) layout() (l gemm.Layout) {
+	m.describe(&l)
+	return l
+}
+
+// describe writes the layout where it is to be: a small product waits for a copy of what has
+// just been written.
+func (m *Matrix[T]) describe(l *gemm.Layout) {
+	l.Type, l.LD, l.Trans = dtype.Of[T](), max(m.stride, 1), m.trans
+	if l.Rows, l.Cols = m.rows, m.cols; m.trans {
 		l.Rows, l.Cols = m.cols, m.rows
 	}
-	return l
 }
 
 func bytesOf[T Element](m Matrix[T]) []byte { return dtype.Bytes(m.data) }

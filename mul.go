@@ -37,7 +37,8 @@ func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opt
 // product is summed in, and are whole numbers if that is int32. With β = 0 the
 // old C is not read; with α = 0 neither A nor B is.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
-	by := factorOf(&b)
+	var by factor
+	b.asFactor(&by)
 	return run(ctx, alpha, &a, &by, beta, &c, opts)
 }
 
@@ -49,8 +50,9 @@ type factor struct {
 	err    error
 }
 
-func factorOf[T Element](b *Matrix[T]) factor {
-	return factor{layout: b.layout(), bytes: dtype.Bytes(b.data), err: b.err}
+func (m *Matrix[T]) asFactor(f *factor) {
+	m.describe(&f.layout)
+	f.bytes, f.err = dtype.Bytes(m.data), m.err
 }
 
 func run[I, O Element](ctx context.Context, alpha float64, a *Matrix[I], b *factor, beta float64, c *Matrix[O], opts []Option) error {
@@ -85,7 +87,8 @@ func GemmBatch[I, O Element](ctx context.Context, alpha float64, a, b []Matrix[I
 	for i := range a {
 		var cfg config
 		cfg.configure(&batch[i].Request, opts)
-		by := factorOf(&b[i])
+		var by factor
+		b[i].asFactor(&by)
 		if err := plan(&batch[i], &cfg, alpha, &a[i], &by, beta, &c[i]); err != nil {
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		}
@@ -167,7 +170,9 @@ func (g *groupProduct[I, O]) plan(p *dispatch.Product, from, n int, b Matrix[I],
 	if on != nil {
 		cfg.request.Device = *on
 	}
-	a, by, c := g.a.Sub(from, 0, n, g.a.cols), factorOf(&b), g.c.Sub(from, 0, n, g.c.cols)
+	a, c := g.a.Sub(from, 0, n, g.a.cols), g.c.Sub(from, 0, n, g.c.cols)
+	var by factor
+	b.asFactor(&by)
 	return plan(p, &cfg, g.alpha, &a, &by, g.beta, &c)
 }
 
@@ -188,7 +193,9 @@ func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a *Matr
 		return err
 	}
 	of := &p.Problem
-	of.A, of.B, of.C, of.Alpha, of.Beta, of.Epilogue = a.layout(), b.layout, c.layout(), alpha, beta, cfg.Epilogue
+	a.describe(&of.A)
+	c.describe(&of.C)
+	of.B, of.Alpha, of.Beta, of.Epilogue = b.layout, alpha, beta, cfg.Epilogue
 	if err := cfg.checkBias(&of.C); err != nil {
 		return err
 	}

@@ -102,8 +102,8 @@ func WithThreads(n int) Option {
 }
 
 // WithVerify checks the result by Freivalds' method, in O(n²) operations: C·x is
-// compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, where the
-// matrices are. What is found wrong is ErrVerify.
+// compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, or modulo 2³² of
+// whole numbers, where the matrices are. What is found wrong is ErrVerify.
 func WithVerify() Option { return func(c *config) { c.request.Verify = true } }
 
 // WithProgress calls f now and then, from the goroutine that multiplies, with how

@@ -47,7 +47,8 @@ func PlanGemm[I, O Element](a, b Matrix[I], c Matrix[O], opts ...Option) (Plan, 
 	var p dispatch.Product
 	var cfg config
 	cfg.configure(&p.Request, opts)
-	by := factorOf(&b)
+	var by factor
+	b.asFactor(&by)
 	if err := plan(&p, &cfg, 1, &a, &by, 0, &c); err != nil {
 		return Plan{}, err
 	}

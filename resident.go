@@ -94,8 +94,8 @@ func MulOn[T Float](ctx context.Context, a, b DeviceMatrix[T], opts ...Option) (
 // What the device refuses is this function's error. What fails later is that of the
 // next download or Sync, ErrLaunch or ErrDeviceLost; C then holds anything. Matrices of
 // different devices are ErrUnsupported. With [WithVerify] it waits for the product, whose
-// matrices are checked on the device; an activation, which is not linear, is
-// ErrUnsupported then. [WithThreads] and [WithProgress] concern the processor alone.
+// matrices are checked on the device; what is not linear, an activation or a gated product,
+// and scales of rows and columns and a residual are ErrUnsupported then. [WithThreads] and [WithProgress] concern the processor alone.
 func GemmOn[I, O Element](ctx context.Context, alpha float64, a, b DeviceMatrix[I], beta float64, c DeviceMatrix[O], opts ...Option) error {
 	p, err := product(alpha, a, b, beta, c, opts)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -236,4 +237,48 @@ func TestCompileTime(t *testing.T) {
 	if err != nil || again.Compile != after.Compile {
 		t.Errorf("a product on the host: %v, %v, want a kernel that is compiled", again, err)
 	}
+}
+
+// TestEveryCallOfAVerificationFails is the same of a product that is verified and added to C, with
+// what is not finite, so that matrices come to the host, and of one with a bias of rows.
+func TestEveryCallOfAVerificationFails(t *testing.T) {
+	runs := 0
+	err := faulty.EveryCall(1000, device.ErrLaunch, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
+		runs++
+		restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return d, nil })
+		err := verifications(t.Context())
+		if left := d.Left(); len(left) > 0 || !d.Closed() {
+			t.Errorf("%s failed: left are %v, closed: %v", d.Failed(), left, d.Closed())
+		}
+		if failed := d.Failed(); failed == "" && err != nil || failed != "" && (!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), failed)) {
+			t.Errorf("%q failed: %v", failed, err)
+		}
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil || runs < 40 {
+		t.Errorf("%d runs: %v", runs, err)
+	}
+}
+
+func verifications(ctx context.Context) (err error) {
+	d, err := Open("emu")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	a, err := Upload(ctx, d, FromSlice(2, 2, []float32{1, 2, 3, float32(math.Inf(1))}))
+	if err != nil {
+		return err
+	}
+	b, err := Upload(ctx, d, FromSlice(2, 2, []float32{1, 0, 0, 1}))
+	if err != nil {
+		return err
+	}
+	c, err := MulOn(ctx, b, b, WithVerify(), WithRowBias([]float32{1, 2}))
+	if err != nil {
+		return err
+	}
+	return GemmOn(ctx, 1, a, b, 1, c, WithVerify(), WithColBias([]float32{1, 2}))
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"tilework/dtype"
@@ -19,13 +21,23 @@ import (
 func TestVerifyOn(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
-	t.Run("float32", func(t *testing.T) { verifyOn[float32, float32](t, d) })
 	if testing.Short() {
+		verifyOn[float32, float32](t, d)
 		return
 	}
+	verifyAllOn(t, d)
+}
+
+// TestCardVerify: and on a GPU.
+func TestCardVerify(t *testing.T) { verifyAllOn(t, card(t)) }
+
+func verifyAllOn(t *testing.T, d *Device) {
+	t.Run("float32", func(t *testing.T) { verifyOn[float32, float32](t, d) })
 	t.Run("float64", func(t *testing.T) { verifyOn[float64, float64](t, d) })
 	t.Run("float16", func(t *testing.T) { verifyOn[Float16, float32](t, d) })
 	t.Run("bfloat16", func(t *testing.T) { verifyOn[BFloat16, BFloat16](t, d) })
+	t.Run("e4m3", func(t *testing.T) { verifyOn[Float8E4M3, float32](t, d) })
+	t.Run("e5m2", func(t *testing.T) { verifyOn[Float8E5M2, Float8E5M2](t, d) })
 	t.Run("int8", func(t *testing.T) { verifyOn[int8, int32](t, d) })
 }
 
@@ -55,6 +67,8 @@ func verifyOn[I, O Element](t *testing.T, d *Device) {
 		"C transposed": GemmOn(t.Context(), 1, a, b, 0, c, WithVerify()),
 		"C added to":   GemmOn(t.Context(), -2, a, b, 1, old, WithVerify()),
 		"a bias":       GemmOn(t.Context(), 1, a, b, 0, old, WithVerify(), WithColBias(bias)),
+		"bias of rows": GemmOn(t.Context(), 1, a, b, 0, old, WithVerify(), WithRowBias(bias[:m])),
+		"both":         GemmOn(t.Context(), 3, a, b, -1, old, WithVerify(), WithRowBias(bias[:m])),
 		"nothing":      GemmOn(t.Context(), 1, a.Sub(0, 0, 0, k), b, 0, old.Sub(0, 0, 0, n), WithVerify()),
 		"no terms":     GemmOn(t.Context(), 1, a.Sub(0, 0, m, 0), b.Sub(0, 0, 0, n), 2, old, WithVerify()),
 	} {
@@ -71,61 +85,137 @@ func verifyOn[I, O Element](t *testing.T, d *Device) {
 	}
 }
 
-// spoiler is a device that overwrites an element of a matrix when that is summed in the
-// device's own stream, which is where a verification sums C.
+// spoiler is a device that overwrites an element of C when that is summed, in the last of so many
+// sweeps of a product.
 type spoiler struct {
 	device.Device
-	sweeps int
-	value  float32
+	sweeps, of int
+	element    []byte
 }
 
+// row and column of the element.
+const spoiledRow, spoiledCol = 7, 9
+
 func (s *spoiler) Launch(ctx context.Context, f device.Function, l device.Launch) error {
-	const sweeps = 48 // the bytes of a sweep's parameters: sizes, A, its rows' distance, vectors, sums
-	if len(l.Params) == sweeps {
-		s.sweeps++
-		const row, col = 7, 9
-		c, ld := binary.LittleEndian.Uint64(l.Params[16:]), binary.LittleEndian.Uint64(l.Params[24:])
-		at := device.Ptr(c + 4*(row*ld+col))
-		if err := s.CopyIn(ctx, at, dtype.Bytes([]float32{s.value}), device.Rows{Count: 1, Width: 4, Host: 4, Device: 4}); err != nil {
-			return err
+	if strings.HasPrefix(f.Name(), "tilework_sweep") {
+		if s.sweeps++; s.sweeps%s.of == 0 && s.element != nil {
+			// Its parameters are sizes, the matrix, and how far its rows are apart.
+			c, ld := binary.LittleEndian.Uint64(l.Params[16:]), binary.LittleEndian.Uint64(l.Params[24:])
+			n := len(s.element)
+			at := device.Ptr(c) + device.Ptr(n*(spoiledRow*int(ld)+spoiledCol))
+			if err := s.CopyIn(ctx, at, s.element, device.Whole(n)); err != nil {
+				return err
+			}
 		}
 	}
 	return s.Device.Launch(ctx, f, l)
 }
 
-// TestVerifyOnFinds spoils results on the device: verification finds it, and what is
-// right it lets pass.
-func TestVerifyOnFinds(t *testing.T) {
-	var s *spoiler
+// spoiled opens a device that spoils what is verified on it.
+func spoiled(t *testing.T) (*Device, *spoiler) {
+	s := &spoiler{}
 	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{})
-		s = &spoiler{Device: inner}
+		s.Device = inner
 		return s, err
 	})
-	defer func() {
+	t.Cleanup(func() {
 		if err := restore(); err != nil {
 			t.Error(err)
 		}
-	}()
-	d := on(t, "emu")
+	})
+	return on(t, "emu"), s
+}
+
+// TestVerifyOnFinds spoils results on the device, of every type: verification finds it, and what
+// is right it lets pass.
+func TestVerifyOnFinds(t *testing.T) {
+	d, s := spoiled(t)
+	inf := math.Inf(1)
+	t.Run("float32", func(t *testing.T) { verifyFinds[float32, float32](t, d, s, 1, -0.01, math.NaN(), inf) })
+	t.Run("float16", func(t *testing.T) { verifyFinds[Float16, float32](t, d, s, 1, -0.1, math.NaN(), inf) })
+	t.Run("float64", func(t *testing.T) { verifyFinds[float64, float64](t, d, s, 1e-9) })
+	t.Run("bfloat16", func(t *testing.T) { verifyFinds[BFloat16, BFloat16](t, d, s, 16, -16) })
+	t.Run("e4m3", func(t *testing.T) { verifyFinds[Float8E4M3, float32](t, d, s, 1, -0.1) })
+	t.Run("e5m2", func(t *testing.T) { verifyFinds[Float8E5M2, Float16](t, d, s, 8, math.NaN()) })
+	t.Run("int8", func(t *testing.T) { verifyFinds[int8, int32](t, d, s, 1, -1, 1<<30) })
+	scales := []Option{WithBlockScales(
+		FromSlice(1, 1, []float32{2}), FromSlice(1, 50, slices.Repeat([]float32{0.5, 1}, 25)),
+	)}
+	t.Run("block scales", func(t *testing.T) { verifyFindsWith[Float8E4M3, float32](t, d, s, scales, 1, -0.02) })
+}
+
+func verifyFinds[I, O Element](t *testing.T, d *Device, s *spoiler, by ...float64) {
+	verifyFindsWith[I, O](t, d, s, nil, by...)
+}
+
+func verifyFindsWith[I, O Element](t *testing.T, d *Device, s *spoiler, opts []Option, by ...float64) {
 	rng := rand.New(rand.NewPCG(15, 16))
-	a, b := upload(t, d, whole[float32](rng, 40, 30)), upload(t, d, whole[float32](rng, 30, 50))
-	right, err := MulOn(t.Context(), a, b)
-	if err != nil {
+	few := func(rows, cols int) Matrix[I] {
+		m := New[I](rows, cols)
+		for i := range m.data {
+			m.data[i] = dtype.FromFloat64[I](float64(rng.IntN(7) - 3))
+		}
+		return m
+	}
+	a, b := upload(t, d, few(40, 30)), upload(t, d, few(30, 50))
+	c := upload(t, d, New[O](40, 50))
+	s.element = nil
+	if err := GemmOn(t.Context(), 1, a, b, 0, c, opts...); err != nil {
 		t.Fatal(err)
 	}
-	value := download(t, right).At(7, 9)
-	for _, c := range []struct {
-		value float32
-		want  error
-	}{{value, nil}, {value + 1, ErrVerify}, {value - 0.01, ErrVerify}, {float32(math.NaN()), ErrVerify}, {float32(math.Inf(1)), ErrVerify}} {
-		s.value = c.value
-		if _, err := MulOn(t.Context(), a, b, WithVerify()); !errors.Is(err, c.want) {
-			t.Errorf("%v for %v: %v, want %v", c.value, value, err, c.want)
+	right := dtype.ToFloat64(download(t, c).At(spoiledRow, spoiledCol))
+	s.sweeps, s.of = 0, 3
+	for _, off := range append(by, 0) {
+		value := dtype.FromFloat64[O](right + off)
+		s.element = dtype.Bytes([]O{value})
+		var want error
+		if off != 0 {
+			want = ErrVerify
+		}
+		if err := GemmOn(t.Context(), 1, a, b, 0, c, append(opts, WithVerify())...); !errors.Is(err, want) {
+			t.Errorf("%v for %v: %v, want %v", value, right, err, want)
 		}
 	}
-	if s.sweeps != 5 {
-		t.Errorf("%d sweeps of C, want 5", s.sweeps)
+	if want := 3 * (len(by) + 1); s.sweeps != want {
+		t.Errorf("%d sweeps, want %d", s.sweeps, want)
+	}
+	// With what C was there is one sweep more, before the product.
+	s.sweeps, s.of = 0, 4
+	for _, off := range append(by, 0) {
+		s.element = nil
+		if err := GemmOn(t.Context(), 1, a, b, 0, c, opts...); err != nil {
+			t.Fatal(err)
+		}
+		s.element = dtype.Bytes([]O{dtype.FromFloat64[O](2*right + off)})
+		var want error
+		if off != 0 {
+			want = ErrVerify
+		}
+		if err := GemmOn(t.Context(), 1, a, b, 1, c, append(opts, WithVerify())...); !errors.Is(err, want) {
+			t.Errorf("added to C, %v for %v: %v, want %v", 2*right+off, 2*right, err, want)
+		}
+	}
+}
+
+// TestVerifyOnOverflow: what a product overflows to is right, and nothing else.
+func TestVerifyOnOverflow(t *testing.T) {
+	d, s := spoiled(t)
+	s.of = 4
+	a, b := New[Float16](10, 3), New[Float16](3, 10)
+	for i := range a.data {
+		a.data[i] = dtype.FromFloat64[Float16](300)
+	}
+	for i := range 3 {
+		b.Set(i, spoiledCol, dtype.FromFloat64[Float16](300))
+	}
+	onA, onB := upload(t, d, a), upload(t, d, b)
+	for value, want := range map[float64]error{math.Inf(1): nil, math.Inf(-1): ErrVerify, math.NaN(): ErrVerify, 5: ErrVerify} {
+		s.sweeps, s.element = 0, dtype.Bytes([]Float16{dtype.FromFloat64[Float16](value)})
+		err := GemmOn(t.Context(), 1, onA, onB, 1, upload(t, d, New[Float16](10, 10)), WithVerify())
+		if !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", value, err, want)
+		}
 	}
 }
 

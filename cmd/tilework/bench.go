@@ -26,7 +26,7 @@ type benchFlags struct {
 	epilogues, scales, outType                           string
 	peerPath                                             []string
 	threads                                              int
-	transA, transB, transfers                            bool
+	transA, transB, transfers, packed                    bool
 	batch                                                int
 	groups                                               string
 	cold                                                 choice
@@ -61,7 +61,9 @@ Presets are studies; a flag that is given beside one replaces its own:
 ` + presetHelp() + `
 What the machine lacks for a part of a preset, as a GPU, is left out, which is said.
 
-Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `;
+Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `,
+` + readPeer + `, which reads B and multiplies nothing, as a product with few rows nearly does, and ` + plainPeer + `,
+our own product without its --epilogue;
 on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `,
 ` + thenPeer + `, our own product without its --epilogue and then that in a launch of its own,
 beside --groups ` + densePeer + `, the chosen kernel's one product of as many operations, and
@@ -75,6 +77,7 @@ there. It refuses a file from another machine or another version.`,
   tilework bench --preset seeds -o study.jsonl && tilework report study.jsonl -o study.html
   tilework bench --sizes 64:1024:*2 --peers all --threads 1
   tilework bench --shapes 1x768x3072,7x513x1025 --dtypes float32,bfloat16 --cold
+  tilework bench --packed --peers reading --shapes 1x4096x4096,16x4096x4096 --dtypes float32,int8 --cold
   tilework bench --kernels all --sizes 256 --format csv > bench.csv
   tilework bench --sizes 512 --format bench | benchstat /dev/stdin
   tilework bench --device gpu --kernels naive,tiled:16,blocked --peers cublaslt
@@ -103,6 +106,7 @@ there. It refuses a file from another machine or another version.`,
 	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
+	fl.BoolVar(&f.packed, "packed", false, "on the processor: each kernel with a B that was packed before, too")
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: so many products of each shape, in one launch")
 	fl.StringVar(&f.groups, "groups", "", "on a GPU: M rows in so many equal groups, each with a B of its own, in one launch; or the groups' shares: 4,2,1,1")
 	fl.StringVar(&f.epilogues, "epilogue", "", "what is done to each element of C, as bias-col+gelu: "+strings.Join(gemm.EpilogueParts(), ", ")+"; several with commas (default: none)")
@@ -128,7 +132,7 @@ there. It refuses a file from another machine or another version.`,
 	formatFlag(c, &f.format, names...)
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames(dispatch.Device{})...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
+	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")

@@ -35,13 +35,16 @@ func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, prob
 	for _, k := range picks {
 		request.Kernel = k.kernel
 		kernels = append(kernels, &subject{name: k.name, request: request})
+		if f.packed {
+			kernels = append(kernels, &packedSubject{subject: subject{name: k.name, request: request}})
+		}
 	}
 	others, err := f.libraries(stderr)
 	if err != nil {
 		return bencher{}, err
 	}
 	options := f.options()
-	options.Peak = newPeaks().rate
+	options.Peak, options.Laid = newPeaks().rate, f.packed
 	return bencher{
 		subjects: names(kernels, others), options: options,
 		kase: func(p gemm.Problem) bench.Case {
@@ -114,8 +117,12 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 	}
 	var subjects []bench.Subject
 	for _, name := range f.wanted(libraryNames()) {
-		if !slices.Contains(libraryNames(), name) {
-			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)", name, meant(name, libraryNames()), strings.Join(libraryNames(), ", "))
+		if own := ownPeers[name]; own != nil {
+			subjects = append(subjects, own(f.threads))
+			continue
+		}
+		if known := append(libraryNames(), readPeer, plainPeer); !slices.Contains(known, name) {
+			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)", name, meant(name, known), strings.Join(known, ", "))
 		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
 		switch {

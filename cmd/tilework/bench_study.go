@@ -111,6 +111,9 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	if (f.batch > 1 || f.groups != "") && (device.Kind == "cpu" || f.transfers) {
 		return nil, fmt.Errorf("--batch and --groups are for matrices that are on a GPU, real or emulated (want --device gpu or emu, and no --transfers)")
 	}
+	if f.packed && device.Kind != "cpu" {
+		return nil, fmt.Errorf("--packed: B is packed before on the processor alone (want --device cpu)")
+	}
 	problems, err := f.problems(sizes)
 	if err != nil {
 		return nil, err

@@ -247,3 +247,29 @@ func TestBenchInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchPacked: each kernel is measured with a B that was packed before, too, and beside the
+// reading of B, which computes nothing; on a GPU there is none.
+func TestBenchPacked(t *testing.T) {
+	t.Chdir(t.TempDir())
+	stdout, stderr, code := run(t.Context(), "bench", "--packed", "--peers", "reading", "--shapes", "3x192x96", "--kernels", "portable",
+		"--dtypes", "float32,bfloat16,int8", "--cold", "--threads", "1", "--min-time", "1ms", "--max-time", "20ms", "-o", "r.jsonl")
+	if code != 0 || !strings.Contains(stdout, "GB/s") || !strings.Contains(stdout, "× reading") {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	records := readRecords(t, "r.jsonl")
+	if len(records) != 9 {
+		t.Fatalf("%d records, want 9", len(records))
+	}
+	for i, r := range records {
+		want := []string{"portable", "portable-packed", "reading"}[i%3]
+		if r.Subject != want || r.Verified != (i%3 < 2) || strings.Contains(r.Detail, "before") != (i%3 == 1) {
+			t.Errorf("record %d is %s, %q, verified: %v", i, r.Subject, r.Detail, r.Verified)
+		}
+	}
+	for _, args := range [][]string{{"--packed", "--device", "emu"}, {"--peers", "writing"}} {
+		if _, stderr, code := run(t.Context(), append([]string{"bench", "--sizes", "8"}, args...)...); code != 2 {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr)
+		}
+	}
+}

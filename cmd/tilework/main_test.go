@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"tilework"
 	"tilework/dtype"
 	"tilework/gemmtest"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -295,6 +298,10 @@ func TestMistakes(t *testing.T) {
 		{"occupancy --threads 256 --regs 300 --gpu h200", 2, "registers"},
 		{"selftest --kernels warp", 2, `no kernel "warp" on cpu`},
 		{"selftest --device emu --kernels avx2", 2, `no kernel "avx2" on emu`},
+		{"selftest --device emu --kernels tiled-tf32", 2, `no kernel "tiled-tf32" on emu`},
+		{"selftest --device emu --kernels tiled:7x7", 2, `no shape of kernel tiled`},
+		{"selftest --kernels portable:8", 2, `no kernel "portable:8" on cpu`},
+		{"selftest --device emu:a100-sxm-40gb --kernels wgmma", 2, "kernel wgmma needs"},
 		{"selftest --cases 0", 2, "--cases 0"},
 		{"selftest --full --cases 9", 2, "--full and --cases: want one or the other"},
 		{"selftest --part 2/1 --seed 1", 2, "--part 2/1: want i/n"},
@@ -373,25 +380,60 @@ func TestInterruption(t *testing.T) {
 
 func TestSelftestPasses(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "selftest", "--cases", "60", "--seed", "1", "--format", "csv")
-	if code != 0 || !strings.Contains(stdout, "portable,exact,60,0") {
+	if code != 0 || !strings.Contains(stdout, "portable,chosen,exact,60,0") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 }
 
+// wrong is a device that delivers a wrong bit.
+type wrong struct{ *emu.Device }
+
+func (d *wrong) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	err := d.Device.CopyOut(ctx, dst, src, rows)
+	if len(dst) > 0 {
+		dst[0] ^= 1
+	}
+	return err
+}
+
+// TestSelftestRepeats: a failure says which kernel, tile, precision, seed and case it is of, and what
+// runs it again gives the same line.
+func TestSelftestRepeats(t *testing.T) {
+	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2", "--kernels naive --cases 20 --part 7/20"} {
+		restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) {
+			d, err := emu.Open(emu.Options{})
+			return &wrong{d}, err
+		})
+		_, stderr, code := run(t.Context(), append([]string{"selftest", "--device", "emu", "--seed", "5"}, strings.Fields(args)...)...)
+		first := regexp.MustCompile(`(?m)^(\S+): exact, case \d+ of seed 5: .*$`).FindString(stderr)
+		repeat := regexp.MustCompile(`(?m)^to repeat: tilework (.*)$`).FindStringSubmatch(stderr)
+		if code != 1 || first == "" || repeat == nil {
+			t.Fatalf("%s: exit code %d, %q", args, code, stderr)
+		}
+		if _, stderr, code = run(t.Context(), strings.Fields(repeat[1])...); code != 1 || !strings.Contains(stderr, first) {
+			t.Errorf("%s: exit code %d, %q lacks %q", repeat[1], code, stderr, first)
+		}
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestSelftestPrintsErrors(t *testing.T) {
-	impls, err := (&selftestFlags{kernels: "portable"}).implementations(dispatch.Device{Kind: "cpu"})
+	list, _, err := (&selftestFlags{kernels: "portable"}).choose(dispatch.Device{Kind: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	impl, _ := list[0].open()
 	var rows []selftestRow
-	for _, c := range gemmtest.Check(t.Context(), impls[0], gemmtest.Options{Cases: 400, Seed: 1}).Checks {
-		rows = append(rows, selftestRow{impls[0].Name, c})
+	for _, c := range gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: 400, Seed: 1}).Checks {
+		rows = append(rows, selftestRow{Kernel: impl.Name, CheckReport: c})
 	}
 	var table strings.Builder
 	if err := printErrors(&table, rows); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range impls[0].Types {
+	for _, p := range impl.Types {
 		checks := 2
 		if p.In.Size() == 1 {
 			checks++ // block scales

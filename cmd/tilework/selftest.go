@@ -19,7 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"tilework/gemmtest"
+	"tilework/internal/device"
 	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/gpu/gputest"
 )
 
 // selftestFlags are the flags of `tilework selftest`.
@@ -39,21 +43,23 @@ func selftestCommand() *cobra.Command {
 		Short: "Check every kernel on this machine against the reference",
 		Long: `selftest runs the conformance suite on each kernel that this machine can run: exact
 products of whole numbers, error bounds, NaN and infinities, untouched padding,
-determinism, epilogues, concurrency, cancellation. A failure is printed with what
-is needed to run it again, and the exit code is 1.
+determinism, epilogues, batches, concurrency, cancellation. The exit code is 1 where a
+case fails, and a line says how to run it again.
 
---full runs 20,000 cases of the exact check and 3,000 of the bounds, shared out among
-the kernels, and prints for each kernel and type how near to its bounds the largest
-error came. It takes seconds, on the emulator a quarter of an hour.
+--full runs 20,000 cases of the exact check and their share of the others, and prints for
+each kernel and type how near to its bounds the largest error came. On a GPU, real or
+emulated, every kernel runs in each of its tiles, whole and with K split, and in each
+precision that it has; --format json tells these apart. It takes seconds on the processor,
+half an hour of one core on the emulator, and three hours of one core on a GPU, where the
+driver compiles most cases' kernels anew, one at a time in each process.
 
-On a GPU nearly all of the time goes to the driver, which compiles hundreds of kernels, one
-at a time in each process: --processes shares the cases out among several. Where these run on
-several machines, --part i/n runs the i-th of n parts of them, the same for the same --seed.`,
+--processes shares the cases out among several. Where these run on several machines, --part
+i/n runs the i-th of n parts of them, the same for the same --seed.`,
 		Example: `  tilework selftest
   tilework selftest --kernels avx2 --cases 20000 --seed 7
   tilework selftest --full
   tilework selftest --full --device gpu --processes 16
-  tilework selftest --device emu --cases 200`,
+  tilework selftest --device emu --kernels mma-tf32,wgmma:64x64x64/2x16/12 --cases 100`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.full && c.Flags().Changed("cases") {
@@ -64,29 +70,48 @@ several machines, --part i/n runs the i-th of n parts of them, the same for the 
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.device, "device", "cpu", "the device to test")
-	fl.StringVar(&f.kernels, "kernels", "all", "the kernels to test")
+	fl.StringVar(&f.kernels, "kernels", "all", "the kernels to test, each with the precision and tile if need be: mma-tf32:64x64x16/4x8/4")
 	fl.IntVar(&f.cases, "cases", 2000, "cases of the exact check; the others run their share")
-	fl.BoolVar(&f.full, "full", false, "20,000 cases among the kernels, and a table of their errors")
+	fl.BoolVar(&f.full, "full", false, "20,000 cases among all tiles and precisions, and a table of their errors")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
 	fl.IntVar(&f.processes, "processes", 1, "how many processes share the cases out")
 	fl.StringVar(&f.part, "part", "1/1", "which part of the cases to run, and of how many")
 	formatFlag(c, &f.format, listFormats...)
-	complete(c, "kernels", append(kernelNames(), "all")...)
+	complete(c, "kernels", append(subjectNames(dispatch.Device{}), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
 
-// What --full runs of the exact check: so many cases on a device, and on each of its
-// kernels at least so many.
-const fullCases, leastCases = 20_000, 200
+// fullCases is how many cases of the exact check --full runs on a device.
+const fullCases = 20_000
 
-// selftestRow is the outcome of one check on one kernel.
-type selftestRow struct {
-	Kernel string `json:"kernel"`
-	gemmtest.CheckReport
+// casesOf is how many of them an implementation gets: its share, but no fewer than it has types
+// and transposes.
+func (f *selftestFlags) casesOf(impl *gemmtest.Implementation, of int) int {
+	if !f.full {
+		return f.cases
+	}
+	return max(fullCases/of+1, 4*len(impl.Types))
 }
 
-func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+// tested is what the suite runs on.
+type tested struct {
+	kernel, tile string
+	// open makes it ready; its cases over, close is called.
+	open func() (impl gemmtest.Implementation, close func() error)
+}
+
+// selftestRow is the outcome of one check on one kernel, in one tile if that has a name.
+type selftestRow struct {
+	Kernel string `json:"kernel"`
+	Tile   string `json:"tile,omitempty"`
+	gemmtest.CheckReport
+	// List is how many cases of the exact check there are, of all parts.
+	List  int `json:"list"`
+	tiles int // how many the row stands for
+}
+
+func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	device, err := dispatch.ParseDevice(f.device)
 	if err != nil {
 		return fmt.Errorf("--device: %w", err)
@@ -104,24 +129,29 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	if f.seed == 0 {
 		f.seed = uint64(time.Now().UnixNano())
 	}
-	impls, err := f.implementations(device)
+	list, release, err := f.choose(device)
 	if err != nil {
 		return err
 	}
-	if f.full {
-		f.cases = max(fullCases/max(len(impls), 1)+1, leastCases)
-	}
+	defer func() { err = cmp.Or(err, release()) }()
 	fmt.Fprintf(stderr, "seed %d\n", f.seed)
-	rows, err := f.check(ctx, impls, part, parts, stderr)
+	rows, err := f.check(ctx, list, part, parts, stderr)
 	if err != nil {
 		return err
 	}
-	failures := 0
+	failures, repeat := 0, ""
 	for _, r := range rows {
-		failures += r.Failures
+		if failures += r.Failures; r.Failures > 0 && r.name() != repeat {
+			repeat = r.name()
+			fmt.Fprintf(stderr, "to repeat: tilework selftest --device %s --kernels %s --cases %d --seed %d\n", f.device, repeat, r.List, f.seed)
+		}
+	}
+	if !strings.HasPrefix(f.format, "json") {
+		rows = together(rows)
 	}
 	if err := writeList(stdout, f.format, []column[selftestRow]{
 		{"KERNEL", func(r selftestRow) any { return r.Kernel }},
+		{"TILES", func(r selftestRow) any { return r.tileCount() }},
 		{"CHECK", func(r selftestRow) any { return r.Name }},
 		{"CASES", func(r selftestRow) any { return r.Cases }},
 		{"FAILED", func(r selftestRow) any { return r.Failures }},
@@ -140,26 +170,64 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	return nil
 }
 
-// check runs part of parts of the cases, counted from 0.
-func (f *selftestFlags) check(ctx context.Context, impls []gemmtest.Implementation, part, parts int, stderr io.Writer) (rows []selftestRow, err error) {
+// name is the kernel and its tile, as --kernels has them.
+func (r *selftestRow) name() string {
+	if r.Tile == "" {
+		return r.Kernel
+	}
+	return r.Kernel + ":" + r.Tile
+}
+
+// tileCount is in how many tiles the kernel ran.
+func (r *selftestRow) tileCount() any {
+	if r.Tile == "" {
+		return "chosen"
+	}
+	return r.tiles
+}
+
+// together adds up the rows of a kernel's tiles.
+func together(rows []selftestRow) (sums []selftestRow) {
+	for _, r := range rows {
+		i := slices.IndexFunc(sums, func(s selftestRow) bool {
+			return s.Kernel == r.Kernel && s.Name == r.Name && (s.Tile == "") == (r.Tile == "")
+		})
+		if i < 0 {
+			i = len(sums)
+			sums = append(sums, selftestRow{Kernel: r.Kernel, Tile: r.Tile, CheckReport: gemmtest.CheckReport{Name: r.Name}})
+		}
+		sums[i].Add(r.CheckReport)
+		sums[i].tiles++
+	}
+	return sums
+}
+
+// check runs part of parts of the cases, counted from 0. Checks of one case, and tiles that take
+// long, are each another part's.
+func (f *selftestFlags) check(ctx context.Context, list []tested, part, parts int, stderr io.Writer) (rows []selftestRow, err error) {
 	if f.processes > 1 {
 		return f.share(ctx, part, parts, stderr)
 	}
 	bar := newProgress(stderr)
 	defer bar.close()
-	for i, impl := range impls {
+	for i, s := range list {
+		impl, release := s.open()
+		cases := f.casesOf(&impl, len(list))
 		report := gemmtest.Check(ctx, impl, gemmtest.Options{
-			Cases: f.cases, Seed: f.seed, Part: part, Parts: parts,
+			Cases: cases, Seed: f.seed, Part: (part + i) % parts, Parts: parts,
 			Progress: func(_ string, done, total int) {
-				bar.update(int64(i*total+done), int64(len(impls)*total))
+				bar.update(int64(i*total+done), int64(len(list)*total))
 			},
 			Logf: func(format string, args ...any) {
 				bar.close()
 				fmt.Fprintf(stderr, impl.Name+": "+format+"\n", args...)
 			},
 		})
+		if err := release(); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", errCheck, impl.Name, err)
+		}
 		for _, c := range report.Checks {
-			rows = append(rows, selftestRow{impl.Name, c})
+			rows = append(rows, selftestRow{Kernel: s.kernel, Tile: s.tile, CheckReport: c, List: cases})
 		}
 		if report.Stopped != nil {
 			return nil, report.Stopped
@@ -212,7 +280,7 @@ func (f *selftestFlags) share(ctx context.Context, part, parts int, stderr io.Wr
 			rows[i].Add(more[i].CheckReport)
 		}
 		for _, line := range rows[i].Lines {
-			fmt.Fprintf(stderr, "%s: %s\n", rows[i].Kernel, line)
+			fmt.Fprintf(stderr, "%s: %s\n", rows[i].name(), line)
 		}
 	}
 	return rows, nil
@@ -220,8 +288,13 @@ func (f *selftestFlags) share(ctx context.Context, part, parts int, stderr io.Wr
 
 // process runs a part of the cases in a process of its own.
 func (f *selftestFlags) process(ctx context.Context, part string) (rows []selftestRow, err error) {
-	cmd, err := itself(ctx, "selftest", "--device", f.device, "--kernels", f.kernels, "--cases", strconv.Itoa(f.cases),
-		"--seed", strconv.FormatUint(f.seed, 10), "--part", part, "--format", "json")
+	args := []string{"selftest", "--device", f.device, "--kernels", f.kernels, "--seed", strconv.FormatUint(f.seed, 10), "--part", part, "--format", "json"}
+	if f.full {
+		args = append(args, "--full")
+	} else {
+		args = append(args, "--cases", strconv.Itoa(f.cases))
+	}
+	cmd, err := itself(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +306,7 @@ func (f *selftestFlags) process(ctx context.Context, part string) (rows []selfte
 		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(said.Bytes()))
 	}
 	if err := json.Unmarshal(out, &rows); err != nil {
-		return nil, fmt.Errorf("part %s: %w", part, err)
+		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(said.Bytes()))
 	}
 	return rows, nil
 }
@@ -265,48 +338,130 @@ func printErrors(w io.Writer, rows []selftestRow) error {
 	}, all)
 }
 
-// implementations are the device's kernels that were asked for, as the suite sees
-// them.
-func (f *selftestFlags) implementations(device dispatch.Device) ([]gemmtest.Implementation, error) {
-	var impls []gemmtest.Implementation
+// choose lists the device's kernels that were asked for, as the suite sees them until release is
+// called.
+func (f *selftestFlags) choose(device dispatch.Device) (all []tested, release func() error, err error) {
+	if device.Kind == "cpu" {
+		all, err = f.onCPU(device)
+		return all, func() error { return nil }, err
+	}
+	backend, release, err := dispatch.OpenGPU(device)
+	if err != nil {
+		return nil, nil, err
+	}
+	ways, err := f.ways(device, backend.Device.Info())
+	if err != nil {
+		return nil, nil, cmp.Or(release(), err)
+	}
+	for _, w := range ways {
+		all = append(all, tested{w.Name(), w.Tile(), func() (gemmtest.Implementation, func() error) {
+			own := gpu.New(backend.Device) // what it compiles is of no use to others
+			return w.On(own), own.Close
+		}})
+	}
+	return all, release, nil
+}
+
+// ways are those of the GPU's kernels that were asked for: with --full in each of their tiles.
+func (f *selftestFlags) ways(device dispatch.Device, info *device.Info) (all []gputest.Way, err error) {
+	if f.kernels == "all" && f.full {
+		return gputest.All(info), nil
+	}
+	names := strings.Split(f.kernels, ",")
+	if f.kernels == "all" {
+		names = kernelsOf(device)
+	}
+	for _, name := range names {
+		kernel, precision := splitPrecision(name)
+		kernel, shape, shaped := strings.Cut(kernel, ":")
+		subject, _, _ := strings.Cut(name, ":")
+		if known := subjectNames(device); !slices.Contains(known, subject) {
+			return nil, fmt.Errorf("--kernels: %w", unknownKernel(subject, device, known))
+		}
+		k, err := gpu.Find(kernel)
+		if err != nil {
+			return nil, fmt.Errorf("--kernels: %w", err)
+		}
+		w := gputest.Way{Kernel: k, Precision: precision}
+		switch {
+		case !info.Target.Has(k.Target()) && f.kernels == "all":
+		case !info.Target.Has(k.Target()):
+			return nil, fmt.Errorf("--kernels: %w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), info.Name, info.Target)
+		case shaped:
+			if w.Shape, err = k.ParseShape(shape); err != nil {
+				return nil, fmt.Errorf("--kernels: %w", err)
+			}
+			all = append(all, w)
+		case f.full:
+			all = append(all, w.Shapes()...)
+		default:
+			all = append(all, w)
+		}
+	}
+	return all, nil
+}
+
+// onCPU are the processor's kernels.
+func (f *selftestFlags) onCPU(device dispatch.Device) (all []tested, err error) {
 	for _, k := range dispatch.Kernels(device) {
 		if f.kernels == "all" && k.Available || slices.Contains(strings.Split(f.kernels, ","), k.Name) {
-			impl := gemmtest.Implementation{
-				Name: k.Name, Types: pairsOf(k), Tiles: k.Tiles, Accuracy: k.Accuracy, Concurrent: true, Cancels: true,
-				Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-					plan, err := dispatch.New(dispatch.Request{Problem: *p, Device: device, Kernel: k.Name})
-					if err != nil {
-						return err
-					}
-					return plan.Run(ctx, b)
-				},
-			}
-			if k.Supports != nil {
-				impl.Supports = func(p *gemmtest.Problem) bool { return k.Supports(p) == nil }
-			}
-			if device.Kind == "emu" {
-				impl.Volume = 1 << 15 // it is slow
-			}
-			impls = append(impls, impl)
+			all = append(all, tested{kernel: k.Name, open: func() (gemmtest.Implementation, func() error) {
+				return onProcessor(k), func() error { return nil }
+			}})
 		}
 	}
 	if f.kernels == "all" {
-		return impls, nil
+		return all, nil
 	}
 	for name := range strings.SplitSeq(f.kernels, ",") {
-		if !slices.ContainsFunc(impls, func(i gemmtest.Implementation) bool { return i.Name == name }) {
+		if !slices.ContainsFunc(all, func(s tested) bool { return s.kernel == name }) {
 			return nil, fmt.Errorf("--kernels: %w", unknownKernel(name, device, kernelsOf(device)))
 		}
 	}
-	return impls, nil
+	return all, nil
 }
 
-func pairsOf(k dispatch.Kernel) []gemmtest.Pair {
-	var pairs []gemmtest.Pair
+// onProcessor is a kernel of the processor as the suite sees it.
+func onProcessor(k dispatch.Kernel) gemmtest.Implementation {
+	plan := func(p *gemm.Problem) (*dispatch.Plan, error) {
+		return dispatch.New(dispatch.Request{Problem: *p, Device: dispatch.Device{Kind: "cpu"}, Kernel: k.Name})
+	}
+	impl := gemmtest.Implementation{
+		Name: k.Name, Tiles: k.Tiles, Accuracy: k.Accuracy, Concurrent: true, Cancels: true,
+		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
+			pl, err := plan(p)
+			if err != nil {
+				return err
+			}
+			return pl.Run(ctx, b)
+		},
+		Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
+			var batch []dispatch.Product
+			first := 0 // row of a group
+			for n := range p.Products() {
+				one, at := p.Product(n)
+				bias := 0
+				if ends != nil {
+					one, at, bias = p.Group(n, first, int(ends[n]))
+					first = int(ends[n])
+				}
+				pl, err := plan(&one)
+				if err != nil {
+					return err
+				}
+				memory := gemm.Buffers{A: from(b.A, at[0]), B: from(b.B, at[1]), C: from(b.C, at[2]), Bias: from(b.Bias, bias)}
+				batch = append(batch, dispatch.Product{Plan: *pl, Buffers: memory})
+			}
+			return dispatch.RunBatch(ctx, batch)
+		},
+	}
 	for _, p := range gemmtest.Pairs() {
 		if slices.Contains(k.Types, p.In) {
-			pairs = append(pairs, p)
+			impl.Types = append(impl.Types, p)
 		}
 	}
-	return pairs
+	return impl
 }
+
+// from is memory from a byte on; a matrix without elements has none.
+func from(b []byte, at int) []byte { return b[min(at, len(b)):] }

@@ -58,6 +58,7 @@ var columns = []column{
 	{"seconds_max", func(r *Record) any { return r.Seconds.Max }, "", nil},
 	{"spread", func(r *Record) any { return r.Seconds.Spread }, "spread", timed(func(r *Record) string { return fmt.Sprintf("%.1f%%", 100*r.Seconds.Spread) })},
 	{"gflops", func(r *Record) any { return r.GFLOPS }, "GFLOP/s", timed(func(r *Record) string { return fmt.Sprintf("%.4g", r.GFLOPS) })},
+	{"gbytes_per_second", func(r *Record) any { return r.Bandwidth() / 1e9 }, "GB/s", timed(bandwidth)},
 	{"peak_gflops", func(r *Record) any { return r.Peak }, "of peak", percentOfPeak},
 	{"allocate_seconds", step(func(s *Steps) float64 { return s.Allocate }), "allocate + upload + compute + download", steps},
 	{"upload_seconds", step(func(s *Steps) float64 { return s.Upload }), "", nil},
@@ -211,6 +212,16 @@ func percentOfPeak(r *Record) string {
 		return ""
 	}
 	return fmt.Sprintf("%.1f%%", percent)
+}
+
+// bandwidth is how fast the matrices are gone through, where few rows or columns stand against
+// a large one and that is what takes the time.
+func bandwidth(r *Record) string {
+	const much = 64
+	if min(r.M, r.N)*much > max(r.M, r.N) {
+		return ""
+	}
+	return fmt.Sprintf("%.3g", r.Bandwidth()/1e9)
 }
 
 // notable is f's text unless it is the usual one.

@@ -43,6 +43,13 @@ func (h *hostSite) prepare(ctx context.Context, i int) (product, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s, ok := h.subjects[i].(Laying); ok {
+		for _, b := range h.copies {
+			if err := s.Lay(ctx, b); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return func(_ context.Context, set int) error { return multiply(h.copies[set]) }, nil
 }
 

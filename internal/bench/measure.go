@@ -35,6 +35,21 @@ type Inexact interface{ Precision() Precision }
 // 0 if that is not known.
 type Loading interface{ Intensity() float64 }
 
+// Laying is a [Subject] that lays out B once, as a caller would who multiplies by it many
+// times: Lay is called after Prepare with each set of operands, and the function that
+// Prepare returned is then called with no others.
+type Laying interface {
+	Subject
+	Lay(ctx context.Context, b gemm.Buffers) error
+}
+
+// Different is a [Subject] that computes something else, to show how long that takes: its C is
+// not checked.
+type Different interface {
+	Subject
+	ComputesElse()
+}
+
 // Precision is the arithmetic of an [Inexact] subject; the zero value is that of the
 // element type.
 type Precision struct {
@@ -75,6 +90,9 @@ type Options struct {
 	// Cold has every product read its operands from memory, as in a program that
 	// did something else before; otherwise they are those of the product before.
 	Cold bool
+
+	// Laid says that there are subjects that are [Laying], and need memory for as many B.
+	Laid bool
 
 	// Lead is how long a subject runs untimed whenever its turn comes. The threads of
 	// a library spin for some time after a product, for OpenBLAS 26 ms, and take the

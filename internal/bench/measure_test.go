@@ -388,3 +388,67 @@ func TestInTurn(t *testing.T) {
 		}
 	}
 }
+
+// laying is a fake that wants to be given each set of operands before it multiplies any.
+type laying struct {
+	fake
+	laid map[*byte]bool
+}
+
+func (l *laying) Lay(_ context.Context, b gemm.Buffers) error {
+	l.laid[&b.B[0]] = true
+	return nil
+}
+
+// idle is a fake that multiplies nothing.
+type idle struct{ fake }
+
+func (*idle) ComputesElse() {}
+
+func (f *idle) Prepare(context.Context, *gemm.Problem) (func(gemm.Buffers) error, error) {
+	return func(gemm.Buffers) error { f.clock.t += time.Millisecond; return nil }, nil
+}
+
+// TestLayingAndDifferent: what lays out B has seen every set of operands before its first product,
+// which is checked as any other's; what computes something else is timed and not checked.
+func TestLayingAndDifferent(t *testing.T) {
+	c := new(clock)
+	l := &laying{fake: fake{name: "laying", clock: c, cost: every(2 * time.Millisecond)}, laid: map[*byte]bool{}}
+	unknown := 0
+	l.seen = func(b gemm.Buffers) {
+		if !l.laid[&b.B[0]] {
+			unknown++
+		}
+	}
+	o := quick(c)
+	o.Cold = true
+	peer := &idle{fake{name: "idle", clock: c}}
+	records, err := Measure(t.Context(), shape(t, Cube(64), dtype.F32, dtype.F32), []Subject{l}, []Subject{peer}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := records[0]; unknown > 0 || len(l.laid) != r.Buffers || r.Buffers < 2 || !r.Verified {
+		t.Errorf("%d products of operands that were not laid out; %d of %d sets were, verified: %v", unknown, len(l.laid), r.Buffers, r.Verified)
+	}
+	if speed, ok := records[0].SpeedOver("idle"); !ok || !near(speed, 0.5) || records[1].Verified {
+		t.Errorf("the ratio to what takes half of the time is %v, that one is verified: %v", speed, records[1].Verified)
+	}
+	l.spoil = func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e6) }
+	if _, err := Measure(t.Context(), shape(t, Cube(64), dtype.F32, dtype.F32), []Subject{l}, nil, o); !errors.Is(err, gemm.ErrVerify) {
+		t.Errorf("a wrong product of what was laid out: %v", err)
+	}
+}
+
+// TestBandwidth: the bytes of A, B and C, of all products and groups, over the time.
+func TestBandwidth(t *testing.T) {
+	r := Record{In: "int8", Out: "int32", M: 2, N: 3, K: 5, Reps: 1, Seconds: Timing{Median: 0.5}}
+	if got := r.Bandwidth(); got != 2*(2*5+5*3+4*2*3) {
+		t.Errorf("one product: %v bytes a second", got)
+	}
+	if r.Products = 4; r.Bandwidth() != 4*2*(2*5+5*3+4*2*3) {
+		t.Errorf("four products: %v bytes a second", r.Bandwidth())
+	}
+	if r.Products, r.Groups = 0, []int{1, 1}; r.Bandwidth() != 2*(2*5+2*5*3+4*2*3) {
+		t.Errorf("two groups: %v bytes a second", r.Bandwidth())
+	}
+}

@@ -13,6 +13,9 @@ import (
 func Fits(p *gemm.Problem, o Options) error {
 	o = o.withDefaults()
 	bytes, sets := hostSets(p, o)
+	if o.Laid {
+		bytes += float64(p.Bytes()[1])
+	}
 	need := bytes*float64(sets) + float64(p.Bytes()[2]) // which is kept as it was before
 	if err := fit(p, need, o.Environment.Memory, "and this machine has %.1f GiB"); err != nil {
 		return err

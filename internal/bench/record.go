@@ -152,6 +152,18 @@ func (r *Record) PercentOfPeak() (percent float64, known bool) {
 	return 100 * r.GFLOPS / r.Peak, true
 }
 
+// Bandwidth is the bytes of A, B and C, each once, over the median time.
+func (r *Record) Bandwidth() float64 {
+	in, errIn := dtype.Parse(r.In)
+	out, errOut := dtype.Parse(r.Out)
+	if !r.Timed() || errIn != nil || errOut != nil || r.Seconds.Median == 0 {
+		return 0
+	}
+	m, n, k := float64(r.M), float64(r.N), float64(r.K)
+	as, bs := float64(max(r.Products, 1)), float64(max(r.Products, len(r.Groups), 1))
+	return (as*m*k*float64(in.Size()) + bs*k*n*float64(in.Size()) + as*m*n*float64(out.Size())) / r.Seconds.Median
+}
+
 // SpeedOver is the record's ratio to a peer, and whether it has one.
 func (r *Record) SpeedOver(peer string) (speed float64, ok bool) {
 	for _, v := range r.Versus {

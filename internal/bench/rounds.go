@@ -99,6 +99,9 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 
 // verify holds a result against what it must be.
 func (r *run) verify(c []byte, check Check) error {
+	if _, ok := r.subject.(Different); ok {
+		return nil
+	}
 	ratio, err := check(c, r.precision.Roundoff)
 	if err != nil {
 		return fmt.Errorf("checking the result: %w", err)

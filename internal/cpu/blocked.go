@@ -362,14 +362,21 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 		fetched = k / asm.DirectAhead * line
 	}
 	high := d.MR // rows that one call computes
-	if d.Block > 0 {
+	switch {
+	case d.Block > 0:
 		high = finishing / d.MR * d.MR
+	case !d.packsA:
+		high = equalParts(rows, d.MR, 1) // no tile of a few rows at the end
 	}
+	finishes := last && d.finish.needed
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, slot)
 		cols := min(d.NR, cols-jr)
 		for ir := 0; ir < rows; ir += high {
 			m, at := min(high, rows-ir), at+ir*d.ldc+jr
+			if finishes {
+				d.finish.fetch(w.i0+i+ir, w.j0+j+jr, m, cols)
+			}
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
 			switch {
 			case d.direct != nil:
@@ -382,15 +389,9 @@ func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
 			default:
 				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			}
-			if last && d.finish.needed {
-				d.finish.sum(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols, d.tmp(slot))
-				if !d.finish.late {
-					d.finish.rest(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols)
-				}
+			if finishes {
+				d.finish.tile(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols, d.tmp(slot))
 			}
-		}
-		if last && d.finish.late {
-			d.finish.rest(c[at+jr:], d.ldc, w.i0+i, w.j0+j+jr, rows, cols)
 		}
 		if last && d.tile != nil {
 			d.tile(w.i0+i, w.j0+j+jr, rows, cols)

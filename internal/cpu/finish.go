@@ -25,9 +25,6 @@ type finisher[T scalar] struct {
 	ldup                         int
 	vectors                      *asm.Finish[T]
 	act                          func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
-	// late says that the activation takes so long that it pays to have many elements to
-	// compute it of; all else is done best as soon as a few are there.
-	late bool
 
 	// For a C of another type than the sums: its memory and the conversions.
 	to     dtype.Type
@@ -52,7 +49,6 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
 		f.vectors, f.form = &mk.Finish, mk.wide.of(p.C.Type)
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
-	f.late = p.Epilogue.Activation > gemm.ActReLU
 	f.rowScale, f.colScale = dtype.View[T](b.Extras[gemm.RowScale]), dtype.View[T](b.Extras[gemm.ColScale])
 	f.outScale = dtype.View[T](b.Extras[gemm.OutScale])
 	f.residual, f.ldd = b.Extras[gemm.Residual], p.Residual.LD
@@ -114,138 +110,158 @@ func activation[T scalar](v *asm.Finish[T], a gemm.Activation) func(m, n int, c 
 	return nil
 }
 
-// finishing is how many rows and columns of a tile are finished at once, and how many
-// elements of memory that takes where C is converted.
-const finishing = 256
+// A tile is finished some rows at a time, which take all steps before the next ones do: so many
+// that calls cost little, and so few that they stay in L1. finishing is how many columns
+// that is of, and how many elements of memory it takes where C is converted.
+const (
+	finishing    = 256
+	finishedRows = 12
+)
 
 // tile finishes rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
 // [finishing] elements.
 func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
-	for i := 0; i < rows; i += finishing {
-		for j := 0; j < cols; j += finishing {
-			c, rows, cols := c[i*ldc+j:], min(finishing, rows-i), min(finishing, cols-j)
-			f.sum(c, ldc, i0+i, j0+j, rows, cols, tmp)
-			f.rest(c, ldc, i0+i, j0+j, rows, cols)
+	for j := 0; j < cols; j += finishing {
+		n := min(finishing, cols-j)
+		for i := 0; i < rows; i += finishedRows {
+			m := min(finishedRows, rows-i)
+			if below := i + m; below < rows {
+				f.fetch(i0+below, j0+j, min(finishedRows, rows-below), n)
+			}
+			f.part(c[i*ldc+j:], ldc, i0+i, j0+j, m, n, tmp)
 		}
 	}
 }
 
-// sum does the first part, for no more than [finishing] rows and columns: scales, and what
-// is added.
-func (f *finisher[T]) sum(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+// fetch has come to the cache what rows×cols elements at (i0, j0) are finished with: it is
+// called while they are computed.
+func (f *finisher[T]) fetch(i0, j0, rows, cols int) {
+	if f.epilogue.Residual {
+		size := f.to.Size()
+		asm.FetchRows(rows, cols*size, &f.residual[(i0*f.ldd+j0)*size], f.ldd*size)
+	}
+	if f.epilogue.Gated {
+		size := dtype.Of[T]().Size()
+		asm.FetchRows(rows, cols*size, (*byte)(unsafe.Pointer(&f.up[i0*f.ldup+j0])), f.ldup*size)
+	}
+}
+
+// part does all steps for no more than [finishedRows] rows and [finishing] columns.
+func (f *finisher[T]) part(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+	var t sums[T] // a literal would be written in words and copied in vectors, which wait for those
+	t.c, t.ldc, t.rows, t.cols = c, ldc, rows, cols
+	v, e := f.vectors, &f.epilogue
 	if f.raw != nil && f.beta != 0 {
 		f.addOld(c, ldc, i0, j0, rows, cols, tmp)
 	}
-	if len(f.rowScale)+len(f.colScale) > 0 {
-		f.scale(c, ldc, i0, j0, rows, cols)
-	}
-	switch f.epilogue.Bias {
-	case gemm.BiasRow:
-		f.biasRow(c, ldc, f.biases(i0, rows, tmp), cols)
-	case gemm.BiasCol:
-		f.biasCol(c, ldc, f.biases(j0, cols, tmp), rows)
-	}
-}
-
-// scale multiplies rows and columns by their scales, one after the other, as each product is
-// rounded.
-func (f *finisher[T]) scale(c []T, ldc, i0, j0, rows, cols int) {
 	if len(f.rowScale) > 0 {
-		f.times(c, ldc, rows, cols, f.rowScale[i0:][:rows])
+		t.each(v.ScaleRow, times, f.rowScale[i0:], 1, 0)
 	}
-	if len(f.colScale) == 0 {
-		return
+	if len(f.colScale) > 0 {
+		t.each(v.ScaleCol, times, f.colScale[j0:], 0, 1)
 	}
-	v := f.colScale[j0:][:cols]
-	if f.vectors.ScaleCol != nil {
-		f.vectors.ScaleCol(rows, cols, &c[0], ldc, &v[0])
-		return
+	switch e.Bias {
+	case gemm.BiasRow:
+		t.each(v.BiasRow, plus, f.biases(i0, rows, tmp), 1, 0)
+	case gemm.BiasCol:
+		t.each(v.BiasCol, plus, f.biases(j0, cols, tmp), 0, 1)
 	}
-	for i := range rows {
-		for x, v := range v {
-			c[i*ldc+x] *= v
-		}
+	if e.Activation != gemm.ActNone {
+		f.activate(&t)
 	}
-}
-
-// times multiplies each row by its number.
-func (f *finisher[T]) times(c []T, ldc, rows, cols int, v []T) {
-	if f.vectors.ScaleRow != nil {
-		f.vectors.ScaleRow(rows, cols, &c[0], ldc, &v[0])
-		return
+	if e.Gated {
+		t.with(v.Times, times, f.up[i0*f.ldup+j0:], f.ldup)
 	}
-	for i, v := range v {
-		for x := range cols {
-			c[i*ldc+x] *= v
-		}
+	if e.Residual {
+		f.addResidual(&t, i0, j0)
 	}
-}
-
-// addLate does what comes behind the activation, but for the rounding.
-func (f *finisher[T]) addLate(c []T, ldc, i0, j0, rows, cols int) {
-	var most T
-	if f.epilogue.Saturate {
-		most = T(f.to.Info().Max)
+	if e.OutScale {
+		t.each(v.Scale, times, f.outScale, 0, 0)
 	}
-	if f.epilogue.Gated {
-		for i := range rows {
-			row := c[i*ldc:][:cols]
-			for x, v := range f.up[(i0+i)*f.ldup+j0:][:cols] {
-				row[x] *= v
-			}
-		}
-	}
-	whole := 0 // columns of a residual of halves that are widened as they are added
-	if f.epilogue.Residual && f.raw != nil && f.form.AddOld != nil {
-		if whole = cols &^ 7; whole > 0 {
-			f.form.AddOld(rows, whole, single(c), ldc, half(f.residual, i0*f.ldd+j0), f.ldd, 1)
-		}
-	}
-	for i := range rows {
-		row := c[i*ldc:][:cols]
-		if at := (i0+i)*f.ldd + j0; f.epilogue.Residual && f.raw == nil {
-			f.biasCol(row, ldc, dtype.View[T](f.residual)[at:][:cols], 1)
-		} else if f.epilogue.Residual {
-			for x := whole; x < cols; x++ {
-				row[x] += T(f.to.At(f.residual, at+x))
-			}
-		}
-		if f.epilogue.OutScale {
-			f.times(row, ldc, 1, cols, f.outScale)
-		}
-		if f.epilogue.Saturate {
-			for x, v := range row {
-				switch { // NaN stays
-				case v > most:
-					row[x] = most
-				case v < -most:
-					row[x] = -most
-				}
-			}
-		}
-	}
-}
-
-// rest does the other, for any number of them: the activation, what comes behind it and the
-// rounding.
-func (f *finisher[T]) rest(c []T, ldc, i0, j0, rows, cols int) {
-	switch act := f.epilogue.Activation; {
-	case act == gemm.ActNone:
-	case f.act != nil:
-		f.act(rows, cols, &c[0], ldc)
-	default:
-		apply := act.Info().F
-		for i := range rows {
-			for x, v := range c[i*ldc:][:cols] {
-				c[i*ldc+x] = T(apply(float64(v)))
-			}
-		}
-	}
-	if f.epilogue.Gated || f.epilogue.Residual || f.epilogue.OutScale || f.epilogue.Saturate {
-		f.addLate(c, ldc, i0, j0, rows, cols)
+	if e.Saturate {
+		f.saturate(&t)
 	}
 	if f.raw != nil {
 		f.round(c, ldc, i0, j0, rows, cols)
+	}
+}
+
+// sums are rows×cols of them, whose rows are ldc apart.
+type sums[T scalar] struct {
+	c               []T
+	ldc, rows, cols int
+}
+
+func plus[T scalar](x, y T) T  { return x + y }
+func times[T scalar](x, y T) T { return x * y }
+
+// each does an operation to each element (i, j) and v[i*down+j*across], in vectors if there is
+// a function for that.
+func (t *sums[T]) each(vectors func(m, n int, c *T, ldc int, v *T), op func(x, y T) T, v []T, down, across int) {
+	if vectors != nil {
+		vectors(t.rows, t.cols, &t.c[0], t.ldc, &v[0])
+		return
+	}
+	for i := range t.rows {
+		row := t.c[i*t.ldc:][:t.cols]
+		for j, x := range row {
+			row[j] = op(x, v[i*down+j*across])
+		}
+	}
+}
+
+// with is each with a matrix whose rows are ldv apart.
+func (t *sums[T]) with(vectors func(m, n int, c *T, ldc int, v *T, ldv int), op func(x, y T) T, v []T, ldv int) {
+	if vectors != nil {
+		vectors(t.rows, t.cols, &t.c[0], t.ldc, &v[0], ldv)
+		return
+	}
+	t.each(nil, op, v, ldv, 1)
+}
+
+// activate does the activation.
+func (f *finisher[T]) activate(t *sums[T]) {
+	if f.act != nil {
+		f.act(t.rows, t.cols, &t.c[0], t.ldc)
+		return
+	}
+	apply := f.epilogue.Activation.Info().F
+	for i := range t.rows {
+		row := t.c[i*t.ldc:][:t.cols]
+		for j, x := range row {
+			row[j] = T(apply(float64(x)))
+		}
+	}
+}
+
+// addResidual adds a matrix of C's type; one of halves is widened as it is added.
+func (f *finisher[T]) addResidual(t *sums[T], i0, j0 int) {
+	at := i0*f.ldd + j0
+	if f.raw == nil {
+		t.with(f.vectors.Add, plus, dtype.View[T](f.residual)[at:], f.ldd)
+		return
+	}
+	whole := 0
+	if f.form.AddOld != nil {
+		if whole = t.cols &^ 7; whole > 0 {
+			f.form.AddOld(t.rows, whole, single(t.c), t.ldc, half(f.residual, at), f.ldd, 1)
+		}
+	}
+	for i := range t.rows {
+		for j := whole; j < t.cols; j++ {
+			t.c[i*t.ldc+j] += T(f.to.At(f.residual, at+i*f.ldd+j))
+		}
+	}
+}
+
+// saturate has what C's type cannot hold become its largest value; NaN stays.
+func (f *finisher[T]) saturate(t *sums[T]) {
+	most := T(f.to.Info().Max)
+	for i := range t.rows {
+		row := t.c[i*t.ldc:][:t.cols]
+		for j, x := range row {
+			row[j] = max(-most, min(x, most))
+		}
 	}
 }
 
@@ -301,30 +317,6 @@ func (f *finisher[T]) biases(at, n int, tmp []T) []T {
 	}
 	f.widen(tmp[whole:n], f.bias, at+whole)
 	return tmp[:n]
-}
-
-func (f *finisher[T]) biasRow(c []T, ldc int, bias []T, cols int) {
-	if f.vectors.BiasRow != nil {
-		f.vectors.BiasRow(len(bias), cols, &c[0], ldc, &bias[0])
-		return
-	}
-	for i, v := range bias {
-		for x := range cols {
-			c[i*ldc+x] += v
-		}
-	}
-}
-
-func (f *finisher[T]) biasCol(c []T, ldc int, bias []T, rows int) {
-	if f.vectors.BiasCol != nil {
-		f.vectors.BiasCol(rows, len(bias), &c[0], ldc, &bias[0])
-		return
-	}
-	for i := range rows {
-		for x, v := range bias {
-			c[i*ldc+x] += v
-		}
-	}
 }
 
 // The conversions, made once: to make a function of one costs memory.

@@ -129,10 +129,17 @@ func pack[T scalar](ctx context.Context, k *Kernel, mk *micro[T], p *gemm.Proble
 // are widened once for all rows of a tile.)
 const fewRows = 32
 
+// rowsInPlace is how many rows of A are read where they lie beside a B that was packed before,
+// which comes from memory: a packed one, of whole tiles, takes as much of L1 as rows of B do.
+const rowsInPlace = 16
+
 // takePacked has the product use a B that was packed before.
 func (d *product[T]) takePacked(p *gemm.Problem, packed *Packed) {
 	d.cut = d.prepacked(p)
 	d.whole = dtype.View[T](packed.data)
+	if d.m <= rowsInPlace && d.canReadInPlace(p) {
+		d.packsA = false
+	}
 	if d.halves = d.cut.size < dtype.Of[T]().Size(); d.halves {
 		d.b.raw = packed.data
 		switch {

@@ -24,7 +24,7 @@ type machine struct {
 // on is the same text, launched for another product.
 func (j *job) on(p *gemm.Problem) (*job, error) {
 	other := *j
-	other.problem = j.kernel.Packed(p)
+	other.problem = j.kernel.Packed(p, j.config.Shape)
 	var err error
 	other.launch, err = j.kernel.Launch(j.config, &other.problem, gpu.Memory{}, j.host)
 	return &other, err

@@ -190,7 +190,7 @@ func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, t ptx.Target, sms int) 
 	if err := k.Supports(p); err != nil {
 		return nil, err
 	}
-	j := &job{problem: k.Packed(p), kernel: k, config: k.For(k.Config(p, s), t), host: emulated{device.Info{SMs: sms}}}
+	j := &job{problem: k.Packed(p, s), kernel: k, config: k.For(k.Config(p, s), t), host: emulated{device.Info{SMs: sms}}}
 	var err error
 	if j.module, err = k.Emit(j.config); err != nil {
 		return nil, err

@@ -170,6 +170,18 @@ func (p *Problem) Product(n int) (one Problem, at [3]int) {
 	return one, at
 }
 
+// Group is product n of a grouped batch, which has the rows from one up to another, as a problem
+// of its own, and where its A, B, C and its bias begin in the batch's memory, in bytes.
+func (p *Problem) Group(n, from, to int) (one Problem, at [3]int, bias int) {
+	one, at = p.Product(n)
+	one.M, one.A.Rows, one.C.Rows = to-from, to-from, to-from
+	at[0], at[2] = from*p.A.LD*p.A.Type.Size(), from*p.C.LD*p.C.Type.Size()
+	if p.Epilogue.Bias == BiasRow {
+		bias = from * p.C.Type.Size()
+	}
+	return one, at, bias
+}
+
 // words is what String says of the batch.
 func (b Batch) words() string {
 	switch b.Kind {

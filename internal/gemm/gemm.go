@@ -71,7 +71,11 @@ func (l Layout) OpCols() int {
 
 // Len is the number of elements from the first of the matrix to its last,
 // padding between rows included. Check has made sure that it is an int.
-func (l Layout) Len() int {
+func (l Layout) Len() int { return l.span() }
+
+// span is Len of a layout that need not be copied: a small product waits for a copy of what has
+// just been written.
+func (l *Layout) span() int {
 	if l.Rows == 0 || l.Cols == 0 {
 		return 0
 	}
@@ -103,7 +107,7 @@ func (l Layout) String() string {
 
 // Check refuses a layout that is no matrix or whose bytes an int cannot count.
 // The name stands for the matrix in the message.
-func (l Layout) Check(name string) error {
+func (l *Layout) Check(name string) error {
 	switch {
 	case !l.Type.Valid():
 		return fmt.Errorf("%w: %s has no element type", ErrUnsupported, name)
@@ -277,7 +281,7 @@ type Buffers struct {
 // Check refuses buffers that are too short for p, and a C that shares memory
 // with what the product reads.
 func (b *Buffers) Check(p *Problem) error {
-	x, y, z, bias := p.A.Bytes(), p.B.Bytes(), p.C.Bytes(), p.BiasLen()*p.C.Type.Size()
+	x, y, z, bias := p.A.span()*p.A.Type.Size(), p.B.span()*p.B.Type.Size(), p.C.span()*p.C.Type.Size(), p.BiasLen()*p.C.Type.Size()
 	switch {
 	case len(b.A) < x:
 		return tooShort("A", b.A, x)

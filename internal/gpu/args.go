@@ -1,8 +1,6 @@
 package gpu
 
 import (
-	"math"
-
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -212,19 +210,10 @@ func (g *product) groupedTile(n, down, across build.Reg, rows int) (i, j build.R
 	return k.Add(first, k.Rem(in, height)), k.Div(in, height)
 }
 
-// sum is an element, as it was loaded, in the type that products are summed in. 8-bit
-// floats are loaded as bits; the instructions that convert them came with sm_89, and
-// those for float16, which has room for both, do everywhere.
+// sum is an element, as it was loaded, in the type that products are summed in.
 func (g *product) sum(x build.Reg) build.Reg {
 	if x.Type() != ptx.U32 {
 		return g.To(g.acc, x)
 	}
-	half := func(bits build.Reg) build.Reg { return g.To(g.acc, g.Bits(ptx.F16, g.To(ptx.U16, bits))) }
-	if g.config.In == dtype.F8E5M2 {
-		return half(g.Shl(x, 8)) // it is the upper half of a float16
-	}
-	// One bit of exponent less, counted from 8 less; and the largest value is a NaN.
-	mag := g.And(x, 0x7f)
-	value := g.Mul(half(g.Or(g.Shl(g.And(x, 0x80), 8), g.Shl(mag, 7))), 256)
-	return g.Select(g.Eq(mag, 0x7f), math.NaN(), value)
+	return fromFloat8(g.Kernel, x, g.config.In, g.acc)
 }

@@ -29,7 +29,7 @@ func (k *Kernel) batchable(p *gemm.Problem) error {
 	case b.Kind == gemm.Grouped && max(p.M, p.N, p.K) > math.MaxInt32:
 		return fmt.Errorf("%w: groups of rows of a product with a side of more than 31 bits", gemm.ErrUnsupported)
 	}
-	if _, is := k.packing(p, Align{}); is.any() && b.Count > maxGridRows {
+	if _, is := k.packing(p, Shape{}, Align{}); is.any() && b.Count > maxGridRows {
 		return fmt.Errorf("%w: kernel %s on a batch of %d products whose operands would have to be packed: up to %d are at once", gemm.ErrUnsupported, k.Name, b.Count, maxGridRows)
 	}
 	return nil
@@ -48,6 +48,9 @@ func spacing(p *gemm.Problem) Align {
 // count. Groups end anywhere: each is taken to leave half of its last tiles empty, and to have
 // some.
 func tilesOf(p *gemm.Problem, s Shape) int {
+	if s.Turned {
+		return p.Products() * ceilDiv(p.M, s.N) * ceilDiv(p.N, s.M*s.cluster()) * s.cluster()
+	}
 	height, across := s.M*s.cluster(), ceilDiv(p.Columns(), s.N)*s.cluster()
 	if p.Batch.Kind == gemm.Grouped {
 		return max(p.M/height+ceilDiv(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
-	"tilework/ptx/emu/check"
 )
 
 // runBatch computes a batch on a device with a kernel's tiles of some shape.
@@ -30,90 +28,6 @@ func runBatch(ctx context.Context, b *Backend, opt Options, p *gemmtest.Problem,
 	return devicetest.Run(ctx, b.Device, inC, pieces, func(at []device.Ptr) error {
 		return plan.Enqueue(ctx, Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 	})
-}
-
-// TestBatches: every kernel computes batches and groups of rows in one launch, under the
-// checkers: no product reads or writes what is another's.
-func TestBatches(t *testing.T) {
-	cases := 16
-	if testing.Short() {
-		cases = 6
-	}
-	for _, k := range Kernels() {
-		for _, s := range smallest(shapes(k, emulable(k))) {
-			if s.Split > 1 {
-				continue
-			}
-			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				t.Parallel()
-				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
-				b, opt := New(d), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}
-				impl := gemmtest.Implementation{
-					Name: k.Name, Tiles: []int{s.M, s.N}, Volume: 1 << 15, Accuracy: k.Accuracy,
-					Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
-					Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
-						return runBatch(ctx, b, opt, p, ends, m)
-					},
-				}
-				seed := rand.Uint64()
-				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: "batch", Seed: seed})
-				if err := report.Err(); err != nil {
-					t.Errorf("seed %d: %v", seed, err)
-				}
-				t.Logf("%d cases, %d left out", report.Checks[0].Cases, report.Checks[0].LeftOut)
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
-				if n := d.Used(); n != 0 {
-					t.Errorf("%d bytes are still allocated", n)
-				}
-			})
-		}
-	}
-}
-
-// TestPackedBatches: batches of what bulk copies do not read as it lies are packed and computed, in
-// each of the types and precisions of which that is so.
-func TestPackedBatches(t *testing.T) {
-	cases := 24
-	if testing.Short() {
-		cases = 8
-	}
-	for _, x := range []struct {
-		precision gemm.Precision
-		shape     string
-	}{{gemm.Native, "64x64x128/2x16/4"}, {gemm.TF32, "64x64x32/2x16/4"}, {gemm.F32x3, "64x64x64/2x16/4"}} {
-		t.Run(fmt.Sprint(x.precision), func(t *testing.T) {
-			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
-			b, opt := New(d), Options{Kernel: wgmma.Name, Shape: x.shape, KeepLayout: true}
-			s, err := wgmma.ParseShape(x.shape)
-			if err != nil {
-				t.Fatal(err)
-			}
-			in := func(p *gemmtest.Problem) *gemmtest.Problem {
-				q := *p
-				q.Precision = x.precision
-				return &q
-			}
-			report := gemmtest.Check(t.Context(), gemmtest.Implementation{
-				Name: wgmma.Name, Tiles: []int{s.M, s.N}, Volume: 1 << 15,
-				Accuracy: func(p *gemmtest.Problem) gemmtest.Accuracy { return wgmma.Accuracy(in(p)) },
-				Supports: func(p *gemmtest.Problem) bool { return wgmma.Supports(in(p)) == nil && wgmma.Fits(in(p), s) == nil },
-				Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
-					return runBatch(ctx, b, opt, in(p), ends, m)
-				},
-			}, gemmtest.Options{Cases: cases, Only: "batch", Seed: 3})
-			if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
-				t.Errorf("%d cases: %v", report.Checks[0].Cases, err)
-			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-			if n := d.Used(); n != 0 {
-				t.Errorf("%d bytes are still allocated", n)
-			}
-		})
-	}
 }
 
 // TestManyProducts: a batch of more products than a grid has places for is several launches.

@@ -48,13 +48,16 @@ type Config struct {
 
 // Shape is the sizes of a kernel's tiles.
 type Shape struct {
-	M, N int // the part of C that a block computes
+	M, N int // the part of C that a block computes, see tile
 	K    int // how far a block goes along K in one step; 0 where it has no steps
 	// RowsPerThread and ColsPerThread are the part of that which a thread computes.
 	RowsPerThread, ColsPerThread int
 	// Stages is how many steps' tiles there are room for in shared memory; 0 where the
 	// kernel leaves no choice.
 	Stages int
+	// Turned says that a block computes its part of C's transpose, Bᵀ·Aᵀ: M are columns of C
+	// and N rows.
+	Turned bool
 	// Cluster is how many blocks, one below the other, load tiles of B for each other; 0
 	// and 1 are none.
 	Cluster int
@@ -77,6 +80,9 @@ func (s Shape) String() string {
 	if s.Stages > 0 {
 		text += fmt.Sprintf("/%d", s.Stages)
 	}
+	if s.Turned {
+		text += "t"
+	}
 	if s.Cluster > 1 {
 		text += fmt.Sprintf("c%d", s.Cluster)
 	}
@@ -89,10 +95,18 @@ func (s Shape) String() string {
 	return text
 }
 
+// tile is the rows and columns of C that a block computes.
+func (s Shape) tile() (rows, cols int) {
+	if s.Turned {
+		return s.N, s.M
+	}
+	return s.M, s.N
+}
+
 func (s Shape) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 1 }
 
 // ParseShape reads a shape of the kernel's: "32" for a tile of 32×32 with a thread
-// for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages; behind it
+// for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages; behind it "t" turns it,
 // "cB" has clusters of B blocks, "kB" has such that share out K, and "*P" splits K into P
 // parts. The error is ErrUnsupported.
 func (k *Kernel) ParseShape(text string) (Shape, error) {
@@ -120,6 +134,9 @@ func (k *Kernel) ParseShape(text string) (Shape, error) {
 		}
 		tile, *c.blocks = before, n
 	}
+	if tile, s.Turned = strings.CutSuffix(tile, "t"); s.Turned && !k.turns() {
+		return Shape{}, fmt.Errorf("%w: kernel %s with tile %q, which is turned", gemm.ErrUnsupported, k.Name, text)
+	}
 	if n, err := strconv.Atoi(tile); err == nil && s.single() {
 		s.M, s.N = n, n
 		if s.K > 0 {
@@ -142,6 +159,11 @@ func (k *Kernel) ParseShape(text string) (Shape, error) {
 // clusters says whether the kernel has shapes with clusters.
 func (k *Kernel) clusters() bool {
 	return slices.ContainsFunc(k.shapes, func(s Shape) bool { return s.Cluster > 1 })
+}
+
+// turns says whether the kernel has turned shapes.
+func (k *Kernel) turns() bool {
+	return slices.ContainsFunc(k.shapes, func(s Shape) bool { return s.Turned })
 }
 
 func (k *Kernel) shapeNames() string {
@@ -222,7 +244,7 @@ func (k *Kernel) largest(p *gemm.Problem, d *device.Info) []Shape {
 
 // Config is the way to compute p with tiles of that shape.
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
-	q, _ := k.packing(p, Align{})
+	q, _ := k.packing(p, s, Align{})
 	c := Config{
 		In: p.A.Type, Out: p.C.Type, TransA: q.A.Trans, TransB: q.B.Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,

@@ -1,8 +1,8 @@
-package gpu
+package gpu_test
 
 import (
-	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -10,69 +10,15 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/gpu/gputest"
 	"tilework/internal/model"
 	"tilework/ptx/emu/check"
 )
 
-// shapes are those of a list of a kernel's, and the smallest with clusters of both kinds, if
-// it can have them, and with K split, so that parts have all sizes.
-// The short test takes the smallest alone, whole and split once: what it looks for is in
-// every shape.
-func shapes(k *Kernel, list []Shape) []Shape {
-	parts := []int{2, 5, 40}
-	s := list[len(list)-1]
-	if testing.Short() {
-		list, parts = []Shape{s}, []int{5}
-	}
-	if k.clusters() {
-		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
-		along := Shape{M: 16, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Along: 2}
-		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups; B's boxes are halved
-		few := Shape{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}                 // of both sides
-		list = append(append([]Shape{three, few}, list...), pair, along)
-	}
-	if k.splits {
-		for _, s.Split = range parts {
-			list = append(slices.Clip(list), s)
-		}
-	}
-	return list
-}
-
-// smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
-func smallest(list []Shape) []Shape { return list[max(len(list)-6, 0):] }
-
-// emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
-// Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
-func emulable(k *Kernel) []Shape {
-	most := 64 * 64 // elements of a tile
-	if k.boxed {
-		most = 128 * 128
-	}
-	return slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && s.M*s.N > most })
-}
-
-// fewSMs is an emulated H200 of which little is left, so that blocks that stay on their SM
-// have more than one tile.
-func fewSMs(t *testing.T, o emu.Options) *emu.Device {
-	t.Helper()
-	h200, err := model.Lookup("h200")
-	if err != nil {
-		t.Fatal(err)
-	}
-	few := *h200
-	few.SMs = 3
-	o.Model = &few
-	d, err := emu.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 // cases is how many of n cases a shape of k is given, so that no kernel has more than
 // the others, and in the short test no shape more than in the long one.
-func cases(n int, k *Kernel) int { return max(n/len(emulable(k)), 1) }
+func cases(n int, k *gpu.Kernel) int { return max(n/len(gpu.Emulable(k)), 1) }
 
 // TestConformance: every kernel multiplies as it should and frees what it takes, in its
 // smallest shape, whole and split; TestChecked takes all shapes.
@@ -80,12 +26,12 @@ func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestChecked multiplies the same, under the checkers")
 	}
-	for _, k := range Kernels() {
-		for _, s := range smallest(shapes(k, emulable(k))) {
+	for _, k := range gpu.Kernels() {
+		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				t.Parallel()
-				d := fewSMs(t, emu.Options{})
-				conform(t, d, cases(50, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
+				d := gpu.FewSMs(t, emu.Options{})
+				conform(t, d, cases(50, k), gputest.Way{Kernel: k, Shape: s})
 				if n := d.Used(); n != 0 {
 					t.Errorf("%d bytes are still allocated", n)
 				}
@@ -97,48 +43,30 @@ func TestConformance(t *testing.T) {
 // TestPrecisions: in other arithmetic than the elements' own a kernel multiplies as it says,
 // under the checkers too.
 func TestPrecisions(t *testing.T) {
-	for _, k := range Kernels() {
-		for _, precision := range gemm.Precisions() {
-			if len(k.others[precision]) == 0 {
-				continue
-			}
-			p := precise(t, precision)
-			fitting := slices.DeleteFunc(emulable(k), func(s Shape) bool { return k.Fits(p, s) != nil })
-			list := smallest(shapes(k, fitting))
+	for _, k := range gpu.Kernels() {
+		for _, precision := range k.Precisions() {
+			fitting := slices.DeleteFunc(gpu.Emulable(k), func(s gpu.Shape) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() })
+			list := gpu.Smallest(gpu.Shapes(k, fitting))
 			if testing.Short() {
 				list = list[:1]
 			}
 			for _, s := range list {
-				t.Run(fmt.Sprintf("%s:%v in %v", k.Name, s, precision), func(t *testing.T) {
+				w := gputest.Way{Kernel: k, Precision: precision, Shape: s}
+				t.Run(w.String(), func(t *testing.T) {
 					t.Parallel()
-					d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-					conform(t, d, 8, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, precision)
+					d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+					conform(t, d, 8, w)
 				})
 			}
 		}
 	}
 }
 
-// precise is a product in a precision.
-func precise(t *testing.T, precision gemm.Precision) *gemm.Problem {
-	t.Helper()
-	in := precision.Info().For[0]
-	l := gemm.Dense(in, 64, 64)
-	p, _, err := gemm.New(1, l, l, 0, gemm.Dense(in.Info().Results[0], 64, 64), gemm.Epilogue{})
-	if err == nil {
-		p, err = p.In(precision)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &p
-}
-
 // TestOlder: a kernel that has better instructions for newer GPUs multiplies as it
 // should without them.
 func TestOlder(t *testing.T) {
-	for _, k := range Kernels() {
-		if len(k.better) == 0 {
+	for _, k := range gpu.Kernels() {
+		if !gpu.Better(k) {
 			continue
 		}
 		m, err := model.Lookup(fmt.Sprintf("sm_%d", k.SM))
@@ -152,88 +80,21 @@ func TestOlder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, d, cases(50, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
+			conform(t, d, cases(50, k), gputest.Way{Kernel: k, Shape: s})
 		})
 	}
-}
-
-// checked is an emulated GPU on which a finding is an error of the test.
-func checked(t *testing.T, o check.Options) *emu.Device {
-	t.Helper()
-	return fewSMs(t, emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
-		for _, f := range r.Findings {
-			t.Error(f.String())
-		}
-	})})
 }
 
 // TestChecked: every kernel passes under the checkers, and none of them finds anything:
 // no race, no divergent barrier, no access that leaves a matrix, no read of what nobody
 // wrote.
 func TestChecked(t *testing.T) {
-	for _, k := range Kernels() {
-		for _, s := range shapes(k, emulable(k)) {
+	for _, k := range gpu.Kernels() {
+		for _, s := range gpu.Shapes(k, gpu.Emulable(k)) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				t.Parallel()
-				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				conform(t, d, cases(25, k), Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true}, gemm.Native)
-			})
-		}
-	}
-}
-
-// TestLimits: on full tiles no access to memory costs more than the kernel declares.
-func TestLimits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the checkers that it needs run in TestChecked, too")
-	}
-	for _, k := range Kernels() {
-		for _, s := range emulable(k) {
-			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				t.Parallel()
-				for _, pair := range gemmtest.Pairs() {
-					for trans := range 4 {
-						m, n, depth := s.M, max(s.N, 32), max(2*s.K, 32)
-						if trans&1 != 0 {
-							m = max(m, 32)
-						}
-						a, b := gemm.Dense(pair.In, m, depth), gemm.Dense(pair.In, depth, n)
-						if trans&1 != 0 {
-							a = gemm.Dense(pair.In, depth, m).T()
-						}
-						if trans&2 != 0 {
-							b = gemm.Dense(pair.In, n, depth).T()
-						}
-						if pair.Out != pair.In.Info().Results[0] {
-							continue // what differs is a store that other types have too
-						}
-						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
-						if err != nil {
-							t.Fatal(err)
-						}
-						for _, precision := range k.Precisions() {
-							if q, err := p.In(precision); err == nil && (k.Supports(&p) != nil || k.Fits(&p, s) != nil) {
-								p = q // what it does in no other way
-							}
-						}
-						if k.Supports(&p) != nil || k.Fits(&p, s) != nil {
-							continue
-						}
-						l := k.Limits(k.Config(&p, s))
-						d := checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
-						plan, err := New(d).Plan(&p, Options{Kernel: k.Name, Shape: s.String()})
-						if err != nil {
-							t.Fatal(err)
-						}
-						err = plan.Run(t.Context(), gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, p.C.Bytes())})
-						if err != nil {
-							t.Error(err)
-						}
-						if t.Failed() {
-							t.Fatalf("%v", plan.Config)
-						}
-					}
-				}
+				d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+				conform(t, d, cases(25, k), gputest.Way{Kernel: k, Shape: s})
 			})
 		}
 	}
@@ -241,39 +102,123 @@ func TestLimits(t *testing.T) {
 
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
-func conform(t *testing.T, d device.Device, cases int, opt Options, precision gemm.Precision) {
-	b := New(d)
-	k, err := Find(opt.Kernel)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := k.ParseShape(opt.Shape)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := func(p *gemmtest.Problem) *gemmtest.Problem {
-		q := *p
-		q.Precision = precision
-		return &q
-	}
-	gemmtest.Run(t, gemmtest.Implementation{
-		Name: opt.Kernel + ":" + opt.Shape,
-		Gemm: func(ctx context.Context, p *gemmtest.Problem, m gemmtest.Buffers) error {
-			plan, err := b.Plan(in(p), opt)
-			if err != nil {
-				return err
-			}
-			return plan.Run(ctx, m)
-		},
-		Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && k.Fits(in(p), s) == nil },
-		Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
-		Tiles:      []int{s.M, s.N, max(s.K, 1)},
-		Volume:     1 << 17,
-		Cases:      cases,
-		Concurrent: true,
-		Cancels:    true,
-	})
+func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
+	b := gpu.New(d)
+	impl := w.On(b)
+	impl.Volume, impl.Cases = 1<<17, cases
+	impl.Batch = nil // TestBatches has its own checkers
+	gemmtest.Run(t, impl)
 	if err := b.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// only runs one check of the suite, and tells how many cases there were.
+func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
+	t.Helper()
+	b, seed := gpu.New(d), rand.Uint64()
+	impl := w.On(b)
+	impl.Volume = 1 << 17
+	report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
+	if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
+		t.Errorf("%d cases of seed %d: %v", report.Checks[0].Cases, seed, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := d.Used(); n != 0 {
+		t.Errorf("%d bytes are still allocated", n)
+	}
+}
+
+// TestBatches: every kernel computes batches and groups of rows in one launch, under the
+// checkers: no product reads or writes what is another's.
+func TestBatches(t *testing.T) {
+	cases := 16
+	if testing.Short() {
+		cases = 6
+	}
+	for _, k := range gpu.Kernels() {
+		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
+			if s.Split > 1 {
+				continue
+			}
+			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				t.Parallel()
+				d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
+				only(t, d, "batch", cases, gputest.Way{Kernel: k, Shape: s})
+			})
+		}
+	}
+}
+
+// way is a kernel with tiles of some shape.
+func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gputest.Way {
+	t.Helper()
+	k, err := gpu.Find(kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := k.ParseShape(shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gputest.Way{Kernel: k, Precision: precision, Shape: s}
+}
+
+// TestTurned: turned tiles of each kind compute what others do, under the checkers: a warpgroup's own and
+// shared out, of 64 rows and 128 a warpgroup, with clusters, with K split, and with fewer rows of C than are
+// handed over together.
+func TestTurned(t *testing.T) {
+	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t", "64x64x32/2x16/3t*5"}
+	if testing.Short() {
+		shapes = shapes[1:3]
+	}
+	for _, s := range shapes {
+		w := way(t, "wgmma", gemm.TF32, s)
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+			conform(t, d, 12, w)
+		})
+	}
+}
+
+// TestPackedBatches: batches of what bulk copies do not read as it lies are packed and computed, in
+// each of the types and precisions of which that is so, or turned.
+func TestPackedBatches(t *testing.T) {
+	cases := 24
+	if testing.Short() {
+		cases = 8
+	}
+	for _, w := range []gputest.Way{
+		way(t, "wgmma", gemm.Native, "64x64x128/2x16/4"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"), way(t, "wgmma", gemm.TF32, "64x32x32/2x8/4t"),
+		way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
+	} {
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
+			only(t, d, "batch", cases, w)
+		})
+	}
+}
+
+// TestBlockScales: kernels that multiply with block scales do so in shapes of every kind, with
+// K shared out too, under the checkers.
+func TestBlockScales(t *testing.T) {
+	cases := 24
+	if testing.Short() {
+		cases = 8
+	}
+	for _, x := range [][2]string{
+		{"naive", "16"}, {"wgmma", "64x128x128/2x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
+		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"}, {"wgmma", "128x192x128/2x48/2"}, {"wgmma", "128x128x128/2x32/3c2"},
+	} {
+		w := way(t, x[0], gemm.Native, x[1])
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+			only(t, d, "scales", cases, w)
+		})
 	}
 }

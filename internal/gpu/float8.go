@@ -41,3 +41,16 @@ func float8(k *build.Kernel, x build.Reg, t dtype.Type, sm int) build.Reg {
 	rounded := k.Min(k.Select(k.Lt(magnitude, (128-bias)<<23), small, large), most)
 	return k.Or(k.Select(k.Gt(magnitude, infinite), 0x7f, rounded), sign())
 }
+
+// fromFloat8 is an 8-bit float, of which x has the bits, in another type. The instructions that
+// convert them came with sm_89, and those for float16, which has room for both, do everywhere.
+func fromFloat8(k *build.Kernel, x build.Reg, t dtype.Type, to ptx.Type) build.Reg {
+	half := func(bits build.Reg) build.Reg { return k.To(to, k.Bits(ptx.F16, k.To(ptx.U16, bits))) }
+	if t == dtype.F8E5M2 {
+		return half(k.Shl(x, 8)) // it is the upper half of a float16
+	}
+	// One bit of exponent less, counted from 8 less; and the largest value is a NaN.
+	mag := k.And(x, 0x7f)
+	value := k.Mul(half(k.Or(k.Shl(k.And(x, 0x80), 8), k.Shl(mag, 7))), 256)
+	return k.Select(k.Eq(mag, 0x7f), math.NaN(), value)
+}

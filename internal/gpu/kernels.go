@@ -244,7 +244,7 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.
 		return l, err
 	}
 	l.Block, l.Shared, l.Overlaps = k.threads(c.Shape), k.SharedBytes(c), c.Overlaps
-	q, is := k.packing(p, Align{})
+	q, is := k.packing(p, c.Shape, Align{})
 	if p = &q; is.any() {
 		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, maxVector)
 	}

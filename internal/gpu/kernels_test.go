@@ -215,7 +215,7 @@ func checkLaunch(t *testing.T, k *Kernel, p *gemm.Problem, c Config, entry *ptx.
 	if c.Shape.Split > 1 || k == sum {
 		m = Memory{Sums: 1 << 20, part: 8}
 	}
-	q, _ := k.packing(p, Align{})
+	q, _ := k.packing(p, c.Shape, Align{})
 	l, err := k.Launch(c, &q, m, newDouble())
 	if err != nil {
 		t.Fatal(err)

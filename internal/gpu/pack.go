@@ -50,9 +50,9 @@ type packs [3]bool
 
 func (p packs) any() bool { return p != packs{} }
 
-// packing is p as a boxed kernel is launched for it: with operands that are packed where it
-// cannot read them as they are.
-func packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
+// packing is p as a boxed kernel is launched for it with tiles of that shape: with operands that are
+// packed where it cannot read them as they are. Turned tiles read a B that runs across K.
+func packing(p *gemm.Problem, s Shape, a Align) (q gemm.Problem, is packs) {
 	q = *p
 	if !p.ReadsAB() {
 		return q, is
@@ -73,7 +73,7 @@ func packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
 		read   bool
 	}{
 		{&q.A, a.A, !q.A.Trans, p.N, &q.Batch.A, true},
-		{&q.B, a.B, q.B.Trans, p.M, &q.Batch.B, true},
+		{&q.B, a.B, q.B.Trans || s.Turned, p.M, &q.Batch.B, true},
 		{&q.Up, a.Up, q.Up.Trans, p.M, new(int), p.Epilogue.Gated},
 	} {
 		if !x.read {
@@ -106,11 +106,11 @@ func asRow(l gemm.Layout) gemm.Layout {
 }
 
 // packing is p as the kernel is launched for it.
-func (k *Kernel) packing(p *gemm.Problem, a Align) (q gemm.Problem, is packs) {
+func (k *Kernel) packing(p *gemm.Problem, s Shape, a Align) (q gemm.Problem, is packs) {
 	if !k.boxed {
 		return *p, is
 	}
-	return packing(p, a)
+	return packing(p, s, a)
 }
 
 // often is how many uses of each element make packing an operand worth its while, and oftenTurned
@@ -124,7 +124,7 @@ func (k *Kernel) worthPacking(p *gemm.Problem, a Align) bool {
 	if p.Precision == gemm.F32x3 {
 		return true // in it there is no other kernel
 	}
-	q, is := k.packing(p, a)
+	q, is := k.packing(p, Shape{Turned: turnable(p) == nil}, a)
 	uses := [...]int{p.N, p.M, p.M}
 	if p.Batch.Kind == gemm.Grouped {
 		uses[inB] /= max(p.Batch.Count, 1)
@@ -141,22 +141,22 @@ func (k *Kernel) worthPacking(p *gemm.Problem, a Align) bool {
 	return true
 }
 
-// Packed is p with operands that lie as the kernel reads them.
-func (k *Kernel) Packed(p *gemm.Problem) gemm.Problem {
-	q, _ := k.packing(p, Align{})
+// Packed is p with operands that lie as the kernel reads them with tiles of that shape.
+func (k *Kernel) Packed(p *gemm.Problem, s Shape) gemm.Problem {
+	q, _ := k.packing(p, s, Align{})
 	return q
 }
 
 // packs says whether the plan takes launches that pack operands.
 func (pl *Plan) packs() bool {
-	_, is := pl.Kernel.packing(&pl.device, pl.align)
+	_, is := pl.Kernel.packing(&pl.device, pl.Config.Shape, pl.align)
 	return is.any()
 }
 
 // enqueuePacked starts the launches that pack what has to be, and the product.
 func (pl *Plan) enqueuePacked(ctx context.Context, m Memory) (err error) {
 	d := pl.backend.Device
-	q, is := pl.Kernel.packing(&pl.device, pl.align)
+	q, is := pl.Kernel.packing(&pl.device, pl.Config.Shape, pl.align)
 	sub := *pl
 	sub.device, sub.align = q, Align{C: pl.align.C}
 	var all []repacked
@@ -471,7 +471,7 @@ func joined(k *build.Kernel, elements []build.Reg, size int) build.Reg {
 
 // packTexts are the texts with which the plan packs.
 func (pl *Plan) packTexts() (texts []compiledKey) {
-	q, is := pl.Kernel.packing(&pl.device, pl.align)
+	q, is := pl.Kernel.packing(&pl.device, pl.Config.Shape, pl.align)
 	for i, l := range [...][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}, {pl.device.Up, q.Up}} {
 		if is[i] {
 			texts = append(texts, pl.packText(l[0], l[1]))

@@ -83,11 +83,11 @@ func TestPacking(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, got := wgmma.packing(&p, c.align)
+		q, got := wgmma.packing(&p, Shape{}, c.align)
 		if got != c.want {
 			t.Errorf("%s: packs %v, want %v", c.name, got, c.want)
 		}
-		if again, got := wgmma.packing(&q, Align{}); got.any() || again != q {
+		if again, got := wgmma.packing(&q, Shape{}, Align{}); got.any() || again != q {
 			t.Errorf("%s: what is packed is packed again: %v", c.name, got)
 		}
 		if q.A.OpRows() != 40 || q.B.OpCols() != 40 || q.A.Trans != c.a.Trans && c.a.Type.Size() == 2 {

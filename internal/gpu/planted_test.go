@@ -76,8 +76,17 @@ var planted = []fault{
 	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "some have not written their sums", `(st\.shared\.v2\.f32 [^\n]*\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
 	{"wgmma+residual", dtype.BF16, "no wait for the residual", `(?s)^(.*?try_wait\.parity\S+ %p\d+, \[[^]]*\]), %came0;`, "$1, 1;", wrong, 1},
 	{"wgmma+residual", dtype.BF16, "the residual comes where a patch is still copied to C", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 0;\n((?:\t[^\n]*\n){0,8}?\tmbarrier\.arrive\.expect)`, "$1$2", check.Race, 1},
+	{turnedText, dtype.F32, "fragments are loaded where others are multiplied", `\twgmma\.wait_group\S* 1;\n`, "", refused, 1},
+	{turnedText, dtype.F32, "a warp gives a stage back that its lanes still read", `(?s)^(.*?)\tbar\.warp\.sync -1;\n`, "$1", check.Race, 1},
+	{turnedText, dtype.F32, "one warp gives a stage back for all", `(mbarrier\.init\S* \[empty\S*\]), 4;`, "$1, 1;", check.Race, 4},
+	{turnedText, dtype.F32, "no fence behind the fragments", `\twgmma\.fence\S*;\n`, "", refused, 1},
+	{turnedText, dtype.F32, "fragments in another order", `(wgmma\.mma_async[^{]*\{[^}]*\}, \{)(%\w+), (%\w+)`, "$1$3, $2", wrong, 1},
+	{turnedText, dtype.F32, "the last patches are written while others are copied", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
 	{"wgmma", dtype.BF16, "rows of another piece", `(xor\.b32 %r\d+, %r\d+), 32;`, "$1, 64;", wrong, 1},
 }
+
+// turnedText is a kernel's text that multiplies float32 in tf32, with fragments in registers.
+const turnedText = "wgmma:64x128x32/2x32/2t"
 
 func TestPlantedFaults(t *testing.T) {
 	shapes := map[string]Shape{
@@ -126,6 +135,11 @@ func TestPlantedFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if k.boxed && f.in == dtype.F32 {
+			if p, err = p.In(gemm.TF32); err != nil {
+				t.Fatal(err)
+			}
+		}
 		c := k.For(k.Config(&p, shape), ptx.Target{SM: 90})
 		module, err := k.Emit(c)
 		if err != nil {
@@ -134,13 +148,13 @@ func TestPlantedFaults(t *testing.T) {
 		text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
 		if _, known := sound.LoadOrStore(text, true); !known {
 			if found := run(t, k, c, &p, text, 0); len(found) > 0 {
-				t.Fatalf("%s: without a fault the checkers find %v", k.Name, found)
+				t.Fatalf("without a fault the checkers find %v", found)
 			}
 		}
 		re := regexp.MustCompile(f.pattern)
 		places := re.FindAllStringIndex(text, -1)
 		if len(places) == 0 {
-			t.Errorf("%s, %s: the text has no %s", f.kernel, f.name, f.pattern)
+			t.Errorf("the text has no %s", f.pattern)
 		}
 		for _, at := range places {
 			broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
@@ -149,7 +163,7 @@ func TestPlantedFaults(t *testing.T) {
 				found = run(t, k, c, &p, broken, seed)
 			}
 			if found[f.finds] == 0 {
-				t.Errorf("%s, %s (%.100s): the checkers find %v, want %v", f.kernel, f.name, strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
+				t.Errorf("%.100s: the checkers find %v, want %v", strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
 			}
 		}
 	})

@@ -45,9 +45,9 @@ func TestAssembles(t *testing.T) {
 // registers, each tile once with all of those that it is offered for.
 func TestEpiloguesAssemble(t *testing.T) {
 	assemble, info := assembler(t), fewSMs(t, emu.Options{}).Info()
-	texts := []string{"swiglu", "bias-col+gelu-tanh+residual", "row-scale+col-scale", "geglu+residual+out-scale+saturate"}
+	texts := []string{"swiglu", "bias-col+gelu+residual", "bias-col+gelu-tanh+residual", "row-scale+col-scale", "geglu+residual+out-scale+saturate"}
 	if testing.Short() {
-		texts = texts[1:2]
+		texts = texts[1:2] // which takes the most
 	}
 	for _, text := range texts {
 		e, err := gemm.ParseEpilogue(text)
@@ -65,6 +65,8 @@ func TestEpiloguesAssemble(t *testing.T) {
 			{dtype.F16, dtype.F32, gemm.Native, 4096, true},
 			{dtype.F8E4M3, dtype.BF16, gemm.Native, 4096, true},
 			{dtype.F32, dtype.F32, gemm.TF32, 4096, false},
+			{dtype.F32, dtype.F32, gemm.F32x3, 4096, false},
+			{dtype.F32, dtype.F32, gemm.F32x3, 4095, true},
 		} {
 			b := gemm.Dense(x.in, 4096, x.n)
 			if x.transB {
@@ -79,7 +81,7 @@ func TestEpiloguesAssemble(t *testing.T) {
 			}
 			for _, k := range []*Kernel{mma, wgmma} {
 				configs := k.Configs(&p, info)
-				if len(configs) == 0 {
+				if len(configs) == 0 && (k == wgmma || x.precision != gemm.F32x3) {
 					t.Errorf("%s has no tile for %v, %v", k.Name, &p, e)
 				}
 				for _, c := range configs {
@@ -95,13 +97,21 @@ func TestEpiloguesAssemble(t *testing.T) {
 // TestSweepAssembles is TestAssembles for what products are verified by.
 func TestSweepAssembles(t *testing.T) {
 	assemble := assembler(t)
-	for _, typ := range sweeps {
+	for _, typ := range dtype.All() {
 		for _, k := range []*Kernel{sweep, sweepNorms} {
 			assemble(k, Config{In: typ, Out: dtype.F64, TransA: true})
-			for vec := 1; vec <= sweepPiece/typ.Size(); vec *= 2 {
+			for vec := 1; vec <= sweepElements(typ); vec *= 2 {
 				assemble(k, Config{In: typ, Out: dtype.F64, VecA: vec})
+				if typ == dtype.F8E4M3 {
+					assemble(k, Config{In: typ, Out: dtype.F64, VecA: vec, ScaleA: 1, ScaleB: gemm.ScaleBlock})
+				}
 			}
 		}
+		for _, bias := range []gemm.BiasDim{gemm.BiasNone, gemm.BiasRow, gemm.BiasCol} {
+			assemble(judge, Config{In: typ, Out: dtype.F64, Overlaps: true, Epilogue: gemm.Epilogue{Bias: bias}})
+		}
+		assemble(sweepNorms, Config{In: typ, Out: dtype.F64, VecA: sweepElements(typ), Overlaps: true})
+		assemble(repeats, Config{In: typ, Out: dtype.F64, Overlaps: true})
 	}
 }
 

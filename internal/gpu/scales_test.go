@@ -1,13 +1,10 @@
 package gpu
 
 import (
-	"context"
 	"testing"
 
 	"tilework/dtype"
-	"tilework/gemmtest"
 	"tilework/internal/gemm"
-	"tilework/ptx/emu/check"
 )
 
 // blockScaled is a product of m×n with k terms and block scales of those sides.
@@ -23,51 +20,6 @@ func blockScaled(t *testing.T, m, n, k int, out dtype.Type, sideA, sideB int) ge
 		t.Fatal(err)
 	}
 	return p
-}
-
-// TestBlockScales: kernels that multiply with block scales do so in shapes of every kind, with
-// K shared out too, under the checkers.
-func TestBlockScales(t *testing.T) {
-	cases := 24
-	if testing.Short() {
-		cases = 8
-	}
-	for _, x := range [][2]string{
-		{"naive", "16"}, {"wgmma", "64x128x128/2x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
-		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"}, {"wgmma", "128x192x128/2x48/2"}, {"wgmma", "128x128x128/2x32/3c2"},
-	} {
-		t.Run(x[0]+":"+x[1], func(t *testing.T) {
-			t.Parallel()
-			d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-			b := New(d)
-			k, err := Find(x[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := k.ParseShape(x[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := gemmtest.Check(t.Context(), gemmtest.Implementation{
-				Name: x[0] + ":" + x[1],
-				Gemm: func(ctx context.Context, p *gemmtest.Problem, m gemmtest.Buffers) error {
-					plan, err := b.Plan(p, Options{Kernel: x[0], Shape: x[1], KeepLayout: true})
-					if err != nil {
-						return err
-					}
-					return plan.Run(ctx, m)
-				},
-				Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil && k.Fits(p, s) == nil },
-				Accuracy: k.Accuracy, Tiles: []int{s.M, s.N, max(s.K, 1)}, Volume: 1 << 17, Concurrent: true,
-			}, gemmtest.Options{Cases: cases, Only: "scales", Seed: 1})
-			if err := r.Err(); err != nil || r.Checks[0].Cases == 0 {
-				t.Errorf("%d cases: %v", r.Checks[0].Cases, err)
-			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
 }
 
 // TestBlockScalesAssemble: there are registers for the scales, of rows, columns and blocks.

@@ -354,7 +354,7 @@ func (pl *Plan) smaller(s *schedule, n int) *schedule {
 // units are what the sides of panels are multiples of: whole tiles of the kernel, and
 // whole vectors, as panels stand side by side on the device, or whole blocks that share scales.
 func (pl *Plan) units() (rows, cols int) {
-	rows, cols = pl.Config.Shape.M, pl.Config.Shape.N
+	rows, cols = pl.Config.Shape.tile()
 	unit := maxVector
 	if pl.host.BlockScaled() {
 		unit = gemm.ScaleBlock

@@ -129,8 +129,9 @@ func (k *Kernel) cheapest(p *gemm.Problem, d *device.Info) []Shape {
 	for _, s := range k.shapes {
 		c := k.Config(p, s)
 		all = append(all, k.predict(c, p, d))
-		rows := ceilDiv(p.M, s.M)
-		tiles := rows * ceilDiv(p.N, s.N)
+		height, width := s.tile()
+		rows := ceilDiv(p.M, height)
+		tiles := rows * ceilDiv(p.N, width)
 		for fill := 1; fill <= maxFill && k.splits && s.Along < 2 && p.ReadsAB() && p.Batch.Kind == gemm.Single && rows <= maxGridRows; fill++ {
 			parts := min(fill*d.SMs/tiles, p.K/(s.K*minSteps), maxGridRows)
 			if parts > max(c.Shape.Split, 1) {

@@ -14,11 +14,12 @@ import (
 // sums, which each warp then finishes row by row, whatever C's leading dimension is.
 type output struct {
 	*wgmmaWriter
-	group, lane  build.Reg // the warpgroup, and the thread in it
-	warp, inWarp build.Reg // the warp in the warpgroup, and the thread in that
-	leader       build.Reg // whether it is the one that begins copies
-	mine         build.Reg // whether the thread's rows are the tile's
-	row, col     build.Reg // the thread's first sum in the warpgroup's part of C
+	group, lane  build.Reg   // the warpgroup, and the thread in it
+	warp, inWarp build.Reg   // the warp in the warpgroup, and the thread in that
+	leader       build.Reg   // whether it is the one that begins copies
+	mine         build.Reg   // whether the thread's rows are the tile's
+	row, col     build.Reg   // the thread's first sum in the warpgroup's part of C
+	words        *frag.Words // whose rows are the thread's columns of C, if the product is turned
 	heldCol      build.Reg
 	round        build.Reg // the parity of the tile's number, where blocks share out K
 	// held are, for each side of the epilogue, the elements of the tile's that a thread keeps
@@ -41,6 +42,9 @@ func patchSlots(c Config) int {
 	cols := c.columns()
 	if c.Shape.Along > 1 {
 		return rows / groupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
+	}
+	if c.Shape.Turned {
+		return 2
 	}
 	if patches := ceilDiv(rows/groupRows*cols*c.Out.Size(), frag.SwizzleBytes); patches%2 != 0 || !bulk(c) {
 		return 1
@@ -438,6 +442,118 @@ func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
 		return
 	}
 	k.If(whose, finish)
+}
+
+// turnedRows is how many rows of C are handed over at a time of its transpose, in two patches side by
+// side, of 32 columns each.
+const turnedRows = 32
+
+// storeTurned hands over sums of C's transpose: 64 columns from (row, col) on, of which a thread has
+// two. They pass through patches so that neighbours in C's rows come together. There is room for
+// twice as many patches as are written at a time.
+func (o *output) storeTurned(row, col build.Reg, sums []build.Reg) {
+	k := o.Kernel
+	const each = turnedRows / 2                                   // a thread's sums
+	barrier, times := k.Add(o.group, 1), ceilDiv(len(sums), each) // barrier 0 is the block's
+	for n := range times {
+		part := sums[n*each : min((n+1)*each, len(sums))]
+		row := k.Add(row, n*turnedRows)
+		var rows, cols []build.Reg // of the thread's
+		for i := range part {
+			rows = append(rows, k.Add(row, k.To(o.index, o.turnedRow(i))))
+			cols = append(cols, k.Add(col, k.To(o.index, o.turnedCol(i))))
+		}
+		if o.config.Shape.Split > 1 {
+			for i, x := range part {
+				k.If(o.c.Inside(rows[i], cols[i]), func() { o.deliver(rows[i], cols[i], []build.Reg{x}) })
+			}
+			continue
+		}
+		if o.bulk {
+			part = o.finishedAlone(rows, cols, part)
+			k.Comment("once the copies that were there are read")
+			k.If(o.leader, func() { k.BulkWaitRead(1 - times%2) })
+		}
+		k.BarrierOf(barrier, groupThreads)
+		for i, x := range part {
+			o.turned(n%2, i).Store(x)
+		}
+		if !o.bulk {
+			k.BarrierOf(barrier, groupThreads)
+			o.storeLines(n%2, 2*len(part), row, col)
+			continue
+		}
+		k.ProxyFence()
+		k.BarrierOf(barrier, groupThreads)
+		k.If(o.leader, func() {
+			for half := range 2 {
+				o.tensor.Store(o.turnedPatch(n%2, half).Ptr, o.box(row, k.Add(col, half*turnedRows))...)
+			}
+			k.BulkCommit()
+		})
+	}
+}
+
+// finishedAlone are sums of elements that are nobody's neighbours, with alpha and all that follows but
+// for the rounding.
+func (o *output) finishedAlone(rows, cols, sums []build.Reg) []build.Reg {
+	k := o.Kernel
+	values := o.scaled(sums)
+	k.If(o.readC, func() {
+		var old []build.Reg
+		for i := range values {
+			old = append(old, o.c.At(rows[i], cols[i]).LoadVecOr0(o.c.Inside(rows[i], cols[i]), 1)...)
+		}
+		o.addOld(values, old)
+	})
+	var alone [][]build.Reg
+	for _, x := range values {
+		alone = append(alone, []build.Reg{x})
+	}
+	return slices.Concat(o.epilogue(alone, &operands{outScale: o.heldOut, rows: rows, cols: cols})...)
+}
+
+// storeLines finishes so many rows of sums in two patches, from (row, col) of C on, each warp its
+// share.
+func (o *output) storeLines(turn, lines int, row, col build.Reg) {
+	k := o.Kernel
+	const ahead = 2 // rows
+	share := lines / (groupThreads / frag.Lanes)
+	top := k.Mul(o.warp, share)
+	k.ForStep(0, share, ahead, func(r build.Reg) {
+		var rows, cols []build.Reg
+		var held [][]build.Reg
+		for n := range ahead {
+			line := k.Add(top, k.Add(r, n))
+			swizzled := k.Xor(k.Mul(o.inWarp, o.acc.Bytes()), k.Mul(k.Rem(line, 8), 16))
+			for half := range 2 {
+				rows = append(rows, k.Add(row, k.To(o.index, line)))
+				cols = append(cols, k.Add(col, k.To(o.index, k.Add(o.inWarp, half*turnedRows))))
+				held = append(held, o.turnedPatch(turn, half).At(line, 0).Skip(swizzled).LoadVec(1))
+			}
+		}
+		o.storeAll(rows, cols, held)
+	})
+}
+
+// turnedRow and turnedCol are where the thread's i-th sum of those that are handed over together is.
+func (o *output) turnedRow(i int) build.Reg { return o.Add(o.col, i/4*8+i%2) }
+func (o *output) turnedCol(i int) build.Reg { return o.Add(o.words.Row(), i/2%2*frag.LowerRow) }
+
+// turned is where that sum goes in the patches whose turn it is.
+func (o *output) turned(turn, i int) build.Ptr {
+	k := o.Kernel
+	const words = 4 // of a piece
+	line, c := o.turnedRow(i), o.turnedCol(i)
+	piece, in := k.Div(k.Rem(c, turnedRows), words), k.Rem(c, words)
+	return o.turnedPatch(turn, k.Div(c, turnedRows)).At(line, k.Mad(k.Xor(piece, k.Rem(line, 8)), words, in))
+}
+
+// turnedPatch is the left or the right one of the patches whose turn it is.
+func (o *output) turnedPatch(turn int, half build.Value) build.Array {
+	k := o.Kernel
+	first := k.Mad(o.group, patchSlots(o.config)*groupRows, 2*turn*turnedRows)
+	return o.patches.From(k.Add(first, k.Mul(half, turnedRows)), 0)
 }
 
 // end waits until the last copies have read the patches: shared memory is about to become

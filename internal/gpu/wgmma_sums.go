@@ -98,16 +98,21 @@ type mainloop struct {
 	sums   [][]build.Reg // of each 64 rows
 	fromA  []build.Reg   // descriptors of the first stage's A, of each 64 rows,
 	fromB  build.Reg     // and of B
+	words  *frag.Words   // instead of fromA, where A comes from registers
 	scales *tileScales   // nil if there are none
 }
 
 // release gives a stage back, if that holds. Every block of the cluster has loaded a part of
-// it, and waits for this one.
+// it, and waits for this one. Where threads have loaded from it, each warp does that for its own.
 func (x *mainloop) release(stage build.Reg, when build.Value) {
-	k, blocks := x.Kernel, x.config.Shape.cluster()
-	k.If(k.And(when, k.Lt(x.lane, blocks)), func() {
+	k, blocks, lane := x.Kernel, x.config.Shape.cluster(), x.lane
+	if x.words != nil {
+		k.Do("bar.warp.sync", -1)
+		lane = k.Rem(lane, frag.Lanes)
+	}
+	k.If(k.And(when, k.Lt(lane, blocks)), func() {
 		if blocks > 1 {
-			x.turn.ReleasePeer(stage, x.lane)
+			x.turn.ReleasePeer(stage, lane)
 		} else {
 			x.turn.Release(stage)
 		}
@@ -335,6 +340,53 @@ func (x *mainloop) addStraight() {
 		k.Comment("while these are multiplied the stage before them can be given back")
 		k.WgmmaWait(1)
 		x.release(x.before, k.Ne(i, 0))
+		k.Set(x.before, x.turn.Stage())
+		x.turn.Next()
+	})
+}
+
+// addLoaded is addStraight with A from registers. While the tensor cores are at one half of a step
+// the other half's fragments are loaded.
+func (x *mainloop) addLoaded() {
+	k, s := x.Kernel, x.config.Shape
+	const halves, four = 2, 4 // of a step, and registers of a fragment
+	steps := s.K / halves / x.op.K()
+	var sets [halves][][]build.Reg
+	for half := range sets {
+		for range len(x.sums) * steps {
+			var set []build.Reg
+			for range four {
+				set = append(set, k.Fresh(x.elem))
+			}
+			sets[half] = append(sets[half], set)
+		}
+	}
+	k.For(0, x.steps, func(i build.Reg) {
+		x.turn.WaitFull()
+		stageA, stageB := x.a.StageSkip(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
+		for half, set := range sets {
+			k.Comment("once the products before the last ones are done, of which these were the fragments")
+			k.WgmmaWait(1)
+			if half > 0 {
+				x.release(x.before, k.Ne(i, 0))
+			}
+			for n, to := range set {
+				x.words.Load(to, stageA, n/steps*groupRows, (half*steps+n%steps)*x.op.K())
+			}
+			k.WgmmaFence()
+			for step := range steps {
+				p := (half*steps + step) * x.op.K()
+				var add build.Value = true
+				if p == 0 {
+					add = k.Ne(i, 0) // or the sums begin with these products
+				}
+				b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
+				for m := range x.sums {
+					k.Wgmma(x.op, x.sums[m], set[m*steps+step], b, add)
+				}
+			}
+			k.WgmmaCommit()
+		}
 		k.Set(x.before, x.turn.Stage())
 		x.turn.Next()
 	})

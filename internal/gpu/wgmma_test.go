@@ -109,16 +109,41 @@ func TestPreferTypes(t *testing.T) {
 		{dtype.I8, gemm.Native, 2049, 2049, 2049, "192x192x128/2x48/3"},
 		{dtype.F32, gemm.TF32, 3000, 3000, 3000, "192x192x32/2x48/3"},
 	} {
-		p, _, err := gemm.New(1, gemm.Dense(c.in, c.m, c.k), gemm.Dense(c.in, c.n, c.k).T(), 0, gemm.Dense(c.in.Info().Results[0], c.m, c.n), gemm.Epilogue{})
-		if err == nil {
-			p, err = p.In(c.precision)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := wgmma.Configs(&p, d)[0].Shape.String(); got != c.want {
-			t.Errorf("%v: %s, want %s", &p, got, c.want)
-		}
+		expectTile(t, d, gemm.Dense(c.in, c.n, c.k).T(), c.precision, c.m, c.want)
+	}
+	// B across K, which turned tiles read as it lies, or which is packed.
+	for _, c := range []struct {
+		m, n, k int
+		want    string
+	}{
+		{512, 512, 512, "64x32x32/2x8/12t"},
+		{4096, 4096, 4096, "256x128x32/4x32/4t"},
+		{4096, 4096, 16, "256x128x32/4x32/4t"},
+		{3000, 3000, 3000, "192x192x32/2x48/3"},
+		{32, 4096, 14336, "64x32x32/2x8/12t*2"},
+		{128, 4096, 14336, "64x128x32/2x32/8t*2"},
+		{512, 6144, 4096, "64x128x32/2x32/8t"},
+		{4096, 16, 4096, "64x16x32/2x4/12"},
+		{512, 512, 16384, "128x128x32/2x32/6t*8"},
+		{1024, 1024, 65536, "256x128x32/4x32/4t*4"},
+	} {
+		expectTile(t, d, gemm.Dense(dtype.F32, c.k, c.n), gemm.TF32, c.m, c.want)
+	}
+}
+
+// expectTile expects a tile to be preferred on a device for m rows of A times B.
+func expectTile(t *testing.T, d *device.Info, b gemm.Layout, precision gemm.Precision, m int, want string) {
+	t.Helper()
+	k, n := b.OpRows(), b.OpCols()
+	p, _, err := gemm.New(1, gemm.Dense(b.Type, m, k), b, 0, gemm.Dense(b.Type.Info().Results[0], m, n), gemm.Epilogue{})
+	if err == nil {
+		p, err = p.In(precision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := wgmma.Configs(&p, d)[0].Shape.String(); got != want {
+		t.Errorf("%v: %s, want %s", &p, got, want)
 	}
 }
 
@@ -198,4 +223,19 @@ func TestSmallestGetMMA(t *testing.T) {
 			t.Errorf("%d³: %s, want %s", n, plan.Kernel.Name, want.Name)
 		}
 	}
+}
+
+// precise is a product in a precision.
+func precise(t *testing.T, precision gemm.Precision) *gemm.Problem {
+	t.Helper()
+	in := precision.Info().For[0]
+	l := gemm.Dense(in, 64, 64)
+	p, _, err := gemm.New(1, l, l, 0, gemm.Dense(in.Info().Results[0], 64, 64), gemm.Epilogue{})
+	if err == nil {
+		p, err = p.In(precision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
 }

@@ -62,10 +62,26 @@ func preferWgmma(k *Kernel, p *gemm.Problem, d *device.Info) []Shape {
 // tallPays says that the tall tile is as fast as predicted: where K is deep and each SM has
 // several tiles, so that to hand over C is hidden, and of a group that ends within a tile
 // little is lost. On an H200 4096³ and 4096×4096×1024 were 3 and 4 % faster in it than in 128×256, 32
-// products of 1024³ 9 % and groups of 8192 rows 4 %; 2048³ was 2 %, 64 products of 512³ 4 % slower.
+// products of 1024³ 9 %, 64 of 768³ 15 % and groups of 8192 rows 4 %; 2048³ was 2 %, 64 products of 512³ 4 % slower.
 func tallPays(p *gemm.Problem, d *device.Info) bool {
-	const depth, rounds = 1024, 4
-	return p.K >= depth && (p.Batch.Kind != gemm.Single || tilesOf(p, tallTiles[64]) >= rounds*d.SMs)
+	const depth, batched, rounds = 1024, 768, 4
+	if p.Batch.Kind != gemm.Single {
+		return p.K >= batched
+	}
+	return p.K >= depth && tilesOf(p, tallTiles[64]) >= rounds*d.SMs
+}
+
+// turnedTiles are further ones of tf32, for a B that runs across K: M are columns of C.
+var turnedTiles = []Shape{
+	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
+	{M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
+	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4},
+	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
+	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
+	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
+	{M: 64, N: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 12},
+	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
+	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
 }
 
 // wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
@@ -78,6 +94,12 @@ func wgmmaShapes() (shapes []Shape) {
 		}
 		if k != 64 {
 			tiles = append(slices.Clip(tiles), thinTile)
+		}
+		if k == 32 {
+			for _, s := range turnedTiles {
+				s.K, s.Turned = k, true
+				shapes = append(shapes, s)
+			}
 		}
 		for _, s := range tiles {
 			if s.K = k; k != 64 && s.N == 192 {
@@ -113,6 +135,12 @@ const (
 	// hidden of adding 64 columns of 8-bit floats' products, and wgmmaTogether how much longer the steps
 	// of a cluster take whose B must be along K, or comes in parts.
 	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 35.0, 1.05
+	// wgmmaLoads is the least that a step takes whose fragments threads load, which wait for them
+	// twice, and wgmmaAgain how much longer memory takes for B where several of their rows of tiles read
+	// the same of it; wgmmaScales is how much longer a step takes with block scales, and wgmmaOwners with such
+	// that each column has its own of.
+	wgmmaLoads, wgmmaAgain   = 290.0, 0.1
+	wgmmaScales, wgmmaOwners = 150.0, 450.0
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
 	// wgmmaGroups is the same of groups of rows, some of which wait for memory and others for the
@@ -153,14 +181,17 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x.rounds = ceilDiv(x.blocks, sms)
 
 	rows, cols := max(s.M, groupRows), s.N // of what is loaded
-	if !c.TransB {
+	if !c.TransB && !s.Turned {
 		cols = max(cols, groupRows)
 	}
 	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
-	q, is := packing(p, Align{})
+	q, is := packing(p, s, Align{})
 	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)), float64(ceilDiv(depth, s.K)), wgmmaBeside
+	if s.Turned && p.M > s.N {
+		memory += wgmmaAgain * float64(p.Products()*p.B.Bytes()) / wgmmaMemory / float64(max(d.SMs, 1))
+	}
 	if p.Batch.Kind == gemm.Grouped {
 		busy := float64(x.rounds) * steps * area / wgmmaRate
 		deliver *= 1 - wgmmaStream*min(1, memory/busy)
@@ -169,12 +200,24 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
 	products, adds := r.work(s)
-	bytes := frag.SwizzleBytes * (float64(rows)*skew(q.A) + float64(cols/s.cluster())*skew(q.B))
+	skewA, skewB := skew(q.A), skew(q.B)
+	if s.Turned {
+		skewA, skewB = skewB, skewA
+	}
+	bytes := frag.SwizzleBytes * (float64(rows)*skewA + float64(cols/s.cluster())*skewB)
 	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
 	loaded := planes * bytes / deliver
 	step := max(products*area/wgmmaRate+adds+2*wgmmaStep/float64(s.RowsPerThread), loaded, planes*wgmmaLatency/float64(s.Stages))
+	switch {
+	case s.Turned:
+		step = max(step, wgmmaLoads)
+	case c.ScaleB == 1:
+		step += wgmmaOwners
+	case c.ScaleB > 1:
+		step += wgmmaScales
+	}
 	if s.cluster() > 1 {
 		step = max(step, planes*wgmmaMeet)
 		if (r.elem.Bits() != 16 || planes > 1) && !inTurns(s) {
@@ -196,11 +239,12 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 		tile, end = max(steps*step, tile/float64(consumers(s))), hand
 	}
 	outside := 0.0 // what the last tiles of a side take longer for rows that it does not have
+	height, width := s.tile()
 	for _, side := range []struct {
 		along     bool
 		has, tile int
-	}{{!c.TransA, p.M, s.M}, {c.TransB, p.Columns(), s.N}} {
-		if n := ceilDiv(side.has, side.tile); side.along {
+	}{{!c.TransA, p.M, height}, {c.TransB, p.Columns(), width}} {
+		if n := ceilDiv(side.has, side.tile); side.along || s.Turned {
 			missing := float64(max(n*side.tile-side.has-wgmmaFew, 0))
 			if n > 1 && x.rounds == 1 { // while the other SMs have as much to do with whole tiles
 				missing /= 3

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
@@ -24,8 +24,8 @@ type freivalds[T number] struct {
 	a, b, c operand // c as it was
 	bias    []byte
 	opt     VerifyOptions
-	far     far
-	late    bool // C is the result already when what is expected is computed
+	// old, unless it is nil, is C·x and ‖c‖₂ of C as it was, which is overwritten.
+	old func(ctx context.Context) ([][]T, []float64, error)
 
 	x    [][]T     // the vectors, N values each; 0 in columns left out
 	want [][]T     // C·x as it should be, M values each
@@ -35,32 +35,62 @@ type freivalds[T number] struct {
 	oldBad         []int     // of each row of the old C: how many are not finite
 	oldSize        []float64 // and |β|·‖c‖₂
 	repeats        float64   // share of neighbouring products that are equal
-	threshold      threshold
+	limits         Limits
 }
 
-// threshold is how large a row's residual may be: parts of its size and of the Euclidean
-// norm of C's row, and what holds for any.
-type threshold struct{ ofSize, ofNorm, least float64 }
+// operand is a matrix of a product that is verified.
+type operand struct {
+	layout gemm.Layout
+	data   []byte
+}
 
-func (t *threshold) of(size, norm float64) float64 { return t.ofSize*size + t.ofNorm*norm + t.least }
+func (o *operand) at(i, j int) float64 { return o.layout.Type.At(o.data, o.layout.Index(i, j)) }
 
-func newFreivalds[T number](p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) *freivalds[T] {
+// Limits are how large a row's residual may be: parts of its size, more of it as more of the data
+// repeats, and of the Euclidean norm of C's row, and what holds for any.
+type Limits struct{ OfSize, OfRepeats, OfNorm, Least float64 }
+
+func (l *Limits) of(repeats, size, norm float64) float64 {
+	return (l.OfSize+repeats*l.OfRepeats)*size + l.OfNorm*norm + l.Least
+}
+
+func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) *freivalds[T] {
+	a, b := operand{p.A, buf.A}, operand{p.B, buf.B}
+	if p.BlockScaled() && p.ReadsAB() {
+		fa, fb := Factors(p, buf)
+		a = operand{gemm.Dense(dtype.F64, p.M, p.K), dtype.Bytes(fa)}
+		b = operand{gemm.Dense(dtype.F64, p.K, p.N), dtype.Bytes(fb)}
+	}
 	return &freivalds[T]{
-		p: p, a: a, b: b, c: c, bias: bias, opt: opt,
-		x: vectors[T](opt.Vectors, p.N), want: vectors[T](opt.Vectors, p.M),
-		size:   make([]float64, p.M),
+		p: p, a: a, b: b, c: operand{p.C, buf.C}, bias: buf.Bias, opt: opt,
+		want: zeros[T](opt.Vectors, p.M).rows(), size: make([]float64, p.M),
 		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
 		oldBad: make([]int, p.M), oldSize: make([]float64, p.M),
+		limits: limits(p, opt.Accuracy),
 	}
 }
 
-// remote implements checker.
-func (f *freivalds[T]) remote(r Remote, late bool) { f.far.Remote, f.late = r, late }
+// vectors are some of one size, one behind the other.
+type vectors[T number] struct {
+	all  []T
+	size int
+}
 
-// draw draws the vectors.
-func (f *freivalds[T]) draw() {
-	rng := rand.New(rand.NewPCG(f.opt.Seed, 0))
-	for n, x := range f.x {
+func zeros[T number](n, size int) vectors[T] { return vectors[T]{make([]T, n*size), size} }
+
+func (x vectors[T]) rows() [][]T {
+	var rows [][]T
+	for at := 0; at < len(x.all); at += x.size {
+		rows = append(rows, x.all[at:at+x.size])
+	}
+	return rows
+}
+
+// draw draws the vectors, which have some values.
+func draw[T number](opt VerifyOptions, size int) vectors[T] {
+	rng := rand.New(rand.NewPCG(opt.Seed, 0))
+	drawn := zeros[T](opt.Vectors, size)
+	for n, x := range drawn.rows() {
 		if n > 0 && wraps[T]() {
 			for j := range x {
 				x[j] = T(rng.Uint32())
@@ -72,57 +102,43 @@ func (f *freivalds[T]) draw() {
 			if j%64 == 0 {
 				bits = rng.Uint64()
 			}
-			x[j] = T(1)
-			if bits&1 != 0 {
-				x[j] = -x[j]
-			}
+			x[j] = 1 - 2*T(bits&1)
 			bits >>= 1
 		}
 	}
+	return drawn
 }
 
-// expect computes want, size and the threshold.
+// expect implements checker: it computes want and size.
 func (f *freivalds[T]) expect(ctx context.Context) error {
 	p := f.p
-	f.draw()
+	f.x = draw[T](f.opt, p.N).rows()
 	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
 	bias := f.readBias()
 	if p.ReadsAB() {
-		alongA, err := f.repeated(ctx, f.a, 0, 1)
+		f.repeats = min(f.repeated(f.a, 0, 1), f.repeated(f.b, 1, 0))
+		bx, err := f.timesB(ctx)
 		if err != nil {
 			return err
 		}
-		alongB, err := f.repeated(ctx, f.b, 1, 0)
-		if err != nil {
+		ax := newSweep(&f.a, bx.out)
+		ax.weight = bx.size
+		ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
+		if err := ax.run(ctx); err != nil {
 			return err
 		}
-		f.repeats = min(alongA, alongB)
-		if err := f.far.ask(ctx, f.x, &f.far.product, Remote.Product); err != nil {
-			return err
-		}
-	}
-	if p.Beta != 0 || f.late {
-		if err := f.far.ask(ctx, f.x, &f.far.result, Remote.Result); err != nil {
-			return err
-		}
-	}
-	if p.ReadsAB() {
-		out, size, err := f.product(ctx)
-		if err != nil {
-			return err
-		}
-		f.gather(alpha, out)
-		for i, s := range size {
+		f.gather(alpha, ax.out)
+		for i, s := range ax.size {
 			f.size[i] += math.Abs(alpha) * s
 		}
 	}
 	if p.Beta != 0 {
-		out, size, err := f.result(ctx, &f.c, func(i, _ int) { f.oldBad[i]++ })
+		out, norms, err := f.oldSums(ctx)
 		if err != nil {
 			return err
 		}
 		f.gather(beta, out)
-		for i, s := range size {
+		for i, s := range norms {
 			f.oldSize[i] = math.Abs(beta) * s
 			f.size[i] += f.oldSize[i]
 		}
@@ -133,34 +149,16 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 	for i := range f.rowBad {
 		f.rowBad[i] = f.rowBad[i] || p.ReadsAB() && !finite(alpha) || !finite(beta)
 	}
-	f.threshold = f.limit()
 	return nil
 }
 
-// product is A·(B·x), with Σ|a|·‖b‖₂ over the rows b of op(B).
-func (f *freivalds[T]) product(ctx context.Context) (out [][]T, size []float64, err error) {
-	out, size, ok, err := take[T](ctx, &f.far.product)
-	if ok || err != nil {
-		return out, size, err
+// oldSums is C·x of C as it was, and ‖c‖₂ of each row.
+func (f *freivalds[T]) oldSums(ctx context.Context) ([][]T, []float64, error) {
+	if f.old != nil {
+		return f.old(ctx)
 	}
-	bx, err := f.timesB(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	ax := newSweep(&f.a, bx.out)
-	ax.weight = bx.size
-	ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
-	return ax.out, ax.size, ax.run(ctx)
-}
-
-// result is C·x, with ‖c‖₂ of each row. Where C is not finite comes to light on the way.
-func (f *freivalds[T]) result(ctx context.Context, c *operand, nonfinite func(i, j int)) (out [][]T, size []float64, err error) {
-	out, size, ok, err := take[T](ctx, &f.far.result)
-	if ok || err != nil {
-		return out, size, err
-	}
-	s := newSweep(c, f.x)
-	s.nonfinite = nonfinite
+	s := newSweep(&f.c, f.x)
+	s.nonfinite = func(i, _ int) { f.oldBad[i]++ }
 	return s.out, s.size, s.run(ctx)
 }
 
@@ -185,12 +183,8 @@ func (f *freivalds[T]) timesB(ctx context.Context) (*sweep[T], error) {
 	}
 }
 
-// leaveOut takes the columns that are not finite out of the vectors. What was asked for with
-// others is of no use then.
+// leaveOut takes the columns that are not finite out of the vectors.
 func (f *freivalds[T]) leaveOut() {
-	if slices.Contains(f.colBad, true) {
-		f.far.sent, f.far.result = false, nil
-	}
 	for j, bad := range f.colBad {
 		if bad {
 			for _, x := range f.x {
@@ -264,27 +258,24 @@ func (f *freivalds[T]) gather(factor float64, sums [][]T) {
 
 // repeated is the share of non-zero elements of op(matrix) that equal their
 // neighbour at (di, dj), from a sample.
-func (f *freivalds[T]) repeated(ctx context.Context, o operand, di, dj int) (float64, error) {
-	rng := rand.New(rand.NewPCG(f.opt.Seed, 1))
-	if err := o.sample(ctx, rng); err != nil {
-		return 0, err
-	}
-	l, data := o.layout, o.data
+func (f *freivalds[T]) repeated(o operand, di, dj int) float64 {
+	l := o.layout
 	rows, cols := l.OpRows()-di, l.OpCols()-dj
 	if rows <= 0 || cols <= 0 {
-		return 0, nil
+		return 0
 	}
+	rng := rand.New(rand.NewPCG(f.opt.Seed, 1))
 	n := 0
 	for range probes {
 		i, j := rng.IntN(rows), rng.IntN(cols)
-		if x := l.Type.At(data, l.Index(i, j)); x != 0 && x == l.Type.At(data, l.Index(i+di, j+dj)) {
+		if x := o.at(i, j); x != 0 && x == o.at(i+di, j+dj) {
 			n++
 		}
 	}
-	return float64(n) / probes, nil
+	return float64(n) / probes
 }
 
-// limit is the threshold of the rows.
+// limits are those of the rows.
 //
 // With u the accumulator's roundoff, the errors of a row have a norm of about
 // 0.3·u·√k·‖|A|·|B|‖₂, and by Minkowski's inequality the norm of that row of
@@ -297,23 +288,24 @@ func (f *freivalds[T]) repeated(ctx context.Context, o operand, di, dj int) (flo
 //
 // The worst case instead of √k would be k: too wide to catch anything. It is called
 // for in the share of the data that repeats, as sums of equal terms make equal errors.
-func (f *freivalds[T]) limit() threshold {
-	p, acc, out := f.p, f.opt.Accuracy, f.p.C.Type.Info()
+func limits(p *gemm.Problem, acc Accuracy) Limits {
+	out := p.C.Type.Info()
 	if out.Integer {
-		return threshold{}
+		return Limits{}
 	}
 	n := roundings(p, acc)
 	own := 0x1p-53 * math.Sqrt(n+float64(p.N)) // the check's errors
-	return threshold{
-		ofSize: sigmas * (acc.Roundoff*(steps(acc, n)+f.repeats*n) + 2*acc.Operand + own),
-		ofNorm: sigmas * (out.Roundoff + own),
-		least:  sigmas * math.Sqrt(float64(p.N)) * (underflow(p, acc) + out.Tiny/2),
+	return Limits{
+		OfSize:    sigmas * (acc.Roundoff*steps(acc, n) + 2*acc.Operand + own),
+		OfRepeats: sigmas * acc.Roundoff * n,
+		OfNorm:    sigmas * (out.Roundoff + own),
+		Least:     sigmas * math.Sqrt(float64(p.N)) * (underflow(p, acc) + out.Tiny/2),
 	}
 }
 
 // check implements checker.
-func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, error) {
-	p := f.p
+func (f *freivalds[T]) check(ctx context.Context, data []byte) (VerifyReport, error) {
+	p, c := f.p, operand{f.p.C, data}
 	report := VerifyReport{Seed: f.opt.Seed, Vectors: len(f.x)}
 	expected := 0 // columns that must not be finite
 	for _, bad := range f.colBad {
@@ -323,12 +315,8 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 	}
 	found := make([]int, p.M)         // of those, in each row
 	unforeseen := make([][2]int, p.M) // other elements that are not finite, and the first
-	if f.far.result == nil {
-		if err := f.far.ask(ctx, f.x, &f.far.result, Remote.Result); err != nil {
-			return report, err
-		}
-	}
-	out, size, err := f.result(ctx, &c, func(i, j int) {
+	s := newSweep(&c, f.x)
+	s.nonfinite = func(i, j int) {
 		if f.colBad[j] {
 			found[i]++
 			return
@@ -337,8 +325,8 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 			u[1] = j
 		}
 		unforeseen[i][0]++
-	})
-	if err != nil {
+	}
+	if err := s.run(ctx); err != nil {
 		return report, err
 	}
 	var first error
@@ -351,10 +339,10 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 		case f.rowBad[i] || f.oldBad[i] > 0:
 			report.Unsummed++
 		case unforeseen[i][0] > 0:
-			err = f.overflow(ctx, i, unforeseen[i][1], c)
+			err = f.overflow(i, unforeseen[i][1], c)
 			report.Unsummed++
 		default:
-			err = f.residual(&report, i, out, size[i])
+			err = f.residual(&report, i, s.out, s.size[i])
 		}
 		if first == nil {
 			first = err
@@ -365,7 +353,7 @@ func (f *freivalds[T]) check(ctx context.Context, c operand) (VerifyReport, erro
 
 // residual compares row i of C·x with what it should be.
 func (f *freivalds[T]) residual(report *VerifyReport, i int, out [][]T, norm float64) error {
-	limit := f.threshold.of(f.size[i], norm)
+	limit := f.limits.of(f.repeats, f.size[i], norm)
 	if !finite(limit) {
 		report.Unsummed++
 		return nil
@@ -374,31 +362,15 @@ func (f *freivalds[T]) residual(report *VerifyReport, i int, out [][]T, norm flo
 	for n := range f.x {
 		largest = max(largest, magnitude(out[n][i]-f.want[n][i]))
 	}
-	worst := largest / limit
-	if largest == 0 {
-		worst = 0
-	}
-	if worst > report.Worst || i == 0 {
-		report.Worst, report.Row, report.Residual, report.Threshold = worst, i, largest, limit
-	}
-	if worst > 1 {
-		return fmt.Errorf("%w: row %d of C is off by %.3g, threshold %.3g (%d vectors, seed %d)",
-			gemm.ErrVerify, i, largest, limit, len(f.x), f.opt.Seed)
-	}
-	return nil
+	return report.add(i, largest, limit)
 }
 
 // overflow computes element (i, j) afresh, to tell whether it should be out of range.
-func (f *freivalds[T]) overflow(ctx context.Context, i, j int, c operand) error {
+func (f *freivalds[T]) overflow(i, j int, c operand) error {
 	p := f.p
 	got := c.at(i, j)
 	var sum, abs float64
 	if p.ReadsAB() {
-		for _, o := range []*operand{&f.a, &f.b} {
-			if err := o.fetch(ctx); err != nil {
-				return err
-			}
-		}
 		for k := range p.K {
 			t := f.a.at(i, k) * f.b.at(k, j)
 			sum += t

@@ -3,106 +3,161 @@ package ref
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
-// Remote is the matrices of a product that are not in the host's memory, but where they can
-// be multiplied by vectors. What is multiplied is asked for first and waited for later, so
-// that the host need not hold up the product, nor one sum the other.
+// Remote is the matrices of a product that are not in the host's memory, but where they can be
+// multiplied by vectors, and the sums compared. What it is asked for is done in order, and nobody
+// waits but for what is handed back: the host has its part while the product is computed.
 type Remote interface {
-	// Vectors are what is multiplied by from now on, x: [DefaultVectors] of N values each.
-	Vectors(ctx context.Context, x [][]float64) error
-	// Product asks for op(A)·(op(B)·x). Its sizes are Σ|a|·‖b‖₂ over the rows b of op(B).
-	Product(ctx context.Context) (Sums, error)
-	// Result asks for C·x, of C as it is when what was asked for before is done. Its sizes
-	// are ‖c‖₂.
-	Result(ctx context.Context) (Sums, error)
-	// FetchA, FetchB and FetchC copy some stored rows and columns of a matrix, which come
-	// without room between them.
-	FetchA(ctx context.Context, row, col, rows, cols int) ([]byte, error)
-	FetchB(ctx context.Context, row, col, rows, cols int) ([]byte, error)
-	FetchC(ctx context.Context, row, col, rows, cols int) ([]byte, error)
+	// Expect asks for what C·x is to be, of A and B, and of C if the product adds to it, as they are
+	// when what was asked for before is done. The error is ErrUnsupported where they cannot be
+	// multiplied.
+	Expect(ctx context.Context, q Question) error
+	// Finite waits for what Expect asked for, and reports whether all that it is of is finite.
+	Finite(ctx context.Context) (bool, error)
+	// Judge asks for C·x, of C as it is now, compares it with what it is to be, and waits.
+	Judge(ctx context.Context, l Limits) (Verdict, error)
+	// Old waits for C·x, of C as it was, and for ‖c‖₂ of its rows.
+	Old(ctx context.Context) (sums [][]float64, norms []float64, err error)
+	// Fetch waits for all that the product reads, and C, as they are now.
+	Fetch(ctx context.Context) (gemm.Buffers, error)
 }
 
-// Sums waits for what a [Remote] was asked for, in float64: for each vector a value for each
-// of M rows, and the sizes of the rows. A size is not finite where an element is not that
-// counts in it.
-type Sums func(ctx context.Context) (out [][]float64, size []float64, err error)
-
-// fetch is a method of [Remote].
-type fetch func(ctx context.Context, row, col, rows, cols int) ([]byte, error)
-
-// operand is a matrix of a product that is verified: in memory, or remote.
-type operand struct {
-	layout gemm.Layout
-	data   []byte // nil while it is only remote
-	far    fetch
+// Question is what C·x is to be: Alpha·A·(B·x) + Beta·C·x, and a bias times x.
+type Question struct {
+	Seed        uint64 // of whatever is drawn there
+	Alpha, Beta float64
+	// Vectors are [DefaultVectors] x, one behind the other, of N float64 or words modulo 2^32, and
+	// Totals what the values of each come to, by which the bias of a row is multiplied.
+	Vectors []byte
+	Totals  [DefaultVectors]float64
 }
 
-func (o *operand) at(i, j int) float64 { return o.layout.Type.At(o.data, o.layout.Index(i, j)) }
-
-// fetch brings the matrix here, if it is not.
-func (o *operand) fetch(ctx context.Context) error {
-	return o.fetchPart(ctx, 0, 0, o.layout.Rows, o.layout.Cols)
+// Verdict is of a whole C.
+type Verdict struct {
+	// Finite says that all is that it is of. Otherwise there is none.
+	Finite bool
+	// Row is the one whose residual is the largest in units of its limit.
+	Row             int
+	Residual, Limit float64
 }
 
-// fetchPart brings a part of the matrix here, if it is not, and makes o that part.
-func (o *operand) fetchPart(ctx context.Context, row, col, rows, cols int) (err error) {
-	if o.far == nil || o.data != nil || o.layout.Len() == 0 {
-		return nil
+// RemoteVerifier is a [Verifier] for matrices that are not in the host's memory. They are judged
+// where they are. Where that cannot be done, and where something is not finite, they are fetched
+// and checked here.
+type RemoteVerifier struct {
+	remote Remote
+	p      *gemm.Problem
+	opt    VerifyOptions
+	judges bool      // what C·x is to be was asked for, and is finite as far as that is known
+	here   *Verifier // or else nil, until they are fetched
+}
+
+// NewRemoteVerifier is called before the product runs. If that adds to C, it reads all of them,
+// and waits. Of vectors there are [DefaultVectors]. The errors are those of [NewVerifier].
+func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, r Remote, opt VerifyOptions) (*RemoteVerifier, error) {
+	if err := verifiable(p); err != nil {
+		return nil, err
 	}
-	if o.data, err = o.far(ctx, row, col, rows, cols); err == nil {
-		o.layout.Rows, o.layout.Cols, o.layout.LD = rows, cols, cols
+	opt.Vectors, opt.Accuracy = DefaultVectors, orDefault(opt.Accuracy, p)
+	v := &RemoteVerifier{remote: r, p: p, opt: opt}
+	if p.Empty() || p.Beta == 0 {
+		return v, nil
+	}
+	err := v.expect(ctx)
+	if err == nil && v.judges {
+		v.judges, err = r.Finite(ctx)
+	}
+	if err == nil && !v.judges {
+		err = v.fetch(ctx)
+	}
+	return v, err
+}
+
+// expect asks for what C·x is to be.
+func (v *RemoteVerifier) expect(ctx context.Context) error {
+	q := Question{Seed: v.opt.Seed, Alpha: v.p.Accum().Round(v.p.Alpha), Beta: v.p.Accum().Round(v.p.Beta)}
+	if v.p.C.Type.Info().Integer {
+		draw[uint32](v.opt, v.p.N).ask(&q)
+	} else {
+		draw[float64](v.opt, v.p.N).ask(&q)
+	}
+	err := v.remote.Expect(ctx, q)
+	v.judges = err == nil
+	if errors.Is(err, gemm.ErrUnsupported) {
+		return nil
 	}
 	return err
 }
 
-// sampled is the rows and columns of what sample brings.
-const sampled = 64
-
-// sample brings a random part of the matrix here, if it is not, and makes o that part.
-func (o *operand) sample(ctx context.Context, rng *rand.Rand) error {
-	rows, cols := min(o.layout.Rows, sampled), min(o.layout.Cols, sampled)
-	return o.fetchPart(ctx, rng.IntN(o.layout.Rows-rows+1), rng.IntN(o.layout.Cols-cols+1), rows, cols)
-}
-
-// far is what a check has of matrices that are remote; of none the zero value. Of whole
-// numbers, which are checked modulo 2^32, only parts or all are fetched.
-type far struct {
-	Remote
-	sent            bool // the vectors, as they are
-	product, result Sums // asked for and not yet waited for
-}
-
-// ask asks for the product, or for C as it is, unless they cannot be multiplied where they
-// are.
-func (f *far) ask(ctx context.Context, x any, sums *Sums, what func(Remote, context.Context) (Sums, error)) (err error) {
-	vectors, floats := x.([][]float64)
-	if f.Remote == nil || !floats {
-		return nil
-	}
-	if !f.sent {
-		if err := f.Vectors(ctx, vectors); err != nil {
-			return err
+// ask puts the vectors into a question.
+func (x vectors[T]) ask(q *Question) {
+	for n, values := range x.rows() {
+		var total T
+		for _, v := range values {
+			total += v
 		}
-		f.sent = true
+		q.Totals[n] = float64(total)
 	}
-	if *sums, err = what(f.Remote, ctx); errors.Is(err, gemm.ErrUnsupported) {
-		*sums, err = nil, nil
+	switch all := any(x.all).(type) {
+	case []float64:
+		q.Vectors = dtype.Bytes(all)
+	case []uint32:
+		words := make([]int32, len(all)) // which package dtype knows
+		for i, v := range all {
+			words[i] = int32(v)
+		}
+		q.Vectors = dtype.Bytes(words)
 	}
+}
+
+// fetch has the matrices checked here.
+func (v *RemoteVerifier) fetch(ctx context.Context) error {
+	buf, err := v.remote.Fetch(ctx)
+	if err != nil {
+		return err
+	}
+	v.here, err = NewVerifier(ctx, v.p, buf, v.opt)
 	return err
 }
 
-// take waits for what was asked for, and reports whether there was any: if something is not
-// finite there is none, and the matrices are looked at here.
-func take[T number](ctx context.Context, sums *Sums) (out [][]T, size []float64, ok bool, err error) {
-	s := *sums
-	if *sums = nil; s == nil {
-		return nil, nil, false, nil
+// Check waits for the product and is [Verifier.Check] of its C.
+func (v *RemoteVerifier) Check(ctx context.Context) (VerifyReport, error) {
+	report := VerifyReport{Seed: v.opt.Seed, Vectors: v.opt.Vectors}
+	if v.p.Empty() {
+		return report, ctx.Err()
 	}
-	values, size, err := s(ctx)
-	out, ok = any(values).([][]T)
-	return out, size, ok && err == nil && !anyNonfinite(size), err
+	if v.p.Beta == 0 {
+		if err := v.expect(ctx); err != nil {
+			return report, err
+		}
+	}
+	if v.judges {
+		verdict, err := v.remote.Judge(ctx, limits(v.p, v.opt.Accuracy))
+		if err != nil {
+			return report, err
+		}
+		if verdict.Finite {
+			return report, report.add(verdict.Row, verdict.Residual, verdict.Limit)
+		}
+	}
+	buf, err := v.remote.Fetch(ctx)
+	if err != nil {
+		return report, err
+	}
+	if v.here == nil {
+		if v.here, err = newVerifier(v.p, buf, v.opt); err != nil {
+			return report, err
+		}
+		if v.p.Beta != 0 { // and C was finite: integers always are
+			v.here.checker.(*freivalds[float64]).old = v.remote.Old
+		}
+		if err := v.here.expect(ctx); err != nil {
+			return report, err
+		}
+	}
+	return v.here.Check(ctx, buf.C)
 }

@@ -28,14 +28,6 @@ func magnitude[T number](d T) float64 {
 	return math.Abs(float64(d))
 }
 
-func vectors[T number](n, size int) [][]T {
-	out := make([][]T, n)
-	for i := range out {
-		out[i] = make([]T, size)
-	}
-	return out
-}
-
 // sweep multiplies op(matrix) by several vectors in one reading of its memory, row
 // after row of it. Each output is summed by one goroutine and in one order, so
 // that the result does not depend on how many there are.
@@ -53,16 +45,13 @@ type sweep[T number] struct {
 
 func newSweep[T number](o *operand, in [][]T) *sweep[T] {
 	rows := o.layout.OpRows()
-	return &sweep[T]{operand: o, in: in, out: vectors[T](len(in), rows), size: make([]float64, rows)}
+	return &sweep[T]{operand: o, in: in, out: zeros[T](len(in), rows).rows(), size: make([]float64, rows)}
 }
 
 // run fills out and size.
 func (s *sweep[T]) run(ctx context.Context) error {
 	if s.layout.Len() == 0 {
 		return ctx.Err()
-	}
-	if err := s.fetch(ctx); err != nil {
-		return err
 	}
 	n := s.layout.OpRows()
 	workers := min(runtime.GOMAXPROCS(0), (n+63)/64)

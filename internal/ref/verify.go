@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
@@ -38,16 +37,13 @@ type VerifyOptions struct {
 // 2^31 is its own negative and ±1 cannot tell two of them from none.
 type Verifier struct {
 	checker
-	c    operand
-	late bool // what it expects is yet to be computed
+	p *gemm.Problem
 }
 
 type checker interface {
+	// expect computes what C·x is to be.
 	expect(ctx context.Context) error
-	check(ctx context.Context, c operand) (VerifyReport, error)
-	// remote says where the matrices are, and whether C is the result already when expect is
-	// called.
-	remote(r Remote, late bool)
+	check(ctx context.Context, c []byte) (VerifyReport, error)
 }
 
 // VerifyReport says what a check saw.
@@ -73,75 +69,73 @@ func (r VerifyReport) String() string {
 	return s
 }
 
+// add is a row's residual, of which the report keeps the largest in units of its limit. The error,
+// ErrVerify, is of one that is above.
+func (r *VerifyReport) add(row int, residual, limit float64) error {
+	worst := residual / limit
+	if residual == 0 {
+		worst = 0
+	}
+	if worst > r.Worst || row == 0 {
+		r.Worst, r.Row, r.Residual, r.Threshold = worst, row, residual, limit
+	}
+	if worst > 1 {
+		return fmt.Errorf("%w: row %d of C is off by %.3g, threshold %.3g (%d vectors, seed %d)",
+			gemm.ErrVerify, row, residual, limit, r.Vectors, r.Seed)
+	}
+	return nil
+}
+
 // NewVerifier reads A, B, the bias and the old C, and so is called before the
 // product runs; A and B must still stand, unchanged, when [Verifier.Check] is
 // called. The errors are those of [gemm.Buffers.Check], the context's, and
 // ErrUnsupported for an epilogue that does more than to add a bias.
 func NewVerifier(ctx context.Context, p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifier, error) {
+	v, err := newVerifier(p, buf, opt)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.expect(ctx)
+}
+
+// newVerifier is NewVerifier, with what is expected yet to be computed.
+func newVerifier(p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifier, error) {
 	if err := buf.Check(p); err != nil {
 		return nil, err
 	}
-	a, b := operand{layout: p.A, data: buf.A}, operand{layout: p.B, data: buf.B}
-	if p.BlockScaled() && p.ReadsAB() {
-		fa, fb := Factors(p, buf)
-		a = operand{layout: gemm.Dense(dtype.F64, p.M, p.K), data: dtype.Bytes(fa)}
-		b = operand{layout: gemm.Dense(dtype.F64, p.K, p.N), data: dtype.Bytes(fb)}
-	}
-	v, err := newVerifier(p, a, b, operand{layout: p.C, data: buf.C}, buf.Bias, opt)
-	if err != nil {
+	if err := verifiable(p); err != nil {
 		return nil, err
-	}
-	return v, v.expect(ctx)
-}
-
-// NewRemoteVerifier is NewVerifier for matrices that are not in the host's memory; the
-// bias is. [Verifier.CheckRemote] ends it, and reads A and B where the old C does not count,
-// so that the host has its part while the product is computed. Of vectors there are
-// [DefaultVectors].
-func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, r Remote, bias []byte, opt VerifyOptions) (*Verifier, error) {
-	if p.BlockScaled() {
-		return nil, fmt.Errorf("%w: verifying a product with block scales on a device", gemm.ErrUnsupported)
-	}
-	opt.Vectors = DefaultVectors
-	v, err := newVerifier(p, operand{layout: p.A, far: r.FetchA}, operand{layout: p.B, far: r.FetchB}, operand{layout: p.C, far: r.FetchC}, bias, opt)
-	if err != nil {
-		return nil, err
-	}
-	v.late = p.Beta == 0
-	v.remote(r, v.late)
-	if v.late {
-		return v, nil
-	}
-	return v, v.expect(ctx)
-}
-
-func newVerifier(p *gemm.Problem, a, b, c operand, bias []byte, opt VerifyOptions) (*Verifier, error) {
-	if !p.Epilogue.OnlyBias() {
-		return nil, fmt.Errorf("%w: verifying a product with epilogue %v", gemm.ErrUnsupported, p.Epilogue)
 	}
 	if opt.Vectors <= 0 {
 		opt.Vectors = DefaultVectors
 	}
 	opt.Accuracy = orDefault(opt.Accuracy, p)
-	v := &Verifier{c: c}
+	v := &Verifier{p: p}
 	switch {
-	case p.M == 0 || p.N == 0: // however many there are of the other
+	case p.Empty(): // however many there are of the other
 		v.checker = nothing{VerifyReport{Seed: opt.Seed, Vectors: opt.Vectors}}
 	case p.C.Type.Info().Integer:
-		v.checker = newFreivalds[uint32](p, a, b, c, bias, opt)
+		v.checker = newFreivalds[uint32](p, buf, opt)
 	default:
-		v.checker = newFreivalds[float64](p, a, b, c, bias, opt)
+		v.checker = newFreivalds[float64](p, buf, opt)
 	}
 	return v, nil
+}
+
+// verifiable refuses what vectors tell nothing of.
+func verifiable(p *gemm.Problem) error {
+	if !p.Epilogue.OnlyBias() {
+		return fmt.Errorf("%w: verifying a product with epilogue %v", gemm.ErrUnsupported, p.Epilogue)
+	}
+	return nil
 }
 
 // nothing is the checker of a result without elements.
 type nothing struct{ report VerifyReport }
 
-func (nothing) remote(Remote, bool)              {}
 func (nothing) expect(ctx context.Context) error { return ctx.Err() }
 
-func (n nothing) check(ctx context.Context, _ operand) (VerifyReport, error) {
+func (n nothing) check(ctx context.Context, _ []byte) (VerifyReport, error) {
 	return n.report, ctx.Err()
 }
 
@@ -149,19 +143,8 @@ func (n nothing) check(ctx context.Context, _ operand) (VerifyReport, error) {
 // C is not the product, and is the context's when that ends the check. It can be
 // called again for another run of the same product.
 func (v *Verifier) Check(ctx context.Context, c []byte) (VerifyReport, error) {
-	if len(c) < v.c.layout.Bytes() {
-		return VerifyReport{}, fmt.Errorf("%w: C has %d bytes of memory, want %d", gemm.ErrShape, len(c), v.c.layout.Bytes())
+	if want := v.p.C.Bytes(); len(c) < want {
+		return VerifyReport{}, fmt.Errorf("%w: C has %d bytes of memory, want %d", gemm.ErrShape, len(c), want)
 	}
-	return v.check(ctx, operand{layout: v.c.layout, data: c})
-}
-
-// CheckRemote is Check for the C of [NewRemoteVerifier].
-func (v *Verifier) CheckRemote(ctx context.Context) (VerifyReport, error) {
-	if v.late {
-		if err := v.expect(ctx); err != nil {
-			return VerifyReport{}, err
-		}
-		v.late = false
-	}
-	return v.check(ctx, v.c)
+	return v.check(ctx, c)
 }

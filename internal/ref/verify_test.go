@@ -89,11 +89,11 @@ func TestVerifyFindsChanges(t *testing.T) {
 					squares += x * x
 				}
 				f := v.checker.(*freivalds[float64])
-				limit := f.threshold.of(f.size[i], math.Sqrt(squares))
+				limit := f.limits.of(f.repeats, f.size[i], math.Sqrt(squares))
 				// A twentieth is for the change's own rounding, and for the threshold, which
 				// grows with the row.
 				// Of 8-bit floats these are no twentieth.
-				share := 1 - f.threshold.ofNorm - p.C.Type.Info().Roundoff
+				share := 1 - f.limits.OfNorm - p.C.Type.Info().Roundoff
 				change := limit * (1.05 + clean.Worst + 2*rng.Float64()*rng.Float64()) / share
 				p.C.Type.Set(c, at, was+math.Copysign(change, rng.Float64()-0.5))
 			}

@@ -2,6 +2,7 @@ package resident
 
 import (
 	"context"
+	"math"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -13,142 +14,177 @@ import (
 // sums is the matrices of a product as its verification sees them. It implements
 // [ref.Remote].
 //
-// A and B are read in a stream of their own, which has not to wait for the product: they are
-// multiplied by the vectors where that leaves room on the device. C is read in the device's own.
+// All is asked of the device's own stream, behind the product, while that runs: the host has done
+// its part when the product ends. A product of large matrices leaves no room for a sweep beside it.
 type sums struct {
 	*gpu.Backend
-	p     *gemm.Problem
-	at    gpu.Memory
-	aside device.Stream
-	there device.Event // what A and B hold was asked for before, and the memory below
-	sent  device.Event // the vectors
-	// What is multiplied by, and what comes out: x, op(B)·x, op(A)·(op(B)·x), C·x.
-	x, bx, ax, cx device.Ptr
+	p      *gemm.Problem
+	at     gpu.Memory
+	asked  ref.Question
+	memory device.Ptr // with all that follows
+	// What is multiplied by, and what comes out: x, op(B)·x, op(A)·(op(B)·x), C·x, the old C·x and
+	// a bias times x. A bias of rows is multiplied by totals instead.
+	x, bx, ax, cx, old, bias, totals device.Ptr
+	repeats, verdicts                device.Ptr
 }
 
 // A check draws as many vectors as a sweep takes.
 var _ = [1]struct{}{}[gpu.SweepVectors-ref.DefaultVectors]
 
-func newSums(b *gpu.Backend, p *gemm.Problem, at gpu.Memory) (*sums, error) {
-	s := &sums{Backend: b, p: p, at: at}
-	x, bx, ax := gpu.SweepBytes(p.N), gpu.SweepBytes(p.K), gpu.SweepBytes(p.M)
-	var err error
-	if s.x, err = b.Device.Alloc(x + bx + 2*ax); err != nil {
-		return s, gpu.Sentinel(err)
+// reserve reserves the memory.
+func (s *sums) reserve() (err error) {
+	sizes := []int{gpu.SweepBytes(s.p.N), gpu.SweepBytes(s.p.K), gpu.SweepBytes(s.p.M), gpu.SweepBytes(s.p.M), gpu.SweepBytes(s.p.M),
+		gpu.SweepBytes(1), gpu.SweepBytes(1), gpu.RepeatsBytes, gpu.JudgeBytes(s.p.M)}
+	all := 0
+	for _, n := range sizes {
+		all += n
 	}
-	s.bx = s.x + device.Ptr(x)
-	s.ax = s.bx + device.Ptr(bx)
-	s.cx = s.ax + device.Ptr(ax)
-	s.there, err = b.Device.Record()
-	return s, gpu.Sentinel(err)
-}
-
-// open opens the stream for A and B, if it is not: for that nothing has to wait but they.
-func (s *sums) open() (err error) {
-	if s.aside != nil {
-		return nil
-	}
-	if s.aside, err = s.Device.NewStream(); err != nil {
+	if s.memory, err = s.Device.Alloc(all); err != nil {
 		return gpu.Sentinel(err)
 	}
-	return gpu.Sentinel(s.aside.Wait(s.there))
-}
-
-// close gives back what was taken, when the device has done with it.
-func (s *sums) close() error {
-	var errs []error
-	if s.aside != nil {
-		errs = append(errs, s.aside.Close()) // waits
-	}
-	for _, e := range []device.Event{s.there, s.sent} {
-		if e != nil {
-			errs = append(errs, e.Free())
-		}
-	}
-	errs = append(errs, s.Device.Free(s.x))
-	return gpu.Sentinel(device.Join(errs...))
-}
-
-// Vectors implements [ref.Remote].
-func (s *sums) Vectors(ctx context.Context, x [][]float64) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	n := s.p.N
-	packed := make([]float64, len(x)*n)
-	for i, v := range x {
-		copy(packed[i*n:], v)
-	}
-	if err := s.aside.CopyIn(ctx, s.x, dtype.Bytes(packed), device.Whole(8*len(packed))); err != nil {
-		return gpu.Sentinel(err)
-	}
-	if s.sent != nil {
-		if err := s.sent.Free(); err != nil {
-			return gpu.Sentinel(err)
-		}
-	}
-	var err error
-	if s.sent, err = s.aside.Record(); err != nil {
-		return gpu.Sentinel(err)
+	at := s.memory
+	for i, p := range []*device.Ptr{&s.x, &s.bx, &s.ax, &s.cx, &s.old, &s.bias, &s.totals, &s.repeats, &s.verdicts} {
+		*p = at
+		at += device.Ptr(sizes[i])
 	}
 	return nil
 }
 
-// Product implements [ref.Remote].
-func (s *sums) Product(ctx context.Context) (ref.Sums, error) {
-	if err := s.Sweep(ctx, s.aside, s.at.B, s.p.B, s.x, s.bx, false); err != nil {
-		return nil, err
+// close gives the memory back, when the device has done with it.
+func (s *sums) close() error { return gpu.Sentinel(s.Device.Free(s.memory)) }
+
+// operands are op(A) and op(B), with their block scales.
+func (s *sums) operands() (a, b gpu.Swept) {
+	p := s.p
+	a, b = gpu.Swept{At: s.at.A, Layout: p.A}, gpu.Swept{At: s.at.B, Layout: p.B}
+	if p.BlockScaled() {
+		sideA, sideB := p.ScaleSides()
+		a.Scales, a.Blocks, a.High, a.Wide = s.at.Extras[gemm.ScaleA], p.ScaleA, sideA, gemm.ScaleBlock
+		b.Scales, b.Blocks, b.High, b.Wide = s.at.Extras[gemm.ScaleB], p.ScaleB, gemm.ScaleBlock, sideB
 	}
-	if err := s.Sweep(ctx, s.aside, s.at.A, s.p.A, s.bx, s.ax, true); err != nil {
-		return nil, err
-	}
-	return s.wait(s.aside, s.ax), nil
+	return a, b
 }
 
-// Result implements [ref.Remote].
-func (s *sums) Result(ctx context.Context) (ref.Sums, error) {
-	d := s.Device
-	if err := d.Wait(s.sent); err != nil {
-		return nil, gpu.Sentinel(err)
+// Expect implements [ref.Remote].
+func (s *sums) Expect(ctx context.Context, q ref.Question) error {
+	if err := s.reserve(); err != nil {
+		return err
 	}
-	if err := s.Sweep(ctx, d, s.at.C, s.p.C, s.x, s.cx, false); err != nil {
-		return nil, err
+	s.asked = q
+	if err := s.Device.CopyIn(ctx, s.x, q.Vectors, device.Whole(len(q.Vectors))); err != nil {
+		return gpu.Sentinel(err)
 	}
-	return s.wait(d, s.cx), nil
-}
-
-// wait is how to wait for sums in memory of the device.
-func (s *sums) wait(on device.Stream, at device.Ptr) ref.Sums {
-	return func(ctx context.Context) (out [][]float64, size []float64, err error) {
-		m := s.p.M
-		all := make([]float64, gpu.SweepBytes(m)/8)
-		if err := on.CopyOut(ctx, dtype.Bytes(all), at, device.Whole(8*len(all))); err != nil {
-			return nil, nil, gpu.Sentinel(err)
+	a, b := s.operands()
+	if s.p.ReadsAB() {
+		if err := s.Sweep(ctx, &b, s.x, s.bx, false); err != nil {
+			return err
 		}
-		for n := range gpu.SweepVectors {
-			out = append(out, all[n*m:(n+1)*m])
+		if err := s.Sweep(ctx, &a, s.bx, s.ax, true); err != nil {
+			return err
 		}
-		return out, all[gpu.SweepVectors*m:], nil
 	}
+	if err := s.Repeats(ctx, q.Seed, &a, &b, s.repeats); err != nil {
+		return err
+	}
+	if s.p.Beta != 0 {
+		if err := s.Sweep(ctx, &gpu.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.old, false); err != nil {
+			return err
+		}
+	}
+	switch s.p.Epilogue.Bias {
+	case gemm.BiasCol:
+		row := gpu.Swept{At: s.at.Bias, Layout: gemm.Dense(s.p.C.Type, 1, s.p.N)}
+		return s.Sweep(ctx, &row, s.x, s.bias, false)
+	case gemm.BiasRow:
+		return s.bringTotals(ctx)
+	}
+	return nil
 }
 
-// FetchA implements [ref.Remote].
-func (s *sums) FetchA(ctx context.Context, row, col, rows, cols int) ([]byte, error) {
-	if err := s.open(); err != nil {
-		return nil, err
+// bringTotals brings what a bias of rows is multiplied by.
+func (s *sums) bringTotals(ctx context.Context) error {
+	totals := dtype.Bytes(append(s.asked.Totals[:], math.Sqrt(float64(s.p.N))))
+	if s.p.C.Type.Info().Integer {
+		var words [ref.DefaultVectors]int32
+		for n, t := range s.asked.Totals {
+			words[n] = int32(uint32(t))
+		}
+		totals = dtype.Bytes(words[:])
 	}
-	return fetch(ctx, s.aside, s.at.A, s.p.A, row, col, rows, cols)
+	return gpu.Sentinel(s.Device.CopyIn(ctx, s.totals, totals, device.Whole(len(totals))))
 }
 
-// FetchB implements [ref.Remote].
-func (s *sums) FetchB(ctx context.Context, row, col, rows, cols int) ([]byte, error) {
-	if err := s.open(); err != nil {
-		return nil, err
-	}
-	return fetch(ctx, s.aside, s.at.B, s.p.B, row, col, rows, cols)
+// Finite implements [ref.Remote]: it judges C as it was, by limits that are not finite where
+// something is not that went into them.
+func (s *sums) Finite(ctx context.Context) (bool, error) {
+	v, err := s.judge(ctx, s.old, ref.Limits{OfSize: 1, OfNorm: 1, Least: 1})
+	return v.Finite, err
 }
 
-// FetchC implements [ref.Remote].
-func (s *sums) FetchC(ctx context.Context, row, col, rows, cols int) ([]byte, error) {
-	return fetch(ctx, s.Device, s.at.C, s.p.C, row, col, rows, cols)
+// Judge implements [ref.Remote].
+func (s *sums) Judge(ctx context.Context, l ref.Limits) (ref.Verdict, error) {
+	if err := s.Sweep(ctx, &gpu.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.cx, false); err != nil {
+		return ref.Verdict{}, err
+	}
+	return s.judge(ctx, s.cx, l)
+}
+
+func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (ref.Verdict, error) {
+	j := gpu.Judgement{
+		Rows: s.p.M, Type: s.p.C.Type, C: c, Alpha: s.asked.Alpha, Beta: s.asked.Beta, Repeats: s.repeats,
+		Bias: s.p.Epilogue.Bias, OfBias: s.bias, Totals: s.totals,
+		OfSize: l.OfSize, OfRepeats: l.OfRepeats, OfNorm: l.OfNorm, Least: l.Least,
+	}
+	if s.p.ReadsAB() {
+		j.Product = s.ax
+	}
+	if s.p.Beta != 0 {
+		j.Old = s.old
+	}
+	if j.Bias == gemm.BiasRow {
+		j.OfBias = s.at.Bias
+	}
+	v, err := s.Backend.Judge(ctx, &j, s.verdicts)
+	return ref.Verdict(v), err
+}
+
+// Old implements [ref.Remote].
+func (s *sums) Old(ctx context.Context) (sums [][]float64, norms []float64, err error) {
+	m := s.p.M
+	all := make([]float64, gpu.SweepBytes(m)/8)
+	if err := s.Device.CopyOut(ctx, dtype.Bytes(all), s.old, device.Whole(8*len(all))); err != nil {
+		return nil, nil, gpu.Sentinel(err)
+	}
+	for n := range gpu.SweepVectors {
+		sums = append(sums, all[n*m:(n+1)*m])
+	}
+	return sums, all[gpu.SweepVectors*m:], nil
+}
+
+// Fetch implements [ref.Remote].
+func (s *sums) Fetch(ctx context.Context) (b gemm.Buffers, err error) {
+	p := s.p
+	fetch := func(to *[]byte, at device.Ptr, l gemm.Layout) {
+		if err == nil {
+			*to, err = fetch(ctx, s.Device, at, l)
+		}
+	}
+	fetch(&b.A, s.at.A, p.A)
+	fetch(&b.B, s.at.B, p.B)
+	fetch(&b.C, s.at.C, p.C)
+	fetch(&b.Bias, s.at.Bias, gemm.Dense(p.C.Type, 1, p.BiasLen()))
+	if p.BlockScaled() {
+		fetch(&b.Extras[gemm.ScaleA], s.at.Extras[gemm.ScaleA], p.ScaleA)
+		fetch(&b.Extras[gemm.ScaleB], s.at.Extras[gemm.ScaleB], p.ScaleB)
+	}
+	return b, err
+}
+
+// fetch copies a matrix to the host, where it lies as on the device.
+func fetch(ctx context.Context, d device.Device, at device.Ptr, l gemm.Layout) ([]byte, error) {
+	host := make([]byte, l.Bytes())
+	if l.Len() == 0 {
+		return host, ctx.Err()
+	}
+	return host, gpu.Sentinel(d.CopyOut(ctx, host, at, gpu.Rows(l, l)))
 }

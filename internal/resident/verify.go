@@ -14,8 +14,8 @@ import (
 )
 
 // verified computes a product and checks it by Freivalds' method, which waits for it. The
-// matrices are multiplied by the vectors on the device; package ref says what comes to
-// the host for it.
+// matrices are multiplied by the vectors on the device, and the sums compared there; package ref
+// says when they come to the host instead.
 func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (err error) {
 	if err := pl.Compile(ctx); err != nil {
 		return err
@@ -25,7 +25,7 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (err error) {
 		return err
 	}
 	for i := range parts {
-		defer func() { err = device.Join(err, parts[i].close()) }()
+		defer func() { err = device.Join(err, parts[i].sums.close()) }()
 		if err := parts[i].prepare(ctx, pl); err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (err error) {
 		return err
 	}
 	for i := range parts {
-		switch _, err := parts[i].verifier.CheckRemote(ctx); {
+		switch _, err := parts[i].verifier.Check(ctx); {
 		case err != nil && len(parts) > 1:
 			return fmt.Errorf("product %d of the batch: %w", i, err)
 		case err != nil:
@@ -48,8 +48,8 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (err error) {
 type part struct {
 	gemm.Problem
 	at       gpu.Memory
-	verifier *ref.Verifier
-	sums     *sums
+	verifier *ref.RemoteVerifier
+	sums     sums
 }
 
 // products are those of a plan. Where groups end is fetched for it.
@@ -65,7 +65,7 @@ func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, er
 		return parts, nil
 	}
 	d := pl.Backend().Device
-	ends, err := fetch(ctx, d, m.Ends, gemm.Dense(dtype.I32, 1, p.Batch.Count), 0, 0, 1, p.Batch.Count)
+	ends, err := fetch(ctx, d, m.Ends, gemm.Dense(dtype.I32, 1, p.Batch.Count))
 	if err != nil {
 		return nil, err
 	}
@@ -89,39 +89,14 @@ func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, er
 
 // prepare prepares the check of a part's result, before that is there.
 func (x *part) prepare(ctx context.Context, pl *gpu.Plan) (err error) {
-	p, backend := &x.Problem, pl.Backend()
-	bias, err := fetch(ctx, backend.Device, x.at.Bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), 0, 0, 1, p.BiasLen())
-	if err != nil {
-		return err
-	}
-	if x.sums, err = newSums(backend, p, x.at); err != nil {
-		return err
-	}
+	p := &x.Problem
+	x.sums = sums{Backend: pl.Backend(), p: p, at: x.at}
 	// The seed differs from run to run, so that no wrong result passes for good; the
 	// error names it.
 	options := ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.Kernel.Accuracy(p)}
-	x.verifier, err = ref.NewRemoteVerifier(ctx, p, x.sums, bias, options)
+	x.verifier, err = ref.NewRemoteVerifier(ctx, p, &x.sums, options)
 	if errors.Is(err, gemm.ErrUnsupported) {
 		return fmt.Errorf("%w: multiply without that, or on the host", err)
 	}
 	return err
-}
-
-// close gives back what the check took.
-func (x *part) close() error {
-	if x.sums == nil {
-		return nil
-	}
-	return x.sums.close()
-}
-
-// fetch copies some stored rows and columns of a matrix to the host.
-func fetch(ctx context.Context, from device.Stream, at device.Ptr, l gemm.Layout, row, col, rows, cols int) ([]byte, error) {
-	part := gemm.Dense(l.Type, rows, cols)
-	host := make([]byte, part.Bytes())
-	if part.Len() == 0 {
-		return host, ctx.Err()
-	}
-	at += device.Ptr((row*l.LD + col) * l.Type.Size())
-	return host, gpu.Sentinel(from.CopyOut(ctx, host, at, gpu.Rows(part, l)))
 }

@@ -35,6 +35,8 @@ const (
 	// those of wgmma's sums of 8-bit floats.
 	sumBits  = 23 + guardBits
 	byteBits = 13
+	// leastAligned is the least exponent that a sum is aligned at.
+	leastAligned = -133
 )
 
 // matrixProduct is a matrix instruction: d = a·b + c.
@@ -49,8 +51,15 @@ type matrixProduct struct {
 	bit        string   // and, xor: of single bits
 	saturate   bool
 	rnd        rounding
-	copies     int  // products at once
-	wide       bool // of wgmma
+	copies     int    // products at once
+	wide       bool   // of wgmma
+	least      [2]int // exponents of factors: those of subnormal ones
+}
+
+// leastExponents are those of the smallest normal factors and accumulators.
+var leastExponents = map[ptx.Type]int{
+	ptx.F16: formatF16.least, ptx.BF16: formatBF16.least, ptx.TF32: formatTF32.least, ptx.F32: formatF32.least,
+	ptx.E4M3: formatE4M3.least, ptx.E5M2: formatE5M2.least,
 }
 
 // shapeOf reads "m16n8k16".
@@ -84,6 +93,10 @@ func decodeMma(d *decoder) execFunc {
 	p := &matrixProduct{
 		kind: td, bit: i.Mod("bool"), saturate: i.Has("satfinite"), copies: 1,
 		a: elementTypes[ta], b: elementTypes[tb], c: elementTypes[tc], d: elementTypes[td],
+	}
+	p.least = [2]int{leastExponents[ta], leastExponents[tb]}
+	if ta.Bits() == 8 {
+		p.least = [2]int{formatF16.least, formatF16.least} // see bytes
 	}
 	p.m, p.n, p.k = shapeOf(i)
 	p.pd, p.pa, p.pb, p.pc = d.vector(0), d.vector(1), d.vector(2), d.vector(3)
@@ -175,9 +188,9 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 		}
 		return p.rounded(float64(sum + float32(c)))
 	case p.a.bits == 8 && p.wide:
-		sum := truncatedSum(row, col, c, byteBits)
+		sum := p.truncatedSum(row, col, c, byteBits)
 		if p.kind == ptx.F16 {
-			return formatF16.round(sum, nearest)
+			return formatF16.round(sum, nearest) + 0
 		}
 		return cutOff(sum, byteBits)
 	case p.a.bits == 8:
@@ -192,16 +205,16 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 }
 
 // truncated is the sum of products and c that a tensor core gives: rounded to nearest if
-// it is an f16, cut off if it is a float32.
+// it is an f16, cut off if it is a float32. A zero has no sign.
 func (p *matrixProduct) truncated(row, col []float64, c float64) float64 {
-	sum := truncatedSum(row, col, c, sumBits)
+	sum := p.truncatedSum(row, col, c, sumBits)
 	if p.kind == ptx.F16 {
-		return formatF16.round(sum, nearest)
+		return formatF16.round(sum, nearest) + 0
 	}
 	if math.Abs(sum) >= 0x1p128 {
 		return math.Inf(int(math.Copysign(1, sum)))
 	}
-	return formatF32.round(sum, toZero)
+	return formatF32.round(sum, toZero) + 0
 }
 
 // rounded is a sum as the type of the accumulators, to nearest.
@@ -251,13 +264,14 @@ func popcount(op string, row, col []float64) float64 {
 // truncatedSum is the sum of products and c as a tensor core forms it, before it is rounded
 // to the type of the accumulators: all terms are cut off so many bits behind the first one
 // of the largest. (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021, found
-// the same of older ones, with fewer bits and terms.) No factor is subnormal as a
-// float64.
-func truncatedSum(row, col []float64, c float64, bits int) float64 {
-	exp, special := max(exponent(0), exponentOf(c)), exponentOf(c)
+// the same of older ones, with fewer bits and terms.) Subnormal factors, and a subnormal c, count
+// there as if their first bit were the smallest normal number's. None is subnormal as a float64.
+func (p *matrixProduct) truncatedSum(row, col []float64, c float64, bits int) float64 {
+	special := exponentOf(c)
+	exp := max(leastAligned, begins(c, leastExponents[p.kind]))
 	for k, x := range row {
 		// A tensor core adds the factors' exponents: the product may reach one higher.
-		ex, ey := exponentOf(x), exponentOf(col[k])
+		ex, ey := begins(x, p.least[0]), begins(col[k], p.least[1])
 		exp, special = max(exp, ex+ey), max(special, ex, ey)
 	}
 	if special == specialExponent {
@@ -280,6 +294,15 @@ const specialExponent = 1024
 // exponentOf is e for |x| in [2^e, 2^(e+1)) that is not subnormal, and -1023 for 0.
 func exponentOf(x float64) int { return int(math.Float64bits(x)>>52&0x7ff) - 1023 }
 
+// begins is the exponent that a tensor core aligns a number by: subnormal ones count as the
+// smallest that are not.
+func begins(x float64, least int) int {
+	if x == 0 {
+		return exponentOf(0)
+	}
+	return max(exponentOf(x), least)
+}
+
 // powerOfTwo is 2^e, for e from -1022 to 1023.
 func powerOfTwo(e int) float64 { return math.Float64frombits(uint64(e+1023) << 52) }
 
@@ -288,15 +311,7 @@ func cutOff(sum float64, bits int) float64 {
 	if sum == 0 || math.IsInf(sum, 0) || sum != sum {
 		return sum
 	}
-	ulp := exponent(sum) - bits
+	ulp := exponentOf(sum) - bits
 	return math.Ldexp(math.Trunc(math.Ldexp(sum, -ulp)), ulp)
 }
 
-// exponent is e for |x| in [2^e, 2^(e+1)), and less than all others for 0.
-func exponent(x float64) int {
-	if x == 0 {
-		return formatF32.least - formatF32.digits
-	}
-	_, e := math.Frexp(x)
-	return e - 1
-}

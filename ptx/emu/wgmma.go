@@ -82,6 +82,7 @@ func decodeWgmma(d *decoder) execFunc {
 	}
 	p.kind, p.d, p.c, p.a, p.b = types[0], elementTypes[types[0]], elementTypes[types[0]], elementTypes[types[1]], elementTypes[types[2]]
 	p.bit, p.saturate, p.copies, p.wide = i.Mod("op"), i.Has("satfinite"), 1, true
+	p.least = [2]int{leastExponents[types[1]], leastExponents[types[2]]}
 	p.m, p.n, p.k = shapeOf(i)
 	if p.a == nil || p.b == nil || p.d == nil {
 		return nil

@@ -26,47 +26,51 @@ func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	tiles, vectors := newArena[T](t, 1<<12), newArena[T](t, 1<<8)
+	tiles, vectors := newArena[T](t, 1<<12), newArena[T](t, 1<<12)
 	number := func() T {
 		if v := any(r.Float64()*16 - 8); ks.GELU != nil {
 			return T(v.(float64))
 		}
 		return T(r.Uint32())
 	}
+	// What belongs to an element (i, j) is v[i*down+j*across], and of a matrix, v[i*ldv+j].
 	type call struct {
-		name  string
-		v     int // elements of v, times rows …
-		vCols int // … or columns
-		run   func(m, n int, c *T, ldc int, v *T)
-		one   func(i, j int, x T, v []T) T
+		name         string
+		down, across int
+		run          func(m, n int, c *T, ldc int, v *T)
+		matrix       func(m, n int, c *T, ldc int, v *T, ldv int)
+		one          func(x, v T) T
 	}
-	alone := func(f func(m, n int, c *T, ldc int)) func(i, j int, x T, v []T) T {
-		return func(_, _ int, x T, _ []T) T { f(1, 1, &x, 1); return x }
-	}
-	unary := func(f func(m, n int, c *T, ldc int)) func(m, n int, c *T, ldc int, v *T) {
-		return func(m, n int, c *T, ldc int, _ *T) { f(m, n, c, ldc) }
+	plus, times := func(x, v T) T { return x + v }, func(x, v T) T { return x * v }
+	alone := func(name string, f func(m, n int, c *T, ldc int), one func(x, _ T) T) call {
+		return call{name: name, run: func(m, n int, c *T, ldc int, _ *T) { f(m, n, c, ldc) }, one: one}
 	}
 	calls := []call{
-		{"bias along rows", 1, 0, ks.BiasRow, func(i, _ int, x T, v []T) T { return x + v[i] }},
-		{"bias along columns", 0, 1, ks.BiasCol, func(_, j int, x T, v []T) T { return x + v[j] }},
-		{"relu", 0, 0, unary(ks.ReLU), func(_, _ int, x T, _ []T) T {
-			if x < 0 {
-				return 0
-			}
-			return x
-		}},
+		{name: "bias along rows", down: 1, run: ks.BiasRow, one: plus},
+		{name: "bias along columns", across: 1, run: ks.BiasCol, one: plus},
+		{name: "sum with a matrix", matrix: ks.Add, one: plus},
+		alone("relu", ks.ReLU, func(x, _ T) T { return max(x, 0) }),
 	}
 	if ks.GELU != nil {
-		calls = append(calls, call{"scale of rows", 1, 0, ks.ScaleRow, func(i, _ int, x T, v []T) T { return x * v[i] }},
-			call{"scale of columns", 0, 1, ks.ScaleCol, func(_, j int, x T, v []T) T { return x * v[j] }})
-		calls = append(calls, call{"gelu", 0, 0, unary(ks.GELU), alone(ks.GELU)},
-			call{"gelu-tanh", 0, 0, unary(ks.GELUTanh), alone(ks.GELUTanh)}, call{"silu", 0, 0, unary(ks.SiLU), alone(ks.SiLU)})
+		itself := func(f func(m, n int, c *T, ldc int)) func(x, _ T) T {
+			return func(x, _ T) T { f(1, 1, &x, 1); return x }
+		}
+		calls = append(calls,
+			call{name: "scale of rows", down: 1, run: ks.ScaleRow, one: times},
+			call{name: "scale of columns", across: 1, run: ks.ScaleCol, one: times},
+			call{name: "scale of all", run: ks.Scale, one: times},
+			call{name: "product with a matrix", matrix: ks.Times, one: times},
+			alone("gelu", ks.GELU, itself(ks.GELU)), alone("gelu-tanh", ks.GELUTanh, itself(ks.GELUTanh)), alone("silu", ks.SiLU, itself(ks.SiLU)))
 	}
 	for _, x := range calls {
 		for n := 0; n <= 2*ks.NR+1; n++ {
-			m := 1 + r.IntN(4)
-			ldc := n + r.IntN(9)
-			c, v := tiles.last(span(m, ldc, n, 1)), vectors.last(x.v*m+x.vCols*n)
+			m := 1 + r.IntN(10)
+			ldc, ldv := n+r.IntN(9), n+r.IntN(9)
+			down, across := x.down, x.across
+			if x.matrix != nil {
+				down, across = ldv, 1
+			}
+			c, v := tiles.last(span(m, ldc, n, 1)), vectors.last(span(m, down, max(n, 1), across))
 			for _, s := range [][]T{c, v} {
 				for i := range s {
 					s[i] = number()
@@ -75,10 +79,14 @@ func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 			want := slices.Clone(c)
 			for i := range m {
 				for j := range n {
-					want[i*ldc+j] = x.one(i, j, want[i*ldc+j], v)
+					want[i*ldc+j] = x.one(want[i*ldc+j], v[i*down+j*across])
 				}
 			}
-			if fault := faults(func() { x.run(m, n, tiles.start(c), ldc, vectors.start(v)) }); fault != nil {
+			run := x.run
+			if x.matrix != nil {
+				run = func(m, n int, c *T, ldc int, v *T) { x.matrix(m, n, c, ldc, v, ldv) }
+			}
+			if fault := faults(func() { run(m, n, tiles.start(c), ldc, vectors.start(v)) }); fault != nil {
 				t.Fatalf("%s of %d×%d: %v", x.name, m, n, fault)
 			}
 			if !slices.Equal(c, want) {

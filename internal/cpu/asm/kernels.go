@@ -113,7 +113,10 @@ type Finish[T any] struct {
 	// BiasRow adds v[i] to every element of row i, BiasCol v[j] to every one of column j.
 	BiasRow, BiasCol func(m, n int, c *T, ldc int, v *T)
 	// ScaleRow multiplies every element of row i by v[i], ScaleCol every one of column j by v[j].
-	ScaleRow, ScaleCol func(m, n int, c *T, ldc int, v *T)
+	// Scale every one by *v.
+	ScaleRow, ScaleCol, Scale func(m, n int, c *T, ldc int, v *T)
+	// Add adds v[i*ldv+j] to the element (i, j), Times multiplies it by that.
+	Add, Times func(m, n int, c *T, ldc int, v *T, ldv int)
 	// The activations of package gemm. Near 0 GELU and the two after it are within a few
 	// roundoffs of the argument, on the left they keep some digits of what is small.
 	ReLU, GELU, GELUTanh, SiLU func(m, n int, c *T, ldc int)

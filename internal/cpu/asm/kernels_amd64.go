@@ -29,6 +29,7 @@ var F32AVX512 = Kernels[float32]{
 	Dot: []Dot[float32]{DotF32AVX512x1, DotF32AVX512x2, DotF32AVX512x3, DotF32AVX512x4},
 	Finish: Finish[float32]{
 		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512, ScaleRow: ScaleRowF32AVX512, ScaleCol: ScaleColF32AVX512,
+		Scale: ScaleF32AVX512, Add: AddF32AVX512, Times: TimesF32AVX512,
 		ReLU: ReLUF32AVX512, GELU: GELUF32AVX512, GELUTanh: GELUTanhF32AVX512, SiLU: SiLUF32AVX512,
 	},
 	Peak: PeakF32AVX512, PeakFlops: 512,
@@ -52,6 +53,7 @@ var F64AVX512 = Kernels[float64]{
 	Dot: []Dot[float64]{DotF64AVX512x1, DotF64AVX512x2, DotF64AVX512x3, DotF64AVX512x4},
 	Finish: Finish[float64]{
 		BiasRow: BiasRowF64AVX512, BiasCol: BiasColF64AVX512, ScaleRow: ScaleRowF64AVX512, ScaleCol: ScaleColF64AVX512,
+		Scale: ScaleF64AVX512, Add: AddF64AVX512, Times: TimesF64AVX512,
 		ReLU: ReLUF64AVX512, GELU: GELUF64AVX512, GELUTanh: GELUTanhF64AVX512, SiLU: SiLUF64AVX512,
 	},
 	Peak: PeakF64AVX512, PeakFlops: 256,
@@ -73,6 +75,7 @@ var F32AVX2 = Kernels[float32]{
 	Dot: []Dot[float32]{DotF32AVX2x1, DotF32AVX2x2},
 	Finish: Finish[float32]{
 		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2, ScaleRow: ScaleRowF32AVX2, ScaleCol: ScaleColF32AVX2,
+		Scale: ScaleF32AVX2, Add: AddF32AVX2, Times: TimesF32AVX2,
 		ReLU: ReLUF32AVX2, GELU: GELUF32AVX2, GELUTanh: GELUTanhF32AVX2, SiLU: SiLUF32AVX2,
 	},
 	Peak: PeakF32AVX2, PeakFlops: 256,
@@ -94,6 +97,7 @@ var F64AVX2 = Kernels[float64]{
 	Dot: []Dot[float64]{DotF64AVX2x1, DotF64AVX2x2},
 	Finish: Finish[float64]{
 		BiasRow: BiasRowF64AVX2, BiasCol: BiasColF64AVX2, ScaleRow: ScaleRowF64AVX2, ScaleCol: ScaleColF64AVX2,
+		Scale: ScaleF64AVX2, Add: AddF64AVX2, Times: TimesF64AVX2,
 		ReLU: ReLUF64AVX2, GELU: GELUF64AVX2, GELUTanh: GELUTanhF64AVX2, SiLU: SiLUF64AVX2,
 	},
 	Peak: PeakF64AVX2, PeakFlops: 128,
@@ -103,7 +107,7 @@ var F64AVX2 = Kernels[float64]{
 var I8VNNI = Kernels[int32]{
 	ISA: VNNI, MR: 8, NR: 32,
 	Packed: PackedI8VNNI, Group: 4, Start: StartI8VNNI,
-	Finish: Finish[int32]{BiasRow: BiasRowI8VNNI, BiasCol: BiasColI8VNNI, ReLU: ReLUI8VNNI},
+	Finish: Finish[int32]{BiasRow: BiasRowI8VNNI, BiasCol: BiasColI8VNNI, Add: AddI8VNNI, ReLU: ReLUI8VNNI},
 	Peak:   PeakI8VNNI, PeakFlops: 2048,
 }
 
@@ -111,7 +115,7 @@ var I8VNNI = Kernels[int32]{
 var I8AVX2 = Kernels[int32]{
 	ISA: AVX2, MR: 4, NR: 16,
 	Packed: PackedI8AVX2, Group: 2,
-	Finish: Finish[int32]{BiasRow: BiasRowI8AVX2, BiasCol: BiasColI8AVX2, ReLU: ReLUI8AVX2},
+	Finish: Finish[int32]{BiasRow: BiasRowI8AVX2, BiasCol: BiasColI8AVX2, Add: AddI8AVX2, ReLU: ReLUI8AVX2},
 	Peak:   PeakI8AVX2, PeakFlops: 384,
 }
 

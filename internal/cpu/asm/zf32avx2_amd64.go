@@ -443,6 +443,11 @@ func BiasColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 //go:noescape
 func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
+// AddF32AVX2 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func AddF32AVX2(m int, n int, c *float32, ldc int, v *float32, ldv int)
+
 // ReLUF32AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape
@@ -457,6 +462,16 @@ func ScaleColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 //
 //go:noescape
 func ScaleRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
+// ScaleF32AVX2 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
+// TimesF32AVX2 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func TimesF32AVX2(m int, n int, c *float32, ldc int, v *float32, ldv int)
 
 // GELUF32AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //

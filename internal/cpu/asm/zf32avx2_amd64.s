@@ -7842,6 +7842,132 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func AddF32AVX2(m int, n int, c *float32, ldc int, v *float32, ldv int)
+// Requires: AVX
+TEXT ·AddF32AVX2(SB), NOSPLIT, $0-48
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    ldv+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+7, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*4), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x03, DI
+	MOVQ    m+0(FP), R8
+	MOVQ    R8, R9
+	SHRQ    $0x02, R9
+	TESTQ   R9, R9
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (CX)(CX*2), R13
+	MOVQ  DX, R11
+	LEAQ  (BX)(BX*2), R14
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	MOVQ  DI, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R10), Y1
+	VMOVUPS (R10)(CX*1), Y2
+	VMOVUPS (R10)(CX*2), Y3
+	VMOVUPS (R10)(R13*1), Y4
+	VMOVUPS (R11), Y5
+	VMOVUPS (R11)(BX*1), Y6
+	VMOVUPS (R11)(BX*2), Y7
+	VMOVUPS (R11)(R14*1), Y8
+	ADDQ    $+32, R11
+	VADDPS  Y5, Y1, Y1
+	VADDPS  Y6, Y2, Y2
+	VADDPS  Y7, Y3, Y3
+	VADDPS  Y8, Y4, Y4
+	VMOVUPS Y1, (R10)
+	VMOVUPS Y2, (R10)(CX*1)
+	VMOVUPS Y3, (R10)(CX*2)
+	VMOVUPS Y4, (R10)(R13*1)
+	ADDQ    $+32, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      SI, SI
+	JZ         rows_next
+	VMASKMOVPS (R10), Y0, Y1
+	VMASKMOVPS (R11), Y0, Y5
+	VMASKMOVPS (R10)(CX*1), Y0, Y2
+	VMASKMOVPS (R11)(BX*1), Y0, Y6
+	VMASKMOVPS (R10)(CX*2), Y0, Y3
+	VMASKMOVPS (R11)(BX*2), Y0, Y7
+	VMASKMOVPS (R10)(R13*1), Y0, Y4
+	VMASKMOVPS (R11)(R14*1), Y0, Y8
+	VADDPS     Y5, Y1, Y1
+	VADDPS     Y6, Y2, Y2
+	VADDPS     Y7, Y3, Y3
+	VADDPS     Y8, Y4, Y4
+	VMASKMOVPS Y1, Y0, (R10)
+	VMASKMOVPS Y2, Y0, (R10)(CX*1)
+	VMASKMOVPS Y3, Y0, (R10)(CX*2)
+	VMASKMOVPS Y4, Y0, (R10)(R13*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  DX, R10
+	ADDQ  BX, DX
+	MOVQ  DI, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS (R9), Y1
+	VMOVUPS (R10), Y2
+	ADDQ    $+32, R10
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (R9)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      SI, SI
+	JZ         row_next
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS (R10), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R9)
+
+row_next:
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func ReLUF32AVX2(m int, n int, c *float32, ldc int)
 // Requires: AVX
 TEXT ·ReLUF32AVX2(SB), NOSPLIT, $0-32
@@ -8172,6 +8298,241 @@ row_vectors_end:
 row_next:
 	ADDQ CX, AX
 	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ScaleF32AVX2(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX
+TEXT ·ScaleF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	MOVQ    m+0(FP), DI
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (CX)(CX*2), R11
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS (DX), Y6
+	VBROADCASTSS (DX), Y7
+	VBROADCASTSS (DX), Y8
+	MOVQ         SI, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R9), Y1
+	VMOVUPS (R9)(CX*1), Y2
+	VMOVUPS (R9)(CX*2), Y3
+	VMOVUPS (R9)(R11*1), Y4
+	VMULPS  Y5, Y1, Y1
+	VMULPS  Y6, Y2, Y2
+	VMULPS  Y7, Y3, Y3
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y1, (R9)
+	VMOVUPS Y2, (R9)(CX*1)
+	VMOVUPS Y3, (R9)(CX*2)
+	VMOVUPS Y4, (R9)(R11*1)
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS (R9)(CX*1), Y0, Y2
+	VMASKMOVPS (R9)(CX*2), Y0, Y3
+	VMASKMOVPS (R9)(R11*1), Y0, Y4
+	VMULPS     Y5, Y1, Y1
+	VMULPS     Y6, Y2, Y2
+	VMULPS     Y7, Y3, Y3
+	VMULPS     Y8, Y4, Y4
+	VMASKMOVPS Y1, Y0, (R9)
+	VMASKMOVPS Y2, Y0, (R9)(CX*1)
+	VMASKMOVPS Y3, Y0, (R9)(CX*2)
+	VMASKMOVPS Y4, Y0, (R9)(R11*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (DX), Y2
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPS (R8), Y1
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPS (R8), Y0, Y1
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func TimesF32AVX2(m int, n int, c *float32, ldc int, v *float32, ldv int)
+// Requires: AVX
+TEXT ·TimesF32AVX2(SB), NOSPLIT, $0-48
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    ldv+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+7, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*4), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x03, DI
+	MOVQ    m+0(FP), R8
+	MOVQ    R8, R9
+	SHRQ    $0x02, R9
+	TESTQ   R9, R9
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (CX)(CX*2), R13
+	MOVQ  DX, R11
+	LEAQ  (BX)(BX*2), R14
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	MOVQ  DI, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R10), Y1
+	VMOVUPS (R10)(CX*1), Y2
+	VMOVUPS (R10)(CX*2), Y3
+	VMOVUPS (R10)(R13*1), Y4
+	VMOVUPS (R11), Y5
+	VMOVUPS (R11)(BX*1), Y6
+	VMOVUPS (R11)(BX*2), Y7
+	VMOVUPS (R11)(R14*1), Y8
+	ADDQ    $+32, R11
+	VMULPS  Y5, Y1, Y1
+	VMULPS  Y6, Y2, Y2
+	VMULPS  Y7, Y3, Y3
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y1, (R10)
+	VMOVUPS Y2, (R10)(CX*1)
+	VMOVUPS Y3, (R10)(CX*2)
+	VMOVUPS Y4, (R10)(R13*1)
+	ADDQ    $+32, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      SI, SI
+	JZ         rows_next
+	VMASKMOVPS (R10), Y0, Y1
+	VMASKMOVPS (R11), Y0, Y5
+	VMASKMOVPS (R10)(CX*1), Y0, Y2
+	VMASKMOVPS (R11)(BX*1), Y0, Y6
+	VMASKMOVPS (R10)(CX*2), Y0, Y3
+	VMASKMOVPS (R11)(BX*2), Y0, Y7
+	VMASKMOVPS (R10)(R13*1), Y0, Y4
+	VMASKMOVPS (R11)(R14*1), Y0, Y8
+	VMULPS     Y5, Y1, Y1
+	VMULPS     Y6, Y2, Y2
+	VMULPS     Y7, Y3, Y3
+	VMULPS     Y8, Y4, Y4
+	VMASKMOVPS Y1, Y0, (R10)
+	VMASKMOVPS Y2, Y0, (R10)(CX*1)
+	VMASKMOVPS Y3, Y0, (R10)(CX*2)
+	VMASKMOVPS Y4, Y0, (R10)(R13*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  DX, R10
+	ADDQ  BX, DX
+	MOVQ  DI, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS (R9), Y1
+	VMOVUPS (R10), Y2
+	ADDQ    $+32, R10
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, (R9)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      SI, SI
+	JZ         row_next
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS (R10), Y0, Y2
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R9)
+
+row_next:
+	ADDQ CX, AX
+	DECQ R8
 	JNZ  row
 
 row_end:

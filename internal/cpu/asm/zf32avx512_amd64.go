@@ -635,6 +635,11 @@ func BiasColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 //go:noescape
 func BiasRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
+// AddF32AVX512 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func AddF32AVX512(m int, n int, c *float32, ldc int, v *float32, ldv int)
+
 // ReLUF32AVX512 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape
@@ -649,6 +654,16 @@ func ScaleColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 //
 //go:noescape
 func ScaleRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+
+// ScaleF32AVX512 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+
+// TimesF32AVX512 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func TimesF32AVX512(m int, n int, c *float32, ldc int, v *float32, ldv int)
 
 // GELUF32AVX512 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //

@@ -17443,6 +17443,133 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func AddF32AVX512(m int, n int, c *float32, ldc int, v *float32, ldv int)
+// Requires: AVX, AVX512F
+TEXT ·AddF32AVX512(SB), NOSPLIT, $0-48
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  ldv+40(FP), SI
+	SHLQ  $0x02, SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+15, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), R8
+	MOVQ  R8, R9
+	SHRQ  $0x02, R9
+	TESTQ R9, R9
+	JZ    rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (DX)(DX*2), R13
+	MOVQ  BX, R11
+	LEAQ  (SI)(SI*2), R14
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	MOVQ  CX, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R10), Z0
+	VMOVUPS (R10)(DX*1), Z1
+	VMOVUPS (R10)(DX*2), Z2
+	VMOVUPS (R10)(R13*1), Z3
+	VMOVUPS (R11), Z4
+	VMOVUPS (R11)(SI*1), Z5
+	VMOVUPS (R11)(SI*2), Z6
+	VMOVUPS (R11)(R14*1), Z7
+	ADDQ    $+64, R11
+	VADDPS  Z4, Z0, Z0
+	VADDPS  Z5, Z1, Z1
+	VADDPS  Z6, Z2, Z2
+	VADDPS  Z7, Z3, Z3
+	VMOVUPS Z0, (R10)
+	VMOVUPS Z1, (R10)(DX*1)
+	VMOVUPS Z2, (R10)(DX*2)
+	VMOVUPS Z3, (R10)(R13*1)
+	ADDQ    $+64, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     DI, DI
+	JZ        rows_next
+	VMOVUPS.Z (R10), K1, Z0
+	VMOVUPS.Z (R11), K1, Z4
+	VMOVUPS.Z (R10)(DX*1), K1, Z1
+	VMOVUPS.Z (R11)(SI*1), K1, Z5
+	VMOVUPS.Z (R10)(DX*2), K1, Z2
+	VMOVUPS.Z (R11)(SI*2), K1, Z6
+	VMOVUPS.Z (R10)(R13*1), K1, Z3
+	VMOVUPS.Z (R11)(R14*1), K1, Z7
+	VADDPS    Z4, Z0, Z0
+	VADDPS    Z5, Z1, Z1
+	VADDPS    Z6, Z2, Z2
+	VADDPS    Z7, Z3, Z3
+	VMOVUPS   Z0, K1, (R10)
+	VMOVUPS   Z1, K1, (R10)(DX*1)
+	VMOVUPS   Z2, K1, (R10)(DX*2)
+	VMOVUPS   Z3, K1, (R10)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  BX, R10
+	ADDQ  SI, BX
+	MOVQ  CX, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS (R9), Z0
+	VMOVUPS (R10), Z1
+	ADDQ    $+64, R10
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R9)
+	ADDQ    $+64, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     DI, DI
+	JZ        row_next
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z (R10), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R9)
+
+row_next:
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func ReLUF32AVX512(m int, n int, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·ReLUF32AVX512(SB), NOSPLIT, $0-32
@@ -17878,6 +18005,277 @@ row_vectors_end:
 row_next:
 	ADDQ DX, AX
 	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ScaleF32AVX512(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX, AVX512F
+TEXT ·ScaleF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), DI
+	MOVQ  DI, R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (DX)(DX*2), R11
+	LEAQ         (R11)(DX*2), R12
+	LEAQ         (R12)(DX*2), R13
+	VBROADCASTSS (BX), Z8
+	VBROADCASTSS (BX), Z9
+	VBROADCASTSS (BX), Z10
+	VBROADCASTSS (BX), Z11
+	VBROADCASTSS (BX), Z12
+	VBROADCASTSS (BX), Z13
+	VBROADCASTSS (BX), Z14
+	VBROADCASTSS (BX), Z15
+	MOVQ         CX, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(DX*1), Z1
+	VMOVUPS (R9)(DX*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(DX*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R9)(R11*2), Z6
+	VMOVUPS (R9)(R13*1), Z7
+	VMULPS  Z8, Z0, Z0
+	VMULPS  Z9, Z1, Z1
+	VMULPS  Z10, Z2, Z2
+	VMULPS  Z11, Z3, Z3
+	VMULPS  Z12, Z4, Z4
+	VMULPS  Z13, Z5, Z5
+	VMULPS  Z14, Z6, Z6
+	VMULPS  Z15, Z7, Z7
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(DX*1)
+	VMOVUPS Z2, (R9)(DX*2)
+	VMOVUPS Z3, (R9)(R11*1)
+	VMOVUPS Z4, (R9)(DX*4)
+	VMOVUPS Z5, (R9)(R12*1)
+	VMOVUPS Z6, (R9)(R11*2)
+	VMOVUPS Z7, (R9)(R13*1)
+	ADDQ    $+64, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     SI, SI
+	JZ        rows_next
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z (R9)(DX*1), K1, Z1
+	VMOVUPS.Z (R9)(DX*2), K1, Z2
+	VMOVUPS.Z (R9)(R11*1), K1, Z3
+	VMOVUPS.Z (R9)(DX*4), K1, Z4
+	VMOVUPS.Z (R9)(R12*1), K1, Z5
+	VMOVUPS.Z (R9)(R11*2), K1, Z6
+	VMOVUPS.Z (R9)(R13*1), K1, Z7
+	VMULPS    Z8, Z0, Z0
+	VMULPS    Z9, Z1, Z1
+	VMULPS    Z10, Z2, Z2
+	VMULPS    Z11, Z3, Z3
+	VMULPS    Z12, Z4, Z4
+	VMULPS    Z13, Z5, Z5
+	VMULPS    Z14, Z6, Z6
+	VMULPS    Z15, Z7, Z7
+	VMOVUPS   Z0, K1, (R9)
+	VMOVUPS   Z1, K1, (R9)(DX*1)
+	VMOVUPS   Z2, K1, (R9)(DX*2)
+	VMOVUPS   Z3, K1, (R9)(R11*1)
+	VMOVUPS   Z4, K1, (R9)(DX*4)
+	VMOVUPS   Z5, K1, (R9)(R12*1)
+	VMOVUPS   Z6, K1, (R9)(R11*2)
+	VMOVUPS   Z7, K1, (R9)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+7, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (BX), Z1
+	MOVQ         CX, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPS (R8), Z0
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
+	ADDQ    $+64, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
+	VMOVUPS.Z (R8), K1, Z0
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
+
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func TimesF32AVX512(m int, n int, c *float32, ldc int, v *float32, ldv int)
+// Requires: AVX, AVX512F
+TEXT ·TimesF32AVX512(SB), NOSPLIT, $0-48
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  ldv+40(FP), SI
+	SHLQ  $0x02, SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+15, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), R8
+	MOVQ  R8, R9
+	SHRQ  $0x02, R9
+	TESTQ R9, R9
+	JZ    rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (DX)(DX*2), R13
+	MOVQ  BX, R11
+	LEAQ  (SI)(SI*2), R14
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	MOVQ  CX, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPS (R10), Z0
+	VMOVUPS (R10)(DX*1), Z1
+	VMOVUPS (R10)(DX*2), Z2
+	VMOVUPS (R10)(R13*1), Z3
+	VMOVUPS (R11), Z4
+	VMOVUPS (R11)(SI*1), Z5
+	VMOVUPS (R11)(SI*2), Z6
+	VMOVUPS (R11)(R14*1), Z7
+	ADDQ    $+64, R11
+	VMULPS  Z4, Z0, Z0
+	VMULPS  Z5, Z1, Z1
+	VMULPS  Z6, Z2, Z2
+	VMULPS  Z7, Z3, Z3
+	VMOVUPS Z0, (R10)
+	VMOVUPS Z1, (R10)(DX*1)
+	VMOVUPS Z2, (R10)(DX*2)
+	VMOVUPS Z3, (R10)(R13*1)
+	ADDQ    $+64, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     DI, DI
+	JZ        rows_next
+	VMOVUPS.Z (R10), K1, Z0
+	VMOVUPS.Z (R11), K1, Z4
+	VMOVUPS.Z (R10)(DX*1), K1, Z1
+	VMOVUPS.Z (R11)(SI*1), K1, Z5
+	VMOVUPS.Z (R10)(DX*2), K1, Z2
+	VMOVUPS.Z (R11)(SI*2), K1, Z6
+	VMOVUPS.Z (R10)(R13*1), K1, Z3
+	VMOVUPS.Z (R11)(R14*1), K1, Z7
+	VMULPS    Z4, Z0, Z0
+	VMULPS    Z5, Z1, Z1
+	VMULPS    Z6, Z2, Z2
+	VMULPS    Z7, Z3, Z3
+	VMOVUPS   Z0, K1, (R10)
+	VMOVUPS   Z1, K1, (R10)(DX*1)
+	VMOVUPS   Z2, K1, (R10)(DX*2)
+	VMOVUPS   Z3, K1, (R10)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  BX, R10
+	ADDQ  SI, BX
+	MOVQ  CX, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPS (R9), Z0
+	VMOVUPS (R10), Z1
+	ADDQ    $+64, R10
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R9)
+	ADDQ    $+64, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     DI, DI
+	JZ        row_next
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z (R10), K1, Z1
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R9)
+
+row_next:
+	ADDQ DX, AX
+	DECQ R8
 	JNZ  row
 
 row_end:

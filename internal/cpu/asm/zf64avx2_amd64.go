@@ -401,6 +401,11 @@ func BiasColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 //go:noescape
 func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 
+// AddF64AVX2 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func AddF64AVX2(m int, n int, c *float64, ldc int, v *float64, ldv int)
+
 // ReLUF64AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape
@@ -415,6 +420,16 @@ func ScaleColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 //
 //go:noescape
 func ScaleRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
+// ScaleF64AVX2 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+
+// TimesF64AVX2 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func TimesF64AVX2(m int, n int, c *float64, ldc int, v *float64, ldv int)
 
 // GELUF64AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //

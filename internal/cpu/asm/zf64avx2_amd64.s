@@ -6244,6 +6244,132 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func AddF64AVX2(m int, n int, c *float64, ldc int, v *float64, ldv int)
+// Requires: AVX
+TEXT ·AddF64AVX2(SB), NOSPLIT, $0-48
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    ldv+40(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+3, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*8), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x02, DI
+	MOVQ    m+0(FP), R8
+	MOVQ    R8, R9
+	SHRQ    $0x02, R9
+	TESTQ   R9, R9
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (CX)(CX*2), R13
+	MOVQ  DX, R11
+	LEAQ  (BX)(BX*2), R14
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	MOVQ  DI, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R10), Y1
+	VMOVUPD (R10)(CX*1), Y2
+	VMOVUPD (R10)(CX*2), Y3
+	VMOVUPD (R10)(R13*1), Y4
+	VMOVUPD (R11), Y5
+	VMOVUPD (R11)(BX*1), Y6
+	VMOVUPD (R11)(BX*2), Y7
+	VMOVUPD (R11)(R14*1), Y8
+	ADDQ    $+32, R11
+	VADDPD  Y5, Y1, Y1
+	VADDPD  Y6, Y2, Y2
+	VADDPD  Y7, Y3, Y3
+	VADDPD  Y8, Y4, Y4
+	VMOVUPD Y1, (R10)
+	VMOVUPD Y2, (R10)(CX*1)
+	VMOVUPD Y3, (R10)(CX*2)
+	VMOVUPD Y4, (R10)(R13*1)
+	ADDQ    $+32, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      SI, SI
+	JZ         rows_next
+	VMASKMOVPD (R10), Y0, Y1
+	VMASKMOVPD (R11), Y0, Y5
+	VMASKMOVPD (R10)(CX*1), Y0, Y2
+	VMASKMOVPD (R11)(BX*1), Y0, Y6
+	VMASKMOVPD (R10)(CX*2), Y0, Y3
+	VMASKMOVPD (R11)(BX*2), Y0, Y7
+	VMASKMOVPD (R10)(R13*1), Y0, Y4
+	VMASKMOVPD (R11)(R14*1), Y0, Y8
+	VADDPD     Y5, Y1, Y1
+	VADDPD     Y6, Y2, Y2
+	VADDPD     Y7, Y3, Y3
+	VADDPD     Y8, Y4, Y4
+	VMASKMOVPD Y1, Y0, (R10)
+	VMASKMOVPD Y2, Y0, (R10)(CX*1)
+	VMASKMOVPD Y3, Y0, (R10)(CX*2)
+	VMASKMOVPD Y4, Y0, (R10)(R13*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  DX, R10
+	ADDQ  BX, DX
+	MOVQ  DI, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD (R9), Y1
+	VMOVUPD (R10), Y2
+	ADDQ    $+32, R10
+	VADDPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R9)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      SI, SI
+	JZ         row_next
+	VMASKMOVPD (R9), Y0, Y1
+	VMASKMOVPD (R10), Y0, Y2
+	VADDPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R9)
+
+row_next:
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func ReLUF64AVX2(m int, n int, c *float64, ldc int)
 // Requires: AVX
 TEXT ·ReLUF64AVX2(SB), NOSPLIT, $0-32
@@ -6574,6 +6700,241 @@ row_vectors_end:
 row_next:
 	ADDQ CX, AX
 	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ScaleF64AVX2(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX
+TEXT ·ScaleF64AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+3, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*8), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x02, SI
+	MOVQ    m+0(FP), DI
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (CX)(CX*2), R11
+	VBROADCASTSD (DX), Y5
+	VBROADCASTSD (DX), Y6
+	VBROADCASTSD (DX), Y7
+	VBROADCASTSD (DX), Y8
+	MOVQ         SI, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R9), Y1
+	VMOVUPD (R9)(CX*1), Y2
+	VMOVUPD (R9)(CX*2), Y3
+	VMOVUPD (R9)(R11*1), Y4
+	VMULPD  Y5, Y1, Y1
+	VMULPD  Y6, Y2, Y2
+	VMULPD  Y7, Y3, Y3
+	VMULPD  Y8, Y4, Y4
+	VMOVUPD Y1, (R9)
+	VMOVUPD Y2, (R9)(CX*1)
+	VMOVUPD Y3, (R9)(CX*2)
+	VMOVUPD Y4, (R9)(R11*1)
+	ADDQ    $+32, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPD (R9), Y0, Y1
+	VMASKMOVPD (R9)(CX*1), Y0, Y2
+	VMASKMOVPD (R9)(CX*2), Y0, Y3
+	VMASKMOVPD (R9)(R11*1), Y0, Y4
+	VMULPD     Y5, Y1, Y1
+	VMULPD     Y6, Y2, Y2
+	VMULPD     Y7, Y3, Y3
+	VMULPD     Y8, Y4, Y4
+	VMASKMOVPD Y1, Y0, (R9)
+	VMASKMOVPD Y2, Y0, (R9)(CX*1)
+	VMASKMOVPD Y3, Y0, (R9)(CX*2)
+	VMASKMOVPD Y4, Y0, (R9)(R11*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSD (DX), Y2
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPD (R8), Y1
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R8)
+	ADDQ    $+32, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPD (R8), Y0, Y1
+	VMULPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func TimesF64AVX2(m int, n int, c *float64, ldc int, v *float64, ldv int)
+// Requires: AVX
+TEXT ·TimesF64AVX2(SB), NOSPLIT, $0-48
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x03, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    ldv+40(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+3, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*8), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x02, DI
+	MOVQ    m+0(FP), R8
+	MOVQ    R8, R9
+	SHRQ    $0x02, R9
+	TESTQ   R9, R9
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (CX)(CX*2), R13
+	MOVQ  DX, R11
+	LEAQ  (BX)(BX*2), R14
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	MOVQ  DI, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R10), Y1
+	VMOVUPD (R10)(CX*1), Y2
+	VMOVUPD (R10)(CX*2), Y3
+	VMOVUPD (R10)(R13*1), Y4
+	VMOVUPD (R11), Y5
+	VMOVUPD (R11)(BX*1), Y6
+	VMOVUPD (R11)(BX*2), Y7
+	VMOVUPD (R11)(R14*1), Y8
+	ADDQ    $+32, R11
+	VMULPD  Y5, Y1, Y1
+	VMULPD  Y6, Y2, Y2
+	VMULPD  Y7, Y3, Y3
+	VMULPD  Y8, Y4, Y4
+	VMOVUPD Y1, (R10)
+	VMOVUPD Y2, (R10)(CX*1)
+	VMOVUPD Y3, (R10)(CX*2)
+	VMOVUPD Y4, (R10)(R13*1)
+	ADDQ    $+32, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      SI, SI
+	JZ         rows_next
+	VMASKMOVPD (R10), Y0, Y1
+	VMASKMOVPD (R11), Y0, Y5
+	VMASKMOVPD (R10)(CX*1), Y0, Y2
+	VMASKMOVPD (R11)(BX*1), Y0, Y6
+	VMASKMOVPD (R10)(CX*2), Y0, Y3
+	VMASKMOVPD (R11)(BX*2), Y0, Y7
+	VMASKMOVPD (R10)(R13*1), Y0, Y4
+	VMASKMOVPD (R11)(R14*1), Y0, Y8
+	VMULPD     Y5, Y1, Y1
+	VMULPD     Y6, Y2, Y2
+	VMULPD     Y7, Y3, Y3
+	VMULPD     Y8, Y4, Y4
+	VMASKMOVPD Y1, Y0, (R10)
+	VMASKMOVPD Y2, Y0, (R10)(CX*1)
+	VMASKMOVPD Y3, Y0, (R10)(CX*2)
+	VMASKMOVPD Y4, Y0, (R10)(R13*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  DX, R10
+	ADDQ  BX, DX
+	MOVQ  DI, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD (R9), Y1
+	VMOVUPD (R10), Y2
+	ADDQ    $+32, R10
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, (R9)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      SI, SI
+	JZ         row_next
+	VMASKMOVPD (R9), Y0, Y1
+	VMASKMOVPD (R10), Y0, Y2
+	VMULPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (R9)
+
+row_next:
+	ADDQ CX, AX
+	DECQ R8
 	JNZ  row
 
 row_end:

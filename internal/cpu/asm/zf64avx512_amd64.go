@@ -593,6 +593,11 @@ func BiasColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 //go:noescape
 func BiasRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 
+// AddF64AVX512 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func AddF64AVX512(m int, n int, c *float64, ldc int, v *float64, ldv int)
+
 // ReLUF64AVX512 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape
@@ -607,6 +612,16 @@ func ScaleColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 //
 //go:noescape
 func ScaleRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+
+// ScaleF64AVX512 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func ScaleF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+
+// TimesF64AVX512 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func TimesF64AVX512(m int, n int, c *float64, ldc int, v *float64, ldv int)
 
 // GELUF64AVX512 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
 //

@@ -14593,6 +14593,133 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func AddF64AVX512(m int, n int, c *float64, ldc int, v *float64, ldv int)
+// Requires: AVX, AVX512F
+TEXT ·AddF64AVX512(SB), NOSPLIT, $0-48
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  ldv+40(FP), SI
+	SHLQ  $0x03, SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+7, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	MOVQ  m+0(FP), R8
+	MOVQ  R8, R9
+	SHRQ  $0x02, R9
+	TESTQ R9, R9
+	JZ    rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (DX)(DX*2), R13
+	MOVQ  BX, R11
+	LEAQ  (SI)(SI*2), R14
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	MOVQ  CX, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R10), Z0
+	VMOVUPD (R10)(DX*1), Z1
+	VMOVUPD (R10)(DX*2), Z2
+	VMOVUPD (R10)(R13*1), Z3
+	VMOVUPD (R11), Z4
+	VMOVUPD (R11)(SI*1), Z5
+	VMOVUPD (R11)(SI*2), Z6
+	VMOVUPD (R11)(R14*1), Z7
+	ADDQ    $+64, R11
+	VADDPD  Z4, Z0, Z0
+	VADDPD  Z5, Z1, Z1
+	VADDPD  Z6, Z2, Z2
+	VADDPD  Z7, Z3, Z3
+	VMOVUPD Z0, (R10)
+	VMOVUPD Z1, (R10)(DX*1)
+	VMOVUPD Z2, (R10)(DX*2)
+	VMOVUPD Z3, (R10)(R13*1)
+	ADDQ    $+64, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     DI, DI
+	JZ        rows_next
+	VMOVUPD.Z (R10), K1, Z0
+	VMOVUPD.Z (R11), K1, Z4
+	VMOVUPD.Z (R10)(DX*1), K1, Z1
+	VMOVUPD.Z (R11)(SI*1), K1, Z5
+	VMOVUPD.Z (R10)(DX*2), K1, Z2
+	VMOVUPD.Z (R11)(SI*2), K1, Z6
+	VMOVUPD.Z (R10)(R13*1), K1, Z3
+	VMOVUPD.Z (R11)(R14*1), K1, Z7
+	VADDPD    Z4, Z0, Z0
+	VADDPD    Z5, Z1, Z1
+	VADDPD    Z6, Z2, Z2
+	VADDPD    Z7, Z3, Z3
+	VMOVUPD   Z0, K1, (R10)
+	VMOVUPD   Z1, K1, (R10)(DX*1)
+	VMOVUPD   Z2, K1, (R10)(DX*2)
+	VMOVUPD   Z3, K1, (R10)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  BX, R10
+	ADDQ  SI, BX
+	MOVQ  CX, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD (R9), Z0
+	VMOVUPD (R10), Z1
+	ADDQ    $+64, R10
+	VADDPD  Z1, Z0, Z0
+	VMOVUPD Z0, (R9)
+	ADDQ    $+64, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     DI, DI
+	JZ        row_next
+	VMOVUPD.Z (R9), K1, Z0
+	VMOVUPD.Z (R10), K1, Z1
+	VADDPD    Z1, Z0, Z0
+	VMOVUPD   Z0, K1, (R9)
+
+row_next:
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func ReLUF64AVX512(m int, n int, c *float64, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·ReLUF64AVX512(SB), NOSPLIT, $0-32
@@ -15028,6 +15155,277 @@ row_vectors_end:
 row_next:
 	ADDQ DX, AX
 	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func ScaleF64AVX512(m int, n int, c *float64, ldc int, v *float64)
+// Requires: AVX, AVX512F
+TEXT ·ScaleF64AVX512(SB), NOSPLIT, $0-40
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+7, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	MOVQ  m+0(FP), DI
+	MOVQ  DI, R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (DX)(DX*2), R11
+	LEAQ         (R11)(DX*2), R12
+	LEAQ         (R12)(DX*2), R13
+	VBROADCASTSD (BX), Z8
+	VBROADCASTSD (BX), Z9
+	VBROADCASTSD (BX), Z10
+	VBROADCASTSD (BX), Z11
+	VBROADCASTSD (BX), Z12
+	VBROADCASTSD (BX), Z13
+	VBROADCASTSD (BX), Z14
+	VBROADCASTSD (BX), Z15
+	MOVQ         CX, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R9), Z0
+	VMOVUPD (R9)(DX*1), Z1
+	VMOVUPD (R9)(DX*2), Z2
+	VMOVUPD (R9)(R11*1), Z3
+	VMOVUPD (R9)(DX*4), Z4
+	VMOVUPD (R9)(R12*1), Z5
+	VMOVUPD (R9)(R11*2), Z6
+	VMOVUPD (R9)(R13*1), Z7
+	VMULPD  Z8, Z0, Z0
+	VMULPD  Z9, Z1, Z1
+	VMULPD  Z10, Z2, Z2
+	VMULPD  Z11, Z3, Z3
+	VMULPD  Z12, Z4, Z4
+	VMULPD  Z13, Z5, Z5
+	VMULPD  Z14, Z6, Z6
+	VMULPD  Z15, Z7, Z7
+	VMOVUPD Z0, (R9)
+	VMOVUPD Z1, (R9)(DX*1)
+	VMOVUPD Z2, (R9)(DX*2)
+	VMOVUPD Z3, (R9)(R11*1)
+	VMOVUPD Z4, (R9)(DX*4)
+	VMOVUPD Z5, (R9)(R12*1)
+	VMOVUPD Z6, (R9)(R11*2)
+	VMOVUPD Z7, (R9)(R13*1)
+	ADDQ    $+64, R9
+	DECQ    R10
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     SI, SI
+	JZ        rows_next
+	VMOVUPD.Z (R9), K1, Z0
+	VMOVUPD.Z (R9)(DX*1), K1, Z1
+	VMOVUPD.Z (R9)(DX*2), K1, Z2
+	VMOVUPD.Z (R9)(R11*1), K1, Z3
+	VMOVUPD.Z (R9)(DX*4), K1, Z4
+	VMOVUPD.Z (R9)(R12*1), K1, Z5
+	VMOVUPD.Z (R9)(R11*2), K1, Z6
+	VMOVUPD.Z (R9)(R13*1), K1, Z7
+	VMULPD    Z8, Z0, Z0
+	VMULPD    Z9, Z1, Z1
+	VMULPD    Z10, Z2, Z2
+	VMULPD    Z11, Z3, Z3
+	VMULPD    Z12, Z4, Z4
+	VMULPD    Z13, Z5, Z5
+	VMULPD    Z14, Z6, Z6
+	VMULPD    Z15, Z7, Z7
+	VMOVUPD   Z0, K1, (R9)
+	VMOVUPD   Z1, K1, (R9)(DX*1)
+	VMOVUPD   Z2, K1, (R9)(DX*2)
+	VMOVUPD   Z3, K1, (R9)(R11*1)
+	VMOVUPD   Z4, K1, (R9)(DX*4)
+	VMOVUPD   Z5, K1, (R9)(R12*1)
+	VMOVUPD   Z6, K1, (R9)(R11*2)
+	VMOVUPD   Z7, K1, (R9)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+7, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSD (BX), Z1
+	MOVQ         CX, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPD (R8), Z0
+	VMULPD  Z1, Z0, Z0
+	VMOVUPD Z0, (R8)
+	ADDQ    $+64, R8
+	DECQ    R9
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
+	VMOVUPD.Z (R8), K1, Z0
+	VMULPD    Z1, Z0, Z0
+	VMOVUPD   Z0, K1, (R8)
+
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func TimesF64AVX512(m int, n int, c *float64, ldc int, v *float64, ldv int)
+// Requires: AVX, AVX512F
+TEXT ·TimesF64AVX512(SB), NOSPLIT, $0-48
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  ldv+40(FP), SI
+	SHLQ  $0x03, SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+7, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x03, CX
+	MOVQ  m+0(FP), R8
+	MOVQ  R8, R9
+	SHRQ  $0x02, R9
+	TESTQ R9, R9
+	JZ    rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (DX)(DX*2), R13
+	MOVQ  BX, R11
+	LEAQ  (SI)(SI*2), R14
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	MOVQ  CX, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVUPD (R10), Z0
+	VMOVUPD (R10)(DX*1), Z1
+	VMOVUPD (R10)(DX*2), Z2
+	VMOVUPD (R10)(R13*1), Z3
+	VMOVUPD (R11), Z4
+	VMOVUPD (R11)(SI*1), Z5
+	VMOVUPD (R11)(SI*2), Z6
+	VMOVUPD (R11)(R14*1), Z7
+	ADDQ    $+64, R11
+	VMULPD  Z4, Z0, Z0
+	VMULPD  Z5, Z1, Z1
+	VMULPD  Z6, Z2, Z2
+	VMULPD  Z7, Z3, Z3
+	VMOVUPD Z0, (R10)
+	VMOVUPD Z1, (R10)(DX*1)
+	VMOVUPD Z2, (R10)(DX*2)
+	VMOVUPD Z3, (R10)(R13*1)
+	ADDQ    $+64, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ     DI, DI
+	JZ        rows_next
+	VMOVUPD.Z (R10), K1, Z0
+	VMOVUPD.Z (R11), K1, Z4
+	VMOVUPD.Z (R10)(DX*1), K1, Z1
+	VMOVUPD.Z (R11)(SI*1), K1, Z5
+	VMOVUPD.Z (R10)(DX*2), K1, Z2
+	VMOVUPD.Z (R11)(SI*2), K1, Z6
+	VMOVUPD.Z (R10)(R13*1), K1, Z3
+	VMOVUPD.Z (R11)(R14*1), K1, Z7
+	VMULPD    Z4, Z0, Z0
+	VMULPD    Z5, Z1, Z1
+	VMULPD    Z6, Z2, Z2
+	VMULPD    Z7, Z3, Z3
+	VMOVUPD   Z0, K1, (R10)
+	VMOVUPD   Z1, K1, (R10)(DX*1)
+	VMOVUPD   Z2, K1, (R10)(DX*2)
+	VMOVUPD   Z3, K1, (R10)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  BX, R10
+	ADDQ  SI, BX
+	MOVQ  CX, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVUPD (R9), Z0
+	VMOVUPD (R10), Z1
+	ADDQ    $+64, R10
+	VMULPD  Z1, Z0, Z0
+	VMOVUPD Z0, (R9)
+	ADDQ    $+64, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ     DI, DI
+	JZ        row_next
+	VMOVUPD.Z (R9), K1, Z0
+	VMOVUPD.Z (R10), K1, Z1
+	VMULPD    Z1, Z0, Z0
+	VMOVUPD   Z0, K1, (R9)
+
+row_next:
+	ADDQ DX, AX
+	DECQ R8
 	JNZ  row
 
 row_end:

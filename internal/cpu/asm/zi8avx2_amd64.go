@@ -38,6 +38,11 @@ func BiasColI8AVX2(m int, n int, c *int32, ldc int, v *int32)
 //go:noescape
 func BiasRowI8AVX2(m int, n int, c *int32, ldc int, v *int32)
 
+// AddI8AVX2 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func AddI8AVX2(m int, n int, c *int32, ldc int, v *int32, ldv int)
+
 // ReLUI8AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

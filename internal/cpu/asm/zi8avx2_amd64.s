@@ -987,6 +987,132 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func AddI8AVX2(m int, n int, c *int32, ldc int, v *int32, ldv int)
+// Requires: AVX, AVX2
+TEXT ·AddI8AVX2(SB), NOSPLIT, $0-48
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    ldv+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    n+8(FP), SI
+	ANDQ    $+7, SI
+	MOVQ    SI, DI
+	LEAQ    masks<>+32(SB), R8
+	NEGQ    DI
+	VMOVDQU (R8)(DI*4), Y0
+	MOVQ    n+8(FP), DI
+	SHRQ    $0x03, DI
+	MOVQ    m+0(FP), R8
+	MOVQ    R8, R9
+	SHRQ    $0x02, R9
+	TESTQ   R9, R9
+	JZ      rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (CX)(CX*2), R13
+	MOVQ  DX, R11
+	LEAQ  (BX)(BX*2), R14
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	ADDQ  BX, DX
+	MOVQ  DI, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVDQU (R10), Y1
+	VMOVDQU (R10)(CX*1), Y2
+	VMOVDQU (R10)(CX*2), Y3
+	VMOVDQU (R10)(R13*1), Y4
+	VMOVDQU (R11), Y5
+	VMOVDQU (R11)(BX*1), Y6
+	VMOVDQU (R11)(BX*2), Y7
+	VMOVDQU (R11)(R14*1), Y8
+	ADDQ    $+32, R11
+	VPADDD  Y5, Y1, Y1
+	VPADDD  Y6, Y2, Y2
+	VPADDD  Y7, Y3, Y3
+	VPADDD  Y8, Y4, Y4
+	VMOVDQU Y1, (R10)
+	VMOVDQU Y2, (R10)(CX*1)
+	VMOVDQU Y3, (R10)(CX*2)
+	VMOVDQU Y4, (R10)(R13*1)
+	ADDQ    $+32, R10
+	DECQ    R12
+	JNZ     rows_vectors
+
+rows_vectors_end:
+	TESTQ      SI, SI
+	JZ         rows_next
+	VPMASKMOVD (R10), Y0, Y1
+	VPMASKMOVD (R11), Y0, Y5
+	VPMASKMOVD (R10)(CX*1), Y0, Y2
+	VPMASKMOVD (R11)(BX*1), Y0, Y6
+	VPMASKMOVD (R10)(CX*2), Y0, Y3
+	VPMASKMOVD (R11)(BX*2), Y0, Y7
+	VPMASKMOVD (R10)(R13*1), Y0, Y4
+	VPMASKMOVD (R11)(R14*1), Y0, Y8
+	VPADDD     Y5, Y1, Y1
+	VPADDD     Y6, Y2, Y2
+	VPADDD     Y7, Y3, Y3
+	VPADDD     Y8, Y4, Y4
+	VPMASKMOVD Y1, Y0, (R10)
+	VPMASKMOVD Y2, Y0, (R10)(CX*1)
+	VPMASKMOVD Y3, Y0, (R10)(CX*2)
+	VPMASKMOVD Y4, Y0, (R10)(R13*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  DX, R10
+	ADDQ  BX, DX
+	MOVQ  DI, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVDQU (R9), Y1
+	VMOVDQU (R10), Y2
+	ADDQ    $+32, R10
+	VPADDD  Y2, Y1, Y1
+	VMOVDQU Y1, (R9)
+	ADDQ    $+32, R9
+	DECQ    R11
+	JNZ     row_vectors
+
+row_vectors_end:
+	TESTQ      SI, SI
+	JZ         row_next
+	VPMASKMOVD (R9), Y0, Y1
+	VPMASKMOVD (R10), Y0, Y2
+	VPADDD     Y2, Y1, Y1
+	VPMASKMOVD Y1, Y0, (R9)
+
+row_next:
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func ReLUI8AVX2(m int, n int, c *int32, ldc int)
 // Requires: AVX, AVX2
 TEXT ·ReLUI8AVX2(SB), NOSPLIT, $0-32

@@ -44,6 +44,11 @@ func BiasColI8VNNI(m int, n int, c *int32, ldc int, v *int32)
 //go:noescape
 func BiasRowI8VNNI(m int, n int, c *int32, ldc int, v *int32)
 
+// AddI8VNNI adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func AddI8VNNI(m int, n int, c *int32, ldc int, v *int32, ldv int)
+
 // ReLUI8VNNI makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

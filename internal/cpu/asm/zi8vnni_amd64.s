@@ -1411,6 +1411,133 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func AddI8VNNI(m int, n int, c *int32, ldc int, v *int32, ldv int)
+// Requires: AVX, AVX512F
+TEXT ·AddI8VNNI(SB), NOSPLIT, $0-48
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  ldv+40(FP), SI
+	SHLQ  $0x02, SI
+	MOVQ  n+8(FP), DI
+	ANDQ  $+15, DI
+	MOVQ  DI, CX
+	MOVQ  $+1, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), R8
+	MOVQ  R8, R9
+	SHRQ  $0x02, R9
+	TESTQ R9, R9
+	JZ    rows_end
+
+rows:
+	MOVQ  AX, R10
+	LEAQ  (DX)(DX*2), R13
+	MOVQ  BX, R11
+	LEAQ  (SI)(SI*2), R14
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	ADDQ  SI, BX
+	MOVQ  CX, R12
+	TESTQ R12, R12
+	JZ    rows_vectors_end
+
+rows_vectors:
+	VMOVDQU32 (R10), Z0
+	VMOVDQU32 (R10)(DX*1), Z1
+	VMOVDQU32 (R10)(DX*2), Z2
+	VMOVDQU32 (R10)(R13*1), Z3
+	VMOVDQU32 (R11), Z4
+	VMOVDQU32 (R11)(SI*1), Z5
+	VMOVDQU32 (R11)(SI*2), Z6
+	VMOVDQU32 (R11)(R14*1), Z7
+	ADDQ      $+64, R11
+	VPADDD    Z4, Z0, Z0
+	VPADDD    Z5, Z1, Z1
+	VPADDD    Z6, Z2, Z2
+	VPADDD    Z7, Z3, Z3
+	VMOVDQU32 Z0, (R10)
+	VMOVDQU32 Z1, (R10)(DX*1)
+	VMOVDQU32 Z2, (R10)(DX*2)
+	VMOVDQU32 Z3, (R10)(R13*1)
+	ADDQ      $+64, R10
+	DECQ      R12
+	JNZ       rows_vectors
+
+rows_vectors_end:
+	TESTQ       DI, DI
+	JZ          rows_next
+	VMOVDQU32.Z (R10), K1, Z0
+	VMOVDQU32.Z (R11), K1, Z4
+	VMOVDQU32.Z (R10)(DX*1), K1, Z1
+	VMOVDQU32.Z (R11)(SI*1), K1, Z5
+	VMOVDQU32.Z (R10)(DX*2), K1, Z2
+	VMOVDQU32.Z (R11)(SI*2), K1, Z6
+	VMOVDQU32.Z (R10)(R13*1), K1, Z3
+	VMOVDQU32.Z (R11)(R14*1), K1, Z7
+	VPADDD      Z4, Z0, Z0
+	VPADDD      Z5, Z1, Z1
+	VPADDD      Z6, Z2, Z2
+	VPADDD      Z7, Z3, Z3
+	VMOVDQU32   Z0, K1, (R10)
+	VMOVDQU32   Z1, K1, (R10)(DX*1)
+	VMOVDQU32   Z2, K1, (R10)(DX*2)
+	VMOVDQU32   Z3, K1, (R10)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R9
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    row_end
+
+row:
+	MOVQ  AX, R9
+	MOVQ  BX, R10
+	ADDQ  SI, BX
+	MOVQ  CX, R11
+	TESTQ R11, R11
+	JZ    row_vectors_end
+
+row_vectors:
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R10), Z1
+	ADDQ      $+64, R10
+	VPADDD    Z1, Z0, Z0
+	VMOVDQU32 Z0, (R9)
+	ADDQ      $+64, R9
+	DECQ      R11
+	JNZ       row_vectors
+
+row_vectors_end:
+	TESTQ       DI, DI
+	JZ          row_next
+	VMOVDQU32.Z (R9), K1, Z0
+	VMOVDQU32.Z (R10), K1, Z1
+	VPADDD      Z1, Z0, Z0
+	VMOVDQU32   Z0, K1, (R9)
+
+row_next:
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func ReLUI8VNNI(m int, n int, c *int32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·ReLUI8VNNI(SB), NOSPLIT, $0-32

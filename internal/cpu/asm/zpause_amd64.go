@@ -8,3 +8,9 @@ func Fence()
 // Pause tells the core n ≥ 1 times that the thread waits for another one, and so
 // lasts n times some tens of nanoseconds.
 func Pause(n int)
+
+// FetchRows has m ≥ 1 rows of n ≥ 1 bytes, ld bytes apart, come to the L1 cache: they are to be
+// read soon, and need not be.
+//
+//go:noescape
+func FetchRows(m int, n int, p *byte, ld int)

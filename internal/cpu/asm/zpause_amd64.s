@@ -17,3 +17,25 @@ again:
 	DECQ AX
 	JNZ  again
 	RET
+
+// func FetchRows(m int, n int, p *byte, ld int)
+// Requires: MMX+
+TEXT ·FetchRows(SB), NOSPLIT, $0-32
+	MOVQ m+0(FP), AX
+	MOVQ n+8(FP), CX
+	MOVQ p+16(FP), DX
+	MOVQ ld+24(FP), BX
+	DECQ CX
+
+row:
+	MOVQ CX, SI
+
+line:
+	PREFETCHT0 (DX)(SI*1)
+	SUBQ       $+64, SI
+	JGE        line
+	PREFETCHT0 (DX)
+	ADDQ       BX, DX
+	DECQ       AX
+	JNZ        row
+	RET

@@ -16,6 +16,7 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/gpu/gputest"
 )
 
 // TestCardAgrees: every kernel, with every shape of its list, type and transpose, gives
@@ -221,15 +222,7 @@ func (c agreement) compare(results [2][]byte) error {
 // fits says whether a device can compute the product with the kernel's shape.
 func (c agreement) fits(d *device.Info) bool {
 	p, err := c.problem(gemm.Epilogue{})
-	return err == nil && fits(c.kernel, p, c.shape, d)
-}
-
-// fits says whether a device can compute a product with a kernel's shape.
-func fits(k *gpu.Kernel, p *gemm.Problem, s gpu.Shape, d *device.Info) bool {
-	if k.Supports(p) != nil || k.Fits(p, s) != nil {
-		return false
-	}
-	return k.SharedBytes(k.For(k.Config(p, s), d.Target)) <= d.MaxShared
+	return err == nil && gputest.Way{Kernel: c.kernel, Precision: c.precision, Shape: c.shape}.Takes(p, d)
 }
 
 // problem is the product.

@@ -2,21 +2,18 @@ package cuda
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"testing"
 
-	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
-	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/gpu/gputest"
 )
 
 // card is the first GPU of this machine. Without one the test is skipped, or fails
@@ -198,25 +195,9 @@ func TestCardBatches(t *testing.T) {
 				continue
 			}
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				g := card(t)
-				if !g.Info().Target.Has(k.Target()) {
-					t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
-				}
-				backend := gpu.New(g)
-				seed := rand.Uint64()
-				report := gemmtest.Check(t.Context(), gemmtest.Implementation{
-					Name: k.Name, Tiles: []int{s.M, s.N}, Accuracy: k.Accuracy,
-					Supports: func(p *gemmtest.Problem) bool { return fits(k, p, s, g.Info()) },
-					Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
-						plan, err := backend.Plan(p, gpu.Options{Kernel: k.Name, Shape: s.String(), KeepLayout: true})
-						if err != nil {
-							return err
-						}
-						return devicetest.Run(ctx, g, 2, [][]byte{b.A, b.B, b.C, b.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
-							return plan.Enqueue(ctx, gpu.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
-						})
-					},
-				}, gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
+				g := cardFor(t, k)
+				backend, seed := gpu.New(g), rand.Uint64()
+				report := gemmtest.Check(t.Context(), gputest.Way{Kernel: k, Shape: s}.On(backend), gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
 				if err := errors.Join(report.Err(), backend.Close()); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}
@@ -226,52 +207,31 @@ func TestCardBatches(t *testing.T) {
 	}
 }
 
-// conform runs the suite with a kernel, on products in a precision.
-func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
-	in := func(p *gemmtest.Problem) *gemmtest.Problem {
-		q := *p
-		q.Precision = precision
-		return &q
-	}
+// cardFor is the card, if it runs the kernel.
+func cardFor(t *testing.T, k *gpu.Kernel) *GPU {
 	g := card(t)
 	if !g.Info().Target.Has(k.Target()) {
 		t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
 	}
-	backend := gpu.New(g)
+	return g
+}
+
+// conform runs the suite with a kernel, on products in a precision.
+func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
+	backend := gpu.New(cardFor(t, k))
 	defer func() {
 		if err := backend.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	var tiles []int
-	for _, s := range k.Shapes() {
-		tiles = append(tiles, s.M, s.N)
-	}
-	implementation := func(shape string, supports func(p *gemmtest.Problem) bool) gemmtest.Implementation {
-		return gemmtest.Implementation{
-			Name: fmt.Sprintf("%s %s on %s", k.Name, shape, g.Info().Name),
-			Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-				plan, err := backend.Plan(in(p), gpu.Options{Kernel: k.Name, Shape: shape, KeepLayout: p.N%2 == 0})
-				if err != nil {
-					return err
-				}
-				return plan.Run(ctx, b)
-			},
-			Supports:   func(p *gemmtest.Problem) bool { return k.Supports(in(p)) == nil && supports(in(p)) },
-			Accuracy:   func(p *gemmtest.Problem) gemmtest.Accuracy { return k.Accuracy(in(p)) },
-			Tiles:      tiles,
-			Concurrent: true,
-			Cancels:    true,
-		}
-	}
-	gemmtest.Run(t, implementation("", func(*gemmtest.Problem) bool { return true }))
-	for _, s := range k.Shapes() {
-		if s.Cluster < 2 && s.Along < 2 {
+	w := gputest.Way{Kernel: k, Precision: precision}
+	gemmtest.Run(t, w.On(backend))
+	for _, w.Shape = range k.Shapes() {
+		if w.Shape.Cluster < 2 && w.Shape.Along < 2 {
 			continue
 		}
 		seed := rand.Uint64()
-		tile := implementation(s.String(), func(p *gemmtest.Problem) bool { return fits(k, p, s, g.Info()) })
-		if err := gemmtest.Check(t.Context(), tile, gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
+		if err := gemmtest.Check(t.Context(), w.On(backend), gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -14,12 +14,15 @@ import (
 func (g *generator) finishers() {
 	g.finisher("BiasCol", alongCols, "adds v[j] to every element of column j", g.light, func(x, v group) { g.each(g.add, v, x, x) })
 	g.finisher("BiasRow", alongRows, "adds v[i] to every element of row i", g.light, func(x, v group) { g.each(g.add, v, x, x) })
+	g.finisher("Add", everywhere, "adds v[i*ldv+j] to every element", rowsOfTwo, func(x, v group) { g.each(g.add, v, x, x) })
 	g.finisher("ReLU", alone, "makes every element max(x, 0)", g.light, func(x, _ group) { g.atLeastZero(x) })
 	if g.maths == nil {
 		return
 	}
 	g.finisher("ScaleCol", alongCols, "multiplies every element of column j by v[j]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
 	g.finisher("ScaleRow", alongRows, "multiplies every element of row i by v[i]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
+	g.finisher("Scale", byOne, "multiplies every element by v[0]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
+	g.finisher("Times", everywhere, "multiplies every element by v[i*ldv+j]", rowsOfTwo, func(x, v group) { g.each(g.mul, v, x, x) })
 	g.finisher("GELU", alone, "makes every element x·Φ(x), Φ the normal distribution", g.abreast, func(x, _ group) { g.gelu(x) })
 	g.finisher("GELUTanh", alone, "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.abreast, func(x, _ group) { g.geluTanh(x) })
 	g.finisher("SiLU", alone, "makes every element x/(1 + e⁻ˣ)", g.abreast, func(x, _ group) { g.silu(x) })
@@ -29,10 +32,15 @@ func (g *generator) finishers() {
 type beside int
 
 const (
-	alone     beside = iota // none,
-	alongRows               // one for each row,
-	alongCols               // one for each column
+	alone      beside = iota // none,
+	byOne                    // one,
+	alongRows                // one for each row,
+	alongCols                // one for each column,
+	everywhere               // one for each element
 )
+
+// rowsOfTwo is how many rows of two matrices there are addresses of at once.
+const rowsOfTwo = 4
 
 // A group is a register of each of several rows, which are computed abreast: what is done
 // to one waits for what was done to it before, so that a processor with one row at a time
@@ -68,7 +76,11 @@ func (g *generator) each(op instruction, operands ...any) {
 func (g *generator) finisher(name string, with beside, does string, abreast int, apply func(x, v group)) {
 	name += g.suffix()
 	extra := ""
-	if with != alone {
+	switch with {
+	case alone:
+	case everywhere:
+		extra = ", v *T, ldv int"
+	default:
 		extra = ", v *T"
 	}
 	g.function(name, "m, n int, c *T, ldc int"+extra,
@@ -77,6 +89,10 @@ func (g *generator) finisher(name string, with beside, does string, abreast int,
 	var v reg.GPVirtual
 	if with != alone {
 		v = g.param("v")
+	}
+	var ldv reg.GPVirtual
+	if with == everywhere {
+		ldv = g.stride("ldv")
 	}
 	tail := g.param("n")
 	g.ANDQ(operand.I32(g.lanes()-1), tail)
@@ -91,7 +107,12 @@ func (g *generator) finisher(name string, with beside, does string, abreast int,
 		g.MOVQ(c, at)
 		lines := strides(g.Context, at, ldc, count)
 		x, y := group(g.vectors(count)), group(g.vectors(count))
+		var theirs []operand.Mem // where the numbers for a vector of each row are, if they change along it
 		switch with {
+		case byOne:
+			for i := range y {
+				g.broadcast(g.Context, operand.Mem{Base: v}, y[i])
+			}
 		case alongRows:
 			for i := range y {
 				g.broadcast(g.Context, operand.Mem{Base: v, Disp: i * g.size}, y[i])
@@ -99,14 +120,25 @@ func (g *generator) finisher(name string, with beside, does string, abreast int,
 			g.ADDQ(operand.I32(count*g.size), v)
 		case alongCols:
 			g.MOVQ(v, from)
+			for range count {
+				theirs = append(theirs, operand.Mem{Base: from})
+			}
+		case everywhere:
+			g.MOVQ(v, from)
+			theirs = strides(g.Context, from, ldv, count)
+			for range count {
+				g.ADDQ(ldv, v)
+			}
 		}
 		g.MOVQ(whole, left)
 		g.loop(label+"_vectors", left, func() {
 			for i := range x {
 				g.move(g.Context, lines[i], x[i])
 			}
-			if with == alongCols {
-				g.each(g.move, operand.Mem{Base: from}, y)
+			if theirs != nil {
+				for i := range y {
+					g.move(g.Context, theirs[i], y[i])
+				}
 				g.ADDQ(operand.I32(g.vectorBytes), from)
 			}
 			apply(x, y)
@@ -119,8 +151,8 @@ func (g *generator) finisher(name string, with beside, does string, abreast int,
 		g.JZ(operand.LabelRef(label + "_next"))
 		for i := range x {
 			g.load(g, lines[i], mask, x[i])
-			if with == alongCols {
-				g.load(g, operand.Mem{Base: from}, mask, y[i])
+			if theirs != nil {
+				g.load(g, theirs[i], mask, y[i])
 			}
 		}
 		apply(x, y)

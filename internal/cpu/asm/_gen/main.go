@@ -92,6 +92,27 @@ func writePause(dir string) error {
 	c.DECQ(n)
 	c.JNZ(operand.LabelRef("again"))
 	c.RET()
+
+	c.Function("FetchRows")
+	c.Attributes(attr.NOSPLIT)
+	c.Doc("FetchRows has m ≥ 1 rows of n ≥ 1 bytes, ld bytes apart, come to the L1 cache: they are to be",
+		"read soon, and need not be.")
+	c.SignatureExpr("func(m, n int, p *byte, ld int)")
+	c.Pragma("noescape")
+	m, last, p, ld := param(c, "m"), param(c, "n"), param(c, "p"), param(c, "ld")
+	c.DECQ(last)
+	c.Label("row")
+	at := c.GP64()
+	c.MOVQ(last, at)
+	c.Label("line")
+	c.PREFETCHT0(operand.Mem{Base: p, Index: at, Scale: 1})
+	c.SUBQ(operand.I32(lineBytes), at)
+	c.JGE(operand.LabelRef("line"))
+	c.PREFETCHT0(operand.Mem{Base: p}) // a row may begin in a line of its own
+	c.ADDQ(ld, p)
+	c.DECQ(m)
+	c.JNZ(operand.LabelRef("row"))
+	c.RET()
 	return write(dir, "zpause_amd64", c)
 }
 

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"unsafe"
+
+	"tilework/internal/bench"
+	"tilework/internal/cpu"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+)
+
+// packedSubject is a kernel of the processor that multiplies by a B which was packed before.
+type packedSubject struct {
+	subject
+	plans map[*byte]*dispatch.Plan // of the product that was prepared last, by B's memory
+}
+
+func (s *packedSubject) Name() string { return s.name + "-packed" }
+
+func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	s.plans, s.plan, s.request.Problem = map[*byte]*dispatch.Plan{}, nil, *p
+	return func(b gemm.Buffers) error {
+		plan := s.plans[unsafe.SliceData(b.B)]
+		b.B = nil
+		return plan.Run(ctx, b)
+	}, nil
+}
+
+// Lay packs a B, as a caller would who multiplies by it many times.
+func (s *packedSubject) Lay(ctx context.Context, b gemm.Buffers) error {
+	request := s.request
+	packed, err := dispatch.Pack(ctx, request.Problem.B, b.B, request)
+	if err != nil {
+		return err
+	}
+	request.Packed = packed
+	plan, err := dispatch.New(request)
+	s.plans[unsafe.SliceData(b.B)], s.plan = plan, plan
+	return err
+}
+
+// ownPeers are the peers on the processor that are no libraries.
+var ownPeers = map[string]func(threads int) bench.Subject{
+	readPeer: func(threads int) bench.Subject { return readSubject{threads} },
+	plainPeer: func(threads int) bench.Subject {
+		return &plainSubject{subject{name: plainPeer, request: dispatch.Request{Device: dispatch.Device{Kind: "cpu"}, Threads: threads}}}
+	},
+}
+
+// readPeer reads B, in vectors where bytes.Count does, and multiplies nothing: a product with few
+// rows that takes as long waits for memory alone, and one that fetches ahead may take less.
+const readPeer = "reading"
+
+type readSubject struct{ threads int }
+
+func (readSubject) Name() string   { return readPeer }
+func (readSubject) String() string { return "B's bytes, each once" }
+func (readSubject) ComputesElse()  {}
+
+func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(gemm.Buffers) error, error) {
+	const piece = 1 << 18
+	needle := []byte{1}
+	return func(b gemm.Buffers) error {
+		return cpu.Share(ctx, (len(b.B)+piece-1)/piece, s.threads, func(i int) {
+			bytes.Count(b.B[i*piece:min((i+1)*piece, len(b.B))], needle)
+		})
+	}, nil
+}
+
+// plainPeer is our own product without its epilogue: the ratio to it is the speed that is left.
+const plainPeer = "plain"
+
+type plainSubject struct{ subject }
+
+func (*plainSubject) ComputesElse() {}
+
+func (s *plainSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	if p.Epilogue == (gemm.Epilogue{}) {
+		return nil, fmt.Errorf("%w: %s: a product without an epilogue", gemm.ErrUnsupported, plainPeer)
+	}
+	plain, _, err := gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, gemm.Epilogue{})
+	if err != nil {
+		return nil, err
+	}
+	return s.subject.Prepare(ctx, &plain)
+}
+
+var (
+	_ bench.Laying    = (*packedSubject)(nil)
+	_ bench.Different = readSubject{}
+	_ bench.Different = (*plainSubject)(nil)
+)

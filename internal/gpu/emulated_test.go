@@ -1,0 +1,140 @@
+package gpu
+
+import (
+	"slices"
+	"testing"
+
+	"tilework/gemmtest"
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+	"tilework/internal/model"
+	"tilework/ptx/emu/check"
+)
+
+// The conformance tests are outside of the package, as gputest is; this is what they take of it.
+var FewSMs, Checked, Shapes, Smallest, Emulable = fewSMs, checked, shapes, smallest, emulable
+
+// Better says whether a kernel has better instructions for newer GPUs.
+func Better(k *Kernel) bool { return len(k.better) > 0 }
+
+// shapes are those of a list of a kernel's, and the smallest with clusters of both kinds, if
+// it can have them, and with K split, so that parts have all sizes.
+// The short test takes the smallest alone, whole and split once: what it looks for is in
+// every shape.
+func shapes(k *Kernel, list []Shape) []Shape {
+	parts := []int{2, 5, 40}
+	s := list[len(list)-1]
+	if testing.Short() {
+		list, parts = []Shape{s}, []int{5}
+	}
+	if k.clusters() {
+		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
+		along := Shape{M: 16, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Along: 2}
+		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups; B's boxes are halved
+		few := Shape{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}                 // of both sides
+		list = append(append([]Shape{three, few}, list...), pair, along)
+	}
+	if k.splits {
+		for _, s.Split = range parts {
+			list = append(slices.Clip(list), s)
+		}
+	}
+	return list
+}
+
+// smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
+func smallest(list []Shape) []Shape { return list[max(len(list)-6, 0):] }
+
+// emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
+// Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
+func emulable(k *Kernel) []Shape {
+	most := 64 * 64 // elements of a tile
+	if k.boxed {
+		most = 128 * 128
+	}
+	return slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && s.M*s.N > most })
+}
+
+// fewSMs is an emulated H200 of which little is left, so that blocks that stay on their SM
+// have more than one tile.
+func fewSMs(t *testing.T, o emu.Options) *emu.Device {
+	t.Helper()
+	h200, err := model.Lookup("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := *h200
+	few.SMs = 3
+	o.Model = &few
+	d, err := emu.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// checked is an emulated GPU on which a finding is an error of the test.
+func checked(t *testing.T, o check.Options) *emu.Device {
+	t.Helper()
+	return fewSMs(t, emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
+		for _, f := range r.Findings {
+			t.Error(f.String())
+		}
+	})})
+}
+
+// TestLimits: on full tiles no access to memory costs more than the kernel declares.
+func TestLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the checkers that it needs run in TestChecked, too")
+	}
+	for _, k := range Kernels() {
+		for _, s := range emulable(k) {
+			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
+				for _, pair := range gemmtest.Pairs() {
+					for trans := range 4 {
+						m, n, depth := s.M, max(s.N, 32), max(2*s.K, 32)
+						if trans&1 != 0 {
+							m = max(m, 32)
+						}
+						a, b := gemm.Dense(pair.In, m, depth), gemm.Dense(pair.In, depth, n)
+						if trans&1 != 0 {
+							a = gemm.Dense(pair.In, depth, m).T()
+						}
+						if trans&2 != 0 {
+							b = gemm.Dense(pair.In, n, depth).T()
+						}
+						if pair.Out != pair.In.Info().Results[0] {
+							continue // what differs is a store that other types have too
+						}
+						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, precision := range k.Precisions() {
+							if q, err := p.In(precision); err == nil && (k.Supports(&p) != nil || k.Fits(&p, s) != nil) {
+								p = q // what it does in no other way
+							}
+						}
+						if k.Supports(&p) != nil || k.Fits(&p, s) != nil {
+							continue
+						}
+						l := k.Limits(k.Config(&p, s))
+						d := checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
+						plan, err := New(d).Plan(&p, Options{Kernel: k.Name, Shape: s.String()})
+						if err != nil {
+							t.Fatal(err)
+						}
+						err = plan.Run(t.Context(), gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, p.C.Bytes())})
+						if err != nil {
+							t.Error(err)
+						}
+						if t.Failed() {
+							t.Fatalf("%v", plan.Config)
+						}
+					}
+				}
+			})
+		}
+	}
+}
