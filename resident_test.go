@@ -191,6 +191,29 @@ func TestResidentEpilogues(t *testing.T) {
 
 // TestResidentCopies: a matrix is overwritten from the host, and read into one that is
 // there, whichever of the two is transposed; what lies around them stays.
+// TestResidualAnywhere: a residual may begin at any element, where K is split too and its first launch,
+// which has wider results, does not read it.
+func TestResidualAnywhere(t *testing.T) {
+	d := on(t, "emu")
+	a, b := New[dtype.BFloat16](1, 511), New[dtype.BFloat16](511, 1)
+	for i := range 511 {
+		a.Set(0, i, dtype.FromFloat64[dtype.BFloat16](1))
+		b.Set(i, 0, dtype.FromFloat64[dtype.BFloat16](float64(i%3-1)))
+	}
+	residual := FromSlice(1, 3, []dtype.BFloat16{0, dtype.FromFloat64[dtype.BFloat16](5), 0})
+	onA, onB, onResidual := upload(t, d, a), upload(t, d, b), upload(t, d, residual)
+	for _, kernel := range []string{"naive", "blocked", "blocked:4x256x8/4x4/4*2", "mma"} {
+		c, err := MulOn(t.Context(), onA, onB, WithResidualOn(onResidual.Sub(0, 1, 1, 1)), WithKernel(kernel))
+		if err != nil {
+			t.Errorf("%s: %v", kernel, err)
+			continue
+		}
+		if got := download(t, c).At(0, 0).Float64(); got != 4 { // 511 products, of -1, 0 and 1 in turn, come to -1
+			t.Errorf("%s: %v", kernel, got)
+		}
+	}
+}
+
 func TestResidentCopies(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")

@@ -83,11 +83,17 @@ func knownKernel(name string, device dispatch.Device) error {
 	return unknownKernel(name, device, known)
 }
 
-// unknownKernel is the error for a name that none of the known kernels of a device has.
+// unknownKernel is the error for a name that none of the known kernels of a device has, with the
+// devices that have one of that name.
 func unknownKernel(name string, device dispatch.Device, known []string) error {
 	where := ""
 	if device.Kind != "auto" {
 		where = fmt.Sprintf(" on %v", device)
+	}
+	for _, other := range []struct{ kind, names string }{{"cpu", "cpu"}, {"gpu", "gpu and emu"}} {
+		if slices.Contains(subjectNames(dispatch.Device{Kind: other.kind}), name) {
+			where += ", only on " + other.names
+		}
 	}
 	return fmt.Errorf("no kernel %q%s%s (there are %s)", name, where, meant(name, known), strings.Join(known, ", "))
 }

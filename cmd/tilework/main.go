@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -82,7 +84,32 @@ whoever writes or studies them.`,
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
+	for _, c := range root.Commands() {
+		c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = folded(f.Usage) })
+	}
 	return root
+}
+
+// folded is a flag's description in lines that stand beside the flags' names on a screen.
+func folded(text string) string {
+	const width = 70
+	var b strings.Builder
+	at := 0
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at == 0:
+		case at+1+n > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
 }
 
 // helpCommand is cobra's own, but for a mistake, which that answers with a page and with success.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"tilework"
 	"tilework/dtype"
@@ -228,7 +229,7 @@ func TestMistakes(t *testing.T) {
 		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
 		{mul + "--device gpu:99", 3, "no such device: "},
 		{mul + "--device emu:h300", 3, `no such device: emu:h300: unknown GPU "h300"`},
-		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu (there are naive, tiled, blocked, mma, wgmma, skinny)`},
+		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu, only on cpu (there are naive, tiled, blocked, mma, wgmma, skinny)`},
 		{mul + "--device emu --kernel tiled:33", 2, "at most 1024 threads, not 1089"},
 		{mul + "--device emu --kernel tiled:x", 2, `"x" is no shape of kernel tiled`},
 		{mul + "--kernel fast", 2, `--kernel: no kernel "fast" (there are loop,`},
@@ -266,6 +267,7 @@ func TestMistakes(t *testing.T) {
 		{"bench --dtypes float33", 2, "--dtypes"},
 		{"bench --dtypes int32", 2, "int32 cannot be multiplied"},
 		{"bench --kernels warp", 2, `no kernel "warp" on cpu`},
+		{"bench --kernels tiled", 2, `no kernel "tiled" on cpu, only on gpu and emu (there are loop,`},
 		{"bench --device gpu:99", 3, "no such device"},
 		{"bench --peers numpy", 2, "numpy"},
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
@@ -318,6 +320,20 @@ func TestMistakes(t *testing.T) {
 	after, err := os.ReadDir(".")
 	if err != nil || len(after) != len(before) {
 		t.Errorf("the mistakes left files behind: %v, error %v", after, err)
+	}
+}
+
+// TestFlagsFold: what help says of flags stands in lines that a screen has room for.
+func TestFlagsFold(t *testing.T) {
+	for _, c := range newCommand().Commands() {
+		for line := range strings.Lines(c.LocalFlags().FlagUsages()) {
+			if utf8.RuneCountInString(line) > 120 {
+				t.Errorf("%s --help: %q", c.Name(), line)
+			}
+		}
+	}
+	if got := folded("one\n two " + strings.Repeat("x", 70) + " three"); got != "one two\n"+strings.Repeat("x", 70)+"\nthree" {
+		t.Errorf("got %q", got)
 	}
 }
 

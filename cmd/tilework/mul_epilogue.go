@@ -31,7 +31,7 @@ var extraFlags = []struct {
 }{
 	{gemm.RowScale, "row-scale", "a file with a factor for each row"},
 	{gemm.ColScale, "col-scale", "a file with a factor for each column"},
-	{gemm.Up, "up", "a file with a second B, read as B is: what the activation makes of A·B is multiplied\nby A·up, element by element (with --activation silu that is SwiGLU)"},
+	{gemm.Up, "up", "a file with a second B, read as B is: what the activation makes of A·B is multiplied by A·up, element by element (with --activation silu that is SwiGLU)"},
 	{gemm.Residual, "residual", "a file with a matrix to add behind the activation"},
 }
 

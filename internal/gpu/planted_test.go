@@ -3,6 +3,7 @@ package gpu
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"tilework/dtype"
@@ -20,18 +21,19 @@ const (
 	refused check.Checker = 254
 )
 
-// planted are faults in the texts of kernels, some in a shape of their own or with an epilogue,
-// and the checker
-// that must find each. Every place that the pattern matches is a fault of its own. One that shows only if the blocks
+// fault is one in the text of a kernel, which may have a shape of its own or an epilogue, and the checker
+// that must find it. Every place that the pattern matches is a fault of its own. One that shows only if the blocks
 // run in a certain order has so many orders to be found in.
-var planted = []struct {
+type fault struct {
 	kernel        string
 	in            dtype.Type
 	name          string
 	pattern, with string
 	finds         check.Checker
 	orders        uint64
-}{
+}
+
+var planted = []fault{
 	{"tiled", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
 	{"blocked", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
 	{"tiled", dtype.F32, "only some threads wait", `\tbar\.sync 0;`, "\tsetp.lt.u32 %p0, %tid_x, 3;\n\t@%p0 bar.sync 0;", check.Barrier, 1},
@@ -93,76 +95,86 @@ func TestPlantedFaults(t *testing.T) {
 		"mma":     {M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, Cluster: 2},
 	}
-	for _, f := range planted {
+	var sound sync.Map // texts in which the checkers find nothing
+	abreast(t, planted, func(f fault) string { return f.kernel + ", " + f.name }, func(t *testing.T, f fault) {
 		kernel, does, _ := strings.Cut(f.kernel, "+")
 		name, text, own := strings.Cut(kernel, ":")
 		if name == "wgmma" && testing.Short() {
-			continue // they take their time
+			t.Skip("they take their time")
 		}
-		t.Run(f.kernel+", "+f.name, func(t *testing.T) {
-			t.Parallel()
-			k, err := Find(name)
-			if err != nil {
+		k, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Tiles that are not full, two of them in each direction and along K.
+		n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
+		if own {
+			if shape, err = k.ParseShape(text); err != nil {
 				t.Fatal(err)
 			}
-			// Tiles that are not full, two of them in each direction and along K.
-			n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
-			if own {
-				if shape, err = k.ParseShape(text); err != nil {
-					t.Fatal(err)
-				}
-			}
-			narrow := f.in.Size() < 4 && !k.boxed
-			switch {
-			case k.boxed:
-				n, depth, out = 136, 136, dtype.F32
-			case narrow:
-				depth, shape.K = 35, 32
-			}
-			bytes := k.boxed && f.in.Size() == 1
-			if bytes {
-				depth = 528 // five steps: the loop over two of them goes on
-			}
-			a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
-			if bytes {
-				a, b, shape.K = Padded(a), Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
-			}
-			if narrow { // or nothing would be copied past the registers
-				a, b = Padded(a), Padded(b)
-			}
-			p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: does == "residual"})
-			if err != nil {
+		}
+		narrow := f.in.Size() < 4 && !k.boxed
+		switch {
+		case k.boxed:
+			n, depth, out = 136, 136, dtype.F32
+		case narrow:
+			depth, shape.K = 35, 32
+		}
+		bytes := k.boxed && f.in.Size() == 1
+		if bytes {
+			depth = 528 // five steps: the loop over two of them goes on
+		}
+		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
+		if bytes {
+			a, b, shape.K = Padded(a), Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
+		}
+		if narrow { // or nothing would be copied past the registers
+			a, b = Padded(a), Padded(b)
+		}
+		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: does == "residual"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.boxed && f.in == dtype.F32 {
+			if p, err = p.In(gemm.TF32); err != nil {
 				t.Fatal(err)
 			}
-			if k.boxed && f.in == dtype.F32 {
-				if p, err = p.In(gemm.TF32); err != nil {
-					t.Fatal(err)
-				}
-			}
-			c := k.For(k.Config(&p, shape), ptx.Target{SM: 90})
-			module, err := k.Emit(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
+		}
+		c := k.For(k.Config(&p, shape), ptx.Target{SM: 90})
+		module, err := k.Emit(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
+		if _, known := sound.LoadOrStore(text, true); !known {
 			if found := run(t, k, c, &p, text, 0); len(found) > 0 {
 				t.Fatalf("without a fault the checkers find %v", found)
 			}
-			re := regexp.MustCompile(f.pattern)
-			places := re.FindAllStringIndex(text, -1)
-			if len(places) == 0 {
-				t.Errorf("the text has no %s", f.pattern)
+		}
+		re := regexp.MustCompile(f.pattern)
+		places := re.FindAllStringIndex(text, -1)
+		if len(places) == 0 {
+			t.Errorf("the text has no %s", f.pattern)
+		}
+		for _, at := range places {
+			broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
+			var found map[check.Checker]int
+			for seed := uint64(0); seed < f.orders && found[f.finds] == 0; seed++ {
+				found = run(t, k, c, &p, broken, seed)
 			}
-			for _, at := range places {
-				broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
-				var found map[check.Checker]int
-				for seed := uint64(0); seed < f.orders && found[f.finds] == 0; seed++ {
-					found = run(t, k, c, &p, broken, seed)
-				}
-				if found[f.finds] == 0 {
-					t.Errorf("%.100s: the checkers find %v, want %v", strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
-				}
+			if found[f.finds] == 0 {
+				t.Errorf("%.100s: the checkers find %v, want %v", strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
 			}
+		}
+	})
+}
+
+// abreast tests what a list holds, each in a test of its own, which run in parallel.
+func abreast[T any](t *testing.T, list []T, name func(T) string, test func(t *testing.T, x T)) {
+	for _, x := range list {
+		t.Run(name(x), func(t *testing.T) {
+			t.Parallel()
+			test(t, x)
 		})
 	}
 }
