@@ -10,27 +10,26 @@ import (
 )
 
 // activations are the functions of package gemm's table as kernels compute them of many
-// elements, in the type that products are summed in and to a few roundoffs of it.
+// elements, with the instructions of an architecture, in the type that products are summed in and to a
+// few roundoffs of it.
 //
 // A GPU has one unit for special functions to eight for multiply-adds, and all but relu want
 // an exponential and a reciprocal. Two elements share the reciprocal, that of the product of both
 // denominators.
-var activations = map[gemm.Activation]func(k *build.Kernel, xs []build.Reg) []build.Reg{
-	gemm.ActReLU:     each(relu),
+var activations = map[gemm.Activation]func(k *build.Kernel, sm int, xs []build.Reg) []build.Reg{
+	gemm.ActReLU:     relus,
 	gemm.ActGELU:     gelu,
 	gemm.ActGELUTanh: geluTanh,
 	gemm.ActSiLU:     silu,
 }
 
 // each is a function of many elements that is one of each.
-func each(f func(k *build.Kernel, x build.Reg) build.Reg) func(k *build.Kernel, xs []build.Reg) []build.Reg {
-	return func(k *build.Kernel, xs []build.Reg) []build.Reg {
-		ys := make([]build.Reg, len(xs))
-		for i, x := range xs {
-			ys[i] = f(k, x)
-		}
-		return ys
+func each(xs []build.Reg, f func(x build.Reg) build.Reg) []build.Reg {
+	ys := make([]build.Reg, len(xs))
+	for i, x := range xs {
+		ys[i] = f(x)
 	}
+	return ys
 }
 
 // reciprocals are those of one or two numbers of float32, whose product must be one.
@@ -50,13 +49,29 @@ func inTwos(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg)
 	return ys
 }
 
-// relu is max(x, 0), and NaN for NaN, which max would drop.
-func relu(k *build.Kernel, x build.Reg) build.Reg { return k.Select(k.Lt(x, 0), 0, x) }
+// atLeast is max(x, low), and NaN for NaN, which max drops and one of sm_80 does not.
+func atLeast(k *build.Kernel, sm int, x build.Reg, low float64) build.Reg {
+	if sm < 80 || x.Type() != ptx.F32 {
+		return k.Select(k.Lt(x, low), low, x)
+	}
+	y := k.Fresh(ptx.F32)
+	k.Do("max.NaN.f32", y, x, low)
+	return y
+}
+
+func relus(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
+	return each(xs, func(x build.Reg) build.Reg {
+		if x.Type().Class() != ptx.Float {
+			return k.Max(x, 0)
+		}
+		return atLeast(k, sm, x, 0)
+	})
+}
 
 // gelu is x·Φ(x), Φ(x) = erfc(-x/√2)/2.
-func gelu(k *build.Kernel, xs []build.Reg) []build.Reg {
+func gelu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	if xs[0].Type() != ptx.F32 {
-		return each(wideGELU)(k, xs)
+		return each(xs, func(x build.Reg) build.Reg { return wideGELU(k, x) })
 	}
 	// For both signs that is max(x, 0) - |x|·Φ(-|x|), which no large numbers meet in
 	// and no branch or choice of formula is for. Beyond 14 Φ(-|x|) is 0 in float32.
@@ -67,7 +82,7 @@ func gelu(k *build.Kernel, xs []build.Reg) []build.Reg {
 		}
 		ys := upperTails(k, sizes)
 		for i, x := range xs {
-			ys[i] = k.Mad(k.Neg(sizes[i]), ys[i], relu(k, x))
+			ys[i] = k.Mad(k.Neg(sizes[i]), ys[i], atLeast(k, sm, x, 0))
 		}
 		return ys
 	}, xs)
@@ -88,35 +103,32 @@ func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
 }
 
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
-func geluTanh(k *build.Kernel, xs []build.Reg) []build.Reg {
+func geluTanh(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	const two = 2 * 0.7978845608028654 // 2·√(2/π)
-	return timesSigmoid(k, xs, func(x build.Reg, unit float64) build.Reg {
+	return timesSigmoid(k, sm, xs, -7.4, func(x build.Reg, unit float64) build.Reg {
 		return k.Mul(x, k.Mad(k.Mul(x, x), two*0.044715*unit, two*unit))
 	})
 }
 
-func silu(k *build.Kernel, xs []build.Reg) []build.Reg {
-	return timesSigmoid(k, xs, func(x build.Reg, unit float64) build.Reg { return k.Mul(x, unit) })
+func silu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
+	return timesSigmoid(k, sm, xs, -41, func(x build.Reg, unit float64) build.Reg { return k.Mul(x, unit) })
 }
 
-// timesSigmoid is x/(1 + e^(-z)), of z in any unit that is wanted. In float32 what is less than
-// 2^-least of x is 0.
-func timesSigmoid(k *build.Kernel, xs []build.Reg, z func(x build.Reg, unit float64) build.Reg) []build.Reg {
+// timesSigmoid is x/(1 + e^(-z)), of z in any unit that is wanted. In float32 what is below low, where e^(-z) is
+// nearly 2⁶⁰, is taken for low, and y is less than 2⁻⁵⁸ of x: the product of two denominators is then a
+// number, and so is its reciprocal. A NaN, too, stays out of what another element shares.
+func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64, z func(x build.Reg, unit float64) build.Reg) []build.Reg {
 	if xs[0].Type() != ptx.F32 {
-		return each(func(k *build.Kernel, x build.Reg) build.Reg {
+		return each(xs, func(x build.Reg) build.Reg {
 			return limit(k, x, k.Div(x, k.Add(exp(k, z(x, -1)), 1)))
-		})(k, xs)
+		})
 	}
-	const least = 60 // so that the product of two denominators is a number, and its reciprocal
 	return inTwos(func(xs []build.Reg) []build.Reg {
-		zs, ys := make([]build.Reg, len(xs)), make([]build.Reg, len(xs))
+		ys := reciprocals(k, each(xs, func(x build.Reg) build.Reg {
+			return k.Add(k.Exp2(z(k.Max(x, low), -math.Log2E)), 1)
+		}))
 		for i, x := range xs {
-			zs[i] = z(x, -math.Log2E)
-			ys[i] = k.Add(k.Exp2(k.Min(zs[i], least)), 1)
-		}
-		ys = reciprocals(k, ys)
-		for i, x := range xs {
-			ys[i] = k.Select(k.Ge(zs[i], least), 0, k.Mul(x, ys[i]))
+			ys[i] = k.Mul(atLeast(k, sm, x, low), ys[i])
 		}
 		return ys
 	}, xs)

@@ -193,7 +193,7 @@ func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
 		}
 	}
 	if act := activations[e.Activation]; act != nil && !g.config.gates() {
-		activated = act(g.Kernel, activated)
+		activated = act(g.Kernel, g.config.SM, activated)
 	}
 	finished := make([][]build.Reg, len(vectors))
 	for i, values := range vectors {

@@ -32,7 +32,7 @@ func (g *product) gate(gates, ups []build.Reg) []build.Reg {
 		values[i] = g.Mul(g.alpha, sum)
 	}
 	if act := activations[g.config.Epilogue.Activation]; act != nil {
-		values = act(g.Kernel, values)
+		values = act(g.Kernel, g.config.SM, values)
 	}
 	for i, x := range values {
 		values[i] = g.Mul(x, g.Mul(g.alpha, ups[i]))

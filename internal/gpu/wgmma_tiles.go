@@ -139,7 +139,10 @@ const (
 	// twice, and wgmmaAgain how much longer memory takes for B where several of their rows of tiles read
 	// the same of it; wgmmaScales is how much longer a step takes with block scales, and wgmmaOwners with such
 	// that each column has its own of.
-	wgmmaLoads, wgmmaAgain   = 290.0, 0.1
+	wgmmaLoads, wgmmaAgain = 290.0, 0.1
+	// wgmmaLines is how many elements of a turned tile's threads finish in a cycle row by row, and
+	// wgmmaWaits those that wait for a residual.
+	wgmmaLines, wgmmaWaits   = 4.0, 0.6
 	wgmmaScales, wgmmaOwners = 150.0, 450.0
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
@@ -230,6 +233,12 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	if p.Epilogue.Activation > gemm.ActReLU {
 		hand += area / wgmmaFunctions * float64(p.N) / float64(p.Columns())
+	}
+	if s.Turned && !bulk(c) && s.Split < 2 {
+		hand += area / wgmmaLines
+		if p.Epilogue.Residual {
+			hand += area / wgmmaWaits
+		}
 	}
 	tile, end := steps*step+hand, 0.0
 	switch {
