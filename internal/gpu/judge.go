@@ -85,7 +85,8 @@ func writeJudge(k *build.Kernel, c Config) {
 		if num == ptx.U32 {
 			off = k.To(ptx.F64, k.Bits(ptx.S32, off))
 		}
-		k.Set(residual, k.Max(residual, k.Abs(off)))
+		off = k.Abs(off)
+		k.Set(residual, k.Max(residual, k.Select(k.Lt(off, math.Inf(1)), off, math.Inf(1)))) // no NaN
 	}
 	if num == ptx.F64 {
 		repeats := k.Pointer("repeats", ptx.F64).ReadOnly()
@@ -95,8 +96,9 @@ func writeJudge(k *build.Kernel, c Config) {
 		k.Set(limit, k.Add(k.Mad(ofSize, size, ofNorm), k.Param("least", ptx.F64)))
 	}
 	ratio := k.Var("ratio", ptx.F64, k.Div(residual, limit))
-	k.Set(ratio, k.Select(k.Eq(residual, 0.0), k.Mul(limit, 0.0), ratio)) // NaN still where that is not finite
-	k.Set(ratio, k.Select(k.Lt(ratio, math.Inf(1)), ratio, math.Inf(1)))
+	k.Set(ratio, k.Select(k.Eq(residual, 0.0), 0.0, ratio))
+	finite := k.Eq(k.Sub(limit, limit), 0.0)
+	k.Set(ratio, k.Select(finite, ratio, math.Inf(1)))
 	k.Set(ratio, k.Select(k.Lt(row, rows), ratio, -1.0))
 
 	tells := [judgeTells]build.Reg{ratio, k.Var("worst", ptx.F64, k.To(ptx.F64, row)), residual, limit}

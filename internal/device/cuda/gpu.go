@@ -158,7 +158,7 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 		}
 		waited := time.Since(start)
 		if waited >= eager {
-			pause(min(waited/64, most))
+			pause(min(waited/16, most))
 			continue
 		}
 		for until := waited + max(waited/8, time.Microsecond); time.Since(start) < until; {
