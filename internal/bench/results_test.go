@@ -22,8 +22,10 @@ func TestCommittedRecords(t *testing.T) {
 			t.Errorf("%s: %d records, %v", file, len(records), err)
 		}
 		for _, r := range records {
-			if r.Error == "" && !r.Verified {
-				t.Errorf("%s: %s on %d×%d×%d is not verified", file, r.Subject, r.M, r.N, r.K)
+			// What these two peers compute is another thing than the case's product, and is not checked.
+			different := r.Peer && (r.Subject == "reading" || r.Subject == "plain")
+			if r.Error == "" && r.Verified == different {
+				t.Errorf("%s: %s on %d×%d×%d, verified: %v", file, r.Subject, r.M, r.N, r.K, r.Verified)
 			}
 		}
 		if err := f.Close(); err != nil {
