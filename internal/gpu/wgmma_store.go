@@ -500,11 +500,14 @@ func (o *output) finishedAlone(rows, cols, sums []build.Reg) []build.Reg {
 	k := o.Kernel
 	values := o.scaled(sums)
 	k.If(o.readC, func() {
-		var old []build.Reg
-		for i := range values {
-			old = append(old, o.c.At(rows[i], cols[i]).LoadVecOr0(o.c.Inside(rows[i], cols[i]), 1)...)
+		const ahead = 4 // there are no registers for more beside the sums
+		for first := 0; first < len(values); first += ahead {
+			var old []build.Reg
+			for i := first; i < first+ahead; i++ {
+				old = append(old, o.c.At(rows[i], cols[i]).LoadVecOr0(o.c.Inside(rows[i], cols[i]), 1)...)
+			}
+			o.addOld(values[first:][:ahead], old)
 		}
-		o.addOld(values, old)
 	})
 	var alone [][]build.Reg
 	for _, x := range values {
