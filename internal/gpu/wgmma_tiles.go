@@ -302,7 +302,7 @@ func skew(l gemm.Layout) float64 {
 // same time.
 func wgmmaLimits(c Config) Limits {
 	l := Limits{Scatter: 1}
-	if c.Out.Size() == 2 {
+	if c.Out.Size() == 2 || c.Shape.Turned { // a warp reads 16 bytes of a row of the old C
 		l.Scatter = 2
 	}
 	if c.Out.Size() == 4 || !bulk(c) { // as sums pass through patches
