@@ -273,7 +273,7 @@ func writeMMA(k *build.Kernel, c Config) {
 // multipliesFirst says that the last fragments of a step are multiplied before the wait for the next
 // tiles. As the driver 580.159.04 compiles the other order, float64 that is copied by 8 bytes of one operand and by
 // 16 of the other lost them in two tiles on an H200: all sums lacked the last 8 columns of every step. Why
-// is not known: what ptxas 13.0 and 13.5 make of the same text reads as it should.
+// is not known: what ptxas 13.0.88 makes of the same text reads as it should.
 func multipliesFirst(c Config) bool { return c.In == dtype.F64 && c.VecA != c.VecB }
 
 // mmaGroup is how many rows of tiles are computed side by side, so that what is read
