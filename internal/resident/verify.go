@@ -72,15 +72,9 @@ func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, er
 	from := 0
 	for n, end := range dtype.View[int32](ends) {
 		to := min(max(int(uint32(end)), from), p.M)
-		group, by := p.Product(n)
-		group.M, group.A.Rows, group.C.Rows = to-from, to-from, to-from
+		group, by, bias := p.Group(n, from, to)
 		at := m
-		at.A += device.Ptr(from * p.A.LD * p.A.Type.Size())
-		at.B += device.Ptr(by[1])
-		at.C += device.Ptr(from * p.C.LD * p.C.Type.Size())
-		if p.Epilogue.Bias == gemm.BiasRow {
-			at.Bias += device.Ptr(from * p.C.Type.Size())
-		}
+		at.A, at.B, at.C, at.Bias = at.A+device.Ptr(by[0]), at.B+device.Ptr(by[1]), at.C+device.Ptr(by[2]), at.Bias+device.Ptr(bias)
 		parts = append(parts, part{Problem: group, at: at})
 		from = to
 	}
