@@ -138,7 +138,7 @@ func fitsMMA(p *gemm.Problem, s Shape) error {
 		return badMMA(s, "K is %d to %d in %v", in.K, mmaDepth/size, t)
 	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > sumRegisters:
 		return badMMA(s, "a thread has registers for %d sums in %v", sumRegisters*4/p.Accum().Size(), p.Accum())
-	case s.RowsPerThread*s.ColsPerThread == sumRegisters && (addsApart(p) || operandsOf(p.Epilogue) > 1 && (p.Epilogue.OutScale || p.Epilogue.Activation == gemm.ActGELU)):
+	case s.RowsPerThread*s.ColsPerThread == sumRegisters && (addsApart(p) || operandsOf(p.Epilogue) > 1 && (p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
 		return badMMA(s, "a thread has no registers for what else %v with epilogue %v takes", t, p.Epilogue)
 	case s.ColsPerThread < 4 && t != dtype.F64:
 		return badMMA(s, "a thread has at least 4 columns in %v", t)
