@@ -234,7 +234,6 @@ func writeMMA(k *build.Kernel, c Config) {
 	steps := s.K / w.read.K
 	k.For(0, k.CeilDiv(k.Sub(g.to, g.from), s.K), func(build.Reg) {
 		for n := range steps {
-			ahead := (n + 1) * w.read.K
 			var copies []func()
 			if n == 0 {
 				copies = ring.Fill()
@@ -243,23 +242,21 @@ func writeMMA(k *build.Kernel, c Config) {
 				emit(copies) // the wait for the next tiles counts them
 				copies = nil
 			}
-			last := n+1 == steps
-			if last && multipliesFirst(c) {
-				w.multiply(sets[n%2], nil, copies)
-			}
-			if last {
+			now, next := sets[n%2], sets[(n+1)%2]
+			switch {
+			case n+1 < steps:
+				// While these are multiplied the next fragments come, early, and behind them
+				// more tiles set out.
+				w.multiply(now, w.loads(next, ring.Use(), (n+1)*w.read.K), copies)
+			case sumsLate(c):
+				w.multiply(now, nil, copies)
+				ring.Next()
+				emit(w.loads(next, ring.Use(), 0))
+			default:
 				k.Comment("the last fragments are in registers: on to the next tiles")
 				ring.Next()
-				ahead = 0
+				w.multiply(now, w.loads(next, ring.Use(), 0), copies)
 			}
-			loads := w.loads(sets[(n+1)%2], ring.Use(), ahead)
-			if last && multipliesFirst(c) {
-				emit(loads)
-				continue
-			}
-			// While these are multiplied the next fragments come, early, and behind them
-			// more tiles set out.
-			w.multiply(sets[n%2], loads, copies)
 		}
 		if steps%2 == 1 { // the next turn begins with the first set again
 			w.move(sets[0], sets[1])
@@ -270,11 +267,11 @@ func writeMMA(k *build.Kernel, c Config) {
 	w.store(row0, col0)
 }
 
-// multipliesFirst says that the last fragments of a step are multiplied before the wait for the next
-// tiles. As the driver 580.159.04 compiles the other order, float64 that is copied by 8 bytes of one operand and by
-// 16 of the other lost them in two tiles on an H200: all sums lacked the last 8 columns of every step. Why
-// is not known: what ptxas 13.0.88 makes of the same text reads as it should.
-func multipliesFirst(c Config) bool { return c.In == dtype.F64 && c.VecA != c.VecB }
+// sumsLate says that sums are ready so long after their instruction that the last of a step begin before
+// the wait for the next tiles: those of float64. In the other order ptxas 12.4 to 13.0, and with it the driver
+// 580.159.04, let some texts begin the next step's first sums without waiting for these, whose last 8 columns are
+// then lost: docs/results/proof-h200.md, TestSumsAwaited.
+func sumsLate(c Config) bool { return c.In == dtype.F64 }
 
 // mmaGroup is how many rows of tiles are computed side by side, so that what is read
 // at the same time fits the L2 cache.

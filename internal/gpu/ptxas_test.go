@@ -115,8 +115,9 @@ func TestSweepAssembles(t *testing.T) {
 	}
 }
 
-// assembler is a function that has ptxas assemble a kernel's text for a configuration.
-func assembler(t *testing.T) func(k *Kernel, c Config) {
+// assembler is a function that has ptxas assemble a kernel's text for a configuration, and names the file
+// of what it makes of it, or none.
+func assembler(t *testing.T) func(k *Kernel, c Config) string {
 	t.Helper()
 	ptxas := os.Getenv("TILEWORK_PTXAS")
 	if ptxas == "" {
@@ -128,28 +129,28 @@ func assembler(t *testing.T) func(k *Kernel, c Config) {
 	}
 	dir := t.TempDir()
 	used := regexp.MustCompile(`(\d+) bytes spill stores, (\d+) bytes spill loads[\s\S]*Used (\d+) registers`)
-	return func(k *Kernel, c Config) {
+	return func(k *Kernel, c Config) string {
 		m, err := k.Emit(c)
 		if err != nil {
 			t.Error(err)
-			return
+			return ""
 		}
 		text := []byte(m.String())
 		in := filepath.Join(dir, fmt.Sprintf("%x.ptx", sha256.Sum256(text)))
 		out := in + ".cubin"
 		if err := os.WriteFile(in, text, 0o600); err != nil {
 			t.Error(err)
-			return
+			return ""
 		}
 		said, err := exec.Command(ptxas, "-v", "-arch="+m.Target.String(), "-o", out, in).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s, %v: %v\n%s", k.Name, c, err, said)
-			return
+			return ""
 		}
 		found := used.FindSubmatch(said)
 		if found == nil {
 			t.Errorf("ptxas said %s", said)
-			return
+			return ""
 		}
 		t.Logf("%s, %v: %s registers", k.Name, c, found[3])
 		// Warnings C75xx: setmaxnreg is not obeyed, or wgmma waits for each product.
@@ -159,5 +160,6 @@ func assembler(t *testing.T) func(k *Kernel, c Config) {
 		if string(found[1]) != "0" || string(found[2]) != "0" {
 			t.Errorf("%s, %v: spills %s bytes", k.Name, c, found[1])
 		}
+		return out
 	}
 }
