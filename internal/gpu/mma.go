@@ -104,7 +104,7 @@ func checkMMA(s Shape) error {
 	case s.RowsPerThread < 2 || s.ColsPerThread < 2 || s.RowsPerThread*s.ColsPerThread < 8:
 		// One instruction's sums alone would be added to again and again, and from one
 		// turn of a loop to the next NVIDIA's assemblers (12.9 to 13.5 were seen) forget
-		// to wait for the addition before: sums go missing.
+		// to wait for the addition before: sums go missing. Of two see sumsLate.
 		return bad("a thread has at least 2×4 or 4×2 elements")
 	case s.RowsPerThread*s.ColsPerThread > sumRegisters:
 		return bad("a thread has registers for %d sums", sumRegisters)
@@ -269,9 +269,11 @@ func writeMMA(k *build.Kernel, c Config) {
 
 // sumsLate says that sums are ready so long after their instruction that the last of a step begin before
 // the wait for the next tiles: those of float64. In the other order ptxas 12.4 to 13.0, and with it the driver
-// 580.159.04, let some texts begin the next step's first sums without waiting for these, whose last 8 columns are
-// then lost: docs/results/proof-h200.md, TestSumsAwaited.
-func sumsLate(c Config) bool { return c.In == dtype.F64 }
+// 580.159.04, let a few texts of two instructions a step begin the next step's sums without waiting for these, whose last
+// 8 columns are then lost: docs/results/proof-h200.md, TestSumsAwaited. Of four, it is a sixth slower at 512³.
+func sumsLate(c Config) bool {
+	return c.In == dtype.F64 && c.Shape.RowsPerThread*c.Shape.ColsPerThread != 16
+}
 
 // mmaGroup is how many rows of tiles are computed side by side, so that what is read
 // at the same time fits the L2 cache.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
-	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 )
 
@@ -19,14 +19,9 @@ import (
 func TestSumsAwaited(t *testing.T) {
 	assemble := assembler(t)
 	for _, s := range mma.Shapes() {
-		few := s.RowsPerThread*s.ColsPerThread <= 8 // a step's first sums follow soon behind its last
-		if testing.Short() && !few {
-			continue
-		}
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			for layout := range 16 {
-				p := float64Of(t, layout)
+			for name, p := range testkit.Layouts(t, dtype.F64, 128, 128, 256) {
 				if mma.Fits(p, s) != nil {
 					return
 				}
@@ -35,31 +30,11 @@ func TestSumsAwaited(t *testing.T) {
 					continue
 				}
 				for i, early := range earlySums(machineCode(t, file)) {
-					t.Errorf("layout %04b, %#x: %s", layout, i*16, early)
+					t.Errorf("%s, %#x: %s", name, i*16, early)
 				}
 			}
 		})
 	}
-}
-
-// float64Of is a product in float64, whose layouts' bits say of A and of B whether it is transposed, and
-// whether its rows begin at odd elements.
-func float64Of(t *testing.T, layout int) *gemm.Problem {
-	t.Helper()
-	operand := func(rows, cols, bits int) gemm.Layout {
-		trans := bits&1 != 0
-		if trans {
-			rows, cols = cols, rows
-		}
-		l := gemm.Dense(dtype.F64, rows, cols)
-		l.LD, l.Trans = (cols+1)/2*2+bits>>1&1, trans
-		return l
-	}
-	p, _, err := gemm.New(1, operand(128, 256, layout), operand(256, 128, layout>>2), 0, gemm.Dense(dtype.F64, 128, 128), gemm.Epilogue{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &p
 }
 
 // machineCode is the code of a file's one kernel.

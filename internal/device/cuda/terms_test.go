@@ -11,6 +11,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/gputest"
+	"tilework/internal/testkit"
 )
 
 // TestCardTerms: each term counts once, in every tile of float64 on tensor cores, however the operands
@@ -42,38 +43,18 @@ func waysOf(t *testing.T, kernel string) []gputest.Way {
 func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
 	b := gpu.New(d)
 	for _, w := range ways {
-		for layout := range 16 {
-			p, err := float64Of(5, 8, 65, layout)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for name, p := range testkit.Layouts(t, dtype.F64, 5, 8, 65) {
 			if !w.Takes(p, d.Info()) {
 				continue
 			}
 			if err := countTerms(t, b, w, p); err != nil {
-				t.Errorf("%v: %v, layout %04b: %v", w, p, layout, err)
+				t.Errorf("%v: %v, %s: %v", w, p, name, err)
 			}
 		}
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-}
-
-// float64Of is a product in float64, whose layouts' bits say of A and of B whether it is transposed, and
-// whether its rows begin at odd elements.
-func float64Of(m, n, k, layout int) (*gemm.Problem, error) {
-	operand := func(rows, cols, bits int) gemm.Layout {
-		trans := bits&1 != 0
-		if trans {
-			rows, cols = cols, rows
-		}
-		l := gemm.Dense(dtype.F64, rows, cols)
-		l.LD, l.Trans = (cols+1)/2*2+bits>>1&1, trans
-		return l
-	}
-	p, _, err := gemm.New(1, operand(m, k, layout), operand(k, n, layout>>2), 0, gemm.Dense(dtype.F64, m, n), gemm.Epilogue{})
-	return &p, err
 }
 
 // countTerms multiplies ones by powers of two, so that an element of C says which terms are in it, and

@@ -1,0 +1,43 @@
+package testkit
+
+import (
+	"fmt"
+	"iter"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Layouts are the products of m×k and k×n elements of t, each operand transposed or not, and its rows
+// apart by an even number of elements or an odd one, with names such as "A odd, B transposed".
+func Layouts(tb testing.TB, t dtype.Type, m, n, k int) iter.Seq2[string, *gemm.Problem] {
+	tb.Helper()
+	operand := func(name string, rows, cols, way int) (gemm.Layout, string) {
+		trans := way&1 != 0
+		if trans {
+			rows, cols = cols, rows
+			name += " transposed"
+		}
+		l := gemm.Dense(t, rows, cols)
+		l.LD, l.Trans = (cols+1)/2*2, trans
+		if way&2 != 0 {
+			l.LD++
+			name += " odd"
+		}
+		return l, name
+	}
+	return func(yield func(string, *gemm.Problem) bool) {
+		for way := range 16 {
+			a, nameA := operand("A", m, k, way)
+			b, nameB := operand("B", k, n, way>>2)
+			p, _, err := gemm.New(1, a, b, 0, gemm.Dense(t, m, n), gemm.Epilogue{})
+			if err != nil {
+				tb.Fatal(err)
+			}
+			if !yield(fmt.Sprintf("%s, %s", nameA, nameB), &p) {
+				return
+			}
+		}
+	}
+}
