@@ -27,8 +27,9 @@ const (
 	maxUpdateDepth = 8
 )
 
-// How far ahead the rows of a large matrix are fetched, in bytes.
-const streamBytes = 1024
+// How far ahead the rows of a large matrix are fetched, in bytes: a Zen 4 reads 20 % slower with 1024,
+// a Xeon as fast.
+const streamBytes = 256
 
 // update writes the kernel that adds to whole rows of C what a few steps of k bring.
 func (g *generator) update(rows, depth int) {
