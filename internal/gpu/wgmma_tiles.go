@@ -184,7 +184,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x.rounds = ceilDiv(x.blocks, sms)
 
 	rows, cols := max(s.M, groupRows), s.N // of what is loaded
-	if !c.TransB && !s.Turned {
+	if _, along := turned(s, !c.TransA, c.TransB); !along {
 		cols = max(cols, groupRows)
 	}
 	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
@@ -203,10 +203,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
 	products, adds := r.work(s)
-	skewA, skewB := skew(q.A), skew(q.B)
-	if s.Turned {
-		skewA, skewB = skewB, skewA
-	}
+	skewA, skewB := turned(s, skew(q.A), skew(q.B))
 	bytes := frag.SwizzleBytes * (float64(rows)*skewA + float64(cols/s.cluster())*skewB)
 	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
