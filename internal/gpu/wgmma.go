@@ -172,15 +172,6 @@ func suitsWgmma(p *gemm.Problem, d *device.Info) error {
 	return nil
 }
 
-// turnable is nil if a turned tile can compute p. The error is ErrUnsupported.
-func turnable(p *gemm.Problem) error {
-	q, _ := packing(p, Shape{Turned: true}, Align{})
-	if p.Precision != gemm.TF32 || q.B.Trans || p.N < 2 || p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated {
-		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for tf32, with a B that runs across K, and neither groups of rows nor gates", gemm.ErrUnsupported)
-	}
-	return nil
-}
-
 func fitsWgmma(p *gemm.Problem, s Shape) error {
 	r := recipeOf(p.A.Type, p.Precision)
 	if s.Turned {
