@@ -48,10 +48,8 @@ func spacing(p *gemm.Problem) Align {
 // count. Groups end anywhere: each is taken to leave half of its last tiles empty, and to have
 // some.
 func tilesOf(p *gemm.Problem, s Shape) int {
-	if s.Turned {
-		return p.Products() * ceilDiv(p.M, s.N) * ceilDiv(p.N, s.M*s.cluster()) * s.cluster()
-	}
-	height, across := s.M*s.cluster(), ceilDiv(p.Columns(), s.N)*s.cluster()
+	height, width := turned(s, s.M*s.cluster(), s.N)
+	across := ceilDiv(p.Columns(), width) * s.cluster()
 	if p.Batch.Kind == gemm.Grouped {
 		return max(p.M/height+ceilDiv(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
 	}

@@ -56,7 +56,7 @@ type Shape struct {
 	// kernel leaves no choice.
 	Stages int
 	// Turned says that a block computes its part of C's transpose, Bᵀ·Aᵀ: M are columns of C
-	// and N rows.
+	// and N rows, see turned.
 	Turned bool
 	// Cluster is how many blocks, one below the other, load tiles of B for each other; 0
 	// and 1 are none.
@@ -97,10 +97,7 @@ func (s Shape) String() string {
 
 // tile is the rows and columns of C that a block computes.
 func (s Shape) tile() (rows, cols int) {
-	if s.Turned {
-		return s.N, s.M
-	}
-	return s.M, s.N
+	return turned(s, s.M, s.N)
 }
 
 func (s Shape) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 1 }

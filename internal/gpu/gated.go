@@ -17,7 +17,7 @@ import (
 // gates says that a launch computes both factors.
 func (c Config) gates() bool { return c.Epilogue.Gated && !c.Factor.Valid() }
 
-// columns is how many columns of C a tile has.
+// columns is how many columns a tile has of C or, if it is turned, of C's transpose.
 func (c Config) columns() int {
 	if c.gates() {
 		return c.Shape.N / 2

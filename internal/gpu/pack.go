@@ -27,11 +27,11 @@ func packed(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm
 		}
 		return l
 	}
-	turned := l.Type.Size() != 2 && !along
-	if turned {
+	transposed := l.Type.Size() != 2 && !along
+	if transposed {
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
 	}
-	if turned || l.Rows > 1 && l.LD*l.Type.Size()%maxVector != 0 || align > 0 && align < maxVector {
+	if transposed || l.Rows > 1 && l.LD*l.Type.Size()%maxVector != 0 || align > 0 && align < maxVector {
 		return lined(l)
 	}
 	return l

@@ -172,15 +172,6 @@ func suitsWgmma(p *gemm.Problem, d *device.Info) error {
 	return nil
 }
 
-// turnable is nil if a turned tile can compute p. The error is ErrUnsupported.
-func turnable(p *gemm.Problem) error {
-	q, _ := packing(p, Shape{Turned: true}, Align{})
-	if p.Precision != gemm.TF32 || q.B.Trans || p.N < 2 || p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated {
-		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for tf32, with a B that runs across K, and neither groups of rows nor gates", gemm.ErrUnsupported)
-	}
-	return nil
-}
-
 func fitsWgmma(p *gemm.Problem, s Shape) error {
 	r := recipeOf(p.A.Type, p.Precision)
 	if s.Turned {
@@ -231,13 +222,10 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 // elements, of which a thread has two neighbours, are written from a patch of sums, and so are those of a
 // turned product, of which a thread has no neighbours, where the epilogue reads something for them.
 func bulk(c Config) bool {
-	cols := c.columns()
-	if c.Shape.Turned {
-		if operandsOf(c.Epilogue) > 0 {
-			return false
-		}
-		cols = c.Shape.M
+	if c.Shape.Turned && operandsOf(c.Epilogue) > 0 {
+		return false
 	}
+	_, cols := turned(c.Shape, c.Shape.M, c.columns())
 	return c.Out.Size() > 1 && c.VecC*c.Out.Size() == maxVector && c.Shape.Split < 2 && c.Shape.Along < 2 && cols*c.Out.Size() >= frag.SwizzleBytes
 }
 
@@ -247,14 +235,10 @@ func bulkResidual(c Config) bool {
 	return bulk(c) && c.Epilogue.Residual && c.VecD*c.Out.Size() == maxVector && rowsOfTile(c.Shape) == groupRows
 }
 
-// operandBoxes are the shapes of the tiles of what is multiplied, A and B or, of a turned product, Bᵀ
-// and Aᵀ.
+// operandBoxes are the shapes of the tiles of the left operand and of the right one.
 func operandBoxes(c Config) (a, b frag.BoxShape) {
 	s, elem := c.Shape, recipeOf(c.In, c.Precision).stored()
-	alongA, alongB := !c.TransA, c.TransB
-	if s.Turned {
-		alongA, alongB = alongB, alongA
-	}
+	alongA, alongB := turned(s, !c.TransA, c.TransB)
 	a = frag.BoxShape{Elem: elem, Side: max(s.M, groupRows), Loaded: s.M, Stages: s.Stages, AlongK: alongA, Shared: 1}
 	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, AlongK: alongB, Shared: s.cluster()}
 	if c.gates() {
@@ -279,10 +263,8 @@ func wgmmaShared(c Config) int {
 // along z.
 func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
 	s, n := c.Shape, c.Shape.cluster()*c.Shape.along()
-	clusters := mostRowsOfTiles(p, s.M*s.cluster()) * ceilDiv(p.Columns(), s.N)
-	if s.Turned {
-		clusters = mostRowsOfTiles(p, s.N) * ceilDiv(p.N, s.M*s.cluster())
-	}
+	height, width := turned(s, s.M*s.cluster(), s.N)
+	clusters := mostRowsOfTiles(p, height) * ceilDiv(p.Columns(), width)
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
@@ -298,15 +280,13 @@ func wgmmaGrid(c Config, p *gemm.Problem, d *device.Info) (grid, cluster device.
 
 // wgmmaTensors are the matrices as the copy engine is to know them.
 func wgmmaTensors(c Config, p *gemm.Problem, m Memory) []ptx.TensorMap {
-	a, b := operandBoxes(c)
+	left, right := operandBoxes(c)
+	a, b := turned(c.Shape, left, right)
 	elem := recipeOf(c.In, c.Precision).elem // to which the copy engine rounds float32
-	if c.Shape.Turned {
-		a, b = b, a
-	}
 	list := []ptx.TensorMap{tensorOf(p.A, elem, m.A, a.Box()), tensorOf(p.B, elem, m.B, b.Box())}
 	box := []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Shape)}
 	if c.Shape.Turned {
-		box = []int{turnedRows, min(turnedRows, c.Shape.N)}
+		box[1] = min(turnedRows, c.Shape.N)
 	}
 	if bulk(c) {
 		list = append(list, tensorOf(p.C, elements[c.Out], m.C, box))
@@ -325,7 +305,7 @@ type wgmmaWriter struct {
 	*product
 	recipe
 	bulk    bool
-	a, b    *frag.Boxes     // of a turned product Bᵀ and Aᵀ
+	a, b    *frag.Boxes     // the left operand's and the right one's
 	up      *frag.Boxes     // the other B's, if the product is gated
 	tensor  build.Tensor    // C's, if it is written in bulk
 	residue build.Tensor    // the residual's, if it is read so
@@ -347,10 +327,7 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	s := c.Shape
 	w := &wgmmaWriter{product: declare(k, c), recipe: recipeOf(c.In, c.Precision), bulk: bulk(c), rank: 0, tid: k.ThreadIdx(build.X)}
 	shapeA, shapeB := operandBoxes(c)
-	boxesA, boxesB := k.Tensor("boxesA"), k.Tensor("boxesB")
-	if s.Turned {
-		boxesA, boxesB = boxesB, boxesA
-	}
+	boxesA, boxesB := turned(s, k.Tensor("boxesA"), k.Tensor("boxesB"))
 	w.a, w.b = frag.NewBoxes(k, "A", boxesA, shapeA), frag.NewBoxes(k, "B", boxesB, shapeB)
 	if w.bulk {
 		w.tensor = k.Tensor("boxesC")
@@ -473,22 +450,16 @@ const wgmmaGroup = 16
 // first on: the row and the column at which it begins.
 func (w *wgmmaWriter) tiles(first, step build.Reg, f func(row, col build.Reg)) {
 	k, s := w.Kernel, w.config.Shape
-	height, width := s.M*s.cluster(), w.config.columns()
-	if s.Turned {
-		height, width = width, height
-	}
-	walk := w.walk(height, width)
+	walk := w.walk(turned(s, s.M*s.cluster(), w.config.columns()))
 	n := k.Var("tile", ptx.U32, first)
 	k.While(func() build.Reg { return walk.seek(n) }, func() {
 		t := walk.enter(n)
 		i, j := w.groupedTile(t.n, t.down, walk.across, wgmmaGroup/s.cluster())
 		w.c, w.number = t.c, t.product
-		if s.Turned {
-			f(k.Named("row", k.To(w.index, k.Mul(i, height))), k.Named("col", k.To(w.index, k.Mul(k.Mad(j, s.cluster(), w.rank), s.M))))
-		} else {
-			row := k.Mad(k.Mad(i, s.cluster(), w.rank), s.M, t.first)
-			f(k.Named("row", k.To(w.index, row)), k.Named("col", k.To(w.index, k.Mul(j, width))))
-		}
+		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.cluster(), w.rank), s.M, t.first) }
+		right := func(n build.Reg) build.Reg { return k.Mul(n, w.config.columns()) }
+		row, col := turned(s, left, right)
+		f(k.Named("row", k.To(w.index, row(i))), k.Named("col", k.To(w.index, col(j))))
 		w.c = walk.whole
 		k.Set(n, k.Add(n, step))
 	})
@@ -504,19 +475,17 @@ func (w *wgmmaWriter) produce() {
 		planesUp = w.planeBoxes(w.up, shapeB.AlongK, w.n)
 	}
 	turn := w.pipe.Turn()
+	a, b := turned(w.config.Shape, inA, inB)
 	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
-		a, b := inA, inB
-		if w.config.Shape.Turned {
-			a, b, row, col = b, a, col, row
-		}
+		fromA, fromB := turned(w.config.Shape, row, col)
 		k.For(0, w.steps, func(i build.Reg) {
 			for n := range w.planes {
 				turn.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
 				p := k.Mad(i, w.config.Shape.K, w.from)
-				planesA[n].Of(w.matrix(a)).Load(turn.Stage(), turn.Full(), row, p, 0)
-				planesB[n].Of(w.matrix(b)).Load(turn.Stage(), turn.Full(), col, p, w.rank)
+				planesA[n].Of(w.matrix(a)).Load(turn.Stage(), turn.Full(), fromA, p, 0)
+				planesB[n].Of(w.matrix(b)).Load(turn.Stage(), turn.Full(), fromB, p, w.rank)
 				if w.up != nil {
-					planesUp[n].Load(turn.Stage(), turn.Full(), col, p, w.rank)
+					planesUp[n].Load(turn.Stage(), turn.Full(), fromB, p, w.rank)
 				}
 				turn.Next()
 			}
@@ -530,6 +499,7 @@ func (w *wgmmaWriter) consume() {
 	group := k.Named("group", k.Sub(k.Div(w.tid, groupThreads), 1))
 	lane := k.Named("member", k.Rem(w.tid, groupThreads))
 	rows, _ := groupTile(s)
+	shapeA, shapeB := operandBoxes(w.config)
 
 	var top build.Value = 0 // of the warpgroup's part of the tile
 	if !inTurns(s) {
@@ -537,7 +507,7 @@ func (w *wgmmaWriter) consume() {
 	}
 	x := &mainloop{
 		wgmmaWriter: w, lane: lane,
-		op:   build.Wgmma{N: s.N, A: w.elem, B: w.elem, ColumnsA: w.config.TransA, ColumnsB: !w.config.TransB},
+		op:   build.Wgmma{N: s.N, A: w.elem, B: w.elem, ColumnsA: !shapeA.AlongK, ColumnsB: !shapeB.AlongK},
 		sums: make([][]build.Reg, rows/groupRows), fromA: make([]build.Reg, rows/groupRows),
 	}
 	for m := range x.sums {
@@ -547,7 +517,6 @@ func (w *wgmmaWriter) consume() {
 		}
 	}
 	if s.Turned {
-		x.op.ColumnsA, x.op.ColumnsB = false, false
 		x.words = w.a.Words(lane, top)
 	}
 	x.fromB = w.b.Descriptor(0)

@@ -345,53 +345,6 @@ func (x *mainloop) addStraight() {
 	})
 }
 
-// addLoaded is addStraight with A from registers. While the tensor cores are at one half of a step
-// the other half's fragments are loaded.
-func (x *mainloop) addLoaded() {
-	k, s := x.Kernel, x.config.Shape
-	const halves, four = 2, 4 // of a step, and registers of a fragment
-	steps := s.K / halves / x.op.K()
-	var sets [halves][][]build.Reg
-	for half := range sets {
-		for range len(x.sums) * steps {
-			var set []build.Reg
-			for range four {
-				set = append(set, k.Fresh(x.elem))
-			}
-			sets[half] = append(sets[half], set)
-		}
-	}
-	k.For(0, x.steps, func(i build.Reg) {
-		x.turn.WaitFull()
-		stageA, stageB := x.a.StageSkip(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
-		for half, set := range sets {
-			k.Comment("once the products before the last ones are done, of which these were the fragments")
-			k.WgmmaWait(1)
-			if half > 0 {
-				x.release(x.before, k.Ne(i, 0))
-			}
-			for n, to := range set {
-				x.words.Load(to, stageA, n/steps*groupRows, (half*steps+n%steps)*x.op.K())
-			}
-			k.WgmmaFence()
-			for step := range steps {
-				p := (half*steps + step) * x.op.K()
-				var add build.Value = true
-				if p == 0 {
-					add = k.Ne(i, 0) // or the sums begin with these products
-				}
-				b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
-				for m := range x.sums {
-					k.Wgmma(x.op, x.sums[m], set[m*steps+step], b, add)
-				}
-			}
-			k.WgmmaCommit()
-		}
-		k.Set(x.before, x.turn.Stage())
-		x.turn.Next()
-	})
-}
-
 // finish waits for the sums.
 func (x *mainloop) finish() {
 	if len(x.rounds) > 0 {

@@ -71,19 +71,6 @@ func tallPays(p *gemm.Problem, d *device.Info) bool {
 	return p.K >= depth && tilesOf(p, tallTiles[64]) >= rounds*d.SMs
 }
 
-// turnedTiles are further ones of tf32, for a B that runs across K: M are columns of C. 256×128, with 128
-// of them a warpgroup, spills registers where it hands over C.
-var turnedTiles = []Shape{
-	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
-	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4},
-	{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 6},
-	{M: 64, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 8},
-	{M: 128, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 8},
-	{M: 64, N: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 12},
-	{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
-	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
-}
-
 // wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
 // and of 16-bit ones, the kernel's first.
 func wgmmaShapes() (shapes []Shape) {
@@ -135,14 +122,8 @@ const (
 	// hidden of adding 64 columns of 8-bit floats' products, and wgmmaTogether how much longer the steps
 	// of a cluster take whose B must be along K, or comes in parts.
 	wgmmaRound, wgmmaPart, wgmmaTogether = 100.0, 35.0, 1.05
-	// wgmmaLoads is the least that a step takes whose fragments threads load, which wait for them
-	// twice, and wgmmaAgain how much longer memory takes for B where several of their rows of tiles read
-	// the same of it; wgmmaScales is how much longer a step takes with block scales, and wgmmaOwners with such
+	// wgmmaScales is how much longer a step takes with block scales, and wgmmaOwners with such
 	// that each column has its own of.
-	wgmmaLoads, wgmmaAgain = 290.0, 0.1
-	// wgmmaLines is how many elements of a turned tile's threads finish in a cycle row by row, and
-	// wgmmaWaits those that wait for a residual.
-	wgmmaLines, wgmmaWaits   = 4.0, 0.6
 	wgmmaScales, wgmmaOwners = 150.0, 450.0
 	// wgmmaBeside is how much of the shorter of loading and multiplying is not hidden.
 	wgmmaBeside = 0.03
@@ -184,17 +165,15 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	x.rounds = ceilDiv(x.blocks, sms)
 
 	rows, cols := max(s.M, groupRows), s.N // of what is loaded
-	if !c.TransB && !s.Turned {
+	if _, along := turned(s, !c.TransA, c.TransB); !along {
 		cols = max(cols, groupRows)
 	}
 	area := float64(rows * max(s.N, groupRows)) // fewer columns take as long
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
 	q, is := packing(p, s, Align{})
-	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1)), float64(ceilDiv(depth, s.K)), wgmmaBeside
-	if s.Turned && p.M > s.N {
-		memory += wgmmaAgain * float64(p.Products()*p.B.Bytes()) / wgmmaMemory / float64(max(d.SMs, 1))
-	}
+	again, least, lines := turnedCosts(c, p, d, area)
+	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1))+again, float64(ceilDiv(depth, s.K)), wgmmaBeside
 	if p.Batch.Kind == gemm.Grouped {
 		busy := float64(x.rounds) * steps * area / wgmmaRate
 		deliver *= 1 - wgmmaStream*min(1, memory/busy)
@@ -203,19 +182,14 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
 	products, adds := r.work(s)
-	skewA, skewB := skew(q.A), skew(q.B)
-	if s.Turned {
-		skewA, skewB = skewB, skewA
-	}
+	skewA, skewB := turned(s, skew(q.A), skew(q.B))
 	bytes := frag.SwizzleBytes * (float64(rows)*skewA + float64(cols/s.cluster())*skewB)
 	if inTurns(s) && s.N <= groupRows {
 		deliver /= wgmmaSmall
 	}
 	loaded := planes * bytes / deliver
-	step := max(products*area/wgmmaRate+adds+2*wgmmaStep/float64(s.RowsPerThread), loaded, planes*wgmmaLatency/float64(s.Stages))
+	step := max(products*area/wgmmaRate+adds+2*wgmmaStep/float64(s.RowsPerThread), loaded, planes*wgmmaLatency/float64(s.Stages), least)
 	switch {
-	case s.Turned:
-		step = max(step, wgmmaLoads)
 	case c.ScaleB == 1:
 		step += wgmmaOwners
 	case c.ScaleB > 1:
@@ -234,12 +208,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	if p.Epilogue.Activation > gemm.ActReLU {
 		hand += area / wgmmaFunctions * float64(p.N) / float64(p.Columns())
 	}
-	if s.Turned && !bulk(c) && s.Split < 2 {
-		hand += area / wgmmaLines
-		if p.Epilogue.Residual {
-			hand += area / wgmmaWaits
-		}
-	}
+	hand += lines
 	tile, end := steps*step+hand, 0.0
 	switch {
 	case inTurns(s) && x.rounds == 1: // there is nobody to take turns with, or to hand over with
