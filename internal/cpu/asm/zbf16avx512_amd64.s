@@ -226,6 +226,7 @@ wide_unrolled:
 	ADDQ         $+512, CX
 	PREFETCHT0   (DI)
 	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -669,6 +670,7 @@ narrow_unrolled:
 	ADDQ         $+512, CX
 	PREFETCHT0   (DI)
 	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -1085,6 +1087,7 @@ whole_unrolled:
 	ADDQ         $+512, CX
 	PREFETCHT0   (DI)
 	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI

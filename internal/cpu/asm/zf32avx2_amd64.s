@@ -130,6 +130,7 @@ wide_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -379,6 +380,7 @@ narrow_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -615,6 +617,7 @@ whole_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -916,6 +919,7 @@ wide_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -1165,6 +1169,7 @@ narrow_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -1401,6 +1406,7 @@ whole_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -1700,6 +1706,7 @@ wide_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -1955,6 +1962,7 @@ narrow_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -2200,6 +2208,7 @@ whole_unrolled:
 	ADDQ         $+96, AX
 	ADDQ         $+128, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -4833,16 +4842,22 @@ TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-96
 	MOVQ       ldc+72(FP), CX
 	SHLQ       $0x02, CX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	MOVQ       n+80(FP), AX
 	CMPQ       AX, $+16
 	JEQ        whole

@@ -131,6 +131,7 @@ wide_unrolled:
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -381,6 +382,7 @@ narrow_unrolled:
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -618,6 +620,7 @@ whole_unrolled:
 	ADDQ         $+192, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -3259,16 +3262,22 @@ TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-104
 	MOVQ       ldc+72(FP), CX
 	SHLQ       $0x03, CX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
+	PREFETCHT0 63(AX)
 	MOVQ       n+80(FP), AX
 	CMPQ       AX, $+8
 	JEQ        whole

@@ -133,6 +133,7 @@ wide_unrolled:
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -349,6 +350,7 @@ narrow_unrolled:
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -564,6 +566,7 @@ whole_unrolled:
 	ADDQ         $+64, AX
 	ADDQ         $+256, CX
 	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI

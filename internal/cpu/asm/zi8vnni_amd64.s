@@ -170,6 +170,7 @@ wide_unrolled:
 	ADDQ         $+512, CX
 	PREFETCHT0   (DI)
 	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -505,6 +506,7 @@ narrow_unrolled:
 	ADDQ         $+512, CX
 	PREFETCHT0   (DI)
 	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI
@@ -813,6 +815,7 @@ whole_unrolled:
 	ADDQ         $+512, CX
 	PREFETCHT0   (DI)
 	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
 	ADDQ         SI, DI
 	CMPQ         DI, R8
 	CMOVQGE      BX, DI

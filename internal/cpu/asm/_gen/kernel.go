@@ -199,9 +199,7 @@ func (g *generator) fetchTileAt(c, ldc reg.Register) func() {
 	g.IMUL3Q(operand.I32(g.mr), ldc, end)
 	g.ADDQ(c, end)
 	return func() {
-		for line := 0; line < g.nr*g.size; line += lineBytes {
-			g.PREFETCHT0(operand.Mem{Base: at, Disp: line})
-		}
+		g.fetchRowOfC(at)
 		g.ADDQ(ldc, at)
 		g.CMPQ(at, end)
 		g.CMOVQGE(c, at)
@@ -215,10 +213,17 @@ func (g *generator) prefetchC() {
 		if i > 0 {
 			g.ADDQ(ldc, c)
 		}
-		for line := 0; line < g.nr*g.size; line += lineBytes {
-			g.PREFETCHT0(operand.Mem{Base: c, Disp: line})
-		}
+		g.fetchRowOfC(c)
 	}
+}
+
+// fetchRowOfC asks for a row of C's tile. One that begins within a line ends in one more.
+func (g *generator) fetchRowOfC(at reg.Register) {
+	width := g.nr * g.size
+	for line := 0; line < width; line += lineBytes {
+		g.PREFETCHT0(operand.Mem{Base: at, Disp: line})
+	}
+	g.PREFETCHT0(operand.Mem{Base: at, Disp: width - 1})
 }
 
 // peak writes a loop that does nothing but multiply and add in registers.
