@@ -332,4 +332,6 @@ func grid(p *gemm.Problem, s Shape) (device.Dim3, error) {
 	return device.Dim3{X: cols, Y: ceilDiv(rows, z), Z: z}, nil
 }
 
+// ceilDiv is a/b rounded up, of an a from 1 on. No sum in it overflows, however large a is; of 0 it is 1, unless b is 1,
+// so that what has no step or tile counts as one.
 func ceilDiv(a, b int) int { return (a-1)/b + 1 }
