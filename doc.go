@@ -43,9 +43,10 @@
 //
 // Options say what happens to each element before the result is rounded and written:
 // [WithRowScale] and [WithColScale], [WithRowBias] or [WithColBias], [WithActivation],
-// [WithResidual], [WithOutputScale], a function of the caller's with [WithDeviceFunc], and
-// [WithSaturation], in that order whatever theirs is. It is done in the kernel, and costs no
-// pass over the result.
+// [WithGated], [WithResidual], [WithOutputScale], a function of the caller's with
+// [WithDeviceFunc], and [WithSaturation], in that order whatever theirs is. It is done in the
+// kernel, and costs no pass over the result. [WithBlockScales] is before all of them: those
+// scales differ along K, and belong to the product itself.
 //
 // # What is promised
 //

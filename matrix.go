@@ -28,7 +28,7 @@ type (
 
 // Float8E4M3 and Float8E5M2 are the 8-bit floats of the OCP, with 4 and 5 bits of exponent.
 // The first has no infinities, and what is too large for it becomes a NaN. Products of them
-// are summed in float32, and are matrices of float32, [BFloat16] or [Float16].
+// are summed in float32, and are matrices of float32, [BFloat16], [Float16] or their own type.
 type (
 	Float8E4M3 = dtype.Float8E4M3
 	Float8E5M2 = dtype.Float8E5M2

@@ -12,7 +12,8 @@ import (
 )
 
 // Mul is the product A·B of an m×k and a k×n matrix, as a new m×n matrix of the
-// same type. (Products of int8 and of 8-bit floats are matrices of another type: use [MulInto].)
+// same type. (For int8, whose products are of another type, and 8-bit floats, which have a
+// choice, use [MulInto].)
 func Mul[T Float](ctx context.Context, a, b Matrix[T], opts ...Option) (Matrix[T], error) {
 	if err := firstErr(a.err, b.err); err != nil {
 		return Matrix[T]{}, err
@@ -27,7 +28,7 @@ func Mul[T Float](ctx context.Context, a, b Matrix[T], opts ...Option) (Matrix[T
 // MulInto overwrites C, m×n, with the product A·B of an m×k and a k×n matrix. C
 // has the type of A and B, or the type that their products are summed in:
 // float32 for [Float16] and [BFloat16], int32 for int8 (whose sums wrap). Products of
-// [Float8E4M3] and of [Float8E5M2] are float32, [BFloat16] or [Float16].
+// [Float8E4M3] and of [Float8E5M2] are float32, [BFloat16], [Float16] or their own type.
 func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opts ...Option) error {
 	return Gemm(ctx, 1, a, b, 0, c, opts...)
 }

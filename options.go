@@ -76,7 +76,7 @@ const (
 	// TF32 rounds float32 to 11 significant bits before it is multiplied.
 	TF32 = gemm.TF32
 	// Fast sums products of 8-bit floats in the tensor cores' accumulators, which some
-	// GPUs have 13 bits for.
+	// GPUs have 14 bits for.
 	Fast = gemm.Fast
 	// F32x3 multiplies float32 on Hopper's tensor cores, in three parts of bfloat16
 	// each: as accurate as float32 arithmetic, in other bits, and faster where M, N and
@@ -162,7 +162,7 @@ type extra struct {
 
 // WithRowScale multiplies row i of the product by v[i], before a bias is added. v has one
 // element a row, of the type that the product is summed in: float64 for float64, and else
-// float32. (What is multiplied is α·A·B + β·C.)
+// float32; of int8 it is ErrUnsupported. (What is multiplied is α·A·B + β·C.)
 func WithRowScale[T Element](v []T) Option { return withScale(gemm.RowScale, v) }
 
 // WithColScale multiplies column j of the product by v[j]; see [WithRowScale].

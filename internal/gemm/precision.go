@@ -19,7 +19,7 @@ const (
 	// TF32 rounds elements of float32 to 11 significant bits before they are multiplied.
 	TF32
 	// Fast leaves the sums of products of 8-bit floats in the tensor cores' accumulators,
-	// of 13 bits or so on some GPUs, and does not add them up in float32.
+	// of 14 bits on some GPUs, and does not add them up in float32.
 	Fast
 	// F32x3 has each float32 be the sum of three bfloat16, exactly, and adds up those six
 	// of the nine products of their parts that a float32 has room for: as accurate as

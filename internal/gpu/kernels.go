@@ -332,4 +332,5 @@ func grid(p *gemm.Problem, s Shape) (device.Dim3, error) {
 	return device.Dim3{X: cols, Y: ceilDiv(rows, z), Z: z}, nil
 }
 
+// ceilDiv is a/b rounded up, of an a from 1 on, however large: a+b-1 could overflow. (Of 0 it is 1, unless b is 1.)
 func ceilDiv(a, b int) int { return (a-1)/b + 1 }

@@ -12,7 +12,7 @@ import (
 	"tilework/internal/gpu"
 )
 
-// Product is what [Gemm] computes: C ← act(Alpha·A·B + Beta·C + bias).
+// Product is what [Gemm] computes: C ← Alpha·A·B + Beta·C, with what the epilogue does to it.
 type Product struct {
 	Alpha, Beta float64
 	A, B, C     Matrix

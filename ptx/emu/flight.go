@@ -20,7 +20,7 @@ type flight struct {
 // before the next part of an asynchronous operation happens.
 const longestDelay = 11
 
-// begin starts an asynchronous operation. Some are over at once.
+// fly starts an asynchronous operation. Some are over at once.
 func (c *cluster) fly(f *flight) {
 	if c.rng.below(4) == 0 {
 		f.finish(0)

@@ -103,7 +103,7 @@ func plainFragment(rows, cols, n int) *fragment {
 	})
 }
 
-// element is how the elements of a matrix stand in registers.
+// elementType is how the elements of a matrix stand in registers.
 type elementType struct {
 	bits   int
 	decode func(bits uint64) float64 // integers too: they are small

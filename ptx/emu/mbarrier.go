@@ -164,7 +164,7 @@ func (c *cluster) wakeAll(state groupState) {
 	}
 }
 
-// words calls do for each active lane's mbarrier, one lane after the other.
+// mbarrierWords calls do for each active lane's mbarrier, one lane after the other.
 func (w *warp) mbarrierWords(in *inst, ac *access, do func(lane int, word []byte, at mbarrierAt)) {
 	w.each(in, ac, 0, func(t *target, mask uint32) {
 		if t.block == nil {

@@ -30,7 +30,7 @@ type specialRegister struct {
 	value func(w *warp, lane int) uint64
 }
 
-// specialRegisters is all of them. Those that count time are read by execClock; what
+// specialRegisters is all of them. Those that count time are read by readClock; what
 // is not in either list is not supported.
 var specialRegisters = []specialRegister{
 	{"%tid.x", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).X) }},
