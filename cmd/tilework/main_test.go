@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -361,6 +362,49 @@ func TestMulInPlace(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMulKeepsArchives: an archive that would lose something is replaced where that is asked for alone.
+func TestMulKeepsArchives(t *testing.T) {
+	t.Chdir(folder(t))
+	two := safetensorsOf("w1", "w2")
+	for _, test := range []struct {
+		args, file string
+		code       int
+		text       string
+	}{
+		{"mul a.npy b.npy -o w.safetensors::y", two, 2, `-o: w.safetensors::y: file already exists: "w1", "w2" in it would be lost: name another file, or replace it with --force`},
+		{"mul a.npy b.npy -o w.safetensors", two, 2, `"w1", "w2" in it would be lost`},
+		{"mul a.npy b.npy -o w.safetensors::w1", two, 2, `"w2" in it would be lost`},
+		{"mul a.npy b.npy -o w.safetensors::w1 --residual w.safetensors::w1", two, 2, `"w2" in it would be lost`},
+		{"mul a.npy b.npy -o w.safetensors::w1", "text", 2, "malformed: the file ends too early: name another file"},
+		{"mul a.npy b.npy -o w.safetensors::y --force", two, 0, ""},
+		{"mul a.npy b.npy -o w.safetensors::w1", safetensorsOf("w1"), 0, ""},
+		{"mul a.npy b.npy -o w.safetensors::w1 --residual w.safetensors::w1", safetensorsOf("w1"), 0, ""},
+	} {
+		if err := os.WriteFile("w.safetensors", []byte(test.file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)
+		if code != test.code || !strings.Contains(stderr, test.text) || strings.Contains(stderr, "\n") {
+			t.Errorf("%s: exit code %d, %q; want %d and %q", test.args, code, stderr, test.code, test.text)
+		}
+		if now, err := os.ReadFile("w.safetensors"); err != nil || (string(now) == test.file) != (code != 0) {
+			t.Errorf("%s: the file has now %d bytes, %v", test.args, len(now), err)
+		}
+	}
+}
+
+// safetensorsOf is an archive of 3×5 matrices of float64 zeros with these names.
+func safetensorsOf(names ...string) string {
+	const size = 3 * 5 * 8
+	var entries []string
+	for i, name := range names {
+		entries = append(entries, fmt.Sprintf(`"%s":{"dtype":"F64","shape":[3,5],"data_offsets":[%d,%d]}`, name, i*size, (i+1)*size))
+	}
+	header := "{" + strings.Join(entries, ",") + "}"
+	file := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	return string(append(append(file, header...), make([]byte, size*len(names))...))
 }
 
 func TestInterruption(t *testing.T) {

@@ -72,8 +72,8 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required)")
-	fl.BoolVar(&f.force, "force", false, "replace A, B or another file that is read, if -o names it (--c and --residual need no --force)")
+	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required); an archive is written with C alone")
+	fl.BoolVar(&f.force, "force", false, "replace A, B or another file that is read, if -o names it (--c and --residual need no --force), or an archive with all that it holds")
 	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU, whichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see the verb kernels (default: the fastest)")
 	fl.StringVar(&f.precision, "precision", tilework.Native.String(), "the arithmetic: "+precisionDocs())
@@ -205,6 +205,11 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	c := problem.C
 	if err := matio.CheckOutput(f.out, c.Type); err != nil {
 		return fmt.Errorf("-o: %w", err)
+	}
+	if !f.force {
+		if err := matio.CheckKept(ctx, f.out); err != nil {
+			return fmt.Errorf("-o: %w: name another file, or replace it with --force", err)
+		}
 	}
 	if err := host.CheckMemory(c.Bytes(), fmt.Sprintf("the %d×%d result", problem.M, problem.N)); err != nil {
 		return err

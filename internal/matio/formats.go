@@ -12,10 +12,12 @@ import (
 
 // Format is a file format's row of the table.
 type Format struct {
-	Ext     string // ".npy"
-	Doc     string // one line for a reader of help text
-	Members bool   // whether a file holds several matrices, chosen by "::name"
+	Ext string // ".npy"
+	Doc string // one line for a reader of help text
 
+	// members names all that a file holds, of a format whose files hold several matrices, chosen
+	// by "::name"; it brings the name that is asked for into the same form.
+	members  func(*source) ([]string, error)
 	reserved string // the member name that a file cannot have
 	// spelling is how the format writes the types that it can hold.
 	spelling map[dtype.Type]string
@@ -34,17 +36,17 @@ var formats = []Format{
 		read:     readNpy, write: writeNpy,
 	},
 	{
-		Ext: ".npz", Members: true,
+		Ext:      ".npz",
 		Doc:      "zip archive of NumPy arrays, stored or deflated; written with one",
 		spelling: npyTypes,
-		read:     readNpz, write: writeNpz,
+		members:  npzMembers, read: readNpz, write: writeNpz,
 	},
 	{
-		Ext: ".safetensors", Members: true,
+		Ext:      ".safetensors",
 		Doc:      "named tensors; written with one",
 		reserved: safetensorsMetadata,
 		spelling: safetensorsTypes,
-		read:     readSafetensors, write: writeSafetensors,
+		members:  safetensorsMembers, read: readSafetensors, write: writeSafetensors,
 	},
 	{
 		Ext:      ".mtx",

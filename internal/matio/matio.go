@@ -102,31 +102,41 @@ func Read(ctx context.Context, spec string, o ReadOptions) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Asked before opening, because opening a pipe waits for a writer.
-	info, err := os.Stat(p.path)
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return nil, &fs.PathError{Op: "read", Path: p.path, Err: syscall.EISDIR}
-	case !info.Mode().IsRegular():
-		return nil, p.fail(gemm.ErrUnsupported, "it is no regular file")
-	}
-	f, err := os.Open(p.path)
+	f, size, err := p.open()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return nil, err
-	}
-	return (&source{ctx: ctx, place: p, r: f, size: info.Size(), opt: o, denseFloor: denseFloor}).read()
+	return (&source{ctx: ctx, place: p, r: f, size: size, opt: o, denseFloor: denseFloor}).read()
 }
 
 // place is a parsed spec.
 type place struct {
 	spec, path, member string
 	format             *Format
+}
+
+// open opens the file, which must be a regular one, and tells its size.
+func (p *place) open() (*os.File, int64, error) {
+	// Asked before opening, because opening a pipe waits for a writer.
+	info, err := os.Stat(p.path)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case info.IsDir():
+		return nil, 0, &fs.PathError{Op: "read", Path: p.path, Err: syscall.EISDIR}
+	case !info.Mode().IsRegular():
+		return nil, 0, p.fail(gemm.ErrUnsupported, "it is no regular file")
+	}
+	f, err := os.Open(p.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
 }
 
 // SameFile reports whether two specs are of one file that is there, whatever they name in it.
@@ -159,7 +169,7 @@ func parseSpec(spec string) (place, error) {
 		if f := formatOf(spec[:at+i]); f != nil {
 			p.path, p.member, p.format = spec[:at+i], spec[at+i+2:], f
 			switch {
-			case !f.Members:
+			case f.members == nil:
 				return p, p.fail(ErrMember, "a %s file holds one matrix, want %s", f.Ext, oneLine(p.path))
 			case p.member == "":
 				return p, p.fail(ErrMember, "no name after ::")

@@ -14,11 +14,34 @@ import (
 // can stand for a copy of 258 bytes (RFC 1951, §3.2.5).
 const maxDeflate = 1032
 
-func readNpz(s *source) (*Matrix, error) {
+// openNpz opens the archive. The member asked for may be named with its file's ".npy".
+func (s *source) openNpz() (*zip.Reader, error) {
+	s.member = strings.TrimSuffix(s.member, ".npy")
 	// A section answers a negative offset of the directory with an early end.
 	archive, err := zip.NewReader(s.section(0, s.size), s.size)
 	if err != nil {
 		return nil, s.readError(err)
+	}
+	return archive, nil
+}
+
+// npzMembers are the names of the arrays, and of what else there is.
+func npzMembers(s *source) ([]string, error) {
+	archive, err := s.openNpz()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range archive.File {
+		names = append(names, strings.TrimSuffix(f.Name, ".npy"))
+	}
+	return names, nil
+}
+
+func readNpz(s *source) (*Matrix, error) {
+	archive, err := s.openNpz()
+	if err != nil {
+		return nil, err
 	}
 	var files []*zip.File
 	var members []string
@@ -35,7 +58,6 @@ func readNpz(s *source) (*Matrix, error) {
 		files = append(files, f)
 		members = append(members, name)
 	}
-	s.member = strings.TrimSuffix(s.member, ".npy")
 	i, err := s.pick(members, func(i int) bool {
 		r, _, err := s.openMember(files[i])
 		if err == nil {

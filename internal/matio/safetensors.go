@@ -35,17 +35,18 @@ type tensor struct {
 	start, end  uint64
 }
 
-func readSafetensors(s *source) (*Matrix, error) {
+// tensors reads the header: what it says of the tensors, in their order, and where their bytes start.
+func (s *source) tensors() ([]tensor, int64, error) {
 	var start [8]byte
 	if _, err := io.ReadFull(s.section(0, s.size), start[:]); err != nil {
-		return nil, s.readError(err)
+		return nil, 0, s.readError(err)
 	}
 	length := binary.LittleEndian.Uint64(start[:])
 	switch {
 	case length > safetensorsMaxHeader:
-		return nil, s.fail(ErrFormat, "a header of %d bytes, want at most %d", length, safetensorsMaxHeader)
+		return nil, 0, s.fail(ErrFormat, "a header of %d bytes, want at most %d", length, safetensorsMaxHeader)
 	case int64(length) > s.size-8:
-		return nil, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", length, s.size-8)
+		return nil, 0, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", length, s.size-8)
 	}
 	off := 8 + int64(length)
 	tensors, err := parseTensors(s.section(8, int64(length)))
@@ -53,14 +54,30 @@ func readSafetensors(s *source) (*Matrix, error) {
 		err = checkTensors(tensors, uint64(s.size-off))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", oneLine(s.spec), err)
+		return nil, 0, fmt.Errorf("%s: %w", oneLine(s.spec), err)
 	}
+	return tensors, off, nil
+}
 
-	all := make([]string, len(tensors))
+func safetensorsMembers(s *source) ([]string, error) {
+	tensors, _, err := s.tensors()
+	return tensorNames(tensors), err
+}
+
+func tensorNames(tensors []tensor) []string {
+	names := make([]string, len(tensors))
 	for i := range tensors {
-		all[i] = tensors[i].name
+		names[i] = tensors[i].name
 	}
-	i, err := s.pick(all, func(i int) bool {
+	return names
+}
+
+func readSafetensors(s *source) (*Matrix, error) {
+	tensors, off, err := s.tensors()
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.pick(tensorNames(tensors), func(i int) bool {
 		_, err := s.tensorLayout(&tensors[i])
 		return err == nil
 	})

@@ -2,6 +2,7 @@ package matio
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ const defaultMember = "c"
 
 // Write writes op(matrix) to the file that spec names, row after row (Matrix
 // Market: column after column). An archive that was there is replaced, not
-// added to.
+// added to: see [CheckKept].
 //
 // The bytes go to a temporary file in the target's folder, which then takes the
 // target's name and permissions: after an error, what was there is untouched. A
@@ -98,6 +99,38 @@ func CheckOutput(spec string, t dtype.Type) error {
 		return err
 	}
 	out.discard()
+	return nil
+}
+
+// CheckKept reports what [Write] to spec, which [CheckOutput] accepts, would lose: an archive that
+// is there and holds something besides the member that spec names, or nobody can tell what.
+// The error wraps [fs.ErrExist] or is that of reading the archive.
+func CheckKept(ctx context.Context, spec string) error {
+	p, err := parseSpec(spec)
+	if err != nil || p.format.members == nil {
+		return err
+	}
+	f, size, err := p.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if size == 0 {
+		return nil
+	}
+	p.member = cmp.Or(p.member, defaultMember)
+	s := &source{ctx: ctx, place: p, r: f, size: size}
+	names, err := s.format.members(s)
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(names, func(name string) bool { return name == s.member })
+	if len(others) > 0 {
+		return p.fail(fs.ErrExist, "%s in it would be lost", list(others))
+	}
 	return nil
 }
 

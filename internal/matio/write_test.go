@@ -265,6 +265,49 @@ func TestCheckOutputLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestCheckKept: a write that would lose something is told: another member of the archive, or
+// what nobody can read.
+func TestCheckKept(t *testing.T) {
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"two.npz":         archive(member{name: "w1.npy"}, member{name: "read.me"}),
+		"two.safetensors": safe("{"+tensorJSON("w1", "F32", "[1,1]", 0, 4)+","+tensorJSON("w2", "F32", "[1,1]", 4, 8)+"}", 8),
+		"text.npz":        "text", "text.safetensors": "text", "text.npy": "text", "empty.npz": "", "empty.safetensors": "",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"c.npz", "x.npz::x", "c.safetensors", "x.safetensors::x"} {
+		if err := Write(t.Context(), filepath.Join(folder, name), gemm.Dense(dtype.F32, 1, 1), alloc(4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		spec, message string
+		kind          error
+	}{
+		{"two.npz::w1", `"read.me" in it would be lost`, fs.ErrExist},
+		{"two.npz", `"w1", "read.me" in it would be lost`, fs.ErrExist},
+		{"two.safetensors::w2", `"w1" in it would be lost`, fs.ErrExist},
+		{"two.safetensors::w3", `"w1", "w2" in it would be lost`, fs.ErrExist},
+		{"x.npz", `"x" in it would be lost`, fs.ErrExist},
+		{"x.safetensors::x.npy", `"x" in it would be lost`, fs.ErrExist},
+		{"text.npz::y", "not a valid zip file", ErrFormat},
+		{"text.safetensors::y", "ends too early", ErrFormat},
+		{"c.npz", "", nil}, {"c.npz::c.npy", "", nil}, {"c.safetensors", "", nil},
+		{"x.npz::x", "", nil}, {"x.safetensors::x", "", nil},
+		{"empty.npz::y", "", nil}, {"empty.safetensors", "", nil}, {"none.npz::y", "", nil}, {"text.npy", "", nil},
+	} {
+		spec := filepath.Join(folder, c.spec)
+		if err := CheckKept(t.Context(), spec); c.kind != nil {
+			checkError(t, err, c.kind, spec, c.message)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestWriteFails lets the write fail half-way, in the format's own code: what was
 // there stays, and nothing else does.
 func TestWriteFails(t *testing.T) {
