@@ -83,6 +83,19 @@ func knownKernel(name string, device dispatch.Device) error {
 	return unknownKernel(name, device, known)
 }
 
+// namedDevice is the device of --device, which is to be one by its name: what is measured or tested is not
+// for a plan to choose.
+func namedDevice(name string) (dispatch.Device, error) {
+	device, err := dispatch.ParseDevice(name)
+	switch {
+	case err != nil:
+		return device, fmt.Errorf("--device: %w", err)
+	case device.Kind == "auto":
+		return device, fmt.Errorf("--device %s: name one (cpu, gpu, gpu:N, emu)", name)
+	}
+	return device, nil
+}
+
 // unknownKernel is the error for a name that none of the known kernels of a device has, with the
 // devices that have one of that name.
 func unknownKernel(name string, device dispatch.Device, known []string) error {

@@ -104,9 +104,9 @@ func (f *benchFlags) unfold(p preset, given *pflag.FlagSet) ([]*benchFlags, erro
 			return nil, fmt.Errorf("preset %s: %w", p.name, err)
 		}
 		if given.Changed("device") {
-			wanted, err := dispatch.ParseDevice(f.device)
+			wanted, err := namedDevice(f.device)
 			if err != nil {
-				return nil, fmt.Errorf("--device: %w", err)
+				return nil, err
 			}
 			if own.Kind != wanted.Kind {
 				continue

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tilework/internal/bench"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
 
@@ -89,9 +88,9 @@ func (o *once) Write(text []byte) (int, error) {
 
 // open readies what one set of flags asks for.
 func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
-	device, err := dispatch.ParseDevice(f.device)
+	device, err := namedDevice(f.device)
 	if err != nil {
-		return nil, fmt.Errorf("--device: %w", err)
+		return nil, err
 	}
 	sizes, open := "64,256,1024", f.onProcessor
 	switch device.Kind {

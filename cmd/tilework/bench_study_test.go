@@ -274,6 +274,8 @@ func TestBenchRefuses(t *testing.T) {
 		"--device emu --kernels auto-tf23":     `--kernels: no kernel "auto-tf23" on emu (did you mean "auto-tf32"?)`,
 		"--kernels auto-f32x3":                 `--kernels: no kernel "auto-f32x3" on cpu (there are`,
 		"--kernels aut":                        `(did you mean "auto"?)`,
+		"--device auto":                        "--device auto: name one (cpu, gpu, gpu:N, emu)",
+		"--preset quick --device auto":         "--device auto: name one (cpu, gpu, gpu:N, emu)",
 		"--preset sedes":                       `--preset sedes: no such preset (did you mean "seeds"?)`,
 		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
 		"--sizes 1000000":                      "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 take 14901.2 GiB, and this machine has",

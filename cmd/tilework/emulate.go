@@ -40,7 +40,8 @@ source; errors (not advice) make the exit code 1.
 
 An argument of the kernel is one of
   A.npy                 a pointer to a copy of the matrix in the file
-  out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, written to C.npy after
+  out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, written to C.npy after, which
+                        no other argument names
   tensor:MxN:S:ARG      a tensor map of the matrix that ARG, one of the two above, points
                         to: in boxes of M×N elements, whose rows are swizzled over S
                         bytes of shared memory (0, 32, 64 or 128)

@@ -16,13 +16,13 @@ import (
 	"tilework/ptx/emu"
 )
 
-// kernelArg is an argument of the kernel: its value, the matrix that it points to, and
-// where to write that afterwards.
+// kernelArg is an argument of the kernel: its value, and the matrix that it points to.
 type kernelArg struct {
 	value  any
 	at     uint64
 	layout gemm.Layout
-	file   string // empty: nothing is written
+	file   string // that the matrix is read from or, if it is an output, written to afterwards
+	output bool
 }
 
 func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
@@ -31,6 +31,11 @@ func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernel
 		a, err := parseArg(ctx, mem, text)
 		if err != nil {
 			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i, err)
+		}
+		for j, b := range args {
+			if (a.output || b.output) && matio.SameFile(a.file, b.file) {
+				return nil, fmt.Errorf("--arg %s (argument %d): argument %d has that file: name another", text, i, j)
+			}
 		}
 		args = append(args, a)
 	}
@@ -51,7 +56,7 @@ func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, err
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case "out":
-		return parseOut(mem, rest)
+		return parseOut(ctx, mem, rest)
 	case "tensor":
 		return parseTensor(ctx, mem, rest)
 	}
@@ -76,11 +81,11 @@ func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, err
 	if err != nil {
 		return kernelArg{}, err
 	}
-	return kernelArg{value: at, at: at, layout: l}, mem.Write(at, data)
+	return kernelArg{value: at, at: at, layout: l, file: text}, mem.Write(at, data)
 }
 
 // parseOut reads "f32:MxN:C.npy".
-func parseOut(mem *emu.Memory, text string) (kernelArg, error) {
+func parseOut(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	typeName, rest, _ := strings.Cut(text, ":")
 	shape, file, ok := strings.Cut(rest, ":")
 	if !ok || file == "" {
@@ -104,8 +109,11 @@ func parseOut(mem *emu.Memory, text string) (kernelArg, error) {
 	if err := matio.CheckOutput(file, t); err != nil {
 		return kernelArg{}, err
 	}
+	if err := matio.CheckKept(ctx, file); err != nil {
+		return kernelArg{}, fmt.Errorf("%w: name another file", err)
+	}
 	at, err := mem.Alloc(l.Bytes())
-	return kernelArg{value: at, at: at, layout: l, file: file}, err
+	return kernelArg{value: at, at: at, layout: l, file: file, output: true}, err
 }
 
 // parseShape reads "64x32".
@@ -181,10 +189,10 @@ func parseScalar(kind, text string) (any, error) {
 	return [...]any{8: uint8(v), 16: uint16(v), 32: uint32(v), 64: v}[t.bits], nil
 }
 
-// writeArgs writes the matrices whose arguments name a file.
+// writeArgs writes the matrices that are outputs.
 func writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io.Writer) error {
 	for _, a := range args {
-		if a.file == "" {
+		if !a.output {
 			continue
 		}
 		data := make([]byte, a.layout.Bytes())

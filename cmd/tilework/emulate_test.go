@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -122,6 +123,13 @@ func TestEmulateMistakes(t *testing.T) {
 	if err := os.WriteFile("loop.ptx", []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry loop()\n{\nagain:\n\tbra again;\n}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := matio.Write(t.Context(), "w.npz::w", gemm.Dense(dtype.F32, 1, 1), make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile("a.npy")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tiled := "emulate matmul.ptx --entry " + tiledEntry + " "
 	for _, test := range []struct {
 		args string
@@ -142,6 +150,11 @@ func TestEmulateMistakes(t *testing.T) {
 		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},
 		{tiled + "--arg out:f32:4x4:c.txt", `extension ".txt"`},
 		{tiled + "--arg none.npy", "none.npy: no such file"},
+		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy", "--arg out:f32:48x48:./a.npy (argument 2): argument 0 has that file: name another"},
+		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy", "(argument 1): argument 0 has that file"},
+		{tiled + "--arg out:f32:4x4:c.npy --arg out:f32:4x4:./c.npy", "--arg out:f32:4x4:./c.npy (argument 1): argument 0 has that file"},
+		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y", "(argument 2): argument 0 has that file"},
+		{tiled + "--arg out:f32:4x4:w.npz::y", `"w" in it would be lost: name another file`},
 		{tiled + "--grid 0", `--grid 0: "0" is no size`},
 		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: want X"},
 		{tiled + "--block 16,,16", "--block 16,,16: want X"},
@@ -164,6 +177,9 @@ func TestEmulateMistakes(t *testing.T) {
 	}
 	if _, err := os.Stat("c.npy"); err == nil {
 		t.Error("a refused launch wrote its output")
+	}
+	if after, err := os.ReadFile("a.npy"); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("a refused launch changed its input: %v", err)
 	}
 }
 

@@ -298,6 +298,7 @@ func TestMistakes(t *testing.T) {
 		{"occupancy --threads 256 --smem 400KB --gpu h200", 2, "shared memory"},
 		{"occupancy --threads 256 --regs 300 --gpu h200", 2, "registers"},
 		{"selftest --kernels warp", 2, `no kernel "warp" on cpu`},
+		{"selftest --device auto", 2, "--device auto: name one (cpu, gpu, gpu:N, emu)"},
 		{"selftest --device emu --kernels avx2", 2, `no kernel "avx2" on emu`},
 		{"selftest --device emu --kernels tiled-tf32", 2, `no kernel "tiled-tf32" on emu`},
 		{"selftest --device emu --kernels tiled:7x7", 2, `no shape of kernel tiled`},

@@ -134,6 +134,7 @@ func TestSignals(t *testing.T) {
 		{"tuning", "tune --sizes 30,300 --time 1s --verbose", computing, syscall.SIGINT},
 		{"writing", "mul column.npy row.npy -o c.csv", writing, syscall.SIGINT},
 		{"writing, ended", "mul column.npy row.npy -o c.csv", writing, syscall.SIGTERM},
+		{"writing, its terminal closed", "mul column.npy row.npy -o c.csv", writing, syscall.SIGHUP},
 	} {
 		code := 0
 		for tries := 0; code == 0 && tries < 10; tries++ {

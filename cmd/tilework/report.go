@@ -83,11 +83,14 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 		if slices.ContainsFunc(args, func(path string) bool { read, err := os.Stat(path); return err == nil && os.SameFile(old, read) }) {
 			return fmt.Errorf("%s is one of the files to read", file.path)
 		}
+		if old.IsDir() {
+			return fmt.Errorf("%s is a folder: name a file", file.path)
+		}
 		if !f.force {
 			return fmt.Errorf("%s is there already: name another, or replace it with --force", file.path)
 		}
 	}
-	if ext := strings.ToLower(filepath.Ext(f.out)); len(ext) > 1 && ext != ".html" && ext != ".htm" {
+	if ext := strings.ToLower(filepath.Ext(f.out)); f.out != "" && ext != ".html" && ext != ".htm" {
 		return fmt.Errorf("-o %s: a page is written, want FILE.html", f.out)
 	}
 	for _, folder := range []string{f.svg, f.png} {

@@ -69,7 +69,7 @@ i/n runs the i-th of n parts of them, the same for the same --seed.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.device, "device", "cpu", "the device to test")
+	fl.StringVar(&f.device, "device", "cpu", "the device to test: cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernels, "kernels", "all", "the kernels to test, each with the precision and tile if need be: mma-tf32:64x64x16/4x8/4")
 	fl.IntVar(&f.cases, "cases", 2000, "cases of the exact check; the others run their share")
 	fl.BoolVar(&f.full, "full", false, "20,000 cases among all tiles and precisions, and a table of their errors")
@@ -112,9 +112,9 @@ type selftestRow struct {
 }
 
 func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	device, err := dispatch.ParseDevice(f.device)
+	device, err := namedDevice(f.device)
 	if err != nil {
-		return fmt.Errorf("--device: %w", err)
+		return err
 	}
 	if err := device.Check(); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (s *source) layout(t dtype.Type, shape []uint64, fortran bool) (gemm.Layout
 	case len(shape) == 1 && s.opt.Vector:
 		shape = []uint64{1, shape[0]}
 	case len(shape) != 2:
-		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "an array of %d dimensions, shape %s, want 2 dimensions", len(shape), tuple(shape))
+		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "an array of %d dimensions, shape %s, want 2 dimensions, as (1, n) or (n, 1) of a vector", len(shape), tuple(shape))
 	}
 	rows, cols := shape[0], shape[1]
 	switch {

@@ -139,7 +139,8 @@ func (p *place) open() (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// SameFile reports whether two specs are of one file that is there, whatever they name in it.
+// SameFile reports whether two specs are of one file, which need not be there, whatever they name
+// in it.
 func SameFile(spec, other string) bool {
 	p, err := parseSpec(spec)
 	if err != nil {
@@ -149,12 +150,23 @@ func SameFile(spec, other string) bool {
 	if err != nil {
 		return false
 	}
-	one, err := os.Stat(p.path)
-	if err != nil {
+	one, errOne := os.Stat(p.path)
+	two, errTwo := os.Stat(q.path)
+	if errOne == nil && errTwo == nil {
+		return os.SameFile(one, two)
+	}
+	if !errors.Is(errOne, fs.ErrNotExist) || !errors.Is(errTwo, fs.ErrNotExist) {
 		return false
 	}
-	two, err := os.Stat(q.path)
-	return err == nil && os.SameFile(one, two)
+	// Those that are not there are one if they would have one name in one folder.
+	toOne, errOne := resolve(p.path)
+	toTwo, errTwo := resolve(q.path)
+	if errOne != nil || errTwo != nil || filepath.Base(toOne) != filepath.Base(toTwo) {
+		return false
+	}
+	one, errOne = os.Stat(filepath.Dir(toOne))
+	two, errTwo = os.Stat(filepath.Dir(toTwo))
+	return errOne == nil && errTwo == nil && os.SameFile(one, two)
 }
 
 // parseSpec splits a spec at the first "::" that follows a known extension, so
