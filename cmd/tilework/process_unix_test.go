@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,6 +111,10 @@ func (s *transcript) String() string {
 // Where a busy machine lets it write to the end first, it is tried again.
 func TestSignals(t *testing.T) {
 	t.Chdir(t.TempDir())
+	// Where the tests themselves run under nohup the command would ignore SIGHUP, as it should.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	matrixFile(t, "a.npy", 1500, 1500)
 	matrixFile(t, "row.npy", 1, 1500)
 	cache := t.TempDir()
