@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,11 @@ func TestSumsAwaited(t *testing.T) {
 				if file == "" {
 					continue
 				}
-				for i, early := range earlySums(machineCode(t, file)) {
+				code := machineCode(t, file)
+				if !slices.ContainsFunc(code, func(s sass) bool { return s.op() == opDMMA }) {
+					t.Fatalf("%s: no sum is found in %d instructions", name, len(code))
+				}
+				for i, early := range earlySums(code) {
 					t.Errorf("%s, %#x: %s", name, i*16, early)
 				}
 			}
@@ -77,8 +82,8 @@ func (s sass) predicate() uint64   { return s.Lo >> 12 & 15 }
 func (s sass) sum() uint64         { return s.Lo >> 16 & 0xff } // the first register of what is written
 func (s sass) addsTo() uint64      { return s.Hi & 0xff }
 func (s sass) cycles() int         { return int(s.Hi >> 41 & 15) } // until the next instruction
-func (s sass) barrier() uint64     { return s.Hi >> 46 & 7 }       // that the result raises
-func (s sass) waits(b uint64) bool { return s.Hi>>(52+b)&1 != 0 }
+func (s sass) barrier() uint64     { return s.Hi >> 46 & 7 }       // that the result raises, of six, or none
+func (s sass) waits(b uint64) bool { return b < 6 && s.Hi>>(52+b)&1 != 0 }
 
 // target is how many instructions behind the next one a branch goes on.
 func (s sass) target() int { return int(int64(s.Lo)>>34<<8|int64(s.Lo>>16&0xff)) / 4 }
@@ -127,6 +132,9 @@ func TestEarlySums(t *testing.T) {
 	dmma := func(sum, waits, cycles uint64) sass {
 		return sass{always<<12 | sum<<16 | opDMMA, sum | cycles<<41 | 5<<46 | waits<<52}
 	}
+	unsaid := func(sum uint64) sass { // with no barrier, and bits behind the waits that are none
+		return sass{always<<12 | sum<<16 | opDMMA, sum | 1<<41 | 7<<46 | 15<<58}
+	}
 	other := func(cycles uint64) sass { return sass{always << 12, cycles<<41 | 7<<46} }
 	back := func(n int64) sass { // to n instructions before it
 		offset := uint64(-(n + 1) * 4)
@@ -142,6 +150,7 @@ func TestEarlySums(t *testing.T) {
 		{"none there", []sass{dmma(8, 1<<1, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1), other(11), back(4), exit}, 1},
 		{"time enough", []sass{dmma(8, 0, 1), other(15), other(15), other(15), other(15), back(5), exit}, 0},
 		{"another sum", []sass{dmma(8, 0, 1), dmma(16, 0, 1), exit}, 0},
+		{"nothing to wait for", []sass{unsaid(8), unsaid(8), exit}, 1},
 		{"at once", []sass{dmma(8, 0, 1), dmma(8, 0, 1), exit}, 1},
 	} {
 		if got := earlySums(x.code); len(got) != x.want {
