@@ -10,11 +10,9 @@ import (
 	"tilework/internal/device"
 	emulator "tilework/internal/device/emu"
 	"tilework/internal/dispatch"
-	"tilework/internal/explain"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/model"
-	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
@@ -41,67 +39,76 @@ func (f *benchFlags) onEmulator(ctx context.Context, at dispatch.Device, problem
 	release := func() error { return device.Join(backend.Close(), dev.Close()) }
 	return f.onDevice(ctx, at, backend, release, problems, stderr,
 		func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error) {
-			return bench.CountOn(ctx, d, c, kernels, peers, t.count, o)
+			return bench.CountOn(ctx, d, c, kernels, peers, t.counter(&c.Problem), o)
 		})
 }
 
-// tally sums up what launches did.
+// tally sums up the counters of launches.
 type tally struct {
-	mu  sync.Mutex
-	sum bench.Counts
+	mu       sync.Mutex
+	integers bool // whether the product under way is of integers
+	sum      bench.Counts
 }
 
-// count is what the launches of one product did.
-func (t *tally) count(product func() error) (*bench.Counts, error) {
-	t.mu.Lock()
-	t.sum = bench.Counts{Then: new(bench.ThenCounts)}
-	t.mu.Unlock()
-	if err := product(); err != nil {
-		return nil, err
+// counter returns what counts the launches of products like p.
+func (t *tally) counter(p *gemm.Problem) bench.Counter {
+	return func(product func() error) (*bench.Counts, error) {
+		t.mu.Lock()
+		t.sum = bench.Counts{Then: new(bench.ThenCounts)}
+		t.integers = p.Accum().Info().Integer
+		t.mu.Unlock()
+		if err := product(); err != nil {
+			return nil, err
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		sum := t.sum
+		return &sum, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	sum := t.sum
-	return &sum, nil
 }
 
-// watch has a launch measured. Faults are for `tilework emulate` and the tests to find:
+// watch has a launch counted. Faults are for `tilework emulate` and the tests to find:
 // looking for them would take several times as long.
 func (t *tally) watch(l *emu.Launch) emulator.Done {
-	checks := check.New(check.Options{
-		Only:         []check.Checker{check.Banks, check.Coalesce, check.Count},
-		MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited,
-	})
-	then := new(explain.Then)
-	l.Observers = append(l.Observers, checks, then)
+	checks := check.New(check.Options{Only: []check.Checker{check.Count}, Historic: true})
+	l.Observers = append(l.Observers, checks)
 	return func(p *emu.Program, s emu.Stats, err error) error {
 		if err == nil {
-			t.add(s, checks.Report(p, s, nil), then)
+			t.add(s, &checks.Report(p, s, nil).Counts)
 		}
 		return err
 	}
 }
 
-func (t *tally) add(s emu.Stats, r *check.Report, then *explain.Then) {
+// add adds the counters of a launch.
+func (t *tally) add(s emu.Stats, counts *check.Counts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := &t.sum
-	global := &r.Counts.Spaces[ptx.Global]
 	c.Instructions += int64(s.Instructions)
-	c.Flops += r.Counts.Flops + r.Counts.IntegerOps
-	c.LoadBytes += global.LoadBytes
-	c.StoreBytes += global.StoreBytes
-	c.DistinctSectors += r.SectorsRead + r.SectorsWritten
-	for i := range r.Accesses {
-		a := &r.Accesses[i]
-		c.Sectors += a.Global.Sectors
-		c.IdealSectors += a.Global.Ideal
-		c.SharedRequests += a.Shared.Requests
-		c.Wavefronts += a.Shared.Wavefronts
-		c.IdealWavefronts += a.Shared.Ideal
+	c.Issued += counts.Operations(t.integers)
+	c.DistinctSectors += counts.DistinctSectors
+	for i := range counts.Global {
+		g := &counts.Global[i]
+		switch g.Direction {
+		case check.Load:
+			c.LoadBytes += g.Asked
+		case check.Store:
+			c.StoreBytes += g.Asked
+		}
+		c.Sectors += g.Sectors
+		c.IdealSectors += g.Ideal
+		c.Then.HalfWarps += g.HalfWarps
+		c.Then.Transactions += g.Transactions
 	}
-	c.Then.HalfWarps += then.HalfWarps.Load()
-	c.Then.Transactions += then.Transactions.Load()
-	c.Then.Wavefronts += then.Wavefronts.Load()
-	c.Then.IdealWavefronts += then.IdealWavefronts.Load()
+	for i := range counts.Shared {
+		s := &counts.Shared[i]
+		if s.Direction != check.Atomic {
+			c.SharedRequests += s.Requests
+		}
+		c.Wavefronts += s.Wavefronts
+		c.IdealWavefronts += s.Ideal
+		c.Then.Wavefronts += s.HistoricWavefronts
+		c.Then.IdealWavefronts += s.HistoricIdeal
+	}
 }

@@ -69,6 +69,7 @@ var columns = []column{
 	{"celsius", load(func(l *Load) float64 { return l.Temperature.Median }), "", nil},
 	{"instructions", counted(func(c *Counts) any { return c.Instructions }), "instructions", countText(func(c *Counts) string { return strconv.FormatInt(c.Instructions, 10) })},
 	{"flops", counted(func(c *Counts) any { return c.Flops }), "FLOP", countText(func(c *Counts) string { return strconv.FormatInt(c.Flops, 10) })},
+	{"issued_flops", counted(func(c *Counts) any { return c.Issued }), "issued", countText(func(c *Counts) string { return strconv.FormatInt(c.Issued, 10) })},
 	{"load_bytes", counted(func(c *Counts) any { return c.LoadBytes }), "loaded", countText(func(c *Counts) string { return host.Bytes(uint64(c.LoadBytes)) })},
 	{"flops_per_byte", counted(func(c *Counts) any { return c.Intensity() }), "FLOP/byte", countText(func(c *Counts) string { return fmt.Sprintf("%.3g", c.Intensity()) })},
 	{"store_bytes", counted(func(c *Counts) any { return c.StoreBytes }), "stored", countText(func(c *Counts) string { return host.Bytes(uint64(c.StoreBytes)) })},

@@ -7,36 +7,41 @@ import (
 	"tilework/internal/device"
 )
 
-// Counts is what an emulated device did for one product, in all its launches. A warp's
-// access to memory is a request; sectors are the 32 bytes that global memory is moved in,
-// and a wavefront is what the banks of shared memory give at once.
+// Counts are the counters of one product on an emulated device, summed over its launches. All
+// but Flops are those of [tilework/ptx/emu/check.Counts], which defines them.
 type Counts struct {
 	Instructions int64 `json:"instructions"` // executed by warps
-	// Flops is the operations of threads and of tensor cores; not those of integers
-	// outside of tensor cores, which cannot be told from the reckoning of addresses.
+	// Flops is the number of operations of the product, 2·M·N·K for each of a batch. They are
+	// integer operations where A and B are integers. [CountOn] sets it.
 	Flops int64 `json:"flops"`
+	// Issued is the number of operations that threads and tensor cores execute for the
+	// product: with those on zeros that fill tiles, and those that finish C.
+	Issued int64 `json:"issued_flops"`
 
-	// LoadBytes and StoreBytes are what threads asked global memory for.
+	// LoadBytes and StoreBytes are the bytes that threads and bulk copies load from and store
+	// to global memory, a byte once for each thread that asks for it.
 	LoadBytes  int64 `json:"load_bytes"`
 	StoreBytes int64 `json:"store_bytes"`
-	// Sectors are those of all requests, and IdealSectors the fewest that could hold
-	// the bytes of each. Bulk copies, which no warp requests, are in neither.
+	// Sectors is the number of sectors of 32 bytes that the requests to global memory move:
+	// each request, of a warp or a bulk copy, each sector that it touches once. IdealSectors
+	// is the fewest that could hold the bytes of each request.
 	Sectors      int64 `json:"sectors"`
 	IdealSectors int64 `json:"ideal_sectors"`
-	// DistinctSectors are those that were accessed at all: what a cache that forgets
-	// nothing would move.
+	// DistinctSectors is the number of different sectors that a launch accesses, summed over
+	// the launches: what would be moved if the cache forgot nothing. It is at most Sectors.
 	DistinctSectors int64 `json:"distinct_sectors"`
 
-	SharedRequests int64 `json:"shared_requests"`
-	// Wavefronts are those of all requests, and IdealWavefronts those without bank
-	// conflicts.
+	// SharedRequests is the number of loads and stores of shared memory by warps, without
+	// atomics. Wavefronts is the number of turns of the 32 banks that they take, and
+	// IdealWavefronts the number without bank conflicts.
+	SharedRequests  int64 `json:"shared_requests"`
 	Wavefronts      int64 `json:"wavefronts"`
 	IdealWavefronts int64 `json:"ideal_wavefronts"`
 
 	Then *ThenCounts `json:"then,omitempty"`
 }
 
-// ThenCounts is what the same accesses would have taken on the first GPUs, which served
+// ThenCounts are those of the same accesses of warps on the first GPUs, which served
 // half-warps: transactions of global memory, by the rule of compute capability 1.0, and
 // wavefronts of the 16 banks that shared memory had.
 type ThenCounts struct {
@@ -54,7 +59,7 @@ func (t *ThenCounts) PerHalfWarp() (transactions float64, known bool) {
 	return float64(t.Transactions) / float64(t.HalfWarps), true
 }
 
-// Counter computes a product and says what that took.
+// Counter computes a product and returns its counts, without Flops.
 type Counter func(product func() error) (*Counts, error)
 
 // CountOn is [MeasureOn] on a device that is emulated and has no times of its own: each
@@ -68,15 +73,16 @@ func CountOn(ctx context.Context, d device.Device, c Case, kernels, peers []Devi
 // Conflicts is how many wavefronts bank conflicts added.
 func (c *Counts) Conflicts() int64 { return c.Wavefronts - c.IdealWavefronts }
 
-// Intensity is the operations for each byte that threads loaded from global memory.
+// Intensity returns the operations of the product for each byte loaded from global memory.
 func (c *Counts) Intensity() float64 { return float64(c.Flops) / float64(max(c.LoadBytes, 1)) }
 
-func (c *Counts) check() error {
+// check refuses counts that contradict each other, or the number of the product's operations.
+func (c *Counts) check(flops float64) error {
 	for _, x := range []struct {
 		name string
 		n    int64
 	}{
-		{"flops", c.Flops}, {"load_bytes", c.LoadBytes}, {"store_bytes", c.StoreBytes},
+		{"issued_flops", c.Issued}, {"load_bytes", c.LoadBytes}, {"store_bytes", c.StoreBytes},
 		{"sectors", c.Sectors}, {"ideal_sectors", c.IdealSectors}, {"distinct_sectors", c.DistinctSectors},
 		{"shared_requests", c.SharedRequests}, {"wavefronts", c.Wavefronts}, {"ideal_wavefronts", c.IdealWavefronts},
 	} {
@@ -91,6 +97,10 @@ func (c *Counts) check() error {
 		return fmt.Errorf("less than the ideal was counted: %+v", *c.Then)
 	case c.IdealSectors > c.Sectors || c.IdealWavefronts > c.Wavefronts:
 		return fmt.Errorf("less than the ideal was counted: %+v", *c)
+	case float64(c.Flops) != flops:
+		return fmt.Errorf("counts of %d flops, want %.0f, the operations of the product (run bench --device emu again: an earlier version counted padding)", c.Flops, flops)
+	case c.DistinctSectors > c.Sectors:
+		return fmt.Errorf("counts of %d distinct sectors, want at most %d, all sectors (run bench --device emu again: an earlier version left bulk copies out)", c.DistinctSectors, c.Sectors)
 	}
 	return nil
 }

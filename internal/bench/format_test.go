@@ -51,7 +51,7 @@ func examples(t *testing.T) []Record {
 	emulated.Subject, emulated.Environment, emulated.Buffers = "naive", env, 1
 	emulated.Verified, emulated.ErrorRatio = true, 0.25
 	emulated.Counts = &Counts{
-		Instructions: 700, Flops: 20_000, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000, IdealSectors: 2600,
+		Instructions: 700, Flops: 20_000, Issued: 20_200, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000, IdealSectors: 2600,
 		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10, Then: &ThenCounts{HalfWarps: 20, Transactions: 170, Wavefronts: 40, IdealWavefronts: 40},
 	}
 	return []Record{a, p, bad, last, emulated}
@@ -77,8 +77,8 @@ tile 8/x  cpu     float32           10×20×50                             2    
 openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs    0.0%    4                 0.12
 naive     cpu     float32           10×20×50                             2                                                                      verification failed: it is off, "much"
 tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms  0.0%    9.6e-07           0.12
-subject  device  type     M×N×K     instructions  FLOP   loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
-naive    emu     float32  10×20×50  700           20000  78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
+subject  device  type     M×N×K     instructions  FLOP   issued  loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
+naive    emu     float32  10×20×50  700           20000  20200   78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
 `, "\n")
 	want += "R3000, 33 MHz, 2 of 2 cores; linux/amd64; go1.26; 2026-11-21\n"
 	if got := trimLines(write(t, "table", examples(t))); got != want {
@@ -248,6 +248,8 @@ func TestReadRecordsRefuses(t *testing.T) {
 		{"counts of nothing", countsLine(t, func(c *Counts) { c.Instructions = 0 }), "record 2: 0 instructions"},
 		{"a negative count", countsLine(t, func(c *Counts) { c.StoreBytes = -1 }), "record 2: -1 store_bytes"},
 		{"fewer than the ideal", countsLine(t, func(c *Counts) { c.Sectors = 1 }), "record 2: less than the ideal"},
+		{"operations that the product has not", countsLine(t, func(c *Counts) { c.Flops = 20_200 }), "record 2: counts of 20200 flops, want 20000"},
+		{"more distinct sectors than sectors", countsLine(t, func(c *Counts) { c.DistinctSectors = 3001 }), "record 2: counts of 3001 distinct sectors, want at most 3000"},
 		{"a record cut short", good + good[:100], "record 2: unexpected EOF"},
 		{"an array cut short", "[" + good, "after record 1: unexpected EOF"},
 		{"an array cut in a record", "[" + good + "," + good[:100], "record 2: unexpected EOF"},

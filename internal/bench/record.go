@@ -194,7 +194,7 @@ func (r *Record) check() error {
 		return nil
 	}
 	if r.Counts != nil {
-		return r.Counts.check()
+		return r.Counts.check(r.flops())
 	}
 	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 || r.MedianOf < 0 {
 		return fmt.Errorf("%d reps of %d products on %d buffers, want at least one of each", r.Reps, r.Batch, r.Buffers)

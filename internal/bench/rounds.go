@@ -85,6 +85,7 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 		return err
 	}
 	if m.o.count != nil {
+		r.record.Counts.Flops = int64(r.record.flops())
 		return nil
 	}
 	if r.record.Steps, err = m.site.steps(i); err != nil {

@@ -2,18 +2,16 @@ package explain
 
 import (
 	"context"
-	"math/bits"
 	"slices"
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/ptx"
-	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
 
-// Measured is what the emulator counted while the kernel computed a product with
-// the emulator's checkers watching.
+// Measured are the emulator's counters of a product that the kernel computes while the
+// checkers watch. [check.Counts] defines them.
 type Measured struct {
 	// The product's sizes: those asked about, or as many whole tiles as give a small
 	// one whose rows lie in memory in the same way.
@@ -21,46 +19,49 @@ type Measured struct {
 	N int `json:"n"`
 	K int `json:"k"`
 
-	Instructions uint64         `json:"instructions"` // executed by warps
-	Opcodes      []OpcodeCount  `json:"opcodes"`      // the most frequent first
-	Flops        int64          `json:"flops"`        // executed by threads, with what finishes C
-	Global       []GlobalAccess `json:"global"`
-	Shared       []SharedAccess `json:"shared,omitempty"`
-	// SectorsRead and SectorsWritten are the different sectors of global memory that
-	// were touched: what would be moved if the cache forgot nothing.
-	SectorsRead    int64 `json:"sectors_read"`
-	SectorsWritten int64 `json:"sectors_written"`
+	Instructions uint64        `json:"instructions"` // executed by warps
+	Opcodes      []OpcodeCount `json:"opcodes"`      // the most frequent first
+	// Flops is the number of operations of the product, 2·M·N·K, and Issued the number that
+	// threads and tensor cores execute for it: with those that fill tiles and finish C.
+	// Both are of integers where the product is.
+	Flops  int64          `json:"flops"`
+	Issued int64          `json:"issued_flops"`
+	Global []GlobalAccess `json:"global"`
+	Shared []SharedAccess `json:"shared,omitempty"`
+	// DistinctSectors is the number of different sectors of global memory that are accessed;
+	// SectorsRead and SectorsWritten are those that are read and those that are written.
+	DistinctSectors int64 `json:"distinct_sectors"`
+	SectorsRead     int64 `json:"sectors_read"`
+	SectorsWritten  int64 `json:"sectors_written"`
 	// Findings is the faults that the checkers saw.
 	Findings []string `json:"findings,omitempty"`
 }
 
-// OpcodeCount is how often warps executed an instruction.
+// OpcodeCount is the number of times that warps executed an instruction.
 type OpcodeCount struct {
 	Opcode string `json:"opcode"`
 	Warps  int64  `json:"warps"`
 }
 
-// GlobalAccess is what all loads or stores of one matrix took.
+// GlobalAccess is all loads or stores of one matrix, counted as in [check.GlobalCounts].
 type GlobalAccess struct {
 	What     string `json:"what"`     // "load A"
-	Requests int64  `json:"requests"` // of warps
+	Requests int64  `json:"requests"` // of warps; a bulk copy is one
 	Asked    int64  `json:"asked"`    // bytes, of all threads together
-	// Sectors are those that hold the bytes, each once a request, and Ideal those that
-	// as many different bytes need at the least.
-	Sectors int64 `json:"sectors"`
-	Ideal   int64 `json:"ideal"`
-	// HalfWarps and Transactions are how it was at compute capability 1.0.
+	Sectors  int64  `json:"sectors"`  // each once a request
+	Ideal    int64  `json:"ideal"`    // the fewest that hold as many different bytes
+	// HalfWarps and Transactions are those at compute capability 1.0.
 	HalfWarps    int64 `json:"half_warps"`
 	Transactions int64 `json:"transactions"`
 }
 
-// SharedAccess is what all loads or stores of one array in shared memory took.
+// SharedAccess is all loads or stores of one array in shared memory, counted as in
+// [check.SharedCounts].
 type SharedAccess struct {
-	What     string `json:"what"`     // "store As"
-	Requests int64  `json:"requests"` // of warps
-	// Wavefronts are the turns that the 32 banks took, and Ideal those without conflicts.
-	Wavefronts int64 `json:"wavefronts"`
-	Ideal      int64 `json:"ideal"`
+	What       string `json:"what"`       // "store As"
+	Requests   int64  `json:"requests"`   // of warps
+	Wavefronts int64  `json:"wavefronts"` // of 32 banks; none of atomics
+	Ideal      int64  `json:"ideal"`      // without bank conflicts
 	// Then and ThenIdeal are the same for the 16 banks of compute capability 1.x, which
 	// served half-warps.
 	Then      int64 `json:"then"`
@@ -77,28 +78,47 @@ func measure(ctx context.Context, j *job, p *gemm.Problem) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	counts := &counters{machine: m}
 	// What the accesses take is shown for each; only faults are findings.
-	checks := check.New(check.Options{MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited})
-	stats, err := m.run(ctx, counts, checks)
+	checks := check.New(check.Options{
+		MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited, Place: m.placeName, Historic: true,
+	})
+	stats, err := m.run(ctx, checks)
 	if err != nil {
 		return Measured{}, err
 	}
-	report := checks.Report(m.program, stats, nil)
+	return measured(&m.problem, stats.Instructions, checks.Report(m.program, stats, nil)), nil
+}
+
+// measured returns the counters of p's launch.
+func measured(p *gemm.Problem, instructions uint64, report *check.Report) Measured {
+	c := &report.Counts
 	x := Measured{
-		M: m.problem.M, N: m.problem.N, K: m.problem.K,
-		Instructions: stats.Instructions, Flops: report.Counts.Flops,
-		Global: counts.global, Shared: counts.shared,
-		SectorsRead: report.SectorsRead, SectorsWritten: report.SectorsWritten,
+		M: p.M, N: p.N, K: p.K,
+		Instructions: instructions, Flops: int64(p.Flops()), Issued: c.Operations(p.Accum().Info().Integer),
+		DistinctSectors: c.DistinctSectors, SectorsRead: c.SectorsRead, SectorsWritten: c.SectorsWritten,
 	}
-	for _, o := range report.Counts.Opcodes {
+	for _, o := range c.Opcodes {
 		x.Opcodes = append(x.Opcodes, OpcodeCount{o.Opcode, o.Warps})
 	}
 	slices.SortStableFunc(x.Opcodes, func(a, b OpcodeCount) int { return int(b.Warps - a.Warps) })
-	for _, f := range report.Findings {
-		x.Findings = append(x.Findings, f.String())
+	for i := range c.Global {
+		g := &c.Global[i]
+		x.Global = append(x.Global, GlobalAccess{
+			What: g.String(), Requests: g.Requests, Asked: g.Asked, Sectors: g.Sectors, Ideal: g.Ideal,
+			HalfWarps: g.HalfWarps, Transactions: g.Transactions,
+		})
 	}
-	return x, nil
+	for i := range c.Shared {
+		s := &c.Shared[i]
+		x.Shared = append(x.Shared, SharedAccess{
+			What: s.String(), Requests: s.Requests, Wavefronts: s.Wavefronts, Ideal: s.Ideal,
+			Then: s.HistoricWavefronts, ThenIdeal: s.HistoricIdeal,
+		})
+	}
+	for i := range report.Findings {
+		x.Findings = append(x.Findings, report.Findings[i].String())
+	}
+	return x
 }
 
 // ldPeriod is a number of elements that whole lines of the cache have, of every type:
@@ -143,80 +163,8 @@ func (x *Measured) moved(what string) float64 {
 
 const sectorBytes = 32
 
-// counters is an observer that measures accesses by what they access.
-type counters struct {
-	machine *machine
-	global  []GlobalAccess
-	shared  []SharedAccess
-}
-
-// Block implements [emu.Observer].
-func (c *counters) Block(*emu.BlockInfo) *emu.Hooks {
-	return &emu.Hooks{Access: c.access, Bulk: c.bulk}
-}
-
-func (c *counters) access(a *emu.Access) {
-	first := a.Addr[bits.TrailingZeros32(a.Mask)]
-	name, _ := c.machine.place(a.Space, first)
-	what := verb(a.Kind) + " " + name
-	switch a.Space {
-	case ptx.Global:
-		x := entry(&c.global, func(x *GlobalAccess) *string { return &x.What }, what)
-		t := check.TrafficOf(a.Addr, a.Mask, a.Size)
-		halves, transactions := coalescedThen(a.Addr, a.Mask, a.Size)
-		x.Requests++
-		x.Asked += int64(bits.OnesCount32(a.Mask) * a.Size)
-		x.Sectors += t.Sectors
-		x.Ideal += t.Ideal
-		x.HalfWarps += halves
-		x.Transactions += transactions
-	case ptx.Shared:
-		x := entry(&c.shared, func(x *SharedAccess) *string { return &x.What }, what)
-		now, best := check.ModernBanks.Wavefronts(a.Addr, a.Mask, a.Size)
-		then, thenBest := check.HistoricBanks.Wavefronts(a.Addr, a.Mask, a.Size)
-		x.Requests++
-		x.Wavefronts += int64(now)
-		x.Ideal += int64(best)
-		x.Then += int64(then)
-		x.ThenIdeal += int64(thenBest)
-	}
-}
-
-// bulk counts what the copy engine reads or writes of global memory: whole sectors, but for
-// those at the ends of rows.
-func (c *counters) bulk(b *emu.Bulk) {
-	if b.Space != ptx.Global || len(b.Spans) == 0 {
-		return
-	}
-	name, _ := c.machine.place(b.Space, b.Spans[0].Addr)
-	x := entry(&c.global, func(x *GlobalAccess) *string { return &x.What }, verb(b.Kind)+" "+name)
-	x.Requests++
-	for _, s := range b.Spans {
-		x.Asked += int64(s.Size)
-		sectors := int64((s.Addr+uint64(s.Size)-1)/sectorBytes - s.Addr/sectorBytes + 1)
-		x.Sectors += sectors
-		x.Ideal += min(sectors, int64(ceilDiv(s.Size, sectorBytes)))
-	}
-}
-
-// entry is the row of that name, which is added if there is none.
-func entry[T any](rows *[]T, name func(*T) *string, what string) *T {
-	i := slices.IndexFunc(*rows, func(x T) bool { return *name(&x) == what })
-	if i < 0 {
-		i = len(*rows)
-		var x T
-		*name(&x) = what
-		*rows = append(*rows, x)
-	}
-	return &(*rows)[i]
-}
-
-func verb(k emu.AccessKind) string {
-	switch k {
-	case emu.Read, emu.AsyncRead:
-		return "load"
-	case emu.Write, emu.AsyncWrite:
-		return "store"
-	}
-	return "change"
+// placeName returns the name of the matrix or array at an address.
+func (m *machine) placeName(space ptx.Space, addr uint64) string {
+	name, _ := m.place(space, addr)
+	return name
 }

@@ -21,7 +21,7 @@ func (x *Explanation) Text() string {
 	x.traffic(&d)
 	x.Fit.text(&d, &x.Launch)
 	x.Padding.text(&d)
-	x.Measured.text(&d, p)
+	x.Measured.text(&d, p, x.Launch.Packed)
 	return d.String()
 }
 
@@ -158,13 +158,16 @@ func (x *Padding) text(d *document) {
 	d.line("Together %s more, %.3g %%: of memory on the GPU, and of the time to copy there and back.", bytesText(x.ExtraBytes), 100*x.Extra)
 }
 
-func (x *Measured) text(d *document, p *Product) {
+func (x *Measured) text(d *document, p *Product, packed []string) {
 	d.heading("Counted by the emulator")
 	if x.M == p.M && x.N == p.N && x.K == p.K {
 		d.line("The whole product, run with the checkers on.")
 	} else {
 		d.line("The same text on %d×%d · %d×%d (rows as far apart as asked, modulo %d elements), with the checkers on.",
 			x.M, x.K, x.K, x.N, ldPeriod)
+	}
+	if packed != nil {
+		d.line("The launch before it, which packs %s, is not counted here; bench --device emu counts both.", strings.Join(packed, " and "))
 	}
 	d.line("")
 	d.line("Global memory. Now a request of a warp moves each sector of %d bytes that it touches, once. Then (compute capability 1.0) "+
@@ -178,30 +181,33 @@ func (x *Measured) text(d *document, p *Product) {
 	if len(x.Shared) > 0 {
 		d.line("")
 		d.line("Shared memory. Now 32 banks serve a warp in one wavefront, unless threads want different words of the same bank. Then " +
-			"16 banks served a half-warp.")
+			"16 banks served a half-warp. Of atomics and operations on mbarriers only the requests are counted.")
 		d.row("access", "requests\twavefronts\ta request\tat best\tthen: times what is best")
 		for _, a := range x.Shared {
+			if a.Ideal == 0 { // atomics
+				d.row(a.What, "%s\t–\t–\t–\t–", commas(a.Requests))
+				continue
+			}
 			d.row(a.What, "%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.Wavefronts),
 				per(a.Wavefronts, a.Requests), per(a.Ideal, a.Requests), per(a.Then, a.ThenIdeal))
 		}
 		d.flush()
 	}
 	d.line("")
-	x.totals(d)
+	x.totals(d, p)
 }
 
 // totals are the counters of the whole run.
-func (x *Measured) totals(d *document) {
+func (x *Measured) totals(d *document, p *Product) {
 	const most = 6
 	var frequent []string
 	for _, o := range x.Opcodes[:min(most, len(x.Opcodes))] {
 		frequent = append(frequent, fmt.Sprintf("%s %s", o.Opcode, commas(o.Warps)))
 	}
 	d.row("instructions", "%s by warps; most often %s", commas(int64(x.Instructions)), strings.Join(frequent, ", "))
-	if x.Flops > 0 {
-		d.row("operations", "%s FLOP; 2·M·N·K = %s, the rest fills tiles and finishes C", commas(x.Flops), commas(2*int64(x.M)*int64(x.N)*int64(x.K)))
-	}
-	d.row("touched", "%s sectors read, %s written: what moves if the cache forgets nothing", commas(x.SectorsRead), commas(x.SectorsWritten))
+	d.row("operations", "2·M·N·K = %s %s of the product; %s issued: the rest fills tiles and finishes C", commas(x.Flops), p.Unit, commas(x.Issued))
+	d.row("touched", "%s different sectors, %s read and %s written: what moves if the cache forgets nothing",
+		commas(x.DistinctSectors), commas(x.SectorsRead), commas(x.SectorsWritten))
 	if len(x.Findings) == 0 {
 		d.row("checkers", "no race, no misused barrier, no bad access, no read of what nobody wrote")
 	}

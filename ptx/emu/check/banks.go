@@ -67,24 +67,32 @@ func (m BankModel) Wavefronts(addr *[32]uint64, mask uint32, size int) (actual, 
 	return actual, ideal
 }
 
-// SharedStats measures an instruction's accesses to shared memory, but for atomics:
-// how the units that execute them share banks is not documented.
+// SharedStats measures an instruction's loads or stores of shared memory.
 type SharedStats struct {
 	Requests   int64 // accesses of a warp
 	Wavefronts int64 // that they took
 	Ideal      int64 // that they had taken without conflicts
 }
 
-func (s *SharedStats) access(a *emu.Access, rs *runs) {
-	if a.Kind == emu.Atomic {
+// wavefronts returns the wavefronts of an access, which is cut into rs, on [ModernBanks]: none
+// for [Atomic].
+func (rs *runs) wavefronts(a *emu.Access) (actual, ideal int) {
+	switch {
+	case directionOf(a.Site, a.Kind) == Atomic:
+		return 0, 0
+	case rs.oneWavefront(a.Size):
+		return 1, 1
+	}
+	return ModernBanks.Wavefronts(a.Addr, a.Mask, a.Size)
+}
+
+// add counts an access that takes so many wavefronts.
+func (s *SharedStats) add(wavefronts, ideal int) {
+	if ideal == 0 {
 		return
 	}
 	s.Requests++
-	actual, ideal := 1, 1
-	if !rs.oneWavefront(a.Size) {
-		actual, ideal = ModernBanks.Wavefronts(a.Addr, a.Mask, a.Size)
-	}
-	s.Wavefronts += int64(actual)
+	s.Wavefronts += int64(wavefronts)
 	s.Ideal += int64(ideal)
 }
 

@@ -74,6 +74,12 @@ type Options struct {
 	// instruction's access to global memory may fetch on average; 0 means 2.
 	// Accesses of 4 sectors, which 32 words side by side need, are always fine.
 	MaxScatter float64
+	// Place returns the name of what lies at an address of global or shared memory, by which
+	// [Counts] tells accesses apart; nil gives all the empty name. It is called from several
+	// goroutines at once.
+	Place func(space ptx.Space, addr uint64) string
+	// Historic adds to [Counts] what the same accesses take on the first GPUs.
+	Historic bool
 }
 
 // Checks are the checkers of one launch. It is an [emu.Observer].
@@ -153,7 +159,7 @@ type worker struct {
 	race     *racer
 	barriers *barriers
 	uninit   *uninit
-	count    *Counts
+	counter  *counter
 }
 
 func newWorker(c *Checks) *worker {
@@ -168,7 +174,7 @@ func newWorker(c *Checks) *worker {
 		w.uninit = &uninit{worker: w}
 	}
 	if c.runs[Count] {
-		w.count = &Counts{}
+		w.counter = &counter{opts: &c.opts}
 	}
 	return w
 }
@@ -187,9 +193,6 @@ func (w *worker) start(b *emu.BlockInfo) {
 }
 
 func (w *worker) access(a *emu.Access) {
-	if w.count != nil {
-		w.count.access(a)
-	}
 	if a.Space != ptx.Shared && a.Space != ptx.Global {
 		return
 	}
@@ -201,12 +204,38 @@ func (w *worker) access(a *emu.Access) {
 	if w.uninit != nil {
 		w.uninit.access(a, &w.runs, in)
 	}
+	if a.Space == ptx.Shared {
+		w.sharedAccess(a, in)
+	} else {
+		w.globalAccess(a, in)
+	}
+}
+
+func (w *worker) sharedAccess(a *emu.Access, in *instruction) {
 	runs := &w.checks.runs
-	switch {
-	case a.Space == ptx.Shared && runs[Banks]:
-		in.Shared.access(a, &w.runs)
-	case a.Space == ptx.Global && runs[Coalesce]:
-		in.Global.access(a, &w.runs, w.checks.opts.MaxScatter)
+	if !runs[Banks] && !runs[Count] {
+		return
+	}
+	wavefronts, ideal := w.runs.wavefronts(a)
+	if runs[Banks] {
+		in.Shared.add(wavefronts, ideal)
+	}
+	if runs[Count] {
+		w.counter.sharedAccess(a, wavefronts, ideal)
+	}
+}
+
+func (w *worker) globalAccess(a *emu.Access, in *instruction) {
+	runs := &w.checks.runs
+	if !runs[Coalesce] && !runs[Count] {
+		return
+	}
+	t := w.runs.traffic(a.Size)
+	if runs[Coalesce] {
+		in.Global.access(t, w.checks.opts.MaxScatter)
+	}
+	if runs[Count] {
+		w.counter.globalAccess(a, t)
 		in.sectors.add(a, &w.runs)
 	}
 }

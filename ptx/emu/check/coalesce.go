@@ -25,8 +25,8 @@ type GlobalStats struct {
 // freeSectors is what an access of 32 words side by side takes.
 const freeSectors = 4
 
-func (g *GlobalStats) access(a *emu.Access, rs *runs, maxScatter float64) {
-	t := rs.traffic(a.Size)
+// access counts an access of a warp that causes traffic t.
+func (g *GlobalStats) access(t Traffic, maxScatter float64) {
 	g.Requests++
 	g.Traffic.add(t)
 	g.allowed += max(freeSectors, maxScatter*float64(t.Ideal))
@@ -123,14 +123,15 @@ func (s *sectors) add(a *emu.Access, rs *runs) {
 	}
 }
 
-// bulk adds what a bulk copy accesses.
+// bulk adds what the half of a bulk copy in global memory accesses.
 func (s *sectors) bulk(b *emu.Bulk) {
 	for _, span := range b.Spans {
 		off := span.Addr - b.Alloc.Base
 		first, last := off/sectorBytes, (off+uint64(span.Size)-1)/sectorBytes
-		if b.Kind == emu.AsyncRead {
+		if isRead(b.Kind) || b.Atomic {
 			setBits(s.read, first, last)
-		} else {
+		}
+		if isWrite(b.Kind) {
 			setBits(s.written, first, last)
 		}
 	}
@@ -152,13 +153,14 @@ func (t *touched) merge(u touched) {
 	}
 }
 
-// sectors counts the sets' elements.
-func (t touched) sectors() (read, written int64) {
+// count returns the sizes of the sets: of their union, of the sectors read and of those written.
+func (t touched) count() (distinct, read, written int64) {
 	for _, s := range t {
 		for i := range s.read {
+			distinct += int64(bits.OnesCount64(s.read[i] | s.written[i]))
 			read += int64(bits.OnesCount64(s.read[i]))
 			written += int64(bits.OnesCount64(s.written[i]))
 		}
 	}
-	return read, written
+	return distinct, read, written
 }

@@ -11,84 +11,237 @@ import (
 	"tilework/ptx/emu"
 )
 
-// Counts is what a launch did in sum.
+// Counts are the counters of one launch, summed over its blocks. The figures of
+// `tilework bench --device emu` and of `tilework explain` are these counters.
 type Counts struct {
-	Opcodes []OpcodeCount // those that were executed, by opcode
-	// Flops is the floating-point operations of all threads: an addition and a
-	// multiplication are one each, a fused one is two, as is a packed pair of one.
-	// A matrix instruction has 2·M·N·K. IntegerOps is the same for integer matrix
-	// instructions; other integer arithmetic is overhead and not counted.
-	Flops, IntegerOps int64
-	// Spaces are the accesses by state space. Bytes are those of each lane, though
-	// several lanes may share one.
-	Spaces [ptx.Param + 1]SpaceCounts
+	// Opcodes are the instructions that were executed, by opcode.
+	Opcodes []OpcodeCount
+	// Flops is the number of floating-point operations issued, by threads and by tensor
+	// cores. An addition and a multiplication count as one each and a fused multiply-add as
+	// two, for each thread that executes it and for each half of a packed pair. A matrix
+	// instruction counts as 2·M·N·K. Operations on the zeros that pad a tile are included.
+	Flops int64
+	// IntegerOps is the same for integers: matrix instructions, dot products (dp4a, dp2a) and
+	// signed 32-bit multiply-adds (mad.lo.s32). Other integer instructions are not counted,
+	// since most of them compute addresses.
+	IntegerOps int64
+	// Global and Shared are the accesses to the two kinds of memory, by place and direction.
+	Global []GlobalCounts
+	Shared []SharedCounts
+	// DistinctSectors is the number of different sectors of global memory that the launch
+	// accesses: what a cache that forgets nothing would hold. SectorsRead and SectorsWritten
+	// are the different sectors that are read and that are written. A sector that is both is
+	// in both. DistinctSectors is never more than the sectors of Global together.
+	DistinctSectors, SectorsRead, SectorsWritten int64
 }
 
-// OpcodeCount is how often instructions of an opcode were executed: by warps, and by
-// threads.
+// Operations returns the operations issued in a launch that multiplies integers, or
+// floating-point numbers.
+func (c *Counts) Operations(integers bool) int64 {
+	if integers {
+		return c.IntegerOps
+	}
+	return c.Flops
+}
+
+// OpcodeCount is the number of times that instructions of an opcode were executed: by warps,
+// and by threads.
 type OpcodeCount struct {
 	Opcode         string
 	Warps, Threads int64
 }
 
-// SpaceCounts counts the accesses to a state space: how many of a warp, and their bytes.
-type SpaceCounts struct {
-	Loads, Stores, Atomics             int64
-	LoadBytes, StoreBytes, AtomicBytes int64
+// Direction is the effect of an access on memory.
+type Direction uint8
+
+const (
+	Load   Direction = iota // reads
+	Store                   // writes
+	Atomic                  // reads and writes in one step: atom, red and all mbarrier operations
+)
+
+var directionNames = [...]string{"load", "store", "atomic"}
+
+// String returns the direction's name: "load", "store" or "atomic".
+func (d Direction) String() string { return directionNames[d] }
+
+func directionOf(s *emu.Site, k emu.AccessKind) Direction {
+	switch {
+	case isMbarrier(s):
+		return Atomic
+	case !isWrite(k):
+		return Load
+	case !isRead(k):
+		return Store
+	}
+	return Atomic
 }
 
-func (c *Counts) access(a *emu.Access) {
-	s := &c.Spaces[a.Space]
-	n := int64(bits.OnesCount32(a.Mask) * a.Size)
-	switch a.Kind {
-	case emu.Read, emu.AsyncRead:
-		s.Loads++
-		s.LoadBytes += n
-	case emu.Write, emu.AsyncWrite:
-		s.Stores++
-		s.StoreBytes += n
-	default:
-		s.Atomics++
-		s.AtomicBytes += n
+// isMbarrier reports whether an instruction is an operation on an mbarrier. A unit of its own
+// executes these, and how often a thread polls depends on the order in which warps run.
+func isMbarrier(s *emu.Site) bool { return s.Instr != nil && s.Instr.Op == "mbarrier" }
+
+// Accesses are the accesses in one direction to one place.
+type Accesses struct {
+	Place     string // what [Options].Place returns; empty without it
+	Direction Direction
+	// Requests is the number of accesses by warps. A bulk copy, which one thread starts for a
+	// whole tile, is one request.
+	Requests int64
+	// Asked is the number of bytes that all requests ask for. A byte counts once for each
+	// lane that accesses it.
+	Asked int64
+
+	first int // index of the first instruction, which orders the rows
+}
+
+// String returns the direction and the place: "load A".
+func (a *Accesses) String() string { return strings.TrimSpace(a.Direction.String() + " " + a.Place) }
+
+// GlobalCounts measures accesses to global memory.
+type GlobalCounts struct {
+	Accesses
+	// Traffic is the sum over the requests: each request moves each sector of 32 bytes that
+	// it touches once. Those of a bulk copy (TMA) count in the same way.
+	Traffic
+	// HalfWarps and Transactions are the same requests by the rules of the first GPUs, with
+	// [Options].Historic. Bulk copies have none.
+	HalfWarps, Transactions int64
+}
+
+// SharedCounts measures accesses of warps to shared memory. What bulk copies write and what
+// wgmma reads there does not pass through the threads and is not counted.
+type SharedCounts struct {
+	Accesses
+	// Wavefronts is the number of wavefronts that the requests take, each of at most one word
+	// from each of the 32 banks, and Ideal the number without bank conflicts. Atomics have
+	// none: how the units that execute them use the banks is not documented.
+	Wavefronts, Ideal int64
+	// HistoricWavefronts and HistoricIdeal are the same with the 16 banks of the first GPUs,
+	// with [Options].Historic.
+	HistoricWavefronts, HistoricIdeal int64
+}
+
+// counter counts the accesses of one worker.
+type counter struct {
+	opts   *Options
+	global []GlobalCounts
+	shared []SharedCounts
+}
+
+// row returns the row of rows for accesses like a, which it adds if there is none.
+func row[R any](rows *[]R, accesses func(*R) *Accesses, a Accesses) *R {
+	for i := range *rows {
+		if r := accesses(&(*rows)[i]); r.Place == a.Place && r.Direction == a.Direction {
+			r.first = min(r.first, a.first)
+			return &(*rows)[i]
+		}
+	}
+	var r R
+	*accesses(&r) = Accesses{Place: a.Place, Direction: a.Direction, first: a.first}
+	*rows = append(*rows, r)
+	return &(*rows)[len(*rows)-1]
+}
+
+func ofGlobal(g *GlobalCounts) *Accesses { return &g.Accesses }
+func ofShared(s *SharedCounts) *Accesses { return &s.Accesses }
+
+// like returns the place and direction of an access at an address.
+func (c *counter) like(site *emu.Site, d Direction, space ptx.Space, addr uint64) Accesses {
+	a := Accesses{Direction: d, first: site.Index}
+	if c.opts.Place != nil {
+		a.Place = c.opts.Place(space, addr)
+	}
+	return a
+}
+
+// add counts one request.
+func (a *Accesses) add(bytes int) {
+	a.Requests++
+	a.Asked += int64(bytes)
+}
+
+// globalAccess counts a warp's access to global memory, which causes traffic t.
+func (c *counter) globalAccess(a *emu.Access, t Traffic) {
+	g := row(&c.global, ofGlobal, c.like(a.Site, directionOf(a.Site, a.Kind), a.Space, firstAddr(a)))
+	g.Accesses.add(bits.OnesCount32(a.Mask) * a.Size)
+	g.Traffic.add(t)
+	if c.opts.Historic {
+		halves, transactions := historicTransactions(a.Addr, a.Mask, a.Size)
+		g.HalfWarps += halves
+		g.Transactions += transactions
 	}
 }
 
-// bulk counts a half of a bulk copy. What wgmma reads of shared memory is not counted: it
-// goes past the threads.
-func (c *Counts) bulk(b *emu.Bulk) {
-	if isMatrix(b.Site) {
+// sharedAccess counts a warp's access to shared memory, which takes so many wavefronts.
+func (c *counter) sharedAccess(a *emu.Access, wavefronts, ideal int) {
+	s := row(&c.shared, ofShared, c.like(a.Site, directionOf(a.Site, a.Kind), a.Space, firstAddr(a)))
+	s.add(bits.OnesCount32(a.Mask) * a.Size)
+	s.Wavefronts += int64(wavefronts)
+	s.Ideal += int64(ideal)
+	if c.opts.Historic && s.Direction != Atomic {
+		historic, ideal := HistoricBanks.Wavefronts(a.Addr, a.Mask, a.Size)
+		s.HistoricWavefronts += int64(historic)
+		s.HistoricIdeal += int64(ideal)
+	}
+}
+
+func firstAddr(a *emu.Access) uint64 { return a.Addr[bits.TrailingZeros32(a.Mask)] }
+
+// bulk counts the half of a bulk copy that accesses global memory.
+func (c *counter) bulk(b *emu.Bulk) {
+	if len(b.Spans) == 0 {
 		return
 	}
-	s := &c.Spaces[b.Space]
-	n := int64(0)
-	for _, span := range b.Spans {
-		n += int64(span.Size)
+	direction := directionOf(b.Site, b.Kind)
+	if b.Atomic {
+		direction = Atomic
 	}
-	if b.Kind == emu.AsyncRead {
-		s.Loads++
-		s.LoadBytes += n
-	} else {
-		s.Stores++
-		s.StoreBytes += n
+	g := row(&c.global, ofGlobal, c.like(b.Site, direction, b.Space, b.Spans[0].Addr))
+	bytes := 0
+	for _, s := range b.Spans {
+		bytes += s.Size
+	}
+	g.Accesses.add(bytes)
+	g.Traffic.add(spanTraffic(b.Spans))
+}
+
+// merge adds what a worker counted.
+func (c *Counts) merge(d *counter) {
+	for i := range d.global {
+		from := &d.global[i]
+		to := row(&c.Global, ofGlobal, from.Accesses)
+		to.Accesses.merge(&from.Accesses)
+		to.Traffic.add(from.Traffic)
+		to.HalfWarps += from.HalfWarps
+		to.Transactions += from.Transactions
+	}
+	for i := range d.shared {
+		from := &d.shared[i]
+		to := row(&c.Shared, ofShared, from.Accesses)
+		to.Accesses.merge(&from.Accesses)
+		to.Wavefronts += from.Wavefronts
+		to.Ideal += from.Ideal
+		to.HistoricWavefronts += from.HistoricWavefronts
+		to.HistoricIdeal += from.HistoricIdeal
 	}
 }
 
-// isMatrix tells the operands of wgmma from bulk copies.
-func isMatrix(s *emu.Site) bool { return s.Instr != nil && s.Instr.Op == "wgmma" }
-
-func (c *Counts) merge(d *Counts) {
-	for i := range d.Spaces {
-		to, from := &c.Spaces[i], &d.Spaces[i]
-		to.Loads += from.Loads
-		to.Stores += from.Stores
-		to.Atomics += from.Atomics
-		to.LoadBytes += from.LoadBytes
-		to.StoreBytes += from.StoreBytes
-		to.AtomicBytes += from.AtomicBytes
-	}
+func (a *Accesses) merge(b *Accesses) {
+	a.Requests += b.Requests
+	a.Asked += b.Asked
 }
 
-// instructions adds how often the emulator executed each instruction.
+// sort puts the rows in the order of their first instructions.
+func (c *Counts) sort() {
+	order := func(a, b *Accesses) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Direction, b.Direction))
+	}
+	slices.SortFunc(c.Global, func(a, b GlobalCounts) int { return order(&a.Accesses, &b.Accesses) })
+	slices.SortFunc(c.Shared, func(a, b SharedCounts) int { return order(&a.Accesses, &b.Accesses) })
+}
+
+// instructions adds the executions of each instruction.
 func (c *Counts) instructions(sites []*emu.Site, counts []emu.Count) {
 	byOpcode := map[string]*OpcodeCount{}
 	for i, n := range counts {
@@ -124,23 +277,24 @@ var threadFlops = map[string]int64{
 	"sin": 1, "cos": 1, "lg2": 1, "ex2": 1, "tanh": 1,
 }
 
-// operations is what an execution of an instruction computes, for the warp as a whole
-// and for each thread that takes part.
+// operations returns the operations of one execution of an instruction, as [Counts] defines
+// them: of the warp as a whole, and of each thread that takes part.
 func operations(i *ptx.Instr) (perWarp, perThread int64, integer bool) {
-	var m, n, k int64
 	switch {
 	case i.Op == "mma" || i.Op == "wmma" && i.Has("mma"):
-		if _, err := fmt.Sscanf(i.Mod("shape"), "m%dn%dk%d", &m, &n, &k); err != nil {
-			return 0, 0, false
-		}
-		return 2 * m * n * k, 0, i.Type(0).Class() != ptx.Float
+		return matrixOperations(i), 0, i.Type(0).Class() != ptx.Float
 	case i.Op == "wgmma" && i.Has("mma_async"):
 		// Each of the four warps of the group executes it.
-		if _, err := fmt.Sscanf(i.Mod("shape"), "m%dn%dk%d", &m, &n, &k); err != nil {
-			return 0, 0, false
-		}
-		return 2 * m * n * k / 4, 0, i.Type(0).Class() != ptx.Float
-	case len(i.Args) == 0 || i.Type(0).Class() != ptx.Float:
+		return matrixOperations(i) / 4, 0, i.Type(0).Class() != ptx.Float
+	case i.Op == "dp4a":
+		return 0, 8, true
+	case i.Op == "dp2a":
+		return 0, 4, true
+	case len(i.Args) == 0:
+		return 0, 0, false
+	case i.Op == "mad" && i.Has("lo") && i.Type(0) == ptx.S32:
+		return 0, 2, true
+	case i.Type(0).Class() != ptx.Float:
 		return 0, 0, false
 	}
 	perThread = threadFlops[i.Op]
@@ -148,4 +302,14 @@ func operations(i *ptx.Instr) (perWarp, perThread int64, integer bool) {
 		perThread *= 2
 	}
 	return 0, perThread, false
+}
+
+// matrixOperations returns 2·M·N·K of a matrix instruction, or 0 for a shape that it does not
+// know.
+func matrixOperations(i *ptx.Instr) int64 {
+	var m, n, k int64
+	if _, err := fmt.Sscanf(i.Mod("shape"), "m%dn%dk%d", &m, &n, &k); err != nil {
+		return 0
+	}
+	return 2 * m * n * k
 }

@@ -70,16 +70,14 @@ func (w *worker) blockOf(n int) *emu.BlockInfo { return w.blocks[n/(w.blocks[0].
 
 // bulk enters an access of the async proxy.
 func (w *worker) bulk(b *emu.Bulk) {
-	if w.count != nil {
-		w.count.bulk(b)
-	}
 	if w.race != nil {
 		w.race.bulk(b)
 	}
 	if w.uninit != nil {
 		w.uninit.bulk(b)
 	}
-	if b.Alloc != nil && w.checks.runs[Coalesce] {
+	if w.counter != nil && b.Alloc != nil {
+		w.counter.bulk(b)
 		w.touched.of(b.Alloc).bulk(b)
 	}
 }

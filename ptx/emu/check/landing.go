@@ -201,3 +201,6 @@ const (
 	mbarrierBytes = 8
 	groupWarps    = 4
 )
+
+// isMatrix tells the operands of wgmma from bulk copies.
+func isMatrix(s *emu.Site) bool { return s.Instr != nil && s.Instr.Op == "wgmma" }

@@ -63,7 +63,7 @@ func TestTrafficAgainstSets(t *testing.T) {
 			Bytes: int64(len(units[1])), Sectors: int64(len(units[sectorBytes])), Lines: int64(len(units[lineBytes])),
 			Ideal: int64((len(units[1]) + 31) / 32),
 		}
-		if got := TrafficOf(&addr, mask, size); got != want {
+		if got := trafficOf(&addr, mask, size); got != want {
 			t.Fatalf("lanes %#x, %d bytes at %v: %+v, want %+v", mask, size, addr, got, want)
 		}
 		var rs runs
@@ -173,8 +173,8 @@ func TestMeasurementsAddUp(t *testing.T) {
 	if len(r.Findings) > 0 {
 		t.Errorf("found\n%v", r)
 	}
-	if r.SectorsRead != 4 || r.SectorsWritten != 2 {
-		t.Errorf("%d sectors read and %d written, want 4 and 2", r.SectorsRead, r.SectorsWritten)
+	if c := r.Counts; c.DistinctSectors != 6 || c.SectorsRead != 4 || c.SectorsWritten != 2 {
+		t.Errorf("%d sectors, %d read and %d written, want 6, 4 and 2", c.DistinctSectors, c.SectorsRead, c.SectorsWritten)
 	}
 	if len(r.Accesses) != 3 {
 		t.Fatalf("%d instructions measured, want 3", len(r.Accesses))
@@ -189,11 +189,15 @@ func TestMeasurementsAddUp(t *testing.T) {
 	if want := (SharedStats{Requests: 2, Wavefronts: 2, Ideal: 2}); s != want {
 		t.Errorf("shared: %+v", s)
 	}
-	global := SpaceCounts{Loads: 2, Stores: 2, LoadBytes: 256, StoreBytes: 64}
-	if got := r.Counts.Spaces[ptx.Global]; got != global {
-		t.Errorf("global memory: %+v, want %+v", got, global)
+	wantGlobal := []GlobalCounts{
+		{Accesses: Accesses{Direction: Load, Requests: 2, Asked: 256, first: 0}, Traffic: g.Traffic},
+		{Accesses: Accesses{Direction: Store, Requests: 2, Asked: 64, first: 1}, Traffic: h.Traffic},
 	}
-	if got, want := r.Counts.Spaces[ptx.Shared], (SpaceCounts{Stores: 2, StoreBytes: 64}); got != want {
-		t.Errorf("shared memory: %+v, want %+v", got, want)
+	if got := r.Counts.Global; !slices.Equal(got, wantGlobal) {
+		t.Errorf("global memory: %+v, want %+v", got, wantGlobal)
+	}
+	wantShared := []SharedCounts{{Accesses: Accesses{Direction: Store, Requests: 2, Asked: 64, first: 2}, Wavefronts: 2, Ideal: 2}}
+	if got := r.Counts.Shared; !slices.Equal(got, wantShared) {
+		t.Errorf("shared memory: %+v, want %+v", got, wantShared)
 	}
 }

@@ -163,11 +163,8 @@ type Report struct {
 	// Accesses are the measurements at each instruction that accesses global or
 	// shared memory, in the same order.
 	Accesses []AccessStats
-	Counts   Counts
-	// SectorsRead and SectorsWritten are the sectors of 32 bytes of global memory
-	// that were accessed at all: what a cache that never forgets would move to and
-	// from DRAM, and so the least traffic that the launch can have.
-	SectorsRead, SectorsWritten int64
+	// Counts are the launch's counters, without the checker Count all zero.
+	Counts Counts
 }
 
 // Errors is the number of findings that are errors.
@@ -212,18 +209,19 @@ func (c *Checks) report(sites []*emu.Site, counts []emu.Count, runErr error) *Re
 		}
 		r.Accesses = mergeAccesses(r.Accesses, w.instructions)
 		unique.merge(w.touched)
-		if w.count != nil {
-			r.Counts.merge(w.count)
+		if w.counter != nil {
+			r.Counts.merge(w.counter)
 		}
 	}
 	if c.runs[Count] {
 		r.Counts.instructions(sites, counts)
+		r.Counts.sort()
+		r.Counts.DistinctSectors, r.Counts.SectorsRead, r.Counts.SectorsWritten = unique.count()
 	}
 	if c.runs[Race] && c.launch != nil {
 		c.betweenBlocks(sites, all)
 	}
 	r.Accesses = slices.DeleteFunc(r.Accesses, func(s AccessStats) bool { return s.Site == nil })
-	r.SectorsRead, r.SectorsWritten = unique.sectors()
 	for k, f := range r.advice(&c.opts) {
 		all[k] = f
 	}

@@ -1,7 +1,9 @@
 package check
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 
 	"tilework/ptx/emu"
 )
@@ -125,35 +127,63 @@ const (
 	lineBytes   = 128
 )
 
-// traffic is what the access asks of global memory.
+// traffic returns what the access asks of global memory.
 func (r *runs) traffic(size int) Traffic {
-	var t Traffic
-	// Up to where bytes, sectors and lines are already counted.
-	var endByte, endSector, endLine uint64
+	var m meter
 	for i := range r.byAddr[:r.n] {
 		cur := &r.byAddr[i]
-		end := cur.addr + cur.bytes(size)
-		if end <= endByte {
-			continue
-		}
-		t.Bytes += int64(end - max(cur.addr, endByte))
-		endByte = end
-		if first, last := max(cur.addr/sectorBytes, endSector), (end-1)/sectorBytes; first <= last {
-			t.Sectors += int64(last - first + 1)
-			endSector = last + 1
-		}
-		if first, last := max(cur.addr/lineBytes, endLine), (end-1)/lineBytes; first <= last {
-			t.Lines += int64(last - first + 1)
-			endLine = last + 1
-		}
+		m.add(cur.addr, cur.addr+cur.bytes(size))
 	}
-	t.Ideal = (t.Bytes + sectorBytes - 1) / sectorBytes
-	return t
+	return m.total()
 }
 
-// TrafficOf says what one access of a warp asks of global memory: lane i of mask
+// spanTraffic returns what one bulk copy asks of global memory: each sector once, though rows
+// of a tile may share it.
+func spanTraffic(spans []emu.Span) Traffic {
+	byAddr := func(a, b emu.Span) int { return cmp.Compare(a.Addr, b.Addr) }
+	if !slices.IsSortedFunc(spans, byAddr) {
+		spans = slices.Clone(spans)
+		slices.SortFunc(spans, byAddr)
+	}
+	var m meter
+	for _, s := range spans {
+		m.add(s.Addr, s.Addr+uint64(s.Size))
+	}
+	return m.total()
+}
+
+// meter measures the traffic of stretches of memory, which come in the order of their
+// addresses and may overlap.
+type meter struct {
+	sum                         Traffic
+	endByte, endSector, endLine uint64 // up to which bytes, sectors and lines are counted
+}
+
+// add counts the bytes from addr up to end.
+func (m *meter) add(addr, end uint64) {
+	if end <= m.endByte {
+		return
+	}
+	m.sum.Bytes += int64(end - max(addr, m.endByte))
+	m.endByte = end
+	if first, last := max(addr/sectorBytes, m.endSector), (end-1)/sectorBytes; first <= last {
+		m.sum.Sectors += int64(last - first + 1)
+		m.endSector = last + 1
+	}
+	if first, last := max(addr/lineBytes, m.endLine), (end-1)/lineBytes; first <= last {
+		m.sum.Lines += int64(last - first + 1)
+		m.endLine = last + 1
+	}
+}
+
+func (m *meter) total() Traffic {
+	m.sum.Ideal = (m.sum.Bytes + sectorBytes - 1) / sectorBytes
+	return m.sum
+}
+
+// trafficOf returns what one access of a warp asks of global memory: lane i of mask
 // accesses the size bytes from addr[i].
-func TrafficOf(addr *[32]uint64, mask uint32, size int) Traffic {
+func trafficOf(addr *[32]uint64, mask uint32, size int) Traffic {
 	var r runs
 	r.split(addr, mask, size)
 	return r.traffic(size)

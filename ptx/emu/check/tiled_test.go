@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"tilework/dtype"
-	"tilework/ptx"
 	"tilework/ptx/emu"
 )
 
@@ -240,12 +239,16 @@ func TestTiledProductCounts(t *testing.T) {
 		t.Errorf("%d FLOPs and %d integer operations, want %d and 0", r.Counts.Flops, r.Counts.IntegerOps, want)
 	}
 	// Each of the 2·3 blocks loads a strip of A and one of B once, and stores its tile.
-	g := r.Counts.Spaces[ptx.Global]
-	if load, store := int64(2*3*2*16*64*4), int64(32*48*4); g.LoadBytes != load || g.StoreBytes != store {
-		t.Errorf("%d bytes loaded and %d stored, want %d and %d", g.LoadBytes, g.StoreBytes, load, store)
+	asked := map[Direction]int64{}
+	for _, g := range r.Counts.Global {
+		asked[g.Direction] += g.Asked
 	}
-	if read, written := int64((32*64+64*48)*4/32), int64(32*48*4/32); r.SectorsRead != read || r.SectorsWritten != written {
-		t.Errorf("%d sectors read and %d written, want %d and %d", r.SectorsRead, r.SectorsWritten, read, written)
+	if load, store := int64(2*3*2*16*64*4), int64(32*48*4); asked[Load] != load || asked[Store] != store {
+		t.Errorf("%d bytes loaded and %d stored, want %d and %d", asked[Load], asked[Store], load, store)
+	}
+	c := r.Counts
+	if read, written := int64((32*64+64*48)*4/32), int64(32*48*4/32); c.SectorsRead != read || c.SectorsWritten != written || c.DistinctSectors != read+written {
+		t.Errorf("%d sectors, %d read and %d written, want %d and %d", c.DistinctSectors, c.SectorsRead, c.SectorsWritten, read, written)
 	}
 	fma := OpcodeCount{Opcode: "fma.rn.f32", Warps: 32 * 48 * 64 / 32, Threads: 32 * 48 * 64}
 	for _, o := range r.Counts.Opcodes {

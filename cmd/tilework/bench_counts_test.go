@@ -1,0 +1,168 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/internal/bench"
+	"tilework/internal/explain"
+)
+
+// counted runs bench on an emulated GPU and returns the records that have counts.
+func counted(t *testing.T, args ...string) []bench.Record {
+	t.Helper()
+	args = append([]string{"bench", "--device", "emu:h200", "--format", "jsonl"}, args...)
+	stdout, stderr, code := run(t.Context(), args...)
+	records, err := bench.ReadRecords(strings.NewReader(stdout))
+	if code != 0 || err != nil {
+		t.Fatalf("%q: exit code %d, %v, %s", args, code, err, stderr)
+	}
+	return slices.DeleteFunc(records, func(r bench.Record) bool { return r.Unsupported })
+}
+
+// checkCounts tests what holds for every kernel that multiplies matrices in global memory.
+func checkCounts(t *testing.T, r *bench.Record) {
+	t.Helper()
+	c := r.Counts
+	what := fmt.Sprintf("%s %s %s on %d×%d×%d", r.Subject, r.Types(), r.Transposes(), r.M, r.N, r.K)
+	if want := int64(2 * r.M * r.N * r.K * max(r.Products, 1)); c.Flops != want || c.Issued < want {
+		t.Errorf("%s: %d operations, %d issued, want %d and no fewer issued", what, c.Flops, c.Issued, want)
+	}
+	if c.LoadBytes == 0 || c.StoreBytes == 0 || c.DistinctSectors == 0 || c.DistinctSectors > c.Sectors || c.IdealSectors > c.Sectors {
+		t.Errorf("%s: %+v", what, *c)
+	}
+}
+
+// TestCountsOfEveryKernel counts a product of each type on each kernel, and compares the counters
+// of bench with those of explain.
+func TestCountsOfEveryKernel(t *testing.T) {
+	const shape = "64x64x64" // which explain runs as it is
+	for _, kernels := range []struct{ dtype, names string }{
+		{"float32", "all"}, {"float64", "all"}, {"float16", "all"}, {"bfloat16", "all"}, {"int8", "all"}, {"e4m3", "all"}, {"e5m2", "all"},
+		{"float32", "mma-tf32,wgmma-tf32,wgmma-f32x3,skinny-tf32"},
+	} {
+		records := counted(t, "--kernels", kernels.names, "--dtypes", kernels.dtype, "--shapes", shape, "--transpose-b")
+		if len(records) < 4 {
+			t.Errorf("%s: %d kernels", kernels.dtype, len(records))
+		}
+		for i := range records {
+			r := &records[i]
+			checkCounts(t, r)
+			kernel, precision, _ := strings.Cut(r.Subject, "-")
+			args := []string{"explain", kernel, "--dtype", kernels.dtype, "--shape", shape, "--transpose-b", "--format", "json"}
+			if precision != "" {
+				args = append(args, "--precision", precision)
+			}
+			compareWithExplain(t, r, args)
+		}
+	}
+}
+
+// TestIssuedOperations: where tiles are whole, what is issued is the product and, in floating
+// point, a multiplication by alpha for each element of C.
+func TestIssuedOperations(t *testing.T) {
+	const m, n, k = 64, 64, 128
+	records := counted(t, "--kernels", "naive,tiled:16,blocked,mma", "--dtypes", "float64,float16,bfloat16,int8", "--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))
+	if len(records) != 16 {
+		t.Errorf("%d records, want 16", len(records))
+	}
+	for _, r := range records {
+		want := int64(2*m*n*k + m*n)
+		if r.In == "int8" {
+			want = 2 * m * n * k
+		}
+		if r.Counts.Issued != want {
+			t.Errorf("%s, %s: %d operations issued, want %d", r.Subject, r.Types(), r.Counts.Issued, want)
+		}
+	}
+}
+
+// compareWithExplain runs explain and compares its counters with those of a record. A record has
+// the launch that packs operands too. Its instructions include those by which launches overlap.
+func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
+	t.Helper()
+	stdout, stderr, code := run(t.Context(), args...)
+	var x explain.Explanation
+	if err := json.Unmarshal([]byte(stdout), &x); code != 0 || err != nil {
+		t.Fatalf("%q: exit code %d, %v, %s", args, code, err, stderr)
+	}
+	m := &x.Measured
+	got := bench.Counts{
+		Instructions: r.Counts.Instructions, Flops: m.Flops, Issued: m.Issued,
+		DistinctSectors: m.DistinctSectors, SharedRequests: r.Counts.SharedRequests, Then: new(bench.ThenCounts),
+	}
+	for _, a := range m.Global {
+		switch {
+		case strings.HasPrefix(a.What, "load"):
+			got.LoadBytes += a.Asked
+		case strings.HasPrefix(a.What, "store"):
+			got.StoreBytes += a.Asked
+		}
+		got.Sectors += a.Sectors
+		got.IdealSectors += a.Ideal
+		got.Then.HalfWarps += a.HalfWarps
+		got.Then.Transactions += a.Transactions
+	}
+	for _, a := range m.Shared {
+		got.Wavefronts += a.Wavefronts
+		got.IdealWavefronts += a.Ideal
+		got.Then.Wavefronts += a.Then
+		got.Then.IdealWavefronts += a.ThenIdeal
+	}
+	want := *r.Counts
+	if x.Launch.Packed != nil {
+		if got.Flops != want.Flops || got.Sectors >= want.Sectors || got.LoadBytes >= want.LoadBytes {
+			t.Errorf("%q: %+v of the kernel alone, and with what packs for it %+v", args, got, want)
+		}
+		return
+	}
+	if *got.Then != *want.Then {
+		t.Errorf("%q: then %+v, bench counts %+v", args, *got.Then, *want.Then)
+	}
+	if got.Then, want.Then = nil, nil; got != want {
+		t.Errorf("%q: %+v, bench counts %+v", args, got, want)
+	}
+}
+
+// TestCountsOfRandomProducts counts products of random shapes, among them batches, and some with
+// an epilogue that reads a second matrix of C's shape.
+func TestCountsOfRandomProducts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	types := []string{"float32", "float64", "float16", "bfloat16", "int8", "e4m3", "e5m2"}
+	tries := 12
+	if testing.Short() {
+		tries = 4
+	}
+	for range tries {
+		shape := fmt.Sprintf("%dx%dx%d", 1+r.IntN(90), 1+r.IntN(90), 1+r.IntN(90))
+		args := []string{"--kernels", "all", "--dtypes", types[r.IntN(len(types))], "--shapes", shape}
+		for _, flags := range [][]string{
+			{"--transpose-a=false", "--transpose-a"}, {"--transpose-b=false", "--transpose-b"}, {"--batch=1", "--batch=3", "--epilogue=residual"},
+		} {
+			args = append(args, flags[r.IntN(len(flags))])
+		}
+		records := counted(t, args...)
+		if len(records) < 2 {
+			t.Errorf("%q: %d records", args, len(records))
+		}
+		for i := range records {
+			checkCounts(t, &records[i])
+		}
+	}
+}
+
+// TestBulkCopiesHaveSectors: wgmma, which loads and stores by bulk copies alone, moves each
+// sector of A, B and C once where one tile is the product.
+func TestBulkCopiesHaveSectors(t *testing.T) {
+	records := counted(t, "--kernels", "wgmma", "--dtypes", "bfloat16", "--sizes", "64")
+	const want = 3 * 64 * 64 * 2 / 32
+	if c := records[0].Counts; c.Sectors != want || c.IdealSectors != want || c.DistinctSectors != want {
+		t.Errorf("%+v, want %d sectors", *c, want)
+	}
+}
