@@ -24,7 +24,7 @@ func counted(t *testing.T, args ...string) []bench.Record {
 	return slices.DeleteFunc(records, func(r bench.Record) bool { return r.Unsupported })
 }
 
-// checkCounts tests what holds for every kernel that multiplies matrices in global memory.
+// checkCounts tests the rules that every kernel's counts obey.
 func checkCounts(t *testing.T, r *bench.Record) {
 	t.Helper()
 	c := r.Counts
@@ -62,8 +62,8 @@ func TestCountsOfEveryKernel(t *testing.T) {
 	}
 }
 
-// TestIssuedOperations: where tiles are whole, what is issued is the product and, in floating
-// point, a multiplication by alpha for each element of C.
+// TestIssuedOperations: whole tiles issue the product's operations and, in floating point, a
+// multiplication by alpha for each element of C.
 func TestIssuedOperations(t *testing.T) {
 	const m, n, k = 64, 64, 128
 	records := counted(t, "--kernels", "naive,tiled:16,blocked,mma", "--dtypes", "float64,float16,bfloat16,int8", "--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))

@@ -46,11 +46,11 @@ func (f *benchFlags) onEmulator(ctx context.Context, at dispatch.Device, problem
 // tally sums up the counters of launches.
 type tally struct {
 	mu       sync.Mutex
-	integers bool // whether the product under way is of integers
+	integers bool // the current product is of integers
 	sum      bench.Counts
 }
 
-// counter returns what counts the launches of products like p.
+// counter returns a [bench.Counter] for products like p.
 func (t *tally) counter(p *gemm.Problem) bench.Counter {
 	return func(product func() error) (*bench.Counts, error) {
 		t.mu.Lock()

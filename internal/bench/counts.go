@@ -19,7 +19,7 @@ type Counts struct {
 	Issued int64 `json:"issued_flops"`
 
 	// LoadBytes and StoreBytes are the bytes that threads and bulk copies load from and store
-	// to global memory, a byte once for each thread that asks for it.
+	// to global memory. A byte counts once for each thread that accesses it.
 	LoadBytes  int64 `json:"load_bytes"`
 	StoreBytes int64 `json:"store_bytes"`
 	// Sectors is the number of sectors of 32 bytes that the requests to global memory move:
@@ -28,7 +28,7 @@ type Counts struct {
 	Sectors      int64 `json:"sectors"`
 	IdealSectors int64 `json:"ideal_sectors"`
 	// DistinctSectors is the number of different sectors that a launch accesses, summed over
-	// the launches: what would be moved if the cache forgot nothing. It is at most Sectors.
+	// the launches: the traffic of a cache that forgets nothing. It is at most Sectors.
 	DistinctSectors int64 `json:"distinct_sectors"`
 
 	// SharedRequests is the number of loads and stores of shared memory by warps, without

@@ -86,7 +86,7 @@ func (rs *runs) wavefronts(a *emu.Access) (actual, ideal int) {
 	return ModernBanks.Wavefronts(a.Addr, a.Mask, a.Size)
 }
 
-// add counts an access that takes so many wavefronts.
+// add counts one access, which has no wavefronts if ideal is 0.
 func (s *SharedStats) add(wavefronts, ideal int) {
 	if ideal == 0 {
 		return

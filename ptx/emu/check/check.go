@@ -74,11 +74,11 @@ type Options struct {
 	// instruction's access to global memory may fetch on average; 0 means 2.
 	// Accesses of 4 sectors, which 32 words side by side need, are always fine.
 	MaxScatter float64
-	// Place returns the name of what lies at an address of global or shared memory, by which
-	// [Counts] tells accesses apart; nil gives all the empty name. It is called from several
-	// goroutines at once.
+	// Place returns the name of the matrix or array at an address of global or shared memory.
+	// [Counts] has a row for each name. A nil Place gives all the empty name. Place is called
+	// from several goroutines at once.
 	Place func(space ptx.Space, addr uint64) string
-	// Historic adds to [Counts] what the same accesses take on the first GPUs.
+	// Historic adds the half-warps, transactions and wavefronts of the first GPUs to [Counts].
 	Historic bool
 }
 

@@ -123,7 +123,7 @@ func (s *sectors) add(a *emu.Access, rs *runs) {
 	}
 }
 
-// bulk adds what the half of a bulk copy in global memory accesses.
+// bulk adds the sectors of the half of a bulk copy in global memory.
 func (s *sectors) bulk(b *emu.Bulk) {
 	for _, span := range b.Spans {
 		off := span.Addr - b.Alloc.Base

@@ -29,7 +29,7 @@ type Counts struct {
 	Global []GlobalCounts
 	Shared []SharedCounts
 	// DistinctSectors is the number of different sectors of global memory that the launch
-	// accesses: what a cache that forgets nothing would hold. SectorsRead and SectorsWritten
+	// accesses: the contents of a cache that forgets nothing. SectorsRead and SectorsWritten
 	// are the different sectors that are read and that are written. A sector that is both is
 	// in both. DistinctSectors is never more than the sectors of Global together.
 	DistinctSectors, SectorsRead, SectorsWritten int64
@@ -83,7 +83,7 @@ func isMbarrier(s *emu.Site) bool { return s.Instr != nil && s.Instr.Op == "mbar
 
 // Accesses are the accesses in one direction to one place.
 type Accesses struct {
-	Place     string // what [Options].Place returns; empty without it
+	Place     string // from [Options].Place; empty without it
 	Direction Direction
 	// Requests is the number of accesses by warps. A bulk copy, which one thread starts for a
 	// whole tile, is one request.
@@ -109,8 +109,8 @@ type GlobalCounts struct {
 	HalfWarps, Transactions int64
 }
 
-// SharedCounts measures accesses of warps to shared memory. What bulk copies write and what
-// wgmma reads there does not pass through the threads and is not counted.
+// SharedCounts measures accesses of warps to shared memory. The writes of bulk copies and the
+// reads of wgmma do not pass through the threads and are not counted.
 type SharedCounts struct {
 	Accesses
 	// Wavefronts is the number of wavefronts that the requests take, each of at most one word
@@ -173,7 +173,7 @@ func (c *counter) globalAccess(a *emu.Access, t Traffic) {
 	}
 }
 
-// sharedAccess counts a warp's access to shared memory, which takes so many wavefronts.
+// sharedAccess counts a warp's access to shared memory and its wavefronts.
 func (c *counter) sharedAccess(a *emu.Access, wavefronts, ideal int) {
 	s := row(&c.shared, ofShared, c.like(a.Site, directionOf(a.Site, a.Kind), a.Space, firstAddr(a)))
 	s.add(bits.OnesCount32(a.Mask) * a.Size)
@@ -206,7 +206,7 @@ func (c *counter) bulk(b *emu.Bulk) {
 	g.Traffic.add(spanTraffic(b.Spans))
 }
 
-// merge adds what a worker counted.
+// merge adds a worker's counts.
 func (c *Counts) merge(d *counter) {
 	for i := range d.global {
 		from := &d.global[i]

@@ -8,8 +8,8 @@ import (
 	"tilework/ptx/emu"
 )
 
-// bulkGlobal lets a thread begin the half of a bulk copy in global memory: rows of so many bytes,
-// each a pitch from the one before it.
+// bulkGlobal reports the half of a bulk copy in global memory: rows of some bytes, which begin
+// a pitch apart.
 func (b *block) bulkGlobal(site string, kind emu.AccessKind, atomic bool, base uint64, rows, bytes, pitch int) {
 	e := &emu.Bulk{Origin: b.by(site, 0), Kind: kind, Atomic: atomic, Space: ptx.Global, Alloc: b.memory, Copy: 1}
 	for i := range rows {
@@ -84,8 +84,7 @@ func TestDistinctSectorsAreSectors(t *testing.T) {
 	}
 }
 
-// TestPlaces: accesses are told apart by what lies at their addresses and by their direction, and
-// atomics have no wavefronts.
+// TestPlaces: the counts have a row for each name and direction, and atomics have no wavefronts.
 func TestPlaces(t *testing.T) {
 	name := func(space ptx.Space, addr uint64) string {
 		if space == ptx.Shared && addr >= 1024 {

@@ -127,7 +127,7 @@ const (
 	lineBytes   = 128
 )
 
-// traffic returns what the access asks of global memory.
+// traffic returns the traffic that the access causes in global memory.
 func (r *runs) traffic(size int) Traffic {
 	var m meter
 	for i := range r.byAddr[:r.n] {
@@ -137,8 +137,8 @@ func (r *runs) traffic(size int) Traffic {
 	return m.total()
 }
 
-// spanTraffic returns what one bulk copy asks of global memory: each sector once, though rows
-// of a tile may share it.
+// spanTraffic returns the traffic of one bulk copy: each sector once, though rows of a tile
+// may share it.
 func spanTraffic(spans []emu.Span) Traffic {
 	byAddr := func(a, b emu.Span) int { return cmp.Compare(a.Addr, b.Addr) }
 	if !slices.IsSortedFunc(spans, byAddr) {
@@ -152,7 +152,7 @@ func spanTraffic(spans []emu.Span) Traffic {
 	return m.total()
 }
 
-// meter measures the traffic of stretches of memory, which come in the order of their
+// meter measures the traffic of stretches of memory, which are added in the order of their
 // addresses and may overlap.
 type meter struct {
 	sum                         Traffic
@@ -181,7 +181,7 @@ func (m *meter) total() Traffic {
 	return m.sum
 }
 
-// trafficOf returns what one access of a warp asks of global memory: lane i of mask
+// trafficOf returns the traffic of one access of a warp to global memory: lane i of mask
 // accesses the size bytes from addr[i].
 func trafficOf(addr *[32]uint64, mask uint32, size int) Traffic {
 	var r runs
