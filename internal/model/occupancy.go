@@ -36,10 +36,13 @@ type Occupancy struct {
 	Arch   *Arch  `json:"-"`
 	Launch Launch `json:"launch"`
 
-	Blocks   int     `json:"blocks"`  // resident blocks, the least of the limits
-	Warps    int     `json:"warps"`   // the warps of those blocks, a started one counting whole
-	Threads  int     `json:"threads"` // the threads of those blocks
-	Fraction float64 `json:"fraction"`
+	Blocks  int `json:"blocks"`  // resident blocks, the least of the limits
+	Warps   int `json:"warps"`   // the warps of those blocks, a started one counting whole
+	Threads int `json:"threads"` // the threads of those blocks
+	// Fraction is Threads over the threads that the SM holds. WarpFraction is the same of
+	// warps, NVIDIA's measure: it is larger where the last warp of a block is not full.
+	Fraction     float64 `json:"fraction"`
+	WarpFraction float64 `json:"warp_fraction"`
 
 	Limits  []Limit    `json:"limits"`  // one for each resource that counts
 	Binding []Resource `json:"binding"` // those that allow no more than Blocks
@@ -77,7 +80,8 @@ func (a *Arch) Occupancy(l Launch) (Occupancy, error) {
 	}
 	o.Warps = o.Blocks * a.warps(l)
 	o.Threads = o.Blocks * l.Threads
-	o.Fraction = float64(o.Warps) / float64(a.MaxWarpsPerSM())
+	o.Fraction = float64(o.Threads) / float64(a.MaxThreadsPerSM)
+	o.WarpFraction = float64(o.Warps) / float64(a.MaxWarpsPerSM())
 	return o, nil
 }
 

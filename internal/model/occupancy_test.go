@@ -331,7 +331,8 @@ on an SM of sm_90 (Hopper) with 2,048 threads, 65,536 registers, 233,472 bytes o
   shared memory  4 blocks            each block needs 50,000 bytes and 1,024 for the system, 51,072 in units of 128; the SM has 233,472 (above 49,152 the kernel has to ask for it)
   blocks         32 blocks           the SM holds at most 32 blocks, however small
 
-1 block per SM, bound by registers: 1,000 threads of 2,048, occupancy 50 %.
+1 block per SM, bound by registers: 1,000 threads of 2,048, occupancy 48.83 %.
+In warps, which NVIDIA's tools count, it is 32 of 64, 50 %: the last warp of each block has 8 threads of 32.
 Only one block fits: while its threads wait at a barrier, the SM has nothing else to do.
 Two would fit with at most 512 threads a block, or with at most 32 registers a thread.
 `},
@@ -341,6 +342,51 @@ Two would fit with at most 512 threads a block, or with at most 32 registers a t
 			t.Error(err)
 		} else if got := "\n" + o.Text(); got != c.want {
 			t.Errorf("got:%s\nwant:%s", got, c.want)
+		}
+	}
+}
+
+// TestFraction: occupancy is the share of threads, and 100 % is all of them.
+func TestFraction(t *testing.T) {
+	exercise, err := Textbook(1024, 0, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := Textbook(99_999_999, 0, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turing, hopper := archOf(t, 75), archOf(t, 90)
+	for _, c := range []struct {
+		a       *Arch
+		threads int
+		want    string
+		warps   float64
+	}{
+		{exercise, 800, "800 threads of 1,024, occupancy 78.12 %.", 800. / 1024},
+		{turing, 800, "800 threads of 1,024, occupancy 78.12 %.", 25. / 32},
+		{turing, 100, "800 threads of 1,024, occupancy 78.12 %.", 1},
+		{turing, 33, "528 threads of 1,024, occupancy 51.56 %.", 1},
+		{turing, 1023, "1,023 threads of 1,024, occupancy 99.9 %.", 1},
+		{turing, 1024, "1,024 threads of 1,024, occupancy 100 %.", 1},
+		{hopper, 1, "32 threads of 2,048, occupancy 1.562 %.", 0.5},
+		{large, 7, "99,999,998 threads of 99,999,999, occupancy 99.99 %.", 99_999_998. / 99_999_999},
+	} {
+		o, err := c.a.Occupancy(Launch{Threads: c.threads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := o.Text()
+		if !strings.Contains(text, c.want) || o.WarpFraction != c.warps || strings.Contains(text, "In warps") != (o.WarpFraction != o.Fraction) {
+			t.Errorf("%d threads on %v: %v of warps, want %q and %v\n%s", c.threads, c.a, o.WarpFraction, c.want, c.warps, text)
+		}
+	}
+	r := newRand(t)
+	for range 2000 {
+		a := Arches()[r.IntN(len(Arches()))]
+		o, err := a.Occupancy(randomLaunch(r, a))
+		if err == nil && strings.Contains(o.Text(), "occupancy 100 %") != (o.Threads == a.MaxThreadsPerSM) {
+			t.Fatalf("%d threads of %d\n%s", o.Threads, a.MaxThreadsPerSM, o.Text())
 		}
 	}
 }

@@ -8,10 +8,13 @@ import (
 	"text/tabwriter"
 )
 
-// Text explains the occupancy to a reader who knows what a thread and a block
-// are: what the block takes and the SM has, how many blocks each resource would
-// allow, which of them binds, and what it would take for two blocks to fit.
-func (o *Occupancy) Text() string {
+// Text explains the occupancy to a reader who knows threads and blocks: [Occupancy.Summary],
+// then [Occupancy.Advice].
+func (o *Occupancy) Text() string { return o.Summary() + o.Advice() }
+
+// Summary returns the needs of the block, the limits of the SM, the number of blocks that each
+// resource allows, and which resource binds.
+func (o *Occupancy) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A block of %s,\non %s.\n\n", o.Launch, o.Arch.describe())
 
@@ -29,15 +32,28 @@ func (o *Occupancy) Text() string {
 	for i, r := range o.Binding {
 		binding[i] = string(r)
 	}
-	fmt.Fprintf(&b, "\n%s per SM, bound by %s: %s of %s, occupancy %.4g %%.\n",
+	fmt.Fprintf(&b, "\n%s per SM, bound by %s: %s of %s, occupancy %s.\n",
 		Count(o.Blocks, "block"), strings.Join(binding, " and "),
-		Count(o.Threads, "thread"), Commas(o.Arch.MaxThreadsPerSM), 100*o.Fraction)
-	b.WriteString(o.advice())
+		Count(o.Threads, "thread"), Commas(o.Arch.MaxThreadsPerSM), percent(o.Fraction))
+	if o.WarpFraction != o.Fraction {
+		fmt.Fprintf(&b, "In warps, which NVIDIA's tools count, it is %s of %s, %s: the last warp of each block has %s of %d.\n",
+			Commas(o.Warps), Commas(o.Arch.MaxWarpsPerSM()), percent(o.WarpFraction),
+			Count(o.Launch.Threads%o.Arch.WarpSize, "thread"), o.Arch.WarpSize)
+	}
 	return b.String()
 }
 
-// advice says whether a second block fits, and by what single change it would.
-func (o *Occupancy) advice() string {
+// percent returns a part with four digits, as "78.12 %". Only a whole is "100 %".
+func percent(part float64) string {
+	text := fmt.Sprintf("%.4g", 100*part)
+	if part < 1 && text == "100" {
+		text = "99.99"
+	}
+	return text + " %"
+}
+
+// Advice returns whether a second block fits, and by which single change it would.
+func (o *Occupancy) Advice() string {
 	if o.Blocks >= 2 {
 		return "While one block waits at a barrier, another can work.\n"
 	}
