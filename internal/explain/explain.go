@@ -12,6 +12,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -71,8 +72,9 @@ type Launch struct {
 // Fit is how many blocks an SM holds at once, and how the grid passes over the GPU.
 type Fit struct {
 	Occupancy model.Occupancy `json:"occupancy"`
-	// TwoBlocks says that while one block waits at a barrier, another can work.
-	TwoBlocks bool `json:"two_blocks"`
+	TwoBlocks bool            `json:"two_blocks"` // at least two blocks fit
+	// Barriers reports whether the kernel's text has a barrier of the block.
+	Barriers bool `json:"barriers"`
 	// Specialised says that the block's warpgroups have one job each and meet at no barrier,
 	// so that a second block has nothing to fill.
 	Specialised bool `json:"specialised"`
@@ -219,11 +221,14 @@ func launchOf(j *job, p *gemm.Problem) Launch {
 func (l *Launch) places() int { return max(l.Blocks, l.Tiles[0]*l.Tiles[1]) }
 
 // usesWarpgroups reports whether the text multiplies with wgmma.
-func (j *job) usesWarpgroups() (found bool) {
+func (j *job) usesWarpgroups() bool { return j.uses("wgmma") }
+
+// uses reports whether the text has one of these operations, apart from barriers of a warp.
+func (j *job) uses(ops ...string) (found bool) {
 	for _, f := range j.module.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
 			i, ok := s.(*ptx.Instr)
-			found = found || ok && i.Op == "wgmma"
+			found = found || ok && slices.Contains(ops, i.Op) && !i.Has("warp")
 		})
 	}
 	return found
@@ -258,7 +263,7 @@ func fitOf(m *model.Model, j *job, l *Launch, opt Options) (f Fit, err error) {
 	if err != nil {
 		return f, fmt.Errorf("%w: kernel %s with tile %v: %w", gemm.ErrUnsupported, j.kernel.Name, j.config.Shape, err)
 	}
-	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Specialised: j.usesWarpgroups(), RegistersCounted: opt.Registers > 0}
+	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Barriers: j.uses("bar", "barrier"), Specialised: j.usesWarpgroups(), RegistersCounted: opt.Registers > 0}
 	if !m.Generic() {
 		w, err := m.Waves(l.places(), o.Blocks)
 		if err != nil {

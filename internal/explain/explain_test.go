@@ -194,6 +194,20 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestBarriers: an explanation speaks of barriers where the kernel's text has one, and else says
+// why its threads need not wait.
+func TestBarriers(t *testing.T) {
+	for _, k := range gpu.Kernels() {
+		shapes := k.Shapes()
+		x := explain(t, k.Name, shapes[len(shapes)-1].String(), "h200", problem(t, k.Types()[0], 32, 32, 32, false, true))
+		unsynchronised := k.Name == "naive"
+		text := x.Text()
+		if x.Fit.Barriers == unsynchronised || strings.Contains(text, "barrier") == unsynchronised || strings.Contains(text, "never wait for each other") != unsynchronised {
+			t.Errorf("%s: barriers: %v\n%s", k.Name, x.Fit.Barriers, text)
+		}
+	}
+}
+
 // TestRateOf: the roof of a kernel is that of the units it computes on.
 func TestRateOf(t *testing.T) {
 	for _, v := range []struct {

@@ -21,7 +21,7 @@ func (x *Explanation) Text() string {
 	x.traffic(&d)
 	x.Fit.text(&d, &x.Launch)
 	x.Padding.text(&d)
-	x.Measured.text(&d, p, x.Launch.Packed)
+	x.Measured.text(&d, x)
 	return d.String()
 }
 
@@ -120,7 +120,7 @@ func (x *Explanation) traffic(d *document) {
 
 func (x *Fit) text(d *document, l *Launch) {
 	d.heading("Occupancy")
-	for line := range strings.Lines(x.Occupancy.Text()) {
+	for line := range strings.Lines(x.Occupancy.Summary() + x.waiting()) {
 		d.line("%s", strings.TrimRight(line, "\n"))
 	}
 	answer := "No"
@@ -128,10 +128,6 @@ func (x *Fit) text(d *document, l *Launch) {
 		answer = "Yes"
 	}
 	d.line("Do at least two blocks fit? %s: %d.", answer, x.Occupancy.Blocks)
-	if x.Specialised {
-		d.line("This kernel needs no second: its warpgroups meet at no barrier, and while one waits for a stage the copy engine and the " +
-			"tensor cores go on.")
-	}
 	if !x.RegistersCounted {
 		d.line("Registers are not counted: the assembler gives them out, and they may allow fewer blocks.")
 	}
@@ -143,6 +139,18 @@ func (x *Fit) text(d *document, l *Launch) {
 		d.line("%s over %s at a time: %s, the last with %s; %.3g %% of all places have a %s.",
 			model.Count(l.places(), what), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last), 100*w.Efficiency, what)
 	}
+}
+
+// waiting returns what the SM does while threads of a block wait for each other.
+func (x *Fit) waiting() string {
+	switch {
+	case !x.Barriers:
+		return "Its threads share no data and never wait for each other, only for their own loads: the more warps fit, the more loads are in flight.\n"
+	case x.Specialised:
+		return "It needs no second block: its warpgroups meet at no barrier while they multiply, and while one waits for a stage the copy engine " +
+			"and the tensor cores go on.\n"
+	}
+	return x.Occupancy.Advice()
 }
 
 func (x *Padding) text(d *document) {
@@ -158,7 +166,8 @@ func (x *Padding) text(d *document) {
 	d.line("Together %s more, %.3g %%: of memory on the GPU, and of the time to copy there and back.", bytesText(x.ExtraBytes), 100*x.Extra)
 }
 
-func (x *Measured) text(d *document, p *Product, packed []string) {
+func (x *Measured) text(d *document, of *Explanation) {
+	p, packed := &of.Product, of.Launch.Packed
 	d.heading("Counted by the emulator")
 	if x.M == p.M && x.N == p.N && x.K == p.K {
 		d.line("The whole product, run with the checkers on.")
@@ -194,22 +203,26 @@ func (x *Measured) text(d *document, p *Product, packed []string) {
 		d.flush()
 	}
 	d.line("")
-	x.totals(d, p)
+	x.totals(d, of)
 }
 
 // totals are the counters of the whole run.
-func (x *Measured) totals(d *document, p *Product) {
+func (x *Measured) totals(d *document, of *Explanation) {
 	const most = 6
 	var frequent []string
 	for _, o := range x.Opcodes[:min(most, len(x.Opcodes))] {
 		frequent = append(frequent, fmt.Sprintf("%s %s", o.Opcode, commas(o.Warps)))
 	}
 	d.row("instructions", "%s by warps; most often %s", commas(int64(x.Instructions)), strings.Join(frequent, ", "))
-	d.row("operations", "2·M·N·K = %s %s of the product; %s issued: the rest fills tiles and finishes C", commas(x.Flops), p.Unit, commas(x.Issued))
+	d.row("operations", "2·M·N·K = %s %s of the product; %s issued: the rest fills tiles and finishes C", commas(x.Flops), of.Product.Unit, commas(x.Issued))
 	d.row("touched", "%s different sectors, %s read and %s written: what moves if the cache forgets nothing",
 		commas(x.DistinctSectors), commas(x.SectorsRead), commas(x.SectorsWritten))
 	if len(x.Findings) == 0 {
-		d.row("checkers", "no race, no misused barrier, no bad access, no read of what nobody wrote")
+		barriers := ""
+		if of.Fit.Barriers {
+			barriers = "no misused barrier, "
+		}
+		d.row("checkers", "no race, %sno bad access, no read of uninitialised memory", barriers)
 	}
 	for _, f := range x.Findings {
 		d.row("checkers", "%s", f)
