@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -46,7 +44,7 @@ An argument of the kernel is one of
                         to: in boxes of M×N elements, whose rows are swizzled over S
                         bytes of shared memory (0, 32, 64 or 128)
   u32:64, f32:1.5, …    a number: u8 to u64, s8 to s64, f32 or f64`,
-		Example: `  tilework emulate matmul.ptx --entry matmul --grid 4,4 --block 16,16 \
+		Example: `  tilework emulate matmul.ptx --entry matmul --grid 4x4 --block 16x16 \
     --arg a.npy --arg b.npy --arg out:f32:64x64:c.npy --arg u32:64
   tilework emulate k.ptx --grid 1 --block 32 --arg out:i32:1x32:x.csv --checkers race,bounds`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -65,9 +63,9 @@ An argument of the kernel is one of
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.entry, "entry", "", "the kernel to run (default: the only one)")
-	fl.StringVar(&f.grid, "grid", "1", "blocks: X, X,Y or X,Y,Z")
-	fl.StringVar(&f.cluster, "cluster", "", "blocks of a cluster: X, X,Y or X,Y,Z (default: what the kernel says)")
-	fl.StringVar(&f.block, "block", "1", "threads of a block: X, X,Y or X,Y,Z")
+	fl.StringVar(&f.grid, "grid", "1", "blocks: 16, 16x16 or 4x4x2")
+	fl.StringVar(&f.cluster, "cluster", "", "blocks of a cluster, as --grid (default: the kernel's own)")
+	fl.StringVar(&f.block, "block", "1", "threads of a block: 256, 16x16 or 8x8x4")
 	fl.StringVar(&f.smem, "smem", "0", "dynamic shared memory of a block: 2048 or 2KB")
 	fl.StringArrayVar(&f.args, "arg", nil, "an argument of the kernel, in order")
 	fl.Int64Var(&f.maxInstructions, "max-instructions", 1e9, "stop after so many instructions of warps (0: never)")
@@ -190,23 +188,6 @@ func (f *emulateFlags) chooseEntry(file string, p *emu.Program) (string, error) 
 		return "", fmt.Errorf("%s has no kernel (.entry)", file)
 	}
 	return "", fmt.Errorf("%s has %d kernels: give --entry, one of %s", file, len(entries), strings.Join(entries, ", "))
-}
-
-// parseDim3 reads "X", "X,Y" or "X,Y,Z"; x may stand for the comma.
-func parseDim3(text string) (emu.Dim3, error) {
-	sides := [3]int{1, 1, 1}
-	parts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == 'x' })
-	if len(parts) < 1 || len(parts) > 3 || len(strings.Join(parts, ",")) != len(text) {
-		return emu.Dim3{}, fmt.Errorf("%s: want X, X,Y or X,Y,Z", text)
-	}
-	for i, p := range parts {
-		n, err := strconv.Atoi(p)
-		if err != nil || n < 1 || n > math.MaxInt32 {
-			return emu.Dim3{}, fmt.Errorf("%s: %q is no size from 1 to %d", text, p, math.MaxInt32)
-		}
-		sides[i] = n
-	}
-	return emu.Dim3{X: sides[0], Y: sides[1], Z: sides[2]}, nil
 }
 
 func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error) {

@@ -95,11 +95,11 @@ func parseOut(ctx context.Context, mem *emu.Memory, text string) (kernelArg, err
 	if err != nil {
 		return kernelArg{}, err
 	}
-	m, n, err := parseShape(shape)
+	sides, err := matrixDims.parse(shape)
 	if err != nil {
 		return kernelArg{}, err
 	}
-	l := gemm.Dense(t, m, n)
+	l := gemm.Dense(t, sides[0], sides[1])
 	if err := l.Check("the output"); err != nil {
 		return kernelArg{}, err
 	}
@@ -116,17 +116,6 @@ func parseOut(ctx context.Context, mem *emu.Memory, text string) (kernelArg, err
 	return kernelArg{value: at, at: at, layout: l, file: file, output: true}, err
 }
 
-// parseShape reads "64x32".
-func parseShape(text string) (m, n int, err error) {
-	rows, cols, ok := strings.Cut(text, "x")
-	m, errM := strconv.Atoi(rows)
-	n, errN := strconv.Atoi(cols)
-	if !ok || errM != nil || errN != nil || m < 1 || n < 1 {
-		return 0, 0, fmt.Errorf("%q is no shape, as in 64x64", text)
-	}
-	return m, n, nil
-}
-
 // tensorElements are the types of matrices that tensor maps know.
 var tensorElements = map[dtype.Type]ptx.Type{
 	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16, dtype.I32: ptx.S32, dtype.I8: ptx.U8,
@@ -138,7 +127,7 @@ func parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, 
 	if len(parts) < 3 {
 		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, as in tensor:64x64:128:a.npy")
 	}
-	rows, cols, err := parseShape(parts[0])
+	box, err := matrixDims.parse(parts[0])
 	if err != nil {
 		return kernelArg{}, err
 	}
@@ -156,7 +145,7 @@ func parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, 
 	}
 	encoded, err := emu.EncodeTensorMap(&ptx.TensorMap{
 		Element: tensorElements[l.Type], Base: a.at, Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Cols * l.Type.Info().Size},
-		Box: []int{cols, rows}, Swizzle: swizzle,
+		Box: []int{box[1], box[0]}, Swizzle: swizzle,
 	})
 	a.value = encoded[:]
 	return a, err

@@ -85,12 +85,12 @@ func TestEmulateTensorMistakes(t *testing.T) {
 	nvccFolder(t)
 	for _, c := range [][2]string{
 		{"--arg tensor:16x48:0", "want tensor:MxN:SWIZZLE:ARG"},
-		{"--arg tensor:16:0:a.npy", `"16" is no shape`},
+		{"--arg tensor:16:0:a.npy", "16: 1 dimension, want 64x32"},
 		{"--arg tensor:16x48:none:a.npy", `"none" is no swizzle`},
 		{"--arg tensor:16x48:128:a.npy", "a swizzle of 128 takes no more than that"},
 		{"--arg tensor:16x48:0:u32:5", "u32:5 points to no matrix"},
 		{"--arg tensor:16x48:0:b.txt", "b.txt"},
-		{"--cluster 2,x", "--cluster 2,x: want X"},
+		{"--cluster 2,x", `--cluster 2,x: "x" is not a size`},
 		{"--cluster 3 --arg tensor:16x48:0:a.npy --arg tensor:16x48:0:out:f32:64x48:c.npy", "do not divide a grid of"},
 	} {
 		if _, stderr, code := emulateCopy(t, copyTensor, strings.Fields(c[0])...); code != 2 || !strings.Contains(stderr, c[1]) {

@@ -171,12 +171,13 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 	case shape == "":
 		shape = "1024x1024x1024"
 	}
-	shapes, err := bench.ParseShapes(shape)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("--shape: %w", err)
-	case len(shapes) != 1:
-		return nil, fmt.Errorf("--shape %s: want one shape, as in 1024x1024x1024", shape)
+	sides, err := productDims.parse(shape)
+	if err != nil {
+		return nil, fmt.Errorf("--shape %w", err)
+	}
+	size := bench.Cube(sides[0])
+	if len(sides) == 3 {
+		size = bench.Shape{M: sides[0], N: sides[1], K: sides[2]}
 	}
 	in, err := dtype.Parse(f.dtype)
 	if err != nil {
@@ -186,7 +187,7 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 	if r := in.Info().Results; len(r) > 0 {
 		out = r[0]
 	}
-	p, err := shapes[0].Problem(in, out, f.transA, f.transB)
+	p, err := size.Problem(in, out, f.transA, f.transB)
 	if err != nil {
 		return nil, err
 	}

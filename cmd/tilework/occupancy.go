@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -84,14 +85,12 @@ func (f *occupancyFlags) launch() (l model.Launch, err error) {
 	if f.threads == "" {
 		return l, fmt.Errorf("how many threads has a block? give --threads 256 or --threads 16x16")
 	}
-	l.Threads = 1
-	for part := range strings.SplitSeq(f.threads, "x") {
-		n, err := strconv.Atoi(part)
-		if err != nil || n < 1 || n > 1<<20 {
-			return l, fmt.Errorf("--threads %s: want a number of threads, or two or three joined by x, as in 16x16", f.threads)
-		}
-		l.Threads *= n
+	block, err := parseDim3(f.threads)
+	if err != nil {
+		return l, fmt.Errorf("--threads %w", err)
 	}
+	// Each size has 31 bits, so that capping after each product keeps it in an int.
+	l.Threads = min(min(block.X*block.Y, math.MaxInt32)*block.Z, math.MaxInt32)
 	if l.SharedBytes, err = parseBytes(f.smem); err != nil {
 		return l, fmt.Errorf("--smem %w", err)
 	}

@@ -141,7 +141,7 @@ func (x *Fit) text(d *document, l *Launch) {
 	}
 }
 
-// waiting returns what the SM does while threads of a block wait for each other.
+// waiting returns why the kernel does or does not profit from a second block on the SM.
 func (x *Fit) waiting() string {
 	switch {
 	case !x.Barriers:
