@@ -52,7 +52,7 @@ var ownPeers = map[string]func(threads int) bench.Subject{
 
 // readPeer reads B, in vectors where bytes.Count does, and multiplies nothing: a product with few
 // rows that takes as long waits for memory alone, and one that fetches ahead may take less.
-const readPeer = "reading"
+const readPeer = bench.Reading
 
 type readSubject struct{ threads int }
 

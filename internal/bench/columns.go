@@ -51,15 +51,15 @@ var columns = []column{
 	{"reps", func(r *Record) any { return r.Reps }, "reps", timed(func(r *Record) string { return strconv.Itoa(r.Reps) })},
 	{"median_of", func(r *Record) any { return max(r.MedianOf, 1) }, "", nil},
 	{"batch", func(r *Record) any { return r.Batch }, "", nil},
-	{"seconds", func(r *Record) any { return r.Seconds.Median }, "median", timed(func(r *Record) string { return Duration(r.Seconds.Median) })},
+	{"seconds", func(r *Record) any { return r.Seconds.Median }, "median", timed(func(r *Record) string { return Marked(Duration(r.Seconds.Median), r.Uncertain()) })},
 	{"seconds_min", func(r *Record) any { return r.Seconds.Min }, "", nil},
 	{"seconds_p10", func(r *Record) any { return r.Seconds.P10 }, "", nil},
 	{"seconds_p90", func(r *Record) any { return r.Seconds.P90 }, "", nil},
 	{"seconds_max", func(r *Record) any { return r.Seconds.Max }, "", nil},
 	{"spread", func(r *Record) any { return r.Seconds.Spread }, "spread", timed(func(r *Record) string { return fmt.Sprintf("%.1f%%", 100*r.Seconds.Spread) })},
-	{"gflops", func(r *Record) any { return r.GFLOPS }, "GFLOP/s", timed(func(r *Record) string { return fmt.Sprintf("%.4g", r.GFLOPS) })},
+	{"gflops", rate(func(r *Record) any { return r.GFLOPS }), "GFLOP/s", rateText},
 	{"gbytes_per_second", func(r *Record) any { return r.Bandwidth() / 1e9 }, "GB/s", timed(bandwidth)},
-	{"peak_gflops", func(r *Record) any { return r.Peak }, "of peak", percentOfPeak},
+	{"peak_gflops", rate(func(r *Record) any { return r.Peak }), "of peak", percentOfPeak},
 	{"allocate_seconds", step(func(s *Steps) float64 { return s.Allocate }), "allocate + upload + compute + download", steps},
 	{"upload_seconds", step(func(s *Steps) float64 { return s.Upload }), "", nil},
 	{"compute_seconds", step(func(s *Steps) float64 { return s.Compute }), "", nil},
@@ -207,6 +207,24 @@ func (r *Record) Transposes() string {
 	return letter[r.TransA] + letter[r.TransB]
 }
 
+// rate returns value(r) if the record has a rate, and otherwise the empty string.
+func rate(value func(*Record) any) func(*Record) any {
+	return func(r *Record) any {
+		if _, ok := r.Rate(); !ok {
+			return ""
+		}
+		return value(r)
+	}
+}
+
+func rateText(r *Record) string {
+	gflops, ok := r.Rate()
+	if !ok {
+		return ""
+	}
+	return Marked(fmt.Sprintf("%.4g", gflops), r.Uncertain())
+}
+
 func percentOfPeak(r *Record) string {
 	percent, known := r.PercentOfPeak()
 	if !known || !r.Timed() {
@@ -219,7 +237,7 @@ func percentOfPeak(r *Record) string {
 // a large one and that is what takes the time.
 func bandwidth(r *Record) string {
 	const much = 64
-	if min(r.M, r.N)*much > max(r.M, r.N) {
+	if !r.onlyReads() && min(r.M, r.N)*much > max(r.M, r.N) {
 		return ""
 	}
 	return fmt.Sprintf("%.3g", r.Bandwidth()/1e9)

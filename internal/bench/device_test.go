@@ -194,8 +194,8 @@ func TestMeasureOn(t *testing.T) {
 			t.Errorf("record %+v", r)
 		}
 	}
-	if speed, ok := k.SpeedOver("peer"); !ok || !near(speed, 0.1) {
-		t.Errorf("the kernel is %v times as fast as the peer, want 0.1", speed)
+	if v, ok := k.RatioTo("peer"); !ok || !near(v.Speed, 0.1) {
+		t.Errorf("the kernel is %v times as fast as the peer, want 0.1", v.Speed)
 	}
 	if p.Setup <= 0 || len(peer.tried) != 2 || !near(peer.tried[0], 1e-3) || !near(peer.tried[1], 10e-6) {
 		t.Errorf("the peer tried %v in %v s", peer.tried, p.Setup)

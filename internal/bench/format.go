@@ -71,7 +71,8 @@ func writeCSV(w io.Writer, records []Record) error {
 		row = append(row, c.name)
 	}
 	for _, p := range peers {
-		row = append(row, "speed_over_"+p)
+		name := "speed_over_" + p
+		row = append(row, name, name+"_low", name+"_high")
 	}
 	if err := out.Write(row); err != nil {
 		return err
@@ -83,11 +84,14 @@ func writeCSV(w io.Writer, records []Record) error {
 			row = append(row, plain(c.value(r)))
 		}
 		for _, p := range peers {
-			cell := ""
-			if speed, ok := r.SpeedOver(p); ok {
-				cell = plain(speed)
+			cells := [3]string{}
+			if v, ok := r.RatioTo(p); ok {
+				cells[0] = plain(v.Speed)
+				if v.High > 0 {
+					cells[1], cells[2] = plain(v.Low), plain(v.High)
+				}
 			}
-			row = append(row, cell)
+			row = append(row, cells[:]...)
 		}
 		if err := out.Write(row); err != nil {
 			return err
@@ -119,6 +123,11 @@ func writeTable(w io.Writer, records []Record) error {
 	if err := writeSummaries(w, records); err != nil {
 		return err
 	}
+	for _, note := range Footnotes(records) {
+		if _, err := fmt.Fprintln(w, note); err != nil {
+			return err
+		}
+	}
 	return writeEnvironments(w, records)
 }
 
@@ -142,8 +151,8 @@ func writeRows(w io.Writer, records []Record) error {
 	}
 	for _, p := range peersOf(records) {
 		add("× "+p, func(r *Record) string {
-			if speed, ok := r.SpeedOver(p); ok {
-				return fmt.Sprintf("%.2f", speed)
+			if v, ok := r.RatioTo(p); ok {
+				return v.Text()
 			}
 			return ""
 		})
@@ -190,8 +199,12 @@ func writeSummaries(w io.Writer, records []Record) error {
 		if s.Threads > 0 {
 			threads = fmt.Sprintf(", threads %d", s.Threads)
 		}
-		_, err := fmt.Fprintf(w, "%s × %s on %s%s, %s: geometric mean %.3f of %d, worst %.3f (%v)\n",
-			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, s.Worst, s.WorstShape)
+		doubt := ""
+		if s.Uncertain > 0 {
+			doubt = fmt.Sprintf(", %d of them uncertain", s.Uncertain)
+		}
+		_, err := fmt.Fprintf(w, "%s × %s on %s%s, %s: geometric mean %.3f of %d%s, worst %.3f (%v)\n",
+			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, doubt, s.Worst, s.WorstShape)
 		if err != nil {
 			return err
 		}
@@ -246,7 +259,11 @@ func writeBench(w io.Writer, records []Record) error {
 		default:
 			n := max(1, r.Reps*max(r.MedianOf, 1)*r.Batch/len(r.Samples))
 			for _, s := range r.Samples {
-				fmt.Fprintf(out, "%s %d %v ns/op %v GFLOP/s\n", name, n, s*1e9, r.flops()/s/1e9)
+				fmt.Fprintf(out, "%s %d %v ns/op", name, n, s*1e9)
+				if _, rated := r.Rate(); rated {
+					fmt.Fprintf(out, " %v GFLOP/s", r.flops()/s/1e9)
+				}
+				fmt.Fprintln(out)
 			}
 		}
 	}

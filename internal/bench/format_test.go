@@ -35,7 +35,8 @@ func examples(t *testing.T) []Record {
 	c := shape(t, Shape{10, 20, 50}, dtype.F32, dtype.F32)
 	a := record(c, "tile 8/x", 1e-6, 2e-6, 4e-6)
 	a.Peak = 20
-	a.Versus = []Ratio{{Peer: "openblas", Speed: 2.5, P10: 2, P90: 3}}
+	a.Versus = []Ratio{{Peer: "openblas", Speed: 2.5, P10: 2.45, P90: 2.55}}
+	a.Versus[0].setInterval(a.Reps)
 	p := record(c, "openblas", 5e-6)
 	p.Peer = true
 	bad := newRecord(&c)
@@ -72,15 +73,15 @@ func write(t *testing.T, format string, records []Record) string {
 
 func TestTable(t *testing.T) {
 	want := strings.TrimPrefix(`
-subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cache  reps  median  spread  GFLOP/s  of peak  error/bound  × openblas  note
-tile 8/x  cpu     float32           10×20×50                             2                   warm   3     2 µs    120.0%  10       50.0%    0.12         2.50
-openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs    0.0%    4                 0.12
-naive     cpu     float32           10×20×50                             2                                                                      verification failed: it is off, "much"
-tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms  0.0%    9.6e-07           0.12
+subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cache  reps  median   spread  GFLOP/s   of peak  error/bound  × openblas  note
+tile 8/x  cpu     float32           10×20×50                             2                   warm   3     2 µs?    120.0%  10?       50.0%    0.12         2.50
+openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs?    0.0%    4?                 0.12
+naive     cpu     float32           10×20×50                             2                                                                        verification failed: it is off, "much"
+tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms?  0.0%    9.6e-07?           0.12
 subject  device  type     M×N×K     instructions  FLOP   issued  loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
 naive    emu     float32  10×20×50  700           20000  20200   78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
 `, "\n")
-	want += "R3000, 33 MHz, 2 of 2 cores; linux/amd64; go1.26; 2026-11-21\n"
+	want += RatioNote + "\n" + UncertainNote + "\nR3000, 33 MHz, 2 of 2 cores; linux/amd64; go1.26; 2026-11-21\n"
 	if got := trimLines(write(t, "table", examples(t))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -66,8 +66,8 @@ func TestMeasure(t *testing.T) {
 		if r.Reps < 5 || float64(r.Reps)*r.Seconds.Min < 0.1/4 || r.Reps != len(timed)/3 {
 			t.Errorf("%s: %d reps", want.name, r.Reps)
 		}
-		if speed, ok := r.SpeedOver("p"); ok == want.peer || !near(speed, want.speed) && !want.peer {
-			t.Errorf("%s is %v times as fast as p, want %v", want.name, speed, want.speed)
+		if v, ok := r.RatioTo("p"); ok == want.peer || !near(v.Speed, want.speed) && !want.peer {
+			t.Errorf("%s is %v times as fast as p, want %v", want.name, v.Speed, want.speed)
 		}
 		if percent, known := r.PercentOfPeak(); !known || !near(percent, 100*r.GFLOPS) || !near(r.GFLOPS, 12000/r.Seconds.Median/1e9) {
 			t.Errorf("%s: %v GFLOP/s is %v %% of the peak", want.name, r.GFLOPS, percent)
@@ -430,8 +430,8 @@ func TestLayingAndDifferent(t *testing.T) {
 	if r := records[0]; unknown > 0 || len(l.laid) != r.Buffers || r.Buffers < 2 || !r.Verified {
 		t.Errorf("%d products of operands that were not laid out; %d of %d sets were, verified: %v", unknown, len(l.laid), r.Buffers, r.Verified)
 	}
-	if speed, ok := records[0].SpeedOver("idle"); !ok || !near(speed, 0.5) || records[1].Verified {
-		t.Errorf("the ratio to what takes half of the time is %v, that one is verified: %v", speed, records[1].Verified)
+	if v, ok := records[0].RatioTo("idle"); !ok || !near(v.Speed, 0.5) || records[1].Verified {
+		t.Errorf("the ratio to what takes half of the time is %v, that one is verified: %v", v.Speed, records[1].Verified)
 	}
 	l.spoil = func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e6) }
 	if _, err := Measure(t.Context(), shape(t, Cube(64), dtype.F32, dtype.F32), []Subject{l}, nil, o); !errors.Is(err, gemm.ErrVerify) {

@@ -13,6 +13,7 @@ import (
 // object after the other, or an array of them. It is strict: an unknown field,
 // another schema, or numbers that contradict each other are errors, which name
 // the record by its number, from 1 on. The records before it are returned too.
+// Records of earlier versions get the figures that those did not write.
 func ReadRecords(r io.Reader) ([]Record, error) {
 	in := bufio.NewReader(r)
 	array, err := startsArray(in)
@@ -39,6 +40,7 @@ func ReadRecords(r io.Reader) ([]Record, error) {
 		if err != nil {
 			return records, fmt.Errorf("record %d: %w", len(records)+1, unexpected(err))
 		}
+		rec.upgrade()
 		records = append(records, rec)
 	}
 	if _, err := d.Token(); err != nil {

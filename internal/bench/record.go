@@ -82,7 +82,7 @@ type Record struct {
 	Samples  []float64 `json:"samples"` // see maxSamples
 	// Interrupted says that it was timed less than it should have been.
 	Interrupted bool    `json:"interrupted,omitempty"`
-	GFLOPS      float64 `json:"gflops"` // at the median time
+	GFLOPS      float64 `json:"gflops"` // at the median time; see Rate
 	Peak        float64 `json:"peak_gflops,omitempty"`
 	// Counts stand in place of times where a device is emulated.
 	Counts *Counts `json:"counts,omitempty"`
@@ -97,17 +97,6 @@ type Record struct {
 
 	Load        *Load       `json:"load,omitempty"` // the device's
 	Environment Environment `json:"environment"`
-}
-
-// Ratio compares a subject with a peer that was timed in turns with it: the
-// peer's time over the subject's, so that above 1 the subject is the faster. It
-// is the median, and the 10th and 90th percentile, of the rounds' own ratios: a
-// disturbance that lasts for many rounds slows both and cancels.
-type Ratio struct {
-	Peer  string  `json:"peer"`
-	Speed float64 `json:"speed"`
-	P10   float64 `json:"p10"`
-	P90   float64 `json:"p90"`
 }
 
 var biasNames = [...]string{gemm.BiasNone: "", gemm.BiasRow: "row", gemm.BiasCol: "column"}
@@ -144,15 +133,42 @@ func newRecord(c *Case) Record {
 // Timed reports whether the record has times.
 func (r *Record) Timed() bool { return r.Error == "" && r.Counts == nil }
 
-// PercentOfPeak is the rate as a part of the peak, and whether the peak is known.
-func (r *Record) PercentOfPeak() (percent float64, known bool) {
-	if r.Peak == 0 {
-		return 0, false
-	}
-	return 100 * r.GFLOPS / r.Peak, true
+// Reading is the name of the peer that reads B once and multiplies nothing. It has a bandwidth, and
+// neither a rate nor a peak.
+const Reading = "reading"
+
+func (r *Record) onlyReads() bool { return r.Peer && r.Subject == Reading }
+
+// Rate returns the rate in GFLOP/s at the median time, and whether the record has one: a failed
+// or emulated product has no time, and the peer Reading does no operations.
+func (r *Record) Rate() (gflops float64, ok bool) {
+	return r.GFLOPS, r.Timed() && !r.onlyReads()
 }
 
-// Bandwidth is the bytes of A, B and C, each once, over the median time.
+// PercentOfPeak is the rate as a part of the peak, and whether both are known.
+func (r *Record) PercentOfPeak() (percent float64, known bool) {
+	rate, ok := r.Rate()
+	if !ok || r.Peak == 0 {
+		return 0, false
+	}
+	return 100 * rate / r.Peak, true
+}
+
+// upgrade adds to a record the figures that earlier versions did not write, and removes
+// those that they should not have written.
+func (r *Record) upgrade() {
+	for i := range r.Versus {
+		if v := &r.Versus[i]; v.High == 0 {
+			v.setInterval(r.Reps)
+		}
+	}
+	if r.onlyReads() {
+		r.GFLOPS, r.Peak = 0, 0
+	}
+}
+
+// Bandwidth returns the bytes of A, B and C, each once, divided by the median time. For the
+// peer Reading these are the bytes of B alone.
 func (r *Record) Bandwidth() float64 {
 	in, errIn := dtype.Parse(r.In)
 	out, errOut := dtype.Parse(r.Out)
@@ -161,17 +177,10 @@ func (r *Record) Bandwidth() float64 {
 	}
 	m, n, k := float64(r.M), float64(r.N), float64(r.K)
 	as, bs := float64(max(r.Products, 1)), float64(max(r.Products, len(r.Groups), 1))
-	return (as*m*k*float64(in.Size()) + bs*k*n*float64(in.Size()) + as*m*n*float64(out.Size())) / r.Seconds.Median
-}
-
-// SpeedOver is the record's ratio to a peer, and whether it has one.
-func (r *Record) SpeedOver(peer string) (speed float64, ok bool) {
-	for _, v := range r.Versus {
-		if v.Peer == peer {
-			return v.Speed, true
-		}
+	if r.onlyReads() {
+		return bs * k * n * float64(in.Size()) / r.Seconds.Median
 	}
-	return 0, false
+	return (as*m*k*float64(in.Size()) + bs*k*n*float64(in.Size()) + as*m*n*float64(out.Size())) / r.Seconds.Median
 }
 
 // check refuses a record that Measure cannot have written.
@@ -203,7 +212,7 @@ func (r *Record) check() error {
 	if !(0 < s.Min && s.Min <= s.P10 && s.P10 <= s.Median && s.Median <= s.P90 && s.P90 <= s.Max && s.Spread >= 0) {
 		return fmt.Errorf("seconds %+v are out of order", s)
 	}
-	if rate := r.flops() / s.Median / 1e9; math.Abs(r.GFLOPS-rate) > 1e-6*rate {
+	if rate := r.flops() / s.Median / 1e9; !r.onlyReads() && math.Abs(r.GFLOPS-rate) > 1e-6*rate {
 		return fmt.Errorf("gflops %v, but %d×%d×%d in %v s is %v", r.GFLOPS, r.M, r.N, r.K, s.Median, rate)
 	}
 	if r.Intensity < 0 {
@@ -218,7 +227,7 @@ func (r *Record) check() error {
 		}
 	}
 	for _, v := range r.Versus {
-		if v.Peer == "" || !(v.Speed > 0) {
+		if v.Peer == "" || !(v.Speed > 0) || v.High != 0 && !(0 <= v.Low && v.Low <= v.Speed && v.Speed <= v.High) {
 			return fmt.Errorf("versus %+v", v)
 		}
 	}

@@ -23,7 +23,7 @@ func TestCommittedRecords(t *testing.T) {
 		}
 		for _, r := range records {
 			// What these two peers compute is another thing than the case's product, and is not checked.
-			different := r.Peer && (r.Subject == "reading" || r.Subject == "plain")
+			different := r.Peer && (r.Subject == Reading || r.Subject == "plain")
 			if r.Error == "" && r.Verified == different {
 				t.Errorf("%s: %s on %d×%d×%d, verified: %v", file, r.Subject, r.M, r.N, r.K, r.Verified)
 			}

@@ -306,8 +306,10 @@ func (m *measurement) measured(r *run) Record {
 	rec := m.common(r)
 	rec.Reps, rec.MedianOf, rec.Batch, rec.Interrupted = len(r.times), r.often, r.batch, !m.enough(r)
 	rec.Seconds, rec.Samples = summarize(r.times), samples(r.times)
-	rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
-	if m.o.Peak != nil {
+	if !rec.onlyReads() {
+		rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
+	}
+	if m.o.Peak != nil && !rec.onlyReads() {
 		rec.Peak = m.o.Peak(m.c.Problem.A.Type, rec.Precision, m.c.Threads)
 	}
 	for _, peer := range m.runs {

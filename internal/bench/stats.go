@@ -51,13 +51,3 @@ func samples(times []float64) []float64 {
 	}
 	return out
 }
-
-// versus compares times with a peer's round by round, over the rounds that both ran.
-func versus(peer string, times, peerTimes []float64) Ratio {
-	ratios := make([]float64, min(len(times), len(peerTimes)))
-	for i := range ratios {
-		ratios[i] = peerTimes[i] / times[i]
-	}
-	slices.Sort(ratios)
-	return Ratio{Peer: peer, Speed: quantile(ratios, 0.5), P10: quantile(ratios, 0.1), P90: quantile(ratios, 0.9)}
-}

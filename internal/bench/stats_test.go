@@ -51,14 +51,6 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-func TestVersus(t *testing.T) {
-	// The peer left after three rounds, and the machine was ten times slower in the second.
-	got := versus("p", []float64{1, 10, 1, 7, 7}, []float64{2, 20, 3})
-	if got.Peer != "p" || got.Speed != 2 || got.P10 != 2 || !near(got.P90, 2.8) {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestHost(t *testing.T) {
 	e := Host()
 	if e.OS != runtime.GOOS || e.Arch != runtime.GOARCH || e.Cores < 1 || e.GOMAXPROCS < 1 || e.Go == "" || e.Date.IsZero() {

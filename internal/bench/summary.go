@@ -9,6 +9,7 @@ type Summary struct {
 	In, Out               string
 	Threads               int // 0: all
 	Cases                 int
+	Uncertain             int     // cases whose ratio is uncertain; see Ratio
 	Mean                  float64 // geometric, of the speeds over the peer
 	Worst                 float64
 	WorstShape            Shape
@@ -38,6 +39,9 @@ func Summarize(records []Record) []Summary {
 			}
 			s := &all[n]
 			s.Cases++
+			if v.Uncertain() {
+				s.Uncertain++
+			}
 			s.Mean += math.Log(v.Speed)
 			if v.Speed < s.Worst {
 				s.Worst, s.WorstShape = v.Speed, Shape{r.M, r.N, r.K}
