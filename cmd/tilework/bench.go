@@ -74,8 +74,8 @@ With -o, records are in the file as soon as they are made: what was measured bef
 interruption or a crash stays, and --resume, with the same flags otherwise, goes on from
 there. It refuses a file from another machine or another version.`,
 		Example: `  tilework bench --preset quick
-  tilework bench --preset seeds -o study.jsonl && tilework report study.jsonl -o study.html
-  tilework bench --sizes 64:1024:*2 --peers all --threads 1
+  tilework bench --preset study -o study.jsonl && tilework report study.jsonl -o study.html
+  tilework bench --sizes 64..1024x2 --peers all --threads 1
   tilework bench --shapes 1x768x3072,7x513x1025 --dtypes float32,bfloat16 --cold
   tilework bench --packed --peers reading --shapes 1x4096x4096,16x4096x4096 --dtypes float32,int8 --cold
   tilework bench --kernels all --sizes 256 --format csv > bench.csv
@@ -86,7 +86,7 @@ there. It refuses a file from another machine or another version.`,
   tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
   tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
   tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
-  tilework bench --device gpu --transfers --sizes 64:8192:*2
+  tilework bench --device gpu --transfers --sizes 64..8192x2
   tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -96,7 +96,7 @@ there. It refuses a file from another machine or another version.`,
 	fl := c.Flags()
 	fl.StringVar(&f.preset, "preset", "", "a study by its name: "+strings.Join(presetNames(), ", "))
 	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, auto for what mul would use, or none (default: auto); mma-tf32 and auto-tf32 are in that precision")
-	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64 (default: 64,256,1024, emulated 64,256)")
+	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64 (default: 64,256,1024, emulated 64,256)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "element types of A and B")

@@ -19,7 +19,7 @@ type preset struct {
 type part struct{ about, flags string }
 
 const (
-	smallSizes = "16:128:+16,160:256:+32,320:512:+64"
+	smallSizes = "16..128+16,160..256+32,320..512+64"
 	largeSizes = "1024,2048,4096,8192,10000"
 	rungs      = "naive,tiled:16,tiled:32,blocked"
 	// tensorRungs are those on the tensor cores, which multiply float32 where less than its
@@ -31,21 +31,21 @@ const (
 // presets is the list of them.
 var presets = []preset{
 	{"quick", "what this machine can do, in less than a minute", []part{
-		{"every kernel of the processor on one thread", "--device cpu --kernels all --peers all --threads 1 --sizes 16:512:*2 --min-time 50ms"},
+		{"every kernel of the processor on one thread", "--device cpu --kernels all --peers all --threads 1 --sizes 16..512x2 --min-time 50ms"},
 		{"its fastest kernel on all cores", "--device cpu --peers all --sizes 1024,2048 --min-time 50ms"},
 		{"the same on other element types", "--device cpu --dtypes float64,bfloat16,int8 --sizes 512 --min-time 50ms"},
-		{"every kernel of the GPU", "--device gpu --kernels all --peers " + ltPeer + " --sizes 256:4096:*4"},
+		{"every kernel of the GPU", "--device gpu --kernels all --peers " + ltPeer + " --sizes 256..4096x4"},
 		{"what GPU kernels do, counted by the emulator", "--device emu --kernels " + rungs + " --sizes 64"},
 	}},
-	{"seeds", "the textbook's study: its loop on one thread, its GPU kernels with and without copies, the tensor cores, cuBLAS", []part{
+	{"study", "the textbook's study: its loop on one thread, its GPU kernels with and without copies, the tensor cores, cuBLAS", []part{
 		// It ends at 1024, which can take eight seconds; 2048 would take most of the study's time.
 		{"the textbook's loop on one thread", "--device cpu --kernels loop --threads 1 --sizes " + smallSizes + ",1024 --min-time 100ms"},
 		{"the fastest kernel on all cores", "--device cpu --sizes " + smallSizes + ",1024,2048,4096 --min-time 100ms"},
 		// Tensor cores draw so much power that the clock falls for what takes turns with them:
 		// cuBLAS in float32 ran at 40 TFLOP/s beside them, and at 51 without.
 		{"the GPU's kernels and cuBLAS, on matrices that are there", "--device gpu --kernels " + rungs + ",auto --peers " + ltPeer + " --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
-		{"the tensor cores on the same matrices, and cuBLAS in TF32", "--device gpu --kernels " + tensorRungs + "," + splitRung + " --peers " + ltTF32Peer + " --sizes 64:512:*2," + largeSizes + " --min-time 100ms"},
-		{"the tensor cores in elements that they are made for, and cuBLAS", "--device gpu --dtypes bfloat16 --kernels mma,wgmma --peers " + ltPeer + " --sizes 64:512:*2," + largeSizes + " --min-time 100ms"},
+		{"the tensor cores on the same matrices, and cuBLAS in TF32", "--device gpu --kernels " + tensorRungs + "," + splitRung + " --peers " + ltTF32Peer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
+		{"the tensor cores in elements that they are made for, and cuBLAS", "--device gpu --dtypes bfloat16 --kernels mma,wgmma --peers " + ltPeer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
 		{"the same kernels with the copies to the GPU and back", "--device gpu --transfers --kernels " + rungs + ",auto --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
 		{"the loads, sectors and bank conflicts behind it, counted by the emulator", "--device emu --kernels " + rungs + "," + tensorRungs + " --sizes 64,128"},
 	}},

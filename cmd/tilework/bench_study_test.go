@@ -20,7 +20,7 @@ func TestPresets(t *testing.T) {
 	t.Chdir(t.TempDir())
 	measured := map[string]string{
 		"quick": "cpu, cpu on one thread, emu, gpu",
-		"seeds": "cpu, cpu on one thread, emu, gpu, gpu with copies",
+		"study": "cpu, cpu on one thread, emu, gpu, gpu with copies",
 	}
 	for _, p := range presets {
 		t.Run(p.name, func(t *testing.T) {
@@ -66,9 +66,9 @@ func TestPresets(t *testing.T) {
 func TestPresetOverrides(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, v := range []struct{ args, want string }{
-		{"--preset seeds --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"}, // which has no mma and no wgmma
+		{"--preset study --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"}, // which has no mma and no wgmma
 		{"--preset quick --device emu --kernels naive --sizes 5", "emu naive 5x5x5"},
-		{"--preset seeds --device cpu --kernels loop --sizes 6 --threads 1 --min-time 1ms", "cpu loop 6x6x6, cpu loop 6x6x6"},
+		{"--preset study --device cpu --kernels loop --sizes 6 --threads 1 --min-time 1ms", "cpu loop 6x6x6, cpu loop 6x6x6"},
 	} {
 		args := append([]string{"bench", "-o", "r.jsonl", "--force"}, strings.Fields(v.args)...)
 		if _, stderr, code := run(t.Context(), args...); code != 0 {
@@ -89,7 +89,7 @@ func TestPresetOverrides(t *testing.T) {
 // lacks, and the end is the same.
 func TestResume(t *testing.T) {
 	t.Chdir(t.TempDir())
-	flags := []string{"bench", "--device", "emu", "--kernels", "naive,tiled:2", "--sizes", "2:5:+1"}
+	flags := []string{"bench", "--device", "emu", "--kernels", "naive,tiled:2", "--sizes", "2..5+1"}
 	bench := func(more ...string) (stdout, stderr string) {
 		t.Helper()
 		stdout, stderr, code := run(t.Context(), append(flags[:len(flags):len(flags)], more...)...)
@@ -188,7 +188,7 @@ func TestBenchKeepsWhatItMeasured(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	args := []string{"bench", "--kernels", "loop", "--sizes", "8:40:+1", "--min-time", "10ms"}
+	args := []string{"bench", "--kernels", "loop", "--sizes", "8..40+1", "--min-time", "10ms"}
 	stdout, stderr, code := run(ctx, append(args, "-o", "r.jsonl", "--format", "jsonl")...)
 	if code != interrupted {
 		t.Fatalf("exit code %d, %q", code, stderr)
@@ -276,7 +276,7 @@ func TestBenchRefuses(t *testing.T) {
 		"--kernels aut":                        `(did you mean "auto"?)`,
 		"--device auto":                        "--device auto: name one (cpu, gpu, gpu:N, emu)",
 		"--preset quick --device auto":         "--device auto: name one (cpu, gpu, gpu:N, emu)",
-		"--preset sedes":                       `--preset sedes: no such preset (did you mean "seeds"?)`,
+		"--preset stduy":                       `--preset stduy: no such preset (did you mean "study"?)`,
 		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
 		"--sizes 1000000":                      "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 take 14901.2 GiB, and this machine has",
 		"--device emu --cold":                  "--cold: the emulator has no caches",

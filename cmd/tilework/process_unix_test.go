@@ -337,7 +337,7 @@ func TestNoRoom(t *testing.T) {
 // and with which a measurement goes on.
 func TestNoRoomForRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
-	const bench = "bench --device emu --kernels naive --sizes 2:12:+1 "
+	const bench = "bench --device emu --kernels naive --sizes 2..12+1 "
 	cmd, _, stderr := process(bench+"-o r.jsonl", fileLimit+"=1")
 	_ = cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "write r.jsonl: file too large") {

@@ -36,7 +36,7 @@ sentence, a table of the figures, and what is missing.
 Of several files the first is what the others are compared with, each measurement with
 the test of whether it changed by more than chance. Files that have no measurement in
 common, as of a CPU and of a GPU, are shown as one.`,
-		Example: `  tilework bench --kernels all --sizes 64:1024:*2 --peers all -o cpu.jsonl
+		Example: `  tilework bench --kernels all --sizes 64..1024x2 --peers all -o cpu.jsonl
   tilework report cpu.jsonl -o report.html
   tilework report before.jsonl after.jsonl -o change.html
   tilework report cpu.jsonl h200.jsonl -o report.html --svg charts --png charts`,

@@ -49,7 +49,7 @@ unless a kernel is named. Another order of summing gives other bits: those of th
 choice, at any number of threads. It lies in the user's cache directory, or in
 ` + cache.Variable + `; Ctrl-C keeps what was found.`,
 		Example: `  tilework tune --shapes 4096x4096x4096,1x4096x4096 --device gpu --time 30s
-  tilework tune --sizes 64:1024:*2 --dtypes float32,float64
+  tilework tune --sizes 64..1024x2 --dtypes float32,float64
   tilework tune --suite fp32 --device gpu --exhaustive --time 30s
   tilework tune --show
   tilework tune --clear`,
@@ -62,7 +62,7 @@ choice, at any number of threads. It lies in the user's cache directory, or in
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.products.sizes, "sizes", "", "sizes N of square products: 64,256 or 64:1024:*2 or 64:512:+64")
+	fl.StringVar(&f.products.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64")
 	fl.StringVar(&f.products.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.products.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
 	fl.StringVar(&f.products.dtypes, "dtypes", "float32", "element types of A and B")

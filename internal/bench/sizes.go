@@ -34,9 +34,10 @@ func (s Shape) Problem(in, out dtype.Type, transA, transB bool) (gemm.Problem, e
 	return p, err
 }
 
-// ParseSizes reads a list of sizes with commas between them. Each is a number, or
-// a range first:last:step with step "*f" or "+d", from first on while last is not
-// exceeded: "7,64:512:*2" is 7, 64, 128, 256, 512. Sizes are at least 1.
+// ParseSizes reads a list of sizes separated by commas. Each item is a number or a range
+// that ends at or before last: first..lastxF multiplies by F, and first..last+D adds D.
+// "7,64..512x2" is 7, 64, 128, 256, 512. No character is special to a shell. Sizes are
+// at least 1.
 func ParseSizes(list string) ([]int, error) {
 	var sizes []int
 	for item := range strings.SplitSeq(list, ",") {
@@ -52,23 +53,24 @@ func ParseSizes(list string) ([]int, error) {
 }
 
 func appendRange(sizes []int, item string) ([]int, error) {
-	parts := strings.Split(item, ":")
-	if len(parts) == 1 {
+	from, rest, isRange := strings.Cut(item, "..")
+	if !isRange && item != "" && strings.Trim(item, "0123456789") == "" {
 		n, err := parseSize(item)
 		return append(sizes, n), err
 	}
-	if len(parts) != 3 || len(parts[2]) < 2 || !strings.Contains("*+", parts[2][:1]) {
-		return nil, fmt.Errorf("size %q: want a number, or a range such as 64:1024:*2 or 64:512:+64", item)
+	operator := strings.IndexAny(rest, "x+")
+	if operator < 0 {
+		return nil, fmt.Errorf("size %q: want a number, or a range such as 64..1024x2 or 64..512+64", item)
 	}
 	var v [3]int
-	for i, text := range []string{parts[0], parts[1], parts[2][1:]} {
+	for i, text := range []string{from, rest[:operator], rest[operator+1:]} {
 		var err error
 		if v[i], err = parseSize(text); err != nil {
 			return nil, fmt.Errorf("range %q: %w", item, err)
 		}
 	}
 	first, last, step := v[0], v[1], v[2]
-	times := parts[2][0] == '*'
+	times := rest[operator] == 'x'
 	if first > last {
 		return nil, fmt.Errorf("range %q: %d is above %d", item, first, last)
 	}

@@ -19,39 +19,43 @@ func TestParseSizes(t *testing.T) {
 	}{
 		{"64", []int{64}, ""},
 		{"64, 128,1024", []int{64, 128, 1024}, ""},
-		{"64:1024:*2", []int{64, 128, 256, 512, 1024}, ""},
-		{"64:1023:*2", []int{64, 128, 256, 512}, ""},
-		{"64:512:+64", []int{64, 128, 192, 256, 320, 384, 448, 512}, ""},
-		{"1:10:+4", []int{1, 5, 9}, ""},
-		{"5:5:*2", []int{5}, ""},
-		{"1:3:+9223372036854775807", []int{1}, ""},
-		{"7,1:4:*2,9", []int{7, 1, 2, 4, 9}, ""},
-		{"9223372036854775806:9223372036854775807:+1", []int{math.MaxInt - 1, math.MaxInt}, ""},
-		{"4611686018427387904:9223372036854775807:*2", []int{1 << 62}, ""},
-		{"", nil, `size "" is no number`},
-		{"64,", nil, `size "" is no number`},
+		{"64..1024x2", []int{64, 128, 256, 512, 1024}, ""},
+		{"64..1023x2", []int{64, 128, 256, 512}, ""},
+		{"64..512+64", []int{64, 128, 192, 256, 320, 384, 448, 512}, ""},
+		{"1..10+4", []int{1, 5, 9}, ""},
+		{"5..5x2", []int{5}, ""},
+		{"1..3+9223372036854775807", []int{1}, ""},
+		{"7,1..4x2,9", []int{7, 1, 2, 4, 9}, ""},
+		{"9223372036854775806..9223372036854775807+1", []int{math.MaxInt - 1, math.MaxInt}, ""},
+		{"4611686018427387904..9223372036854775807x2", []int{1 << 62}, ""},
+		{"", nil, `size "": want a number, or a range`},
+		{"64,", nil, `size "": want a number, or a range`},
 		{"0", nil, "size 0: want at least 1"},
-		{"-4", nil, `size "-4" is no number`},
-		{"+4", nil, `size "+4" is no number`},
-		{"1e3", nil, `size "1e3" is no number`},
+		{"-4", nil, `size "-4": want a number, or a range`},
+		{"+4", nil, `size "+4": want a number, or a range`},
+		{"1e3", nil, `size "1e3": want a number, or a range`},
 		{"99999999999999999999", nil, "size 99999999999999999999 is too large"},
-		{"64:128", nil, `size "64:128": want a number, or a range such as 64:1024:*2 or 64:512:+64`},
-		{"64:128:2", nil, `size "64:128:2": want a number, or a range`},
-		{"64:128:*", nil, `size "64:128:*": want a number, or a range`},
-		{"64:128:*2:3", nil, `size "64:128:*2:3": want a number, or a range`},
-		{"128:64:*2", nil, `range "128:64:*2": 128 is above 64`},
-		{"64:128:*1", nil, `range "64:128:*1": a factor of 1 never ends`},
-		{"64:128:+0", nil, `range "64:128:+0": size 0: want at least 1`},
-		{"64:x:+1", nil, `range "64:x:+1": size "x" is no number`},
-		{"1:1000000000000:+1", nil, `sizes "1:1000000000000:+1": more than 10000 sizes`},
-		{"1:9000:+1,1:9000:+1", nil, `sizes "1:9000:+1,1:9000:+1": more than 10000 sizes`},
+		{"64:128", nil, `size "64:128": want a number, or a range such as 64..1024x2 or 64..512+64`},
+		{"64:1024:*2", nil, `size "64:1024:*2": want a number, or a range such as 64..1024x2`},
+		{"64..128", nil, `size "64..128": want a number, or a range`},
+		{"64..128x", nil, `range "64..128x": size "" is no number`},
+		{"64..128*2", nil, `size "64..128*2": want a number, or a range`},
+		{"64..128x2:3", nil, `range "64..128x2:3": size "2:3" is no number`},
+		{"64..128x2..256x4", nil, `range "64..128x2..256x4": size "2..256x4" is no number`},
+		{"..128x2", nil, `range "..128x2": size "" is no number`},
+		{"128..64x2", nil, `range "128..64x2": 128 is above 64`},
+		{"64..128x1", nil, `range "64..128x1": a factor of 1 never ends`},
+		{"64..128+0", nil, `range "64..128+0": size 0: want at least 1`},
+		{"64..y+1", nil, `range "64..y+1": size "y" is no number`},
+		{"1..1000000000000+1", nil, `sizes "1..1000000000000+1": more than 10000 sizes`},
+		{"1..9000+1,1..9000+1", nil, `sizes "1..9000+1,1..9000+1": more than 10000 sizes`},
 	} {
 		got, err := ParseSizes(c.list)
 		if !matches(err, c.err) || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, error %v; want %v, %q", c.list, got, err, c.want, c.err)
 		}
 	}
-	if got, err := ParseSizes("1:10000:+1"); err != nil || len(got) != maxSizes {
+	if got, err := ParseSizes("1..10000+1"); err != nil || len(got) != maxSizes {
 		t.Errorf("%d sizes, error %v; want %d", len(got), err, maxSizes)
 	}
 }

@@ -2,7 +2,7 @@
 // loops around a micro-kernel ([blocked.go]), packing, and the helpers that
 // share the work.
 //
-// A kernel is either a whole algorithm of its own (the seeds' triple loop) or a
+// A kernel is either a whole algorithm of its own (the textbook's triple loop) or a
 // set of micro-kernels, one for each type that products are summed in; the rest
 // (loops, packing, edges, conversions, epilogues, threads) all of those share.
 package cpu

@@ -45,7 +45,7 @@ func (m *machine) record(on pace, device string, shape bench.Shape, transfers bo
 		Schema: bench.Schema, Subject: on.subject, Peer: on.peer, Device: device,
 		In: "float32", Out: "float32", M: shape.M, N: shape.N, K: shape.K, LDA: shape.K, LDB: shape.N, LDC: shape.N,
 		Alpha: 1, Transfers: transfers, Cold: device != "cpu", Intensity: on.loads, Buffers: 1, Reps: 20, Batch: 1, Verified: true, ErrorRatio: 0.01,
-		Environment: bench.Environment{Date: day, OS: "linux", Arch: "amd64", CPU: "Example CPU", Cores: 16, GOMAXPROCS: 16, Go: "go1.26", Command: "tilework bench --sizes '64:4096:*2'"},
+		Environment: bench.Environment{Date: day, OS: "linux", Arch: "amd64", CPU: "Example CPU", Cores: 16, GOMAXPROCS: 16, Go: "go1.26", Command: "tilework bench --sizes '64..4096x2'"},
 	}
 	r.Peak = 153
 	if device != "cpu" {
