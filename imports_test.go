@@ -12,7 +12,7 @@ import (
 // Everything that is not listed here fails the test, so that a new package finds
 // its place on purpose.
 var layers = [][]string{
-	{"dtype", "ptx"},
+	{"dtype", "ptx", "internal/table"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
 	{"internal/testkit", "internal/host", "internal/cache", "internal/device/devicetest", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag"},
 	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty"},

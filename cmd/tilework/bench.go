@@ -32,7 +32,8 @@ type benchFlags struct {
 	cold                                                 choice
 	minTime, maxTime, warmup                             time.Duration
 	seed                                                 uint64
-	format, out, resume                                  string
+	output                                               listFlags
+	out, resume                                          string
 	force                                                bool
 
 	// Of a preset's part: what it is, and whether what the machine lacks for it is left
@@ -129,7 +130,7 @@ there. It refuses a file from another machine or another version.`,
 	for i, format := range formats {
 		names[i] = format.Name
 	}
-	formatFlag(c, &f.format, names...)
+	f.output.addTo(c, names...)
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames(dispatch.Device{})...), "all", "none")...)
 	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
@@ -155,7 +156,7 @@ func (c *choice) Set(text string) (err error) {
 }
 
 func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stderr io.Writer) (err error) {
-	format, err := bench.FindFormat(f.format)
+	format, err := bench.FindFormat(f.output.format)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	}
 	records, failed := s.measure(ctx, newProgress(stderr))
 	// What was measured before an interruption or a wrong result is printed.
-	return errors.Join(format.Write(stdout, records), failed)
+	return errors.Join(format.Write(stdout, records, f.output.width(stdout)), failed)
 }
 
 // options are those that all devices share.

@@ -101,7 +101,7 @@ func (r *recordFile) write(records []bench.Record) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := jsonl.Write(&b, records); err != nil {
+	if err := jsonl.Write(&b, records, 0); err != nil {
 		return err
 	}
 	if r.old {
@@ -111,10 +111,19 @@ func (r *recordFile) write(records []bench.Record) error {
 		r.old = false
 	}
 	if _, err := r.file.Write(b.Bytes()); err != nil {
-		return errors.Join(err, r.file.Truncate(r.size))
+		return errors.Join(err, r.undo())
 	}
 	r.size += int64(b.Len())
 	return nil
+}
+
+// undo removes the beginning of a record that could not be written whole. A device or a
+// pipe has nothing to remove.
+func (r *recordFile) undo() error {
+	if info, err := r.file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return r.file.Truncate(r.size)
 }
 
 // close leaves no empty file behind.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,59 +18,95 @@ type pick struct {
 	kernel string // as --kernels has it; empty: what is chosen for each product
 }
 
-// planner plans a product with a kernel, or with one of its own choice, and says which.
+// planner plans a product with a kernel, or with one of its own choice, and returns the kernel's name.
 type planner func(p *gemm.Problem, kernel string) (string, error)
 
-// picks lists what --kernels asks for. Of a preset's kernels those that the device has not
-// are left out, which is said.
+// picks lists the kernels of --kernels, each once. It notes on stderr which of them cannot compute
+// which products, and fails if no kernel can compute any.
 func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan planner, stderr io.Writer) ([]pick, error) {
-	switch f.kernels {
-	case "none":
+	if f.kernels == "none" {
 		return nil, nil
-	case "":
-		chosen, err := automatic(problems, plan, "")
-		return []pick{chosen}, err
-	case "all":
+	}
+	p := picker{device: device, problems: problems, plan: plan}
+	var picks []pick
+	for name := range strings.SplitSeq(cmp.Or(f.kernels, "auto"), ",") {
+		named, err := p.named(strings.TrimSpace(name))
+		if err != nil {
+			return nil, fmt.Errorf("--kernels: %w", err)
+		}
+		for _, k := range named {
+			if !slices.ContainsFunc(picks, func(other pick) bool { return other.name == k.name }) {
+				picks = append(picks, k)
+			}
+		}
+	}
+	if len(picks) == 0 {
+		return nil, fmt.Errorf("--kernels: %w: %s", gemm.ErrUnsupported, strings.Join(p.lacking, "; "))
+	}
+	for _, reason := range p.lacking {
+		fmt.Fprintf(stderr, "left out: %s\n", reason)
+	}
+	return picks, nil
+}
+
+// picker finds the kernels of a device that can compute some of the problems.
+type picker struct {
+	device   dispatch.Device
+	problems []gemm.Problem
+	plan     planner
+	lacking  []string // why kernels cannot compute some problems, each reason once
+}
+
+// named returns the kernels that an item of --kernels names, none if they can compute no problem.
+func (p *picker) named(name string) ([]pick, error) {
+	if name == "all" {
 		var all []pick
-		for _, k := range dispatch.Kernels(device) {
+		for _, k := range dispatch.Kernels(p.device) {
 			if k.Available {
 				all = append(all, pick{k.Name, k.Name})
 			}
 		}
 		return all, nil
 	}
-	var picks []pick
-	var lacking error
-	for name := range strings.SplitSeq(f.kernels, ",") {
-		name = strings.TrimSpace(name)
-		kernel, _, _ := strings.Cut(name, ":")
-		if suffix, auto := strings.CutPrefix(name, "auto"); auto && slices.Contains(autoNames(device), name) {
-			chosen, err := automatic(problems, plan, suffix)
-			if err != nil {
-				return nil, err
-			}
-			if !slices.ContainsFunc(picks, func(p pick) bool { return p.name == chosen.name }) {
-				picks = append(picks, chosen)
-			}
-			continue
-		}
-		if known := subjectNames(device); !slices.Contains(known, kernel) {
-			return nil, fmt.Errorf("--kernels: %w", unknownKernel(kernel, device, append(known, autoNames(device)...)))
-		}
-		if _, err := plan(&problems[0], name); err != nil {
-			if f.ofPreset() && errors.Is(err, gemm.ErrUnsupported) {
-				lacking = fmt.Errorf("%s: %w", name, err)
-				fmt.Fprintf(stderr, "left out: %v\n", lacking)
-				continue
-			}
-			return nil, fmt.Errorf("--kernels: %w", err)
-		}
-		picks = append(picks, pick{name, name})
+	kernel, _, _ := strings.Cut(name, ":")
+	suffix, auto := strings.CutPrefix(name, "auto")
+	autos := autoNames(p.device)
+	switch known := subjectNames(p.device); {
+	case auto && slices.Contains(autos, name):
+		name = suffix
+	case !slices.Contains(known, kernel):
+		return nil, unknownKernel(kernel, p.device, append(known, autos...))
 	}
-	if picks == nil {
-		return nil, lacking
+	chosen, err := p.chosen(name)
+	switch {
+	case err != nil || len(chosen) == 0:
+		return nil, err
+	case !auto:
+		return []pick{{name, name}}, nil
+	case len(chosen) > 1:
+		return []pick{{"tilework" + suffix, suffix}}, nil
 	}
-	return picks, nil
+	return []pick{{chosen[0] + suffix, suffix}}, nil
+}
+
+// chosen lists the kernels that the planner chooses for the problems, each once, and notes the
+// problems that it supports none for.
+func (p *picker) chosen(kernel string) (names []string, err error) {
+	for i := range p.problems {
+		name, err := p.plan(&p.problems[i], kernel)
+		switch {
+		case errors.Is(err, gemm.ErrUnsupported):
+			reason := strings.TrimPrefix(err.Error(), gemm.ErrUnsupported.Error()+": ")
+			if !slices.Contains(p.lacking, reason) {
+				p.lacking = append(p.lacking, reason)
+			}
+		case err != nil:
+			return nil, err
+		case !slices.Contains(names, name):
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // knownKernel refuses a name, which may have a tile behind it, that no kernel of a device
@@ -144,21 +181,4 @@ func autoNames(device dispatch.Device) []string {
 		}
 	}
 	return names
-}
-
-// automatic is what would be chosen for each product, in a precision if the suffix names
-// one: "-tf32". It carries the name of that, if it is the same throughout.
-func automatic(problems []gemm.Problem, plan planner, suffix string) (pick, error) {
-	name := ""
-	for i := range problems {
-		chosen, err := plan(&problems[i], suffix)
-		if err != nil {
-			return pick{}, err
-		}
-		if name != "" && name != chosen {
-			return pick{name: "tilework" + suffix, kernel: suffix}, nil
-		}
-		name = chosen
-	}
-	return pick{name: name + suffix, kernel: suffix}, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func kernelsCommand() *cobra.Command {
-	var format string
+	var o listFlags
 	c := &cobra.Command{
 		Use:   "kernels",
 		Short: "List the kernels, what each adds, and what it needs",
@@ -22,21 +22,21 @@ func kernelsCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return writeList(c.OutOrStdout(), format, []column[tilework.KernelInfo]{
-			{"KERNEL", func(k tilework.KernelInfo) any { return k.Name }},
-			{"DEVICE", func(k tilework.KernelInfo) any { return k.Device }},
-			{"HERE", func(k tilework.KernelInfo) any { return yesNo(k.Available) }},
-			{"TYPES", func(k tilework.KernelInfo) any { return strings.Join(k.Types, " ") }},
-			{"NEEDS", func(k tilework.KernelInfo) any { return orDash(k.Needs) }},
-			{"WHAT IT ADDS", func(k tilework.KernelInfo) any { return k.Adds }},
+		return writeList(c.OutOrStdout(), o, []column[tilework.KernelInfo]{
+			fixed("KERNEL", func(k tilework.KernelInfo) any { return k.Name }),
+			fixed("DEVICE", func(k tilework.KernelInfo) any { return k.Device }),
+			fixed("HERE", func(k tilework.KernelInfo) any { return yesNo(k.Available) }),
+			wrapped("TYPES", func(k tilework.KernelInfo) any { return strings.Join(k.Types, " ") }),
+			wrapped("NEEDS", func(k tilework.KernelInfo) any { return orDash(k.Needs) }),
+			wrapped("WHAT IT ADDS", func(k tilework.KernelInfo) any { return k.Adds }),
 		}, tilework.Kernels())
 	}
-	formatFlag(c, &format, listFormats...)
+	o.addTo(c, listFormats...)
 	return c
 }
 
 func devicesCommand() *cobra.Command {
-	var format string
+	var o listFlags
 	c := &cobra.Command{
 		Use:   "devices",
 		Short: "List the devices that products can be computed on",
@@ -53,16 +53,16 @@ numbered anew from 0. --device takes gpu:N, or the beginning of a UUID: gpu:GPU-
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		devices, err := tilework.Devices()
-		if listErr := writeList(c.OutOrStdout(), format, []column[tilework.DeviceInfo]{
-			{"DEVICE", func(d tilework.DeviceInfo) any { return d.Name }},
-			{"WHAT", func(d tilework.DeviceInfo) any { return d.Title }},
-			{"ARCH", func(d tilework.DeviceInfo) any { return orDash(d.Arch) }},
-			{"CORES/SMS", func(d tilework.DeviceInfo) any { return d.Cores }},
-			{"MEMORY", func(d tilework.DeviceInfo) any { return orDash(memoryOf(d)) }},
-			{"CLOCKS", func(d tilework.DeviceInfo) any { return orDash(clocks(d)) }},
-			{"LINK", func(d tilework.DeviceInfo) any { return orDash(d.Link) }},
-			{"DRIVER", func(d tilework.DeviceInfo) any { return orDash(d.Driver) }},
-			{"CAN RUN", func(d tilework.DeviceInfo) any { return abilities(d.Kernels) }},
+		if listErr := writeList(c.OutOrStdout(), o, []column[tilework.DeviceInfo]{
+			fixed("DEVICE", func(d tilework.DeviceInfo) any { return d.Name }),
+			wrapped("WHAT", func(d tilework.DeviceInfo) any { return d.Title }),
+			dropped(1, "ARCH", func(d tilework.DeviceInfo) any { return orDash(d.Arch) }),
+			fixed("CORES/SMS", func(d tilework.DeviceInfo) any { return d.Cores }),
+			fixed("MEMORY", func(d tilework.DeviceInfo) any { return orDash(memoryOf(d)) }),
+			dropped(3, "CLOCKS", func(d tilework.DeviceInfo) any { return orDash(clocks(d)) }),
+			dropped(4, "LINK", func(d tilework.DeviceInfo) any { return orDash(d.Link) }),
+			dropped(2, "DRIVER", func(d tilework.DeviceInfo) any { return orDash(d.Driver) }),
+			wrapped("CAN RUN", func(d tilework.DeviceInfo) any { return abilities(d.Kernels) }),
 		}, devices); listErr != nil {
 			return listErr
 		}
@@ -71,7 +71,7 @@ numbered anew from 0. --device takes gpu:N, or the beginning of a UUID: gpu:GPU-
 		}
 		return nil
 	}
-	formatFlag(c, &format, listFormats...)
+	o.addTo(c, listFormats...)
 	return c
 }
 

@@ -13,14 +13,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"tilework/internal/gemm"
+	"tilework/internal/table"
 )
 
 func main() {
@@ -61,7 +60,11 @@ func exitCode(err error) int {
 	return 2
 }
 
+// usageWidth is the width of the flags' descriptions, which are printed beside their names.
+const usageWidth = 70
+
 func newCommand() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "tilework",
 		Short: "Matrix multiplication, measured and checked",
@@ -78,42 +81,26 @@ whoever writes or studies them.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if version {
+				return writeVersion(c.OutOrStdout())
+			}
+			return c.Help()
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the version, as tilework version does")
 	root.AddCommand(
 		mulCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
 		explainCommand(), occupancyCommand(), emulateCommand(),
-		kernelsCommand(), devicesCommand(), versionCommand(),
+		kernelsCommand(), devicesCommand(), versionCommand(), completionCommand(),
 	)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	for _, c := range root.Commands() {
-		c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = folded(f.Usage) })
+		c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = table.Fold(f.Usage, usageWidth) })
 	}
 	return root
-}
-
-// folded is a flag's description in lines that stand beside the flags' names on a screen.
-func folded(text string) string {
-	const width = 70
-	var b strings.Builder
-	at := 0
-	for _, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case at == 0:
-		case at+1+n > width:
-			b.WriteByte('\n')
-			at = 0
-		default:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(word)
-		at += n
-	}
-	return b.String()
 }
 
 // helpCommand is cobra's own, but for a mistake, which that answers with a page and with success.

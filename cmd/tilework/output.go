@@ -5,20 +5,56 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"tilework/internal/table"
 )
 
-// column is one column of a table of T: its heading and what stands in it.
+// column is one column of a table of T: its heading and the value of each row.
 type column[T any] struct {
-	name string
-	get  func(T) any
+	table.Column
+	get func(T) any
 }
 
-// listFormats are the forms that lists come out in.
+// listFormats are the formats of lists.
 var listFormats = []string{"table", "json", "jsonl", "csv"}
+
+// listFlags are the flags that decide how a verb prints its list.
+type listFlags struct {
+	format string
+	wide   bool
+}
+
+// addTo gives c the flags --format, with the first of formats the default, and --wide.
+func (o *listFlags) addTo(c *cobra.Command, formats ...string) {
+	formatFlag(c, &o.format, formats...)
+	c.Flags().BoolVar(&o.wide, "wide", false, "print all columns of a table, and do not fit it to the terminal")
+}
+
+// pipeWidth is the width of a table that goes to a file or a pipe.
+const pipeWidth = 120
+
+// width returns the characters of a line on w: of the terminal, or as COLUMNS has it, and 0 for
+// no limit.
+func (o *listFlags) width(w io.Writer) int {
+	if o.wide {
+		return 0
+	}
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			return columns
+		}
+	}
+	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
+		return columns
+	}
+	return pipeWidth
+}
 
 // formatFlag gives c the flag --format, with the first of formats the default.
 func formatFlag(c *cobra.Command, format *string, formats ...string) {
@@ -48,8 +84,8 @@ func complete(c *cobra.Command, flag string, values ...string) {
 
 // writeList prints rows in one of listFormats: as they marshal for the JSON
 // ones, by the columns for the others.
-func writeList[T any](w io.Writer, format string, columns []column[T], rows []T) error {
-	switch format {
+func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) error {
+	switch o.format {
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
@@ -63,31 +99,40 @@ func writeList[T any](w io.Writer, format string, columns []column[T], rows []T)
 		}
 		return nil
 	case "csv":
-		c := csv.NewWriter(w)
-		for i := -1; i < len(rows); i++ {
-			if err := c.Write(cells(columns, rows, i)); err != nil {
-				return err
-			}
+		titles := make([]string, len(columns))
+		for i, c := range columns {
+			titles[i] = c.Title
 		}
-		c.Flush()
-		return c.Error()
+		return csv.NewWriter(w).WriteAll(append([][]string{titles}, cells(columns, rows)...))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i := -1; i < len(rows); i++ {
-		fmt.Fprintln(t, strings.Join(cells(columns, rows, i), "\t"))
+	shown := make([]table.Column, len(columns))
+	for i, c := range columns {
+		shown[i] = c.Column
 	}
-	return t.Flush()
+	return table.Write(w, o.width(w), shown, cells(columns, rows))
 }
 
-// cells is row i in words; row -1 is the headings.
-func cells[T any](columns []column[T], rows []T, i int) []string {
-	out := make([]string, len(columns))
-	for j, c := range columns {
-		if i < 0 {
-			out[j] = c.name
-		} else {
-			out[j] = fmt.Sprint(c.get(rows[i]))
+// cells returns the rows as text.
+func cells[T any](columns []column[T], rows []T) [][]string {
+	out := make([][]string, len(rows))
+	for i, r := range rows {
+		for _, c := range columns {
+			out[i] = append(out[i], fmt.Sprint(c.get(r)))
 		}
 	}
 	return out
+}
+
+// fixed, dropped and wrapped make a column that is always whole, one that a narrow table leaves
+// out, the highest rank first, and one whose cells continue on further lines.
+func fixed[T any](title string, get func(T) any) column[T] {
+	return column[T]{table.Column{Title: title}, get}
+}
+
+func dropped[T any](rank int, title string, get func(T) any) column[T] {
+	return column[T]{table.Column{Title: title, Drop: rank}, get}
+}
+
+func wrapped[T any](title string, get func(T) any) column[T] {
+	return column[T]{table.Column{Title: title, Wrap: true}, get}
 }

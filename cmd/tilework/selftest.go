@@ -24,16 +24,19 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/gputest"
+	"tilework/internal/model"
+	"tilework/internal/table"
 )
 
 // selftestFlags are the flags of `tilework selftest`.
 type selftestFlags struct {
-	device, kernels, format string
-	cases                   int
-	full                    bool
-	seed                    uint64
-	processes               int
-	part                    string
+	device, kernels string
+	output          listFlags
+	cases           int
+	full            bool
+	seed            uint64
+	processes       int
+	part            string
 }
 
 func selftestCommand() *cobra.Command {
@@ -54,7 +57,17 @@ half an hour of one core on the emulator, and two hours of one core on a GPU, wh
 driver compiles most cases' kernels anew, one at a time in each process.
 
 --processes shares the cases out among several. Where these run on several machines, --part
-i/n runs the i-th of n parts of them, the same for the same --seed.`,
+i/n runs the i-th of n parts of them, the same for the same --seed.
+
+The columns of the table:
+  TILES        how many tile shapes ran, or "chosen" for the one that the kernel chooses
+  CHECK        the property, of the list below
+  CASES        random products that were tested, and FAILED, those without the property
+  ERROR/BOUND  the largest error of an element as a part of its error bound: above 1 a case
+               fails, and 0 means that results were exact
+
+The checks:
+` + checkHelp(),
 		Example: `  tilework selftest
   tilework selftest --kernels avx2 --cases 20000 --seed 7
   tilework selftest --full
@@ -76,10 +89,20 @@ i/n runs the i-th of n parts of them, the same for the same --seed.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
 	fl.IntVar(&f.processes, "processes", 1, "how many processes share the cases out")
 	fl.StringVar(&f.part, "part", "1/1", "which part of the cases to run, and of how many")
-	formatFlag(c, &f.format, listFormats...)
+	f.output.addTo(c, listFormats...)
 	complete(c, "kernels", append(subjectNames(dispatch.Device{}), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
+}
+
+// checkHelp lists the checks of the suite.
+func checkHelp() string {
+	const indent = "\n             "
+	var b strings.Builder
+	for _, c := range gemmtest.Checks() {
+		fmt.Fprintf(&b, "  %-10s %s\n", c.Name, strings.ReplaceAll(table.Fold(c.About, 75), "\n", indent))
+	}
+	return strings.TrimRight(b.String(), "\n")
 }
 
 // fullCases is how many cases of the exact check --full runs on a device.
@@ -139,35 +162,50 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	failures, repeat := 0, ""
+	cases, failures, repeat := 0, 0, ""
 	for _, r := range rows {
+		cases += r.Cases
 		if failures += r.Failures; r.Failures > 0 && r.name() != repeat {
 			repeat = r.name()
 			fmt.Fprintf(stderr, "to repeat: tilework selftest --device %s --kernels %s --cases %d --seed %d\n", f.device, repeat, r.List, f.seed)
 		}
 	}
-	if !strings.HasPrefix(f.format, "json") {
+	if !strings.HasPrefix(f.output.format, "json") {
 		rows = together(rows)
 	}
-	if err := writeList(stdout, f.format, []column[selftestRow]{
-		{"KERNEL", func(r selftestRow) any { return r.Kernel }},
-		{"TILES", func(r selftestRow) any { return r.tileCount() }},
-		{"CHECK", func(r selftestRow) any { return r.Name }},
-		{"CASES", func(r selftestRow) any { return r.Cases }},
-		{"FAILED", func(r selftestRow) any { return r.Failures }},
-		{"ERROR/BOUND", func(r selftestRow) any { return fmt.Sprintf("%.2g", r.Worst) }},
+	if err := writeList(stdout, f.output, []column[selftestRow]{
+		fixed("KERNEL", func(r selftestRow) any { return r.Kernel }),
+		fixed("TILES", func(r selftestRow) any { return r.tileCount() }),
+		fixed("CHECK", func(r selftestRow) any { return r.Name }),
+		fixed("CASES", func(r selftestRow) any { return r.Cases }),
+		fixed("FAILED", func(r selftestRow) any { return r.Failures }),
+		fixed("ERROR/BOUND", func(r selftestRow) any { return fmt.Sprintf("%.2g", r.Worst) }),
 	}, rows); err != nil {
 		return err
 	}
-	if f.full && f.format == "table" {
-		if err := printErrors(stdout, rows); err != nil {
+	if f.full && f.output.format == "table" {
+		if err := printErrors(stdout, f.output, rows); err != nil {
+			return err
+		}
+	}
+	verdict := verdict(failures, cases)
+	if f.output.format == "table" {
+		if _, err := fmt.Fprintln(stdout, verdict); err != nil {
 			return err
 		}
 	}
 	if failures > 0 {
-		return fmt.Errorf("%w: %d cases", errCheck, failures)
+		return fmt.Errorf("%w: %s", errCheck, verdict)
 	}
 	return nil
+}
+
+// verdict sums up a test: "1,234 cases, all passed" or "3 of 1,234 cases failed".
+func verdict(failures, cases int) string {
+	if failures == 0 {
+		return model.Count(cases, "case") + ", all passed"
+	}
+	return fmt.Sprintf("%s of %s failed", model.Commas(failures), model.Count(cases, "case"))
 }
 
 // name is the kernel and its tile, as --kernels has them.
@@ -312,7 +350,7 @@ func (f *selftestFlags) process(ctx context.Context, part string) (rows []selfte
 }
 
 // printErrors prints how far the results of each kernel and type were off.
-func printErrors(w io.Writer, rows []selftestRow) error {
+func printErrors(w io.Writer, o listFlags, rows []selftestRow) error {
 	type errors struct {
 		kernel, check string
 		gemmtest.TypeErrors
@@ -327,14 +365,14 @@ func printErrors(w io.Writer, rows []selftestRow) error {
 		"units of what that lets pass, and the RMS of a product in units of what rounding comes to."); err != nil {
 		return err
 	}
-	return writeList(w, "table", []column[errors]{
-		{"KERNEL", func(e errors) any { return e.kernel }},
-		{"CHECK", func(e errors) any { return e.check }},
-		{"TYPES", func(e errors) any { return e.In + " → " + e.Out }},
-		{"CASES", func(e errors) any { return e.Cases }},
-		{"ERROR/BOUND", func(e errors) any { return fmt.Sprintf("%.2g", e.Worst) }},
-		{"BLAS", func(e errors) any { return fmt.Sprintf("%.2g", e.BLAS) }},
-		{"RMS", func(e errors) any { return fmt.Sprintf("%.2g", e.Alarm) }},
+	return writeList(w, o, []column[errors]{
+		fixed("KERNEL", func(e errors) any { return e.kernel }),
+		fixed("CHECK", func(e errors) any { return e.check }),
+		fixed("TYPES", func(e errors) any { return e.In + " → " + e.Out }),
+		fixed("CASES", func(e errors) any { return e.Cases }),
+		fixed("ERROR/BOUND", func(e errors) any { return fmt.Sprintf("%.2g", e.Worst) }),
+		fixed("BLAS", func(e errors) any { return fmt.Sprintf("%.2g", e.BLAS) }),
+		fixed("RMS", func(e errors) any { return fmt.Sprintf("%.2g", e.Alarm) }),
 	}, all)
 }
 

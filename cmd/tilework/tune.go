@@ -24,7 +24,7 @@ type tuneFlags struct {
 	threads      int
 	time         time.Duration
 	seed         uint64
-	format       string
+	output       listFlags
 	show, clear  bool
 	verbose      bool
 	exhaustive   bool
@@ -76,7 +76,7 @@ choice, at any number of threads. It lies in the user's cache directory, or in
 	fl.BoolVar(&f.show, "show", false, "list what is kept")
 	fl.BoolVar(&f.clear, "clear", false, "remove all that is kept")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say what is measured, and what is wrong with the cache")
-	formatFlag(c, &f.format, listFormats...)
+	f.output.addTo(c, listFormats...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu")
@@ -149,14 +149,14 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if len(outcomes) > 1 {
 		fmt.Fprintln(stderr, tune.Summary(outcomes))
 	}
-	return errors.Join(writeList(stdout, f.format, []column[tune.Outcome]{
-		{"PRODUCT", func(x tune.Outcome) any { return x.Form }},
-		{"MEASURED", func(x tune.Outcome) any { return fmt.Sprintf("%d of %d", x.Measured, x.Considered) }},
-		{"DEFAULT", func(x tune.Outcome) any { return withTime(x.Default, x.Before) }},
-		{"BEST", func(x tune.Outcome) any { return withTime(x.Best, x.After) }},
-		{"GAIN", func(x tune.Outcome) any { return gain(x.Gain.Speed, x.Gain.P10, x.Gain.P90) }},
-		{"KEPT", func(x tune.Outcome) any { return yesNo(x.Kept) }},
-		{"WHY", func(x tune.Outcome) any { return x.Why }},
+	return errors.Join(writeList(stdout, f.output, []column[tune.Outcome]{
+		fixed("PRODUCT", func(x tune.Outcome) any { return x.Form }),
+		dropped(2, "MEASURED", func(x tune.Outcome) any { return fmt.Sprintf("%d of %d", x.Measured, x.Considered) }),
+		wrapped("DEFAULT", func(x tune.Outcome) any { return withTime(x.Default, x.Before) }),
+		wrapped("BEST", func(x tune.Outcome) any { return withTime(x.Best, x.After) }),
+		fixed("GAIN", func(x tune.Outcome) any { return gain(x.Gain.Speed, x.Gain.P10, x.Gain.P90) }),
+		fixed("KEPT", func(x tune.Outcome) any { return yesNo(x.Kept) }),
+		wrapped("WHY", func(x tune.Outcome) any { return x.Why }),
 	}, outcomes), err)
 }
 
@@ -167,13 +167,13 @@ func (f *tuneFlags) list(stdout, stderr io.Writer) error {
 	if len(kept) == 0 {
 		fmt.Fprintln(stderr, "nothing is tuned here: tilework tune --sizes N does that")
 	}
-	return writeList(stdout, f.format, []column[dispatch.Kept]{
-		{"PRODUCT", func(k dispatch.Kept) any { return k.Form }},
-		{"CHOICE", func(k dispatch.Kept) any { return k.Choice }},
-		{"GAIN", func(k dispatch.Kept) any { return gain(k.Gain, k.P10, k.P90) }},
-		{"DATE", func(k dispatch.Kept) any { return k.Date.Format(time.DateOnly) }},
-		{"USED", func(k dispatch.Kept) any { return yesNo(!k.Stale) }},
-		{"DEVICE", func(k dispatch.Kept) any { return k.Device }},
+	return writeList(stdout, f.output, []column[dispatch.Kept]{
+		fixed("PRODUCT", func(k dispatch.Kept) any { return k.Form }),
+		wrapped("CHOICE", func(k dispatch.Kept) any { return k.Choice }),
+		fixed("GAIN", func(k dispatch.Kept) any { return gain(k.Gain, k.P10, k.P90) }),
+		dropped(1, "DATE", func(k dispatch.Kept) any { return k.Date.Format(time.DateOnly) }),
+		fixed("USED", func(k dispatch.Kept) any { return yesNo(!k.Stale) }),
+		wrapped("DEVICE", func(k dispatch.Kept) any { return k.Device }),
 	}, kept)
 }
 

@@ -30,20 +30,25 @@ in CycloneDX's JSON, taken from the program itself.`,
 			if sbom {
 				return writeSBOM(c.OutOrStdout())
 			}
-			e := bench.Host()
-			v := cmp.Or(e.Version, "(devel)")
-			if e.Commit != "" {
-				v += " " + e.Commit[:min(12, len(e.Commit))]
-			}
-			if e.Modified {
-				v += " modified"
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "tilework %s %s %s/%s\n", v, e.Go, e.OS, e.Arch)
-			return err
+			return writeVersion(c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVar(&sbom, "sbom", false, "print the software bill of materials of this program instead")
 	return c
+}
+
+// writeVersion prints the version, the commit, the Go release and the platform.
+func writeVersion(w io.Writer) error {
+	e := bench.Host()
+	v := cmp.Or(e.Version, "(devel)")
+	if e.Commit != "" {
+		v += " " + e.Commit[:min(12, len(e.Commit))]
+	}
+	if e.Modified {
+		v += " modified"
+	}
+	_, err := fmt.Fprintf(w, "tilework %s %s %s/%s\n", v, e.Go, e.OS, e.Arch)
+	return err
 }
 
 // The part of CycloneDX 1.6 that a Go program needs

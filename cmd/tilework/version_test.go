@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -27,5 +28,14 @@ func TestSBOM(t *testing.T) {
 	}
 	if again, _, _ := run(t.Context(), "version", "--sbom"); again != stdout {
 		t.Error("another bill the second time")
+	}
+}
+
+// TestVersionFlag checks that --version prints what the verb prints.
+func TestVersionFlag(t *testing.T) {
+	want, _, _ := run(t.Context(), "version")
+	stdout, stderr, code := run(t.Context(), "--version")
+	if code != 0 || stdout != want || !strings.HasPrefix(want, "tilework ") {
+		t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
 	}
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"tilework/internal/host"
 )
 
-// column is a row of the table of columns. CSV has them all; the table to look
-// at has those with a text, which is short and may be empty.
+// column is a row of the table of columns. CSV has them all. The table for reading has those
+// with a text, which is short and may be empty.
 type column struct {
 	name  string
 	value func(r *Record) any
@@ -85,7 +86,7 @@ var columns = []column{
 	{"then_wavefronts", thenCounted(func(t *ThenCounts) int64 { return t.Wavefronts }), "", nil},
 	{"then_ideal_wavefronts", thenCounted(func(t *ThenCounts) int64 { return t.IdealWavefronts }), "", nil},
 	{"verified", func(r *Record) any { return r.Verified }, "", nil},
-	{"error_ratio", func(r *Record) any { return r.ErrorRatio }, "error/bound", done(func(r *Record) string { return fmt.Sprintf("%.2g", r.ErrorRatio) })},
+	{"error_ratio", func(r *Record) any { return r.ErrorRatio }, "error/bound", errorRatio},
 	{"error", func(r *Record) any { return r.Error }, "", nil},
 	{"unsupported", func(r *Record) any { return r.Unsupported }, "", nil},
 	{"interrupted", func(r *Record) any { return r.Interrupted }, "interrupted", yes(func(r *Record) bool { return r.Interrupted })},
@@ -106,6 +107,22 @@ var columns = []column{
 	{"commit", func(r *Record) any { return r.Environment.Commit }, "", nil},
 	{"modified", func(r *Record) any { return r.Environment.Modified }, "", nil},
 	{"command", func(r *Record) any { return r.Environment.Command }, "", nil},
+}
+
+// dropped lists the titles of the columns that a narrow table leaves out, the first to go first.
+// What was multiplied, its time and rate, and the ratios always stay.
+var dropped = []string{
+	"error/bound", "reps", "cache", "distinct", "clock", "stored", "compile", "FLOP/byte", "spread", "wavefronts", "device", "of peak",
+	"allocate + upload + compute + download", "conflicts", "threads", "sectors (ideal)", "loaded", "transfers", "type", "trans", "GB/s",
+}
+
+// dropRank returns how early the table leaves out a column, as table.Column has it.
+func dropRank(title string) int {
+	i := slices.Index(dropped, title)
+	if i < 0 {
+		return 0
+	}
+	return len(dropped) - i
 }
 
 // Types is the types of A and B and, where it is another, of C: "int8→int32".
@@ -272,14 +289,12 @@ func timed(f func(*Record) string) func(*Record) string {
 	}
 }
 
-// done is f's text where the record is of no failure.
-func done(f func(*Record) string) func(*Record) string {
-	return func(r *Record) string {
-		if r.Error != "" {
-			return ""
-		}
-		return f(r)
+// errorRatio returns the largest error of a result that was checked.
+func errorRatio(r *Record) string {
+	if !r.Verified {
+		return ""
 	}
+	return fmt.Sprintf("%.2g", r.ErrorRatio)
 }
 
 // Duration is a number of seconds with four digits and a unit.

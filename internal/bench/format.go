@@ -8,16 +8,18 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"tilework/internal/table"
 )
 
 // Format is a form in which records are written.
 type Format struct {
 	Name  string
 	About string // in a few words
-	// Write writes records and returns w's error. What jsonl and bench write of two
-	// lists, one after the other, is what they write of both in one.
-	Write func(w io.Writer, records []Record) error
+	// Write writes records and returns w's error. A table is fitted to a width in
+	// characters, without a limit if it is 0; the other formats ignore it. jsonl and bench
+	// write two lists, one after the other, as they write both in one.
+	Write func(w io.Writer, records []Record, width int) error
 }
 
 // formats holds one row for each.
@@ -44,7 +46,7 @@ func FindFormat(name string) (Format, error) {
 	return Format{}, fmt.Errorf("unknown format %q (want one of %s)", name, strings.Join(known, ", "))
 }
 
-func writeJSONL(w io.Writer, records []Record) error {
+func writeJSONL(w io.Writer, records []Record, _ int) error {
 	e := json.NewEncoder(w)
 	for i := range records {
 		if err := e.Encode(&records[i]); err != nil {
@@ -54,7 +56,7 @@ func writeJSONL(w io.Writer, records []Record) error {
 	return nil
 }
 
-func writeJSON(w io.Writer, records []Record) error {
+func writeJSON(w io.Writer, records []Record, _ int) error {
 	if records == nil {
 		records = []Record{} // an array, not null
 	}
@@ -63,7 +65,7 @@ func writeJSON(w io.Writer, records []Record) error {
 	return e.Encode(records)
 }
 
-func writeCSV(w io.Writer, records []Record) error {
+func writeCSV(w io.Writer, records []Record, _ int) error {
 	out := csv.NewWriter(w)
 	peers := peersOf(records)
 	var row []string
@@ -101,9 +103,9 @@ func writeCSV(w io.Writer, records []Record) error {
 	return out.Error()
 }
 
-// writeTable writes times and counts as a table each, the summaries of the times, and
-// where all was measured.
-func writeTable(w io.Writer, records []Record) error {
+// writeTable writes times and counts as a table each, the summaries of the times, the
+// footnotes, and where all was measured.
+func writeTable(w io.Writer, records []Record, width int) error {
 	var times, counts []Record
 	for _, r := range records {
 		if r.Counts != nil {
@@ -116,64 +118,61 @@ func writeTable(w io.Writer, records []Record) error {
 		if len(part) == 0 {
 			continue
 		}
-		if err := writeRows(w, part); err != nil {
+		if err := writeRows(w, part, width); err != nil {
 			return err
 		}
 	}
-	if err := writeSummaries(w, records); err != nil {
-		return err
-	}
-	for _, note := range Footnotes(records) {
-		if _, err := fmt.Fprintln(w, note); err != nil {
+	var lines []string
+	lines = append(lines, summaryLines(records)...)
+	lines = append(lines, Footnotes(records)...)
+	lines = append(lines, environmentLines(records)...)
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, table.Fold(line, width)); err != nil {
 			return err
 		}
 	}
-	return writeEnvironments(w, records)
+	return nil
 }
 
 // writeRows leaves out the columns that are empty in every row.
-func writeRows(w io.Writer, records []Record) error {
-	type line func(r *Record) string
-	var titles []string
-	var lines []line
-	add := func(title string, f line) {
+func writeRows(w io.Writer, records []Record, width int) error {
+	var shown []table.Column
+	rows := make([][]string, len(records))
+	add := func(c table.Column, text func(r *Record) string) {
+		cells := make([]string, len(records))
+		empty := true
 		for i := range records {
-			if f(&records[i]) != "" {
-				titles, lines = append(titles, title), append(lines, f)
-				return
-			}
+			cells[i] = text(&records[i])
+			empty = empty && cells[i] == ""
+		}
+		if empty {
+			return
+		}
+		shown = append(shown, c)
+		for i, cell := range cells {
+			rows[i] = append(rows[i], cell)
 		}
 	}
 	for _, c := range columns {
 		if c.text != nil {
-			add(c.title, c.text)
+			add(table.Column{Title: c.title, Drop: dropRank(c.title)}, c.text)
 		}
 	}
 	for _, p := range peersOf(records) {
-		add("× "+p, func(r *Record) string {
+		add(table.Column{Title: "× " + p}, func(r *Record) string {
 			if v, ok := r.RatioTo(p); ok {
 				return v.Text()
 			}
 			return ""
 		})
 	}
-	add("note", func(r *Record) string { return oneLine(r.Error) })
-
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, strings.Join(titles, "\t"))
-	for i := range records {
-		cells := make([]string, len(lines))
-		for j, f := range lines {
-			cells[j] = f(&records[i])
-		}
-		fmt.Fprintln(out, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
-	}
-	return out.Flush()
+	add(table.Column{Title: "note", Wrap: true}, func(r *Record) string { return oneLine(r.Error) })
+	return table.Write(w, width, shown, rows)
 }
 
-// writeEnvironments writes where and with what a table was measured: once, where that is
-// the same for all of it.
-func writeEnvironments(w io.Writer, records []Record) error {
+// environmentLines describes where and with what the records were measured, each
+// environment once.
+func environmentLines(records []Record) (lines []string) {
 	var told []string
 	for i := range records {
 		e := records[i].Environment
@@ -182,15 +181,13 @@ func writeEnvironments(w io.Writer, records []Record) error {
 			continue // another clock rate is no other environment
 		}
 		told = append(told, e.String())
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
+		lines = append(lines, line)
 	}
-	return nil
+	return lines
 }
 
-// writeSummaries writes what a table of several cases comes to.
-func writeSummaries(w io.Writer, records []Record) error {
+// summaryLines describes the summaries of several cases.
+func summaryLines(records []Record) (lines []string) {
 	for _, s := range Summarize(records) {
 		if s.Cases < 2 {
 			continue
@@ -203,13 +200,10 @@ func writeSummaries(w io.Writer, records []Record) error {
 		if s.Uncertain > 0 {
 			doubt = fmt.Sprintf(", %d of them uncertain", s.Uncertain)
 		}
-		_, err := fmt.Fprintf(w, "%s × %s on %s%s, %s: geometric mean %.3f of %d%s, worst %.3f (%v)\n",
-			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, doubt, s.Worst, s.WorstShape)
-		if err != nil {
-			return err
-		}
+		lines = append(lines, fmt.Sprintf("%s × %s on %s%s, %s: geometric mean %.3f of %d%s, worst %.3f (%v)",
+			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, doubt, s.Worst, s.WorstShape))
 	}
-	return nil
+	return lines
 }
 
 // peersOf lists the peers that records are compared with, as they first appear.
@@ -235,7 +229,7 @@ var units = []struct{ name, better string }{
 // (golang.org/design/14313-benchmark-format). Records without times or counts are
 // comments. So are the versions, and the date: benchstat compares only what was measured
 // with the same configuration, which these must not be part of.
-func writeBench(w io.Writer, records []Record) error {
+func writeBench(w io.Writer, records []Record, _ int) error {
 	out := bufio.NewWriter(w) // it keeps the first error
 	for _, u := range units {
 		fmt.Fprintf(out, "Unit %s better=%s\n", u.name, u.better)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/perf/benchfmt"
 
@@ -65,7 +66,7 @@ func write(t *testing.T, format string, records []Record) string {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := f.Write(&b, records); err != nil {
+	if err := f.Write(&b, records, 0); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -76,7 +77,7 @@ func TestTable(t *testing.T) {
 subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cache  reps  median   spread  GFLOP/s   of peak  error/bound  × openblas  note
 tile 8/x  cpu     float32           10×20×50                             2                   warm   3     2 µs?    120.0%  10?       50.0%    0.12         2.50
 openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs?    0.0%    4?                 0.12
-naive     cpu     float32           10×20×50                             2                                                                        verification failed: it is off, "much"
+naive     cpu     float32           10×20×50                             2                                                                                             verification failed: it is off, "much"
 tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms?  0.0%    9.6e-07?           0.12
 subject  device  type     M×N×K     instructions  FLOP   issued  loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
 naive    emu     float32  10×20×50  700           20000  20200   78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
@@ -93,6 +94,43 @@ func trimLines(s string) string {
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return b.String()
+}
+
+// TestNarrowTable checks that a table fits its width, and that it keeps the figures that matter.
+func TestNarrowTable(t *testing.T) {
+	f, err := FindFormat("table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := append(examples(t)[:2], examples(t)[:2]...)
+	for _, width := range []int{80, 100} {
+		var b strings.Builder
+		if err := f.Write(&b, records, width); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > width {
+				t.Errorf("width %d: a line of %d characters: %q", width, n, line)
+			}
+		}
+		for _, title := range []string{"subject", "M×N×K", "median", "GFLOP/s", "× openblas"} {
+			if head, _, _ := strings.Cut(b.String(), "\n"); !strings.Contains(head, title) {
+				t.Errorf("width %d: no column %s in %q", width, title, head)
+			}
+		}
+		if !strings.Contains(b.String(), "cache warm") {
+			t.Errorf("width %d: no word about the cache, which is the same in all rows:\n%s", width, &b)
+		}
+	}
+}
+
+// TestDropped checks that every column in the list exists.
+func TestDropped(t *testing.T) {
+	for _, title := range dropped {
+		if !slices.ContainsFunc(columns, func(c column) bool { return c.text != nil && c.title == title }) {
+			t.Errorf("no column %q", title)
+		}
+	}
 }
 
 func TestCSV(t *testing.T) {
@@ -304,7 +342,7 @@ func FuzzReadRecords(f *testing.F) {
 			return
 		}
 		for _, format := range Formats() {
-			if err := format.Write(new(bytes.Buffer), records); err != nil {
+			if err := format.Write(new(bytes.Buffer), records, 0); err != nil {
 				t.Errorf("what was read cannot be written as %s: %v", format.Name, err)
 			}
 		}
@@ -329,11 +367,11 @@ func TestWriteErrors(t *testing.T) {
 	for _, f := range Formats() {
 		size := len(write(t, f.Name, records))
 		for n := 0; n < size; n += 7 {
-			if err := f.Write(&full{n}, records); !errors.Is(err, errFull) {
+			if err := f.Write(&full{n}, records, 0); !errors.Is(err, errFull) {
 				t.Fatalf("%s of %d bytes into %d: error %v", f.Name, size, n, err)
 			}
 		}
-		if err := f.Write(&full{size}, records); err != nil {
+		if err := f.Write(&full{size}, records, 0); err != nil {
 			t.Errorf("%s: %v", f.Name, err)
 		}
 	}

@@ -57,7 +57,7 @@ func TestPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := table.Write(&text, all); err != nil {
+	if err := table.Write(&text, all, 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", &text)

@@ -61,8 +61,14 @@ func Marked(text string, uncertain bool) string {
 	return text
 }
 
-// Text returns Speed with two decimals, marked if it is uncertain.
-func (v Ratio) Text() string { return Marked(fmt.Sprintf("%.2f", v.Speed), v.Uncertain()) }
+// Text returns Speed with two decimals, or two digits below 0.1, marked if it is uncertain.
+func (v Ratio) Text() string {
+	format := "%.2f"
+	if v.Speed < 0.1 {
+		format = "%.2g"
+	}
+	return Marked(fmt.Sprintf(format, v.Speed), v.Uncertain())
+}
 
 // Footnotes returns those of RatioNote and UncertainNote that a table of records needs.
 func Footnotes(records []Record) (notes []string) {

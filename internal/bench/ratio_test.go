@@ -93,6 +93,7 @@ func TestUncertain(t *testing.T) {
 		{Ratio{Speed: 2, Low: 1.81, High: 2.19}, "2.00"},
 		{Ratio{Speed: 2, Low: 1.79, High: 2.21}, "2.00?"},
 		{Ratio{Speed: 2}, "2.00?"}, // no interval
+		{Ratio{Speed: 0.00123, Low: 0.0012, High: 0.0013}, "0.0012"},
 		{versus("p", []float64{1, 1}, []float64{1, 1}), "1.00?"},
 		{versus("p", []float64{1, 1, 1}, []float64{1, 1, 1}), "1.00"},
 		{versus("p", []float64{1, 1, 1, 1, 1}, []float64{0.5, 2, 1, 0.6, 1.8}), "1.00?"},

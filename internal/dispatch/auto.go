@@ -130,6 +130,7 @@ type because uint8
 const (
 	_ because = iota
 	tooSmallForGPU
+	noDriver
 	noGPU
 	noMeasurementHere
 	noMeasurementThere
@@ -150,6 +151,8 @@ func (c choice) words() string {
 	switch c.because {
 	case tooSmallForGPU:
 		return "too small for a GPU to pay"
+	case noDriver: // where the driver was looked for concerns only those who request a GPU
+		return "no NVIDIA driver here"
 	case noGPU:
 		return "no GPU: " + strings.TrimPrefix(c.err.Error(), device.ErrNoDevice.Error()+": ")
 	case noMeasurementHere:
@@ -183,8 +186,8 @@ func (c *chooser) choose(r *Request, made *choice) {
 		return
 	}
 	made.gpu = c.gpu
-	if made.err = c.present(); made.err != nil {
-		made.because = noGPU
+	if c.present() != nil {
+		made.because = noDriver
 		return
 	}
 	c.mu.Lock()

@@ -104,7 +104,7 @@ func TestChoose(t *testing.T) {
 		{name: "once, as if for the first time", m: 1000, n: 1000, k: 1000, once: true, change: func(w *world) { w.start = 0 }, want: "cpu", why: "about 20ms here, not worth beginning with emu, which takes at least 50ms"},
 		{name: "huge, once", m: 4000, n: 4000, k: 4000, once: true, want: "emu", why: "on emu and 300ms to begin with it", begins: true},
 		{name: "more bytes than operations", m: 8000, n: 1, k: 8000, want: "cpu", why: "against 25ms on emu", begins: true},
-		{name: "no driver", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.present = errors.New("looked everywhere") }, want: "cpu", why: "no GPU: looked everywhere"},
+		{name: "no driver", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.present = errors.New("looked everywhere") }, want: "cpu", why: "no NVIDIA driver here"},
 		{name: "no GPU", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.identify = errors.New("it shows none") }, want: "cpu", why: "no GPU: it shows none", begins: true},
 		{name: "a GPU that fails", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.tryGPU = errors.New("burnt") }, want: "cpu", why: "emu could not be measured: burnt", begins: true},
 		{name: "a processor that fails", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.tryCPU = errors.New("odd") }, want: "cpu", why: "the processor could not be measured: odd"},

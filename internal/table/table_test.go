@@ -1,0 +1,132 @@
+package table
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func write(t *testing.T, width int, columns []Column, rows [][]string) string {
+	t.Helper()
+	var b strings.Builder
+	if err := Write(&b, width, columns, rows); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestWrite(t *testing.T) {
+	columns := []Column{
+		{Title: "kernel"}, {Title: "device", Drop: 1}, {Title: "×", Drop: 2}, {Title: "spread", Drop: 3}, {Title: "note", Wrap: true},
+	}
+	rows := [][]string{
+		{"naive", "cpu", "0.50", "12 %", "the textbook's loop, one thread for each element of C"},
+		{"µ", "cpu", "", "3 %", ""},
+	}
+	for _, c := range []struct {
+		width int
+		want  string
+	}{
+		{0, `
+kernel  device  ×     spread  note
+naive   cpu     0.50  12 %    the textbook's loop, one thread for each element of C
+µ       cpu           3 %
+`},
+		{60, `
+kernel  device  ×     spread  note
+naive   cpu     0.50  12 %    the textbook's loop, one
+                              thread for each element of C
+µ       cpu           3 %
+`},
+		// device is the same in every row and goes first, then the highest rank.
+		{50, `
+kernel  ×     spread  note
+naive   0.50  12 %    the textbook's loop, one
+                      thread for each element of C
+µ             3 %
+Not shown (--wide shows all columns): device cpu
+`},
+		{40, `
+kernel  ×     note
+naive   0.50  the textbook's loop, one
+              thread for each element of
+              C
+µ
+Not shown (--wide shows all columns):
+device cpu, spread
+`},
+		{32, `
+kernel  note
+naive   the textbook's loop, one
+        thread for each element
+        of C
+µ
+Not shown (--wide shows all
+columns): device cpu, spread, ×
+`},
+		{20, `
+kernel  note
+naive   the
+        textbook's
+        loop, one
+        thread for
+        each element
+        of C
+µ
+Not shown (--wide
+shows all columns):
+device cpu, spread,
+×
+`},
+	} {
+		if got := write(t, c.width, columns, rows); got != c.want[1:] {
+			t.Errorf("width %d: got\n%s\nwant\n%s", c.width, got, c.want[1:])
+		}
+	}
+}
+
+// TestWidth checks that every line fits wherever the columns allow it.
+func TestWidth(t *testing.T) {
+	columns := []Column{{Title: "a"}, {Title: "bb", Drop: 1}, {Title: "ccc", Wrap: true}, {Title: "dddd", Wrap: true}}
+	rows := [][]string{
+		{"x", strings.Repeat("y", 20), strings.Repeat("word ", 30), strings.Repeat("longer ", 20)},
+		{"xx", "", "word", ""},
+	}
+	for width := len("xx  words  longer"); width < 300; width++ {
+		for line := range strings.Lines(write(t, width, columns, rows)) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+				t.Fatalf("width %d: a line of %d characters: %q", width, n, line)
+			}
+		}
+	}
+}
+
+func TestFold(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"one\n two " + strings.Repeat("x", 70) + " three", 70, "one two\n" + strings.Repeat("x", 70) + "\nthree"},
+		{"ä ö ü", 3, "ä ö\nü"},
+		{"a  b", 0, "a  b"},
+		{"", 5, ""},
+	} {
+		if got := Fold(c.text, c.width); got != c.want {
+			t.Errorf("%q to %d: %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
+
+type broken struct{}
+
+var errBroken = errors.New("broken")
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestWriteError(t *testing.T) {
+	if err := Write(broken{}, 0, []Column{{Title: "a"}}, nil); !errors.Is(err, errBroken) {
+		t.Errorf("error %v", err)
+	}
+}
