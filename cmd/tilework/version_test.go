@@ -31,7 +31,7 @@ func TestSBOM(t *testing.T) {
 	}
 }
 
-// TestVersionFlag checks that --version prints what the verb prints.
+// TestVersionFlag compares --version with the verb.
 func TestVersionFlag(t *testing.T) {
 	want, _, _ := run(t.Context(), "version")
 	stdout, stderr, code := run(t.Context(), "--version")

@@ -170,8 +170,8 @@ func writeRows(w io.Writer, records []Record, width int) error {
 	return table.Write(w, width, shown, rows)
 }
 
-// environmentLines describes where and with what the records were measured, each
-// environment once.
+// environmentLines describes the machines and versions that the records were measured
+// with, each once.
 func environmentLines(records []Record) (lines []string) {
 	var told []string
 	for i := range records {

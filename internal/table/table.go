@@ -14,8 +14,8 @@ type Column struct {
 	Title string
 	// Wrap allows cells to continue on further lines, broken at spaces.
 	Wrap bool
-	// Drop is how early the column is left out of a table that is too wide: the
-	// highest first, and never if it is 0.
+	// Drop ranks the columns that a table leaves out if it is too wide: the highest
+	// goes first, and a column with 0 always stays.
 	Drop int
 }
 
@@ -24,8 +24,8 @@ const (
 	minWidth = 24 // a wrapped column is made narrower than this only after columns were dropped
 )
 
-// Write prints rows of one cell for each column, below the columns' titles. A table wider than
-// width wraps and then drops columns, of which those that are the same in every row are dropped first.
+// Write prints rows of one cell for each column, below the columns' titles. If the table is wider
+// than width, it wraps columns and then drops some, those first that are the same in every row.
 // A last line names the dropped columns. A width of 0 is no limit.
 func Write(w io.Writer, width int, columns []Column, rows [][]string) error {
 	t := &layout{columns: columns, rows: rows}
