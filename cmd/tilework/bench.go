@@ -51,7 +51,12 @@ func benchCommandOf(f *benchFlags) *cobra.Command {
 		Short: "Measure the kernels, beside other libraries in the same run",
 		Long: `bench times kernels on shapes, in turns with the peers. Before it times one, and after,
 it checks a result against a float64 reference; a wrong one gets no time and exit code 1.
-A ratio above 1 means that the kernel is faster than the peer.
+
+The column × PEER is the peer's time divided by the kernel's in the same round, as a median
+over all rounds: above 1 the kernel is faster. Disturbances of both cancel in it, so it can
+differ from the quotient of the two medians. A ? marks a figure that is too uncertain to
+rely on: its 95 % confidence interval is wider than ±10 %, or it has fewer than three
+timings.
 
 On a GPU the matrices are there, in as many copies as outgrow its L2 cache twice, and
 its own events tell the time; with --transfers they are in the host's memory, and the
@@ -96,7 +101,7 @@ there. It refuses a file from another machine or another version.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.preset, "preset", "", "a study by its name: "+strings.Join(presetNames(), ", "))
-	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, all, auto for what mul would use, or none (default: auto); mma-tf32 and auto-tf32 are in that precision")
+	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, separated by commas: names, all, and auto for the choice of mul; or none (default: auto); mma-tf32 and auto-tf32 are in that precision")
 	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64 (default: 64,256,1024, emulated 64,256)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))

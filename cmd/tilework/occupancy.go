@@ -11,11 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tilework/internal/model"
+	"tilework/internal/table"
 )
 
 // occupancyFlags are the flags of `tilework occupancy`.
 type occupancyFlags struct {
-	threads, smem, gpu, format  string
+	threads, smem, gpu          string
+	output                      listFlags
 	regs                        int
 	smThreads, smBlocks, smRegs int
 	smSmem                      string
@@ -42,7 +44,7 @@ numbers of an exercise (--sm-threads and its like), for which nothing is rounded
 	fl.StringVar(&f.smSmem, "sm-smem", "0", "shared memory that the SM has (0: no limit)")
 	fl.IntVar(&f.smBlocks, "sm-blocks", 0, "blocks that the SM holds (0: no limit)")
 	fl.IntVar(&f.smRegs, "sm-regs", 0, "registers that the SM has (0: no limit)")
-	formatFlag(c, &f.format, "table", "json")
+	f.output.addTo(c, "table", "json")
 	complete(c, "gpu", gpuNames()...)
 	return c
 }
@@ -72,13 +74,17 @@ func (f *occupancyFlags) run(c *cobra.Command, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if f.format == "json" {
+	if f.output.format == "json" {
 		e := json.NewEncoder(stdout)
 		e.SetIndent("", "  ")
 		return e.Encode(o)
 	}
-	_, err = fmt.Fprintln(stdout, strings.TrimRight(o.Text(), "\n"))
-	return err
+	for line := range strings.Lines(o.Text()) {
+		if _, err := fmt.Fprintln(stdout, table.Continue(strings.TrimRight(line, "\n"), f.output.width(stdout))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *occupancyFlags) launch() (l model.Launch, err error) {

@@ -2,12 +2,11 @@ package explain
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 
 	"tilework/internal/model"
+	"tilework/internal/table"
 )
 
 // Text is the explanation for a reader, in lines of at most 100 columns.
@@ -262,7 +261,7 @@ func (d *document) heading(text string) { d.line("\n%s\n", strings.ToUpper(text)
 
 // line writes a line, broken where it is too long.
 func (d *document) line(format string, args ...any) {
-	d.WriteString(wrap(fmt.Sprintf(format, args...)) + "\n")
+	d.WriteString(table.Continue(fmt.Sprintf(format, args...), width) + "\n")
 }
 
 // row adds a row to the table that flush writes; tabs part its cells.
@@ -272,37 +271,14 @@ func (d *document) row(label, format string, args ...any) {
 
 // flush writes the rows. What is too long goes on below its cell.
 func (d *document) flush() {
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, r := range d.rows {
 		fmt.Fprintln(w, "  "+strings.Join(r, "\t"))
 	}
 	w.Flush() // a strings.Builder does not fail
-	for line := range strings.Lines(table.String()) {
-		d.WriteString(wrap(strings.TrimRight(line, " \n")) + "\n")
+	for line := range strings.Lines(aligned.String()) {
+		d.WriteString(table.Continue(strings.TrimRight(line, " \n"), width) + "\n")
 	}
 	d.rows = nil
-}
-
-// columns parts a table's cells.
-var columns = regexp.MustCompile(` {2,}`)
-
-// wrap breaks a line at spaces. What follows a break goes on below the line's last cell.
-func wrap(line string) string {
-	runes := []rune(line)
-	if len(runes) <= width {
-		return line
-	}
-	indent := 0
-	if gaps := columns.FindAllStringIndex(line, -1); gaps != nil {
-		indent = utf8.RuneCountInString(line[:gaps[len(gaps)-1][1]])
-	}
-	at := width
-	for at > indent && runes[at] != ' ' {
-		at--
-	}
-	if at <= indent {
-		return line // one long word
-	}
-	return string(runes[:at]) + "\n" + wrap(strings.Repeat(" ", indent)+string(runes[at+1:]))
 }

@@ -97,7 +97,7 @@ func NewTrace(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) 
 	if err != nil {
 		return nil, err
 	}
-	t := &Trace{Kernel: k.Name, Config: j.config.String(), A: table(p.M, p.K, a), B: table(p.K, p.N, b)}
+	t := &Trace{Kernel: k.Name, Config: j.config.String(), A: elements(p.M, p.K, a), B: elements(p.K, p.N, b)}
 	w := &watcher{machine: m, trace: t, aliases: aliases(j.module)}
 	if _, err := m.run(ctx, w); err != nil {
 		return nil, err
@@ -106,11 +106,11 @@ func NewTrace(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) 
 	if err != nil {
 		return nil, err
 	}
-	t.C = table(p.M, p.N, c)
+	t.C = elements(p.M, p.N, c)
 	return t, t.check(p)
 }
 
-func table(rows, cols int, element func(i, j int) float64) [][]float64 {
+func elements(rows, cols int, element func(i, j int) float64) [][]float64 {
 	all := make([][]float64, rows)
 	for i := range all {
 		all[i] = make([]float64, cols)

@@ -119,6 +119,24 @@ func TestFold(t *testing.T) {
 	}
 }
 
+func TestContinue(t *testing.T) {
+	for _, c := range []struct {
+		line  string
+		width int
+		want  string
+	}{
+		{"  shared  µ each block needs bytes", 18, "  shared  µ each\n          block\n          needs\n          bytes"},
+		{"no cells at all", 8, "no cells\nat all"},
+		{"fits  here", 10, "fits  here"},
+		{"any  width is enough", 0, "any  width is enough"},
+		{"cell  word-that-is-long", 8, "cell  word-that-is-long"},
+	} {
+		if got := Continue(c.line, c.width); got != c.want {
+			t.Errorf("%q to %d: %q, want %q", c.line, c.width, got, c.want)
+		}
+	}
+}
+
 type broken struct{}
 
 var errBroken = errors.New("broken")

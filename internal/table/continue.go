@@ -1,0 +1,31 @@
+package table
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// gaps separate the cells of an aligned line.
+var gaps = regexp.MustCompile(` {2,}`)
+
+// Continue breaks a line of aligned cells at spaces, into lines of at most width characters. The
+// text after a break continues below the last cell. A width of 0 is no limit.
+func Continue(line string, width int) string {
+	runes := []rune(line)
+	if width == 0 || len(runes) <= width {
+		return line
+	}
+	indent := 0
+	if found := gaps.FindAllStringIndex(line, -1); found != nil {
+		indent = utf8.RuneCountInString(line[:found[len(found)-1][1]])
+	}
+	at := width
+	for at > indent && runes[at] != ' ' {
+		at--
+	}
+	if at <= indent {
+		return line // one long word
+	}
+	return string(runes[:at]) + "\n" + Continue(strings.Repeat(" ", indent)+string(runes[at+1:]), width)
+}
