@@ -112,7 +112,7 @@ var columns = []column{
 // dropped lists the titles of the columns that a narrow table leaves out, the first to go first.
 // The subject, the shape, its time and rate, and the ratios always stay.
 var dropped = []string{
-	"error/bound", "reps", "cache", "distinct", "clock", "stored", "compile", "FLOP/byte", "spread", "wavefronts", "device", "of peak",
+	"error/bound", "reps", "cache", "distinct", "clock", "stored", "issued", "compile", "FLOP/byte", "spread", "wavefronts", "device", "of peak",
 	"allocate + upload + compute + download", "conflicts", "threads", "sectors (ideal)", "loaded", "transfers", "type", "trans", "GB/s",
 }
 
