@@ -23,6 +23,8 @@ type barrier struct {
 	ones, zeros int
 	waits       []*warp // that are to be released
 	last        Origin  // the last arrival
+	place       int32   // its place in the kernel
+	unaligned   bool    // some arrivals were not of an aligned instruction
 }
 
 // barrierInst is what a barrier instruction does.
@@ -76,8 +78,7 @@ func decodeBarrier(d *decoder) execFunc {
 
 func execBarrier(w *warp, in *inst) {
 	b := in.x.(*barrierInst)
-	divergent := w.groups[w.group].arrived
-	if b.aligned && !divergent && !w.meet(in, full) {
+	if b.aligned && !w.groups[w.group].arrived && !w.meet(in, full) {
 		return
 	}
 	w.groups[w.group].arrived = false
@@ -87,7 +88,8 @@ func execBarrier(w *warp, in *inst) {
 	}
 	s.expected = expected
 	s.arrive(w, w.active)
-	s.last = w.origin(in)
+	s.last, s.place = w.origin(in), w.place(in.pc)
+	s.unaligned = s.unaligned || !b.aligned
 	if b.reduce != "" {
 		p := *pred(w, in.c)
 		if b.negated {
@@ -97,10 +99,16 @@ func execBarrier(w *warp, in *inst) {
 		s.zeros += bits.OnesCount32(^p & w.active)
 	}
 	id := s.id(w.block)
-	w.block.tellBarrier(&Barrier{
-		Origin: s.last, Kind: b.kind, ID: id, Expected: w.block.expects(s), Arrived: s.arrived,
-		Generation: s.generation, Aligned: b.aligned, Divergent: divergent,
-	})
+	if len(w.block.barrier) > 0 {
+		e := Barrier{
+			Origin: s.last, Kind: b.kind, ID: id, Expected: w.block.expects(s), Arrived: s.arrived,
+			Generation: s.generation, Aligned: b.aligned,
+		}
+		if b.aligned {
+			e.Missing = w.missingLanes(in)
+		}
+		w.block.tellBarrier(&e)
+	}
 	if b.kind == BarrierArrive {
 		w.block.complete(s)
 		return
@@ -180,9 +188,16 @@ func (b *block) complete(s *barrier) {
 		return
 	}
 	id := s.id(b)
-	b.tellBarrier(&Barrier{
-		Origin: s.last, Kind: BarrierComplete, ID: id, Expected: b.expects(s), Arrived: arrived, Generation: s.generation,
-	})
+	if len(b.barrier) > 0 {
+		e := Barrier{
+			Origin: s.last, Kind: BarrierComplete, ID: id, Expected: b.expects(s), Arrived: arrived,
+			Generation: s.generation, Aligned: !s.unaligned,
+		}
+		if e.Aligned && s.expected == 0 {
+			e.Missing = b.missingWarps(s)
+		}
+		b.tellBarrier(&e)
+	}
 	for _, w := range s.waits {
 		w.passBarrier(id, s)
 	}

@@ -162,7 +162,7 @@ func TestDivergentBarriers(t *testing.T) {
 			return &Hooks{Barrier: func(b *Barrier) {
 				if b.Kind == BarrierComplete {
 					complete++
-				} else if b.Divergent {
+				} else if b.Divergent() {
 					divergent++
 				}
 			}}

@@ -18,7 +18,8 @@ type block struct {
 	barriers [barrierCount]barrier
 	printed  []byte
 	groups   []warpgroup
-	gone     bool // all threads have exited
+	missing  []Missing // for reuse
+	gone     bool      // all threads have exited
 	hooks
 }
 

@@ -128,7 +128,7 @@ func execCall(w *warp, in *inst) {
 			}
 		}
 	}
-	w.groups = append(w.groups, group{frame: f, mask: w.active})
+	w.groups = append(w.groups, group{frame: f, mask: w.active, from: none})
 	w.depart(w.active)
 }
 
@@ -151,7 +151,7 @@ func execRet(w *warp, in *inst) {
 	if c := f.call.x.(*call); c.returns {
 		w.pass(c.result, f.caller, c.target, f)
 	}
-	w.groups = append(w.groups, group{frame: f.caller, pc: f.next, mask: w.active})
+	w.groups = append(w.groups, group{frame: f.caller, pc: f.next, mask: w.active, from: none})
 	w.release(f, w.active)
 	w.depart(w.active)
 }

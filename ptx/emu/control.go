@@ -9,10 +9,11 @@ func decodeBranch(d *decoder) execFunc {
 
 func execBranch(w *warp, in *inst) {
 	if w.active == w.mask {
-		w.pc = in.target
+		w.pc, w.from = in.target, in.pc
 		return
 	}
 	w.split(w.active, in.target)
+	w.groups[len(w.groups)-1].from = in.pc
 }
 
 func decodeRet(d *decoder) execFunc { return execRet }

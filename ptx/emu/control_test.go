@@ -33,7 +33,13 @@ func kernelText(body string) string {
 // runText runs kernelText's kernel on words of memory and returns what they become.
 func runText(t *testing.T, body string, words []uint32, l Launch) ([]uint32, Stats, error) {
 	t.Helper()
-	p := loadText(t, "k.ptx", kernelText(body))
+	return runModule(t, kernelText(body), words, l)
+}
+
+// runModule is runText for a module with more than the kernel.
+func runModule(t *testing.T, text string, words []uint32, l Launch) ([]uint32, Stats, error) {
+	t.Helper()
+	p := loadText(t, "k.ptx", text)
 	mem := NewMemory(MemoryOptions{})
 	addr := upload(t, mem, words)
 	l.Entry, l.Params = "k", pack(t, p, "k", addr)
@@ -98,7 +104,7 @@ func TestRandomControlFlow(t *testing.T) {
 		divergent := 0
 		watch := observer(func() *Hooks {
 			return &Hooks{Barrier: func(b *Barrier) {
-				if b.Divergent {
+				if b.Divergent() {
 					divergent++
 				}
 			}}

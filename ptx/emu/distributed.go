@@ -171,6 +171,9 @@ func (w *warp) wake(state groupState) {
 func (w *warp) tellCluster(in *inst, kind ClusterKind, relaxed bool) {
 	if len(w.block.clusterSync) > 0 {
 		e := ClusterSync{Origin: w.origin(in), Kind: kind, Relaxed: relaxed}
+		if in.x.(*clusterBarrier).aligned {
+			e.Missing = w.missingLanes(in)
+		}
 		for _, f := range w.block.clusterSync {
 			f(&e)
 		}

@@ -220,7 +220,7 @@ MEET:	bar.sync 0;`
 	divergent := 0
 	watch := observer(func() *Hooks {
 		return &Hooks{Barrier: func(b *Barrier) {
-			if b.Divergent {
+			if b.Divergent() {
 				divergent++
 			}
 		}}

@@ -1,6 +1,10 @@
 package emu
 
-import "tilework/ptx"
+import (
+	"slices"
+
+	"tilework/ptx"
+)
 
 // An Observer watches a launch. The emulator calls Block before a block starts
 // and calls the hooks that it returned while the block runs.
@@ -203,10 +207,28 @@ type Barrier struct {
 	// Generation counts the completions of this barrier: arrivals and the
 	// completion that they bring about have the same number.
 	Generation int
-	// Aligned says that the instruction must be executed by all threads of a warp
-	// together; Divergent, that other threads of the warp have not exited and are
-	// not there.
-	Aligned, Divergent bool
+	// Aligned reports that all threads of a warp must execute the instruction together;
+	// in a completion, that this holds for all arrivals.
+	Aligned bool
+	// Missing lists threads that do not reach an aligned barrier. In an arrival they are of
+	// the same warp. In the completion of a barrier of the whole block they are the warps
+	// without an arrival. The list is valid during the call only.
+	Missing []Missing
+}
+
+// Divergent reports whether threads of the warp have not exited and are not at an aligned
+// barrier with the others.
+func (b *Barrier) Divergent() bool {
+	return slices.ContainsFunc(b.Missing, func(m Missing) bool { return !m.Exited })
+}
+
+// Missing describes threads that do not execute a barrier which other threads of their
+// block, or of their warp, execute.
+type Missing struct {
+	Origin // their next instruction, or the one at which they left the kernel
+	// Exited reports that they have left the kernel. Skipped reports that they went past the
+	// barrier first: they executed code that can run after it, or left out nothing else.
+	Exited, Skipped bool
 }
 
 // ClusterKind is what happened at the barrier of the cluster.
@@ -228,6 +250,9 @@ type ClusterSync struct {
 	Origin
 	Kind    ClusterKind
 	Relaxed bool
+	// Missing lists the threads of the warp that do not reach an aligned instruction. The
+	// list is valid during the call only.
+	Missing []Missing
 }
 
 // MbarrierKind is what happened at an mbarrier.

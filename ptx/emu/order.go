@@ -47,6 +47,12 @@ func (d *decoder) order() {
 	for k := range code {
 		d.f.rank[k] = ranks[block[k]]
 	}
+	d.f.next = make([][]int32, len(succs))
+	for from, to := range succs {
+		for _, b := range to {
+			d.f.next[ranks[from]] = append(d.f.next[ranks[from]], ranks[b])
+		}
+	}
 }
 
 // ends tells whether in ends a basic block by leaving the function, and whether some

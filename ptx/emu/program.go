@@ -73,6 +73,8 @@ type function struct {
 	*ptx.Func
 	code []inst
 	rank []int32 // of each instruction in the reconvergence order
+	// next lists, for the basic block of each rank, the ranks of those that may follow it.
+	next [][]int32
 	// The frame's register file: first what is cleared for each call, then
 	// constants, which stay, and values that are filled in for each call.
 	clear     uint32

@@ -13,6 +13,7 @@ type warp struct {
 	counts []tally
 	frame  *frame
 	pc     int32  // the instruction after the one under way
+	from   int32  // the branch that the group last took in its frame, or none
 	mask   uint32 // the group's lanes
 	active uint32 // the lanes for which the instruction under way executes
 	left   int    // how many instructions may still be executed in this turn
@@ -24,6 +25,7 @@ type warp struct {
 
 	groups   []group
 	live     uint32 // lanes that have not exited
+	exits    []departure
 	index    int
 	block    *block
 	worker   *worker
@@ -47,6 +49,7 @@ type warp struct {
 type group struct {
 	frame *frame
 	pc    int32
+	from  int32
 	mask  uint32
 	state groupState
 	// need is the lanes that a group in the state meeting waits for.
@@ -81,6 +84,7 @@ const manyPolls = 32
 // start puts the warp's threads at the beginning of a kernel.
 func (w *warp) start(fn *function, live uint32) {
 	w.live = live
+	w.exits = w.exits[:0]
 	w.copies.reset()
 	w.bulk = bulkGroups{}
 	w.matrices = warpMatrices{}
@@ -89,7 +93,7 @@ func (w *warp) start(fn *function, live uint32) {
 	}
 	w.atCluster = clusterLanes{}
 	f := w.newFrame(fn, nil, live)
-	w.groups = append(w.groups[:0], group{frame: f, mask: live})
+	w.groups = append(w.groups[:0], group{frame: f, mask: live, from: none})
 	w.resume(0)
 }
 
@@ -97,7 +101,7 @@ func (w *warp) start(fn *function, live uint32) {
 func (w *warp) resume(n int) {
 	g := &w.groups[n]
 	g.state = ready
-	w.group, w.frame, w.pc, w.mask = n, g.frame, g.pc, g.mask
+	w.group, w.frame, w.pc, w.from, w.mask = n, g.frame, g.pc, g.from, g.mask
 	w.base, w.code = g.frame.base, g.frame.fn.code
 	w.counts = w.worker.counts[g.frame.fn.first:]
 }
@@ -105,7 +109,7 @@ func (w *warp) resume(n int) {
 // save writes the state of the group that runs back.
 func (w *warp) save() {
 	g := &w.groups[w.group]
-	g.frame, g.pc, g.mask = w.frame, w.pc, w.mask
+	g.frame, g.pc, g.from, g.mask = w.frame, w.pc, w.from, w.mask
 }
 
 // turn executes up to n instructions of the warp.
@@ -212,6 +216,7 @@ func (w *warp) join(n int) {
 		h := &w.groups[k]
 		if k != n && h.frame == g.frame && h.pc == g.pc && (h.state == ready || h.state == resting) && h.arrived == g.arrived {
 			g.mask |= h.mask
+			g.from = g.laterBranch(h)
 			n = w.remove(k, n)
 			g = &w.groups[n]
 		}
@@ -234,7 +239,7 @@ func (w *warp) remove(k, n int) int {
 // running group keeps the others.
 func (w *warp) split(mask uint32, pc int32) {
 	w.mask &^= mask
-	w.groups = append(w.groups, group{frame: w.frame, pc: pc, mask: mask})
+	w.groups = append(w.groups, group{frame: w.frame, pc: pc, mask: mask, from: w.from})
 }
 
 // meet reports whether the lanes of need, as far as they have not exited, are at the
@@ -306,6 +311,7 @@ func (w *warp) disperse() bool {
 
 // exit ends the active lanes.
 func (w *warp) exit(active uint32) {
+	w.noteExit(active)
 	w.live &^= active
 	for f := w.frame; f != nil; f = f.caller {
 		w.release(f, active)

@@ -10,14 +10,15 @@ import (
 type worker struct {
 	run     *run
 	cluster *cluster
-	counts  []tally  // by instruction of the program
-	cache   []region // by instruction: the global memory that it last accessed
-	unsent  int      // instructions not yet added to run.spent
+	counts  []tally          // by instruction of the program
+	cache   []region         // by instruction: the global memory that it last accessed
+	behind  map[int32][]bool // results of pathsFrom, by instruction of the kernel
+	unsent  int              // instructions not yet added to run.spent
 }
 
 func (r *run) newWorker() *worker {
 	sites := len(r.program.sites)
-	k := &worker{run: r, counts: make([]tally, sites), cache: make([]region, sites)}
+	k := &worker{run: r, counts: make([]tally, sites), cache: make([]region, sites), behind: map[int32][]bool{}}
 	k.cluster = &cluster{run: r, worker: k}
 	for rank := range r.cluster.count() {
 		b := &block{run: r, cluster: k.cluster, rank: rank, words: make([]uint64, (r.sharedSize+7)/8+1)}

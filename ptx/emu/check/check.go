@@ -4,8 +4,9 @@
 //
 // [New] makes the checkers for one launch; they go into the launch's observers, and
 // [Checks.Report] has all findings when it is over, those of one instruction merged.
-// A Finding of severity Error is a fault of the program; one of severity Advice is a
-// measurement above the limits of [Options].
+// A Finding of severity Error is a fault of the program. One of severity Advice is a
+// measurement above the limits of [Options], or a barrier that works only because the missing
+// threads have exited.
 package check
 
 import (
@@ -285,6 +286,15 @@ func (w *worker) barrier(b *emu.Barrier) {
 	}
 	if w.barriers != nil {
 		w.barriers.event(b)
+	}
+}
+
+func (w *worker) clusterSync(e *emu.ClusterSync) {
+	if w.race != nil {
+		w.race.clusterSync(e)
+	}
+	if w.barriers != nil {
+		w.barriers.clusterSync(e)
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 func TestBarriers(t *testing.T) {
-	arrive := func(b *block, site string, id, warp int, mask uint32, expected int, divergent bool) {
+	arrive := func(b *block, site string, id, warp int, mask uint32, expected int, missing ...emu.Missing) {
 		b.hooks.Barrier(&emu.Barrier{
 			Origin: emu.Origin{Site: b.site(site), Warp: warp, Mask: mask}, ID: id, Expected: expected,
-			Arrived: 32 * (warp + 1), Aligned: true, Divergent: divergent,
+			Arrived: 32 * (warp + 1), Aligned: true, Missing: missing,
 		})
 	}
 	deadlock := fmt.Errorf("block (0,0,0): %w", emu.ErrDeadlock)
@@ -26,22 +26,22 @@ func TestBarriers(t *testing.T) {
 	}{
 		{"all come", func(b *block) { b.sync("bar", 0, b.all(), 0) }, nil, "", ""},
 		{"a part of a warp", func(b *block) {
-			arrive(b, "bar", 0, 0, 0xfffe, 64, true)
-		}, nil, "barrier bar", "thread (1,0,0) among them"},
+			arrive(b, "bar", 0, 0, 0xfffe, 64, emu.Missing{Origin: emu.Origin{Site: b.site("wait"), Mask: 0xffff0001}})
+		}, nil, "barrier bar", "threads (1,0,0) to (15,0,0) are here while 17 of the threads (0,0,0) to (31,0,0) of the same warp are at test.ptx:1"},
 		{"at two places", func(b *block) {
-			arrive(b, "bar", 0, 0, ^uint32(0), 64, false)
-			arrive(b, "other", 0, 1, ^uint32(0), 64, false)
+			arrive(b, "bar", 0, 0, ^uint32(0), 64)
+			arrive(b, "other", 0, 1, ^uint32(0), 64)
 		}, nil, "barrier other bar", "same __syncthreads()"},
 		{"one after the other", func(b *block) {
 			b.sync("bar", 0, b.all(), 0)
 			b.sync("other", 0, b.all(), 0)
 		}, nil, "", ""},
 		{"that nobody completes", func(b *block) {
-			arrive(b, "bar", 1, 0, ^uint32(0), 96, false)
-			arrive(b, "bar", 1, 1, ^uint32(0), 96, false)
+			arrive(b, "bar", 1, 0, ^uint32(0), 96)
+			arrive(b, "bar", 1, 1, ^uint32(0), 96)
 		}, deadlock, "barrier bar", "deadlock: 64 threads, thread (0,0,0) of block (0,0,0) among them, wait at barrier 1 for 96"},
 		{"that nobody completed as the launch failed", func(b *block) {
-			arrive(b, "bar", 1, 0, ^uint32(0), 96, false)
+			arrive(b, "bar", 1, 0, ^uint32(0), 96)
 		}, emu.ErrBudget, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,7 +19,6 @@ func (w *worker) newHooks(rank int) *emu.Hooks {
 		h.WarpSync = func(e *emu.WarpSync) { moved := *e; moved.Warp += w.enter(rank); r.warpSync(&moved) }
 		h.Fence = func(e *emu.Fence) { moved := *e; moved.Warp += w.enter(rank); r.fence(&moved) }
 		h.CopyDone = func(e *emu.CopyDone) { moved := *e; moved.Warp += w.enter(rank); r.copyDone(&moved) }
-		h.ClusterSync = func(e *emu.ClusterSync) { moved := *e; moved.Warp += w.enter(rank); r.clusterSync(&moved) }
 		h.Mbarrier = func(e *emu.Mbarrier) { moved := *e; moved.Warp += w.enter(rank); r.mbarrier(&moved) }
 	}
 	if runs[Race] || runs[Barrier] {
@@ -29,6 +28,7 @@ func (w *worker) newHooks(rank int) *emu.Hooks {
 			moved.ID += rank * barriersOfBlock
 			w.barrier(&moved)
 		}
+		h.ClusterSync = func(e *emu.ClusterSync) { moved := *e; moved.Warp += w.enter(rank); w.clusterSync(&moved) }
 	}
 	if runs[Bounds] {
 		h.Fault = func(e *emu.Fault) bool { w.enter(rank); return w.fault(e) }

@@ -168,7 +168,7 @@ func TestSmallPrograms(t *testing.T) {
 		{"all lanes write one value", "st.shared.u32 [s], 5;", 1, 32, "", "", nil},
 		{"all lanes write their own", "st.shared.u32 [s], %t;", 1, 32, "race", "different values", nil},
 		{"all warps write one value", "st.shared.u32 [s], 5;", 1, 64, "race", "", nil},
-		{"half the warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier", "only some threads", nil},
+		{"half the warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier", "threads (16,0,0) to (31,0,0) of the same warp are at test.ptx:18", nil},
 		{"warps at different barriers", "setp.lt.u32 %q0, %t, 32; @!%q0 bra other; bar.sync 0; bra on; other: bar.sync 0; on: mov.u32 %r2, 0;", 1, 64, "barrier", "same __syncthreads()", nil},
 		{"a barrier for too many", "bar.sync 1, 96;", 1, 64, "barrier", "deadlock: 64 threads", emu.ErrDeadlock},
 		{"a barrier for a part", writeOwn + "setp.lt.u32 %q0, %t, 64; @!%q0 bra on; bar.sync 1, 64; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 96, "", "", nil},

@@ -17,7 +17,7 @@ type Severity uint8
 
 const (
 	Error  Severity = iota // the program is wrong
-	Advice                 // it is right, and wastes time
+	Advice                 // it may be right, and is slow or suspicious
 )
 
 func (s Severity) String() string { return [...]string{Error: "error", Advice: "advice"}[s] }
@@ -36,9 +36,9 @@ type Finding struct {
 	Other       *emu.Site
 	OtherBlock  emu.Dim3
 	OtherThread emu.Dim3
-	// Count is how often it happened: accesses of threads, or, between blocks,
-	// places in memory; for Advice, accesses of warps. What happens at instructions
-	// that were compiled from one line of the source is one finding.
+	// Count is the number of occurrences: accesses of threads, or, between blocks, places in
+	// memory; for Advice about memory, accesses of warps; for barriers, completions. The
+	// instructions of one source line share a finding.
 	Count int
 	// Message is a sentence that says what is wrong and, where that can be guessed,
 	// why.
