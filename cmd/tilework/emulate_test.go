@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -238,5 +239,45 @@ func TestUsersPTX(t *testing.T) {
 	}
 	if _, stderr, _ := run(t.Context(), append(bench, "--peer-path", "cuda=matmul.ptx")...); !slices.Contains(texts, text) {
 		t.Errorf("bench that names the file does not compile it: %q", stderr)
+	}
+}
+
+// TestEmulateFindsMissedBarriers: a barrier that only some threads reach is an error in every
+// schedule, one that the others returned before is advice.
+func TestEmulateFindsMissedBarriers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const (
+		header = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n\t.reg .pred %p;\n\t.reg .b32 %t, %n;\n" +
+			"\t.shared .b32 s[64];\n\tmov.u32 %t, %tid.x;\n"
+		upTo = "\tsetp.ge.u32 %p, %t, 40;\n"
+		work = "\tst.shared.u32 [s], 1;\n"
+	)
+	for _, test := range []struct {
+		name, body string
+		code       int
+		text       string
+	}{
+		{"all threads", "\tbar.sync 0;\n", 0, "0 errors, 0 of advice"},
+		{"if", upTo + "\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "k.ptx:12:2: bar.sync: error: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) go past it"},
+		{"guard", upTo + "\t@!%p bar.sync 0;\n", 1, "k.ptx:11:2: bar.sync: error"},
+		{"whole warp", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "threads (0,0,0) to (31,0,0) reach this barrier, but threads (32,0,0) to (63,0,0) go past it"},
+		{"uneven loop", "\tshr.u32 %n, %t, 5;\nagain:\n\tbar.sync 0;\n\tsub.u32 %n, %n, 1;\n\tsetp.ge.s32 %p, %n, 0;\n\t@%p bra again;\n", 1, "k.ptx:12:2: bar.sync: error"},
+		{"reduction", upTo + "\t@%p bra on;\n\tbar.red.popc.u32 %n, 0, %p;\non:\n", 1, "k.ptx:12:2: bar.red.popc.u32: error"},
+		{"arrival", upTo + "\t@%p bra on;\n\tbar.arrive 1, 96;\non:\n", 1, "k.ptx:12:2: bar.arrive: error"},
+		{"cluster", upTo + "\t@%p bra on;\n\tbarrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;\non:\n", 1, "k.ptx:12:2: barrier.cluster.arrive.aligned: error"},
+		{"two lines of a warp", upTo + "\t@%p bra other;\n\tbar.sync 0;\n\tbra on;\nother:\n\tbar.sync 0;\non:\n", 1, "of the same warp are at k.ptx:15"},
+		{"early return", upTo + "\t@%p ret;\n\tbar.sync 0;\n" + work, 0, "k.ptx:12:2: bar.sync: advice: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) leave the kernel at k.ptx:11 without it"},
+		{"not aligned", upTo + "\t@%p bra on;\n\tbarrier.sync 0;\non:\n", 0, "0 errors, 0 of advice"},
+		{"thread count", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p ret;\n\tbar.sync 1, 32;\n", 0, "0 errors, 0 of advice"},
+	} {
+		if err := os.WriteFile("k.ptx", []byte(header+test.body+"\tret;\n}\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for seed := 1; seed <= 8; seed++ {
+			stdout, stderr, code := run(t.Context(), "emulate", "k.ptx", "--block", "64", "--seed", strconv.Itoa(seed), "--checkers", "barrier")
+			if code != test.code || !strings.Contains(stdout, test.text) {
+				t.Errorf("%s, seed %d: exit code %d, want %d and %q in\n%s%s", test.name, seed, code, test.code, test.text, stdout, stderr)
+			}
+		}
 	}
 }

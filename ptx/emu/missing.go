@@ -91,7 +91,7 @@ func (w *warp) appendExited(list []Missing, barrier int32) []Missing {
 }
 
 // skipped reports whether lanes that left the kernel had gone past a barrier: they executed
-// code that can run after it, or left by the instruction right behind it. Other lanes, which
+// code that can run after it, or left by the first instruction after it. Other lanes, which
 // left at a place that no thread reaches from the barrier, returned early.
 func (k *worker) skipped(barrier int32, e *departure) bool {
 	f := k.run.entry
@@ -106,14 +106,22 @@ func (k *worker) skipped(barrier int32, e *departure) bool {
 	return behind[f.rank[e.last]]
 }
 
-// following returns the instruction that is executed after the one at pc, which is no branch,
-// except for jumps forward.
+// following returns the instruction that is executed after the barrier at pc, not counting
+// jumps forward and further barriers.
 func (f *function) following(pc int32) int32 {
-	pc++
-	for in := &f.code[pc]; in.site.Instr.Op == "bra" && in.site.Instr.Guard == nil && in.target > pc; in = &f.code[pc] {
-		pc = in.target
+	for pc++; ; {
+		switch in := &f.code[pc]; in.site.Instr.Op {
+		case "bra":
+			if in.site.Instr.Guard != nil || in.target <= pc {
+				return pc
+			}
+			pc = in.target
+		case "bar", "barrier":
+			pc++
+		default:
+			return pc
+		}
 	}
-	return pc
 }
 
 // pathsFrom reports for the basic block of each rank whether it can run after the basic block

@@ -82,3 +82,63 @@ func TestCompiledKernelWithoutBarrier(t *testing.T) {
 		}
 	}
 }
+
+// TestCompiledBarriers runs kernels from nvcc with barriers that only 40 of 64 threads reach,
+// under several schedules.
+func TestCompiledBarriers(t *testing.T) {
+	files, err := filepath.Glob("../../testdata/nvcc/barriers.*.ptx")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no corpus: %v", err)
+	}
+	steps := make([]int32, 64)
+	for i := range steps {
+		steps[i] = 1 + int32(i)/10
+	}
+	x, y, n := make([]float32, 64), out(4*64), int32(40)
+	for _, c := range []struct {
+		entry string
+		args  []any
+		want  string // severities that findings may have
+	}{
+		{"all_reach", []any{x, y, n}, ""},
+		{"early_returnP", []any{x, y, n}, "advice"},
+		{"early_return_loop", []any{x, y, n, int32(2)}, "advice"},
+		{"early_return_with_store", []any{x, y, n}, "advice"},
+		{"in_ifP", []any{y, n}, "error"},
+		{"in_if_at_the_end", []any{y, n}, "error"},
+		{"in_if_with_work", []any{y, n}, "advice"}, // the same PTX as an early return
+		{"in_loop", []any{steps, y}, "error"},
+		{"grid_stride", []any{x, y, n}, "advice error"}, // error where the loop tests on top
+		{"votes", []any{x, y, n}, "advice"},
+		{"in_functionP", []any{y, n}, "error"},
+		{"in_function_after_return", []any{y, n}, "advice"},
+	} {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := program{
+				text: string(text), file: filepath.Base(file), entry: c.entry, args: c.args,
+				grid: emu.Dim3{X: 1, Y: 1, Z: 1}, block: emu.Dim3{X: 64, Y: 1, Z: 1}, options: Options{Only: []Checker{Barrier}},
+			}
+			for p.seed = range uint64(schedules) {
+				r, _, err := p.run(t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (len(r.Findings) == 0) != (c.want == "") {
+					t.Errorf("%s, %s, seed %d: found %q, want %q", c.entry, p.file, p.seed, r, c.want)
+				}
+				for _, f := range r.Findings {
+					if !strings.Contains(c.want, f.Severity.String()) {
+						t.Errorf("%s, %s, seed %d: found %v, want %s", c.entry, p.file, p.seed, &f, c.want)
+					}
+				}
+				if strings.Contains(p.file, "lineinfo") && c.entry == "in_ifP" && !strings.Contains(r.String(), "barriers.cu:51:5): bar.sync: error") {
+					t.Errorf("the line of the barrier is not named in\n%v", r)
+				}
+			}
+		}
+	}
+}

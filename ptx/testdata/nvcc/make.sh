@@ -12,12 +12,12 @@ compile() { # source, architecture, name of the flags, flags
 	"$nvcc" -ptx -arch="sm_$arch" "$@" "$src" -o "${src%.cu}.sm_$arch.$name.ptx"
 }
 
-for src in matmul.cu reduce.cu calls.cu half.cu; do
+for src in matmul.cu reduce.cu calls.cu half.cu barriers.cu; do
 	compile $src 80 O3 -O3
 	compile $src 75 O0 -O0 -Xcicc -O0
 	compile $src 90 G -G
 done
-for src in matmul.cu calls.cu; do
+for src in matmul.cu calls.cu barriers.cu; do
 	compile $src 90 lineinfo -O3 -lineinfo
 done
 compile matmul.cu 80 fast -O3 -use_fast_math
