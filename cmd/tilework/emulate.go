@@ -34,7 +34,16 @@ func emulateCommand() *cobra.Command {
 		Short: "Run any PTX on the emulator, with checkers for races, barriers, memory and speed",
 		Long: `emulate runs a kernel of a PTX file, as nvcc -ptx or a builder wrote it, on the
 processor. What the checkers find is printed with the place in the file and in its
-source; errors (not advice) make the exit code 1.
+source. An error is a fault of the kernel and makes the exit code 1:
+  race      threads access the same bytes, one writes, and nothing orders them
+  barrier   threads go past a barrier that all must reach (__syncthreads() in an if or
+            an uneven loop), reach it at different lines, or wait forever
+  bounds    an access outside of the memory that the kernel was given, or misaligned
+  uninit    a register or memory is read before it is written
+Advice points to code that may be right:
+  barrier   threads return before a barrier that others reach
+  banks     bank conflicts in shared memory
+  coalesce  scattered accesses to global memory
 
 An argument of the kernel is one of
   A.npy                 a pointer to a copy of the matrix in the file

@@ -24,7 +24,7 @@ type Checker uint8
 
 const (
 	Race     Checker = iota // two threads, the same bytes, a write, and no order
-	Barrier                 // barriers that not all threads reach alike, and deadlock
+	Barrier                 // barriers that not all threads reach together, and deadlock
 	Bounds                  // accesses that memory refuses
 	Uninit                  // reads of registers and of memory that nobody wrote
 	Banks                   // conflicts in shared memory
