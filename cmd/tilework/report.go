@@ -27,22 +27,23 @@ func reportCommand() *cobra.Command {
 	var f reportFlags
 	c := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Make a page with charts of what bench measured",
-		Long: `report reads records of bench (bench -o, or --format jsonl or json) and writes one page
-that needs no network: times and rates by size, the size from which on the GPU pays, the
-speed against each library, the roofline, what copies cost; each with its answer in a
-sentence, a table of the figures, and what is missing.
+		Short: "Write a page with charts of the measurements of bench",
+		Long: `report reads records of bench (bench -o, or --format jsonl or json) and writes one HTML
+file that needs no network. It begins with the most important figures and one chart. Then
+come times and rates by size, the size from which the GPU is faster, the gain of each
+kernel over the previous one, the speed relative to each library, the roofline, and the
+cost of copies. Each chart has its answer in a sentence and a table, also as CSV.
 
-Of several files the first is what the others are compared with, each measurement with
-the test of whether it changed by more than chance. Files that have no measurement in
-common, as of a CPU and of a GPU, are shown as one.`,
+With several files the first is the baseline. The page shows what became faster or slower
+than in the baseline, and whether that is more than chance. Files without a common
+measurement, for example of a CPU and of a GPU, are shown as one study.`,
 		Example: `  tilework bench --kernels all --sizes 64..1024x2 --peers all -o cpu.jsonl
   tilework report cpu.jsonl -o report.html
   tilework report before.jsonl after.jsonl -o change.html
   tilework report cpu.jsonl h200.jsonl -o report.html --svg charts --png charts`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("report takes files of records, as bench -o writes them (see tilework report --help)")
+				return errors.New("no file given: report takes files of records, as bench -o writes them (see tilework report --help)")
 			}
 			return nil
 		},
@@ -78,7 +79,7 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 	for _, file := range files {
 		old, err := os.Stat(file.path)
 		if err != nil {
-			continue // it is not there, or writing it says what is wrong
+			continue // the file does not exist, or writing it will report the error
 		}
 		if slices.ContainsFunc(args, func(path string) bool { read, err := os.Stat(path); return err == nil && os.SameFile(old, read) }) {
 			return fmt.Errorf("%s is one of the files to read", file.path)
@@ -91,7 +92,7 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 		}
 	}
 	if ext := strings.ToLower(filepath.Ext(f.out)); f.out != "" && ext != ".html" && ext != ".htm" {
-		return fmt.Errorf("-o %s: a page is written, want FILE.html", f.out)
+		return fmt.Errorf("-o %s: the page is HTML, want FILE.html", f.out)
 	}
 	for _, folder := range []string{f.svg, f.png} {
 		if folder != "" {
@@ -111,7 +112,7 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 	return nil
 }
 
-// output is a file that is to be written.
+// output is a file to write.
 type output struct {
 	path    string
 	content []byte
@@ -133,10 +134,7 @@ func (f *reportFlags) render(r *report.Report) ([]output, error) {
 			return nil, err
 		}
 	}
-	for _, c := range r.Charts {
-		if c.Drawing == nil {
-			continue
-		}
+	for _, c := range r.Charts() {
 		for _, form := range []struct {
 			folder, extension string
 			write             func(io.Writer) error
@@ -152,8 +150,7 @@ func (f *reportFlags) render(r *report.Report) ([]output, error) {
 	return files, nil
 }
 
-// readSources reads files of records and gives each a name that tells it from the
-// others.
+// readSources reads files of records and gives each a name that differs from the others.
 func readSources(paths []string) ([]report.Source, error) {
 	var sources []report.Source
 	names := distinct(paths)
@@ -170,8 +167,8 @@ func readSources(paths []string) ([]report.Source, error) {
 	return sources, nil
 }
 
-// distinct is a short name for each path: its last part without the extension, or where
-// these are the same the folders that differ.
+// distinct returns a short name for each path: its last part without the extension, or if these
+// are the same, the folders that differ.
 func distinct(paths []string) []string {
 	parts := make([][]string, len(paths))
 	for i, path := range paths {
@@ -205,9 +202,9 @@ func readRecordFile(path string) ([]bench.Record, error) {
 	records, err := bench.ReadRecords(file)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%s is cut off: record %d ends too early (is it still being written? bench --resume mends it)", path, len(records)+1)
+		return nil, fmt.Errorf("%s is cut off: record %d ends too early (is it still being written? bench --resume completes it)", path, len(records)+1)
 	case err != nil:
-		return nil, fmt.Errorf("%s: no file of records: %w", path, err)
+		return nil, fmt.Errorf("%s: not a file of records: %w", path, err)
 	case len(records) == 0:
 		return nil, fmt.Errorf("%s has no records", path)
 	}

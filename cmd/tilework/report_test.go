@@ -34,14 +34,14 @@ func TestReportWrites(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for name, start := range map[string]string{
-		"r.html": "<!DOCTYPE html>", "pictures/svg/ladder-cpu-float32.svg": "<?xml", "pictures/png/change-b-cpu-float32.png": "\x89PNG",
+		"r.html": "<!DOCTYPE html>", "pictures/svg/rate-cpu-few-sizes.svg": "<?xml", "pictures/png/change-b-cpu-float32.png": "\x89PNG",
 	} {
 		content, err := os.ReadFile(name)
 		if err != nil || !strings.HasPrefix(string(content), start) {
 			t.Errorf("%s: %v, %.20q", name, err, content)
 		}
 		if !strings.Contains(stdout, filepath.FromSlash(name)+"\n") {
-			t.Errorf("the command does not tell that it wrote %s: %q", name, stdout)
+			t.Errorf("the output does not name %s: %q", name, stdout)
 		}
 	}
 	if _, stderr, code = run(t.Context(), "report", "a.jsonl", "-o", "there.html", "--force"); code != 0 {
@@ -77,13 +77,13 @@ func TestReportRefuses(t *testing.T) {
 		"empty.jsonl -o r.html":                   "empty.jsonl has no records",
 		"cut.jsonl -o r.html":                     "cut.jsonl is cut off: record 3 ends",
 		"cut.json -o r.html":                      "cut.json is cut off: record 2 ends",
-		"page.html -o r.html":                     "page.html: no file of records",
+		"page.html -o r.html":                     "page.html: not a file of records",
 		"old.jsonl -o r.html":                     "schema 0, want 1",
 		"lie.jsonl -o r.html":                     "record 1: gflops 9",
 		"a.jsonl a.jsonl -o r.html":               "named twice",
 		"a.jsonl -o there.html":                   "there.html is there already",
-		"a.jsonl -o -":                            "-o -: a page is written, want FILE.html",
-		"a.jsonl -o r.pdf":                        "-o r.pdf: a page is written, want FILE.html",
+		"a.jsonl -o -":                            "-o -: the page is HTML, want FILE.html",
+		"a.jsonl -o r.pdf":                        "-o r.pdf: the page is HTML, want FILE.html",
 		"a.jsonl -o there.html --svg .":           "there.html is there already",
 		"a.jsonl -o a.jsonl --force":              "a.jsonl is one of the files to read",
 		"a.jsonl -o " + "./a.jsonl" + " --force":  "is one of the files to read",

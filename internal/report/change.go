@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -10,10 +11,10 @@ import (
 	"tilework/internal/bench"
 )
 
-// change is a measurement of two sources.
+// change is one measurement in two sources.
 type change struct {
 	old, new row
-	speed    float64 // the old time over the new one: above 1 it got faster
+	speed    float64 // the old time divided by the new one: above 1 it became faster
 	p        float64 // the probability of such a difference by chance
 	few      bool    // there are too few samples to be sure of any difference
 }
@@ -21,8 +22,13 @@ type change struct {
 // sure reports whether the difference is more than chance.
 func (c change) sure() bool { return c.p < benchmath.DefaultThresholds.CompareAlpha }
 
-// compareTimes tests, without assuming how times are distributed, whether they differ
-// (Mann and Whitney's U test).
+func (c change) faster() bool { return c.sure() && c.speed > 1 }
+func (c change) slower() bool { return c.sure() && c.speed < 1 }
+
+// slight is the change below which one that is more than chance still matters little.
+const slight = 0.02
+
+// compareTimes tests whether times differ, without assuming a distribution (Mann-Whitney U test).
 func compareTimes(old, new row) change {
 	sample := func(r row) *benchmath.Sample {
 		return benchmath.NewSample(slices.Clone(r.Samples), &benchmath.DefaultThresholds)
@@ -31,101 +37,157 @@ func compareTimes(old, new row) change {
 	return change{old, new, old.Seconds.Median / new.Seconds.Median, test.P, len(test.Warnings) > 0}
 }
 
-// changes compares each source with the first.
-func changes(s *study) []*Chart {
-	if len(s.sources) < 2 {
-		return nil
-	}
+// changesTo returns the measurements that a source has in common with the first.
+func (s *study) changesTo(source int) []change {
 	base := map[string]row{}
+	var all []change
 	for _, r := range s.rows {
 		if r.source == 0 {
 			base[r.key()] = r
 		}
 	}
-	const question = "What got faster, what slower, and is that more than chance?"
-	var all []*Chart
-	var others []string // that have nothing in common with the first
-	for i := 1; i < len(s.sources); i++ {
-		title := fmt.Sprintf("From %s to %s", s.sources[0], s.sources[i])
-		id := "change-" + word(s.sources[i])
-		both := filter(s.rows, func(r row) bool { return r.source == i && base[r.key()].Record != nil })
-		if len(both) == 0 {
-			others = append(others, s.sources[i])
+	for _, r := range bySize(s.rows) {
+		if old, ok := base[r.key()]; ok && r.source == source {
+			all = append(all, compareTimes(old, r))
 		}
-		for _, g := range groupBy(both, func(r row) string { return r.kind() + ", " + r.Types() }) {
-			var changes []change
-			for _, r := range bySize(g.rows) {
-				changes = append(changes, compareTimes(base[r.key()], r))
-			}
-			all = append(all, s.changeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ": " + g.name, Question: question}, changes))
-		}
-	}
-	if len(others) > 0 {
-		all = append(all, &Chart{ID: "change", Title: "From " + s.sources[0], Question: question, Notes: []string{"Nothing of " + list(others) + " was measured in " + s.sources[0] + ", too: nothing to compare."}})
 	}
 	return all
 }
 
-// changeChart has a row for each case and a column for each subject.
-func (s *study) changeChart(c *Chart, changes []change) *Chart {
+// changes compares each source with the first.
+func changes(s *study) ([]*Chart, string) {
+	if !s.compares() {
+		return nil, ""
+	}
+	var all []*Chart
+	var others []string // without a measurement in common
+	for source := 1; source < len(s.sources); source++ {
+		found := s.changesTo(source)
+		if len(found) == 0 {
+			others = append(others, s.sources[source])
+		}
+		byKind := map[string][]change{}
+		var kinds []string
+		for _, x := range found {
+			kind := x.new.kind() + ", " + x.new.Types()
+			if byKind[kind] == nil {
+				kinds = append(kinds, kind)
+			}
+			byKind[kind] = append(byKind[kind], x)
+		}
+		for _, kind := range kinds {
+			all = append(all, s.changeChart(source, kind, byKind[kind]))
+		}
+	}
+	if len(others) > 0 {
+		return all, "No measurement of " + list(others) + " is also in " + s.sources[0] + "."
+	}
+	return all, ""
+}
+
+// mostRows is the largest number of rows that a chart of points shows.
+const mostRows = 32
+
+func (s *study) changeChart(source int, kind string, changes []change) *Chart {
+	c := &Chart{ID: "change-" + word(s.sources[source]) + "-" + word(kind), Title: fmt.Sprintf("From %s to %s: %s", s.sources[0], s.sources[source], kind)}
+	c.Answer, c.Notes = sumUp(changes)
 	var rows []row
 	for _, x := range changes {
 		rows = append(rows, x.new)
 	}
-	cases := s.naming(rows, "subject", "kind", "type")
-	heat := &Heat{Low: "slower", High: "faster"}
-	c.Drawing = heat
-	for _, g := range groupBy(rows, func(r row) string { return r.Subject }) {
-		heat.Columns = append(heat.Columns, g.name)
+	names := s.naming(rows, "kind", "type")
+	drawing := &Rows{
+		X:      Axis{Label: "speed relative to " + s.sources[0], Log: true, Text: timesTick},
+		Legend: []Key{sourceKey(s, 0), sourceKey(s, source)},
+		Refs:   []Ref{{X: 1}},
+		Dots:   true,
 	}
-	c.Table.Columns = []string{"kernel", "case", s.sources[0], s.sources[rows[0].source], "speed, ×", "p"}
+	c.Drawing = drawing
+	c.Table.Columns = []Column{{"kernel", ""}, {"case", ""}, {s.sources[0], "s"}, {s.sources[source], "s"}, {"speed", "×"}, {"p", ""}, {"verdict", ""}}
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(b.speed, a.speed) })
+	cases := s.naming(rows, "subject", "kind", "type")
+	for i, x := range changes {
+		c.Table.add(words(x.new.Subject), words(cases.of(x.new, shape(x.new.Record))), timeCell(x.old), timeCell(x.new),
+			figure(times(x.speed), x.speed), figure(fmt.Sprintf("%.3f", x.p), x.p), words(x.verdict()))
+		if n := len(changes); n > mostRows && i >= mostRows/2 && i < n-mostRows/2 {
+			continue
+		}
+		drawing.Rows = append(drawing.Rows, x.row(names.of(x.new, shape(x.new.Record)), s.sources[0], s.sources[source]))
+	}
+	if n := len(changes); n > mostRows {
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d largest gains and the %d largest losses. The table has all %d measurements.", mostRows/2, mostRows/2, n))
+	}
+	return c
+}
+
+func sourceKey(s *study, source int) Key {
+	return Key{Name: s.sources[source], Mark: markPoint, Color: sourceColor(source), Marker: source}
+}
+
+func (x change) verdict() string {
+	switch {
+	case x.faster():
+		return "faster"
+	case x.slower():
+		return "slower"
+	}
+	return "no change beyond chance"
+}
+
+// row has the noise of the old times around 1, and the new time and its noise relative to the
+// old median.
+func (x change) row(name, before, after string) Row {
+	relative := func(key int, r row, source string, hollow bool) Value {
+		m := x.old.Seconds.Median
+		return Value{Key: key, V: m / r.Seconds.Median, Low: m / r.Seconds.P90, High: m / r.Seconds.P10, Hollow: hollow,
+			Text: fmt.Sprintf("%s, %s\n%s\n%s the speed, p = %.3f: %s", name, source, spreadText(r), times(x.speed), x.p, x.verdict())}
+	}
+	end := "~"
+	if x.sure() {
+		end = times(x.speed)
+	}
+	return Row{Name: name, End: end, Values: []Value{relative(0, x.old, before, false), relative(1, x.new, after, !x.sure())}}
+}
+
+// sumUp returns the answer and the notes about changes.
+func sumUp(changes []change) (answer string, notes []string) {
 	var faster, slower, little, few int
-	sum := 0.0
 	for _, x := range changes {
-		name := cases.of(x.new, shape(x.new.Record))
-		at := slices.Index(heat.Rows, name)
-		if at < 0 {
-			at = len(heat.Rows)
-			heat.Rows = append(heat.Rows, name)
-			heat.Cells = append(heat.Cells, make([]Cell, len(heat.Columns)))
-		}
-		heat.Cells[at][slices.Index(heat.Columns, x.new.Subject)] = x.cell(name)
-		c.Table.Rows = append(c.Table.Rows, []string{x.new.Subject, name, median(x.old), median(x.new), fmt.Sprintf("%.3f", x.speed), fmt.Sprintf("%.3f", x.p)})
-		sum += math.Log(x.speed)
-		if x.sure() && math.Abs(math.Log(x.speed)) < notable {
-			little++
-		}
 		switch {
-		case x.sure() && x.speed > 1:
+		case x.faster():
 			faster++
-		case x.sure() && x.speed < 1:
+		case x.slower():
 			slower++
 		case x.few:
 			few++
 		}
+		if x.sure() && math.Abs(math.Log(x.speed)) < slight {
+			little++
+		}
 	}
-	slight := ""
+	small := ""
 	if little > 0 {
-		slight = fmt.Sprintf(" (%d of these by less than 2 %%)", little)
+		small = fmt.Sprintf(" (%d of these by less than 2 %%)", little)
 	}
-	c.Headline = fmt.Sprintf("Of %s in both, %d got faster, %d slower%s, and %d did not change by more than chance; the geometric mean of the speed is %s.",
-		count(len(changes), "measurement"), faster, slower, slight, len(changes)-faster-slower, times(math.Exp(sum/float64(len(changes)))))
+	answer = fmt.Sprintf("Of %s, %d became faster, %d slower%s, and %d did not change by more than chance; the geometric mean of the speed is %s.",
+		count(len(changes), "common measurement"), faster, slower, small, len(changes)-faster-slower, times(meanSpeed(changes)))
 	if few > 0 {
-		c.Notes = append(c.Notes, "Of "+count(few, "measurement")+" there are too few samples to tell any difference from chance: let bench run for longer (--min-time).")
+		notes = append(notes, count(few, "measurement")+" with too few samples to distinguish any difference from chance: let bench run longer (--min-time).")
 	}
-	c.Notes = append(c.Notes, "Chance is Mann and Whitney's U test on the samples of the two records, at p < 0.05 in each case by itself (~: no change). Samples of one run share its clocks and its placement in memory: a difference that matters shows in several runs.")
-	return c
+	return answer, append(notes, "A hollow point or ~ is no change beyond chance: Mann-Whitney U test on the samples of both records, p < 0.05 for each measurement alone. A bar spans the 10th to the 90th percentile. Samples of one run share its clock rates and memory placement, so confirm an important difference with several runs.")
 }
 
-func median(r row) string {
+func meanSpeed(changes []change) float64 {
+	var speeds []float64
+	for _, x := range changes {
+		speeds = append(speeds, x.speed)
+	}
+	return geometricMean(speeds)
+}
+
+// spreadText formats the median time and half its spread.
+func spreadText(r row) string {
 	return fmt.Sprintf("%s ± %.1f %%", bench.Duration(r.Seconds.Median), 50*r.Seconds.Spread)
 }
 
-// cell has no colour where nothing changed.
-func (x change) cell(name string) Cell {
-	text := fmt.Sprintf("%s: %s\nfrom %s to %s\n%s the speed, p = %.3f", x.new.Subject, name, median(x.old), median(x.new), times(x.speed), x.p)
-	if !x.sure() {
-		return Cell{1, "~", text}
-	}
-	return Cell{x.speed, ratioText(x.speed), text}
-}
+func timeCell(r row) Cell { return figure(spreadText(r), r.Seconds.Median) }

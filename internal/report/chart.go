@@ -1,89 +1,146 @@
 package report
 
-// Chart is one question put to the records, and their answer: in a sentence, in a
-// drawing and in a table.
-type Chart struct {
-	ID       string // a word for links and names of files: "rate-gpu-float32"
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Section is a question and the charts that answer it.
+type Section struct {
+	ID       string // the anchor of a link
 	Title    string
 	Question string
-	// Headline is the answer, with figures from the records. It is empty where Drawing
-	// is nil.
-	Headline string
-	Drawing  Drawing
-	// Notes say what is missing, and what a reader must know to read the chart.
-	Notes []string
-	Table Table
+	Charts   []*Chart
 }
 
-// Table is the figures behind a drawing. The first column names the row.
-type Table struct {
-	Columns []string
-	Rows    [][]string
+// Chart answers a question for one device and element type: in a sentence, in a drawing and
+// in a table.
+type Chart struct {
+	ID      string // for links and file names: "rate-gpu-float32"
+	Title   string
+	Answer  string // with figures from the records
+	Drawing Drawing
+	Notes   []string // how to read the chart
+	Table   Table
 }
 
-// Lines is series of points on two axes.
-type Lines struct {
-	X, Y   Axis
-	Series []Series
-	Marks  []Mark
+// Drawing is [Lines] or [Rows].
+type Drawing interface {
+	// keys returns the legend.
+	keys() []Key
+	// draw lays the drawing out at a width.
+	draw(width float64) *canvas
 }
 
-// Axis is a direction of [Lines].
-type Axis struct {
-	Label string
-	Log   bool
-	Text  func(float64) string // a value in words
-	// To is what an axis from zero, one that is not logarithmic, reaches at least.
-	To float64
-	// Binary axes have their ticks at powers of two.
-	Binary bool
-}
-
-// Series is points of one subject, in the order of their X.
-type Series struct {
+// Key is an entry of a legend.
+type Key struct {
 	Name   string
-	Colour int  // what the series have in common that have the same one
-	Glyph  int  // and the same of the points' form
-	Dashed bool // it is a peer's, or a bound
-	Bare   bool // a line without points, as a bound
-	Loose  bool // points without a line
-	Hollow bool // rings for points
-	Points []Point
+	Mark   mark
+	Color  *paint
+	Marker int // a form of points
+	Dash   []float64
 }
 
-// Point is a place on the two axes. Text is what a reader who points at it is told.
-type Point struct {
-	X, Y  float64
-	Text  string
-	Aside bool // the line passes it by
+// mark is the kind of a key's sample.
+type mark int
+
+const (
+	markLine  mark = iota // a line with points
+	markBare              // a line
+	markPoint             // a point
+	markBlock             // a bar
+)
+
+// Table is the figures of a drawing. The first columns name the row.
+type Table struct {
+	Columns []Column
+	Rows    [][]Cell
 }
 
-// Mark is a place of note on the X axis.
-type Mark struct {
-	X    float64
-	Text string
+// Column is a heading. Unit is the unit of the numbers in a CSV file.
+type Column struct{ Name, Unit string }
+
+// Heading returns the name and the unit, unless the cells have it.
+func (c Column) Heading() string {
+	switch c.Unit {
+	case "", "s", "%", "×":
+		return c.Name
+	}
+	return c.Name + ", " + c.Unit
 }
 
-// Heat is a table whose cells are coloured by a ratio: 1 is the middle.
-type Heat struct {
-	Rows, Columns []string
-	Cells         [][]Cell // of each row
-	Low, High     string   // what ratios below 1, and above it, say
-}
-
-// Cell is a ratio; one of 0 is not there.
+// Cell is an entry of a table. Number is NaN for a cell that is sorted as text.
 type Cell struct {
-	Ratio float64
-	Label string // in the cell
-	Text  string // for a reader who points at it
+	Text   string
+	Number float64
 }
 
-// Bars is a bar for each row, made of parts one after the other.
-type Bars struct {
-	Label string // what a bar's whole length is
-	Rows  []string
-	Parts []string
-	Share [][]float64 // of each row, of each part; a row's sum is 1
-	Text  [][]string  // for a reader who points at the part
-	Ends  []string    // behind each bar
+func words(s string) Cell { return Cell{s, math.NaN()} }
+
+func figure(text string, number float64) Cell { return Cell{text, number} }
+
+// IsNumber reports whether the cell is sorted, aligned and written to CSV as a number.
+func (c Cell) IsNumber() bool { return !math.IsNaN(c.Number) }
+
+// Plain returns the cell without unit or rounding.
+func (c Cell) Plain() string {
+	switch {
+	case !c.IsNumber():
+		return c.Text
+	case c.Number == math.Trunc(c.Number) && math.Abs(c.Number) < 1e15:
+		return strconv.FormatFloat(c.Number, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(c.Number, 'g', -1, 64)
 }
+
+// add appends a row.
+func (t *Table) add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
+
+// Numeric reports whether the first cell in column i that is not empty is a number.
+func (t *Table) Numeric(i int) bool {
+	for _, r := range t.Rows {
+		if r[i].Text != "" {
+			return r[i].IsNumber()
+		}
+	}
+	return false
+}
+
+// writeCSV writes the table with its units in the header.
+func (t *Table) writeCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	var header []string
+	for _, column := range t.Columns {
+		name := column.Name
+		if column.Unit != "" {
+			name += " (" + column.Unit + ")"
+		}
+		header = append(header, name)
+	}
+	records := [][]string{header}
+	for _, row := range t.Rows {
+		var record []string
+		for _, cell := range row {
+			record = append(record, cell.Plain())
+		}
+		records = append(records, record)
+	}
+	return c.WriteAll(records)
+}
+
+// CSV returns the table as a link that needs no network.
+func (t *Table) CSV() (string, error) {
+	var b strings.Builder
+	if err := t.writeCSV(&b); err != nil {
+		return "", fmt.Errorf("table as CSV: %w", err)
+	}
+	return "data:text/csv;charset=utf-8," + url.PathEscape(b.String()), nil
+}
+
+// Legend returns the entries that show and hide parts of the drawing.
+func (c *Chart) Legend() []Key { return c.Drawing.keys() }

@@ -4,20 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// emulated is the GPU that an emulator counted for.
+// emulated returns the name of the GPU that was emulated.
 func emulated(r row) string {
 	return strings.TrimSuffix(cmp.Or(r.Environment.GPU, r.Device), ", emulated")
 }
 
-// counts shows what kernels ask of memory, as the emulator counted it.
-func counts(s *study) []*Chart {
-	const title, question = "What the emulator counted", "What does a kernel ask of memory?"
+// counts shows the memory accesses that the emulator counted.
+func counts(s *study) ([]*Chart, string) {
 	if len(s.counted) == 0 {
-		return []*Chart{{ID: "counts", Title: title, Question: question, Notes: []string{"Nothing was counted (bench --device emu)."}}}
+		return nil, "Nothing was counted in the emulator (bench --device emu)."
 	}
 	var all []*Chart
 	for _, g := range groupBy(s.counted, func(r row) string {
@@ -25,49 +23,48 @@ func counts(s *study) []*Chart {
 		if r.Transposes() != "NN" {
 			name += ", " + r.Transposes()
 		}
-		if len(s.sources) > 1 {
-			name += " (" + s.sources[r.source] + ")"
-		}
-		return name
+		return s.label(name, r.source)
 	}) {
-		all = append(all, countChart(&Chart{ID: "counts-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
+		all = append(all, countChart(&Chart{ID: "counts-" + word(g.name), Title: "Memory accesses: " + g.name}, g.rows))
 	}
-	return all
+	return all, ""
 }
 
 // countChart draws the largest product, and lists all.
 func countChart(c *Chart, rows []row) *Chart {
 	rows = bySize(rows)
 	work := strings.TrimSuffix(rows[0].unit(), "/s")
-	c.Table.Columns = []string{"M×N×K", "kernel", "instructions", work, "loaded", work + "/byte", "sectors", "of these needed", "different ones", "wavefronts", "bank conflicts", "then: transactions a half-warp", "then: bank conflicts"}
-	for _, r := range rows {
-		n := r.Counts
-		transactions, conflicts := "", ""
-		if per, known := n.Then.PerHalfWarp(); known {
-			transactions, conflicts = digits(per), number(n.Then.Wavefronts-n.Then.IdealWavefronts)
-		}
-		c.Table.Rows = append(c.Table.Rows, []string{
-			shape(r.Record), r.Subject, number(n.Instructions), number(n.Flops), number(n.LoadBytes), digits(n.Intensity()),
-			number(n.Sectors), number(n.IdealSectors), number(n.DistinctSectors), number(n.Wavefronts), number(n.Conflicts()), transactions, conflicts,
-		})
+	c.Table.Columns = []Column{
+		{"M×N×K", ""}, {"kernel", ""}, {"instructions", ""}, {work, ""}, {work + " with padding", ""}, {"loaded", "bytes"}, {work + "/byte", ""}, {"sectors", ""}, {"needed sectors", ""}, {"different sectors", ""},
+		{"wavefronts", ""}, {"bank conflicts", ""}, {"1st generation: transactions per half-warp", ""}, {"1st generation: bank conflicts", ""},
 	}
-	last := shape(rows[len(rows)-1].Record)
-	rows = filter(rows, func(r row) bool { return shape(r.Record) == last })
-	bars := &Bars{Label: "sectors of 32 bytes, as a part of the most", Parts: []string{"that the bytes need", "more, as they are scattered"}}
-	c.Drawing = bars
-	most := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.Counts.Sectors, b.Counts.Sectors) }).Counts.Sectors
-	var intensities, conflicts, then []string
+	integer := func(n int64) Cell { return figure(number(n), float64(n)) }
 	for _, r := range rows {
 		n := r.Counts
-		part := func(sectors int64) float64 { return float64(sectors) / float64(max(most, 1)) }
-		bars.Rows = append(bars.Rows, r.Subject)
-		bars.Share = append(bars.Share, []float64{part(n.IdealSectors), part(n.Sectors - n.IdealSectors)})
-		bars.Text = append(bars.Text, []string{
-			fmt.Sprintf("%s, %s\n%s sectors would hold the bytes of each access", r.Subject, last, number(n.IdealSectors)),
-			fmt.Sprintf("%s, %s\n%s sectors in all", r.Subject, last, number(n.Sectors)),
-		})
-		bars.Ends = append(bars.Ends, digits(n.Intensity())+" "+work+"/byte")
-		intensities = append(intensities, r.Subject+" "+digits(n.Intensity()))
+		transactions, conflicts := words(""), words("")
+		if per, known := n.Then.PerHalfWarp(); known {
+			transactions, conflicts = figure(digits(per), per), integer(n.Then.Wavefronts-n.Then.IdealWavefronts)
+		}
+		c.Table.add(words(shape(r.Record)), words(r.Subject), integer(n.Instructions), integer(n.Flops), integer(n.Issued), integer(n.LoadBytes), figure(digits(n.Intensity()), n.Intensity()),
+			integer(n.Sectors), integer(n.IdealSectors), integer(n.DistinctSectors), integer(n.Wavefronts), integer(n.Conflicts()), transactions, conflicts)
+	}
+	rows = largestShape(rows)
+	last := shape(rows[0].Record)
+	bars := &Rows{X: Axis{Label: "sectors of 32 bytes at " + last, Text: func(v float64) string { return number(int64(v)) }}, Stacked: true, Legend: []Key{
+		{Name: "needed for the bytes", Mark: markBlock, Color: palette[0]}, {Name: "extra, because accesses are scattered", Mark: markBlock, Color: palette[1]},
+	}}
+	c.Drawing = bars
+	var conflicts, then []string
+	for _, r := range rows {
+		n := r.Counts
+		value := func(key int, sectors int64, text string) Value {
+			v := float64(sectors)
+			return Value{Key: key, V: v, Low: v, High: v, Text: fmt.Sprintf("%s, %s\n%s sectors %s", r.Subject, last, number(sectors), text)}
+		}
+		end := digits(n.Intensity()) + " " + work + "/byte"
+		bars.Rows = append(bars.Rows, Row{Name: r.Subject, End: end, Values: []Value{
+			value(0, n.IdealSectors, "needed for the bytes"), value(1, n.Sectors-n.IdealSectors, "extra"),
+		}})
 		if per, known := n.Then.PerHalfWarp(); known {
 			then = append(then, r.Subject+" "+digits(per))
 		}
@@ -75,26 +72,31 @@ func countChart(c *Chart, rows []row) *Chart {
 			conflicts = append(conflicts, fmt.Sprintf("%s (%s more wavefronts)", r.Subject, percent(float64(n.Conflicts())/float64(n.IdealWavefronts))))
 		}
 	}
-	c.Headline = fmt.Sprintf("At %s, operations for each byte that threads load: %s.", last, strings.Join(intensities, " → "))
-	if len(conflicts) > 0 {
-		c.Headline += " Bank conflicts: " + list(conflicts) + "."
-	} else {
-		c.Headline += " No bank conflicts."
-	}
-	c.Notes = append(c.Notes, "These are counts, not times: "+count(len(c.Table.Rows), "product")+" on an emulated GPU.")
+	c.Answer = countAnswer(rows, last, work, conflicts)
+	c.Notes = append(c.Notes, "Counts of an emulated GPU, not times.")
 	if then != nil {
-		c.Notes = append(c.Notes, "Now a warp's request moves each sector that it touches, once, and 32 banks serve it. The first GPUs served half-warps: "+
-			"one transaction where thread k accessed word k of an aligned segment, and else one for each thread; shared memory had 16 banks. "+
-			"Of transactions a half-warp they would have taken: "+list(then)+". tilework explain KERNEL shows each access by both rules.")
+		c.Notes = append(c.Notes, "A warp's request moves each sector that it touches once, and 32 banks serve shared memory. The first GPUs served half-warps: "+
+			"one transaction if thread k accessed word k of an aligned segment, otherwise one for each thread, and 16 banks. "+
+			"Transactions per half-warp by their rule: "+list(then)+". tilework explain KERNEL shows each access by both rules.")
 	}
 	return c
 }
 
-// number is a count, its thousands apart.
-func number(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
+// largestShape returns the rows of the last shape.
+func largestShape(rows []row) []row {
+	last := shape(rows[len(rows)-1].Record)
+	return filter(rows, func(r row) bool { return shape(r.Record) == last })
+}
+
+func countAnswer(rows []row, at, work string, conflicts []string) string {
+	byIntensity := func(a, b row) int { return cmp.Compare(a.Counts.Intensity(), b.Counts.Intensity()) }
+	least, most := slices.MinFunc(rows, byIntensity), slices.MaxFunc(rows, byIntensity)
+	text := fmt.Sprintf("At %s %s does %s %s for each byte that it loads", at, least.Subject, digits(least.Counts.Intensity()), work)
+	if most != least {
+		text += fmt.Sprintf(", and %s does %s", most.Subject, digits(most.Counts.Intensity()))
 	}
-	return text
+	if len(conflicts) > 0 {
+		return text + "; bank conflicts: " + list(conflicts) + "."
+	}
+	return text + "; there are no bank conflicts."
 }

@@ -2,76 +2,129 @@ package report
 
 import (
 	"slices"
-	"strconv"
 )
 
-// curve is rows of one subject in one setting, from one source.
+// curve is the rows of one subject with the same settings, from one source, sorted by size.
 type curve struct {
-	name    string
-	setting string // the name without the source
-	colour  int    // the same for the same setting of several sources
-	rows    []row
+	name   string // without the source
+	source int
+	peer   bool
+	rows   []row
 }
 
-// curves tells rows apart by whatever differs among them, but for the attributes that
-// are named already.
-func (s *study) curves(rows []row, named ...string) []curve {
-	full, short := s.naming(rows, named...), s.naming(rows, append(named, "source")...)
+// curves groups rows by the attributes that differ among them, except for the excluded ones.
+func (s *study) curves(rows []row, without ...string) []curve {
+	naming := s.naming(rows, append(without, "source")...)
 	var all []curve
-	var settings []string
-	for _, g := range groupBy(rows, func(r row) string { return full.of(r) }) {
-		setting := short.of(g.rows[0])
-		if !slices.Contains(settings, setting) {
-			settings = append(settings, setting)
+	for source := range s.sources {
+		of := filter(rows, func(r row) bool { return r.source == source })
+		for _, g := range groupBy(of, func(r row) string { return naming.of(r) }) {
+			all = append(all, curve{g.name, source, g.rows[0].Peer, bySize(g.rows)})
 		}
-		all = append(all, curve{g.name, setting, slices.Index(settings, setting), bySize(g.rows)})
 	}
 	return all
 }
 
-// series is a curve without its points.
-func (s *study) series(c curve) Series {
-	return Series{Name: c.name, Colour: c.colour, Glyph: s.glyph(c.colour, c.rows[0].source), Dashed: c.rows[0].Peer}
+// label returns the name of a curve with its source, if there are several.
+func (s *study) label(name string, source int) string {
+	if s.compares() {
+		return name + " (" + s.sources[source] + ")"
+	}
+	return name
 }
 
-// againstSize draws each curve against N, with some value of each row.
-func (s *study) againstSize(curves []curve, value func(row) float64) []Series {
-	var all []Series
+// peerDashes distinguish libraries, which have one color.
+var peerDashes = [][]float64{{6, 4}, {2, 3}, {9, 3, 2, 3}}
+
+// lines returns a series for each curve, with the points of its rows, and the legend. In a
+// comparison the color stands for the source and the marker for the curve's name. Otherwise each
+// curve has a color, and libraries share one.
+func (s *study) lines(curves []curve, place func(c curve, r row) Point) *Lines {
+	l := &Lines{}
+	var sources []int // those with curves
 	for _, c := range curves {
-		series := s.series(c)
-		for _, r := range c.rows {
-			series.Points = append(series.Points, Point{X: float64(r.N), Y: value(r), Text: telling(c.name, r), Aside: aside(c.rows, r.N)})
+		if s.compares() && !slices.Contains(sources, c.source) {
+			sources = append(sources, c.source)
+			l.Legend = append(l.Legend, Key{Name: s.sources[c.source], Mark: markBare, Color: sourceColor(c.source)})
 		}
-		all = append(all, series)
 	}
-	return all
+	ours := 0
+	var names []string
+	for _, c := range curves {
+		series := Series{Name: c.name}
+		at := slices.Index(names, c.name)
+		if known := at >= 0; !known {
+			at = len(names)
+			names = append(names, c.name)
+			key := Key{Name: c.name, Marker: at, Color: ink, Mark: markPoint}
+			if c.peer {
+				key.Dash = peerDashes[(at-ours)%len(peerDashes)]
+			}
+			if !s.compares() {
+				key.Mark, key.Color = markLine, peer
+				if !c.peer {
+					key.Color = palette[ours%len(palette)]
+				}
+			}
+			if !c.peer {
+				ours++
+			}
+			l.Legend = append(l.Legend, key)
+		}
+		index := len(sources) + at
+		key := l.Legend[index]
+		series.Keys, series.Color, series.Label, series.Marker, series.Dash = []int{index}, key.Color, key.Color, key.Marker, key.Dash
+		if s.compares() {
+			series.Keys, series.Color = []int{slices.Index(sources, c.source), index}, sourceColor(c.source)
+		}
+		for _, r := range c.rows {
+			p := place(c, r)
+			p.Aside = aside(c.rows, r.N)
+			series.Points = append(series.Points, p)
+		}
+		l.Series = append(l.Series, series)
+	}
+	return l
 }
+
+func sourceColor(i int) *paint { return palette[i%len(palette)] }
+
+// limit adds a line without points, with an entry in the legend, over the range of the X axis.
+func (l *Lines) limit(name, text string, points ...Point) {
+	l.Legend = append(l.Legend, Key{Name: name, Mark: markBare, Color: peer, Dash: []float64{1, 3}})
+	for i := range points {
+		points[i].Low, points[i].High, points[i].Text = points[i].Y, points[i].Y, text
+	}
+	l.Series = append(l.Series, Series{Name: name, Keys: []int{len(l.Legend) - 1}, Color: peer, Label: peer, Dash: []float64{1, 3}, Bare: true, Points: points})
+}
+
+// sizeAxis is the axis of square products.
+func sizeAxis() Axis { return Axis{Label: "N (N×N matrices)", Log: true, Binary: true, Text: tick} }
 
 // sizeTable has a row for each N and a column for each curve.
-func sizeTable(curves []curve, text func(row) string) Table {
-	t := Table{Columns: []string{"N"}}
-	cells := map[int][]string{}
+func (s *study) sizeTable(curves []curve, unit string, cell func(row) Cell) Table {
+	t := Table{Columns: []Column{{"N", ""}}}
+	cells := map[int][]Cell{}
 	var sizes []int
 	for i, c := range curves {
-		t.Columns = append(t.Columns, c.name)
+		t.Columns = append(t.Columns, Column{s.label(c.name, c.source), unit})
 		for _, r := range c.rows {
 			if cells[r.N] == nil {
-				cells[r.N] = make([]string, len(curves))
+				cells[r.N] = slices.Repeat([]Cell{words("")}, len(curves))
 				sizes = append(sizes, r.N)
 			}
-			cells[r.N][i] = text(r)
+			cells[r.N][i] = cell(r)
 		}
 	}
 	slices.Sort(sizes)
 	for _, n := range sizes {
-		t.Rows = append(t.Rows, append([]string{strconv.Itoa(n)}, cells[n]...))
+		t.add(append([]Cell{sizeCell(n)}, cells[n]...)...)
 	}
 	return t
 }
 
-// aside reports whether a size was measured for what one more or less than a round size
-// costs, as 63 and 65 are beside 64. What a line shows is how a kernel grows with the size,
-// and not this.
+// aside reports whether a size was measured to show the cost of one element more or less than a
+// round size, like 63 and 65 beside 64. A line shows the growth with the size and skips it.
 func aside(rows []row, n int) bool {
 	measured := func(n int) bool { return slices.ContainsFunc(rows, func(r row) bool { return r.N == n }) }
 	const round = 8

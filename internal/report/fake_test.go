@@ -77,7 +77,7 @@ func (m *machine) compete(models []pace, device string, shape bench.Shape) []ben
 		for _, peer := range all {
 			if peer.Peer && peer.Subject != all[i].Subject {
 				v := peer.Seconds.Median / all[i].Seconds.Median
-				all[i].Versus = append(all[i].Versus, bench.Ratio{Peer: peer.Subject, Speed: v, P10: v * 0.98, P90: v * 1.02})
+				all[i].Versus = append(all[i].Versus, bench.Ratio{Peer: peer.Subject, Speed: v, P10: v * 0.98, P90: v * 1.02, Low: v * 0.99, High: v * 1.01})
 			}
 		}
 	}

@@ -5,70 +5,148 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"tilework/internal/bench"
 )
 
-// ladder shows each kernel's time beside the others': the rungs from the textbook to
-// the libraries.
-func ladder(s *study) []*Chart {
-	const title, question = "The ladder", "What does each kernel gain over the one before it?"
+// ladders compares our kernels at one size with the same settings, among them the number of threads.
+// Libraries are lines.
+func ladders(s *study) ([]*Chart, string) {
 	var all []*Chart
-	for _, g := range groupBy(filter(s.rows, isSquare, not(copies)), func(r row) string { return r.kind() + ", " + r.Types() }) {
-		curves := s.curves(g.rows, "kind", "type")
-		if len(curves) < 2 {
-			continue // the chart of rates shows as much
+	for _, f := range s.byFacet(filter(s.rows, isSquare, hasRate, not(copies))) {
+		settings := s.naming(f.rows, "subject", "kind", "type", "source")
+		settings.add("threads", f.rows)
+		for _, g := range groupBy(f.rows, func(r row) string { return settings.of(r, f.name) }) {
+			if c := s.ladder(g); c != nil {
+				all = append(all, c)
+			}
 		}
-		all = append(all, &Chart{
-			ID: "ladder-" + word(g.name), Title: title + ": " + g.name, Question: question,
-			Headline: s.rungs(curves),
-			Drawing: &Lines{
-				X:      Axis{Label: "N, of N×N matrices", Log: true, Binary: true, Text: tick},
-				Y:      Axis{Label: "time of a product", Log: true, Text: bench.Duration},
-				Series: s.againstSize(curves, func(r row) float64 { return r.Seconds.Median }),
-			},
-			Table: sizeTable(curves, func(r row) string { return bench.Duration(r.Seconds.Median) }),
-		})
 	}
-	if len(all) == 0 {
-		all = []*Chart{{ID: "ladder", Title: title, Question: question, Notes: []string{"No two kernels were timed on square products of one type (bench --kernels all)."}}}
+	if all == nil {
+		return nil, "No two kernels of tilework were timed on the same square product, with the same element type and number of threads (bench --kernels all)."
 	}
-	return all
+	return all, ""
 }
 
-// rungs says of each source what each curve gains over the next slower one, at the size
-// that most of them were timed on, the largest of these.
-func (s *study) rungs(curves []curve) string {
-	var answers []string
-	for source, name := range s.sources {
-		at := map[int][]curve{}
-		for _, c := range curves {
-			for _, r := range c.rows {
-				if r.source == source {
-					at[r.N] = append(at[r.N], curve{name: c.setting, rows: []row{r}})
-				}
-			}
+// ladder returns the chart of a group, or nil if it has fewer than two rungs.
+func (s *study) ladder(g group) *Chart {
+	n := commonSize(filter(g.rows, not(isPeer)))
+	curves := s.curves(filter(g.rows, func(r row) bool { return r.N == n }))
+	rungs := slices.DeleteFunc(slices.Clone(curves), func(c curve) bool { return c.peer })
+	slices.SortStableFunc(rungs, func(a, b curve) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.rows[0].GFLOPS, b.rows[0].GFLOPS))
+	})
+	if len(rungs) < 2 || rungs[0].name == rungs[len(rungs)-1].name {
+		return nil
+	}
+	unit, factor := rateUnit(g.rows)
+	drawing := &Rows{X: Axis{Label: fmt.Sprintf("%s at %d³", unit, n), Text: tick}}
+	c := &Chart{ID: "ladder-" + word(g.name), Title: "The ladder: " + g.name, Drawing: drawing}
+	c.Table.Columns = []Column{{"kernel", ""}, {"rate", unit}, {"of peak", "%"}, {"time", "s"}, {"gain over the previous", "×"}, {"gain over the first", "×"}}
+	var sources []int
+	drawing.Legend, sources = s.barKeys(rungs)
+	var names []string
+	first := map[int]row{}
+	last := map[int]row{}
+	for _, rung := range rungs {
+		r := rung.rows[0]
+		at := slices.Index(names, rung.name)
+		if at < 0 {
+			at = len(names)
+			names = append(names, rung.name)
+			drawing.Rows = append(drawing.Rows, Row{Name: rung.name})
 		}
-		n := 0
-		for size, there := range at {
-			if len(there) > len(at[n]) || len(there) == len(at[n]) && size > n {
-				n = size
-			}
+		gain, total := words(""), words("")
+		if before, ok := last[rung.source]; ok {
+			gain, total = gainCell(before, r), gainCell(first[rung.source], r)
+		} else {
+			first[rung.source] = r
 		}
-		if n == 0 {
+		last[rung.source] = r
+		row := &drawing.Rows[at]
+		row.Values = append(row.Values, Value{
+			Key: slices.Index(sources, rung.source), V: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(s.label(rung.name, rung.source), r),
+		})
+		row.End = strings.TrimSuffix(ratesOf(row.Values)+" · "+gain.Text, " · ")
+		c.Table.add(words(s.label(rung.name, rung.source)), rateCell(r, factor), peakCell(r), timeCell(r), gain, total)
+	}
+	for _, p := range curves {
+		if !p.peer {
 			continue
 		}
-		seconds := func(c curve) float64 { return c.rows[0].Seconds.Median }
-		there := slices.SortedStableFunc(slices.Values(at[n]), func(a, b curve) int { return cmp.Compare(seconds(b), seconds(a)) })
-		steps := []string{there[0].name + " " + bench.Duration(seconds(there[0]))}
-		for i := 1; i < len(there); i++ {
-			steps = append(steps, there[i].name+" "+times(seconds(there[i-1])/seconds(there[i])))
-		}
-		where := fmt.Sprintf("At %d³", n)
-		if len(s.sources) > 1 {
-			where += " (" + name + ")"
-		}
-		answers = append(answers, where+", each against the one before it: "+strings.Join(steps, " → ")+".")
+		r := p.rows[0]
+		name := s.label(p.name, p.source)
+		drawing.Legend = append(drawing.Legend, Key{Name: name, Mark: markBare, Color: peer, Dash: refDash})
+		drawing.Refs = append(drawing.Refs, Ref{r.GFLOPS * factor, name + " " + digits(r.GFLOPS*factor), []int{len(drawing.Legend) - 1}})
+		c.Table.add(words(name), rateCell(r, factor), peakCell(r), timeCell(r), words(""), words(""))
 	}
-	return strings.Join(answers, "\n")
+	c.Answer = s.climb(n, first, last)
+	if len(drawing.Refs) > 0 {
+		c.Notes = append(c.Notes, "A dashed line is a library in the same arithmetic. After a bar: its rate, and the gain over the bar above.")
+	}
+	return c
+}
+
+// refDash is the pattern of lines that bars are compared with.
+var refDash = []float64{5, 3}
+
+// barKeys returns the legend of the bars of curves, one entry for each source, and their sources.
+func (s *study) barKeys(curves []curve) (keys []Key, sources []int) {
+	for _, c := range curves {
+		if slices.Contains(sources, c.source) {
+			continue
+		}
+		sources = append(sources, c.source)
+		name := "kernels of tilework"
+		if s.compares() {
+			name = s.sources[c.source]
+		}
+		keys = append(keys, Key{Name: name, Mark: markBlock, Color: sourceColor(c.source)})
+	}
+	return keys, sources
+}
+
+// commonSize returns the N that most rows have, the largest of several.
+func commonSize(rows []row) int {
+	at, best := map[int]int{}, 0
+	for _, r := range rows {
+		at[r.N]++
+	}
+	for n, rows := range at {
+		if rows > at[best] || rows == at[best] && n > best {
+			best = n
+		}
+	}
+	return best
+}
+
+// gainCell returns the speed of r relative to that of before.
+func gainCell(before, r row) Cell {
+	gain := before.Seconds.Median / r.Seconds.Median
+	return figure(times(gain), gain)
+}
+
+// climb says for each source how much the last rung gains over the first, and its ratio to a
+// library.
+func (s *study) climb(n int, first, last map[int]row) string {
+	var parts []string
+	for source := range s.sources {
+		a, b := first[source], last[source]
+		if a.Record == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s is %s as fast as %s", b.Subject, times(a.Seconds.Median/b.Seconds.Median), a.Subject)
+		if d, ok := s.nearest(b); ok {
+			text += fmt.Sprintf(" and runs at %s the speed of %s", d.text(), d.Peer)
+		}
+		parts = append(parts, s.label(text, source))
+	}
+	return fmt.Sprintf("At %d³, %s.", n, strings.Join(parts, "; "))
+}
+
+// ratesOf joins the rates of a row's values.
+func ratesOf(values []Value) string {
+	var all []string
+	for _, v := range values {
+		all = append(all, digits(v.V))
+	}
+	return strings.Join(all, " → ")
 }

@@ -1,191 +1,313 @@
 package report
 
 import (
+	"cmp"
 	"math"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"slices"
 )
 
-var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
-
-// plotters are a series' line and points, as far as it has them.
-func (s *Series) plotters() (line *plotter.Line, points *plotter.Scatter) {
-	var xys, along plotter.XYs
-	for _, p := range s.Points {
-		xys = append(xys, plotter.XY{X: p.X, Y: p.Y})
-		if !p.Aside {
-			along = append(along, xys[len(xys)-1])
-		}
-	}
-	shade := seriesShades[s.Colour%len(seriesShades)]
-	if s.Bare {
-		shade = faint
-	}
-	if !s.Loose {
-		line = &plotter.Line{XYs: along, LineStyle: draw.LineStyle{Color: shade, Width: 1.8}}
-		if s.Dashed {
-			line.Dashes = []vg.Length{5, 3}
-		}
-		if s.Bare {
-			line.Width = 1
-		}
-	}
-	if !s.Bare {
-		points = &plotter.Scatter{XYs: xys, GlyphStyle: draw.GlyphStyle{Color: shade, Radius: 3, Shape: glyphs[s.Glyph%len(glyphs)]}}
-		if s.Hollow {
-			points.Radius, points.Shape = 5, draw.RingGlyph{}
-		}
-	}
-	return line, points
+// Lines is series of points on two axes.
+type Lines struct {
+	X, Y   Axis
+	Legend []Key
+	Series []Series
+	Marks  []Mark
 }
 
-func (l *Lines) legend() legend {
-	var all legend
-	for i := range l.Series {
-		line, points := l.Series[i].plotters()
-		e := entry{name: l.Series[i].Name}
-		if line != nil {
-			e.thumb = append(e.thumb, line)
-		}
-		if points != nil {
-			e.thumb = append(e.thumb, points)
-		}
-		all = append(all, e)
-	}
-	return all
+// Series is the points of one subject, in the order of their X.
+type Series struct {
+	Name   string // written beside the line
+	Keys   []int  // the entries of the legend that show and hide it
+	Color  *paint
+	Label  *paint // the color of the name
+	Marker int
+	Dash   []float64
+	Bare   bool // a line without points, for a limit
+	Loose  bool // points without a line
+	Points []Point
 }
 
-// height keeps the part with the data at a pleasant height, whatever the legend takes.
-func (l *Lines) height(width vg.Length) vg.Length {
-	return l.legend().height(width) + lineHeight + max(230, min(width*0.46, 340))
+// Point is a measurement. Low and High bound its noise; they are Y if there is none.
+type Point struct {
+	X, Y, Low, High float64
+	Text            string // for a reader who points at it
+	Aside           bool   // the line does not pass through it
 }
 
-func (l *Lines) draw(c draw.Canvas) []spot {
-	c = l.legend().draw(c)
-	c.FillText(style(faint, draw.XLeft, draw.YTop), vg.Point{X: c.Min.X, Y: c.Max.Y}, l.Y.Label)
-	c = draw.Crop(c, 0, 0, 0, -lineHeight-2)
+// Mark is a notable place on the X axis.
+type Mark struct {
+	X    float64
+	Text string
+}
 
-	p := newPlot()
+func (l *Lines) keys() []Key { return l.Legend }
+
+// The sizes of a drawing's parts.
+const (
+	tickGap   = 8.0  // between an axis and its labels
+	labelGap  = 10.0 // between the end of a line and its name
+	bandShade = 0.16 // opacity of noise
+	thin      = 1.0
+)
+
+func (l *Lines) draw(width float64) *canvas {
+	c := &canvas{width: width}
 	var xs, ys []float64
 	for _, s := range l.Series {
-		for _, point := range s.Points {
-			xs, ys = append(xs, point.X), append(ys, point.Y)
+		for _, p := range s.Points {
+			xs, ys = append(xs, p.X), append(ys, p.Y, p.Low, p.High)
 		}
 	}
 	for _, m := range l.Marks {
 		xs = append(xs, m.X)
 	}
-	l.X.fit(&p.X, xs, int(c.Size().X/58))
-	l.Y.fit(&p.Y, ys, 7)
-	p.X.Label.Text = l.X.Label
-	if !l.Y.Log {
-		p.X.Width = 0 // the grid's line at zero is the axis
-	}
-	grid := plotter.NewGrid()
-	grid.Horizontal = draw.LineStyle{Color: rule, Width: 0.7}
-	grid.Vertical.Color = nil
-	p.Add(grid)
-	for i := range l.Series {
-		line, points := l.Series[i].plotters()
-		if line != nil {
-			p.Add(line)
-		}
-		if points != nil {
-			p.Add(points)
-		}
-	}
-	for i, m := range l.Marks {
-		p.Add(m.plotters(p, i)...)
-	}
-	p.Draw(c)
-	return l.spots(p, c)
-}
+	x, y := l.X.fit(xs), l.Y.fit(ys)
+	top := lineHeight*float64(1+len(l.Marks)) + 10
+	height := min(max(width*0.46, 240), 340)
+	y.from, y.to = top+height, top
+	c.height = y.from + 2*lineHeight + tickGap
 
-// plotters are a line from bottom to top, and the words near its top, below those of
-// the marks before.
-func (m Mark) plotters(p *plot.Plot, before int) []plot.Plotter {
-	words := style(mark, draw.XLeft, draw.YTop)
-	if p.X.Norm(m.X) > 0.7 {
-		words.XAlign = draw.XRight
+	rows := y.ticks(int(height / 44))
+	for _, v := range rows {
+		x.from = max(x.from, textWidth(l.Y.Text(v), false)+tickGap)
 	}
-	offset := vg.Point{X: 5 * vg.Length(1+2*words.XAlign), Y: -lineHeight * vg.Length(before)}
-	return []plot.Plotter{
-		&plotter.Line{
-			XYs:       plotter.XYs{{X: m.X, Y: p.Y.Min}, {X: m.X, Y: p.Y.Max}},
-			LineStyle: draw.LineStyle{Color: mark, Width: 1, Dashes: []vg.Length{2, 2}},
-		},
-		&plotter.Labels{
-			XYs: plotter.XYs{{X: m.X, Y: p.Y.Max}}, Labels: []string{m.Text},
-			TextStyle: []text.Style{words}, Offset: offset,
-		},
+	names := l.names()
+	room := namesRoom(names)
+	if room > width*0.27 {
+		names, room = slices.DeleteFunc(names, (*Series).namedAtEnd), 0
 	}
-}
-
-func (l *Lines) spots(p *plot.Plot, c draw.Canvas) []spot {
-	data := p.DataCanvas(c)
-	x, y := p.Transforms(&data)
-	var spots []spot
+	x.to = width - max(room, textWidth(l.X.Text(x.high), false)/2)
+	l.drawAxes(c, x, y, rows)
+	l.drawMarks(c, x, y)
 	for _, s := range l.Series {
-		for _, point := range s.Points {
-			spots = append(spots, around(vg.Point{X: x(point.X), Y: y(point.Y)}, point.Text))
-		}
+		s.drawBand(c, x, y)
 	}
-	return spots
+	for _, s := range l.Series {
+		s.draw(c, x, y)
+	}
+	l.drawNames(c, x, y, names)
+	return c
 }
 
-// fit gives a plot's axis its range, its scale and at most so many ticks.
-func (a *Axis) fit(axis *plot.Axis, values []float64, ticks int) {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, v := range values {
-		low, high = min(low, v), max(high, v)
+func (l *Lines) drawAxes(c *canvas, x, y scale, rows []float64) {
+	c.on()
+	c.add(label{at: point{0, lineHeight / 2}, text: l.Y.Label, color: faint})
+	for _, v := range rows {
+		c.hline(x.from, x.to, y.at(v), rule, thin)
+		c.add(label{at: point{x.from - tickGap, y.at(v)}, text: l.Y.Text(v), color: faint, align: alignEnd})
 	}
-	if a.Log {
-		axis.Scale = plot.LogScale{}
-		axis.Min, axis.Max = low/1.2, high*1.2
-		base := 10.0
-		if a.Binary {
-			base = 2
+	for _, v := range x.ticks(x.most()) {
+		c.vline(x.at(v), y.from, y.from+4, rule, thin)
+		c.add(label{at: point{x.at(v), y.from + tickGap + lineHeight/2}, text: l.X.Text(v), color: faint, align: alignMiddle})
+	}
+	c.hline(x.from, x.to, y.from, rule, thin)
+	c.add(label{at: point{(x.from + x.to) / 2, c.height - lineHeight/2}, text: l.X.Label, color: faint, align: alignMiddle}.within(c.width))
+}
+
+// drawMarks draws a line for each mark, with its text in a row of its own above the data.
+func (l *Lines) drawMarks(c *canvas, x, y scale) {
+	for i, m := range l.Marks {
+		at, row := x.at(m.X), lineHeight*(float64(i)+1.5)
+		c.vline(at, row-lineHeight/2+3, y.from, ink, thin, 2, 3)
+		t := label{at: point{at + 5, row}, text: m.Text, color: ink, halo: true}
+		if a := t.area(); a.x+a.w > c.width {
+			t.at.x, t.align = at-5, alignEnd
 		}
-		axis.Tick.Marker = plot.ConstantTicks(a.powers(axis.Min, axis.Max, base, ticks))
+		c.add(t.within(c.width))
+	}
+}
+
+// drawBand shades the noise of a series.
+func (s *Series) drawBand(c *canvas, x, y scale) {
+	var upper, lower []point
+	for _, p := range s.Points {
+		if p.Aside {
+			continue
+		}
+		upper = append(upper, point{x.at(p.X), y.at(p.High)})
+		lower = append(lower, point{x.at(p.X), y.at(p.Low)})
+	}
+	if s.Bare || s.Loose || len(upper) < 2 {
 		return
 	}
-	axis.Min, axis.Max = 0, max(high, a.To)
-	axis.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
-		var all []plot.Tick
-		for _, t := range (plot.DefaultTicks{}).Ticks(from, to) {
-			if t.Label != "" {
-				all = append(all, plot.Tick{Value: t.Value, Label: a.Text(t.Value)})
-			}
-		}
-		return all
-	})
+	slices.Reverse(lower)
+	c.on(s.Keys...)
+	c.add(fill{append(upper, lower...), s.Color, bandShade})
 }
 
-// powers are ticks at powers of base, or of a power of it so that they are not too
-// many. A range that has too few gets those between the powers of ten.
-func (a *Axis) powers(low, high, base float64, most int) []plot.Tick {
-	first, last := math.Ceil(math.Log(low)/math.Log(base)), math.Floor(math.Log(high)/math.Log(base))
-	step := max(1, math.Ceil((last-first+1)/float64(max(most, 1))))
-	var all []plot.Tick
-	add := func(v float64) {
-		if v >= low && v <= high {
-			all = append(all, plot.Tick{Value: v, Label: a.Text(v)})
+func (s *Series) draw(c *canvas, x, y scale) {
+	c.on(s.Keys...)
+	if line := s.line(x, y); !s.Loose && len(line) > 1 {
+		width := 2.0
+		if s.Bare {
+			width = 1.2
+		}
+		c.add(stroke{line, s.Color, width, s.Dash})
+	}
+	const reach = 6
+	for _, p := range s.Points {
+		at := point{x.at(p.X), y.at(p.Y)}
+		if !s.Bare {
+			c.marker(s.Marker, at, s.Color, false)
+		}
+		c.add(spot{box{at.x - reach, at.y - reach, 2 * reach, 2 * reach}, p.Text})
+	}
+}
+
+// line returns the points that the line passes through.
+func (s *Series) line(x, y scale) []point {
+	var all []point
+	for _, p := range s.Points {
+		if !p.Aside {
+			all = append(all, point{x.at(p.X), y.at(p.Y)})
 		}
 	}
-	if base == 10 && last-first < 2 {
-		for e := first - 1; e <= last; e++ {
-			for _, part := range []float64{1, 2, 5} {
-				add(part * math.Pow10(int(e)))
+	return all
+}
+
+// names returns the series that have a name beside them: one of each name.
+func (l *Lines) names() []*Series {
+	var all []*Series
+	seen := map[string]bool{}
+	for i := range slices.Backward(l.Series) { // the last is drawn on top
+		s := &l.Series[i]
+		if len(s.Points) > 0 && s.Name != "" && !seen[s.Name] {
+			seen[s.Name] = true
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// namedAtEnd reports whether the name can be to the right of the drawing, beside the line's end.
+func (s *Series) namedAtEnd() bool { return !s.Bare && !s.Loose }
+
+// namesRoom returns the width of the names at the right.
+func namesRoom(names []*Series) float64 {
+	room := 0.0
+	for _, s := range names {
+		if s.namedAtEnd() {
+			room = max(room, textWidth(s.Name, false)+labelGap)
+		}
+	}
+	return room
+}
+
+// drawNames writes the names of the series that end at the right beside their ends, moved
+// apart, and those of the others near their last points, if there is free space.
+func (l *Lines) drawNames(c *canvas, x, y scale, names []*Series) {
+	var taken []box
+	type name struct {
+		*Series
+		end point
+		y   float64
+	}
+	var right []name
+	var inside []*Series
+	for _, s := range names {
+		last := s.Points[len(s.Points)-1]
+		if end := (point{x.at(last.X), y.at(last.Y)}); s.namedAtEnd() && x.to-end.x < 0.1*(x.to-x.from) {
+			right = append(right, name{s, end, end.y})
+		} else {
+			inside = append(inside, s)
+		}
+	}
+	slices.SortStableFunc(right, func(a, b name) int { return cmp.Compare(a.end.y, b.end.y) })
+	var wanted []float64
+	for _, n := range right {
+		wanted = append(wanted, n.end.y)
+	}
+	for i, at := range spread(wanted, textSize+2, y.to, y.from) {
+		n := right[i]
+		c.on(n.Keys...)
+		if math.Abs(at-n.end.y) > 4 || x.to-n.end.x > 4 {
+			c.add(stroke{[]point{{n.end.x + 5, n.end.y}, {x.to + labelGap - 3, at}}, n.Color, 0.7, nil})
+		}
+		t := label{at: point{x.to + labelGap, at}, text: n.Name, color: n.Label}
+		taken = append(taken, t.area())
+		c.add(t)
+	}
+	for _, s := range inside {
+		last := s.Points[len(s.Points)-1]
+		at := point{x.at(last.X), y.at(last.Y)}
+		for _, t := range []label{
+			{at: point{at.x + labelGap, at.y}}, {at: point{at.x, at.y - 13}, align: alignEnd}, {at: point{at.x, at.y - 13}},
+			{at: point{at.x, at.y + 14}, align: alignEnd}, {at: point{at.x + labelGap, at.y + 12}}, {at: point{at.x - labelGap, at.y}, align: alignEnd},
+			{at: point{at.x, at.y - 13}, align: alignMiddle}, {at: point{at.x, at.y + 14}, align: alignMiddle}, {at: point{at.x, at.y - 28}, align: alignMiddle}, {at: point{at.x, at.y - 28}, align: alignEnd},
+		} {
+			t.text, t.color, t.halo = s.Name, s.Label, true
+			if a := t.area(); l.free(a, taken, x, y) {
+				taken = append(taken, a)
+				c.on(s.Keys...)
+				c.add(t)
+				break
 			}
 		}
-		return all
 	}
-	for e := first; e <= last; e += step {
-		add(math.Pow(base, e))
+}
+
+// free reports whether a name can cover a place: one inside the drawing, without another name,
+// a point or a line.
+func (l *Lines) free(a box, taken []box, x, y scale) bool {
+	if a.x < x.from || a.x+a.w > x.to || a.y < y.to-lineHeight || a.y+a.h > y.from {
+		return false
+	}
+	if slices.ContainsFunc(taken, a.overlaps) {
+		return false
+	}
+	for _, m := range l.Marks {
+		if at := x.at(m.X); a.x < at && at < a.x+a.w {
+			return false
+		}
+	}
+	for i := range l.Series {
+		s := &l.Series[i]
+		for _, p := range s.Points {
+			if at := (point{x.at(p.X), y.at(p.Y)}); !s.Bare && a.overlaps(box{at.x - markerRadius, at.y - markerRadius, 2 * markerRadius, 2 * markerRadius}) {
+				return false
+			}
+		}
+		line := s.line(x, y)
+		for i := 1; i < len(line) && !s.Loose; i++ {
+			if a.crosses(line[i-1], line[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// crosses reports whether a line from p to q touches the box.
+func (b box) crosses(p, q point) bool {
+	const steps = 64
+	for i := range steps + 1 {
+		part := float64(i) / steps
+		x, y := p.x+(q.x-p.x)*part, p.y+(q.y-p.y)*part
+		if x >= b.x && x <= b.x+b.w && y >= b.y && y <= b.y+b.h {
+			return true
+		}
+	}
+	return false
+}
+
+// spread returns places as near as possible to the wanted ones, which are sorted, with at least
+// a gap between neighbors and, if they fit, between low and high.
+func spread(wanted []float64, gap, low, high float64) []float64 {
+	all := slices.Clone(wanted)
+	for range 200 {
+		moved := false
+		for i := 1; i < len(all); i++ {
+			if need := gap - (all[i] - all[i-1]); need > 0.01 {
+				all[i-1], all[i], moved = all[i-1]-need/2, all[i]+need/2, true
+			}
+		}
+		if n := len(all); n > 0 {
+			all[0] = max(all[0], low)
+			all[n-1] = max(min(all[n-1], high), all[0])
+		}
+		if !moved {
+			break
+		}
 	}
 	return all
 }

@@ -10,47 +10,43 @@ import (
 	"tilework/internal/bench"
 )
 
-// Origin is where a source's records come from.
+// Origin describes the records of a source.
 type Origin struct {
 	Name     string
 	Facts    []Fact
-	Commands []string // that made them
-	Failures []string // the subjects that have no time, and why
+	Summary  string   // the number of records and the date
+	Commands []string // the commands that measured them
+	Failures []string // the subjects without a time, and why
 }
 
-// Fact is something about an origin, and its values.
+// Fact is a property of an origin and its different values.
 type Fact struct {
 	Name   string
 	Values []string
 }
 
-// facts are what is told of records; empty values are left out.
+// facts is the list of properties. Empty values are left out.
 var facts = []struct {
 	name  string
 	value func(r *bench.Record) string
 }{
-	{"processor", func(r *bench.Record) string { return r.Environment.CPU }},
+	{"CPU", func(r *bench.Record) string { return r.Environment.CPU }},
 	{"cores", func(r *bench.Record) string {
 		return fmt.Sprintf("%d, GOMAXPROCS %d", r.Environment.Cores, r.Environment.GOMAXPROCS)
 	}},
 	{"instructions", func(r *bench.Record) string { return strings.Join(r.Environment.Features, " ") }},
 	{"GPU", func(r *bench.Record) string { return r.Environment.GPU }},
 	{"driver", func(r *bench.Record) string { return r.Environment.Driver }},
-	{"GPU clock", func(r *bench.Record) string {
-		if r.Load == nil || r.Load.SMClock.Median == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%.0f MHz", r.Load.SMClock.Median)
-	}},
 	{"caches", func(r *bench.Record) string {
 		if r.Cold {
-			return "cold: operands come from memory"
+			return "cold: operands are read from memory"
 		}
-		return "warm: operands are those of the product before"
+		return "warm: operands are those of the previous product"
 	}},
 	{"libraries", func(r *bench.Record) string {
 		if r.Peer {
-			return cmp.Or(r.Detail, r.Subject)
+			name, _, _ := strings.Cut(cmp.Or(r.Detail, r.Subject), ",")
+			return name
 		}
 		return ""
 	}},
@@ -70,7 +66,7 @@ var facts = []struct {
 		case r.Error != "":
 			return ""
 		case r.Verified:
-			return "checked against a float64 reference before they were timed"
+			return "checked against a float64 reference before timing"
 		}
 		return "some were not checked"
 	}},
@@ -79,8 +75,23 @@ var facts = []struct {
 // mostValues bounds how many different values of one fact are listed.
 const mostValues = 6
 
+// clocks returns the lowest and the highest clock rate of the GPU, or zeros.
+func clocks(records []bench.Record) (low, high float64) {
+	for _, r := range records {
+		if r.Load == nil || r.Load.SMClock.Median == 0 {
+			continue
+		}
+		if clock := r.Load.SMClock.Median; high == 0 {
+			low, high = clock, clock
+		} else {
+			low, high = min(low, clock), max(high, clock)
+		}
+	}
+	return low, high
+}
+
 func originOf(s Source) Origin {
-	o := Origin{Name: s.Name, Facts: []Fact{{"records", []string{fmt.Sprint(len(s.Records))}}}}
+	o := Origin{Name: s.Name, Summary: count(len(s.Records), "record")}
 	for _, f := range facts {
 		var values []string
 		for i := range s.Records {
@@ -94,6 +105,12 @@ func originOf(s Source) Origin {
 		if len(values) > 0 {
 			o.Facts = append(o.Facts, Fact{f.name, values})
 		}
+	}
+	if low, high := clocks(s.Records); high > 0 {
+		o.Facts = append(o.Facts, Fact{"GPU clock", []string{fmt.Sprintf("%.0f to %.0f MHz", low, high)}})
+	}
+	if n := len(s.Records); n > 0 {
+		o.Summary += ", " + s.Records[n-1].Environment.Date.Format(time.DateOnly)
 	}
 	for i := range s.Records {
 		r := &s.Records[i]

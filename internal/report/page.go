@@ -2,12 +2,12 @@ package report
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
-	"regexp"
 	"strings"
 
-	"gonum.org/v1/plot/vg"
+	"tilework/internal/bench"
 )
 
 //go:embed page/page.html
@@ -20,38 +20,38 @@ var pageCSS string
 var pageJS string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"draw": drawings, "number": isNumber, "tie": ties.Replace,
+	"svg":    func(c *Chart) template.HTML { return template.HTML(c.figureSVG()) },
+	"sample": func(k Key) template.HTML { return template.HTML(k.sampleSVG()) },
+	"csv": func(t *Table) (template.URL, error) {
+		url, err := t.CSV()
+		return template.URL(url), err
+	},
+	"tie":       ties.Replace,
+	"uncertain": func() string { return bench.UncertainNote },
 }).Parse(pageHTML))
 
-// WriteHTML writes the report as one page, which asks no network for anything.
+// WriteHTML writes the report as one file that needs no network. It is complete without
+// JavaScript; with it, tables can be sorted and drawings show values under the pointer.
 func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, struct {
 		*Report
 		Style  template.CSS
 		Script template.JS
-	}{r, variables() + "\n" + template.CSS(pageCSS), template.JS(pageJS)})
+	}{r, template.CSS(variables() + classes() + r.toggles() + pageCSS), template.JS(pageJS)})
 }
 
-// drawings is a chart's drawing at two widths, of which the style sheet shows one.
-func drawings(c *Chart) (template.HTML, error) {
-	var b strings.Builder
-	for _, size := range []struct {
-		class string
-		width vg.Length
-	}{{"wide", wide}, {"narrow", narrow}} {
-		text, err := c.inline(size.width, size.class)
-		if err != nil {
-			return "", err
-		}
-		b.WriteString(text)
+// toggles returns the rules that hide the shapes of a legend's entry whose box is not checked.
+func (r *Report) toggles() string {
+	most := 0
+	for _, c := range r.Charts() {
+		most = max(most, len(c.Drawing.keys()))
 	}
-	return template.HTML(b.String()), nil
+	var b strings.Builder
+	for i := range most {
+		fmt.Fprintf(&b, ".figure:has(.t%[1]d:not(:checked)) g.k%[1]d{display:none}", i)
+	}
+	return b.String() + "\n"
 }
 
-// ties keeps what belongs together on one line.
-var ties = strings.NewReplacer(" %", "\u00a0%", " = ", "\u00a0=\u00a0", " ≈ ", "\u00a0≈\u00a0", " GFLOP", "\u00a0GFLOP", " TFLOP", "\u00a0TFLOP", " GOP", "\u00a0GOP", " TOP", "\u00a0TOP")
-
-var numeric = regexp.MustCompile(`^[-+]?[0-9]`)
-
-// isNumber reports whether a table's cell is aligned as numbers are.
-func isNumber(cell string) bool { return cell == "" || numeric.MatchString(cell) }
+// ties keeps numbers and their units on one line.
+var ties = strings.NewReplacer("± ", "±\u00a0", " %", "\u00a0%", " = ", "\u00a0=\u00a0", " ≈ ", "\u00a0≈\u00a0", " GFLOP", "\u00a0GFLOP", " TFLOP", "\u00a0TFLOP", " GOP", "\u00a0GOP", " TOP", "\u00a0TOP")

@@ -1,109 +1,94 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"html"
 	"io"
-	"regexp"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The widths of drawings: for a page and for a phone.
+// The widths that drawings are laid out for: a screen's and a phone's.
 const (
-	wide   = 720
-	narrow = 340
+	wide   = 720.0
+	narrow = 320.0
 )
 
-// margin is kept free around a picture of its own.
-const margin = 16
-
-// pngResolution is in dots an inch: a picture is 1,567 dots wide.
-const pngResolution = 150
-
-// picture is a chart's title and drawing on a canvas of its own. The size is known
-// before the canvas is.
-type picture struct {
-	*Chart
-	width vg.Length
+// figureSVG returns the drawing at both widths, as elements of the page. The style sheet shows one.
+func (c *Chart) figureSVG() string {
+	text := html.EscapeString(c.Title + ". " + c.Answer)
+	var b strings.Builder
+	for _, size := range []struct {
+		class string
+		width float64
+	}{{"wide", wide}, {"narrow", narrow}} {
+		b.WriteString(c.Drawing.draw(size.width).svg(fmt.Sprintf(`class="%s" role="img" aria-label="%s"`, size.class, text), ""))
+	}
+	return b.String()
 }
 
-func (p picture) size() (w, h vg.Length) {
-	return p.width + 2*margin, p.Drawing.height(p.width) + lineHeight*1.6 + 2*margin
+// sampleSVG returns the sample of a legend's entry.
+func (k Key) sampleSVG() string {
+	c := &canvas{width: sampleWidth, height: lineHeight}
+	k.draw(c, 0, lineHeight/2)
+	return c.svg(fmt.Sprintf(`width="%g" height="%g" aria-hidden="true"`, sampleWidth, lineHeight), "")
 }
 
-func (p picture) draw(on vg.CanvasSizer) []spot {
-	c := draw.New(on)
-	c.FillPolygon(paper, []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
-	c = draw.Crop(c, margin, -margin, margin, -margin)
-	title := style(ink, draw.XLeft, draw.YTop)
-	title.Font.Size = typeSize * 1.3
-	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y}, p.Title)
-	return p.Drawing.draw(draw.Crop(c, 0, 0, 0, -lineHeight*1.6))
+const sampleWidth = 28.0
+
+// draw draws the sample with the middle of its left side at x, y.
+func (k Key) draw(c *canvas, x, y float64) {
+	if k.Mark == markBlock {
+		c.rect(box{x + 6, y - 6, 16, 12}, k.Color, 1)
+		return
+	}
+	if k.Mark != markPoint {
+		c.hline(x+1, x+sampleWidth-1, y, k.Color, 2, k.Dash...)
+	}
+	if k.Mark != markBare {
+		c.marker(k.Marker, point{x + sampleWidth/2, y}, k.Color, false)
+	}
 }
 
-// WritePNG writes the chart as a picture for slides and pages.
-func (c *Chart) WritePNG(w io.Writer) error {
-	p := picture{c, wide}
-	width, height := p.size()
-	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(pngResolution))
-	p.draw(canvas)
-	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
-	return err
+// picture returns the drawing with its title and legend, for use outside of the page.
+func (c *Chart) picture() *canvas {
+	const margin, titleHeight = 20.0, 30.0
+	drawing := c.Drawing.draw(wide)
+	p := &canvas{width: wide + 2*margin}
+	p.rect(box{}, paper, 1) // its size is set below
+	p.add(label{at: point{margin, margin + lineHeight/2}, text: c.Title, color: ink, bold: true})
+	x, y := margin, margin+titleHeight+lineHeight/2
+	keys := c.Drawing.keys()
+	for i, k := range keys {
+		w := sampleWidth + 6 + textWidth(k.Name, false)
+		if x+w > p.width-margin && i > 0 {
+			x, y = margin, y+lineHeight
+		}
+		k.draw(p, x, y)
+		p.add(label{at: point{x + sampleWidth + 6, y}, text: k.Name, color: ink})
+		x += w + 18
+	}
+	top := y + lineHeight
+	if len(keys) == 0 {
+		top = margin + titleHeight
+	}
+	p.height = top + drawing.height + margin
+	for _, l := range drawing.layers {
+		p.on()
+		for _, s := range l.elements {
+			p.add(s.moved(margin, top))
+		}
+	}
+	return p
 }
 
-// WriteSVG writes the same as a drawing, which tells values to who points at them.
+// WritePNG writes the drawing as a picture for slides and pages, in the light colors.
+func (c *Chart) WritePNG(w io.Writer) error { return c.picture().writePNG(w) }
+
+// WriteSVG writes the drawing as a file that follows the reader's light or dark mode.
 func (c *Chart) WriteSVG(w io.Writer) error {
-	p := picture{c, wide}
-	width, height := p.size()
-	canvas := vgsvg.New(width, height)
-	text, err := svgOf(canvas, p.draw(canvas))
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, text)
+	p := c.picture()
+	style := "<style>" + variables() + classes() + "svg{background:var(--paper)}</style>\n"
+	size := fmt.Sprintf(`width="%s" height="%s" role="img" aria-label="%s"`, num(p.width), num(p.height), html.EscapeString(c.Title+". "+c.Answer))
+	_, err := io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+p.svg(size, style))
 	return err
-}
-
-// inline is the drawing as an element of the page, in its colours.
-func (c *Chart) inline(width vg.Length, class string) (string, error) {
-	height := c.Drawing.height(width)
-	canvas := vgsvg.New(width, height)
-	text, err := svgOf(canvas, c.Drawing.draw(draw.New(canvas)))
-	if err != nil {
-		return "", err
-	}
-	_, text, _ = strings.Cut(text, "<svg")
-	_, text, _ = strings.Cut(text, ">")
-	text = fontFamily.ReplaceAllString(text, "")
-	return fmt.Sprintf(`<svg class=%q viewBox="0 0 %.6g %.6g" role="img" aria-label=%q>`, class, width.Points(), height.Points(), html.EscapeString(c.Title)) + themed(text), nil
-}
-
-// fontFamily is what the page's style sheet says once.
-var fontFamily = regexp.MustCompile(`font-family:[^;"]*;font-variant:normal;font-weight:normal;font-style:normal;`)
-
-// svgOf is the drawing with its spots: transparent areas with a title, which a browser
-// shows, and the page's script too.
-func svgOf(c *vgsvg.Canvas, spots []spot) (string, error) {
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
-		return "", err
-	}
-	_, height := c.Size()
-	text := strings.TrimSuffix(strings.TrimSpace(b.String()), "</svg>")
-	var out strings.Builder
-	out.WriteString(text)
-	out.WriteString("<g fill=\"none\" pointer-events=\"all\">\n")
-	for _, s := range spots {
-		size := s.Size()
-		fmt.Fprintf(&out, "<rect x=\"%.5g\" y=\"%.5g\" width=\"%.5g\" height=\"%.5g\"><title>%s</title></rect>\n",
-			s.Min.X.Points(), (height - s.Max.Y).Points(), size.X.Points(), size.Y.Points(), html.EscapeString(s.text))
-	}
-	out.WriteString("</g>\n</svg>\n")
-	return out.String(), nil
 }

@@ -3,110 +3,164 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 
 	"tilework/internal/bench"
 )
 
-// facet is the name of what can share a chart of rates: one kind of device and one
-// arithmetic.
-func facet(r row) string {
-	name := r.kind() + ", " + r.Types()
-	if r.Precision != "" {
-		name += " in " + r.Precision
-	}
-	return name
+// hasRate reports whether a row has a rate. The peer that only reads has none.
+func hasRate(r row) bool {
+	_, ok := r.Rate()
+	return ok
 }
 
-// rates shows rates, and the device's peak.
-func rates(s *study) []*Chart {
-	const title, question = "Rate", "How much of the device is used?"
+// slowRate and fastRate return the rates at the 90th and the 10th percentile of the time.
+func (r row) slowRate() float64 { return r.GFLOPS * r.Seconds.Median / r.Seconds.P90 }
+func (r row) fastRate() float64 { return r.GFLOPS * r.Seconds.Median / r.Seconds.P10 }
+
+// rateUnit returns the unit of an axis of rates, and the factor from GFLOP/s to it.
+func rateUnit(rows []row) (unit string, factor float64) {
+	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
+	if top.GFLOPS >= 1000 {
+		return "T" + top.unit(), 1e-3
+	}
+	return "G" + top.unit(), 1
+}
+
+func rateCell(r row, factor float64) Cell {
+	return figure(bench.Marked(digits(r.GFLOPS*factor), r.Uncertain()), r.GFLOPS*factor)
+}
+
+func peakCell(r row) Cell {
+	if p, known := r.PercentOfPeak(); known {
+		return figure(fmt.Sprintf("%.1f %%", p), p)
+	}
+	return words("")
+}
+
+func sizeCell(n int) Cell { return figure(strconv.Itoa(n), float64(n)) }
+
+// sizeCharts draws the time of each kernel against the size.
+func sizeCharts(s *study) ([]*Chart, string) {
 	var all []*Chart
-	var single []row // of what was timed at one size alone
-	for _, g := range groupBy(filter(s.rows, isSquare, not(copies)), facet) {
-		if oneSize(g.rows) {
-			single = append(single, g.rows...)
-			continue
+	for _, g := range groupBy(filter(s.rows, isSquare, hasRate, not(copies)), func(r row) string { return r.kind() + ", " + r.Types() }) {
+		curves := s.curves(g.rows, "kind", "type")
+		if len(subjects(filter(g.rows, not(isPeer)))) < 3 || fewSizes(g.rows) {
+			continue // the charts of rates and of the crossover show as much
 		}
-		all = append(all, s.rateChart(&Chart{ID: "rate-" + word(g.name), Title: title + ": " + g.name, Question: question}, g.rows))
+		drawn := fastestCurves(curves)
+		lines := s.lines(drawn, timePoint)
+		lines.X, lines.Y = sizeAxis(), timeAxis()
+		end := largestShape(bySize(g.rows))
+		slices.SortStableFunc(end, func(a, b row) int { return cmp.Compare(a.Seconds.Median, b.Seconds.Median) })
+		fast, slow := end[0], end[len(end)-1]
+		c := &Chart{
+			ID: "sizes-" + word(g.name), Title: "Time by size: " + g.name, Drawing: lines,
+			Answer: fmt.Sprintf("At %s %s takes %s and %s %s.", shape(fast.Record), s.label(slow.Subject, slow.source), bench.Duration(slow.Seconds.Median), s.label(fast.Subject, fast.source), bench.Duration(fast.Seconds.Median)),
+			Table:  s.sizeTable(curves, "s", timeCell),
+		}
+		c.noteLeftOut(drawn, curves)
+		all = append(all, c)
 	}
-	for _, g := range groupBy(single, row.kind) {
-		name := g.name + " at one size"
-		all = append(all, s.rateBars(&Chart{ID: "rate-" + word(name), Title: title + ": " + name, Question: question}, g.rows))
-	}
-	if len(all) == 0 {
-		all = []*Chart{{ID: "rate", Title: title, Question: question, Notes: []string{"No square product was timed."}}}
+	return all, ""
+}
+
+// subjects returns the names of the subjects of rows.
+func subjects(rows []row) []string {
+	var all []string
+	for _, g := range groupBy(rows, func(r row) string { return r.Subject }) {
+		all = append(all, g.name)
 	}
 	return all
 }
 
-func (s *study) rateChart(c *Chart, rows []row) *Chart {
-	curves := s.curves(rows, "kind", "type")
-	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
-	unit, scale := "G"+top.unit(), 1.0
-	if top.GFLOPS >= 1000 {
-		unit, scale = "T"+top.unit(), 1e-3
-	}
-	lines := &Lines{
-		X:      Axis{Label: "N, of N×N matrices", Log: true, Binary: true, Text: tick},
-		Y:      Axis{Label: unit, To: 1.05 * top.GFLOPS * scale, Text: tick},
-		Series: s.againstSize(curves, func(r row) float64 { return r.GFLOPS * scale }),
-	}
-	c.Drawing = lines
-	c.Table = sizeTable(curves, func(r row) string { return r.rate() + ofPeak(r) })
-	reaches := func(r row) string {
-		return fmt.Sprintf("%s reaches %s%s at %s.", nameIn(curves, r), r.rate(), ofPeak(r), shape(r.Record))
-	}
-	c.Headline = reaches(top)
-	if best := ours(rows); best.Record != nil && best != top {
-		c.Headline += " Of ours, " + reaches(best)
-	}
-	c.addPeaks(lines, rows, scale)
-	return c
+func timeAxis() Axis { return Axis{Label: "time of one product", Log: true, Text: bench.Duration} }
+
+// timePoint places a row by its size and time.
+func timePoint(c curve, r row) Point {
+	return Point{X: float64(r.N), Y: r.Seconds.Median, Low: r.Seconds.P10, High: r.Seconds.P90, Text: describe(c.name, r)}
 }
 
-// rateBars has a bar for each row, as a part of the peak or, where that is not known for
-// all, of the highest rate.
-func (s *study) rateBars(c *Chart, rows []row) *Chart {
-	names := s.naming(rows, "kind")
-	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
-	bars := &Bars{Label: "part of the peak", Parts: []string{"rate"}}
-	whole := func(r row) float64 { return r.Peak }
-	if slices.ContainsFunc(rows, func(r row) bool { return !(r.Peak > 0) }) {
-		bars.Label = "part of the highest rate"
-		whole = func(row) float64 { return top.GFLOPS }
-		c.Notes = append(c.Notes, "The records do not know all peaks.")
-	}
-	c.Drawing = bars
-	c.Table.Columns = []string{"kernel", "rate", "of peak", "median", "spread"}
-	for _, r := range rows {
-		name := names.of(r, shape(r.Record))
-		percent := ""
-		if p, known := r.PercentOfPeak(); known {
-			percent = fmt.Sprintf("%.1f %%", p)
+// rates draws rates against the size, with the device's peak.
+func rates(s *study) ([]*Chart, string) {
+	var all []*Chart
+	var single []row // of facets with one or two sizes
+	for _, g := range s.byFacet(filter(s.rows, isSquare, hasRate, not(copies))) {
+		if fewSizes(g.rows) {
+			single = append(single, g.rows...)
+			continue
 		}
-		bars.Rows = append(bars.Rows, name)
-		bars.Share = append(bars.Share, []float64{min(1, r.GFLOPS/whole(r))})
-		bars.Text = append(bars.Text, []string{telling(name, r)})
-		bars.Ends = append(bars.Ends, r.rate())
-		c.Table.Rows = append(c.Table.Rows, []string{name, r.rate(), percent, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread)})
+		all = append(all, s.rateChart(g))
 	}
-	c.Headline = fmt.Sprintf("%s reaches %s%s at %s on %s.", top.Subject, top.rate(), ofPeak(top), shape(top.Record), top.Types())
+	for _, g := range groupBy(single, row.kind) {
+		all = append(all, s.rateBars(g))
+	}
+	if all == nil {
+		return nil, "No square product was timed."
+	}
+	return all, ""
+}
+
+func (s *study) rateChart(g group) *Chart {
+	curves := s.curves(g.rows, "kind", "type")
+	drawn := fastestCurves(curves)
+	unit, factor := rateUnit(g.rows)
+	top := slices.MaxFunc(g.rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
+	lines := s.lines(drawn, func(c curve, r row) Point {
+		return Point{X: float64(r.N), Y: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(c.name, r)}
+	})
+	lines.X, lines.Y = sizeAxis(), Axis{Label: unit, Text: tick, To: 1.05 * top.GFLOPS * factor}
+	c := &Chart{ID: "rate-" + word(g.name), Title: "Rate: " + g.name, Drawing: lines}
+	c.Table = s.sizeTable(curves, unit, func(r row) Cell {
+		return figure(bench.Marked(digits(r.GFLOPS*factor), r.Uncertain())+ofPeak(r), r.GFLOPS*factor)
+	})
+	c.Answer = fmt.Sprintf("%s reaches %s%s at %s.", s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
+	if best := fastestOurs(g.rows); best.Record != nil && best != top {
+		c.Answer = fmt.Sprintf("Of our kernels %s reaches %s%s at %s; %s reaches %s%s at %s.",
+			s.nameIn(curves, best), best.rate(), ofPeak(best), shape(best.Record), s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
+	}
+	c.noteLeftOut(drawn, curves)
+	c.addPeaks(lines, g.rows, factor)
 	return c
 }
 
-// nameIn is the name of the curve that a row is on.
-func nameIn(curves []curve, r row) string {
+// noteLeftOut tells how many curves are not drawn.
+func (c *Chart) noteLeftOut(drawn, all []curve) {
+	if len(drawn) < len(all) {
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d series. The table has all.", len(drawn), len(all)))
+	}
+}
+
+// mostCurves is the largest number of series in a chart of lines.
+const mostCurves = 10
+
+// fastestCurves returns the curves with the highest rates, in their order.
+func fastestCurves(curves []curve) []curve {
+	if len(curves) <= mostCurves {
+		return curves
+	}
+	top := func(c curve) float64 {
+		return slices.MaxFunc(c.rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) }).GFLOPS
+	}
+	var rates []float64
 	for _, c := range curves {
-		if slices.Contains(c.rows, r) {
-			return c.name
-		}
+		rates = append(rates, top(c))
 	}
-	return r.Subject
+	slices.Sort(rates)
+	least := rates[len(rates)-mostCurves]
+	return slices.DeleteFunc(slices.Clone(curves), func(c curve) bool { return top(c) < least })
 }
 
-// ours is the row of our fastest kernel, its Record nil if there is none.
-func ours(rows []row) row {
+// nameIn returns the name of the curve of a row.
+func (s *study) nameIn(curves []curve, r row) string {
+	i := slices.IndexFunc(curves, func(c curve) bool { return slices.Contains(c.rows, r) })
+	return s.label(curves[i].name, r.source)
+}
+
+// fastestOurs returns the row of our fastest kernel. Its Record is nil if there is none.
+func fastestOurs(rows []row) row {
 	var best row
 	for _, r := range filter(rows, not(isPeer)) {
 		if best.Record == nil || r.GFLOPS > best.GFLOPS {
@@ -116,22 +170,78 @@ func ours(rows []row) row {
 	return best
 }
 
-// addPeaks draws the peaks of the devices as lines.
-func (c *Chart) addPeaks(lines *Lines, rows []row, scale float64) {
-	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak, " + rate(r.Peak, r.unit()) })
+// addPeaks draws the peaks of the devices as lines. A peak far above all rates would flatten them
+// and is left to the percentages.
+func (c *Chart) addPeaks(lines *Lines, rows []row, factor float64) {
+	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak " + rate(r.Peak, r.unit()) })
 	if len(known) == 0 {
-		c.Notes = append(c.Notes, "The records know no peak of this device: no percentages.")
+		c.Notes = append(c.Notes, "The records have no peak of this device, so there are no percentages.")
 		return
 	}
 	all := bySize(rows)
 	from, to := float64(all[0].N), float64(all[len(all)-1].N)
 	for _, g := range known {
-		y := g.rows[0].Peak * scale
-		lines.Y.To = max(lines.Y.To, 1.05*y)
-		text := g.name + ": " + g.rows[0].device()
-		lines.Series = append(lines.Series, Series{Name: g.name, Dashed: true, Bare: true, Points: []Point{{X: from, Y: y, Text: text}, {X: to, Y: y, Text: text}}})
+		y := g.rows[0].Peak * factor
+		if y > 2.5*lines.Y.To {
+			c.Notes = append(c.Notes, "The "+g.name+" is above the chart.")
+			continue
+		}
+		lines.Y.To = max(lines.Y.To, 1.08*y)
+		lines.limit(g.name, g.name+" of "+g.rows[0].device(), Point{X: from, Y: y}, Point{X: to, Y: y})
 	}
 	if rows[0].kind() == onCPU {
-		c.Notes = append(c.Notes, "A CPU's peak is one core's, measured with multiply-adds that never leave the registers, times the threads; where threads share a core or its clock falls, less can be had.")
+		c.Notes = append(c.Notes, "The peak of a CPU is the rate of one core with multiply-adds on registers only, times the threads. It is out of reach where threads share a core or the clock slows down under load.")
 	}
+}
+
+// rateBars has a bar for each row.
+func (s *study) rateBars(g group) *Chart {
+	names := s.naming(g.rows, "kind", "source")
+	unit, factor := rateUnit(g.rows)
+	top := slices.MaxFunc(g.rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
+	drawing := &Rows{X: Axis{Label: unit, Text: tick}}
+	name := g.name + ", few sizes"
+	c := &Chart{ID: "rate-" + word(name), Title: "Rate: " + name, Drawing: drawing}
+	var sources []int
+	drawing.Legend, sources = s.barKeys(s.curves(g.rows))
+	libraries := len(drawing.Legend)
+	if !s.compares() && slices.ContainsFunc(g.rows, isPeer) {
+		drawing.Legend = append(drawing.Legend, Key{Name: "libraries", Mark: markBlock, Color: peer})
+	}
+	c.Table.Columns = []Column{{"kernel", ""}, {"rate", unit}, {"of peak", "%"}, {"time", "s"}, {"spread", "%"}}
+	at := map[string]int{}
+	for _, r := range g.rows {
+		name := names.of(r, shape(r.Record))
+		if len(names.parts) == 0 {
+			name = r.Subject + ", " + shape(r.Record)
+		}
+		if _, known := at[name]; !known {
+			at[name] = len(drawing.Rows)
+			drawing.Rows = append(drawing.Rows, Row{Name: name})
+		}
+		row := &drawing.Rows[at[name]]
+		key := slices.Index(sources, r.source)
+		if r.Peer && libraries < len(drawing.Legend) {
+			key = libraries
+		}
+		row.Values = append(row.Values, Value{Key: key, V: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(name, r)})
+		row.End = ratesOf(row.Values)
+		c.Table.add(words(s.label(name, r.source)), rateCell(r, factor), peakCell(r), timeCell(r), figure(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
+	}
+	if n := len(drawing.Rows); n > mostRows {
+		slices.SortStableFunc(drawing.Rows, func(a, b Row) int { return cmp.Compare(b.Values[0].V, a.Values[0].V) })
+		drawing.Rows = drawing.Rows[:mostRows]
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d rows. The table has all.", mostRows, n))
+	}
+	c.Answer = fmt.Sprintf("%s reaches %s%s at %s in %s.", top.Subject, top.rate(), ofPeak(top), shape(top.Record), top.Types())
+	return c
+}
+
+// geometricMean returns the geometric mean of positive values.
+func geometricMean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += math.Log(v)
+	}
+	return math.Exp(sum / float64(len(values)))
 }

@@ -1,43 +1,66 @@
-// Package report turns records of package bench into a page to read.
+// Package report turns records of package bench into a page, SVG and PNG files.
 //
-// [New] puts the questions of one list to the records: each becomes a [Chart] with its
-// answer in a sentence, a drawing, and a table of the figures, or with what is missing.
-// [Report.WriteHTML] writes all of them as one page that needs nothing else,
-// [Chart.WriteSVG] and [Chart.WritePNG] each drawing as a picture. Charts are drawn by
-// gonum/plot, once in Go for the page, for SVG and for PNG.
+// [New] answers a list of questions from the records. Each answer is a [Chart]: a sentence, a
+// drawing and a table. [Report.WriteHTML] writes them as one file that needs no network, with the
+// most important figures and one chart first. [Chart.WriteSVG] and [Chart.WritePNG] write one
+// drawing. All drawings are laid out once, as shapes on a canvas (canvas.go).
 //
-// Of several sources that have measurements in common the first is what the others are
-// compared with; others, of a CPU and of a GPU, are one study.
+// If sources have measurements in common, the first is the baseline that the others are compared
+// with. Otherwise, for example with one file of a CPU and one of a GPU, they form one study.
 package report
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"tilework/internal/bench"
 )
 
-// Source is a file of records, or whatever they come from.
+// Source is the records of a file.
 type Source struct {
-	Name    string // short: it stands in legends
+	Name    string // short, for legends
 	Records []bench.Record
 }
 
-// Report is what records say.
+// Report is the answers from records.
 type Report struct {
-	Title   string
-	Charts  []*Chart
-	Notes   []string // what was left out, and why
-	Origins []Origin // of each source
+	Title    string
+	Tiles    []Tile
+	Lead     *Section // the most important question, with one chart
+	Sections []*Section
+	Missing  []string // the questions that the records cannot answer
+	Notes    []string // the records that were left out
+	Origins  []Origin // one for each source
 }
 
-// charts is the one list of what is asked. A chart that there is one of for each
-// device and element type is made by one function.
-var charts = []func(*study) []*Chart{
-	changes, timeSmall, timeLarge, ladder, rates, ratios, roofline, counts, transfers,
+// question is a row of the list of questions. Answer returns charts, or the reason why the
+// records do not answer it.
+type question struct {
+	id, title string
+	text      func(*study) string
+	answer    func(*study) (charts []*Chart, missing string)
 }
 
-// New reads the records' answers. It is an error if there are no records.
+func always(text string) func(*study) string { return func(*study) string { return text } }
+
+// questions is in the order of the page.
+var questions = []question{
+	{"change", "What changed", always("What became faster or slower, and is that more than chance?"), changes},
+	{"time", "Time", timeQuestion, raceCharts},
+	{"ladder", "The ladder", always("What does each kernel gain over the previous one?"), ladders},
+	{"sizes", "Time by size", always("How does the time of each kernel grow with the size?"), sizeCharts},
+	{"rate", "Rate", always("How much of the device does each kernel use?"), rates},
+	{"ratio", "Against the libraries", always("On which shapes is a library faster?"), ratios},
+	{"roofline", "Roofline", always("Does memory or arithmetic limit the product, and how close is each kernel to the limit?"), rooflines},
+	{"counts", "Memory accesses", always("What does each kernel request from memory?"), counts},
+	{"transfers", "Where the time goes", always("What do the copies to the GPU and back cost?"), transfers},
+}
+
+// leads are the questions that can come first, the best one first.
+var leads = []string{"change", "ladder", "ratio", "time", "counts", "rate"}
+
+// New answers the questions from the records. It is an error if there are no records.
 func New(sources []Source) (*Report, error) {
 	r := &Report{}
 	total := 0
@@ -49,21 +72,56 @@ func New(sources []Source) (*Report, error) {
 		return nil, errors.New("no records to report on")
 	}
 	s := newStudy(sources)
-	r.Notes = s.notes
-	r.Title = s.title()
+	r.Title, r.Notes, r.Tiles = s.title(), s.notes, s.tiles()
 	ids := map[string]int{}
-	for _, questions := range charts {
-		for _, c := range questions(s) {
-			if ids[c.ID]++; ids[c.ID] > 1 { // two names that differ in signs only
+	for _, q := range questions {
+		charts, missing := q.answer(s)
+		if missing != "" {
+			r.Missing = append(r.Missing, missing)
+		}
+		for _, c := range charts {
+			if ids[c.ID]++; ids[c.ID] > 1 { // two names that differ in punctuation only
 				c.ID = fmt.Sprintf("%s-%d", c.ID, ids[c.ID])
 			}
-			r.Charts = append(r.Charts, c)
+		}
+		if len(charts) > 0 {
+			r.Sections = append(r.Sections, &Section{q.id, q.title, q.text(s), charts})
 		}
 	}
+	r.takeLead()
 	return r, nil
 }
 
-// title names the devices that were measured.
+// takeLead moves the first chart of the most important section to the top of the page.
+func (r *Report) takeLead() {
+	for _, id := range leads {
+		i := slices.IndexFunc(r.Sections, func(s *Section) bool { return s.ID == id })
+		if i < 0 {
+			continue
+		}
+		lead := *r.Sections[i]
+		lead.Charts = lead.Charts[:1]
+		r.Lead = &lead
+		if r.Sections[i].Charts = r.Sections[i].Charts[1:]; len(r.Sections[i].Charts) == 0 {
+			r.Sections = slices.Delete(r.Sections, i, i+1)
+		}
+		return
+	}
+}
+
+// Charts returns all charts in the order of the page.
+func (r *Report) Charts() []*Chart {
+	var all []*Chart
+	if r.Lead != nil {
+		all = append(all, r.Lead.Charts...)
+	}
+	for _, s := range r.Sections {
+		all = append(all, s.Charts...)
+	}
+	return all
+}
+
+// title names the measured devices.
 func (s *study) title() string {
 	var devices []string
 	for _, g := range groupBy(s.rows, row.device) {
@@ -73,7 +131,7 @@ func (s *study) title() string {
 	case len(devices) == 0 && len(s.counted) > 0:
 		return "Matrix multiplication, counted for " + emulated(s.counted[0])
 	case len(devices) == 0:
-		return "Matrix multiplication: nothing was timed"
+		return "Matrix multiplication: no timed product"
 	}
 	return "Matrix multiplication on " + list(devices)
 }

@@ -10,74 +10,33 @@ import (
 	"tilework/internal/model"
 )
 
-// roofline shows each kernel's rate at its arithmetic intensity, under what the device
-// could do at that.
-func roofline(s *study) []*Chart {
-	const title, question = "Roofline", "Does memory or arithmetic bound the product, and how near is each kernel?"
+// rooflines shows rates against operations per byte, with the limits of the device.
+func rooflines(s *study) ([]*Chart, string) {
 	var all []*Chart
-	rows := filter(s.rows, not(copies), func(r row) bool { return r.Peak > 0 })
-	for _, g := range groupBy(rows, func(r row) string { return facet(r) + " on " + r.device() + threads(r) }) {
-		if f := roofOf(g.rows); math.IsInf(f.bandwidth, 1) && oneSize(g.rows) {
-			continue // a point under a flat line: the chart of rates says as much
-		}
-		all = append(all, s.roofChart(&Chart{ID: "roofline-" + word(facet(g.rows[0])+threads(g.rows[0])), Title: title + ": " + g.name, Question: question}, g.rows))
+	rows := filter(s.rows, hasRate, not(copies), func(r row) bool { return r.Peak > 0 && bandwidth(r) > 0 })
+	for _, g := range groupBy(rows, row.device) {
+		all = append(all, s.roofline(g))
 	}
-	if len(all) == 0 {
-		all = []*Chart{{ID: "roofline", Title: title, Question: question, Notes: []string{"No record of several shapes knows the peak of its device, or its memory's bandwidth: there is no roof."}}}
+	if all == nil {
+		return nil, "No record has both the peak of its device and the bandwidth of its memory, so there is no roofline."
 	}
-	return all
+	return all, ""
 }
 
-// threads names what a CPU's peak is of.
-func threads(r row) string {
-	switch {
-	case r.kind() == onGPU:
-		return ""
-	case r.Threads == 0:
-		return ", all threads"
+// bandwidth returns the memory bandwidth of a row's device in GB/s, or 0 if it is not known.
+func bandwidth(r row) float64 {
+	if m, err := model.Lookup(r.device()); err == nil && !m.Generic() {
+		return m.MemBandwidth / 1e9
 	}
-	return ", " + count(r.Threads, "thread")
+	return 0
 }
 
-// roof is what bounds a device: 10⁹ operations and 10⁹ bytes a second, the latter
-// infinite where nobody knows them.
-type roof struct {
-	peak, bandwidth float64
-	unit            string // of the peak
-}
-
-func roofOf(rows []row) roof {
-	top := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.Peak, b.Peak) })
-	f := roof{top.Peak, math.Inf(1), top.unit()}
-	if m, err := model.Lookup(top.device()); err == nil && !m.Generic() {
-		f.bandwidth = m.MemBandwidth / 1e9
-	}
-	return f
-}
-
-// at is the rate that no product of that intensity exceeds, in operations for each byte
-// of the device's memory.
-func (f roof) at(intensity float64) float64 { return min(f.peak, intensity*f.bandwidth) }
-
-// series is the roof from one intensity to another.
-func (f roof) series(from, to float64) Series {
-	corners := []float64{from, to}
-	if ridge := f.peak / f.bandwidth; ridge > from && ridge < to {
-		corners = []float64{from, ridge, to}
-	}
-	s := Series{Name: "roof", Dashed: true, Bare: true}
-	for _, x := range corners {
-		s.Points = append(s.Points, Point{X: x, Y: f.at(x), Text: fmt.Sprintf("roof: %s at %s operations a byte", rate(f.at(x), f.unit), digits(x))})
-	}
-	return s
-}
-
-// intensity is the operations for each byte that the product must move: A and B read
-// once, C written once and, with a beta, read. No kernel of that product has more.
+// intensity returns the operations per byte that the product must move: A and B read once, C
+// written once and, with a beta, read.
 func intensity(r row) float64 {
 	size := func(name string) float64 {
 		t, err := dtype.Parse(name)
-		if err != nil { // the types of a record that was read are known
+		if err != nil { // records with unknown types are refused on reading
 			return math.NaN()
 		}
 		return float64(t.Size())
@@ -90,60 +49,104 @@ func intensity(r row) float64 {
 	return 2 * m * n * k / ((m*k+k*n)*size(r.In) + c)
 }
 
-func (s *study) roofChart(c *Chart, rows []row) *Chart {
-	lines := &Lines{
-		X: Axis{Label: "operations a byte", Log: true, Text: tick},
-		Y: Axis{Label: "rate", Log: true, Text: rateTick(rows[0].unit())},
+// rung is a row of a roofline and its place along X.
+type rung struct {
+	row
+	name string
+	x    float64
+}
+
+// rungs returns the points of a roofline and the label of their X axis. If several kernels were
+// timed on squares only, each is at the operations per byte that its threads load, at its largest
+// size. Otherwise the fastest kernel of each shape is at those of the product.
+func (s *study) rungs(rows []row) (all []rung, label string) {
+	loads := filter(rows, not(isPeer), func(r row) bool { return r.Intensity > 0 })
+	if curves := s.curves(loads, "kind", "type"); len(curves) > 1 && !slices.ContainsFunc(rows, not(isSquare)) {
+		for _, c := range curves {
+			r := c.rows[len(c.rows)-1]
+			all = append(all, rung{r, s.label(c.name, c.source), r.Intensity})
+		}
+		return all, "operations per byte that the threads load"
 	}
-	c.Drawing = lines
-	c.Table.Columns = []string{"kernel", "shape", "intensity", "rate", "roof", "of the roof", "intensity of loads"}
-	curves, f := s.curves(rows, "kind", "type"), roofOf(rows)
+	if ours := filter(rows, not(isPeer)); len(ours) > 0 {
+		rows = ours
+	}
+	names := s.naming(rows, "subject", "kind", "type")
+	best := map[string]int{}
+	for _, r := range bySize(rows) {
+		name := names.of(r, shape(r.Record))
+		i, known := best[name]
+		if !known {
+			i = len(all)
+			best[name] = i
+			all = append(all, rung{r, name, intensity(r)})
+		}
+		if r.GFLOPS > all[i].GFLOPS {
+			all[i].row = r
+		}
+	}
+	return all, "operations per byte of A, B and C"
+}
+
+func (s *study) roofline(g group) *Chart {
+	rungs, label := s.rungs(g.rows)
+	device, memory := g.name, bandwidth(g.rows[0])
+	lines := &Lines{X: Axis{Label: label, Log: true, Text: tick}, Y: Axis{Label: "rate (log scale)", Log: true, Text: rateTick(rungs[0].unit())}}
+	c := &Chart{ID: "roofline-" + word(device), Title: "Roofline: " + device, Drawing: lines}
+	c.Table.Columns = []Column{{"kernel", ""}, {"shape", ""}, {"type", ""}, {"operations per byte", ""}, {"rate", "G" + rungs[0].unit()}, {"limit", "G" + rungs[0].unit()}, {"of the limit", "%"}}
+	var peaks []float64
+	var types []string
 	low, high := math.Inf(1), 0.0
-	asked := false
-	for _, g := range curves {
-		series, loads := s.series(g), s.series(g)
-		series.Loose = true
-		for _, r := range g.rows {
-			x, loaded := intensity(r), ""
-			low, high = min(low, x), max(high, x)
-			series.Points = append(series.Points, Point{X: x, Y: r.GFLOPS, Text: telling(g.name, r) + fmt.Sprintf("\n%s operations a byte that must move", digits(x))})
-			if r.Intensity > 0 {
-				loaded = digits(r.Intensity)
-				low, high = min(low, r.Intensity), max(high, r.Intensity)
-				// One of each kernel is enough: the rate of the largest product.
-				loads.Points = []Point{{X: r.Intensity, Y: r.GFLOPS, Text: telling(g.name, r) + fmt.Sprintf("\n%s operations a byte that its threads load", loaded)}}
-			}
-			c.Table.Rows = append(c.Table.Rows, []string{g.name, shape(r.Record), digits(x), r.rate(), rate(f.at(x), f.unit), percent(r.GFLOPS / f.at(x)), loaded})
+	for _, r := range rungs {
+		if !slices.Contains(peaks, r.Peak) {
+			peaks = append(peaks, r.Peak)
 		}
+		key := slices.Index(types, arithmetic(r.row))
+		if key < 0 {
+			key = len(types)
+			types = append(types, arithmetic(r.row))
+			lines.Legend = append(lines.Legend, Key{Name: types[key], Mark: markPoint, Color: palette[key%len(palette)], Marker: key})
+		}
+		limit := min(r.Peak, r.x*memory)
+		series := Series{Keys: []int{key}, Color: lines.Legend[key].Color, Label: ink, Marker: key, Loose: true}
+		if len(rungs) <= 12 {
+			series.Name = r.name
+		}
+		series.Points = []Point{{X: r.x, Y: r.GFLOPS, Low: r.GFLOPS, High: r.GFLOPS, Text: describe(r.name, r.row) + fmt.Sprintf("\n%s operations per byte", digits(r.x))}}
 		lines.Series = append(lines.Series, series)
-		if loads.Points != nil {
-			asked = true
-			loads.Name, loads.Loose, loads.Hollow = g.name+", loads", true, true
-			lines.Series = append(lines.Series, loads)
+		low, high = min(low, r.x), max(high, r.x)
+		c.Table.add(words(r.Subject), words(shape(r.Record)), words(r.Types()), figure(digits(r.x), r.x), figure(digits(r.GFLOPS), r.GFLOPS),
+			figure(digits(limit), limit), figure(percent(r.GFLOPS/limit), 100*r.GFLOPS/limit))
+	}
+	slices.Sort(peaks)
+	low, high = min(low, peaks[0]/memory/2), max(high, peaks[len(peaks)-1]/memory*2)
+	for i, peak := range slices.Backward(peaks) {
+		points := []Point{{X: peak / memory, Y: peak}, {X: high, Y: peak}}
+		name := rate(peak, rungs[0].unit())
+		if i == len(peaks)-1 { // the highest one has the slope, which all share
+			points = append([]Point{{X: low, Y: low * memory}}, points...)
 		}
+		lines.limit("limit "+name, fmt.Sprintf("%s, and %s GB/s of memory", name, digits(memory)), points...)
 	}
-	lines.Series = append(lines.Series, f.series(low, high))
-	best := ours(rows)
-	if best.Record == nil { // there are peers alone
-		best = slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
-	}
-	x, bound := intensity(best), "arithmetic"
-	if f.at(x) < f.peak {
-		bound = "memory"
-	}
-	c.Headline = fmt.Sprintf("%s reaches %s of what %s allows at %s, where %s operations are done for each byte that must move.",
-		nameIn(curves, best), percent(best.GFLOPS/f.at(x)), bound, shape(best.Record), digits(x))
-	c.Notes = append(c.Notes, "A product must move each matrix once: a point stands where a kernel that does only that would be.")
-	switch {
-	case asked:
-		c.Notes = append(c.Notes, "A ring is where a kernel stands, at its largest product, by what its threads load. One above the roof is fed by the caches, which the roof, that of the memory, leaves out.")
-	case rows[0].kind() == onGPU:
-		c.Notes = append(c.Notes, "The records do not tell what the kernels' threads load.")
-	}
-	if math.IsInf(f.bandwidth, 1) {
-		c.Notes = append(c.Notes, fmt.Sprintf("The memory's bandwidth of %s is not known: the roof is the peak alone.", rows[0].device()))
-	}
+	c.Answer = roofAnswer(rungs, memory)
+	c.Notes = append(c.Notes, fmt.Sprintf("The slope is the memory's %s TB/s, a flat line the peak of an arithmetic. A point above the slope gets its operands from caches.", digits(memory/1000)))
 	return c
 }
 
-func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
+// roofAnswer says which kernels memory would limit, and how close the best is to its limit.
+func roofAnswer(rungs []rung, memory float64) string {
+	limit := func(r rung) float64 { return min(r.Peak, r.x*memory) }
+	best := slices.MaxFunc(rungs, func(a, b rung) int { return cmp.Compare(a.GFLOPS/a.Peak, b.GFLOPS/b.Peak) })
+	bound := "arithmetic"
+	if limit(best) < best.Peak {
+		bound = "memory"
+	}
+	text := fmt.Sprintf("%s reaches %s of the limit set by %s at %s, with %s operations per byte", best.Subject, percent(best.GFLOPS/limit(best)), bound, shape(best.Record), digits(best.x))
+	var limited int
+	for _, r := range rungs {
+		if limit(r) < r.Peak {
+			limited++
+		}
+	}
+	return fmt.Sprintf("%s; memory limits %d of the %d points, arithmetic the others.", text, limited, len(rungs))
+}

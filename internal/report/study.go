@@ -9,13 +9,13 @@ import (
 	"tilework/internal/bench"
 )
 
-// row is a record with times, and the source that it is from.
+// row is a record and the index of its source.
 type row struct {
 	*bench.Record
 	source int
 }
 
-// The kinds of devices. The times of an emulated GPU say nothing about a real one.
+// The kinds of devices.
 const (
 	onCPU = "CPU"
 	onGPU = "GPU"
@@ -32,7 +32,7 @@ func (r row) kind() string {
 	return onCPU
 }
 
-// device is the name of what a record was measured on.
+// device returns the name of the CPU or GPU.
 func (r row) device() string {
 	if r.kind() == onGPU {
 		return cmp.Or(r.Environment.GPU, r.Device)
@@ -40,22 +40,25 @@ func (r row) device() string {
 	return cmp.Or(plainName.Replace(r.Environment.CPU), r.Device)
 }
 
-// plainName takes out of a processor's name what its maker's lawyers put there.
+// plainName removes trademark signs from a CPU's name.
 var plainName = strings.NewReplacer("(R)", "", "(TM)", "", "(tm)", "")
 
 func (r row) square() bool { return r.M == r.N && r.N == r.K }
 
-// study is what the charts are drawn from.
+// study is the records that charts are made from.
 type study struct {
-	sources []string // their names, short
-	rows    []row    // with times
-	counted []row    // with counts
-	notes   []string // what was left out, and why
+	sources []string // short names
+	rows    []row    // records with times
+	counted []row    // records with counts
+	notes   []string // the records that were left out, and why
 }
 
-// newStudy keeps the records that charts can be made of: those with times, which are not
-// an emulated GPU's, and those with counts, and of several of one measurement the last.
-// Sources that have no measurement in common are the parts of one.
+// compares reports whether the sources are compared, instead of being parts of one study.
+func (s *study) compares() bool { return len(s.sources) > 1 }
+
+// newStudy keeps the records with times or counts, without the times of emulated GPUs. Of
+// several records of one measurement it keeps the last. Sources without a common measurement
+// become one study.
 func newStudy(sources []Source) *study {
 	s := &study{}
 	var failed, emulated, again int
@@ -98,12 +101,12 @@ func newStudy(sources []Source) *study {
 		count int
 		why   string
 	}{
-		{failed, "without a time, because the subject failed or does not do such products: they are listed at the end"},
-		{emulated, "of an emulated GPU, whose times are those of the emulator"},
+		{failed, "without a time, because the kernel failed or does not support the product (listed below)"},
+		{emulated, "of an emulated GPU, whose time is the emulator's"},
 		{again, "that a later record of the same measurement replaces"},
 	} {
 		if n.count > 0 {
-			s.notes = append(s.notes, "Left out: "+count(n.count, "record")+" "+n.why+".")
+			s.notes = append(s.notes, count(n.count, "record")+" "+n.why+".")
 		}
 	}
 	return s
@@ -121,11 +124,14 @@ func (s *study) overlap() bool {
 	return false
 }
 
-// attributes are what tells measurements apart, besides their shapes.
-var attributes = []struct {
+// attribute is a property of a measurement.
+type attribute struct {
 	name string
 	text func(r row) string
-}{
+}
+
+// attributes distinguish measurements of the same shape.
+var attributes = []attribute{
 	{"subject", func(r row) string { return r.Subject }},
 	{"kind", row.kind},
 	{"type", func(r row) string { return r.Types() }},
@@ -175,20 +181,19 @@ func (r row) key() string {
 		parts = append(parts, a.text(r))
 	}
 	if r.Counts != nil {
-		parts = append(parts, emulated(r)) // whose instructions differ
+		parts = append(parts, emulated(r)) // kernels differ by GPU
 	}
 	return strings.Join(parts, "\x00")
 }
 
-// naming says which attributes tell rows apart; those that are the same in all need
-// no words.
+// naming is the attributes that differ among rows. Their values make up a row's name.
 type naming struct {
 	study   *study
 	sources bool
 	parts   []int // of attributes
 }
 
-// naming is that of rows, without the attributes that are named already.
+// naming returns the attributes that differ among rows, except for the excluded ones.
 func (s *study) naming(rows []row, without ...string) naming {
 	n := naming{study: s}
 	for i, a := range attributes {
@@ -206,8 +211,16 @@ func (s *study) naming(rows []row, without ...string) naming {
 	return n
 }
 
-// of names a row; first stands before what tells it apart. A row that nothing tells apart
-// has its subject's name.
+// add includes an attribute that is the same in all rows, unless they ran on a GPU.
+func (n *naming) add(name string, rows []row) {
+	i := slices.IndexFunc(attributes, func(a attribute) bool { return a.name == name })
+	if !slices.Contains(n.parts, i) && rows[0].kind() == onCPU {
+		n.parts = append(n.parts, i)
+	}
+}
+
+// of returns the name of a row: the words of first, then the attributes that differ. If there
+// are none, it is the subject.
 func (n naming) of(r row, first ...string) string {
 	words := slices.Clone(first)
 	for _, i := range n.parts {
@@ -223,21 +236,13 @@ func (n naming) of(r row, first ...string) string {
 	return name
 }
 
-// glyph is the form of a series' points: of several sources each has its own, and of
-// one each series.
-func (s *study) glyph(series, source int) int {
-	if len(s.sources) > 1 {
-		return source
-	}
-	return series
-}
-
-// group is rows that share a name, in the order in which the names first appear.
+// group is rows that share a name.
 type group struct {
 	name string
 	rows []row
 }
 
+// groupBy returns the groups in the order in which their names first appear.
 func groupBy(rows []row, name func(row) string) []group {
 	var groups []group
 	at := map[string]int{}
@@ -254,7 +259,7 @@ func groupBy(rows []row, name func(row) string) []group {
 	return groups
 }
 
-// filter is the rows for which all of keep hold.
+// filter returns the rows that satisfy all of keep.
 func filter(rows []row, keep ...func(row) bool) []row {
 	var out []row
 	for _, r := range rows {
@@ -268,14 +273,14 @@ func filter(rows []row, keep ...func(row) bool) []row {
 func not(f func(row) bool) func(row) bool { return func(r row) bool { return !f(r) } }
 
 func isPeer(r row) bool    { return r.Peer }
-func isInexact(r row) bool { return r.Precision != "" } // it has not the elements' own arithmetic
+func isInexact(r row) bool { return r.Precision != "" } // it rounds or splits its operands
 func copies(r row) bool    { return r.Transfers }
 func isSquare(r row) bool  { return r.square() }
 func of(kind string) func(row) bool {
 	return func(r row) bool { return r.kind() == kind }
 }
 
-// fastest is, of each size N, the row that took the least time, smallest N first.
+// fastest returns the row with the least time for each N, sorted by N.
 func fastest(rows []row) []row {
 	best := map[int]row{}
 	for _, r := range rows {
@@ -303,12 +308,14 @@ func bySize(rows []row) []row {
 	})
 }
 
-// telling is what a reader is told who points at r.
-func telling(name string, r row) string {
+// describe returns the text of a tooltip.
+func describe(name string, r row) string {
 	lines := []string{
 		name,
 		fmt.Sprintf("%s: %s ± %.1f %%", shape(r.Record), bench.Duration(r.Seconds.Median), 50*r.Seconds.Spread),
-		r.rate() + ofPeak(r),
+	}
+	if hasRate(r) {
+		lines = append(lines, r.rate()+ofPeak(r))
 	}
 	for _, v := range r.Versus {
 		lines = append(lines, fmt.Sprintf("%s the speed of %s", times(v.Speed), v.Peer))
@@ -316,10 +323,65 @@ func telling(name string, r row) string {
 	return strings.Join(lines, "\n")
 }
 
-// ofPeak is " (71 % of peak)" where the peak is known.
+// ofPeak returns " (71 % of peak)", or nothing if the peak is not known.
 func ofPeak(r row) string {
 	if percent, known := r.PercentOfPeak(); known {
 		return fmt.Sprintf(" (%.0f %% of peak)", percent)
 	}
 	return ""
+}
+
+// sizes returns the number of different shapes.
+func sizes(rows []row) int {
+	return len(groupBy(rows, func(r row) string { return shape(r.Record) }))
+}
+
+// fewSizes reports whether rows have too few sizes for lines.
+func fewSizes(rows []row) bool { return sizes(rows) < 3 }
+
+// facet returns a key of rows that can share a chart of rates: of one kind of device and one
+// element type, and either exact or not.
+func facet(r row) string {
+	return fmt.Sprintf("%s, %s, %v", r.kind(), r.Types(), isInexact(r))
+}
+
+// arithmetic returns the element type and, if it is another, the precision of the multiplication.
+func arithmetic(r row) string {
+	if isInexact(r) {
+		return r.Types() + " in " + r.Precision
+	}
+	return r.Types()
+}
+
+// mainFacet returns the facet with the most rows of ours, on a GPU if there is one, and in exact
+// arithmetic if there is any.
+func (s *study) mainFacet() string {
+	groups := groupBy(filter(s.rows, hasRate, not(copies), not(isPeer)), facet)
+	if len(groups) == 0 {
+		return ""
+	}
+	is := func(g group, what func(row) bool) int { return len(filter(g.rows[:1], what)) }
+	return slices.MaxFunc(groups, func(a, b group) int {
+		return cmp.Or(cmp.Compare(is(a, of(onGPU)), is(b, of(onGPU))), cmp.Compare(is(b, isInexact), is(a, isInexact)), cmp.Compare(len(a.rows), len(b.rows)))
+	}).name
+}
+
+// byFacet groups rows by facet, the main one first, and names the groups for readers: "GPU, float32
+// in tf32 and f32x3".
+func (s *study) byFacet(rows []row) []group {
+	all := groupBy(rows, facet)
+	if i := slices.IndexFunc(all, func(g group) bool { return g.name == s.mainFacet() }); i > 0 {
+		all[0], all[i] = all[i], all[0]
+	}
+	for i, g := range all {
+		all[i].name = g.rows[0].kind() + ", " + g.rows[0].Types()
+		var precisions []string
+		for _, p := range groupBy(filter(g.rows, isInexact), func(r row) string { return r.Precision }) {
+			precisions = append(precisions, p.name)
+		}
+		if precisions != nil {
+			all[i].name += " in " + list(precisions)
+		}
+	}
+	return all
 }

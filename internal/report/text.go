@@ -10,7 +10,7 @@ import (
 	"tilework/internal/bench"
 )
 
-// unit is what a row's rates are in: the operations of integers are no floating-point ones.
+// unit returns FLOP/s, or OP/s for integers.
 func (r row) unit() string {
 	if t, err := dtype.Parse(r.Out); err == nil && t.Info().Integer {
 		return "OP/s"
@@ -18,10 +18,10 @@ func (r row) unit() string {
 	return "FLOP/s"
 }
 
-// rate is the row's rate in words.
+// rate returns the rate with its unit.
 func (r row) rate() string { return rate(r.GFLOPS, r.unit()) }
 
-// rate is a rate given in 10⁹ of a unit, in words.
+// rate formats a rate that is given in 10⁹ of a unit.
 func rate(giga float64, unit string) string {
 	if giga >= 1000 {
 		return digits(giga/1000) + " T" + unit
@@ -29,7 +29,7 @@ func rate(giga float64, unit string) string {
 	return digits(giga) + " G" + unit
 }
 
-// rateTick is the same as short as it can be.
+// rateTick formats a rate for an axis.
 func rateTick(unit string) func(giga float64) string {
 	return func(giga float64) string {
 		if giga >= 1000 {
@@ -39,20 +39,25 @@ func rateTick(unit string) func(giga float64) string {
 	}
 }
 
-// digits is v with three digits and no exponent.
+// digits formats v with three significant digits, and an exponent only where v is tiny.
 func digits(v float64) string {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return fmt.Sprint(v)
+	}
+	if math.Abs(v) < 1e-4 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
 	}
 	places := 2 - int(math.Floor(math.Log10(math.Abs(v))))
 	return strconv.FormatFloat(v, 'f', max(places, 0), 64)
 }
 
-// times is a ratio in words: "0.98×".
+// times formats a ratio: "0.98×".
 func times(ratio float64) string { return ratioText(ratio) + "×" }
 
-// ratioText is a ratio with three digits, or with two behind the point where the first
-// is there.
+// timesTick formats a ratio for an axis.
+func timesTick(ratio float64) string { return tick(ratio) + "×" }
+
+// ratioText formats a ratio with three significant digits, or two decimals near 1.
 func ratioText(ratio float64) string {
 	if ratio >= 0.095 && ratio < 9.995 {
 		return fmt.Sprintf("%.2f", ratio)
@@ -60,7 +65,7 @@ func ratioText(ratio float64) string {
 	return digits(ratio)
 }
 
-// tick is a value on an axis: as short as it can be, whole numbers whole.
+// tick formats a value for an axis.
 func tick(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e6 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -68,7 +73,7 @@ func tick(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// shape is a product's shape: "1024³", or "1×768×3072"; of a batch "64 of 512³", and of groups
+// shape formats a shape: "1024³", "1×768×3072", "64 of 512³" for a batch, and
 // "4096×14336×4096 in 8 groups".
 func shape(r *bench.Record) string {
 	s := fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K)
@@ -84,7 +89,7 @@ func shape(r *bench.Record) string {
 	return s
 }
 
-// count is a number of things: "1 record", "2 records".
+// count formats a number of things: "1 record", "2 records".
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -92,7 +97,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// list is words with commas between them, and an "and".
+// list joins words: "a, b and c".
 func list(words []string) string {
 	if n := len(words); n > 1 {
 		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
@@ -100,8 +105,19 @@ func list(words []string) string {
 	return strings.Join(words, "")
 }
 
-// word is s as a part of a link or of a file's name: its letters and digits, with a
-// dash for whatever is between them.
+// word returns the letters and digits of s with dashes between them, for links and file names.
 func word(s string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }), "-")
+}
+
+// percent formats a fraction.
+func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
+
+// number formats a count with thousands separators.
+func number(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }

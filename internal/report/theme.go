@@ -2,100 +2,68 @@ package report
 
 import (
 	"fmt"
-	"html/template"
 	"image/color"
-	"math"
 	"strings"
 )
 
-// shade is a colour of the page and of its drawings, by light and by dark.
-type shade struct {
+// paint is a color of the page and its drawings, for light and for dark mode.
+type paint struct {
 	name        string // of the CSS variable
 	light, dark uint32 // 0xRRGGBB
 }
 
-// The shades that have a use of their own.
+// Paints with one purpose each.
 var (
-	paper = shade{"paper", 0xFFFFFF, 0x15181D}
-	ink   = shade{"ink", 0x1B1F24, 0xE6E9ED}
-	faint = shade{"faint", 0x5B6570, 0x9AA4AF} // words that matter less
-	rule  = shade{"rule", 0xDFE3E8, 0x333A43}  // lines that matter less
-	card  = shade{"card", 0xF6F7F9, 0x1C2026}
-	mark  = shade{"mark", 0xC2255C, 0xFF8FB3}
+	paper = &paint{"paper", 0xFFFFFF, 0x14171C}
+	ink   = &paint{"ink", 0x1B1F24, 0xE6E9ED}
+	faint = &paint{"faint", 0x59636E, 0x9CA6B1} // secondary text
+	rule  = &paint{"rule", 0xDDE1E6, 0x323941}  // grid and separators
+	wash  = &paint{"wash", 0xF5F6F8, 0x1C2026}  // background of code and of focused rows
+	peer  = &paint{"peer", 0x3D454E, 0xC3CAD2}  // lines of libraries and of limits
 )
 
-// seriesShades tell series apart, also for those who do not see all colours.
-var seriesShades = []shade{
-	{"series-1", 0x0B62B8, 0x5EA9F5},
-	{"series-2", 0xD9480F, 0xFF9457},
-	{"series-3", 0x0A8754, 0x3FCB8E},
-	{"series-4", 0x8A3FC4, 0xC48BF0},
-	{"series-5", 0xA37200, 0xE8C14A},
-	{"series-6", 0x0C8599, 0x4FD1E0},
-	{"series-7", 0xC92A6E, 0xF58BB9},
-	{"series-8", 0x5C940D, 0xA9D65C},
-	{"series-9", 0x864B2E, 0xD9A07A},
-	{"series-10", 0x5A6673, 0xB4BEC9},
+// palette distinguishes kernels, parts and files. TestPalette checks that neighbors differ for
+// readers with color vision deficiencies. Shapes and dashes distinguish series as well.
+var palette = []*paint{
+	{"s0", 0x0B65B5, 0x62AEF2},
+	{"s1", 0xCF5408, 0xF59352},
+	{"s2", 0x08805F, 0x40CB9F},
+	{"s3", 0x9C4A97, 0xD596D0},
+	{"s4", 0x2E8BC0, 0xA8DDF8},
+	{"s5", 0x8A6A00, 0xDFBC52},
+	{"s6", 0x6B3FA0, 0xB79CF0},
+	{"s7", 0x5C6B2F, 0xB7C873},
 }
 
-// heatShades go from far below the ratio 1, over 1, to far above it.
-var heatShades = []shade{
-	{"heat-1", 0xEE8A62, 0x9C3D17},
-	{"heat-2", 0xF5AE8F, 0x7D3519},
-	{"heat-3", 0xF9CFBC, 0x5E2D1B},
-	{"heat-4", 0xFBE7DE, 0x43281F},
-	{"heat-5", 0xEDEFF2, 0x2B3037},
-	{"heat-6", 0xDDEBF9, 0x1E3147},
-	{"heat-7", 0xBAD7F3, 0x1B4064},
-	{"heat-8", 0x8FBDE9, 0x185083},
-	{"heat-9", 0x62A1DD, 0x1560A3},
+func paints() []*paint {
+	return append([]*paint{paper, ink, faint, rule, wash, peer}, palette...)
 }
 
-// heatStep is the factor between two of heatShades' ratios; those that are nearer to 1
-// than notable, a logarithm, have the middle one.
-const (
-	heatStep = 1.15
-	notable  = 0.02
-)
-
-// heatIndex is the shade of a ratio.
-func heatIndex(ratio float64) int {
-	middle := len(heatShades) / 2
-	far := math.Log(ratio)
-	if math.Abs(far) < notable {
-		return middle
-	}
-	n := min(1+math.Floor(math.Abs(far)/math.Log(heatStep)), float64(middle))
-	return middle + int(math.Copysign(n, far))
+func (p *paint) rgba(alpha float64) color.NRGBA {
+	return color.NRGBA{uint8(p.light >> 16), uint8(p.light >> 8), uint8(p.light), uint8(255*alpha + 0.5)}
 }
 
-// shades are all of them.
-func shades() []shade {
-	all := []shade{paper, ink, faint, rule, card, mark}
-	all = append(all, seriesShades...)
-	return append(all, heatShades...)
-}
-
-// RGBA is the light colour, opaque: what pictures have.
-func (s shade) RGBA() (r, g, b, a uint32) {
-	return color.RGBA{uint8(s.light >> 16), uint8(s.light >> 8), uint8(s.light), 0xFF}.RGBA()
-}
-
-// variables are the shades in CSS, by the light and by the dark.
-func variables() template.CSS {
+// variables returns the paints as CSS variables. On paper they are light.
+func variables() string {
 	var light, dark strings.Builder
-	for _, s := range shades() {
-		fmt.Fprintf(&light, "--%s:#%06x;", s.name, s.light)
-		fmt.Fprintf(&dark, "--%s:#%06x;", s.name, s.dark)
+	for _, p := range paints() {
+		fmt.Fprintf(&light, "--%s:#%06x;", p.name, p.light)
+		fmt.Fprintf(&dark, "--%s:#%06x;", p.name, p.dark)
 	}
-	return template.CSS(fmt.Sprintf(":root{color-scheme:light dark;%s}\n@media screen and (prefers-color-scheme:dark){:root{%s}}", light.String(), dark.String()))
+	return fmt.Sprintf(":root{color-scheme:light dark;%s}\n@media screen and (prefers-color-scheme:dark){:root{%s}}\n", light.String(), dark.String())
 }
 
-// themed has CSS variables for the light colours in a drawing.
-func themed(svg string) string {
-	var pairs []string
-	for _, s := range shades() {
-		pairs = append(pairs, fmt.Sprintf("#%06X", s.light), "var(--"+s.name+")")
+// classes returns the style rules of drawings: .f-NAME fills, .s-NAME strokes.
+func classes() string {
+	var b strings.Builder
+	for _, p := range paints() {
+		fmt.Fprintf(&b, ".f-%[1]s{fill:var(--%[1]s)}.s-%[1]s{fill:none;stroke:var(--%[1]s)}", p.name)
 	}
-	return strings.NewReplacer(pairs...).Replace(svg)
+	fmt.Fprintf(&b, "\nsvg text{font-family:%s;font-size:%gpx}.b{font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}", fontStack, textSize)
+	b.WriteString(".halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}")
+	b.WriteString("path{stroke-linejoin:round;stroke-linecap:round}.spot{fill:none;pointer-events:all}\n")
+	return b.String()
 }
+
+// fontStack lists system fonts whose widths are close to those of the measured font.
+const fontStack = `-apple-system,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans","Liberation Sans",Arial,sans-serif`

@@ -5,25 +5,32 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tilework/internal/bench"
 )
 
-// largeSize is where small sizes end and large ones begin: it is in both charts.
+// largeSize ends the chart of small sizes and begins the chart of large ones.
 const largeSize = 1024
 
-func timeSmall(s *study) []*Chart {
-	return s.timeCharts("time", "Time at small sizes", 1, func(r row) bool { return r.N <= largeSize })
+func timeQuestion(s *study) string {
+	if slices.ContainsFunc(s.rows, of(onGPU)) {
+		return "From which size is the GPU faster?"
+	}
+	return "How long does a product take?"
 }
 
-func timeLarge(s *study) []*Chart {
-	return s.timeCharts("time-large", "Time at large sizes", largeSize+1, func(r row) bool { return r.N >= largeSize })
+// raceCharts compares the CPU with the GPU, at small and at large sizes.
+func raceCharts(s *study) ([]*Chart, string) {
+	small, reason := s.raceCharts("time", "Time at small sizes", 1, func(r row) bool { return r.N <= largeSize })
+	large, _ := s.raceCharts("time-large", "Time at large sizes", largeSize+1, func(r row) bool { return r.N >= largeSize })
+	if all := append(small, large...); len(all) > 0 {
+		return all, ""
+	}
+	return nil, reason
 }
 
-// contenders are what the charts of time compare, each being the fastest kernel of
-// ours at each size.
+// contenders are the curves of a race: our fastest kernel of each kind at each size.
 var contenders = []struct {
 	name string
 	keep []func(row) bool
@@ -31,56 +38,42 @@ var contenders = []struct {
 	{"textbook loop, CPU", []func(row) bool{of(onCPU), isLoop}},
 	{"fastest kernel, CPU", []func(row) bool{of(onCPU), not(isLoop)}},
 	{"fastest kernel, GPU", []func(row) bool{of(onGPU), not(copies)}},
-	{"with copies, GPU", []func(row) bool{of(onGPU), copies}},
+	{"GPU with copies", []func(row) bool{of(onGPU), copies}},
 }
 
 // isLoop reports whether the subject is the textbook's three loops.
 func isLoop(r row) bool { return r.Subject == "loop" }
 
-// race is the fastest rows of each contender, by N, from one source.
-type race struct {
-	loop, cpu, gpu, copied []row
-	suffix                 string // names the source where there are several
-}
+// race is the fastest rows of each contender by N, from one source.
+type race struct{ loop, cpu, gpu, copied []row }
 
-func newRace(rows []row, suffix string) race {
+func newRace(rows []row) race {
 	curve := func(i int) []row { return fastest(filter(rows, contenders[i].keep...)) }
-	return race{curve(0), curve(1), curve(2), curve(3), suffix}
+	return race{curve(0), curve(1), curve(2), curve(3)}
 }
 
-// timeCharts has a chart for each element type of the square products to keep, some of
-// which have an N of least or more.
-func (s *study) timeCharts(id, title string, least int, keep func(row) bool) []*Chart {
-	question := "From which size on does the GPU pay?"
-	if !slices.ContainsFunc(s.rows, of(onGPU)) {
-		question = "How long does a product take?"
+// raceCharts has a chart for each element type, of the square products that satisfy keep. A type
+// counts if it has an N of least or more.
+func (s *study) raceCharts(id, title string, least int, keep func(row) bool) ([]*Chart, string) {
+	rows := filter(s.raceRows(), keep)
+	large := func(r row) bool { return r.N >= least }
+	if len(filter(rows, large)) == 0 {
+		return nil, "No kernel was timed on square products in the arithmetic of their elements."
 	}
-	rows := filter(s.rows, isSquare, keep, not(isPeer), not(isInexact))
-	if !slices.ContainsFunc(rows, func(r row) bool { return r.N >= least }) {
-		return []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"No kernel was timed on square products of these sizes in their elements' own arithmetic."}}}
-	}
-	var all []*Chart
 	types := groupBy(rows, func(r row) string { return r.Types() })
-	isRace := func(g group) bool { return contested(g.rows) }
-	races := slices.ContainsFunc(types, isRace) // who runs alone is left out beside one
+	var all []*Chart
 	for _, g := range types {
-		if !slices.ContainsFunc(g.rows, func(r row) bool { return r.N >= least }) || !isRace(g) && (races || oneSize(g.rows)) {
-			continue
+		if contested(filter(g.rows, large)) && sizes(g.rows) > 1 {
+			all = append(all, s.raceChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name}, g.rows))
 		}
-		all = append(all, s.timeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name, Question: question}, g.rows))
 	}
-	if all == nil {
-		all = []*Chart{{ID: id, Title: title, Question: question, Notes: []string{"Kernels were timed on square products of one size alone."}}}
-	}
-	return all
+	return all, "Only one of the textbook loop, the kernels of the CPU and those of the GPU was timed on several sizes, so there is no crossover."
 }
 
-// oneSize reports whether rows are of one shape alone, of which no line can be drawn.
-func oneSize(rows []row) bool {
-	return !slices.ContainsFunc(rows, func(r row) bool { return shape(r.Record) != shape(rows[0].Record) })
-}
+// raceRows returns the rows of square products of ours in the arithmetic of their elements.
+func (s *study) raceRows() []row { return filter(s.rows, isSquare, not(isPeer), not(isInexact)) }
 
-// contested reports whether several of the contenders are among rows.
+// contested reports whether rows have several contenders.
 func contested(rows []row) bool {
 	n := 0
 	for _, c := range contenders {
@@ -91,39 +84,45 @@ func contested(rows []row) bool {
 	return n > 1
 }
 
-func (s *study) timeChart(c *Chart, rows []row) *Chart {
-	lines := &Lines{
-		X: Axis{Label: "N, of N×N matrices", Log: true, Binary: true, Text: tick},
-		Y: Axis{Label: "time of a product", Log: true, Text: bench.Duration},
-	}
-	c.Drawing = lines
-	c.Table.Columns = []string{"matrices", "N", "kernel", "median", "spread", "rate"}
+func (s *study) raceChart(c *Chart, rows []row) *Chart {
+	c.Table.Columns = []Column{{"series", ""}, {"N", ""}, {"kernel", ""}, {"time", "s"}, {"spread", "%"}, {"rate", "G" + rows[0].unit()}}
+	var curves []curve
+	var marks []Mark
 	var answers []string
-	absent := map[string][]string{} // what is missing, and the sources that miss it
+	absent := map[string][]string{} // the sources without a kind of records
 	for source, name := range s.sources {
-		suffix := ""
-		if len(s.sources) > 1 {
-			suffix = " (" + name + ")"
-		}
-		r := newRace(filter(rows, func(r row) bool { return r.source == source }), suffix)
-		for i, curve := range [][]row{r.loop, r.cpu, r.gpu, r.copied} {
-			c.add(lines, Series{Name: contenders[i].name + suffix, Colour: i, Glyph: s.glyph(i, source)}, curve)
+		r := newRace(filter(rows, func(r row) bool { return r.source == source }))
+		for i, rows := range [][]row{r.loop, r.cpu, r.gpu, r.copied} {
+			if len(rows) == 0 {
+				continue
+			}
+			curves = append(curves, curve{name: contenders[i].name, source: source, rows: rows})
+			for _, r := range rows {
+				c.Table.add(words(s.label(contenders[i].name, source)), sizeCell(r.N), words(r.Subject), timeCell(r),
+					figure(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread), figure(digits(r.GFLOPS), r.GFLOPS))
+			}
 		}
 		answer, missing := r.answer()
 		if answer != "" {
-			answers = append(answers, answer+suffix+".")
+			answers = append(answers, s.label(answer, source)+".")
 		}
 		for _, m := range missing {
 			absent[m] = append(absent[m], name)
 		}
 		if at := r.crossingLoop(); at > 0 {
-			lines.Marks = append(lines.Marks, Mark{at, fmt.Sprintf("N ≈ %.0f, the loop", at) + suffix})
+			marks = append(marks, Mark{at, s.label(fmt.Sprintf("N ≈ %.0f: GPU passes the loop", at), source)})
 		}
 		if at, _ := r.crossing(); at > 0 {
-			lines.Marks = append(lines.Marks, Mark{at, fmt.Sprintf("N ≈ %.0f", at) + suffix})
+			marks = append(marks, Mark{at, s.label(fmt.Sprintf("N ≈ %.0f: GPU passes the CPU", at), source)})
 		}
 	}
-	c.Headline = strings.Join(answers, "\n")
+	lines := s.lines(curves, func(c curve, r row) Point {
+		p := timePoint(c, r)
+		p.Text = describe(s.label(c.name, c.source)+": "+r.Subject, r)
+		return p
+	})
+	lines.X, lines.Y, lines.Marks = sizeAxis(), timeAxis(), marks
+	c.Drawing, c.Answer = lines, strings.Join(answers, "\n")
 	for _, m := range slices.Sorted(maps.Keys(absent)) {
 		note := m
 		if len(absent[m]) < len(s.sources) {
@@ -134,28 +133,16 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 	return c
 }
 
-// add draws a curve and lists it, if it has points.
-func (c *Chart) add(lines *Lines, series Series, curve []row) {
-	if len(curve) == 0 {
-		return
-	}
-	for _, r := range curve {
-		series.Points = append(series.Points, Point{X: float64(r.N), Y: r.Seconds.Median, Text: telling(series.Name+": "+r.Subject, r), Aside: aside(curve, r.N)})
-		c.Table.Rows = append(c.Table.Rows, []string{series.Name, strconv.Itoa(r.N), r.Subject, bench.Duration(r.Seconds.Median), fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), r.rate()})
-	}
-	lines.Series = append(lines.Series, series)
-}
-
-// rivals are the two that the crossover is between, and in words: the CPU's fastest
-// kernel, or else the textbook's loop, and the GPU with its copies, or else without.
+// rivals returns the two curves of the crossover and their names: the CPU's fastest kernel or
+// else the textbook's loop, and the GPU with its copies or else without.
 func (r race) rivals() (cpu, gpu []row, who, how string) {
 	cpu, who = r.cpu, "the fastest CPU kernel"
 	if len(cpu) == 0 {
 		cpu, who = r.loop, "the textbook loop"
 	}
-	gpu, how = r.copied, "its copies included"
+	gpu, how = r.copied, "copies included"
 	if len(gpu) == 0 {
-		gpu, how = r.gpu, "without the copies to it and back"
+		gpu, how = r.gpu, "without copies"
 	}
 	return cpu, gpu, who, how
 }
@@ -165,19 +152,19 @@ func (r race) crossing() (at float64, last int) {
 	return overtakes(cpu, gpu)
 }
 
-// crossingLoop is where the GPU overtakes the textbook's loop, where that is not what the
-// crossing is about; 0 where it does not.
+// crossingLoop returns the N from which the GPU is faster than the textbook's loop. It is 0 if
+// there is none, or if the loop is one of the rivals.
 func (r race) crossingLoop() float64 {
 	_, gpu, _, _ := r.rivals()
 	if len(r.loop) == 0 || len(r.cpu) == 0 {
-		return 0 // there is no other
+		return 0
 	}
 	at, _ := overtakes(r.loop, gpu)
 	return max(at, 0)
 }
 
-// answer says who wins from where on, and what is missing to say more; neither ends
-// with a full stop.
+// answer returns a sentence about the crossover and the missing kinds of records, without full
+// stops.
 func (r race) answer() (say string, missing []string) {
 	cpu, gpu, who, how := r.rivals()
 	at, last := r.crossing()
@@ -194,27 +181,26 @@ func (r race) answer() (say string, missing []string) {
 		missing = append(missing, "No GPU records with the copies (bench --transfers): the crossover leaves them out")
 	}
 	if last == 0 {
-		return "The CPU and the GPU were timed on no common size", missing
+		return "The CPU and the GPU have no timed size in common", missing
 	}
 	ratio := atSize(cpu, last).Seconds.Median / atSize(gpu, last).Seconds.Median
-	var overtaken, stands string
+	var overtaken, alsoOvertakes string
 	if at := r.crossingLoop(); at > 0 {
 		overtaken = fmt.Sprintf("the textbook loop at N ≈ %.0f and ", at)
-		stands = "overtakes " + overtaken
+		alsoOvertakes = "overtakes " + overtaken
 	}
 	switch {
 	case at == 0:
-		say = fmt.Sprintf("The GPU, %s, %sis behind %s at N = %d, with %s its speed", how, stands, who, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, with %s its speed", how, alsoOvertakes, who, last, times(ratio))
 	case math.IsInf(at, -1):
-		say = fmt.Sprintf("The GPU, %s, %sis ahead of %s at every size; at N = %d it is %s as fast", how, stands, who, last, times(ratio))
+		say = fmt.Sprintf("The GPU, %s, %sis faster than %s at every common size; at N = %d it is %s as fast", how, alsoOvertakes, who, last, times(ratio))
 	default:
 		say = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at, last, times(ratio))
 	}
 	return say, missing
 }
 
-// gain compares the fastest kernel with the textbook loop at the largest size that both
-// were timed on.
+// gain compares the fastest kernel with the textbook loop at the largest common size.
 func (r race) gain() string {
 	for _, best := range slices.Backward(r.cpu) {
 		if l := atSize(r.loop, best.N); l.Record != nil {
@@ -227,7 +213,7 @@ func (r race) gain() string {
 	return fmt.Sprintf("At %s, %s takes %s", shape(end.Record), end.Subject, bench.Duration(end.Seconds.Median))
 }
 
-// atSize is the row of that N, its Record nil if there is none.
+// atSize returns the row of that N. Its Record is nil if there is none.
 func atSize(rows []row, n int) row {
 	if i := slices.IndexFunc(rows, func(r row) bool { return r.N == n }); i >= 0 {
 		return rows[i]
@@ -235,10 +221,9 @@ func atSize(rows []row, n int) row {
 	return row{}
 }
 
-// overtakes is the size from which on b is the faster, where straight lines between the
-// measured sizes meet on two logarithmic axes: 0 where b is behind at the end, -Inf
-// where it is ahead from the start. Both are compared from the first to the last of the
-// sizes that both were timed on; last is that one, 0 if there is none.
+// overtakes returns the size from which b is faster than a, interpolated linearly on logarithmic
+// axes. It is 0 if b is slower at the end, and -Inf if b is faster from the start. The range is from
+// the first to the last common size; last is the latter, or 0 if there is none.
 func overtakes(a, b []row) (at float64, last int) {
 	var sizes []int
 	first := 0
@@ -272,7 +257,7 @@ func overtakes(a, b []row) (at float64, last int) {
 	return math.Inf(-1), last
 }
 
-// logSeconds is the logarithm of a curve's time at n, which is in its range.
+// logSeconds returns the logarithm of a curve's time at n, which must be in its range.
 func logSeconds(rows []row, n int) float64 {
 	for i, r := range rows {
 		y := math.Log(r.Seconds.Median)

@@ -2,12 +2,11 @@ package report
 
 import (
 	"fmt"
-	"strconv"
 
 	"tilework/internal/bench"
 )
 
-// steps are the parts of a product from the host's memory to the host's memory.
+// steps are the parts of a product from host memory to host memory.
 var steps = []struct {
 	name    string
 	seconds func(*bench.Steps) float64
@@ -18,29 +17,22 @@ var steps = []struct {
 	{"download", func(s *bench.Steps) float64 { return s.Download }},
 }
 
-// transfers shows what a product costs besides the product.
-func transfers(s *study) []*Chart {
-	const title, question = "Where the time goes", "What do the copies to the GPU and back cost?"
+// transfers shows the cost of the copies beside the product.
+func transfers(s *study) ([]*Chart, string) {
 	rows := filter(s.rows, of(onGPU), not(isPeer), isSquare, func(r row) bool { return r.Steps != nil })
 	if len(rows) == 0 {
-		return []*Chart{{ID: "transfers", Title: title, Question: question, Notes: []string{"No record tells the steps of a product with its copies (bench --device gpu --transfers)."}}}
+		return nil, "No product was timed with its copies (bench --device gpu --transfers)."
 	}
 	var all []*Chart
-	for _, g := range groupBy(rows, func(r row) string {
-		name := r.Types() + " on " + r.device()
-		if len(s.sources) > 1 {
-			name += " (" + s.sources[r.source] + ")"
-		}
-		return name
-	}) {
-		all = append(all, s.stepChart(&Chart{ID: "transfers-" + word(g.name), Title: title + ": " + g.name, Question: question}, fastest(g.rows)))
+	for _, g := range groupBy(rows, func(r row) string { return s.label(r.Types()+" on "+r.device(), r.source) }) {
+		all = append(all, s.stepChart(&Chart{ID: "transfers-" + word(g.name), Title: "Where the time goes: " + g.name}, fastest(g.rows)))
 	}
-	return all
+	return all, ""
 }
 
-// compiled is what it took to compile a row's kernel: only the first that needs it does, and
-// it may have been timed without the copies.
-func (s *study) compiled(r row) float64 {
+// compileTime returns the time to compile a row's kernel. Only the first product with a kernel has
+// it, which may be one without copies.
+func (s *study) compileTime(r row) float64 {
 	longest := 0.0
 	for _, x := range s.rows {
 		if x.source == r.source && x.device() == r.device() && x.Subject == r.Subject && x.Detail == r.Detail {
@@ -51,35 +43,33 @@ func (s *study) compiled(r row) float64 {
 }
 
 func (s *study) stepChart(c *Chart, rows []row) *Chart {
-	bars := &Bars{Label: "share of the steps' time"}
+	bars := &Rows{X: Axis{Label: "share of the time of all steps (%)", Text: tick}, Stacked: true}
 	c.Drawing = bars
-	c.Table.Columns = []string{"N", "kernel"}
-	for _, p := range steps {
-		bars.Parts = append(bars.Parts, p.name)
-		c.Table.Columns = append(c.Table.Columns, p.name)
+	c.Table.Columns = []Column{{"N", ""}, {"kernel", ""}}
+	for i, p := range steps {
+		bars.Legend = append(bars.Legend, Key{Name: p.name, Mark: markBlock, Color: palette[i]})
+		c.Table.Columns = append(c.Table.Columns, Column{p.name, "s"})
 	}
-	c.Table.Columns = append(c.Table.Columns, "together", "as it runs", "once: compile")
+	c.Table.Columns = append(c.Table.Columns, Column{"all steps", "s"}, Column{"overlapped", "s"}, Column{"compile, once", "s"})
+	seconds := func(t float64) Cell { return figure(bench.Duration(t), t) }
 	for _, r := range rows {
 		sum := 0.0
 		for _, p := range steps {
 			sum += p.seconds(r.Steps)
 		}
-		cells := []string{strconv.Itoa(r.N), r.Subject}
-		shares, texts := make([]float64, len(steps)), make([]string, len(steps))
+		cells := []Cell{sizeCell(r.N), words(r.Subject)}
+		bar := Row{Name: "N = " + tick(float64(r.N)), End: bench.Duration(sum)}
 		for i, p := range steps {
 			t := p.seconds(r.Steps)
-			cells = append(cells, bench.Duration(t))
-			shares[i] = t / sum
-			texts[i] = fmt.Sprintf("%s, %s\n%s: %s, %s", r.Subject, shape(r.Record), p.name, bench.Duration(t), percent(shares[i]))
-			if p.name == "compute" && r == rows[len(rows)-1] {
-				c.Headline = fmt.Sprintf("At %s the product itself is %s of the time from the host's memory and back to it.", shape(r.Record), percent(shares[i]))
-			}
+			cells = append(cells, seconds(t))
+			v := 100 * t / sum
+			bar.Values = append(bar.Values, Value{Key: i, V: v, Low: v, High: v,
+				Text: fmt.Sprintf("%s, %s\n%s: %s, %s", r.Subject, shape(r.Record), p.name, bench.Duration(t), percent(t/sum))})
 		}
-		bars.Rows = append(bars.Rows, "N = "+strconv.Itoa(r.N))
-		bars.Share, bars.Text = append(bars.Share, shares), append(bars.Text, texts)
-		bars.Ends = append(bars.Ends, bench.Duration(sum))
-		c.Table.Rows = append(c.Table.Rows, append(cells, bench.Duration(sum), bench.Duration(r.Seconds.Median), bench.Duration(s.compiled(r))))
+		bars.Rows = append(bars.Rows, bar)
+		c.Table.add(append(cells, seconds(sum), seconds(r.Seconds.Median), seconds(s.compileTime(r)))...)
+		c.Answer = fmt.Sprintf("At %s the product itself is %s of the time from host memory to host memory.", shape(r.Record), percent(r.Steps.Compute/sum))
 	}
-	c.Notes = append(c.Notes, "The steps were timed one after the other; as it runs, a product may overlap them. A kernel is compiled once in a process, which is in none of the bars.")
+	c.Notes = append(c.Notes, "The steps were timed one after the other. A product from host to host overlaps them (column overlapped). Compiling happens once per process and is not in the bars.")
 	return c
 }

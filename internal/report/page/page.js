@@ -1,8 +1,8 @@
 "use strict";
-// Each drawing has areas with a title. The nearest one to the pointer is told in
-// a box that works under a finger too, in place of the browser's own.
+// Drawings have areas with a title. The area nearest to the pointer is described in a box that
+// also works for touch, instead of the browser's own.
 const tip = document.getElementById("tip");
-const reach = 24; // how far from an area a pointer still means it, in pixels
+const reach = 24; // the largest distance from the pointer to an area, in pixels
 let shown = null;
 
 function hide() {
@@ -15,13 +15,15 @@ function distance(box, x, y) {
 	const dx = Math.max(box.left - x, x - box.right, 0);
 	const dy = Math.max(box.top - y, y - box.bottom, 0);
 	const inside = Math.hypot(x - (box.left + box.right) / 2, y - (box.top + box.bottom) / 2);
-	return Math.hypot(dx, dy) + inside / 1000; // of two that overlap, the middle that is nearer
+	return Math.hypot(dx, dy) + inside / 1000; // of two that overlap, the one with the nearer middle
 }
 
 function show(svg, event) {
 	let best = null, near = reach;
-	for (const area of svg.querySelectorAll("rect[data-text]")) {
-		const d = distance(area.getBoundingClientRect(), event.clientX, event.clientY);
+	for (const area of svg.querySelectorAll(".spot")) {
+		const box = area.getBoundingClientRect();
+		if (box.width === 0) continue; // hidden by the legend
+		const d = distance(box, event.clientX, event.clientY);
 		if (d < near) [best, near] = [area, d];
 	}
 	if (best === shown) return;
@@ -39,8 +41,8 @@ function show(svg, event) {
 	tip.style.top = (above > 0 ? above : box.bottom + edge) + window.scrollY + "px";
 }
 
-for (const svg of document.querySelectorAll("figure svg")) {
-	for (const title of svg.querySelectorAll("rect > title")) {
+for (const svg of document.querySelectorAll(".figure > svg")) {
+	for (const title of svg.querySelectorAll(".spot > title")) {
 		title.parentNode.dataset.text = title.textContent;
 		title.remove();
 	}
@@ -49,7 +51,32 @@ for (const svg of document.querySelectorAll("figure svg")) {
 	svg.addEventListener("pointerleave", hide);
 }
 
-// Paper cannot be unfolded.
+// A heading of a table sorts its column: numbers by value, words alphabetically, empty cells last.
+function sort(th) {
+	const body = th.closest("table").tBodies[0], at = th.cellIndex;
+	const down = th.getAttribute("aria-sort") === "ascending";
+	for (const other of th.parentNode.cells) other.removeAttribute("aria-sort");
+	th.setAttribute("aria-sort", down ? "descending" : "ascending");
+	const compare = (a, b) => {
+		const x = a.cells[at], y = b.cells[at];
+		if (!x.textContent || !y.textContent) return !x.textContent - !y.textContent;
+		const order = x.dataset.v && y.dataset.v ? x.dataset.v - y.dataset.v
+			: x.textContent.localeCompare(y.textContent, "en", { numeric: true });
+		return down ? -order : order;
+	};
+	body.append(...[...body.rows].sort(compare));
+}
+
+for (const th of document.querySelectorAll("thead th")) {
+	const button = document.createElement("button");
+	button.type = "button";
+	button.textContent = th.textContent;
+	button.title = "Sort by " + th.textContent;
+	button.addEventListener("click", () => sort(th));
+	th.replaceChildren(button);
+}
+
+// Tables are printed, open or not.
 let folded = [];
 window.addEventListener("beforeprint", () => {
 	folded = [...document.querySelectorAll("details:not([open])")];

@@ -1,0 +1,162 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"tilework/internal/bench"
+)
+
+// Tile is one of the large figures at the top of the page.
+type Tile struct{ Value, Unit, Label string }
+
+// mostTiles is the number of tiles on the page.
+const mostTiles = 4
+
+// tiles returns the most important figures.
+func (s *study) tiles() []Tile {
+	if s.compares() {
+		return s.changeTiles()
+	}
+	var all []Tile
+	rows := s.mainRows()
+	for _, tile := range []func([]row) (Tile, bool){s.rateTile, s.ratioTile, s.crossoverTile, s.gainTile, s.countTile, s.intensityTile, s.conflictTile, s.timeTile, s.recordTile} {
+		if t, ok := tile(rows); ok && len(all) < mostTiles {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// mainRows returns the rows that the tiles are about.
+func (s *study) mainRows() []row {
+	main := s.mainFacet()
+	return filter(s.rows, hasRate, not(copies), func(r row) bool { return facet(r) == main })
+}
+
+func (s *study) rateTile(rows []row) (Tile, bool) {
+	r := fastestOurs(rows)
+	if r.Record == nil {
+		return Tile{}, false
+	}
+	unit, factor := rateUnit([]row{r})
+	label := fmt.Sprintf("%s: %s at %s", r.Types(), r.Subject, shape(r.Record))
+	if p, known := r.PercentOfPeak(); known {
+		label += fmt.Sprintf(", %.0f %% of the peak", p)
+	}
+	return Tile{bench.Marked(digits(r.GFLOPS*factor), r.Uncertain()), unit, label}, true
+}
+
+func (s *study) ratioTile(rows []row) (Tile, bool) {
+	rivals := s.rivals(filter(rows, not(isPeer)))
+	if len(rivals) == 0 {
+		return Tile{}, false
+	}
+	x := &rivals[strongest(rivals)]
+	return Tile{bench.Marked(ratioText(x.mean()), len(x.duels) == 1 && x.duels[0].Uncertain()), "×", fmt.Sprintf("the speed of %s %s", s.opponent(x), x.scope())}, true
+}
+
+func (s *study) crossoverTile(rows []row) (Tile, bool) {
+	if len(rows) == 0 {
+		return Tile{}, false
+	}
+	r := newRace(filter(s.raceRows(), func(r row) bool { return r.Types() == rows[0].Types() }))
+	_, _, who, how := r.rivals()
+	at, _ := r.crossing()
+	if at <= 0 || math.IsInf(at, 0) {
+		return Tile{}, false
+	}
+	return Tile{fmt.Sprintf("N ≈ %.0f", at), "", fmt.Sprintf("from here the GPU, %s, is faster than %s", how, who)}, true
+}
+
+func (s *study) gainTile(rows []row) (Tile, bool) {
+	rows = filter(rows, isSquare, not(isPeer))
+	if len(rows) == 0 {
+		return Tile{}, false
+	}
+	n := commonSize(rows)
+	rows = filter(rows, func(r row) bool { return r.N == n && r.Threads == rows[0].Threads })
+	byTime := func(a, b row) int { return cmp.Compare(a.Seconds.Median, b.Seconds.Median) }
+	slow, fast := slices.MaxFunc(rows, byTime), slices.MinFunc(rows, byTime)
+	if slow.Subject == fast.Subject {
+		return Tile{}, false
+	}
+	return Tile{ratioText(slow.Seconds.Median / fast.Seconds.Median), "×", fmt.Sprintf("%s relative to %s at %d³", fast.Subject, slow.Subject, n)}, true
+}
+
+func (s *study) countTile([]row) (Tile, bool) {
+	if len(s.counted) == 0 {
+		return Tile{}, false
+	}
+	rows := largestShape(bySize(s.counted))
+	byBytes := func(a, b row) int { return cmp.Compare(a.Counts.LoadBytes, b.Counts.LoadBytes) }
+	most, least := slices.MaxFunc(rows, byBytes), slices.MinFunc(rows, byBytes)
+	if least.Counts.LoadBytes == 0 || most == least {
+		return Tile{}, false
+	}
+	part := float64(most.Counts.LoadBytes) / float64(least.Counts.LoadBytes)
+	return Tile{digits(part), "×", fmt.Sprintf("as many bytes loaded by %s as by %s at %s", most.Subject, least.Subject, shape(least.Record))}, true
+}
+
+func (s *study) intensityTile([]row) (Tile, bool) {
+	if len(s.counted) == 0 {
+		return Tile{}, false
+	}
+	r := slices.MaxFunc(largestShape(bySize(s.counted)), func(a, b row) int { return cmp.Compare(a.Counts.Intensity(), b.Counts.Intensity()) })
+	return Tile{digits(r.Counts.Intensity()), "operations/byte", fmt.Sprintf("loaded by the threads of %s at %s", r.Subject, shape(r.Record))}, true
+}
+
+func (s *study) conflictTile([]row) (Tile, bool) {
+	if len(s.counted) == 0 {
+		return Tile{}, false
+	}
+	rows := largestShape(bySize(s.counted))
+	with := filter(rows, func(r row) bool { return r.Counts.Conflicts() > 0 })
+	return Tile{fmt.Sprintf("%d of %d", len(with), len(rows)), "", fmt.Sprintf("kernels with bank conflicts at %s", shape(rows[0].Record))}, true
+}
+
+func (s *study) timeTile(rows []row) (Tile, bool) {
+	r := fastestOurs(rows)
+	if r.Record == nil {
+		return Tile{}, false
+	}
+	return Tile{bench.Duration(r.Seconds.Median), "", fmt.Sprintf("for %s by %s, ± %.1f %%", shape(r.Record), r.Subject, 50*r.Seconds.Spread)}, true
+}
+
+func (s *study) recordTile([]row) (Tile, bool) {
+	n := len(s.rows) + len(s.counted)
+	verified := len(filter(slices.Concat(s.rows, s.counted), func(r row) bool { return r.Verified }))
+	if n == 0 {
+		return Tile{}, false
+	}
+	return Tile{fmt.Sprintf("%d of %d", verified, n), "", "results checked against a float64 reference"}, true
+}
+
+// changeTiles sums up a comparison.
+func (s *study) changeTiles() []Tile {
+	var all []change
+	for source := 1; source < len(s.sources); source++ {
+		all = append(all, s.changesTo(source)...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	faster, slower := 0, 0
+	for _, x := range all {
+		if x.faster() {
+			faster++
+		}
+		if x.slower() {
+			slower++
+		}
+	}
+	after := list(s.sources[1:])
+	return []Tile{
+		{ratioText(meanSpeed(all)), "×", fmt.Sprintf("speed of %s relative to %s: geometric mean of %s", after, s.sources[0], count(len(all), "measurement"))},
+		{fmt.Sprint(faster), "", "faster, by more than chance"},
+		{fmt.Sprint(slower), "", "slower, by more than chance"},
+		{fmt.Sprint(len(all) - faster - slower), "", "without a change beyond chance"},
+	}
+}
