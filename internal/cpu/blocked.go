@@ -6,19 +6,21 @@ import (
 	"tilework/internal/gemm"
 )
 
-// product is one product by the five loops around a micro-kernel, numbered as
-// in the BLIS papers:
+// product is one product by five loops around a micro-kernel, numbered from the outermost:
 //
-//	4  K, kc at a time
-//	5  columns of C, ns at a time: pack kc×ns of B
-//	·  rows of C, ms at a time: pack ms×kc of A, if need be
-//	3  rows of the block, mc at a time       ┐ an item: a tile of C,
-//	2  columns of the tile, nr at a time     │ which one goroutine
-//	1  rows of the tile, mr at a time        ┘ computes
-//	0  the micro-kernel: an mr×nr tile of C in registers, over kc
+//	1  K, kc at a time
+//	2  columns of C, ns at a time: pack kc×ns of B
+//	·  rows of C, ms at a time: pack ms×kc of A, if it pays
+//	3  rows of C, mc at a time               ┐ an item: a tile of C,
+//	4  columns of the tile, nr at a time     │ which one goroutine
+//	5  rows of the tile, mr at a time        ┘ computes
+//	·  the micro-kernel: an mr×nr tile of C in registers, over kc
 //
-// Loop 4 is serial: an element of C is summed over K in one order, whoever does
-// it, so that its bits depend on the shape alone. It is the outermost, so that a block is
+// The BLIS papers number the loops from the innermost and have K inside of the columns: these
+// are their loops 4, 5, 3, 2 and 1.
+//
+// Loop 1 is serial: an element of C is summed over K in one order by any number of
+// threads, so that its bits depend on the shape alone. It is the outermost, so that a block is
 // packed once that all columns, or all rows, are multiplied with; where sums are kept
 // beside C, which there is memory for one block of, it comes within the two after it. These
 // three loops are the phases of a task, and packing and computing are a phase each.
@@ -340,7 +342,7 @@ func (d *product[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, share
 	}
 }
 
-// compute does loops 2 to 0 for the rows×cols tile of C at (i, j) of the block. While a
+// compute runs loops 4 and 5 for the rows×cols tile of C at (i, j) of the block. While a
 // panel of B is multiplied the next one comes from L3, a part with each call of the
 // micro-kernel.
 func (d *product[T]) compute(w *place, i, j, rows, cols, slot int) {
