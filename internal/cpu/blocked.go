@@ -229,6 +229,8 @@ type panels struct {
 	top     int // rows of a panel before the first step; a panel that has one is not cut
 }
 
+func (d *product[T]) reset() { *d = product[T]{} }
+
 func (d *product[T]) phases() int {
 	return 2 * ceilDiv(d.n, d.ns) * ceilDiv(d.m, d.ms) * max(1, ceilDiv(d.k, d.kc))
 }

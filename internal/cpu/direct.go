@@ -34,6 +34,7 @@ type direct[T scalar] struct {
 	copies      bool       // whether the first tile of a panel of B copies it for those below
 	copied      []T        // for each slot, such a panel
 	turned      bool       // whether B is transposed
+	inSets      bool       // whether its kernels keep several sums for each element; see [micro.starves]
 	last        int        // columns at the end of C that no tiles compute; see [direct.end]
 	ends        []T        // for each slot, memory for that
 	places      []place
@@ -84,6 +85,10 @@ const (
 	// The same for so many columns against a large A: a tile's rows are gone through to their
 	// ends, which leaves time to have the next tile's come to L2.
 	downColumns = 64
+	// starvedRows is up to how many rows two vectors of columns are too few chains.
+	starvedRows = 3
+	// downBytes is up to how many bytes of B stay in L2 while tiles go down the rows of A.
+	downBytes = 2 << 20
 	// copyReach is how many bytes of C go over all of K at once.
 	copyReach = 256 << 10
 )
@@ -120,7 +125,7 @@ func (mk *micro[T]) goesInStrips(p *gemm.Problem) bool {
 
 // goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
 func (mk *micro[T]) goesDown(p *gemm.Problem) bool {
-	return !p.A.Trans && dotsColumns < p.N && p.N <= downColumns && area(p.A) > rereadBytes && p.K > flatDepth
+	return !p.A.Trans && dotsColumns < p.N && p.N <= downColumns && area(p.A) > rereadBytes && area(p.B) <= downBytes && p.K > flatDepth
 }
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
@@ -158,7 +163,9 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 	if d.wide = min(p.N, mk.NR); mk.packsWhole(p) {
 		d.packing.describe(p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
 	}
+	d.inSets = mk.starves(p)
 	switch {
+	case d.inSets: // one item: tiles must not depend on the number of threads
 	case threads == 1 && d.m*d.n*d.k <= mostItem/4: // one item: the divisions below take as long as 8³
 	case d.k <= flatDepth:
 		d.mc = equalParts(d.m, flatTiles*len(d.Direct), len(d.Direct))
@@ -184,6 +191,14 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 		d.nc = equalParts(d.n, max(d.n/(4*threads), 1), mk.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(mk.Direct))
 	}
+}
+
+func (d *direct[T]) reset() { *d = direct[T]{} }
+
+// starves reports whether tiles of p, if it goes direct, are so few vectors that their sums, one
+// chain of multiply-adds each, would leave the units waiting for one another.
+func (mk *micro[T]) starves(p *gemm.Problem) bool {
+	return (p.M <= starvedRows || p.N <= mk.lanes()) && p.M+p.N <= splitSides && p.K >= dotsDepth
 }
 
 // packsWhole reports whether p, if it goes direct, packs all of B.
@@ -340,8 +355,11 @@ func (d *direct[T]) compute(i0, j0, rows, cols, slot int) {
 			for ; i < i0+rows; i += high {
 				m := min(high, i0+rows-i)
 				kernel := d.Direct[m-1]
-				if d.streams && m == d.MR && n == d.NR {
+				switch {
+				case d.streams && m == d.MR && n == d.NR:
 					kernel = d.Stream
+				case d.inSets && m <= len(d.Deep):
+					kernel = d.Deep[m-1]
 				}
 				ahead, apart := &d.b[min(next+fetched*d.ldb, len(d.b)-1)], d.ldb
 				if d.down {

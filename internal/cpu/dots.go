@@ -18,6 +18,7 @@ type dots[T scalar] struct {
 	y           strided[T] // and along k
 	c           target[T]  // element (i, j) is x's row i times y's row j
 	alpha, beta T
+	rows        int // rows of x for a call
 	lc          int // rows of x for an item
 	kc          int // steps of k in one call
 	threads     int
@@ -27,35 +28,73 @@ type dots[T scalar] struct {
 const (
 	dotsRows    = 16       // the most rows of y
 	dotsColumns = 8        // the same where they are columns of B: tiles read A where it lies as well
-	dotsLength  = 64 << 10 // bytes of a row of a small C's factors
 	dotsReach   = 4 << 10  // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
+	dotsLength  = 64 << 10 // the same where one call computes all of C
+	dotsTurn    = 24       // lanes of multiply-adds in the time that copying an element along K takes
+	dotsDepth   = 256      // of K at least: fewer steps cost less than laying out the product
 )
 
-// isLong reports whether p is a small C of long rows times long rows, which tiles would have
-// to turn for that: as long as the rows of four stay in L1 and L2.
-func isLong(p *gemm.Problem) bool {
-	few, many := min(p.M, p.N), max(p.M, p.N)
-	return !p.A.Trans && p.B.Trans && few <= dotsRows && asm.DotRows <= many && many <= 4*dotsRows &&
-		p.K >= 16*many && p.K*p.A.Type.Size() <= dotsLength
+// goesByDots reports whether p is better computed as products of rows of op(A) and columns of
+// op(B), and whether those of A are x: where C is small and both lie along K, or where tiles
+// leave most lanes idle as C has so few columns, or its transpose has.
+func (mk *micro[T]) goesByDots(p *gemm.Problem) (yes, xIsA bool) {
+	if len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() || p.A.Type != p.Accum() && mk.wide.of(p.A.Type).Lay == nil {
+		return false, false
+	}
+	switch a, b := alongK(p.A), alongK(p.B.T()); {
+	case a && b:
+		return mk.isLong(p) || mk.idles(max(p.M, p.N), min(p.M, p.N), p.K), p.M >= p.N
+	case a:
+		return mk.idles(p.M, p.N, p.K), true
+	case b:
+		return mk.idles(p.N, p.M, p.K), false
+	}
+	return false, false
 }
 
-func newDots[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, xIsA bool) dots[T] {
-	p, threads := pl.Problem, pl.Threads
-	d := dots[T]{
-		micro: mk, k: p.K,
-		x: mk.asItLies(p.A, b.A), small: mk.asItLies(p.B, b.B), layout: p.B.T(),
-		c: newTarget(pl, mk, b, !xIsA),
-		l: p.M, s: p.N,
-		alpha: T(p.Alpha), threads: threads,
-		kc: dotsReach / dtype.Of[T]().Size(),
-	}
-	d.beta = d.c.old(T(p.Beta))
-	if !xIsA {
-		d.x, d.small, d.layout, d.l, d.s = d.small, d.x, p.A, d.s, d.l
-	}
-	d.lc = equalParts(d.l, max(64, d.l/(8*threads)), asm.DotRows)
-	return d
+// idles reports whether tiles of few columns leave so many lanes idle for each of many rows that
+// copying the columns to lie along K takes less time.
+func (mk *micro[T]) idles(many, few, k int) bool {
+	return few < mk.lanes() && k >= dotsDepth && many*(mk.lanes()-few) > dotsTurn*few
 }
+
+// alongK reports whether the rows of l, an operand of op(A), are stored along K.
+func alongK(l gemm.Layout) bool { return !l.Trans || l.Cols == 1 && l.LD == 1 }
+
+// isLong reports whether p, both of whose operands lie along K, is a small C of long rows, which
+// tiles would have to turn.
+func (mk *micro[T]) isLong(p *gemm.Problem) bool {
+	few, many, most := min(p.M, p.N), max(p.M, p.N), dotsRows
+	if mk.Group > 1 {
+		most = wordRows
+	}
+	return few <= most && many <= 4*dotsRows && p.K >= max(dotsDepth, 16*many)
+}
+
+// prepare lays out the product for a d of zeros.
+func (d *dots[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, xIsA bool) {
+	p := pl.Problem
+	size := dtype.Of[T]().Size()
+	d.micro, d.k, d.alpha, d.threads = mk, p.K, T(p.Alpha), pl.Threads
+	x, y := &d.x, &d.small
+	d.l, d.s, d.layout = p.M, p.N, p.B.T()
+	if !xIsA {
+		x, y = y, x
+		d.l, d.s, d.layout = p.N, p.M, p.A
+	}
+	mk.asItLies(x, p.A, b.A)
+	mk.asItLies(y, p.B, b.B)
+	d.c.prepare(pl, mk, b, !xIsA)
+	d.beta = d.c.old(T(p.Beta))
+	d.rows = min(d.l, asm.DotRows)
+	d.kc = dotsReach / size
+	if d.l <= asm.DotRows && d.s <= mk.dotted() {
+		d.kc = min(d.k, dotsLength/size)
+	}
+	d.lc = equalParts(d.l, max(64, d.l/(8*d.threads)), asm.DotRows)
+}
+
+func (d *dots[T]) reset() { *d = dots[T]{} }
 
 // slotSums is how many sums a slot has memory for.
 const slotSums = 2 * dotsRows * asm.DotRows
@@ -69,10 +108,13 @@ func (d *dots[T]) room() int {
 	return slotSums + asm.DotRows*d.kc
 }
 
+// turnsY reports whether y must be copied to lie along K.
+func (d *dots[T]) turnsY() bool { return !alongK(d.layout) }
+
 // bytes is what the slots take, and y where it must be copied to lie along k.
 func (d *dots[T]) bytes() int {
 	n := besideBytes[T](d.layout) + d.c.bytes(d.l, d.s) + bytesFor[T](d.threads*d.room())
-	if d.layout.Trans {
+	if d.turnsY() {
 		n += bytesFor[T](d.s * d.k)
 	}
 	return n
@@ -82,7 +124,7 @@ func (d *dots[T]) use(m *memory, _ []place) {
 	d.y = d.small.beside(d.layout, m)
 	d.c.use(m, d.l, d.s)
 	d.memory = take[T](m, d.threads*d.room())
-	if d.layout.Trans {
+	if d.turnsY() {
 		d.y = d.y.packed(d.s, d.k, take[T](m, d.s*d.k))
 	}
 }
@@ -107,26 +149,26 @@ func (d *dots[T]) do(item, slot int) {
 	first := item * d.lc
 	rows := min(d.lc, d.l-first)
 	for i := first; i < first+rows; i += asm.DotRows {
-		d.four(min(i, d.l-asm.DotRows), i, memory[:slotSums], memory[slotSums:])
+		d.four(min(i, d.l-d.rows), i, memory[:slotSums], memory[slotSums:])
 	}
 	d.c.done(first, 0, rows, d.s, memory[slotSums:])
 }
 
-// four computes the elements of C for the rows of x from i on. Those before from belong to
-// the four before: the last ones overlap them. Sums of K's first part come to the first half
+// four computes the elements of C for the rows of x from i on, four unless x has fewer. Those
+// before from belong to the four before: the last ones overlap them. Sums of K's first part come to the first half
 // of memory, those of the others to the second, to be added. piece is for rows of x that are
 // widened.
 func (d *dots[T]) four(i, from int, memory, piece []T) {
-	sums, part := memory[:slotSums/2], memory[slotSums/2:]
+	sums, part, dot := memory[:slotSums/2], memory[slotSums/2:], d.Dot[d.rows-1]
 	for p := 0; p < d.k; p += d.kc {
 		k := min(d.kc, d.k-p)
-		x, ldx := d.x.piece(i, p, asm.DotRows, k, piece)
+		x, ldx := d.x.piece(i, p, d.rows, k, piece)
 		to := part
 		if p == 0 {
 			to = sums
 		}
-		for j := 0; j < d.s; j += len(d.Dot) {
-			d.Dot[min(len(d.Dot), d.s-j)-1](k, x, ldx, d.y.at(j, p), d.y.rs, &to[j*asm.DotRows])
+		for j := 0; j < d.s; j += len(dot) {
+			dot[min(len(dot), d.s-j)-1](k, x, ldx, d.y.at(j, p), d.y.rs, &to[j*asm.DotRows])
 		}
 		if p > 0 {
 			for x := range sums[:d.s*asm.DotRows] {
@@ -135,6 +177,17 @@ func (d *dots[T]) four(i, from int, memory, piece []T) {
 		}
 	}
 	for j := range d.s {
-		d.c.t().add(j, from, sums[j*asm.DotRows+from-i:][:min(asm.DotRows-(from-i), d.l-from)], d.alpha, d.beta)
+		d.c.t().add(j, from, sums[j*asm.DotRows+from-i:][:min(d.rows-(from-i), d.l-from)], d.alpha, d.beta)
 	}
 }
+
+// dotted returns the largest number of rows of y that a dot kernel reads at once.
+func (mk *micro[T]) dotted() int {
+	if len(mk.Dot) == 0 {
+		return 0
+	}
+	return len(mk.Dot[asm.DotRows-1])
+}
+
+// lanes returns the number of elements in a vector: tiles are two vectors wide.
+func (mk *micro[T]) lanes() int { return mk.NR / 2 }

@@ -18,7 +18,7 @@ const (
 // ends is how many columns of p, if it goes direct, are computed so.
 func (mk *micro[T]) ends(p *gemm.Problem) int {
 	few := p.N % mk.NR
-	if few > len(mk.Dot) || p.M < asm.DotRows || p.N > endsColumns || p.K < endsFirst || p.K > endsDepth {
+	if few > mk.dotted() || p.M < asm.DotRows || p.N > endsColumns || p.K < endsFirst || p.K > endsDepth {
 		return 0
 	}
 	return few
@@ -48,7 +48,7 @@ func (d *direct[T]) end(i0, rows int, memory []T) {
 	}
 	for i := i0; i < i0+rows; i += asm.DotRows {
 		from := min(i, d.m-asm.DotRows) // a row of another item's is computed again
-		d.Dot[d.last-1](d.k, &d.a[from*d.rsa], d.rsa, b.at(0, 0), b.rs, &sums[0])
+		d.Dot[asm.DotRows-1][d.last-1](d.k, &d.a[from*d.rsa], d.rsa, b.at(0, 0), b.rs, &sums[0])
 		for x := range d.last {
 			c.add(j+x, i, sums[x*asm.DotRows:][i-from:min(asm.DotRows, i0+rows-from)], d.alpha, d.beta)
 		}

@@ -23,8 +23,14 @@ func (mk *micro[T]) flips(p *gemm.Problem) bool {
 		return false
 	}
 	q := transposed(p)
+	if !p.B.Trans && mk.starves(&q) && mk.vectors(&q) < mk.vectors(p) {
+		return true
+	}
 	return mk.goesInStrips(&q) || p.B.Trans && p.K >= 2*p.M && mk.goesDirect(&q)
 }
+
+// vectors returns the number of vectors that C has in registers.
+func (mk *micro[T]) vectors(p *gemm.Problem) int { return p.M * ceilDiv(p.N, mk.lanes()) }
 
 // transposed is the product Cᵀ ← α·op(B)ᵀ·op(A)ᵀ.
 func transposed(p *gemm.Problem) gemm.Problem {
@@ -36,8 +42,11 @@ func (f *flipped[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 	f.problem = transposed(pl.Problem)
 	f.plan = Plan{Problem: &f.problem, Kernel: pl.Kernel, Threads: pl.Threads}
 	f.direct.prepare(&f.plan, mk, &gemm.Buffers{A: b.B, B: b.A})
-	f.to, f.beta = newTarget(pl, mk, b, true), T(pl.Problem.Beta)
+	f.to.prepare(pl, mk, b, true)
+	f.beta = T(pl.Problem.Beta)
 }
+
+func (f *flipped[T]) reset() { *f = flipped[T]{} }
 
 func (f *flipped[T]) bytes() int { return f.direct.bytes() + bytesFor[T](f.m*f.n) }
 

@@ -41,6 +41,8 @@ func newTextbook[T scalar](pl *Plan, b *gemm.Buffers) textbook[T] {
 	return t
 }
 
+func (t *textbook[T]) reset() { *t = textbook[T]{} }
+
 func (t *textbook[T]) phases() int                { return 1 }
 func (t *textbook[T]) enter(_, _ int) (items int) { return t.m }
 func (t *textbook[T]) bytes() int                 { return bytesFor[T](t.n) + bytesFor[T](finishing) }

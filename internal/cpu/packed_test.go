@@ -79,8 +79,8 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 			t.Fatal(err)
 		}
 		pl.Threads = threads
-		if pl.way > blocked || pl.way == unpacked && endsOf(k, p) > 0 {
-			pl.way = blocked // products bound by memory, and small ones at their right edge, are summed in another order
+		if pl.way > blocked || pl.way == unpacked && hasOwnOrder(k, p) {
+			pl.way = blocked // products bound by memory, and small or narrow ones, are summed in another order
 		}
 		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
@@ -98,14 +98,15 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 	}
 }
 
-func endsOf(k *Kernel, p *gemm.Problem) int {
+// hasOwnOrder reports whether p, which goes direct, is summed in another order than by the five loops.
+func hasOwnOrder(k *Kernel, p *gemm.Problem) bool {
 	switch p.Accum() {
 	case dtype.F32:
-		return k.f32.ends(p)
+		return k.f32.ends(p) > 0 || k.f32.starves(p)
 	case dtype.F64:
-		return k.f64.ends(p)
+		return k.f64.ends(p) > 0 || k.f64.starves(p)
 	}
-	return 0
+	return false
 }
 
 func TestPackErrors(t *testing.T) {

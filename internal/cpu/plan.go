@@ -58,6 +58,7 @@ const (
 	alongM               // the same for the transposed product
 	dotsOfB              // rows of A times rows of B, of which there are many
 	dotsOfA              // the same, A having the many rows
+	cutAlongK            // K in pieces that are products of their own
 )
 
 // leastFlops is the work, for each thread, that makes a helper pay: about 15 µs at the
@@ -124,6 +125,9 @@ func (k *Kernel) noArithmetic(in dtype.Type) error {
 
 // threads is the number of goroutines for p, asked being what the caller allows.
 func threads(p *gemm.Problem, asked int) int {
+	if splits(p) {
+		return min(Workers(asked), ceilDiv(p.K, pieceDepth(p)))
+	}
 	if p.Flops() < 2*leastFlops {
 		return 1
 	}
@@ -132,15 +136,18 @@ func threads(p *gemm.Problem, asked int) int {
 
 // way decides between no packing, packing, and the ways of products bound by memory.
 func (mk *micro[T]) way(p *gemm.Problem) way {
+	byDots, xIsA := mk.goesByDots(p)
 	switch {
 	case mk.packing == PackB || mk.packing == PackBoth:
 		return blocked
+	case mk.packing == "" && splits(p):
+		return cutAlongK
+	case byDots && xIsA:
+		return dotsOfA
+	case byDots:
+		return dotsOfB
 	case !mk.native(p):
 		return mk.wayOfHalves(p)
-	case isLong(p) && p.N >= p.M:
-		return dotsOfB
-	case isLong(p):
-		return dotsOfA
 	case mk.flips(p):
 		return turned
 	case mk.goesDirect(p):
@@ -219,6 +226,8 @@ func (mk *micro[T]) detail(pl *Plan) string {
 		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
 	case dotsOfB, dotsOfA:
 		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
+	case cutAlongK:
+		return mk.detailOfPieces(pl)
 	}
 	packed := "packed"
 	switch inPlace := mk.readsInPlace(pl.Problem); {
@@ -230,6 +239,13 @@ func (mk *micro[T]) detail(pl *Plan) string {
 		packed = "B packed"
 	}
 	return fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
+}
+
+// detailOfPieces describes a product that is cut along K.
+func (mk *micro[T]) detailOfPieces(pl *Plan) string {
+	piece := pieceOf(pl.Problem, pieceDepth(pl.Problem))
+	one := Plan{Problem: &piece, Kernel: pl.Kernel, way: mk.way(&piece)}
+	return fmt.Sprintf("split-K, %d steps of K at a time: %s", piece.K, mk.detail(&one))
 }
 
 // Run computes the product. The buffers are p's; [gemm.Buffers.Check] has
@@ -303,6 +319,7 @@ type jobs[T scalar] struct {
 	flipped  flipped[T]
 	sweep    sweep[T]
 	dots     dots[T]
+	splitK   splitK[T]
 	product  product[T]
 }
 
@@ -311,6 +328,7 @@ type job interface {
 	task
 	bytes() int
 	use(m *memory, places []place)
+	reset() // forgets the product, and so the caller's memory
 }
 
 // carryOut computes the product in the way that was decided.
@@ -334,9 +352,7 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buf
 		defer runs.Put(r)
 		own := &jobsOf(r).direct
 		*own = d
-		err := r.execute(ctx, pl, own)
-		*own = direct[T]{} // it refers to the caller's memory
-		return err
+		return r.execute(ctx, pl, own)
 	}
 	r := runs.Get().(*run)
 	defer runs.Put(r)
@@ -348,19 +364,23 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buf
 		at.flipped.prepare(pl, mk, b)
 		j = &at.flipped
 	case alongN, alongM:
-		at.sweep, j = newSweep(pl, mk, b, pl.way == alongM), &at.sweep
+		at.sweep.prepare(pl, mk, b, pl.way == alongM)
+		j = &at.sweep
 	case dotsOfB, dotsOfA:
-		at.dots, j = newDots(pl, mk, b, pl.way == dotsOfA), &at.dots
+		at.dots.prepare(pl, mk, b, pl.way == dotsOfA)
+		j = &at.dots
+	case cutAlongK:
+		at.splitK.prepare(pl, mk, b)
+		j = &at.splitK
 	default:
 		at.product, j = newProduct(pl, mk, b), &at.product
 	}
-	err := r.execute(ctx, pl, j)
-	*at = jobs[T]{}
-	return err
+	return r.execute(ctx, pl, j)
 }
 
-// execute computes j with the memory that it needs.
+// execute computes j with the memory that it needs, and resets it.
 func (r *run) execute(ctx context.Context, pl *Plan, j job) error {
+	defer j.reset() // also if a function of the caller's panics
 	r.crew.trace = pl.trace
 	r.memory = borrow(j.bytes())
 	r.places = slices.Grow(r.places[:0], pl.Threads)[:pl.Threads]

@@ -35,9 +35,10 @@ func (s strided[T]) add(i, j int, sums []T, alpha, beta T) {
 	}
 }
 
-// asItLies is a matrix as an operand that is read in pieces, along its rows in memory.
-func (mk *micro[T]) asItLies(l gemm.Layout, b []byte) operand[T] {
-	return newOperand[T](l, b, !l.Trans, 0, 1, mk.wide)
+// asItLies describes a matrix as an operand that is read in pieces, along its rows in memory. o is
+// of zeros.
+func (mk *micro[T]) asItLies(o *operand[T], l gemm.Layout, b []byte) {
+	o.describe(l, b, !l.Trans, 0, 1, mk.wide)
 }
 
 // besideBytes is the memory for all of a matrix beside it, where that must be widened.
@@ -92,9 +93,10 @@ type target[T scalar] struct {
 	tile    func(i, j, rows, cols int) // see product
 }
 
-func newTarget[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) target[T] {
+// prepare readies a c of zeros for the C of a product, or with flipped for its transpose.
+func (c *target[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) {
 	p := pl.Problem
-	c := target[T]{flipped: flipped, sums: p.C.Type != dtype.Of[T](), tile: pl.tile}
+	c.flipped, c.sums, c.tile = flipped, p.C.Type != dtype.Of[T](), pl.tile
 	c.finish.prepare(p, b, mk)
 	if c.sums {
 		c.strided = strided[T]{nil, p.N, 1}
@@ -104,7 +106,6 @@ func newTarget[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) 
 	if flipped {
 		c.strided = c.t()
 	}
-	return c
 }
 
 // bytes is what m×n sums take beside C, if that is where they are.

@@ -55,18 +55,20 @@ func isThin(few, many, k, limit int) bool {
 	return few <= limit && many >= 8*few && many >= 64 && k >= 32
 }
 
-func newSweep[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) sweep[T] {
+// prepare lays out the product, or with flipped its transpose, for a d of zeros.
+func (d *sweep[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) {
 	p, threads := pl.Problem, pl.Threads
-	d := sweep[T]{
-		micro: mk, m: p.M, n: p.N, k: p.K,
-		small: mk.asItLies(p.A, b.A), layout: p.A, b: mk.asItLies(p.B, b.B), c: newTarget(pl, mk, b, flipped),
-		alpha: T(p.Alpha), threads: threads,
-	}
-	d.beta = d.c.old(T(p.Beta))
+	d.micro, d.k, d.alpha, d.threads = mk, p.K, T(p.Alpha), threads
+	small, large := &d.small, &d.b
+	d.m, d.n, d.layout = p.M, p.N, p.A
 	if flipped {
-		d.m, d.n = p.N, p.M
-		d.small, d.layout, d.b = d.b, p.B.T(), d.small
+		small, large = large, small
+		d.m, d.n, d.layout = p.N, p.M, p.B.T()
 	}
+	mk.asItLies(small, p.A, b.A)
+	mk.asItLies(large, p.B, b.B)
+	d.c.prepare(pl, mk, b, flipped)
+	d.beta = d.c.old(T(p.Beta))
 	d.nc = equalParts(d.n, sweepReach/(d.m*dtype.Of[T]().Size()), d.NR)
 	if d.c.cs != 1 {
 		d.nc = equalParts(d.n, sweepSums/d.m, d.NR)
@@ -77,8 +79,9 @@ func newSweep[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) s
 	if threads > 1 {
 		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.NR)
 	}
-	return d
 }
+
+func (d *sweep[T]) reset() { *d = sweep[T]{} }
 
 func (d *sweep[T]) phases() int                { return 1 }
 func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.n, d.nc) }

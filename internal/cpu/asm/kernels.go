@@ -4,7 +4,7 @@
 // A micro-kernel computes C ← α·A·B + β·C for a tile of at most MR×NR, summing
 // over k in order with fused multiply-adds, each element by itself: the same
 // inputs give the same bits whatever the tile they stand in and whatever the
-// instruction set. Packed kernels read A and B from zero-padded panels, direct
+// instruction set. (Deep and Dot kernels sum in orders of their own.) Packed kernels read A and B from zero-padded panels, direct
 // ones from where they lie. β = 0, of either sign, leaves the old C unread. No
 // kernel reads or writes memory outside the ranges in its doc comment, and none
 // checks them.
@@ -51,6 +51,11 @@ type Kernels[T any] struct {
 	// Direct[r-1] computes r rows of a tile, 1 ≤ r ≤ MR. See [Direct].
 	Direct []Direct[T]
 
+	// Deep[r-1] is Direct[r-1] for C of few tiles and many steps of k: it keeps several sums for
+	// each element, over which steps of k take turns, and adds them in pairs at the end. More rows
+	// than it has kernels for keep the units busy with one sum.
+	Deep []Direct[T]
+
 	// Copy is Direct[MR-1] for n = NR that fetches nothing and makes a panel at next of the
 	// rows of B that it reads: next[p*NR+j] = b[p*ldb+j].
 	Copy Direct[T]
@@ -64,8 +69,8 @@ type Kernels[T any] struct {
 	// where they lie: it goes along the rows of B and C. See [Update].
 	Update [][]Update[T]
 
-	// Dot[s-1] computes the products of DotRows rows with s other ones. See [Dot].
-	Dot []Dot[T]
+	// Dot[r-1][s-1] computes the products of r rows, 1 ≤ r ≤ DotRows, with s other rows. See [Dot].
+	Dot [][]Dot[T]
 
 	// Group is how many values of K one step multiplies: 1, or where panels hold words of
 	// 32 bits, 4 or 2 of int8, or 2 of bfloat16. Forms make such words.
@@ -98,12 +103,12 @@ type Direct[T any] func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ld
 type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
 
 // Dot is a kernel for rows of two matrices that lie along k: x's element (i, p) is
-// x[i*ldx+p], y's (j, p) is y[j*ldy+p], and the sum of their products over p < k comes to
-// sums[j*DotRows+i]. A sum is taken in as many parts as a vector has elements, which are
-// then added in pairs, and so has other bits than the same one of other kernels.
+// x[i*ldx+p], y's (j, p) is y[j*ldy+p]. It stores the sum of their products over p < k at
+// sums[j*DotRows+i]. Each sum is taken in parallel lanes, which are then added in pairs. Their
+// number depends on the number of rows, so that kernels for other numbers round differently.
 type Dot[T any] func(k int, x *T, ldx int, y *T, ldy int, sums *T)
 
-// DotRows is the number of rows of x that a [Dot] reads.
+// DotRows is the largest number of rows of x that a [Dot] reads.
 const DotRows = 4
 
 // Finish is what is done to an m×n tile of C, whose rows are ldc elements apart, while

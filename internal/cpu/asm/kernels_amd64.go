@@ -20,13 +20,22 @@ var F32AVX512 = Kernels[float32]{
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
 		DirectF32AVX512x9, DirectF32AVX512x10, DirectF32AVX512x11, DirectF32AVX512x12,
 	},
+	Deep: []Direct[float32]{
+		DeepF32AVX512x1, DeepF32AVX512x2, DeepF32AVX512x3, DeepF32AVX512x4,
+		DeepF32AVX512x5, DeepF32AVX512x6, DeepF32AVX512x7,
+	},
 	Copy: CopyF32AVX512, Stream: StreamF32AVX512,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
 		{UpdateF32AVX512x4x1, UpdateF32AVX512x4x2, UpdateF32AVX512x4x4},
 	},
-	Dot: []Dot[float32]{DotF32AVX512x1, DotF32AVX512x2, DotF32AVX512x3, DotF32AVX512x4},
+	Dot: [][]Dot[float32]{
+		{DotF32AVX512x1x1, DotF32AVX512x1x2, DotF32AVX512x1x3, DotF32AVX512x1x4},
+		{DotF32AVX512x2x1, DotF32AVX512x2x2, DotF32AVX512x2x3, DotF32AVX512x2x4},
+		{DotF32AVX512x3x1, DotF32AVX512x3x2, DotF32AVX512x3x3, DotF32AVX512x3x4},
+		{DotF32AVX512x4x1, DotF32AVX512x4x2, DotF32AVX512x4x3, DotF32AVX512x4x4},
+	},
 	Finish: Finish[float32]{
 		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512, ScaleRow: ScaleRowF32AVX512, ScaleCol: ScaleColF32AVX512,
 		Scale: ScaleF32AVX512, Add: AddF32AVX512, Times: TimesF32AVX512,
@@ -44,13 +53,22 @@ var F64AVX512 = Kernels[float64]{
 		DirectF64AVX512x5, DirectF64AVX512x6, DirectF64AVX512x7, DirectF64AVX512x8,
 		DirectF64AVX512x9, DirectF64AVX512x10, DirectF64AVX512x11, DirectF64AVX512x12,
 	},
+	Deep: []Direct[float64]{
+		DeepF64AVX512x1, DeepF64AVX512x2, DeepF64AVX512x3, DeepF64AVX512x4,
+		DeepF64AVX512x5, DeepF64AVX512x6, DeepF64AVX512x7,
+	},
 	Copy: CopyF64AVX512, Stream: StreamF64AVX512,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
 		{UpdateF64AVX512x4x1, UpdateF64AVX512x4x2, UpdateF64AVX512x4x4},
 	},
-	Dot: []Dot[float64]{DotF64AVX512x1, DotF64AVX512x2, DotF64AVX512x3, DotF64AVX512x4},
+	Dot: [][]Dot[float64]{
+		{DotF64AVX512x1x1, DotF64AVX512x1x2, DotF64AVX512x1x3, DotF64AVX512x1x4},
+		{DotF64AVX512x2x1, DotF64AVX512x2x2, DotF64AVX512x2x3, DotF64AVX512x2x4},
+		{DotF64AVX512x3x1, DotF64AVX512x3x2, DotF64AVX512x3x3, DotF64AVX512x3x4},
+		{DotF64AVX512x4x1, DotF64AVX512x4x2, DotF64AVX512x4x3, DotF64AVX512x4x4},
+	},
 	Finish: Finish[float64]{
 		BiasRow: BiasRowF64AVX512, BiasCol: BiasColF64AVX512, ScaleRow: ScaleRowF64AVX512, ScaleCol: ScaleColF64AVX512,
 		Scale: ScaleF64AVX512, Add: AddF64AVX512, Times: TimesF64AVX512,
@@ -66,13 +84,21 @@ var F32AVX2 = Kernels[float32]{
 	Direct: []Direct[float32]{
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
 	},
+	Deep: []Direct[float32]{
+		DeepF32AVX2x1, DeepF32AVX2x2, DeepF32AVX2x3, DeepF32AVX2x4, DeepF32AVX2x5, DeepF32AVX2x6,
+	},
 	Copy: CopyF32AVX2, Stream: StreamF32AVX2,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
 		{UpdateF32AVX2x4x1, UpdateF32AVX2x4x2},
 	},
-	Dot: []Dot[float32]{DotF32AVX2x1, DotF32AVX2x2},
+	Dot: [][]Dot[float32]{
+		{DotF32AVX2x1x1, DotF32AVX2x1x2},
+		{DotF32AVX2x2x1, DotF32AVX2x2x2},
+		{DotF32AVX2x3x1, DotF32AVX2x3x2},
+		{DotF32AVX2x4x1, DotF32AVX2x4x2},
+	},
 	Finish: Finish[float32]{
 		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2, ScaleRow: ScaleRowF32AVX2, ScaleCol: ScaleColF32AVX2,
 		Scale: ScaleF32AVX2, Add: AddF32AVX2, Times: TimesF32AVX2,
@@ -88,13 +114,21 @@ var F64AVX2 = Kernels[float64]{
 	Direct: []Direct[float64]{
 		DirectF64AVX2x1, DirectF64AVX2x2, DirectF64AVX2x3, DirectF64AVX2x4, DirectF64AVX2x5, DirectF64AVX2x6,
 	},
+	Deep: []Direct[float64]{
+		DeepF64AVX2x1, DeepF64AVX2x2, DeepF64AVX2x3, DeepF64AVX2x4, DeepF64AVX2x5, DeepF64AVX2x6,
+	},
 	Copy: CopyF64AVX2, Stream: StreamF64AVX2,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},
 		{UpdateF64AVX2x4x1, UpdateF64AVX2x4x2},
 	},
-	Dot: []Dot[float64]{DotF64AVX2x1, DotF64AVX2x2},
+	Dot: [][]Dot[float64]{
+		{DotF64AVX2x1x1, DotF64AVX2x1x2},
+		{DotF64AVX2x2x1, DotF64AVX2x2x2},
+		{DotF64AVX2x3x1, DotF64AVX2x3x2},
+		{DotF64AVX2x4x1, DotF64AVX2x4x2},
+	},
 	Finish: Finish[float64]{
 		BiasRow: BiasRowF64AVX2, BiasCol: BiasColF64AVX2, ScaleRow: ScaleRowF64AVX2, ScaleCol: ScaleColF64AVX2,
 		Scale: ScaleF64AVX2, Add: AddF64AVX2, Times: TimesF64AVX2,

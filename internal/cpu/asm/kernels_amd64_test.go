@@ -31,6 +31,7 @@ func eachKernel(t *testing.T, f32 func(*testing.T, *Kernels[float32]), f64 func(
 
 func TestPacked(t *testing.T) { eachKernel(t, testPacked[float32], testPacked[float64]) }
 func TestDirect(t *testing.T) { eachKernel(t, testDirect[float32], testDirect[float64]) }
+func TestDeep(t *testing.T)   { eachKernel(t, testDeep[float32], testDeep[float64]) }
 func TestCopy(t *testing.T)   { eachKernel(t, testCopy[float32], testCopy[float64]) }
 func TestStream(t *testing.T) { eachKernel(t, testStream[float32], testStream[float64]) }
 
@@ -60,25 +61,48 @@ func testDirect[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 		t.Errorf("%d direct kernels, want one for each number of rows up to %d", len(ks.Direct), ks.MR)
 	}
 	for row, direct := range ks.Direct {
-		m := row + 1
 		for _, k := range append(upTo(2*unroll+1), 67, 256) {
-			for n := 1; n <= ks.NR; n++ {
-				if someEdges(k) && n%7 != 0 && n != ks.NR {
-					continue
-				}
-				ldb, ldc := n+tt.rand.IntN(2*ks.NR), n+tt.rand.IntN(2*ks.NR)
-				rsa, csa := k+tt.rand.IntN(9), 1
-				if tt.rand.IntN(2) == 0 {
-					rsa, csa = 1, m+tt.rand.IntN(9) // A as it lies transposed
-				}
-				tt.check(tile[T]{
-					name: fmt.Sprintf("direct %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
-					m:    m, n: n, k: k, ldc: ldc,
-					a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
-					run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, n, alpha, beta) },
-				})
-			}
+			testRows(tt, ks, "direct", direct, row+1, k, func(int) int { return 1 })
 		}
+	}
+}
+
+func testDeep[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	if want := min(ks.MR, 7); len(ks.Deep) != want {
+		t.Errorf("%d deep kernels, want one for each number of rows up to %d", len(ks.Deep), want)
+	}
+	for row, deep := range ks.Deep {
+		for _, k := range append(upTo(2*8+1), 67, 256) {
+			testRows(tt, ks, "deep", deep, row+1, k, func(n int) int {
+				vectors := 1
+				if n > ks.NR/2 {
+					vectors = 2
+				}
+				return setsFor((row + 1) * vectors)
+			})
+		}
+	}
+}
+
+// testRows compares a direct kernel of m rows to the loop in its doc comment, with sets of sums by
+// the number of columns.
+func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, direct Direct[T], m, k int, sets func(n int) int) {
+	for n := 1; n <= ks.NR; n++ {
+		if someEdges(k) && n%7 != 0 && n != ks.NR {
+			continue
+		}
+		ldb, ldc := n+tt.rand.IntN(2*ks.NR), n+tt.rand.IntN(2*ks.NR)
+		rsa, csa := k+tt.rand.IntN(9), 1
+		if tt.rand.IntN(2) == 0 {
+			rsa, csa = 1, m+tt.rand.IntN(9) // A as it lies transposed
+		}
+		tt.check(tile[T]{
+			name: fmt.Sprintf("%s %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", name, m, n, k, rsa, csa, ldb, ldc),
+			m:    m, n: n, k: k, ldc: ldc, sets: sets(n),
+			a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
+			run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, n, alpha, beta) },
+		})
 	}
 }
 
@@ -160,6 +184,7 @@ type tile[T float32 | float64] struct {
 	name         string
 	m, n, k, ldc int
 	a, b         matrix
+	sets         int  // of sums, over which steps of k take turns; 0 for one
 	overwrites   bool // whether β is 0
 	run          func(a, b, c *T, alpha, beta T)
 }
@@ -232,10 +257,15 @@ func reference[T float32 | float64](x tile[T], a, b, old []T, alpha, beta T) []T
 	c := append([]T(nil), old...)
 	for i := range x.m {
 		for j := range x.n {
-			var sum T
+			sums := make([]T, max(x.sets, 1))
 			for p := range x.k {
-				sum = fma(a[i*x.a.rs+p*x.a.cs], b[p*x.b.rs+j*x.b.cs], sum)
+				u := p % len(sums)
+				if steps := max(unroll, len(sums)); p >= x.k/steps*steps {
+					u = 0
+				}
+				sums[u] = fma(a[i*x.a.rs+p*x.a.cs], b[p*x.b.rs+j*x.b.cs], sums[u])
 			}
+			sum := pairwise(sums)
 			if beta == 0 {
 				c[i*x.ldc+j] = alpha * sum
 			} else {
@@ -244,6 +274,26 @@ func reference[T float32 | float64](x tile[T], a, b, old []T, alpha, beta T) []T
 		}
 	}
 	return c
+}
+
+// pairwise adds the upper half of the sums to the lower one until one is left.
+func pairwise[T float32 | float64](sums []T) T {
+	for half := len(sums) / 2; half > 0; half /= 2 {
+		for u := range half {
+			sums[u] += sums[u+half]
+		}
+	}
+	return sums[0]
+}
+
+// setsFor returns the number of sets of sums that kernels with so many vectors of them in a set
+// take turns with: a power of two, for eight independent chains.
+func setsFor(vectors int) int {
+	sets := 1
+	for vectors*sets < 8 {
+		sets *= 2
+	}
+	return sets
 }
 
 // same is equality of bits, all NaNs being one.

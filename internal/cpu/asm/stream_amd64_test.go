@@ -5,6 +5,7 @@ package asm
 import (
 	"fmt"
 	"testing"
+	"unsafe"
 )
 
 func TestUpdate(t *testing.T) { eachKernel(t, testUpdate[float32], testUpdate[float64]) }
@@ -34,57 +35,73 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 
 func testDot[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
-	lanes := ks.NR / 2
-	for s, dot := range ks.Dot {
-		s++
-		for _, k := range append(upTo(3*lanes+1), 300) {
-			for _, value := range []func() T{func() T { return finite[T](tt.rand) }, func() T { return special[T](tt.rand) }} {
-				ldx, ldy := k+tt.rand.IntN(9), k+tt.rand.IntN(9)
-				take := (*arena[T]).last
-				if tt.round++; tt.round%3 == 0 {
-					take = (*arena[T]).first
+	if len(ks.Dot) != DotRows {
+		t.Fatalf("dots of up to %d rows, want %d", len(ks.Dot), DotRows)
+	}
+	for r, dots := range ks.Dot {
+		for s, dot := range dots {
+			testDotOf(tt, ks.NR/2, r+1, s+1, dot)
+		}
+	}
+}
+
+// testDotOf compares a dot kernel of r rows with s others to the loop in its doc comment, for
+// each k up to two turns of its main loop and one element more.
+func testDotOf[T float32 | float64](tt *tester[T], lanes, r, s int, dot Dot[T]) {
+	sets := setsFor(r * s)
+	steps := max(sets, Line/(lanes*int(unsafe.Sizeof(*new(T)))))
+	for _, k := range append(upTo(2*steps*lanes+1), 300) {
+		for _, value := range []func() T{func() T { return finite[T](tt.rand) }, func() T { return special[T](tt.rand) }} {
+			ldx, ldy := k+tt.rand.IntN(9), k+tt.rand.IntN(9)
+			take := (*arena[T]).last
+			if tt.round++; tt.round%3 == 0 {
+				take = (*arena[T]).first
+			}
+			x, y := take(tt.a, span(r, ldx, k, 1)), take(tt.b, span(s, ldy, k, 1))
+			for _, in := range [][]T{x, y} {
+				for i := range in {
+					in[i] = value()
 				}
-				x, y := take(tt.a, span(DotRows, ldx, k, 1)), take(tt.b, span(s, ldy, k, 1))
-				for _, in := range [][]T{x, y} {
-					for i := range in {
-						in[i] = value()
+			}
+			sums := take(tt.c, (s-1)*DotRows+r)
+			for i := range sums {
+				sums[i] = T(i)
+			}
+			name := fmt.Sprintf("dot of %d rows with %d, k %d, ldx %d, ldy %d", r, s, k, ldx, ldy)
+			if fault := faults(func() { dot(k, tt.a.start(x), ldx, tt.b.start(y), ldy, &sums[0]) }); fault != nil {
+				tt.Fatalf("%s: %v", name, fault)
+			}
+			for at, got := range sums {
+				i, j, want := at%DotRows, at/DotRows, T(at)
+				if i < r {
+					var a, b []T
+					if k > 0 {
+						a, b = x[i*ldx:][:k], y[j*ldy:][:k]
 					}
+					want = lanewise(a, b, lanes, sets, steps)
 				}
-				sums := take(tt.c, s*DotRows)
-				name := fmt.Sprintf("dot of %d rows, k %d, ldx %d, ldy %d", s, k, ldx, ldy)
-				if fault := faults(func() { dot(k, tt.a.start(x), ldx, tt.b.start(y), ldy, &sums[0]) }); fault != nil {
-					t.Fatalf("%s: %v", name, fault)
-				}
-				for i := range DotRows {
-					for j := range s {
-						var a, b []T
-						if k > 0 {
-							a, b = x[i*ldx:][:k], y[j*ldy:][:k]
-						}
-						if got, want := sums[j*DotRows+i], lanewise(a, b, lanes); !same(got, want) {
-							t.Fatalf("%s: sum (%d, %d) is %v, want %v", name, i, j, got, want)
-						}
-					}
+				if !same(got, want) {
+					tt.Fatalf("%s: sum (%d, %d) is %v, want %v", name, i, j, got, want)
 				}
 			}
 		}
 	}
 }
 
-// lanewise is the sum in the doc comments of the dot kernels.
-func lanewise[T float32 | float64](x, y []T, lanes int) T {
-	lane := make([]T, lanes)
+// lanewise returns the sum in the doc comments of the dot kernels: of vectors of lanes, which go
+// to the sets in turn where there are steps of them, and to the first set after that.
+func lanewise[T float32 | float64](x, y []T, lanes, sets, steps int) T {
+	lane := make([]T, sets*lanes)
 	for p := 0; p < (len(x)+lanes-1)/lanes*lanes; p++ {
 		var a, b T
 		if p < len(x) {
 			a, b = x[p], y[p]
 		}
-		lane[p%lanes] = fma(a, b, lane[p%lanes])
-	}
-	for half := lanes / 2; half > 0; half /= 2 {
-		for l := range half {
-			lane[l] += lane[l+half]
+		l := p % (sets * lanes)
+		if p >= len(x)/(steps*lanes)*(steps*lanes) {
+			l = p % lanes
 		}
+		lane[l] = fma(a, b, lane[l])
 	}
-	return lane[0]
+	return pairwise(lane)
 }

@@ -177,6 +177,198 @@ func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
+// DeepF32AVX2x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	sets, unroll := 8, 8
+//	if n > 8 {
+//		sets, unroll = 4, 4
+//	}
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [8]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	sets, unroll := 4, 4
+//	if n > 8 {
+//		sets, unroll = 2, 4
+//	}
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [4]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	sets, unroll := 4, 4
+//	if n > 8 {
+//		sets, unroll = 2, 4
+//	}
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [4]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	sets, unroll := 2, 4
+//	if n > 8 {
+//		sets, unroll = 1, 4
+//	}
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [2]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	sets, unroll := 2, 4
+//	if n > 8 {
+//		sets, unroll = 1, 4
+//	}
+//	for i := 0; i < 5; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [2]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+//
+//	sets, unroll := 2, 4
+//	if n > 8 {
+//		sets, unroll = 1, 4
+//	}
+//	for i := 0; i < 6; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [2]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
 // CopyF32AVX2 computes a tile of C with n = 16 from matrices, strides in elements:
 //
 //	for i := 0; i < 6; i++ {
@@ -388,15 +580,19 @@ func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// DotF32AVX2x1 computes the products of rows of x with rows of y:
+// DotF32AVX2x1x1 computes the products of rows of x with rows of y:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < 1; i++ {
 //		for j := 0; j < 1; j++ {
-//			var lane [8]T
-//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
-//				lane[p%8] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%8])
+//			var lane [64]T
+//			for p := 0; p < k; p++ {
+//				l := p % 64
+//				if p >= k/64*64 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
-//			for half := 4; half > 0; half /= 2 {
+//			for half := 32; half > 0; half /= 2 {
 //				for l := 0; l < half; l++ {
 //					lane[l] += lane[l+half]
 //				}
@@ -405,16 +601,178 @@ func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //		}
 //	}
 //
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
 //go:noescape
-func DotF32AVX2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x2 computes the products of rows of x with rows of y:
+// DotF32AVX2x1x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF32AVX2x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x2x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF32AVX2x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x2x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF32AVX2x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x3x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF32AVX2x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x3x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF32AVX2x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x4x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF32AVX2x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x4x2 computes the products of rows of x with rows of y:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [8]T
-//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
-//				lane[p%8] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%8])
+//			for p := 0; p < k; p++ {
+//				l := p % 8
+//				if p >= k/16*16 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
 //			for half := 4; half > 0; half /= 2 {
 //				for l := 0; l < half; l++ {
@@ -425,8 +783,10 @@ func DotF32AVX2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32
 //		}
 //	}
 //
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
 //go:noescape
-func DotF32AVX2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
 // PeakF32AVX2 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
 //

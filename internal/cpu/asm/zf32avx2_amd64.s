@@ -5595,6 +5595,3369 @@ whole_done:
 	VZEROUPPER
 	RET
 
+// func DeepF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x1(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+80(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+
+	// 1×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+92(FP), X4
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y4
+	VMOVUPS      (AX), Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y1, Y5
+	VMOVUPS      Y5, (AX)
+	VMASKMOVPS   32(AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMASKMOVPS   Y5, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y3, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y3, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+80(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+
+	// 1×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+92(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y3
+	VMASKMOVPS   (AX), Y0, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMASKMOVPS   Y4, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+
+	// 1×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+92(FP), X3
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y3
+	VMOVUPS      (AX), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y0, Y4
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      32(AX), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      Y4, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y2, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x2(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+80(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+
+	// 2×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+92(FP), X6
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y6
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   32(AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VMASKMOVPS   Y7, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   32(AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y4, Y7
+	VMASKMOVPS   Y7, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+80(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+
+	// 2×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+92(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y4
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y1, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y3, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y3, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+
+	// 2×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+92(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y5
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y0, Y6
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      32(AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y1, Y6
+	VMOVUPS      Y6, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      32(AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y3, Y6
+	VMOVUPS      Y6, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y4, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x3(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+80(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+
+	// 3×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	VADDPS       Y12, Y6, Y6
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+92(FP), X8
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y8
+	VMOVUPS      (AX), Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y1, Y9
+	VMOVUPS      Y9, (AX)
+	VMASKMOVPS   32(AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y2, Y9
+	VMASKMOVPS   Y9, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y3, Y9
+	VMOVUPS      Y9, (AX)
+	VMASKMOVPS   32(AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y4, Y9
+	VMASKMOVPS   Y9, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y5, Y9
+	VMOVUPS      Y9, (AX)
+	VMASKMOVPS   32(AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y6, Y9
+	VMASKMOVPS   Y9, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y7, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y7, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y7, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y7, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+80(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+
+	// 3×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y8
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y10
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y11
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	VADDPS       Y12, Y6, Y6
+	VADDPS       Y4, Y1, Y1
+	VADDPS       Y5, Y2, Y2
+	VADDPS       Y6, Y3, Y3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+92(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y5
+	VMASKMOVPS   (AX), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y1, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y3, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y4, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y4, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y4, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+
+	// 3×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Y6, Y0, Y0
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+92(FP), X7
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y7
+	VMOVUPS      (AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y0, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y1, Y8
+	VMOVUPS      Y8, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y2, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VMOVUPS      Y8, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y4, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y5, Y8
+	VMOVUPS      Y8, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y6, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y6, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y6, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y6, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y6, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y6, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x4(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+80(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISS     beta+92(FP), X10
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y10
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y1, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y2, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y3, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y4, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y5, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y6, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y7, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y8, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y9, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y9, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y9, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y9, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y9, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y9, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y9, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+80(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+92(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y6
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y4, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+92(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y9
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y0, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y1, Y10
+	VMOVUPS      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y2, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y3, Y10
+	VMOVUPS      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y4, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y5, Y10
+	VMOVUPS      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y6, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y7, Y10
+	VMOVUPS      Y10, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y8, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y8, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x5(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+80(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y11
+	VXORPS       X12, X12, X12
+	VUCOMISS     beta+92(FP), X12
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y12
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y1, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y2, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y3, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y4, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y5, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y6, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y7, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y8, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y9, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y10, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y11, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y11, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y11, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y11, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y9, Y9
+	VMOVUPS    Y9, (AX)
+	VMULPS     Y11, Y10, Y10
+	VMASKMOVPS Y10, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+80(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y4
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y8
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y9
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y4
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y8
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y9
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y4
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y6, Y1, Y1
+	VADDPS       Y7, Y2, Y2
+	VADDPS       Y8, Y3, Y3
+	VADDPS       Y9, Y4, Y4
+	VADDPS       Y10, Y5, Y5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+92(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y7
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y1, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y2, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y4, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y5, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y6, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y5, Y5
+	VMASKMOVPS Y5, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+92(FP), X11
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y11
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y0, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y1, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y2, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y3, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y4, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y5, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y6, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y7, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y8, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y9, Y12
+	VMOVUPS      Y12, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y10, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y10, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y10, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y10, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y10, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y8, (AX)
+	VMULPS  Y10, Y9, Y9
+	VMOVUPS Y9, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x6(SB), NOSPLIT, $0-96
+	MOVQ    n+80(FP), AX
+	CMPQ    AX, $+16
+	JEQ     whole
+	CMPQ    AX, $+8
+	JLE     narrow
+	MOVQ    n+80(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+92(FP), X14
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y14
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y1, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y2, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y3, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y4, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y5, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y6, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y7, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y8, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y9, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y10, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y11, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y12, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y13, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y13, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y13, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y13, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y13, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y9, Y9
+	VMOVUPS    Y9, (AX)
+	VMULPS     Y13, Y10, Y10
+	VMASKMOVPS Y10, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y11, Y11
+	VMOVUPS    Y11, (AX)
+	VMULPS     Y13, Y12, Y12
+	VMASKMOVPS Y12, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+80(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+32(FP), CX
+	MOVQ    csa+24(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+40(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+56(FP), SI
+	MOVQ    ldn+64(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+16(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y8
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y10
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y11
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y8
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y10
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y11
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	VADDPS       Y12, Y6, Y6
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+92(FP), X8
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y8
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y1, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y2, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y3, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y4, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y5, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y6, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y7, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y5, Y5
+	VMASKMOVPS Y5, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y6, Y6
+	VMASKMOVPS Y6, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+92(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Y13
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y0, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y1, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y2, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y3, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y4, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y5, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y6, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y7, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y8, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y9, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y10, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y11, Y14
+	VMOVUPS      Y14, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y12, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y12, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y12, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y12, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y12, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y8, Y8
+	VMOVUPS Y8, (AX)
+	VMULPS  Y12, Y9, Y9
+	VMOVUPS Y9, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y10, Y10
+	VMOVUPS Y10, (AX)
+	VMULPS  Y12, Y11, Y11
+	VMOVUPS Y11, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
 // func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
 TEXT ·CopyF32AVX2(SB), NOSPLIT, $0-96
@@ -7363,9 +10726,734 @@ done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x1(SB), NOSPLIT, $0-48
+TEXT ·DotF32AVX2x1x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x02, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, BX
+	SHRQ   $0x06, BX
+	TESTQ  BX, BX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	PREFETCHT0  256(CX)
+	VMOVUPS     32(DX), Y8
+	VMOVUPS     32(CX), Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMOVUPS     64(DX), Y8
+	VMOVUPS     64(CX), Y9
+	VFMADD231PS Y9, Y8, Y2
+	PREFETCHT0  320(CX)
+	VMOVUPS     96(DX), Y8
+	VMOVUPS     96(CX), Y9
+	VFMADD231PS Y9, Y8, Y3
+	VMOVUPS     128(DX), Y8
+	VMOVUPS     128(CX), Y9
+	VFMADD231PS Y9, Y8, Y4
+	PREFETCHT0  384(CX)
+	VMOVUPS     160(DX), Y8
+	VMOVUPS     160(CX), Y9
+	VFMADD231PS Y9, Y8, Y5
+	VMOVUPS     192(DX), Y8
+	VMOVUPS     192(CX), Y9
+	VFMADD231PS Y9, Y8, Y6
+	PREFETCHT0  448(CX)
+	VMOVUPS     224(DX), Y8
+	VMOVUPS     224(CX), Y9
+	VFMADD231PS Y9, Y8, Y7
+	ADDQ        $+256, CX
+	ADDQ        $+256, DX
+	DECQ        BX
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, BX
+	SHRQ  $0x03, BX
+	ANDQ  $+7, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        AX
+	VMOVDQU     (BX)(AX*4), Y9
+	VMASKMOVPS  (DX), Y9, Y8
+	VMASKMOVPS  (CX), Y9, Y9
+	VFMADD231PS Y9, Y8, Y0
+
+reduce:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X9
+	VADDPS       X9, X0, X0
+	VPERMILPD    $0x01, X0, X9
+	VADDPS       X9, X0, X0
+	VMOVSHDUP    X0, X9
+	VADDPS       X9, X0, X0
+	VMOVSS       X0, (AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x1x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x02, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, SI
+	SHRQ   $0x05, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(BX*1), Y9
+	VMOVUPS     (CX), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y1
+	PREFETCHT0  256(CX)
+	VMOVUPS     32(DX), Y8
+	VMOVUPS     32(DX)(BX*1), Y9
+	VMOVUPS     32(CX), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS     64(DX), Y8
+	VMOVUPS     64(DX)(BX*1), Y9
+	VMOVUPS     64(CX), Y10
+	VFMADD231PS Y10, Y8, Y4
+	VFMADD231PS Y10, Y9, Y5
+	PREFETCHT0  320(CX)
+	VMOVUPS     96(DX), Y8
+	VMOVUPS     96(DX)(BX*1), Y9
+	VMOVUPS     96(CX), Y10
+	VFMADD231PS Y10, Y8, Y6
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ        $+128, CX
+	ADDQ        $+128, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, SI
+	SHRQ  $0x03, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(BX*1), Y9
+	VMOVUPS     (CX), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y1
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        AX
+	VMOVDQU     (SI)(AX*4), Y10
+	VMASKMOVPS  (DX), Y10, Y8
+	VMASKMOVPS  (DX)(BX*1), Y10, Y9
+	VMASKMOVPS  (CX), Y10, Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y1
+
+reduce:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X10
+	VADDPS       X10, X0, X0
+	VPERMILPD    $0x01, X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSHDUP    X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X10
+	VADDPS       X10, X1, X1
+	VPERMILPD    $0x01, X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSHDUP    X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSS       X1, 16(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x2x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, SI
+	SHRQ   $0x05, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMOVUPS     (CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y1
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	VMOVUPS     32(DX), Y8
+	VMOVUPS     32(CX), Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMOVUPS     32(CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y3
+	VMOVUPS     64(DX), Y8
+	VMOVUPS     64(CX), Y9
+	VFMADD231PS Y9, Y8, Y4
+	VMOVUPS     64(CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y5
+	PREFETCHT0  320(CX)
+	PREFETCHT0  320(CX)(BX*1)
+	VMOVUPS     96(DX), Y8
+	VMOVUPS     96(CX), Y9
+	VFMADD231PS Y9, Y8, Y6
+	VMOVUPS     96(CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y7
+	ADDQ        $+128, CX
+	ADDQ        $+128, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, SI
+	SHRQ  $0x03, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMOVUPS     (CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y1
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        AX
+	VMOVDQU     (SI)(AX*4), Y10
+	VMASKMOVPS  (DX), Y10, Y8
+	VMASKMOVPS  (CX), Y10, Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMASKMOVPS  (CX)(BX*1), Y10, Y9
+	VFMADD231PS Y9, Y8, Y1
+
+reduce:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X9
+	VADDPS       X9, X0, X0
+	VPERMILPD    $0x01, X0, X9
+	VADDPS       X9, X0, X0
+	VMOVSHDUP    X0, X9
+	VADDPS       X9, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X9
+	VADDPS       X9, X1, X1
+	VPERMILPD    $0x01, X1, X9
+	VADDPS       X9, X1, X1
+	VMOVSHDUP    X1, X9
+	VADDPS       X9, X1, X1
+	VMOVSS       X1, 4(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x2x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(SI*1), Y9
+	VMOVUPS     (CX), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y2
+	VMOVUPS     (CX)(BX*1), Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y3
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	VMOVUPS     32(DX), Y8
+	VMOVUPS     32(DX)(SI*1), Y9
+	VMOVUPS     32(CX), Y10
+	VFMADD231PS Y10, Y8, Y4
+	VFMADD231PS Y10, Y9, Y6
+	VMOVUPS     32(CX)(BX*1), Y10
+	VFMADD231PS Y10, Y8, Y5
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ        $+64, CX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(SI*1), Y9
+	VMOVUPS     (CX), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y2
+	VMOVUPS     (CX)(BX*1), Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y3
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        AX
+	VMOVDQU     (DI)(AX*4), Y11
+	VMASKMOVPS  (DX), Y11, Y8
+	VMASKMOVPS  (DX)(SI*1), Y11, Y9
+	VMASKMOVPS  (CX), Y11, Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y2
+	VMASKMOVPS  (CX)(BX*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y3
+
+reduce:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X10
+	VADDPS       X10, X0, X0
+	VPERMILPD    $0x01, X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSHDUP    X0, X10
+	VADDPS       X10, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X10
+	VADDPS       X10, X1, X1
+	VPERMILPD    $0x01, X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSHDUP    X1, X10
+	VADDPS       X10, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X10
+	VADDPS       X10, X2, X2
+	VPERMILPD    $0x01, X2, X10
+	VADDPS       X10, X2, X2
+	VMOVSHDUP    X2, X10
+	VADDPS       X10, X2, X2
+	VMOVSS       X2, 16(AX)
+	VEXTRACTF128 $0x01, Y3, X10
+	VADDPS       X10, X3, X3
+	VPERMILPD    $0x01, X3, X10
+	VADDPS       X10, X3, X3
+	VMOVSHDUP    X3, X10
+	VADDPS       X10, X3, X3
+	VMOVSS       X3, 20(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x3x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   AX, SI
+	SHRQ   $0x05, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y12
+	VMOVUPS     (CX), Y13
+	VFMADD231PS Y13, Y12, Y0
+	VMOVUPS     (CX)(BX*1), Y13
+	VFMADD231PS Y13, Y12, Y1
+	VMOVUPS     (CX)(BX*2), Y13
+	VFMADD231PS Y13, Y12, Y2
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	VMOVUPS     32(DX), Y12
+	VMOVUPS     32(CX), Y13
+	VFMADD231PS Y13, Y12, Y3
+	VMOVUPS     32(CX)(BX*1), Y13
+	VFMADD231PS Y13, Y12, Y4
+	VMOVUPS     32(CX)(BX*2), Y13
+	VFMADD231PS Y13, Y12, Y5
+	VMOVUPS     64(DX), Y12
+	VMOVUPS     64(CX), Y13
+	VFMADD231PS Y13, Y12, Y6
+	VMOVUPS     64(CX)(BX*1), Y13
+	VFMADD231PS Y13, Y12, Y7
+	VMOVUPS     64(CX)(BX*2), Y13
+	VFMADD231PS Y13, Y12, Y8
+	PREFETCHT0  320(CX)
+	PREFETCHT0  320(CX)(BX*1)
+	PREFETCHT0  320(CX)(BX*2)
+	VMOVUPS     96(DX), Y12
+	VMOVUPS     96(CX), Y13
+	VFMADD231PS Y13, Y12, Y9
+	VMOVUPS     96(CX)(BX*1), Y13
+	VFMADD231PS Y13, Y12, Y10
+	VMOVUPS     96(CX)(BX*2), Y13
+	VFMADD231PS Y13, Y12, Y11
+	ADDQ        $+128, CX
+	ADDQ        $+128, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, SI
+	SHRQ  $0x03, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y12
+	VMOVUPS     (CX), Y13
+	VFMADD231PS Y13, Y12, Y0
+	VMOVUPS     (CX)(BX*1), Y13
+	VFMADD231PS Y13, Y12, Y1
+	VMOVUPS     (CX)(BX*2), Y13
+	VFMADD231PS Y13, Y12, Y2
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        AX
+	VMOVDQU     (SI)(AX*4), Y14
+	VMASKMOVPS  (DX), Y14, Y12
+	VMASKMOVPS  (CX), Y14, Y13
+	VFMADD231PS Y13, Y12, Y0
+	VMASKMOVPS  (CX)(BX*1), Y14, Y13
+	VFMADD231PS Y13, Y12, Y1
+	VMASKMOVPS  (CX)(BX*2), Y14, Y13
+	VFMADD231PS Y13, Y12, Y2
+
+reduce:
+	VADDPS       Y6, Y0, Y0
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	VADDPS       Y3, Y0, Y0
+	VADDPS       Y4, Y1, Y1
+	VADDPS       Y5, Y2, Y2
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X13
+	VADDPS       X13, X0, X0
+	VPERMILPD    $0x01, X0, X13
+	VADDPS       X13, X0, X0
+	VMOVSHDUP    X0, X13
+	VADDPS       X13, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X13
+	VADDPS       X13, X1, X1
+	VPERMILPD    $0x01, X1, X13
+	VADDPS       X13, X1, X1
+	VMOVSHDUP    X1, X13
+	VADDPS       X13, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X13
+	VADDPS       X13, X2, X2
+	VPERMILPD    $0x01, X2, X13
+	VADDPS       X13, X2, X2
+	VMOVSHDUP    X2, X13
+	VADDPS       X13, X2, X2
+	VMOVSS       X2, 8(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x3x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   AX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y12
+	VMOVUPS     (DX)(SI*1), Y13
+	VMOVUPS     (CX), Y14
+	VFMADD231PS Y14, Y12, Y0
+	VFMADD231PS Y14, Y13, Y3
+	VMOVUPS     (CX)(BX*1), Y14
+	VFMADD231PS Y14, Y12, Y1
+	VFMADD231PS Y14, Y13, Y4
+	VMOVUPS     (CX)(BX*2), Y14
+	VFMADD231PS Y14, Y12, Y2
+	VFMADD231PS Y14, Y13, Y5
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	VMOVUPS     32(DX), Y12
+	VMOVUPS     32(DX)(SI*1), Y13
+	VMOVUPS     32(CX), Y14
+	VFMADD231PS Y14, Y12, Y6
+	VFMADD231PS Y14, Y13, Y9
+	VMOVUPS     32(CX)(BX*1), Y14
+	VFMADD231PS Y14, Y12, Y7
+	VFMADD231PS Y14, Y13, Y10
+	VMOVUPS     32(CX)(BX*2), Y14
+	VFMADD231PS Y14, Y12, Y8
+	VFMADD231PS Y14, Y13, Y11
+	ADDQ        $+64, CX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y12
+	VMOVUPS     (DX)(SI*1), Y13
+	VMOVUPS     (CX), Y14
+	VFMADD231PS Y14, Y12, Y0
+	VFMADD231PS Y14, Y13, Y3
+	VMOVUPS     (CX)(BX*1), Y14
+	VFMADD231PS Y14, Y12, Y1
+	VFMADD231PS Y14, Y13, Y4
+	VMOVUPS     (CX)(BX*2), Y14
+	VFMADD231PS Y14, Y12, Y2
+	VFMADD231PS Y14, Y13, Y5
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        AX
+	VMOVDQU     (DI)(AX*4), Y15
+	VMASKMOVPS  (DX), Y15, Y12
+	VMASKMOVPS  (DX)(SI*1), Y15, Y13
+	VMASKMOVPS  (CX), Y15, Y14
+	VFMADD231PS Y14, Y12, Y0
+	VFMADD231PS Y14, Y13, Y3
+	VMASKMOVPS  (CX)(BX*1), Y15, Y14
+	VFMADD231PS Y14, Y12, Y1
+	VFMADD231PS Y14, Y13, Y4
+	VMASKMOVPS  (CX)(BX*2), Y15, Y14
+	VFMADD231PS Y14, Y12, Y2
+	VFMADD231PS Y14, Y13, Y5
+
+reduce:
+	VADDPS       Y6, Y0, Y0
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	MOVQ         sums+40(FP), AX
+	VEXTRACTF128 $0x01, Y0, X14
+	VADDPS       X14, X0, X0
+	VPERMILPD    $0x01, X0, X14
+	VADDPS       X14, X0, X0
+	VMOVSHDUP    X0, X14
+	VADDPS       X14, X0, X0
+	VMOVSS       X0, (AX)
+	VEXTRACTF128 $0x01, Y1, X14
+	VADDPS       X14, X1, X1
+	VPERMILPD    $0x01, X1, X14
+	VADDPS       X14, X1, X1
+	VMOVSHDUP    X1, X14
+	VADDPS       X14, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y2, X14
+	VADDPS       X14, X2, X2
+	VPERMILPD    $0x01, X2, X14
+	VADDPS       X14, X2, X2
+	VMOVSHDUP    X2, X14
+	VADDPS       X14, X2, X2
+	VMOVSS       X2, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X14
+	VADDPS       X14, X3, X3
+	VPERMILPD    $0x01, X3, X14
+	VADDPS       X14, X3, X3
+	VMOVSHDUP    X3, X14
+	VADDPS       X14, X3, X3
+	VMOVSS       X3, 16(AX)
+	VEXTRACTF128 $0x01, Y4, X14
+	VADDPS       X14, X4, X4
+	VPERMILPD    $0x01, X4, X14
+	VADDPS       X14, X4, X4
+	VMOVSHDUP    X4, X14
+	VADDPS       X14, X4, X4
+	VMOVSS       X4, 20(AX)
+	VEXTRACTF128 $0x01, Y5, X14
+	VADDPS       X14, X5, X5
+	VPERMILPD    $0x01, X5, X14
+	VADDPS       X14, X5, X5
+	VMOVSHDUP    X5, X14
+	VADDPS       X14, X5, X5
+	VMOVSS       X5, 24(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x4x1(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), AX
 	MOVQ   x+8(FP), CX
 	MOVQ   y+24(FP), DX
@@ -7378,25 +11466,60 @@ TEXT ·DotF32AVX2x1(SB), NOSPLIT, $0-48
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
 	MOVQ   AX, DI
-	SHRQ   $0x03, DI
+	SHRQ   $0x04, DI
 	TESTQ  DI, DI
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMOVUPS     (CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMOVUPS     (CX)(BX*2), Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMOVUPS     (CX)(SI*1), Y9
+	VFMADD231PS Y9, Y8, Y3
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	VMOVUPS     32(DX), Y8
+	VMOVUPS     32(CX), Y9
+	VFMADD231PS Y9, Y8, Y4
+	VMOVUPS     32(CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y5
+	VMOVUPS     32(CX)(BX*2), Y9
+	VFMADD231PS Y9, Y8, Y6
+	VMOVUPS     32(CX)(SI*1), Y9
+	VFMADD231PS Y9, Y8, Y7
+	ADDQ        $+64, CX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
 
 vectors:
-	VMOVUPS     (DX), Y4
-	VMOVUPS     (CX), Y5
-	PREFETCHT0  256(CX)
-	VFMADD231PS Y5, Y4, Y0
-	VMOVUPS     (CX)(BX*1), Y5
-	PREFETCHT0  256(CX)(BX*1)
-	VFMADD231PS Y5, Y4, Y1
-	VMOVUPS     (CX)(BX*2), Y5
-	PREFETCHT0  256(CX)(BX*2)
-	VFMADD231PS Y5, Y4, Y2
-	VMOVUPS     (CX)(SI*1), Y5
-	PREFETCHT0  256(CX)(SI*1)
-	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMOVUPS     (CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMOVUPS     (CX)(BX*2), Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMOVUPS     (CX)(SI*1), Y9
+	VFMADD231PS Y9, Y8, Y3
 	ADDQ        $+32, CX
 	ADDQ        $+32, DX
 	DECQ        DI
@@ -7407,53 +11530,57 @@ vectors_end:
 	JZ          reduce
 	LEAQ        masks<>+32(SB), DI
 	NEGQ        AX
-	VMOVDQU     (DI)(AX*4), Y6
-	VMASKMOVPS  (DX), Y6, Y4
-	VMASKMOVPS  (CX), Y6, Y5
-	VFMADD231PS Y5, Y4, Y0
-	VMASKMOVPS  (CX)(BX*1), Y6, Y5
-	VFMADD231PS Y5, Y4, Y1
-	VMASKMOVPS  (CX)(BX*2), Y6, Y5
-	VFMADD231PS Y5, Y4, Y2
-	VMASKMOVPS  (CX)(SI*1), Y6, Y5
-	VFMADD231PS Y5, Y4, Y3
+	VMOVDQU     (DI)(AX*4), Y10
+	VMASKMOVPS  (DX), Y10, Y8
+	VMASKMOVPS  (CX), Y10, Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMASKMOVPS  (CX)(BX*1), Y10, Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMASKMOVPS  (CX)(BX*2), Y10, Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMASKMOVPS  (CX)(SI*1), Y10, Y9
+	VFMADD231PS Y9, Y8, Y3
 
 reduce:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
 	MOVQ         sums+40(FP), AX
-	VEXTRACTF128 $0x01, Y0, X5
-	VADDPS       X5, X0, X0
-	VPERMILPD    $0x01, X0, X5
-	VADDPS       X5, X0, X0
-	VMOVSHDUP    X0, X5
-	VADDPS       X5, X0, X0
+	VEXTRACTF128 $0x01, Y0, X9
+	VADDPS       X9, X0, X0
+	VPERMILPD    $0x01, X0, X9
+	VADDPS       X9, X0, X0
+	VMOVSHDUP    X0, X9
+	VADDPS       X9, X0, X0
 	VMOVSS       X0, (AX)
-	VEXTRACTF128 $0x01, Y1, X5
-	VADDPS       X5, X1, X1
-	VPERMILPD    $0x01, X1, X5
-	VADDPS       X5, X1, X1
-	VMOVSHDUP    X1, X5
-	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y1, X9
+	VADDPS       X9, X1, X1
+	VPERMILPD    $0x01, X1, X9
+	VADDPS       X9, X1, X1
+	VMOVSHDUP    X1, X9
+	VADDPS       X9, X1, X1
 	VMOVSS       X1, 4(AX)
-	VEXTRACTF128 $0x01, Y2, X5
-	VADDPS       X5, X2, X2
-	VPERMILPD    $0x01, X2, X5
-	VADDPS       X5, X2, X2
-	VMOVSHDUP    X2, X5
-	VADDPS       X5, X2, X2
+	VEXTRACTF128 $0x01, Y2, X9
+	VADDPS       X9, X2, X2
+	VPERMILPD    $0x01, X2, X9
+	VADDPS       X9, X2, X2
+	VMOVSHDUP    X2, X9
+	VADDPS       X9, X2, X2
 	VMOVSS       X2, 8(AX)
-	VEXTRACTF128 $0x01, Y3, X5
-	VADDPS       X5, X3, X3
-	VPERMILPD    $0x01, X3, X5
-	VADDPS       X5, X3, X3
-	VMOVSHDUP    X3, X5
-	VADDPS       X5, X3, X3
+	VEXTRACTF128 $0x01, Y3, X9
+	VADDPS       X9, X3, X3
+	VPERMILPD    $0x01, X3, X9
+	VADDPS       X9, X3, X3
+	VMOVSHDUP    X3, X9
+	VADDPS       X9, X3, X3
 	VMOVSS       X3, 12(AX)
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x2(SB), NOSPLIT, $0-48
+TEXT ·DotF32AVX2x4x2(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), AX
 	MOVQ   x+8(FP), CX
 	MOVQ   y+24(FP), DX
@@ -7471,27 +11598,68 @@ TEXT ·DotF32AVX2x2(SB), NOSPLIT, $0-48
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	MOVQ   AX, R8
-	SHRQ   $0x03, R8
+	SHRQ   $0x04, R8
 	TESTQ  R8, R8
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(DI*1), Y9
+	VMOVUPS     (CX), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y4
+	VMOVUPS     (CX)(BX*1), Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS     (CX)(BX*2), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y6
+	VMOVUPS     (CX)(SI*1), Y10
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y7
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	VMOVUPS     32(DX), Y8
+	VMOVUPS     32(DX)(DI*1), Y9
+	VMOVUPS     32(CX), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y4
+	VMOVUPS     32(CX)(BX*1), Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS     32(CX)(BX*2), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y6
+	VMOVUPS     32(CX)(SI*1), Y10
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ        $+64, CX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, R8
+	SHRQ  $0x03, R8
+	ANDQ  $+1, R8
+	TESTQ R8, R8
+	JZ    vectors_end
 
 vectors:
 	VMOVUPS     (DX), Y8
 	VMOVUPS     (DX)(DI*1), Y9
 	VMOVUPS     (CX), Y10
-	PREFETCHT0  256(CX)
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS     (CX)(BX*1), Y10
-	PREFETCHT0  256(CX)(BX*1)
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS     (CX)(BX*2), Y10
-	PREFETCHT0  256(CX)(BX*2)
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS     (CX)(SI*1), Y10
-	PREFETCHT0  256(CX)(SI*1)
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ        $+32, CX

@@ -291,6 +291,230 @@ func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //go:noescape
 func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
+// DeepF32AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+//
+//	sets, unroll := 8, 8
+//	if n > 16 {
+//		sets, unroll = 4, 4
+//	}
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [8]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+//
+//	sets, unroll := 4, 4
+//	if n > 16 {
+//		sets, unroll = 2, 4
+//	}
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [4]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+//
+//	sets, unroll := 4, 4
+//	if n > 16 {
+//		sets, unroll = 2, 4
+//	}
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [4]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+//
+//	sets, unroll := 2, 4
+//	if n > 16 {
+//		sets, unroll = 1, 4
+//	}
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [2]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+//
+//	sets, unroll := 2, 4
+//	if n > 16 {
+//		sets, unroll = 1, 4
+//	}
+//	for i := 0; i < 5; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [2]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+//
+//	sets, unroll := 2, 4
+//	if n > 16 {
+//		sets, unroll = 1, 4
+//	}
+//	for i := 0; i < 6; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [2]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
+// DeepF32AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+//
+//	sets, unroll := 2, 4
+//	if n > 16 {
+//		sets, unroll = 1, 4
+//	}
+//	for i := 0; i < 7; i++ {
+//		for j := 0; j < n; j++ {
+//			var sum [2]T
+//			for p := 0; p < k; p++ {
+//				u := p % sets
+//				if p >= k/unroll*unroll {
+//					u = 0
+//				}
+//				sum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])
+//			}
+//			for half := sets / 2; half > 0; half /= 2 {
+//				for u := 0; u < half; u++ {
+//					sum[u] += sum[u+half]
+//				}
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum[0]
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func DeepF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
 // CopyF32AVX512 computes a tile of C with n = 32 from matrices, strides in elements:
 //
 //	for i := 0; i < 12; i++ {
@@ -540,13 +764,199 @@ func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// DotF32AVX512x1 computes the products of rows of x with rows of y:
+// DotF32AVX512x1x1 computes the products of rows of x with rows of y:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < 1; i++ {
 //		for j := 0; j < 1; j++ {
+//			var lane [128]T
+//			for p := 0; p < k; p++ {
+//				l := p % 128
+//				if p >= k/128*128 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 64; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x1x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [64]T
+//			for p := 0; p < k; p++ {
+//				l := p % 64
+//				if p >= k/64*64 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 32; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x1x3 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < 3; j++ {
+//			var lane [64]T
+//			for p := 0; p < k; p++ {
+//				l := p % 64
+//				if p >= k/64*64 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 32; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x1x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x1x4 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < 4; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x1x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x2x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [64]T
+//			for p := 0; p < k; p++ {
+//				l := p % 64
+//				if p >= k/64*64 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 32; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x2x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x2x3 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < 3; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x2x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x2x4 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 2; i++ {
+//		for j := 0; j < 4; j++ {
 //			var lane [16]T
-//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
-//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
 //			for half := 8; half > 0; half /= 2 {
 //				for l := 0; l < half; l++ {
@@ -557,16 +967,152 @@ func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //		}
 //	}
 //
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
 //go:noescape
-func DotF32AVX512x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x2x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x2 computes the products of rows of x with rows of y:
+// DotF32AVX512x3x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [64]T
+//			for p := 0; p < k; p++ {
+//				l := p % 64
+//				if p >= k/64*64 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 32; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x3x2 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x3x3 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < 3; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x3x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x3x4 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 3; i++ {
+//		for j := 0; j < 4; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x3x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x4x1 computes the products of rows of x with rows of y:
+//
+//	for i := 0; i < 4; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[j*4+i] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x4x2 computes the products of rows of x with rows of y:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [16]T
-//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
-//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
 //			for half := 8; half > 0; half /= 2 {
 //				for l := 0; l < half; l++ {
@@ -577,16 +1123,22 @@ func DotF32AVX512x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //		}
 //	}
 //
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
 //go:noescape
-func DotF32AVX512x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x3 computes the products of rows of x with rows of y:
+// DotF32AVX512x4x3 computes the products of rows of x with rows of y:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [16]T
-//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
-//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
 //			for half := 8; half > 0; half /= 2 {
 //				for l := 0; l < half; l++ {
@@ -597,16 +1149,22 @@ func DotF32AVX512x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //		}
 //	}
 //
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
 //go:noescape
-func DotF32AVX512x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x4x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x4 computes the products of rows of x with rows of y:
+// DotF32AVX512x4x4 computes the products of rows of x with rows of y:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [16]T
-//			for p := 0; p < k rounded up; p++ { // beyond k both are 0
-//				lane[p%16] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%16])
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
 //			for half := 8; half > 0; half /= 2 {
 //				for l := 0; l < half; l++ {
@@ -617,8 +1175,10 @@ func DotF32AVX512x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //		}
 //	}
 //
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
 //go:noescape
-func DotF32AVX512x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x4x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
 // PeakF32AVX512 runs n times 16 independent vector multiply-adds, 512 operations, in registers only.
 //

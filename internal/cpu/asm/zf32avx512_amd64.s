@@ -13805,6 +13805,4341 @@ whole_done:
 	VZEROUPPER
 	RET
 
+// func DeepF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x1(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+32
+	JEQ   whole
+	CMPQ  AX, $+16
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+
+	// 1×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+92(FP), X3
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z3
+	VMOVUPS      (AX), Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, (AX)
+	VMOVUPS.Z    64(AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	VADDPS       Z1, Z0, Z0
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISS     beta+92(FP), X2
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z2
+	VMOVUPS.Z    (AX), K1, Z3
+	VMULPS       Z2, Z3, Z3
+	VFMADD231PS  Z1, Z0, Z3
+	VMOVUPS      Z3, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+
+	// 1×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+92(FP), X3
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z3
+	VMOVUPS      (AX), Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, (AX)
+	VMOVUPS      64(AX), Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x2(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+32
+	JEQ   whole
+	CMPQ  AX, $+16
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+92(FP), X5
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS.Z    64(AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS.Z    64(AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+92(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z3
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+92(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      64(AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      64(AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x3(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+32
+	JEQ   whole
+	CMPQ  AX, $+16
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+
+	// 3×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+92(FP), X7
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z7
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS.Z    64(AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS.Z    64(AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS.Z    64(AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	VADDPS       Z3, Z0, Z0
+	VADDPS       Z4, Z1, Z1
+	VADDPS       Z5, Z2, Z2
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+92(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z4
+	VMOVUPS.Z    (AX), K1, Z5
+	VMULPS       Z4, Z5, Z5
+	VFMADD231PS  Z3, Z0, Z5
+	VMOVUPS      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z5
+	VMULPS       Z4, Z5, Z5
+	VFMADD231PS  Z3, Z1, Z5
+	VMOVUPS      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z5
+	VMULPS       Z4, Z5, Z5
+	VFMADD231PS  Z3, Z2, Z5
+	VMOVUPS      Z5, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z3, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z3, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z3, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+
+	// 3×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+92(FP), X7
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z7
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS      64(AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS      64(AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS      64(AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x4(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+32
+	JEQ   whole
+	CMPQ  AX, $+16
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+92(FP), X9
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z1, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z3, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z5, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z7, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+92(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z5
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+92(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z1, Z10
+	VMOVUPS      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z3, Z10
+	VMOVUPS      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z5, Z10
+	VMOVUPS      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z7, Z10
+	VMOVUPS      Z10, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x5(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+32
+	JEQ   whole
+	CMPQ  AX, $+16
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+92(FP), X11
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z11
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z0, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z1, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z2, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z3, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z4, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z5, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z6, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z7, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z8, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z9, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z10, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z10, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z10, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z10, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z10, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z10, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z1
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z1
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z1
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z5, Z0, Z0
+	VADDPS       Z6, Z1, Z1
+	VADDPS       Z7, Z2, Z2
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z9, Z4, Z4
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+92(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z6
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z0, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z1, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z2, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z3, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z4, Z7
+	VMOVUPS      Z7, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z5, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+92(FP), X11
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z11
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z0, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z1, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z2, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z3, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z4, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z5, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z6, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z7, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z8, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z9, Z12
+	VMOVUPS      Z12, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z10, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z10, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z10, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z10, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z10, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z10, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x6(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+32
+	JEQ   whole
+	CMPQ  AX, $+16
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+92(FP), X13
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z1, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z3, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z5, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z7, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z9, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z11, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+92(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z7
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+92(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z1, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z3, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z5, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z7, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z9, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z11, Z14
+	VMOVUPS      Z14, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x7(SB), NOSPLIT, $0-96
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+32
+	JEQ   whole
+	CMPQ  AX, $+16
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+92(FP), X15
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z15
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z0, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z1, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z2, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z3, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z4, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z5, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z6, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z7, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z8, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z9, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z10, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z11, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z12, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z13, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z14, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z14, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z14, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z14, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z14, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z14, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z14, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z14, Z13, Z13
+	VMOVUPS Z13, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z1
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z3
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z4
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z5
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z8
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z10
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z11
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z12
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z1
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z3
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z4
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z5
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z8
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z10
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z11
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z12
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z1
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z3
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z4
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z5
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z7, Z0, Z0
+	VADDPS       Z8, Z1, Z1
+	VADDPS       Z9, Z2, Z2
+	VADDPS       Z10, Z3, Z3
+	VADDPS       Z11, Z4, Z4
+	VADDPS       Z12, Z5, Z5
+	VADDPS       Z13, Z6, Z6
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+92(FP), X8
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z8
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z0, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z1, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z2, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z3, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z4, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z5, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z6, Z9
+	VMOVUPS      Z9, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z7, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z6, Z6
+	VMOVUPS Z6, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 7×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+88(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+92(FP), X15
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+92(FP), Z15
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z0, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z1, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z2, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z3, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z4, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z5, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z6, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z7, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z8, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z9, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z10, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z11, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z12, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z13, Z16
+	VMOVUPS      Z16, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z14, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z14, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z14, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z14, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z14, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z14, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z14, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z14, Z13, Z13
+	VMOVUPS Z13, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
 // func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·CopyF32AVX512(SB), NOSPLIT, $0-96
@@ -16425,40 +20760,436 @@ done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX512x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX512x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF32AVX512x1(SB), NOSPLIT, $0-48
+TEXT ·DotF32AVX512x1x1(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
 	MOVQ   ldx+16(FP), BX
 	SHLQ   $0x02, BX
-	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
-	SHLQ   $0x02, DI
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x02, BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   CX, DI
-	SHRQ   $0x04, DI
-	TESTQ  DI, DI
-	JZ     vectors_end
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, BX
+	SHRQ   $0x07, BX
+	TESTQ  BX, BX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (AX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	PREFETCHT0  256(AX)
+	VMOVUPS     64(DX), Z8
+	VMOVUPS     64(AX), Z9
+	VFMADD231PS Z9, Z8, Z1
+	PREFETCHT0  320(AX)
+	VMOVUPS     128(DX), Z8
+	VMOVUPS     128(AX), Z9
+	VFMADD231PS Z9, Z8, Z2
+	PREFETCHT0  384(AX)
+	VMOVUPS     192(DX), Z8
+	VMOVUPS     192(AX), Z9
+	VFMADD231PS Z9, Z8, Z3
+	PREFETCHT0  448(AX)
+	VMOVUPS     256(DX), Z8
+	VMOVUPS     256(AX), Z9
+	VFMADD231PS Z9, Z8, Z4
+	PREFETCHT0  512(AX)
+	VMOVUPS     320(DX), Z8
+	VMOVUPS     320(AX), Z9
+	VFMADD231PS Z9, Z8, Z5
+	PREFETCHT0  576(AX)
+	VMOVUPS     384(DX), Z8
+	VMOVUPS     384(AX), Z9
+	VFMADD231PS Z9, Z8, Z6
+	PREFETCHT0  640(AX)
+	VMOVUPS     448(DX), Z8
+	VMOVUPS     448(AX), Z9
+	VFMADD231PS Z9, Z8, Z7
+	PREFETCHT0  704(AX)
+	ADDQ        $+512, AX
+	ADDQ        $+512, DX
+	DECQ        BX
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, BX
+	SHRQ  $0x04, BX
+	ANDQ  $+7, BX
+	TESTQ BX, BX
+	JZ    vectors_end
 
 vectors:
-	VMOVUPS     (DX), Z4
-	VMOVUPS     (AX), Z5
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (AX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (AX), K1, Z9
+	VFMADD231PS Z9, Z8, Z0
+
+reduce:
+	VADDPS        Z4, Z0, Z0
+	VADDPS        Z5, Z1, Z1
+	VADDPS        Z6, Z2, Z2
+	VADDPS        Z7, Z3, Z3
+	VADDPS        Z2, Z0, Z0
+	VADDPS        Z3, Z1, Z1
+	VADDPS        Z1, Z0, Z0
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPS        Y9, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPS        X9, X0, X0
+	VPERMILPD     $0x01, X0, X9
+	VADDPS        X9, X0, X0
+	VMOVSHDUP     X0, X9
+	VADDPS        X9, X0, X0
+	VMOVSS        X0, (AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x1x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x02, BX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, SI
+	SHRQ   $0x06, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(BX*1), Z9
+	VMOVUPS     (AX), Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z1
 	PREFETCHT0  256(AX)
-	VFMADD231PS Z5, Z4, Z0
-	VMOVUPS     (AX)(BX*1), Z5
-	PREFETCHT0  256(AX)(BX*1)
-	VFMADD231PS Z5, Z4, Z1
-	VMOVUPS     (AX)(BX*2), Z5
-	PREFETCHT0  256(AX)(BX*2)
-	VFMADD231PS Z5, Z4, Z2
-	VMOVUPS     (AX)(SI*1), Z5
-	PREFETCHT0  256(AX)(SI*1)
-	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     64(DX), Z8
+	VMOVUPS     64(DX)(BX*1), Z9
+	VMOVUPS     64(AX), Z10
+	VFMADD231PS Z10, Z8, Z2
+	VFMADD231PS Z10, Z9, Z3
+	PREFETCHT0  320(AX)
+	VMOVUPS     128(DX), Z8
+	VMOVUPS     128(DX)(BX*1), Z9
+	VMOVUPS     128(AX), Z10
+	VFMADD231PS Z10, Z8, Z4
+	VFMADD231PS Z10, Z9, Z5
+	PREFETCHT0  384(AX)
+	VMOVUPS     192(DX), Z8
+	VMOVUPS     192(DX)(BX*1), Z9
+	VMOVUPS     192(AX), Z10
+	VFMADD231PS Z10, Z8, Z6
+	VFMADD231PS Z10, Z9, Z7
+	PREFETCHT0  448(AX)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x04, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(BX*1), Z9
+	VMOVUPS     (AX), Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z1
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (DX)(BX*1), K1, Z9
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z1
+
+reduce:
+	VADDPS        Z4, Z0, Z0
+	VADDPS        Z5, Z1, Z1
+	VADDPS        Z6, Z2, Z2
+	VADDPS        Z7, Z3, Z3
+	VADDPS        Z2, Z0, Z0
+	VADDPS        Z3, Z1, Z1
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y10
+	VADDPS        Y10, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPS        X10, X0, X0
+	VPERMILPD     $0x01, X0, X10
+	VADDPS        X10, X0, X0
+	VMOVSHDUP     X0, X10
+	VADDPS        X10, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y10
+	VADDPS        Y10, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X10
+	VADDPS        X10, X1, X1
+	VPERMILPD     $0x01, X1, X10
+	VADDPS        X10, X1, X1
+	VMOVSHDUP     X1, X10
+	VADDPS        X10, X1, X1
+	VMOVSS        X1, 16(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x1x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x1x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x02, BX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, SI
+	SHRQ   $0x06, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(BX*1), Z13
+	VMOVUPS     (DX)(BX*2), Z14
+	VMOVUPS     (AX), Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z1
+	VFMADD231PS Z15, Z14, Z2
+	PREFETCHT0  256(AX)
+	VMOVUPS     64(DX), Z12
+	VMOVUPS     64(DX)(BX*1), Z13
+	VMOVUPS     64(DX)(BX*2), Z14
+	VMOVUPS     64(AX), Z15
+	VFMADD231PS Z15, Z12, Z3
+	VFMADD231PS Z15, Z13, Z4
+	VFMADD231PS Z15, Z14, Z5
+	PREFETCHT0  320(AX)
+	VMOVUPS     128(DX), Z12
+	VMOVUPS     128(DX)(BX*1), Z13
+	VMOVUPS     128(DX)(BX*2), Z14
+	VMOVUPS     128(AX), Z15
+	VFMADD231PS Z15, Z12, Z6
+	VFMADD231PS Z15, Z13, Z7
+	VFMADD231PS Z15, Z14, Z8
+	PREFETCHT0  384(AX)
+	VMOVUPS     192(DX), Z12
+	VMOVUPS     192(DX)(BX*1), Z13
+	VMOVUPS     192(DX)(BX*2), Z14
+	VMOVUPS     192(AX), Z15
+	VFMADD231PS Z15, Z12, Z9
+	VFMADD231PS Z15, Z13, Z10
+	VFMADD231PS Z15, Z14, Z11
+	PREFETCHT0  448(AX)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x04, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(BX*1), Z13
+	VMOVUPS     (DX)(BX*2), Z14
+	VMOVUPS     (AX), Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z1
+	VFMADD231PS Z15, Z14, Z2
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   (DX), K1, Z12
+	VMOVUPS.Z   (DX)(BX*1), K1, Z13
+	VMOVUPS.Z   (DX)(BX*2), K1, Z14
+	VMOVUPS.Z   (AX), K1, Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z1
+	VFMADD231PS Z15, Z14, Z2
+
+reduce:
+	VADDPS        Z6, Z0, Z0
+	VADDPS        Z7, Z1, Z1
+	VADDPS        Z8, Z2, Z2
+	VADDPS        Z9, Z3, Z3
+	VADDPS        Z10, Z4, Z4
+	VADDPS        Z11, Z5, Z5
+	VADDPS        Z3, Z0, Z0
+	VADDPS        Z4, Z1, Z1
+	VADDPS        Z5, Z2, Z2
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y15
+	VADDPS        Y15, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X15
+	VADDPS        X15, X0, X0
+	VPERMILPD     $0x01, X0, X15
+	VADDPS        X15, X0, X0
+	VMOVSHDUP     X0, X15
+	VADDPS        X15, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y15
+	VADDPS        Y15, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X15
+	VADDPS        X15, X1, X1
+	VPERMILPD     $0x01, X1, X15
+	VADDPS        X15, X1, X1
+	VMOVSHDUP     X1, X15
+	VADDPS        X15, X1, X1
+	VMOVSS        X1, 16(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y15
+	VADDPS        Y15, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X15
+	VADDPS        X15, X2, X2
+	VPERMILPD     $0x01, X2, X15
+	VADDPS        X15, X2, X2
+	VMOVSHDUP     X2, X15
+	VADDPS        X15, X2, X2
+	VMOVSS        X2, 32(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x1x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x1x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, DI
+	SHRQ   $0x05, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(BX*1), Z9
+	VMOVUPS     (DX)(BX*2), Z10
+	VMOVUPS     (DX)(SI*1), Z11
+	VMOVUPS     (AX), Z12
+	VFMADD231PS Z12, Z8, Z0
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z12, Z10, Z2
+	VFMADD231PS Z12, Z11, Z3
+	PREFETCHT0  256(AX)
+	VMOVUPS     64(DX), Z8
+	VMOVUPS     64(DX)(BX*1), Z9
+	VMOVUPS     64(DX)(BX*2), Z10
+	VMOVUPS     64(DX)(SI*1), Z11
+	VMOVUPS     64(AX), Z12
+	VFMADD231PS Z12, Z8, Z4
+	VFMADD231PS Z12, Z9, Z5
+	VFMADD231PS Z12, Z10, Z6
+	VFMADD231PS Z12, Z11, Z7
+	PREFETCHT0  320(AX)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(BX*1), Z9
+	VMOVUPS     (DX)(BX*2), Z10
+	VMOVUPS     (DX)(SI*1), Z11
+	VMOVUPS     (AX), Z12
+	VFMADD231PS Z12, Z8, Z0
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z12, Z10, Z2
+	VFMADD231PS Z12, Z11, Z3
 	ADDQ        $+64, AX
 	ADDQ        $+64, DX
 	DECQ        DI
@@ -16471,60 +21202,1522 @@ vectors_end:
 	SHLQ        CL, DI
 	DECQ        DI
 	KMOVW       DI, K1
-	VMOVUPS.Z   (DX), K1, Z4
-	VMOVUPS.Z   (AX), K1, Z5
-	VFMADD231PS Z5, Z4, Z0
-	VMOVUPS.Z   (AX)(BX*1), K1, Z5
-	VFMADD231PS Z5, Z4, Z1
-	VMOVUPS.Z   (AX)(BX*2), K1, Z5
-	VFMADD231PS Z5, Z4, Z2
-	VMOVUPS.Z   (AX)(SI*1), K1, Z5
-	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (DX)(BX*1), K1, Z9
+	VMOVUPS.Z   (DX)(BX*2), K1, Z10
+	VMOVUPS.Z   (DX)(SI*1), K1, Z11
+	VMOVUPS.Z   (AX), K1, Z12
+	VFMADD231PS Z12, Z8, Z0
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z12, Z10, Z2
+	VFMADD231PS Z12, Z11, Z3
+
+reduce:
+	VADDPS        Z4, Z0, Z0
+	VADDPS        Z5, Z1, Z1
+	VADDPS        Z6, Z2, Z2
+	VADDPS        Z7, Z3, Z3
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPS        X12, X0, X0
+	VPERMILPD     $0x01, X0, X12
+	VADDPS        X12, X0, X0
+	VMOVSHDUP     X0, X12
+	VADDPS        X12, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y12
+	VADDPS        Y12, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X12
+	VADDPS        X12, X1, X1
+	VPERMILPD     $0x01, X1, X12
+	VADDPS        X12, X1, X1
+	VMOVSHDUP     X1, X12
+	VADDPS        X12, X1, X1
+	VMOVSS        X1, 16(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y12
+	VADDPS        Y12, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X12
+	VADDPS        X12, X2, X2
+	VPERMILPD     $0x01, X2, X12
+	VADDPS        X12, X2, X2
+	VMOVSHDUP     X2, X12
+	VADDPS        X12, X2, X2
+	VMOVSS        X2, 32(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y12
+	VADDPS        Y12, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X12
+	VADDPS        X12, X3, X3
+	VPERMILPD     $0x01, X3, X12
+	VADDPS        X12, X3, X3
+	VMOVSHDUP     X3, X12
+	VADDPS        X12, X3, X3
+	VMOVSS        X3, 48(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x2x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, SI
+	SHRQ   $0x06, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (AX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VMOVUPS     (AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z1
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	VMOVUPS     64(DX), Z8
+	VMOVUPS     64(AX), Z9
+	VFMADD231PS Z9, Z8, Z2
+	VMOVUPS     64(AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z3
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	VMOVUPS     128(DX), Z8
+	VMOVUPS     128(AX), Z9
+	VFMADD231PS Z9, Z8, Z4
+	VMOVUPS     128(AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z5
+	PREFETCHT0  384(AX)
+	PREFETCHT0  384(AX)(BX*1)
+	VMOVUPS     192(DX), Z8
+	VMOVUPS     192(AX), Z9
+	VFMADD231PS Z9, Z8, Z6
+	VMOVUPS     192(AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z7
+	PREFETCHT0  448(AX)
+	PREFETCHT0  448(AX)(BX*1)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x04, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (AX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VMOVUPS     (AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z1
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (AX), K1, Z9
+	VFMADD231PS Z9, Z8, Z0
+	VMOVUPS.Z   (AX)(BX*1), K1, Z9
+	VFMADD231PS Z9, Z8, Z1
+
+reduce:
+	VADDPS        Z4, Z0, Z0
+	VADDPS        Z5, Z1, Z1
+	VADDPS        Z6, Z2, Z2
+	VADDPS        Z7, Z3, Z3
+	VADDPS        Z2, Z0, Z0
+	VADDPS        Z3, Z1, Z1
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPS        Y9, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPS        X9, X0, X0
+	VPERMILPD     $0x01, X0, X9
+	VADDPS        X9, X0, X0
+	VMOVSHDUP     X0, X9
+	VADDPS        X9, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPS        Y9, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X9
+	VADDPS        X9, X1, X1
+	VPERMILPD     $0x01, X1, X9
+	VADDPS        X9, X1, X1
+	VMOVSHDUP     X1, X9
+	VADDPS        X9, X1, X1
+	VMOVSS        X1, 4(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x2x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, DI
+	SHRQ   $0x05, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(SI*1), Z9
+	VMOVUPS     (AX), Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z2
+	VMOVUPS     (AX)(BX*1), Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z3
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	VMOVUPS     64(DX), Z8
+	VMOVUPS     64(DX)(SI*1), Z9
+	VMOVUPS     64(AX), Z10
+	VFMADD231PS Z10, Z8, Z4
+	VFMADD231PS Z10, Z9, Z6
+	VMOVUPS     64(AX)(BX*1), Z10
+	VFMADD231PS Z10, Z8, Z5
+	VFMADD231PS Z10, Z9, Z7
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(SI*1), Z9
+	VMOVUPS     (AX), Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z2
+	VMOVUPS     (AX)(BX*1), Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z3
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (DX)(SI*1), K1, Z9
+	VMOVUPS.Z   (AX), K1, Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z2
+	VMOVUPS.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z3
+
+reduce:
+	VADDPS        Z4, Z0, Z0
+	VADDPS        Z5, Z1, Z1
+	VADDPS        Z6, Z2, Z2
+	VADDPS        Z7, Z3, Z3
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y10
+	VADDPS        Y10, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPS        X10, X0, X0
+	VPERMILPD     $0x01, X0, X10
+	VADDPS        X10, X0, X0
+	VMOVSHDUP     X0, X10
+	VADDPS        X10, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y10
+	VADDPS        Y10, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X10
+	VADDPS        X10, X1, X1
+	VPERMILPD     $0x01, X1, X10
+	VADDPS        X10, X1, X1
+	VMOVSHDUP     X1, X10
+	VADDPS        X10, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y10
+	VADDPS        Y10, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X10
+	VADDPS        X10, X2, X2
+	VPERMILPD     $0x01, X2, X10
+	VADDPS        X10, X2, X2
+	VMOVSHDUP     X2, X10
+	VADDPS        X10, X2, X2
+	VMOVSS        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y10
+	VADDPS        Y10, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X10
+	VADDPS        X10, X3, X3
+	VPERMILPD     $0x01, X3, X10
+	VADDPS        X10, X3, X3
+	VMOVSHDUP     X3, X10
+	VADDPS        X10, X3, X3
+	VMOVSS        X3, 20(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x2x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x2x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, DI
+	SHRQ   $0x05, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(SI*1), Z13
+	VMOVUPS     (DX)(SI*2), Z14
+	VMOVUPS     (AX), Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z2
+	VFMADD231PS Z15, Z14, Z4
+	VMOVUPS     (AX)(BX*1), Z15
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z3
+	VFMADD231PS Z15, Z14, Z5
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	VMOVUPS     64(DX), Z12
+	VMOVUPS     64(DX)(SI*1), Z13
+	VMOVUPS     64(DX)(SI*2), Z14
+	VMOVUPS     64(AX), Z15
+	VFMADD231PS Z15, Z12, Z6
+	VFMADD231PS Z15, Z13, Z8
+	VFMADD231PS Z15, Z14, Z10
+	VMOVUPS     64(AX)(BX*1), Z15
+	VFMADD231PS Z15, Z12, Z7
+	VFMADD231PS Z15, Z13, Z9
+	VFMADD231PS Z15, Z14, Z11
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(SI*1), Z13
+	VMOVUPS     (DX)(SI*2), Z14
+	VMOVUPS     (AX), Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z2
+	VFMADD231PS Z15, Z14, Z4
+	VMOVUPS     (AX)(BX*1), Z15
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z3
+	VFMADD231PS Z15, Z14, Z5
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (DX), K1, Z12
+	VMOVUPS.Z   (DX)(SI*1), K1, Z13
+	VMOVUPS.Z   (DX)(SI*2), K1, Z14
+	VMOVUPS.Z   (AX), K1, Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z2
+	VFMADD231PS Z15, Z14, Z4
+	VMOVUPS.Z   (AX)(BX*1), K1, Z15
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z3
+	VFMADD231PS Z15, Z14, Z5
+
+reduce:
+	VADDPS        Z6, Z0, Z0
+	VADDPS        Z7, Z1, Z1
+	VADDPS        Z8, Z2, Z2
+	VADDPS        Z9, Z3, Z3
+	VADDPS        Z10, Z4, Z4
+	VADDPS        Z11, Z5, Z5
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y15
+	VADDPS        Y15, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X15
+	VADDPS        X15, X0, X0
+	VPERMILPD     $0x01, X0, X15
+	VADDPS        X15, X0, X0
+	VMOVSHDUP     X0, X15
+	VADDPS        X15, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y15
+	VADDPS        Y15, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X15
+	VADDPS        X15, X1, X1
+	VPERMILPD     $0x01, X1, X15
+	VADDPS        X15, X1, X1
+	VMOVSHDUP     X1, X15
+	VADDPS        X15, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y15
+	VADDPS        Y15, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X15
+	VADDPS        X15, X2, X2
+	VPERMILPD     $0x01, X2, X15
+	VADDPS        X15, X2, X2
+	VMOVSHDUP     X2, X15
+	VADDPS        X15, X2, X2
+	VMOVSS        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y15
+	VADDPS        Y15, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X15
+	VADDPS        X15, X3, X3
+	VPERMILPD     $0x01, X3, X15
+	VADDPS        X15, X3, X3
+	VMOVSHDUP     X3, X15
+	VADDPS        X15, X3, X3
+	VMOVSS        X3, 20(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y15
+	VADDPS        Y15, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X15
+	VADDPS        X15, X4, X4
+	VPERMILPD     $0x01, X4, X15
+	VADDPS        X15, X4, X4
+	VMOVSHDUP     X4, X15
+	VADDPS        X15, X4, X4
+	VMOVSS        X4, 32(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y15
+	VADDPS        Y15, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X15
+	VADDPS        X15, X5, X5
+	VPERMILPD     $0x01, X5, X15
+	VADDPS        X15, X5, X5
+	VMOVSHDUP     X5, X15
+	VADDPS        X15, X5, X5
+	VMOVSS        X5, 36(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x2x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x2x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	LEAQ   (SI)(SI*2), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, R8
+	SHRQ   $0x04, R8
+	TESTQ  R8, R8
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(SI*1), Z9
+	VMOVUPS     (DX)(SI*2), Z10
+	VMOVUPS     (DX)(DI*1), Z11
+	VMOVUPS     (AX), Z12
+	VFMADD231PS Z12, Z8, Z0
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z12, Z10, Z4
+	VFMADD231PS Z12, Z11, Z6
+	VMOVUPS     (AX)(BX*1), Z12
+	VFMADD231PS Z12, Z8, Z1
+	VFMADD231PS Z12, Z9, Z3
+	VFMADD231PS Z12, Z10, Z5
+	VFMADD231PS Z12, Z11, Z7
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x04, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(SI*1), Z9
+	VMOVUPS     (DX)(SI*2), Z10
+	VMOVUPS     (DX)(DI*1), Z11
+	VMOVUPS     (AX), Z12
+	VFMADD231PS Z12, Z8, Z0
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z12, Z10, Z4
+	VFMADD231PS Z12, Z11, Z6
+	VMOVUPS     (AX)(BX*1), Z12
+	VFMADD231PS Z12, Z8, Z1
+	VFMADD231PS Z12, Z9, Z3
+	VFMADD231PS Z12, Z10, Z5
+	VFMADD231PS Z12, Z11, Z7
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (DX)(SI*1), K1, Z9
+	VMOVUPS.Z   (DX)(SI*2), K1, Z10
+	VMOVUPS.Z   (DX)(DI*1), K1, Z11
+	VMOVUPS.Z   (AX), K1, Z12
+	VFMADD231PS Z12, Z8, Z0
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z12, Z10, Z4
+	VFMADD231PS Z12, Z11, Z6
+	VMOVUPS.Z   (AX)(BX*1), K1, Z12
+	VFMADD231PS Z12, Z8, Z1
+	VFMADD231PS Z12, Z9, Z3
+	VFMADD231PS Z12, Z10, Z5
+	VFMADD231PS Z12, Z11, Z7
 
 reduce:
 	MOVQ          sums+40(FP), AX
-	VEXTRACTF64X4 $0x01, Z0, Y5
-	VADDPS        Y5, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X5
-	VADDPS        X5, X0, X0
-	VPERMILPD     $0x01, X0, X5
-	VADDPS        X5, X0, X0
-	VMOVSHDUP     X0, X5
-	VADDPS        X5, X0, X0
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPS        X12, X0, X0
+	VPERMILPD     $0x01, X0, X12
+	VADDPS        X12, X0, X0
+	VMOVSHDUP     X0, X12
+	VADDPS        X12, X0, X0
 	VMOVSS        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y5
-	VADDPS        Y5, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X5
-	VADDPS        X5, X1, X1
-	VPERMILPD     $0x01, X1, X5
-	VADDPS        X5, X1, X1
-	VMOVSHDUP     X1, X5
-	VADDPS        X5, X1, X1
+	VEXTRACTF64X4 $0x01, Z1, Y12
+	VADDPS        Y12, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X12
+	VADDPS        X12, X1, X1
+	VPERMILPD     $0x01, X1, X12
+	VADDPS        X12, X1, X1
+	VMOVSHDUP     X1, X12
+	VADDPS        X12, X1, X1
 	VMOVSS        X1, 4(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y5
-	VADDPS        Y5, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X5
-	VADDPS        X5, X2, X2
-	VPERMILPD     $0x01, X2, X5
-	VADDPS        X5, X2, X2
-	VMOVSHDUP     X2, X5
-	VADDPS        X5, X2, X2
+	VEXTRACTF64X4 $0x01, Z2, Y12
+	VADDPS        Y12, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X12
+	VADDPS        X12, X2, X2
+	VPERMILPD     $0x01, X2, X12
+	VADDPS        X12, X2, X2
+	VMOVSHDUP     X2, X12
+	VADDPS        X12, X2, X2
+	VMOVSS        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y12
+	VADDPS        Y12, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X12
+	VADDPS        X12, X3, X3
+	VPERMILPD     $0x01, X3, X12
+	VADDPS        X12, X3, X3
+	VMOVSHDUP     X3, X12
+	VADDPS        X12, X3, X3
+	VMOVSS        X3, 20(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y12
+	VADDPS        Y12, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X12
+	VADDPS        X12, X4, X4
+	VPERMILPD     $0x01, X4, X12
+	VADDPS        X12, X4, X4
+	VMOVSHDUP     X4, X12
+	VADDPS        X12, X4, X4
+	VMOVSS        X4, 32(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y12
+	VADDPS        Y12, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X12
+	VADDPS        X12, X5, X5
+	VPERMILPD     $0x01, X5, X12
+	VADDPS        X12, X5, X5
+	VMOVSHDUP     X5, X12
+	VADDPS        X12, X5, X5
+	VMOVSS        X5, 36(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y12
+	VADDPS        Y12, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X12
+	VADDPS        X12, X6, X6
+	VPERMILPD     $0x01, X6, X12
+	VADDPS        X12, X6, X6
+	VMOVSHDUP     X6, X12
+	VADDPS        X12, X6, X6
+	VMOVSS        X6, 48(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y12
+	VADDPS        Y12, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X12
+	VADDPS        X12, X7, X7
+	VPERMILPD     $0x01, X7, X12
+	VADDPS        X12, X7, X7
+	VMOVSHDUP     X7, X12
+	VADDPS        X12, X7, X7
+	VMOVSS        X7, 52(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x3x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, SI
+	SHRQ   $0x06, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (AX), Z13
+	VFMADD231PS Z13, Z12, Z0
+	VMOVUPS     (AX)(BX*1), Z13
+	VFMADD231PS Z13, Z12, Z1
+	VMOVUPS     (AX)(BX*2), Z13
+	VFMADD231PS Z13, Z12, Z2
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	VMOVUPS     64(DX), Z12
+	VMOVUPS     64(AX), Z13
+	VFMADD231PS Z13, Z12, Z3
+	VMOVUPS     64(AX)(BX*1), Z13
+	VFMADD231PS Z13, Z12, Z4
+	VMOVUPS     64(AX)(BX*2), Z13
+	VFMADD231PS Z13, Z12, Z5
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	PREFETCHT0  320(AX)(BX*2)
+	VMOVUPS     128(DX), Z12
+	VMOVUPS     128(AX), Z13
+	VFMADD231PS Z13, Z12, Z6
+	VMOVUPS     128(AX)(BX*1), Z13
+	VFMADD231PS Z13, Z12, Z7
+	VMOVUPS     128(AX)(BX*2), Z13
+	VFMADD231PS Z13, Z12, Z8
+	PREFETCHT0  384(AX)
+	PREFETCHT0  384(AX)(BX*1)
+	PREFETCHT0  384(AX)(BX*2)
+	VMOVUPS     192(DX), Z12
+	VMOVUPS     192(AX), Z13
+	VFMADD231PS Z13, Z12, Z9
+	VMOVUPS     192(AX)(BX*1), Z13
+	VFMADD231PS Z13, Z12, Z10
+	VMOVUPS     192(AX)(BX*2), Z13
+	VFMADD231PS Z13, Z12, Z11
+	PREFETCHT0  448(AX)
+	PREFETCHT0  448(AX)(BX*1)
+	PREFETCHT0  448(AX)(BX*2)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x04, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (AX), Z13
+	VFMADD231PS Z13, Z12, Z0
+	VMOVUPS     (AX)(BX*1), Z13
+	VFMADD231PS Z13, Z12, Z1
+	VMOVUPS     (AX)(BX*2), Z13
+	VFMADD231PS Z13, Z12, Z2
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   (DX), K1, Z12
+	VMOVUPS.Z   (AX), K1, Z13
+	VFMADD231PS Z13, Z12, Z0
+	VMOVUPS.Z   (AX)(BX*1), K1, Z13
+	VFMADD231PS Z13, Z12, Z1
+	VMOVUPS.Z   (AX)(BX*2), K1, Z13
+	VFMADD231PS Z13, Z12, Z2
+
+reduce:
+	VADDPS        Z6, Z0, Z0
+	VADDPS        Z7, Z1, Z1
+	VADDPS        Z8, Z2, Z2
+	VADDPS        Z9, Z3, Z3
+	VADDPS        Z10, Z4, Z4
+	VADDPS        Z11, Z5, Z5
+	VADDPS        Z3, Z0, Z0
+	VADDPS        Z4, Z1, Z1
+	VADDPS        Z5, Z2, Z2
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y13
+	VADDPS        Y13, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X13
+	VADDPS        X13, X0, X0
+	VPERMILPD     $0x01, X0, X13
+	VADDPS        X13, X0, X0
+	VMOVSHDUP     X0, X13
+	VADDPS        X13, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y13
+	VADDPS        Y13, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X13
+	VADDPS        X13, X1, X1
+	VPERMILPD     $0x01, X1, X13
+	VADDPS        X13, X1, X1
+	VMOVSHDUP     X1, X13
+	VADDPS        X13, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y13
+	VADDPS        Y13, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X13
+	VADDPS        X13, X2, X2
+	VPERMILPD     $0x01, X2, X13
+	VADDPS        X13, X2, X2
+	VMOVSHDUP     X2, X13
+	VADDPS        X13, X2, X2
 	VMOVSS        X2, 8(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y5
-	VADDPS        Y5, Y3, Y3
-	VEXTRACTF32X4 $0x01, Y3, X5
-	VADDPS        X5, X3, X3
-	VPERMILPD     $0x01, X3, X5
-	VADDPS        X5, X3, X3
-	VMOVSHDUP     X3, X5
-	VADDPS        X5, X3, X3
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x3x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, DI
+	SHRQ   $0x05, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(SI*1), Z13
+	VMOVUPS     (AX), Z14
+	VFMADD231PS Z14, Z12, Z0
+	VFMADD231PS Z14, Z13, Z3
+	VMOVUPS     (AX)(BX*1), Z14
+	VFMADD231PS Z14, Z12, Z1
+	VFMADD231PS Z14, Z13, Z4
+	VMOVUPS     (AX)(BX*2), Z14
+	VFMADD231PS Z14, Z12, Z2
+	VFMADD231PS Z14, Z13, Z5
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	VMOVUPS     64(DX), Z12
+	VMOVUPS     64(DX)(SI*1), Z13
+	VMOVUPS     64(AX), Z14
+	VFMADD231PS Z14, Z12, Z6
+	VFMADD231PS Z14, Z13, Z9
+	VMOVUPS     64(AX)(BX*1), Z14
+	VFMADD231PS Z14, Z12, Z7
+	VFMADD231PS Z14, Z13, Z10
+	VMOVUPS     64(AX)(BX*2), Z14
+	VFMADD231PS Z14, Z12, Z8
+	VFMADD231PS Z14, Z13, Z11
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	PREFETCHT0  320(AX)(BX*2)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(SI*1), Z13
+	VMOVUPS     (AX), Z14
+	VFMADD231PS Z14, Z12, Z0
+	VFMADD231PS Z14, Z13, Z3
+	VMOVUPS     (AX)(BX*1), Z14
+	VFMADD231PS Z14, Z12, Z1
+	VFMADD231PS Z14, Z13, Z4
+	VMOVUPS     (AX)(BX*2), Z14
+	VFMADD231PS Z14, Z12, Z2
+	VFMADD231PS Z14, Z13, Z5
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (DX), K1, Z12
+	VMOVUPS.Z   (DX)(SI*1), K1, Z13
+	VMOVUPS.Z   (AX), K1, Z14
+	VFMADD231PS Z14, Z12, Z0
+	VFMADD231PS Z14, Z13, Z3
+	VMOVUPS.Z   (AX)(BX*1), K1, Z14
+	VFMADD231PS Z14, Z12, Z1
+	VFMADD231PS Z14, Z13, Z4
+	VMOVUPS.Z   (AX)(BX*2), K1, Z14
+	VFMADD231PS Z14, Z12, Z2
+	VFMADD231PS Z14, Z13, Z5
+
+reduce:
+	VADDPS        Z6, Z0, Z0
+	VADDPS        Z7, Z1, Z1
+	VADDPS        Z8, Z2, Z2
+	VADDPS        Z9, Z3, Z3
+	VADDPS        Z10, Z4, Z4
+	VADDPS        Z11, Z5, Z5
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y14
+	VADDPS        Y14, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X14
+	VADDPS        X14, X0, X0
+	VPERMILPD     $0x01, X0, X14
+	VADDPS        X14, X0, X0
+	VMOVSHDUP     X0, X14
+	VADDPS        X14, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y14
+	VADDPS        Y14, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X14
+	VADDPS        X14, X1, X1
+	VPERMILPD     $0x01, X1, X14
+	VADDPS        X14, X1, X1
+	VMOVSHDUP     X1, X14
+	VADDPS        X14, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y14
+	VADDPS        Y14, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X14
+	VADDPS        X14, X2, X2
+	VPERMILPD     $0x01, X2, X14
+	VADDPS        X14, X2, X2
+	VMOVSHDUP     X2, X14
+	VADDPS        X14, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y14
+	VADDPS        Y14, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X14
+	VADDPS        X14, X3, X3
+	VPERMILPD     $0x01, X3, X14
+	VADDPS        X14, X3, X3
+	VMOVSHDUP     X3, X14
+	VADDPS        X14, X3, X3
+	VMOVSS        X3, 16(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y14
+	VADDPS        Y14, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X14
+	VADDPS        X14, X4, X4
+	VPERMILPD     $0x01, X4, X14
+	VADDPS        X14, X4, X4
+	VMOVSHDUP     X4, X14
+	VADDPS        X14, X4, X4
+	VMOVSS        X4, 20(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y14
+	VADDPS        Y14, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X14
+	VADDPS        X14, X5, X5
+	VPERMILPD     $0x01, X5, X14
+	VADDPS        X14, X5, X5
+	VMOVSHDUP     X5, X14
+	VADDPS        X14, X5, X5
+	VMOVSS        X5, 24(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x3x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x3x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	MOVQ   CX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z9
+	VMOVUPS     (DX)(SI*1), Z10
+	VMOVUPS     (DX)(SI*2), Z11
+	VMOVUPS     (AX), Z12
+	VFMADD231PS Z12, Z9, Z0
+	VFMADD231PS Z12, Z10, Z3
+	VFMADD231PS Z12, Z11, Z6
+	VMOVUPS     (AX)(BX*1), Z12
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z12, Z10, Z4
+	VFMADD231PS Z12, Z11, Z7
+	VMOVUPS     (AX)(BX*2), Z12
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z12, Z10, Z5
+	VFMADD231PS Z12, Z11, Z8
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+0, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z9
+	VMOVUPS     (DX)(SI*1), Z10
+	VMOVUPS     (DX)(SI*2), Z11
+	VMOVUPS     (AX), Z12
+	VFMADD231PS Z12, Z9, Z0
+	VFMADD231PS Z12, Z10, Z3
+	VFMADD231PS Z12, Z11, Z6
+	VMOVUPS     (AX)(BX*1), Z12
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z12, Z10, Z4
+	VFMADD231PS Z12, Z11, Z7
+	VMOVUPS     (AX)(BX*2), Z12
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z12, Z10, Z5
+	VFMADD231PS Z12, Z11, Z8
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (DX), K1, Z9
+	VMOVUPS.Z   (DX)(SI*1), K1, Z10
+	VMOVUPS.Z   (DX)(SI*2), K1, Z11
+	VMOVUPS.Z   (AX), K1, Z12
+	VFMADD231PS Z12, Z9, Z0
+	VFMADD231PS Z12, Z10, Z3
+	VFMADD231PS Z12, Z11, Z6
+	VMOVUPS.Z   (AX)(BX*1), K1, Z12
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z12, Z10, Z4
+	VFMADD231PS Z12, Z11, Z7
+	VMOVUPS.Z   (AX)(BX*2), K1, Z12
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z12, Z10, Z5
+	VFMADD231PS Z12, Z11, Z8
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPS        X12, X0, X0
+	VPERMILPD     $0x01, X0, X12
+	VADDPS        X12, X0, X0
+	VMOVSHDUP     X0, X12
+	VADDPS        X12, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y12
+	VADDPS        Y12, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X12
+	VADDPS        X12, X1, X1
+	VPERMILPD     $0x01, X1, X12
+	VADDPS        X12, X1, X1
+	VMOVSHDUP     X1, X12
+	VADDPS        X12, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y12
+	VADDPS        Y12, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X12
+	VADDPS        X12, X2, X2
+	VPERMILPD     $0x01, X2, X12
+	VADDPS        X12, X2, X2
+	VMOVSHDUP     X2, X12
+	VADDPS        X12, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y12
+	VADDPS        Y12, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X12
+	VADDPS        X12, X3, X3
+	VPERMILPD     $0x01, X3, X12
+	VADDPS        X12, X3, X3
+	VMOVSHDUP     X3, X12
+	VADDPS        X12, X3, X3
+	VMOVSS        X3, 16(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y12
+	VADDPS        Y12, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X12
+	VADDPS        X12, X4, X4
+	VPERMILPD     $0x01, X4, X12
+	VADDPS        X12, X4, X4
+	VMOVSHDUP     X4, X12
+	VADDPS        X12, X4, X4
+	VMOVSS        X4, 20(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y12
+	VADDPS        Y12, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X12
+	VADDPS        X12, X5, X5
+	VPERMILPD     $0x01, X5, X12
+	VADDPS        X12, X5, X5
+	VMOVSHDUP     X5, X12
+	VADDPS        X12, X5, X5
+	VMOVSS        X5, 24(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y12
+	VADDPS        Y12, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X12
+	VADDPS        X12, X6, X6
+	VPERMILPD     $0x01, X6, X12
+	VADDPS        X12, X6, X6
+	VMOVSHDUP     X6, X12
+	VADDPS        X12, X6, X6
+	VMOVSS        X6, 32(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y12
+	VADDPS        Y12, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X12
+	VADDPS        X12, X7, X7
+	VPERMILPD     $0x01, X7, X12
+	VADDPS        X12, X7, X7
+	VMOVSHDUP     X7, X12
+	VADDPS        X12, X7, X7
+	VMOVSS        X7, 36(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y12
+	VADDPS        Y12, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X12
+	VADDPS        X12, X8, X8
+	VPERMILPD     $0x01, X8, X12
+	VADDPS        X12, X8, X8
+	VMOVSHDUP     X8, X12
+	VADDPS        X12, X8, X8
+	VMOVSS        X8, 40(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x3x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x3x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x02, SI
+	LEAQ   (SI)(SI*2), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, R8
+	SHRQ   $0x04, R8
+	TESTQ  R8, R8
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(SI*1), Z13
+	VMOVUPS     (DX)(SI*2), Z14
+	VMOVUPS     (DX)(DI*1), Z15
+	VMOVUPS     (AX), Z16
+	VFMADD231PS Z16, Z12, Z0
+	VFMADD231PS Z16, Z13, Z3
+	VFMADD231PS Z16, Z14, Z6
+	VFMADD231PS Z16, Z15, Z9
+	VMOVUPS     (AX)(BX*1), Z16
+	VFMADD231PS Z16, Z12, Z1
+	VFMADD231PS Z16, Z13, Z4
+	VFMADD231PS Z16, Z14, Z7
+	VFMADD231PS Z16, Z15, Z10
+	VMOVUPS     (AX)(BX*2), Z16
+	VFMADD231PS Z16, Z12, Z2
+	VFMADD231PS Z16, Z13, Z5
+	VFMADD231PS Z16, Z14, Z8
+	VFMADD231PS Z16, Z15, Z11
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x04, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(SI*1), Z13
+	VMOVUPS     (DX)(SI*2), Z14
+	VMOVUPS     (DX)(DI*1), Z15
+	VMOVUPS     (AX), Z16
+	VFMADD231PS Z16, Z12, Z0
+	VFMADD231PS Z16, Z13, Z3
+	VFMADD231PS Z16, Z14, Z6
+	VFMADD231PS Z16, Z15, Z9
+	VMOVUPS     (AX)(BX*1), Z16
+	VFMADD231PS Z16, Z12, Z1
+	VFMADD231PS Z16, Z13, Z4
+	VFMADD231PS Z16, Z14, Z7
+	VFMADD231PS Z16, Z15, Z10
+	VMOVUPS     (AX)(BX*2), Z16
+	VFMADD231PS Z16, Z12, Z2
+	VFMADD231PS Z16, Z13, Z5
+	VFMADD231PS Z16, Z14, Z8
+	VFMADD231PS Z16, Z15, Z11
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX), K1, Z12
+	VMOVUPS.Z   (DX)(SI*1), K1, Z13
+	VMOVUPS.Z   (DX)(SI*2), K1, Z14
+	VMOVUPS.Z   (DX)(DI*1), K1, Z15
+	VMOVUPS.Z   (AX), K1, Z16
+	VFMADD231PS Z16, Z12, Z0
+	VFMADD231PS Z16, Z13, Z3
+	VFMADD231PS Z16, Z14, Z6
+	VFMADD231PS Z16, Z15, Z9
+	VMOVUPS.Z   (AX)(BX*1), K1, Z16
+	VFMADD231PS Z16, Z12, Z1
+	VFMADD231PS Z16, Z13, Z4
+	VFMADD231PS Z16, Z14, Z7
+	VFMADD231PS Z16, Z15, Z10
+	VMOVUPS.Z   (AX)(BX*2), K1, Z16
+	VFMADD231PS Z16, Z12, Z2
+	VFMADD231PS Z16, Z13, Z5
+	VFMADD231PS Z16, Z14, Z8
+	VFMADD231PS Z16, Z15, Z11
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y16
+	VADDPS        Y16, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X16
+	VADDPS        X16, X0, X0
+	VPERMILPD     $0x01, X0, X16
+	VADDPS        X16, X0, X0
+	VMOVSHDUP     X0, X16
+	VADDPS        X16, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y16
+	VADDPS        Y16, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X16
+	VADDPS        X16, X1, X1
+	VPERMILPD     $0x01, X1, X16
+	VADDPS        X16, X1, X1
+	VMOVSHDUP     X1, X16
+	VADDPS        X16, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y16
+	VADDPS        Y16, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X16
+	VADDPS        X16, X2, X2
+	VPERMILPD     $0x01, X2, X16
+	VADDPS        X16, X2, X2
+	VMOVSHDUP     X2, X16
+	VADDPS        X16, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y16
+	VADDPS        Y16, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X16
+	VADDPS        X16, X3, X3
+	VPERMILPD     $0x01, X3, X16
+	VADDPS        X16, X3, X3
+	VMOVSHDUP     X3, X16
+	VADDPS        X16, X3, X3
+	VMOVSS        X3, 16(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y16
+	VADDPS        Y16, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X16
+	VADDPS        X16, X4, X4
+	VPERMILPD     $0x01, X4, X16
+	VADDPS        X16, X4, X4
+	VMOVSHDUP     X4, X16
+	VADDPS        X16, X4, X4
+	VMOVSS        X4, 20(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y16
+	VADDPS        Y16, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X16
+	VADDPS        X16, X5, X5
+	VPERMILPD     $0x01, X5, X16
+	VADDPS        X16, X5, X5
+	VMOVSHDUP     X5, X16
+	VADDPS        X16, X5, X5
+	VMOVSS        X5, 24(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y16
+	VADDPS        Y16, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X16
+	VADDPS        X16, X6, X6
+	VPERMILPD     $0x01, X6, X16
+	VADDPS        X16, X6, X6
+	VMOVSHDUP     X6, X16
+	VADDPS        X16, X6, X6
+	VMOVSS        X6, 32(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y16
+	VADDPS        Y16, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X16
+	VADDPS        X16, X7, X7
+	VPERMILPD     $0x01, X7, X16
+	VADDPS        X16, X7, X7
+	VMOVSHDUP     X7, X16
+	VADDPS        X16, X7, X7
+	VMOVSS        X7, 36(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y16
+	VADDPS        Y16, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X16
+	VADDPS        X16, X8, X8
+	VPERMILPD     $0x01, X8, X16
+	VADDPS        X16, X8, X8
+	VMOVSHDUP     X8, X16
+	VADDPS        X16, X8, X8
+	VMOVSS        X8, 40(AX)
+	VEXTRACTF64X4 $0x01, Z9, Y16
+	VADDPS        Y16, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X16
+	VADDPS        X16, X9, X9
+	VPERMILPD     $0x01, X9, X16
+	VADDPS        X16, X9, X9
+	VMOVSHDUP     X9, X16
+	VADDPS        X16, X9, X9
+	VMOVSS        X9, 48(AX)
+	VEXTRACTF64X4 $0x01, Z10, Y16
+	VADDPS        Y16, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X16
+	VADDPS        X16, X10, X10
+	VPERMILPD     $0x01, X10, X16
+	VADDPS        X16, X10, X10
+	VMOVSHDUP     X10, X16
+	VADDPS        X16, X10, X10
+	VMOVSS        X10, 52(AX)
+	VEXTRACTF64X4 $0x01, Z11, Y16
+	VADDPS        Y16, Y11, Y11
+	VEXTRACTF32X4 $0x01, Y11, X16
+	VADDPS        X16, X11, X11
+	VPERMILPD     $0x01, X11, X16
+	VADDPS        X16, X11, X11
+	VMOVSHDUP     X11, X16
+	VADDPS        X16, X11, X11
+	VMOVSS        X11, 56(AX)
+	VZEROUPPER
+	RET
+
+// func DotF32AVX512x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF32AVX512x4x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, DI
+	SHRQ   $0x05, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (AX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VMOVUPS     (AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z1
+	VMOVUPS     (AX)(BX*2), Z9
+	VFMADD231PS Z9, Z8, Z2
+	VMOVUPS     (AX)(SI*1), Z9
+	VFMADD231PS Z9, Z8, Z3
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	VMOVUPS     64(DX), Z8
+	VMOVUPS     64(AX), Z9
+	VFMADD231PS Z9, Z8, Z4
+	VMOVUPS     64(AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z5
+	VMOVUPS     64(AX)(BX*2), Z9
+	VFMADD231PS Z9, Z8, Z6
+	VMOVUPS     64(AX)(SI*1), Z9
+	VFMADD231PS Z9, Z8, Z7
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	PREFETCHT0  320(AX)(BX*2)
+	PREFETCHT0  320(AX)(SI*1)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (AX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VMOVUPS     (AX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z1
+	VMOVUPS     (AX)(BX*2), Z9
+	VFMADD231PS Z9, Z8, Z2
+	VMOVUPS     (AX)(SI*1), Z9
+	VFMADD231PS Z9, Z8, Z3
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+15, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (DX), K1, Z8
+	VMOVUPS.Z   (AX), K1, Z9
+	VFMADD231PS Z9, Z8, Z0
+	VMOVUPS.Z   (AX)(BX*1), K1, Z9
+	VFMADD231PS Z9, Z8, Z1
+	VMOVUPS.Z   (AX)(BX*2), K1, Z9
+	VFMADD231PS Z9, Z8, Z2
+	VMOVUPS.Z   (AX)(SI*1), K1, Z9
+	VFMADD231PS Z9, Z8, Z3
+
+reduce:
+	VADDPS        Z4, Z0, Z0
+	VADDPS        Z5, Z1, Z1
+	VADDPS        Z6, Z2, Z2
+	VADDPS        Z7, Z3, Z3
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPS        Y9, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPS        X9, X0, X0
+	VPERMILPD     $0x01, X0, X9
+	VADDPS        X9, X0, X0
+	VMOVSHDUP     X0, X9
+	VADDPS        X9, X0, X0
+	VMOVSS        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPS        Y9, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X9
+	VADDPS        X9, X1, X1
+	VPERMILPD     $0x01, X1, X9
+	VADDPS        X9, X1, X1
+	VMOVSHDUP     X1, X9
+	VADDPS        X9, X1, X1
+	VMOVSS        X1, 4(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y9
+	VADDPS        Y9, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X9
+	VADDPS        X9, X2, X2
+	VPERMILPD     $0x01, X2, X9
+	VADDPS        X9, X2, X2
+	VMOVSHDUP     X2, X9
+	VADDPS        X9, X2, X2
+	VMOVSS        X2, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y9
+	VADDPS        Y9, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X9
+	VADDPS        X9, X3, X3
+	VPERMILPD     $0x01, X3, X9
+	VADDPS        X9, X3, X3
+	VMOVSHDUP     X3, X9
+	VADDPS        X9, X3, X3
 	VMOVSS        X3, 12(AX)
 	VZEROUPPER
 	RET
 
-// func DotF32AVX512x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX512x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF32AVX512x2(SB), NOSPLIT, $0-48
+TEXT ·DotF32AVX512x4x2(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
@@ -16544,25 +22737,52 @@ TEXT ·DotF32AVX512x2(SB), NOSPLIT, $0-48
 	MOVQ   CX, R8
 	SHRQ   $0x04, R8
 	TESTQ  R8, R8
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(DI*1), Z9
+	VMOVUPS     (AX), Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z4
+	VMOVUPS     (AX)(BX*1), Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z5
+	VMOVUPS     (AX)(BX*2), Z10
+	VFMADD231PS Z10, Z8, Z2
+	VFMADD231PS Z10, Z9, Z6
+	VMOVUPS     (AX)(SI*1), Z10
+	VFMADD231PS Z10, Z8, Z3
+	VFMADD231PS Z10, Z9, Z7
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x04, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
 
 vectors:
 	VMOVUPS     (DX), Z8
 	VMOVUPS     (DX)(DI*1), Z9
 	VMOVUPS     (AX), Z10
-	PREFETCHT0  256(AX)
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VMOVUPS     (AX)(BX*1), Z10
-	PREFETCHT0  256(AX)(BX*1)
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VMOVUPS     (AX)(BX*2), Z10
-	PREFETCHT0  256(AX)(BX*2)
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VMOVUPS     (AX)(SI*1), Z10
-	PREFETCHT0  256(AX)(SI*1)
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	ADDQ        $+64, AX
@@ -16669,9 +22889,9 @@ reduce:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX512x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX512x4x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF32AVX512x3(SB), NOSPLIT, $0-48
+TEXT ·DotF32AVX512x4x3(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
@@ -16695,29 +22915,61 @@ TEXT ·DotF32AVX512x3(SB), NOSPLIT, $0-48
 	MOVQ   CX, R8
 	SHRQ   $0x04, R8
 	TESTQ  R8, R8
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(DI*1), Z13
+	VMOVUPS     (DX)(DI*2), Z14
+	VMOVUPS     (AX), Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z4
+	VFMADD231PS Z15, Z14, Z8
+	VMOVUPS     (AX)(BX*1), Z15
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z5
+	VFMADD231PS Z15, Z14, Z9
+	VMOVUPS     (AX)(BX*2), Z15
+	VFMADD231PS Z15, Z12, Z2
+	VFMADD231PS Z15, Z13, Z6
+	VFMADD231PS Z15, Z14, Z10
+	VMOVUPS     (AX)(SI*1), Z15
+	VFMADD231PS Z15, Z12, Z3
+	VFMADD231PS Z15, Z13, Z7
+	VFMADD231PS Z15, Z14, Z11
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x04, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
 
 vectors:
 	VMOVUPS     (DX), Z12
 	VMOVUPS     (DX)(DI*1), Z13
 	VMOVUPS     (DX)(DI*2), Z14
 	VMOVUPS     (AX), Z15
-	PREFETCHT0  256(AX)
 	VFMADD231PS Z15, Z12, Z0
 	VFMADD231PS Z15, Z13, Z4
 	VFMADD231PS Z15, Z14, Z8
 	VMOVUPS     (AX)(BX*1), Z15
-	PREFETCHT0  256(AX)(BX*1)
 	VFMADD231PS Z15, Z12, Z1
 	VFMADD231PS Z15, Z13, Z5
 	VFMADD231PS Z15, Z14, Z9
 	VMOVUPS     (AX)(BX*2), Z15
-	PREFETCHT0  256(AX)(BX*2)
 	VFMADD231PS Z15, Z12, Z2
 	VFMADD231PS Z15, Z13, Z6
 	VFMADD231PS Z15, Z14, Z10
 	VMOVUPS     (AX)(SI*1), Z15
-	PREFETCHT0  256(AX)(SI*1)
 	VFMADD231PS Z15, Z12, Z3
 	VFMADD231PS Z15, Z13, Z7
 	VFMADD231PS Z15, Z14, Z11
@@ -16866,9 +23118,9 @@ reduce:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX512x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX512x4x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF32AVX512x4(SB), NOSPLIT, $0-48
+TEXT ·DotF32AVX512x4x4(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
@@ -16897,7 +23149,48 @@ TEXT ·DotF32AVX512x4(SB), NOSPLIT, $0-48
 	MOVQ   CX, R9
 	SHRQ   $0x04, R9
 	TESTQ  R9, R9
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z16
+	VMOVUPS     (DX)(DI*1), Z17
+	VMOVUPS     (DX)(DI*2), Z18
+	VMOVUPS     (DX)(R8*1), Z19
+	VMOVUPS     (AX), Z20
+	VFMADD231PS Z20, Z16, Z0
+	VFMADD231PS Z20, Z17, Z4
+	VFMADD231PS Z20, Z18, Z8
+	VFMADD231PS Z20, Z19, Z12
+	VMOVUPS     (AX)(BX*1), Z20
+	VFMADD231PS Z20, Z16, Z1
+	VFMADD231PS Z20, Z17, Z5
+	VFMADD231PS Z20, Z18, Z9
+	VFMADD231PS Z20, Z19, Z13
+	VMOVUPS     (AX)(BX*2), Z20
+	VFMADD231PS Z20, Z16, Z2
+	VFMADD231PS Z20, Z17, Z6
+	VFMADD231PS Z20, Z18, Z10
+	VFMADD231PS Z20, Z19, Z14
+	VMOVUPS     (AX)(SI*1), Z20
+	VFMADD231PS Z20, Z16, Z3
+	VFMADD231PS Z20, Z17, Z7
+	VFMADD231PS Z20, Z18, Z11
+	VFMADD231PS Z20, Z19, Z15
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R9
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R9
+	SHRQ  $0x04, R9
+	ANDQ  $+0, R9
+	TESTQ R9, R9
+	JZ    vectors_end
 
 vectors:
 	VMOVUPS     (DX), Z16
@@ -16905,25 +23198,21 @@ vectors:
 	VMOVUPS     (DX)(DI*2), Z18
 	VMOVUPS     (DX)(R8*1), Z19
 	VMOVUPS     (AX), Z20
-	PREFETCHT0  256(AX)
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VMOVUPS     (AX)(BX*1), Z20
-	PREFETCHT0  256(AX)(BX*1)
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VMOVUPS     (AX)(BX*2), Z20
-	PREFETCHT0  256(AX)(BX*2)
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VMOVUPS     (AX)(SI*1), Z20
-	PREFETCHT0  256(AX)(SI*1)
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11

@@ -11029,6 +11029,4341 @@ whole_done:
 	VZEROUPPER
 	RET
 
+// func DeepF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x1(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+16
+	JEQ   whole
+	CMPQ  AX, $+8
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+96(FP), X3
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z3
+	VMOVUPD      (AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD      Z4, (AX)
+	VMOVUPD.Z    64(AX), K1, Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z1, Z4
+	VMOVUPD      Z4, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z2, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	VADDPD       Z1, Z0, Z0
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+96(FP), X2
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z2
+	VMOVUPD.Z    (AX), K1, Z3
+	VMULPD       Z2, Z3, Z3
+	VFMADD231PD  Z1, Z0, Z3
+	VMOVUPD      Z3, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z1, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+96(FP), X3
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z3
+	VMOVUPD      (AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD      Z4, (AX)
+	VMOVUPD      64(AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z1, Z4
+	VMOVUPD      Z4, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z2, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x2(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+16
+	JEQ   whole
+	CMPQ  AX, $+8
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+96(FP), X5
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z5
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD.Z    64(AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z1, Z6
+	VMOVUPD      Z6, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD.Z    64(AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z3, Z6
+	VMOVUPD      Z6, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z4, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z4, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+96(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z3
+	VMOVUPD.Z    (AX), K1, Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z1, Z4
+	VMOVUPD      Z4, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z2, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+96(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z5
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      64(AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z1, Z6
+	VMOVUPD      Z6, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      64(AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z3, Z6
+	VMOVUPD      Z6, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z4, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z4, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x3(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+16
+	JEQ   whole
+	CMPQ  AX, $+8
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+96(FP), X7
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z7
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD.Z    64(AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z1, Z8
+	VMOVUPD      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD.Z    64(AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z3, Z8
+	VMOVUPD      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD.Z    64(AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z5, Z8
+	VMOVUPD      Z8, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z6, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z6, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z6, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	VADDPD       Z3, Z0, Z0
+	VADDPD       Z4, Z1, Z1
+	VADDPD       Z5, Z2, Z2
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+96(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z4
+	VMOVUPD.Z    (AX), K1, Z5
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z3, Z0, Z5
+	VMOVUPD      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z5
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z3, Z1, Z5
+	VMOVUPD      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z5
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z3, Z2, Z5
+	VMOVUPD      Z5, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z3, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z3, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z3, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+96(FP), X7
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z7
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      64(AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z1, Z8
+	VMOVUPD      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      64(AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z3, Z8
+	VMOVUPD      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      64(AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z5, Z8
+	VMOVUPD      Z8, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z6, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z6, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z6, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x4(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+16
+	JEQ   whole
+	CMPQ  AX, $+8
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+96(FP), X9
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z9
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z0, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z1, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z2, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z3, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z4, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z5, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z6, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z7, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z8, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z8, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z8, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z8, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z8, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+96(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z5
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z1, Z6
+	VMOVUPD      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z3, Z6
+	VMOVUPD      Z6, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+96(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z9
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z0, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z1, Z10
+	VMOVUPD      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z2, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z3, Z10
+	VMOVUPD      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z4, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z5, Z10
+	VMOVUPD      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z6, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z7, Z10
+	VMOVUPD      Z10, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z8, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z8, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z8, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z8, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z8, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x5(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+16
+	JEQ   whole
+	CMPQ  AX, $+8
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+96(FP), X11
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z11
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z0, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z1, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z2, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z3, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z4, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z5, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z6, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z7, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z8, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z9, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z10, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z10, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z10, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z10, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z10, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z10, Z9, Z9
+	VMOVUPD Z9, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z1
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z1
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z1
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z5, Z0, Z0
+	VADDPD       Z6, Z1, Z1
+	VADDPD       Z7, Z2, Z2
+	VADDPD       Z8, Z3, Z3
+	VADDPD       Z9, Z4, Z4
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+96(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z6
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z0, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z1, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z2, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z3, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z4, Z7
+	VMOVUPD      Z7, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z5, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z4, Z4
+	VMOVUPD Z4, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+96(FP), X11
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z11
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z0, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z1, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z2, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z3, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z4, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z5, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z6, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z7, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z8, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z9, Z12
+	VMOVUPD      Z12, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z10, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z10, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z10, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z10, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z10, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z10, Z9, Z9
+	VMOVUPD Z9, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x6(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+16
+	JEQ   whole
+	CMPQ  AX, $+8
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+96(FP), X13
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z13
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z0, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z1, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z2, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z3, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z4, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z5, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z6, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z7, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z8, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z9, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z10, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z11, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z12, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z12, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z12, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z12, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z12, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z12, Z9, Z9
+	VMOVUPD Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z12, Z11, Z11
+	VMOVUPD Z11, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+96(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z7
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z1, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z3, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z5, Z8
+	VMOVUPD      Z8, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z5, Z5
+	VMOVUPD Z5, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+96(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z13
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z0, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z1, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z2, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z3, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z4, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z5, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z6, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z7, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z8, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z9, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z10, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z11, Z14
+	VMOVUPD      Z14, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z12, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z12, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z12, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z12, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z12, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z12, Z9, Z9
+	VMOVUPD Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z12, Z11, Z11
+	VMOVUPD Z11, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x7(SB), NOSPLIT, $0-104
+	MOVQ  n+80(FP), AX
+	CMPQ  AX, $+16
+	JEQ   whole
+	CMPQ  AX, $+8
+	JLE   narrow
+	MOVQ  n+80(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+96(FP), X15
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z15
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z0, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z1, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z2, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z3, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z4, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z5, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z6, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z7, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z8, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z9, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z10, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z11, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z12, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z13, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z14, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z14, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z14, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z14, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z14, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z14, Z9, Z9
+	VMOVUPD Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z14, Z11, Z11
+	VMOVUPD Z11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Z14, Z13, Z13
+	VMOVUPD Z13, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+80(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+8(FP), AX
+	MOVQ  b+32(FP), CX
+	MOVQ  csa+24(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+40(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+56(FP), SI
+	MOVQ  ldn+64(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+16(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z1
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z3
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z4
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z5
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z8
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z10
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z11
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z12
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z1
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z3
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z4
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z5
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z8
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z10
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z11
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z12
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z1
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z3
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z4
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z5
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z7, Z0, Z0
+	VADDPD       Z8, Z1, Z1
+	VADDPD       Z9, Z2, Z2
+	VADDPD       Z10, Z3, Z3
+	VADDPD       Z11, Z4, Z4
+	VADDPD       Z12, Z5, Z5
+	VADDPD       Z13, Z6, Z6
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+96(FP), X8
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z8
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z0, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z1, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z2, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z3, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z4, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z5, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z6, Z9
+	VMOVUPD      Z9, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z7, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z4, Z4
+	VMOVUPD Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z5, Z5
+	VMOVUPD Z5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z6, Z6
+	VMOVUPD Z6, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+8(FP), AX
+	MOVQ b+32(FP), CX
+	MOVQ csa+24(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+40(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+56(FP), SI
+	MOVQ ldn+64(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+16(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+48(FP), AX
+	MOVQ         ldc+72(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+88(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+96(FP), X15
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+96(FP), Z15
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z0, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z1, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z2, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z3, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z4, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z5, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z6, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z7, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z8, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z9, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z10, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z11, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z12, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z13, Z16
+	VMOVUPD      Z16, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z14, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z14, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z14, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z14, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z14, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z14, Z9, Z9
+	VMOVUPD Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z14, Z11, Z11
+	VMOVUPD Z11, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Z14, Z13, Z13
+	VMOVUPD Z13, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
 // func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·CopyF64AVX512(SB), NOSPLIT, $0-104
@@ -13649,40 +17984,424 @@ done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x1x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x1(SB), NOSPLIT, $0-48
+TEXT ·DotF64AVX512x1x1(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
 	MOVQ   ldx+16(FP), BX
 	SHLQ   $0x03, BX
-	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
-	SHLQ   $0x03, DI
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x03, BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   CX, DI
-	SHRQ   $0x03, DI
-	TESTQ  DI, DI
-	JZ     vectors_end
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, BX
+	SHRQ   $0x06, BX
+	TESTQ  BX, BX
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (AX), Z9
+	VFMADD231PD Z9, Z8, Z0
+	PREFETCHT0  256(AX)
+	VMOVUPD     64(DX), Z8
+	VMOVUPD     64(AX), Z9
+	VFMADD231PD Z9, Z8, Z1
+	PREFETCHT0  320(AX)
+	VMOVUPD     128(DX), Z8
+	VMOVUPD     128(AX), Z9
+	VFMADD231PD Z9, Z8, Z2
+	PREFETCHT0  384(AX)
+	VMOVUPD     192(DX), Z8
+	VMOVUPD     192(AX), Z9
+	VFMADD231PD Z9, Z8, Z3
+	PREFETCHT0  448(AX)
+	VMOVUPD     256(DX), Z8
+	VMOVUPD     256(AX), Z9
+	VFMADD231PD Z9, Z8, Z4
+	PREFETCHT0  512(AX)
+	VMOVUPD     320(DX), Z8
+	VMOVUPD     320(AX), Z9
+	VFMADD231PD Z9, Z8, Z5
+	PREFETCHT0  576(AX)
+	VMOVUPD     384(DX), Z8
+	VMOVUPD     384(AX), Z9
+	VFMADD231PD Z9, Z8, Z6
+	PREFETCHT0  640(AX)
+	VMOVUPD     448(DX), Z8
+	VMOVUPD     448(AX), Z9
+	VFMADD231PD Z9, Z8, Z7
+	PREFETCHT0  704(AX)
+	ADDQ        $+512, AX
+	ADDQ        $+512, DX
+	DECQ        BX
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, BX
+	SHRQ  $0x03, BX
+	ANDQ  $+7, BX
+	TESTQ BX, BX
+	JZ    vectors_end
 
 vectors:
-	VMOVUPD     (DX), Z4
-	VMOVUPD     (AX), Z5
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (AX), Z9
+	VFMADD231PD Z9, Z8, Z0
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (AX), K1, Z9
+	VFMADD231PD Z9, Z8, Z0
+
+reduce:
+	VADDPD        Z4, Z0, Z0
+	VADDPD        Z5, Z1, Z1
+	VADDPD        Z6, Z2, Z2
+	VADDPD        Z7, Z3, Z3
+	VADDPD        Z2, Z0, Z0
+	VADDPD        Z3, Z1, Z1
+	VADDPD        Z1, Z0, Z0
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPD        Y9, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPD        X9, X0, X0
+	VPERMILPD     $0x01, X0, X9
+	VADDPD        X9, X0, X0
+	VMOVSD        X0, (AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x1x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x1x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x03, BX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, SI
+	SHRQ   $0x05, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(BX*1), Z9
+	VMOVUPD     (AX), Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z1
 	PREFETCHT0  256(AX)
-	VFMADD231PD Z5, Z4, Z0
-	VMOVUPD     (AX)(BX*1), Z5
-	PREFETCHT0  256(AX)(BX*1)
-	VFMADD231PD Z5, Z4, Z1
-	VMOVUPD     (AX)(BX*2), Z5
-	PREFETCHT0  256(AX)(BX*2)
-	VFMADD231PD Z5, Z4, Z2
-	VMOVUPD     (AX)(SI*1), Z5
-	PREFETCHT0  256(AX)(SI*1)
-	VFMADD231PD Z5, Z4, Z3
+	VMOVUPD     64(DX), Z8
+	VMOVUPD     64(DX)(BX*1), Z9
+	VMOVUPD     64(AX), Z10
+	VFMADD231PD Z10, Z8, Z2
+	VFMADD231PD Z10, Z9, Z3
+	PREFETCHT0  320(AX)
+	VMOVUPD     128(DX), Z8
+	VMOVUPD     128(DX)(BX*1), Z9
+	VMOVUPD     128(AX), Z10
+	VFMADD231PD Z10, Z8, Z4
+	VFMADD231PD Z10, Z9, Z5
+	PREFETCHT0  384(AX)
+	VMOVUPD     192(DX), Z8
+	VMOVUPD     192(DX)(BX*1), Z9
+	VMOVUPD     192(AX), Z10
+	VFMADD231PD Z10, Z8, Z6
+	VFMADD231PD Z10, Z9, Z7
+	PREFETCHT0  448(AX)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x03, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(BX*1), Z9
+	VMOVUPD     (AX), Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z1
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (DX)(BX*1), K1, Z9
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z1
+
+reduce:
+	VADDPD        Z4, Z0, Z0
+	VADDPD        Z5, Z1, Z1
+	VADDPD        Z6, Z2, Z2
+	VADDPD        Z7, Z3, Z3
+	VADDPD        Z2, Z0, Z0
+	VADDPD        Z3, Z1, Z1
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y10
+	VADDPD        Y10, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPD        X10, X0, X0
+	VPERMILPD     $0x01, X0, X10
+	VADDPD        X10, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y10
+	VADDPD        Y10, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X10
+	VADDPD        X10, X1, X1
+	VPERMILPD     $0x01, X1, X10
+	VADDPD        X10, X1, X1
+	VMOVSD        X1, 32(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x1x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x1x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x03, BX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, SI
+	SHRQ   $0x05, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(BX*1), Z13
+	VMOVUPD     (DX)(BX*2), Z14
+	VMOVUPD     (AX), Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z1
+	VFMADD231PD Z15, Z14, Z2
+	PREFETCHT0  256(AX)
+	VMOVUPD     64(DX), Z12
+	VMOVUPD     64(DX)(BX*1), Z13
+	VMOVUPD     64(DX)(BX*2), Z14
+	VMOVUPD     64(AX), Z15
+	VFMADD231PD Z15, Z12, Z3
+	VFMADD231PD Z15, Z13, Z4
+	VFMADD231PD Z15, Z14, Z5
+	PREFETCHT0  320(AX)
+	VMOVUPD     128(DX), Z12
+	VMOVUPD     128(DX)(BX*1), Z13
+	VMOVUPD     128(DX)(BX*2), Z14
+	VMOVUPD     128(AX), Z15
+	VFMADD231PD Z15, Z12, Z6
+	VFMADD231PD Z15, Z13, Z7
+	VFMADD231PD Z15, Z14, Z8
+	PREFETCHT0  384(AX)
+	VMOVUPD     192(DX), Z12
+	VMOVUPD     192(DX)(BX*1), Z13
+	VMOVUPD     192(DX)(BX*2), Z14
+	VMOVUPD     192(AX), Z15
+	VFMADD231PD Z15, Z12, Z9
+	VFMADD231PD Z15, Z13, Z10
+	VFMADD231PD Z15, Z14, Z11
+	PREFETCHT0  448(AX)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x03, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(BX*1), Z13
+	VMOVUPD     (DX)(BX*2), Z14
+	VMOVUPD     (AX), Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z1
+	VFMADD231PD Z15, Z14, Z2
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPD.Z   (DX), K1, Z12
+	VMOVUPD.Z   (DX)(BX*1), K1, Z13
+	VMOVUPD.Z   (DX)(BX*2), K1, Z14
+	VMOVUPD.Z   (AX), K1, Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z1
+	VFMADD231PD Z15, Z14, Z2
+
+reduce:
+	VADDPD        Z6, Z0, Z0
+	VADDPD        Z7, Z1, Z1
+	VADDPD        Z8, Z2, Z2
+	VADDPD        Z9, Z3, Z3
+	VADDPD        Z10, Z4, Z4
+	VADDPD        Z11, Z5, Z5
+	VADDPD        Z3, Z0, Z0
+	VADDPD        Z4, Z1, Z1
+	VADDPD        Z5, Z2, Z2
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y15
+	VADDPD        Y15, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X15
+	VADDPD        X15, X0, X0
+	VPERMILPD     $0x01, X0, X15
+	VADDPD        X15, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y15
+	VADDPD        Y15, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X15
+	VADDPD        X15, X1, X1
+	VPERMILPD     $0x01, X1, X15
+	VADDPD        X15, X1, X1
+	VMOVSD        X1, 32(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y15
+	VADDPD        Y15, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X15
+	VADDPD        X15, X2, X2
+	VPERMILPD     $0x01, X2, X15
+	VADDPD        X15, X2, X2
+	VMOVSD        X2, 64(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x1x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x1x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(BX*1), Z9
+	VMOVUPD     (DX)(BX*2), Z10
+	VMOVUPD     (DX)(SI*1), Z11
+	VMOVUPD     (AX), Z12
+	VFMADD231PD Z12, Z8, Z0
+	VFMADD231PD Z12, Z9, Z1
+	VFMADD231PD Z12, Z10, Z2
+	VFMADD231PD Z12, Z11, Z3
+	PREFETCHT0  256(AX)
+	VMOVUPD     64(DX), Z8
+	VMOVUPD     64(DX)(BX*1), Z9
+	VMOVUPD     64(DX)(BX*2), Z10
+	VMOVUPD     64(DX)(SI*1), Z11
+	VMOVUPD     64(AX), Z12
+	VFMADD231PD Z12, Z8, Z4
+	VFMADD231PD Z12, Z9, Z5
+	VFMADD231PD Z12, Z10, Z6
+	VFMADD231PD Z12, Z11, Z7
+	PREFETCHT0  320(AX)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(BX*1), Z9
+	VMOVUPD     (DX)(BX*2), Z10
+	VMOVUPD     (DX)(SI*1), Z11
+	VMOVUPD     (AX), Z12
+	VFMADD231PD Z12, Z8, Z0
+	VFMADD231PD Z12, Z9, Z1
+	VFMADD231PD Z12, Z10, Z2
+	VFMADD231PD Z12, Z11, Z3
 	ADDQ        $+64, AX
 	ADDQ        $+64, DX
 	DECQ        DI
@@ -13695,52 +18414,1406 @@ vectors_end:
 	SHLQ        CL, DI
 	DECQ        DI
 	KMOVW       DI, K1
-	VMOVUPD.Z   (DX), K1, Z4
-	VMOVUPD.Z   (AX), K1, Z5
-	VFMADD231PD Z5, Z4, Z0
-	VMOVUPD.Z   (AX)(BX*1), K1, Z5
-	VFMADD231PD Z5, Z4, Z1
-	VMOVUPD.Z   (AX)(BX*2), K1, Z5
-	VFMADD231PD Z5, Z4, Z2
-	VMOVUPD.Z   (AX)(SI*1), K1, Z5
-	VFMADD231PD Z5, Z4, Z3
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (DX)(BX*1), K1, Z9
+	VMOVUPD.Z   (DX)(BX*2), K1, Z10
+	VMOVUPD.Z   (DX)(SI*1), K1, Z11
+	VMOVUPD.Z   (AX), K1, Z12
+	VFMADD231PD Z12, Z8, Z0
+	VFMADD231PD Z12, Z9, Z1
+	VFMADD231PD Z12, Z10, Z2
+	VFMADD231PD Z12, Z11, Z3
+
+reduce:
+	VADDPD        Z4, Z0, Z0
+	VADDPD        Z5, Z1, Z1
+	VADDPD        Z6, Z2, Z2
+	VADDPD        Z7, Z3, Z3
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPD        Y12, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPD        X12, X0, X0
+	VPERMILPD     $0x01, X0, X12
+	VADDPD        X12, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y12
+	VADDPD        Y12, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X12
+	VADDPD        X12, X1, X1
+	VPERMILPD     $0x01, X1, X12
+	VADDPD        X12, X1, X1
+	VMOVSD        X1, 32(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y12
+	VADDPD        Y12, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X12
+	VADDPD        X12, X2, X2
+	VPERMILPD     $0x01, X2, X12
+	VADDPD        X12, X2, X2
+	VMOVSD        X2, 64(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y12
+	VADDPD        Y12, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X12
+	VADDPD        X12, X3, X3
+	VPERMILPD     $0x01, X3, X12
+	VADDPD        X12, X3, X3
+	VMOVSD        X3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x2x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, SI
+	SHRQ   $0x05, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (AX), Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD     (AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z1
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	VMOVUPD     64(DX), Z8
+	VMOVUPD     64(AX), Z9
+	VFMADD231PD Z9, Z8, Z2
+	VMOVUPD     64(AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z3
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	VMOVUPD     128(DX), Z8
+	VMOVUPD     128(AX), Z9
+	VFMADD231PD Z9, Z8, Z4
+	VMOVUPD     128(AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z5
+	PREFETCHT0  384(AX)
+	PREFETCHT0  384(AX)(BX*1)
+	VMOVUPD     192(DX), Z8
+	VMOVUPD     192(AX), Z9
+	VFMADD231PD Z9, Z8, Z6
+	VMOVUPD     192(AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z7
+	PREFETCHT0  448(AX)
+	PREFETCHT0  448(AX)(BX*1)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x03, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (AX), Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD     (AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z1
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (AX), K1, Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD.Z   (AX)(BX*1), K1, Z9
+	VFMADD231PD Z9, Z8, Z1
+
+reduce:
+	VADDPD        Z4, Z0, Z0
+	VADDPD        Z5, Z1, Z1
+	VADDPD        Z6, Z2, Z2
+	VADDPD        Z7, Z3, Z3
+	VADDPD        Z2, Z0, Z0
+	VADDPD        Z3, Z1, Z1
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPD        Y9, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPD        X9, X0, X0
+	VPERMILPD     $0x01, X0, X9
+	VADDPD        X9, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPD        Y9, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X9
+	VADDPD        X9, X1, X1
+	VPERMILPD     $0x01, X1, X9
+	VADDPD        X9, X1, X1
+	VMOVSD        X1, 8(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x2x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(SI*1), Z9
+	VMOVUPD     (AX), Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z2
+	VMOVUPD     (AX)(BX*1), Z10
+	VFMADD231PD Z10, Z8, Z1
+	VFMADD231PD Z10, Z9, Z3
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	VMOVUPD     64(DX), Z8
+	VMOVUPD     64(DX)(SI*1), Z9
+	VMOVUPD     64(AX), Z10
+	VFMADD231PD Z10, Z8, Z4
+	VFMADD231PD Z10, Z9, Z6
+	VMOVUPD     64(AX)(BX*1), Z10
+	VFMADD231PD Z10, Z8, Z5
+	VFMADD231PD Z10, Z9, Z7
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(SI*1), Z9
+	VMOVUPD     (AX), Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z2
+	VMOVUPD     (AX)(BX*1), Z10
+	VFMADD231PD Z10, Z8, Z1
+	VFMADD231PD Z10, Z9, Z3
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (DX)(SI*1), K1, Z9
+	VMOVUPD.Z   (AX), K1, Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z2
+	VMOVUPD.Z   (AX)(BX*1), K1, Z10
+	VFMADD231PD Z10, Z8, Z1
+	VFMADD231PD Z10, Z9, Z3
+
+reduce:
+	VADDPD        Z4, Z0, Z0
+	VADDPD        Z5, Z1, Z1
+	VADDPD        Z6, Z2, Z2
+	VADDPD        Z7, Z3, Z3
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y10
+	VADDPD        Y10, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPD        X10, X0, X0
+	VPERMILPD     $0x01, X0, X10
+	VADDPD        X10, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y10
+	VADDPD        Y10, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X10
+	VADDPD        X10, X1, X1
+	VPERMILPD     $0x01, X1, X10
+	VADDPD        X10, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y10
+	VADDPD        Y10, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X10
+	VADDPD        X10, X2, X2
+	VPERMILPD     $0x01, X2, X10
+	VADDPD        X10, X2, X2
+	VMOVSD        X2, 32(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y10
+	VADDPD        Y10, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X10
+	VADDPD        X10, X3, X3
+	VPERMILPD     $0x01, X3, X10
+	VADDPD        X10, X3, X3
+	VMOVSD        X3, 40(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x2x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x2x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(SI*1), Z13
+	VMOVUPD     (DX)(SI*2), Z14
+	VMOVUPD     (AX), Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z2
+	VFMADD231PD Z15, Z14, Z4
+	VMOVUPD     (AX)(BX*1), Z15
+	VFMADD231PD Z15, Z12, Z1
+	VFMADD231PD Z15, Z13, Z3
+	VFMADD231PD Z15, Z14, Z5
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	VMOVUPD     64(DX), Z12
+	VMOVUPD     64(DX)(SI*1), Z13
+	VMOVUPD     64(DX)(SI*2), Z14
+	VMOVUPD     64(AX), Z15
+	VFMADD231PD Z15, Z12, Z6
+	VFMADD231PD Z15, Z13, Z8
+	VFMADD231PD Z15, Z14, Z10
+	VMOVUPD     64(AX)(BX*1), Z15
+	VFMADD231PD Z15, Z12, Z7
+	VFMADD231PD Z15, Z13, Z9
+	VFMADD231PD Z15, Z14, Z11
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(SI*1), Z13
+	VMOVUPD     (DX)(SI*2), Z14
+	VMOVUPD     (AX), Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z2
+	VFMADD231PD Z15, Z14, Z4
+	VMOVUPD     (AX)(BX*1), Z15
+	VFMADD231PD Z15, Z12, Z1
+	VFMADD231PD Z15, Z13, Z3
+	VFMADD231PD Z15, Z14, Z5
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPD.Z   (DX), K1, Z12
+	VMOVUPD.Z   (DX)(SI*1), K1, Z13
+	VMOVUPD.Z   (DX)(SI*2), K1, Z14
+	VMOVUPD.Z   (AX), K1, Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z2
+	VFMADD231PD Z15, Z14, Z4
+	VMOVUPD.Z   (AX)(BX*1), K1, Z15
+	VFMADD231PD Z15, Z12, Z1
+	VFMADD231PD Z15, Z13, Z3
+	VFMADD231PD Z15, Z14, Z5
+
+reduce:
+	VADDPD        Z6, Z0, Z0
+	VADDPD        Z7, Z1, Z1
+	VADDPD        Z8, Z2, Z2
+	VADDPD        Z9, Z3, Z3
+	VADDPD        Z10, Z4, Z4
+	VADDPD        Z11, Z5, Z5
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y15
+	VADDPD        Y15, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X15
+	VADDPD        X15, X0, X0
+	VPERMILPD     $0x01, X0, X15
+	VADDPD        X15, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y15
+	VADDPD        Y15, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X15
+	VADDPD        X15, X1, X1
+	VPERMILPD     $0x01, X1, X15
+	VADDPD        X15, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y15
+	VADDPD        Y15, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X15
+	VADDPD        X15, X2, X2
+	VPERMILPD     $0x01, X2, X15
+	VADDPD        X15, X2, X2
+	VMOVSD        X2, 32(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y15
+	VADDPD        Y15, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X15
+	VADDPD        X15, X3, X3
+	VPERMILPD     $0x01, X3, X15
+	VADDPD        X15, X3, X3
+	VMOVSD        X3, 40(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y15
+	VADDPD        Y15, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X15
+	VADDPD        X15, X4, X4
+	VPERMILPD     $0x01, X4, X15
+	VADDPD        X15, X4, X4
+	VMOVSD        X4, 64(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y15
+	VADDPD        Y15, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X15
+	VADDPD        X15, X5, X5
+	VPERMILPD     $0x01, X5, X15
+	VADDPD        X15, X5, X5
+	VMOVSD        X5, 72(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x2x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x2x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	LEAQ   (SI)(SI*2), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, R8
+	SHRQ   $0x03, R8
+	TESTQ  R8, R8
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(SI*1), Z9
+	VMOVUPD     (DX)(SI*2), Z10
+	VMOVUPD     (DX)(DI*1), Z11
+	VMOVUPD     (AX), Z12
+	VFMADD231PD Z12, Z8, Z0
+	VFMADD231PD Z12, Z9, Z2
+	VFMADD231PD Z12, Z10, Z4
+	VFMADD231PD Z12, Z11, Z6
+	VMOVUPD     (AX)(BX*1), Z12
+	VFMADD231PD Z12, Z8, Z1
+	VFMADD231PD Z12, Z9, Z3
+	VFMADD231PD Z12, Z10, Z5
+	VFMADD231PD Z12, Z11, Z7
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x03, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(SI*1), Z9
+	VMOVUPD     (DX)(SI*2), Z10
+	VMOVUPD     (DX)(DI*1), Z11
+	VMOVUPD     (AX), Z12
+	VFMADD231PD Z12, Z8, Z0
+	VFMADD231PD Z12, Z9, Z2
+	VFMADD231PD Z12, Z10, Z4
+	VFMADD231PD Z12, Z11, Z6
+	VMOVUPD     (AX)(BX*1), Z12
+	VFMADD231PD Z12, Z8, Z1
+	VFMADD231PD Z12, Z9, Z3
+	VFMADD231PD Z12, Z10, Z5
+	VFMADD231PD Z12, Z11, Z7
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (DX)(SI*1), K1, Z9
+	VMOVUPD.Z   (DX)(SI*2), K1, Z10
+	VMOVUPD.Z   (DX)(DI*1), K1, Z11
+	VMOVUPD.Z   (AX), K1, Z12
+	VFMADD231PD Z12, Z8, Z0
+	VFMADD231PD Z12, Z9, Z2
+	VFMADD231PD Z12, Z10, Z4
+	VFMADD231PD Z12, Z11, Z6
+	VMOVUPD.Z   (AX)(BX*1), K1, Z12
+	VFMADD231PD Z12, Z8, Z1
+	VFMADD231PD Z12, Z9, Z3
+	VFMADD231PD Z12, Z10, Z5
+	VFMADD231PD Z12, Z11, Z7
 
 reduce:
 	MOVQ          sums+40(FP), AX
-	VEXTRACTF64X4 $0x01, Z0, Y5
-	VADDPD        Y5, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X5
-	VADDPD        X5, X0, X0
-	VPERMILPD     $0x01, X0, X5
-	VADDPD        X5, X0, X0
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPD        Y12, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPD        X12, X0, X0
+	VPERMILPD     $0x01, X0, X12
+	VADDPD        X12, X0, X0
 	VMOVSD        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y5
-	VADDPD        Y5, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X5
-	VADDPD        X5, X1, X1
-	VPERMILPD     $0x01, X1, X5
-	VADDPD        X5, X1, X1
+	VEXTRACTF64X4 $0x01, Z1, Y12
+	VADDPD        Y12, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X12
+	VADDPD        X12, X1, X1
+	VPERMILPD     $0x01, X1, X12
+	VADDPD        X12, X1, X1
 	VMOVSD        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y5
-	VADDPD        Y5, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X5
-	VADDPD        X5, X2, X2
-	VPERMILPD     $0x01, X2, X5
-	VADDPD        X5, X2, X2
+	VEXTRACTF64X4 $0x01, Z2, Y12
+	VADDPD        Y12, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X12
+	VADDPD        X12, X2, X2
+	VPERMILPD     $0x01, X2, X12
+	VADDPD        X12, X2, X2
+	VMOVSD        X2, 32(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y12
+	VADDPD        Y12, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X12
+	VADDPD        X12, X3, X3
+	VPERMILPD     $0x01, X3, X12
+	VADDPD        X12, X3, X3
+	VMOVSD        X3, 40(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y12
+	VADDPD        Y12, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X12
+	VADDPD        X12, X4, X4
+	VPERMILPD     $0x01, X4, X12
+	VADDPD        X12, X4, X4
+	VMOVSD        X4, 64(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y12
+	VADDPD        Y12, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X12
+	VADDPD        X12, X5, X5
+	VPERMILPD     $0x01, X5, X12
+	VADDPD        X12, X5, X5
+	VMOVSD        X5, 72(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y12
+	VADDPD        Y12, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X12
+	VADDPD        X12, X6, X6
+	VPERMILPD     $0x01, X6, X12
+	VADDPD        X12, X6, X6
+	VMOVSD        X6, 96(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y12
+	VADDPD        Y12, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X12
+	VADDPD        X12, X7, X7
+	VPERMILPD     $0x01, X7, X12
+	VADDPD        X12, X7, X7
+	VMOVSD        X7, 104(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x3x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x3x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, SI
+	SHRQ   $0x05, SI
+	TESTQ  SI, SI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (AX), Z13
+	VFMADD231PD Z13, Z12, Z0
+	VMOVUPD     (AX)(BX*1), Z13
+	VFMADD231PD Z13, Z12, Z1
+	VMOVUPD     (AX)(BX*2), Z13
+	VFMADD231PD Z13, Z12, Z2
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	VMOVUPD     64(DX), Z12
+	VMOVUPD     64(AX), Z13
+	VFMADD231PD Z13, Z12, Z3
+	VMOVUPD     64(AX)(BX*1), Z13
+	VFMADD231PD Z13, Z12, Z4
+	VMOVUPD     64(AX)(BX*2), Z13
+	VFMADD231PD Z13, Z12, Z5
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	PREFETCHT0  320(AX)(BX*2)
+	VMOVUPD     128(DX), Z12
+	VMOVUPD     128(AX), Z13
+	VFMADD231PD Z13, Z12, Z6
+	VMOVUPD     128(AX)(BX*1), Z13
+	VFMADD231PD Z13, Z12, Z7
+	VMOVUPD     128(AX)(BX*2), Z13
+	VFMADD231PD Z13, Z12, Z8
+	PREFETCHT0  384(AX)
+	PREFETCHT0  384(AX)(BX*1)
+	PREFETCHT0  384(AX)(BX*2)
+	VMOVUPD     192(DX), Z12
+	VMOVUPD     192(AX), Z13
+	VFMADD231PD Z13, Z12, Z9
+	VMOVUPD     192(AX)(BX*1), Z13
+	VFMADD231PD Z13, Z12, Z10
+	VMOVUPD     192(AX)(BX*2), Z13
+	VFMADD231PD Z13, Z12, Z11
+	PREFETCHT0  448(AX)
+	PREFETCHT0  448(AX)(BX*1)
+	PREFETCHT0  448(AX)(BX*2)
+	ADDQ        $+256, AX
+	ADDQ        $+256, DX
+	DECQ        SI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, SI
+	SHRQ  $0x03, SI
+	ANDQ  $+3, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (AX), Z13
+	VFMADD231PD Z13, Z12, Z0
+	VMOVUPD     (AX)(BX*1), Z13
+	VFMADD231PD Z13, Z12, Z1
+	VMOVUPD     (AX)(BX*2), Z13
+	VFMADD231PD Z13, Z12, Z2
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VMOVUPD.Z   (DX), K1, Z12
+	VMOVUPD.Z   (AX), K1, Z13
+	VFMADD231PD Z13, Z12, Z0
+	VMOVUPD.Z   (AX)(BX*1), K1, Z13
+	VFMADD231PD Z13, Z12, Z1
+	VMOVUPD.Z   (AX)(BX*2), K1, Z13
+	VFMADD231PD Z13, Z12, Z2
+
+reduce:
+	VADDPD        Z6, Z0, Z0
+	VADDPD        Z7, Z1, Z1
+	VADDPD        Z8, Z2, Z2
+	VADDPD        Z9, Z3, Z3
+	VADDPD        Z10, Z4, Z4
+	VADDPD        Z11, Z5, Z5
+	VADDPD        Z3, Z0, Z0
+	VADDPD        Z4, Z1, Z1
+	VADDPD        Z5, Z2, Z2
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y13
+	VADDPD        Y13, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X13
+	VADDPD        X13, X0, X0
+	VPERMILPD     $0x01, X0, X13
+	VADDPD        X13, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y13
+	VADDPD        Y13, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X13
+	VADDPD        X13, X1, X1
+	VPERMILPD     $0x01, X1, X13
+	VADDPD        X13, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y13
+	VADDPD        Y13, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X13
+	VADDPD        X13, X2, X2
+	VPERMILPD     $0x01, X2, X13
+	VADDPD        X13, X2, X2
 	VMOVSD        X2, 16(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y5
-	VADDPD        Y5, Y3, Y3
-	VEXTRACTF32X4 $0x01, Y3, X5
-	VADDPD        X5, X3, X3
-	VPERMILPD     $0x01, X3, X5
-	VADDPD        X5, X3, X3
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x3x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x3x2(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(SI*1), Z13
+	VMOVUPD     (AX), Z14
+	VFMADD231PD Z14, Z12, Z0
+	VFMADD231PD Z14, Z13, Z3
+	VMOVUPD     (AX)(BX*1), Z14
+	VFMADD231PD Z14, Z12, Z1
+	VFMADD231PD Z14, Z13, Z4
+	VMOVUPD     (AX)(BX*2), Z14
+	VFMADD231PD Z14, Z12, Z2
+	VFMADD231PD Z14, Z13, Z5
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	VMOVUPD     64(DX), Z12
+	VMOVUPD     64(DX)(SI*1), Z13
+	VMOVUPD     64(AX), Z14
+	VFMADD231PD Z14, Z12, Z6
+	VFMADD231PD Z14, Z13, Z9
+	VMOVUPD     64(AX)(BX*1), Z14
+	VFMADD231PD Z14, Z12, Z7
+	VFMADD231PD Z14, Z13, Z10
+	VMOVUPD     64(AX)(BX*2), Z14
+	VFMADD231PD Z14, Z12, Z8
+	VFMADD231PD Z14, Z13, Z11
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	PREFETCHT0  320(AX)(BX*2)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(SI*1), Z13
+	VMOVUPD     (AX), Z14
+	VFMADD231PD Z14, Z12, Z0
+	VFMADD231PD Z14, Z13, Z3
+	VMOVUPD     (AX)(BX*1), Z14
+	VFMADD231PD Z14, Z12, Z1
+	VFMADD231PD Z14, Z13, Z4
+	VMOVUPD     (AX)(BX*2), Z14
+	VFMADD231PD Z14, Z12, Z2
+	VFMADD231PD Z14, Z13, Z5
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPD.Z   (DX), K1, Z12
+	VMOVUPD.Z   (DX)(SI*1), K1, Z13
+	VMOVUPD.Z   (AX), K1, Z14
+	VFMADD231PD Z14, Z12, Z0
+	VFMADD231PD Z14, Z13, Z3
+	VMOVUPD.Z   (AX)(BX*1), K1, Z14
+	VFMADD231PD Z14, Z12, Z1
+	VFMADD231PD Z14, Z13, Z4
+	VMOVUPD.Z   (AX)(BX*2), K1, Z14
+	VFMADD231PD Z14, Z12, Z2
+	VFMADD231PD Z14, Z13, Z5
+
+reduce:
+	VADDPD        Z6, Z0, Z0
+	VADDPD        Z7, Z1, Z1
+	VADDPD        Z8, Z2, Z2
+	VADDPD        Z9, Z3, Z3
+	VADDPD        Z10, Z4, Z4
+	VADDPD        Z11, Z5, Z5
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y14
+	VADDPD        Y14, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X14
+	VADDPD        X14, X0, X0
+	VPERMILPD     $0x01, X0, X14
+	VADDPD        X14, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y14
+	VADDPD        Y14, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X14
+	VADDPD        X14, X1, X1
+	VPERMILPD     $0x01, X1, X14
+	VADDPD        X14, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y14
+	VADDPD        Y14, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X14
+	VADDPD        X14, X2, X2
+	VPERMILPD     $0x01, X2, X14
+	VADDPD        X14, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y14
+	VADDPD        Y14, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X14
+	VADDPD        X14, X3, X3
+	VPERMILPD     $0x01, X3, X14
+	VADDPD        X14, X3, X3
+	VMOVSD        X3, 32(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y14
+	VADDPD        Y14, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X14
+	VADDPD        X14, X4, X4
+	VPERMILPD     $0x01, X4, X14
+	VADDPD        X14, X4, X4
+	VMOVSD        X4, 40(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y14
+	VADDPD        Y14, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X14
+	VADDPD        X14, X5, X5
+	VPERMILPD     $0x01, X5, X14
+	VADDPD        X14, X5, X5
+	VMOVSD        X5, 48(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x3x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x3x3(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	MOVQ   CX, DI
+	SHRQ   $0x03, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z9
+	VMOVUPD     (DX)(SI*1), Z10
+	VMOVUPD     (DX)(SI*2), Z11
+	VMOVUPD     (AX), Z12
+	VFMADD231PD Z12, Z9, Z0
+	VFMADD231PD Z12, Z10, Z3
+	VFMADD231PD Z12, Z11, Z6
+	VMOVUPD     (AX)(BX*1), Z12
+	VFMADD231PD Z12, Z9, Z1
+	VFMADD231PD Z12, Z10, Z4
+	VFMADD231PD Z12, Z11, Z7
+	VMOVUPD     (AX)(BX*2), Z12
+	VFMADD231PD Z12, Z9, Z2
+	VFMADD231PD Z12, Z10, Z5
+	VFMADD231PD Z12, Z11, Z8
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+0, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z9
+	VMOVUPD     (DX)(SI*1), Z10
+	VMOVUPD     (DX)(SI*2), Z11
+	VMOVUPD     (AX), Z12
+	VFMADD231PD Z12, Z9, Z0
+	VFMADD231PD Z12, Z10, Z3
+	VFMADD231PD Z12, Z11, Z6
+	VMOVUPD     (AX)(BX*1), Z12
+	VFMADD231PD Z12, Z9, Z1
+	VFMADD231PD Z12, Z10, Z4
+	VFMADD231PD Z12, Z11, Z7
+	VMOVUPD     (AX)(BX*2), Z12
+	VFMADD231PD Z12, Z9, Z2
+	VFMADD231PD Z12, Z10, Z5
+	VFMADD231PD Z12, Z11, Z8
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPD.Z   (DX), K1, Z9
+	VMOVUPD.Z   (DX)(SI*1), K1, Z10
+	VMOVUPD.Z   (DX)(SI*2), K1, Z11
+	VMOVUPD.Z   (AX), K1, Z12
+	VFMADD231PD Z12, Z9, Z0
+	VFMADD231PD Z12, Z10, Z3
+	VFMADD231PD Z12, Z11, Z6
+	VMOVUPD.Z   (AX)(BX*1), K1, Z12
+	VFMADD231PD Z12, Z9, Z1
+	VFMADD231PD Z12, Z10, Z4
+	VFMADD231PD Z12, Z11, Z7
+	VMOVUPD.Z   (AX)(BX*2), K1, Z12
+	VFMADD231PD Z12, Z9, Z2
+	VFMADD231PD Z12, Z10, Z5
+	VFMADD231PD Z12, Z11, Z8
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPD        Y12, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPD        X12, X0, X0
+	VPERMILPD     $0x01, X0, X12
+	VADDPD        X12, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y12
+	VADDPD        Y12, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X12
+	VADDPD        X12, X1, X1
+	VPERMILPD     $0x01, X1, X12
+	VADDPD        X12, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y12
+	VADDPD        Y12, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X12
+	VADDPD        X12, X2, X2
+	VPERMILPD     $0x01, X2, X12
+	VADDPD        X12, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y12
+	VADDPD        Y12, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X12
+	VADDPD        X12, X3, X3
+	VPERMILPD     $0x01, X3, X12
+	VADDPD        X12, X3, X3
+	VMOVSD        X3, 32(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y12
+	VADDPD        Y12, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X12
+	VADDPD        X12, X4, X4
+	VPERMILPD     $0x01, X4, X12
+	VADDPD        X12, X4, X4
+	VMOVSD        X4, 40(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y12
+	VADDPD        Y12, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X12
+	VADDPD        X12, X5, X5
+	VPERMILPD     $0x01, X5, X12
+	VADDPD        X12, X5, X5
+	VMOVSD        X5, 48(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y12
+	VADDPD        Y12, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X12
+	VADDPD        X12, X6, X6
+	VPERMILPD     $0x01, X6, X12
+	VADDPD        X12, X6, X6
+	VMOVSD        X6, 64(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y12
+	VADDPD        Y12, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X12
+	VADDPD        X12, X7, X7
+	VPERMILPD     $0x01, X7, X12
+	VADDPD        X12, X7, X7
+	VMOVSD        X7, 72(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y12
+	VADDPD        Y12, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X12
+	VADDPD        X12, X8, X8
+	VPERMILPD     $0x01, X8, X12
+	VADDPD        X12, X8, X8
+	VMOVSD        X8, 80(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x3x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x3x4(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	MOVQ   ldy+32(FP), SI
+	SHLQ   $0x03, SI
+	LEAQ   (SI)(SI*2), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   CX, R8
+	SHRQ   $0x03, R8
+	TESTQ  R8, R8
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(SI*1), Z13
+	VMOVUPD     (DX)(SI*2), Z14
+	VMOVUPD     (DX)(DI*1), Z15
+	VMOVUPD     (AX), Z16
+	VFMADD231PD Z16, Z12, Z0
+	VFMADD231PD Z16, Z13, Z3
+	VFMADD231PD Z16, Z14, Z6
+	VFMADD231PD Z16, Z15, Z9
+	VMOVUPD     (AX)(BX*1), Z16
+	VFMADD231PD Z16, Z12, Z1
+	VFMADD231PD Z16, Z13, Z4
+	VFMADD231PD Z16, Z14, Z7
+	VFMADD231PD Z16, Z15, Z10
+	VMOVUPD     (AX)(BX*2), Z16
+	VFMADD231PD Z16, Z12, Z2
+	VFMADD231PD Z16, Z13, Z5
+	VFMADD231PD Z16, Z14, Z8
+	VFMADD231PD Z16, Z15, Z11
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x03, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(SI*1), Z13
+	VMOVUPD     (DX)(SI*2), Z14
+	VMOVUPD     (DX)(DI*1), Z15
+	VMOVUPD     (AX), Z16
+	VFMADD231PD Z16, Z12, Z0
+	VFMADD231PD Z16, Z13, Z3
+	VFMADD231PD Z16, Z14, Z6
+	VFMADD231PD Z16, Z15, Z9
+	VMOVUPD     (AX)(BX*1), Z16
+	VFMADD231PD Z16, Z12, Z1
+	VFMADD231PD Z16, Z13, Z4
+	VFMADD231PD Z16, Z14, Z7
+	VFMADD231PD Z16, Z15, Z10
+	VMOVUPD     (AX)(BX*2), Z16
+	VFMADD231PD Z16, Z12, Z2
+	VFMADD231PD Z16, Z13, Z5
+	VFMADD231PD Z16, Z14, Z8
+	VFMADD231PD Z16, Z15, Z11
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, R8
+	SHLQ        CL, R8
+	DECQ        R8
+	KMOVW       R8, K1
+	VMOVUPD.Z   (DX), K1, Z12
+	VMOVUPD.Z   (DX)(SI*1), K1, Z13
+	VMOVUPD.Z   (DX)(SI*2), K1, Z14
+	VMOVUPD.Z   (DX)(DI*1), K1, Z15
+	VMOVUPD.Z   (AX), K1, Z16
+	VFMADD231PD Z16, Z12, Z0
+	VFMADD231PD Z16, Z13, Z3
+	VFMADD231PD Z16, Z14, Z6
+	VFMADD231PD Z16, Z15, Z9
+	VMOVUPD.Z   (AX)(BX*1), K1, Z16
+	VFMADD231PD Z16, Z12, Z1
+	VFMADD231PD Z16, Z13, Z4
+	VFMADD231PD Z16, Z14, Z7
+	VFMADD231PD Z16, Z15, Z10
+	VMOVUPD.Z   (AX)(BX*2), K1, Z16
+	VFMADD231PD Z16, Z12, Z2
+	VFMADD231PD Z16, Z13, Z5
+	VFMADD231PD Z16, Z14, Z8
+	VFMADD231PD Z16, Z15, Z11
+
+reduce:
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y16
+	VADDPD        Y16, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X16
+	VADDPD        X16, X0, X0
+	VPERMILPD     $0x01, X0, X16
+	VADDPD        X16, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y16
+	VADDPD        Y16, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X16
+	VADDPD        X16, X1, X1
+	VPERMILPD     $0x01, X1, X16
+	VADDPD        X16, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y16
+	VADDPD        Y16, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X16
+	VADDPD        X16, X2, X2
+	VPERMILPD     $0x01, X2, X16
+	VADDPD        X16, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y16
+	VADDPD        Y16, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X16
+	VADDPD        X16, X3, X3
+	VPERMILPD     $0x01, X3, X16
+	VADDPD        X16, X3, X3
+	VMOVSD        X3, 32(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y16
+	VADDPD        Y16, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X16
+	VADDPD        X16, X4, X4
+	VPERMILPD     $0x01, X4, X16
+	VADDPD        X16, X4, X4
+	VMOVSD        X4, 40(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y16
+	VADDPD        Y16, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X16
+	VADDPD        X16, X5, X5
+	VPERMILPD     $0x01, X5, X16
+	VADDPD        X16, X5, X5
+	VMOVSD        X5, 48(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y16
+	VADDPD        Y16, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X16
+	VADDPD        X16, X6, X6
+	VPERMILPD     $0x01, X6, X16
+	VADDPD        X16, X6, X6
+	VMOVSD        X6, 64(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y16
+	VADDPD        Y16, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X16
+	VADDPD        X16, X7, X7
+	VPERMILPD     $0x01, X7, X16
+	VADDPD        X16, X7, X7
+	VMOVSD        X7, 72(AX)
+	VEXTRACTF64X4 $0x01, Z8, Y16
+	VADDPD        Y16, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X16
+	VADDPD        X16, X8, X8
+	VPERMILPD     $0x01, X8, X16
+	VADDPD        X16, X8, X8
+	VMOVSD        X8, 80(AX)
+	VEXTRACTF64X4 $0x01, Z9, Y16
+	VADDPD        Y16, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X16
+	VADDPD        X16, X9, X9
+	VPERMILPD     $0x01, X9, X16
+	VADDPD        X16, X9, X9
+	VMOVSD        X9, 96(AX)
+	VEXTRACTF64X4 $0x01, Z10, Y16
+	VADDPD        Y16, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X16
+	VADDPD        X16, X10, X10
+	VPERMILPD     $0x01, X10, X16
+	VADDPD        X16, X10, X10
+	VMOVSD        X10, 104(AX)
+	VEXTRACTF64X4 $0x01, Z11, Y16
+	VADDPD        Y16, Y11, Y11
+	VEXTRACTF32X4 $0x01, Y11, X16
+	VADDPD        X16, X11, X11
+	VPERMILPD     $0x01, X11, X16
+	VADDPD        X16, X11, X11
+	VMOVSD        X11, 112(AX)
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF64AVX512x4x1(SB), NOSPLIT, $0-48
+	MOVQ   k+0(FP), CX
+	MOVQ   x+8(FP), AX
+	MOVQ   y+24(FP), DX
+	MOVQ   ldx+16(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+32(FP), DI
+	SHLQ   $0x03, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, DI
+	SHRQ   $0x04, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (AX), Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD     (AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z1
+	VMOVUPD     (AX)(BX*2), Z9
+	VFMADD231PD Z9, Z8, Z2
+	VMOVUPD     (AX)(SI*1), Z9
+	VFMADD231PD Z9, Z8, Z3
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	VMOVUPD     64(DX), Z8
+	VMOVUPD     64(AX), Z9
+	VFMADD231PD Z9, Z8, Z4
+	VMOVUPD     64(AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z5
+	VMOVUPD     64(AX)(BX*2), Z9
+	VFMADD231PD Z9, Z8, Z6
+	VMOVUPD     64(AX)(SI*1), Z9
+	VFMADD231PD Z9, Z8, Z7
+	PREFETCHT0  320(AX)
+	PREFETCHT0  320(AX)(BX*1)
+	PREFETCHT0  320(AX)(BX*2)
+	PREFETCHT0  320(AX)(SI*1)
+	ADDQ        $+128, AX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, DI
+	SHRQ  $0x03, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (AX), Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD     (AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z1
+	VMOVUPD     (AX)(BX*2), Z9
+	VFMADD231PD Z9, Z8, Z2
+	VMOVUPD     (AX)(SI*1), Z9
+	VFMADD231PD Z9, Z8, Z3
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (AX), K1, Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD.Z   (AX)(BX*1), K1, Z9
+	VFMADD231PD Z9, Z8, Z1
+	VMOVUPD.Z   (AX)(BX*2), K1, Z9
+	VFMADD231PD Z9, Z8, Z2
+	VMOVUPD.Z   (AX)(SI*1), K1, Z9
+	VFMADD231PD Z9, Z8, Z3
+
+reduce:
+	VADDPD        Z4, Z0, Z0
+	VADDPD        Z5, Z1, Z1
+	VADDPD        Z6, Z2, Z2
+	VADDPD        Z7, Z3, Z3
+	MOVQ          sums+40(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPD        Y9, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPD        X9, X0, X0
+	VPERMILPD     $0x01, X0, X9
+	VADDPD        X9, X0, X0
+	VMOVSD        X0, (AX)
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPD        Y9, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X9
+	VADDPD        X9, X1, X1
+	VPERMILPD     $0x01, X1, X9
+	VADDPD        X9, X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z2, Y9
+	VADDPD        Y9, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X9
+	VADDPD        X9, X2, X2
+	VPERMILPD     $0x01, X2, X9
+	VADDPD        X9, X2, X2
+	VMOVSD        X2, 16(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y9
+	VADDPD        Y9, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X9
+	VADDPD        X9, X3, X3
+	VPERMILPD     $0x01, X3, X9
+	VADDPD        X9, X3, X3
 	VMOVSD        X3, 24(AX)
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x4x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x2(SB), NOSPLIT, $0-48
+TEXT ·DotF64AVX512x4x2(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
@@ -13760,25 +19833,52 @@ TEXT ·DotF64AVX512x2(SB), NOSPLIT, $0-48
 	MOVQ   CX, R8
 	SHRQ   $0x03, R8
 	TESTQ  R8, R8
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (DX)(DI*1), Z9
+	VMOVUPD     (AX), Z10
+	VFMADD231PD Z10, Z8, Z0
+	VFMADD231PD Z10, Z9, Z4
+	VMOVUPD     (AX)(BX*1), Z10
+	VFMADD231PD Z10, Z8, Z1
+	VFMADD231PD Z10, Z9, Z5
+	VMOVUPD     (AX)(BX*2), Z10
+	VFMADD231PD Z10, Z8, Z2
+	VFMADD231PD Z10, Z9, Z6
+	VMOVUPD     (AX)(SI*1), Z10
+	VFMADD231PD Z10, Z8, Z3
+	VFMADD231PD Z10, Z9, Z7
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x03, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
 
 vectors:
 	VMOVUPD     (DX), Z8
 	VMOVUPD     (DX)(DI*1), Z9
 	VMOVUPD     (AX), Z10
-	PREFETCHT0  256(AX)
 	VFMADD231PD Z10, Z8, Z0
 	VFMADD231PD Z10, Z9, Z4
 	VMOVUPD     (AX)(BX*1), Z10
-	PREFETCHT0  256(AX)(BX*1)
 	VFMADD231PD Z10, Z8, Z1
 	VFMADD231PD Z10, Z9, Z5
 	VMOVUPD     (AX)(BX*2), Z10
-	PREFETCHT0  256(AX)(BX*2)
 	VFMADD231PD Z10, Z8, Z2
 	VFMADD231PD Z10, Z9, Z6
 	VMOVUPD     (AX)(SI*1), Z10
-	PREFETCHT0  256(AX)(SI*1)
 	VFMADD231PD Z10, Z8, Z3
 	VFMADD231PD Z10, Z9, Z7
 	ADDQ        $+64, AX
@@ -13869,9 +19969,9 @@ reduce:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x4x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x3(SB), NOSPLIT, $0-48
+TEXT ·DotF64AVX512x4x3(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
@@ -13895,29 +19995,61 @@ TEXT ·DotF64AVX512x3(SB), NOSPLIT, $0-48
 	MOVQ   CX, R8
 	SHRQ   $0x03, R8
 	TESTQ  R8, R8
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z12
+	VMOVUPD     (DX)(DI*1), Z13
+	VMOVUPD     (DX)(DI*2), Z14
+	VMOVUPD     (AX), Z15
+	VFMADD231PD Z15, Z12, Z0
+	VFMADD231PD Z15, Z13, Z4
+	VFMADD231PD Z15, Z14, Z8
+	VMOVUPD     (AX)(BX*1), Z15
+	VFMADD231PD Z15, Z12, Z1
+	VFMADD231PD Z15, Z13, Z5
+	VFMADD231PD Z15, Z14, Z9
+	VMOVUPD     (AX)(BX*2), Z15
+	VFMADD231PD Z15, Z12, Z2
+	VFMADD231PD Z15, Z13, Z6
+	VFMADD231PD Z15, Z14, Z10
+	VMOVUPD     (AX)(SI*1), Z15
+	VFMADD231PD Z15, Z12, Z3
+	VFMADD231PD Z15, Z13, Z7
+	VFMADD231PD Z15, Z14, Z11
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R8
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R8
+	SHRQ  $0x03, R8
+	ANDQ  $+0, R8
+	TESTQ R8, R8
+	JZ    vectors_end
 
 vectors:
 	VMOVUPD     (DX), Z12
 	VMOVUPD     (DX)(DI*1), Z13
 	VMOVUPD     (DX)(DI*2), Z14
 	VMOVUPD     (AX), Z15
-	PREFETCHT0  256(AX)
 	VFMADD231PD Z15, Z12, Z0
 	VFMADD231PD Z15, Z13, Z4
 	VFMADD231PD Z15, Z14, Z8
 	VMOVUPD     (AX)(BX*1), Z15
-	PREFETCHT0  256(AX)(BX*1)
 	VFMADD231PD Z15, Z12, Z1
 	VFMADD231PD Z15, Z13, Z5
 	VFMADD231PD Z15, Z14, Z9
 	VMOVUPD     (AX)(BX*2), Z15
-	PREFETCHT0  256(AX)(BX*2)
 	VFMADD231PD Z15, Z12, Z2
 	VFMADD231PD Z15, Z13, Z6
 	VFMADD231PD Z15, Z14, Z10
 	VMOVUPD     (AX)(SI*1), Z15
-	PREFETCHT0  256(AX)(SI*1)
 	VFMADD231PD Z15, Z12, Z3
 	VFMADD231PD Z15, Z13, Z7
 	VFMADD231PD Z15, Z14, Z11
@@ -14042,9 +20174,9 @@ reduce:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x4x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x4(SB), NOSPLIT, $0-48
+TEXT ·DotF64AVX512x4x4(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), CX
 	MOVQ   x+8(FP), AX
 	MOVQ   y+24(FP), DX
@@ -14073,7 +20205,48 @@ TEXT ·DotF64AVX512x4(SB), NOSPLIT, $0-48
 	MOVQ   CX, R9
 	SHRQ   $0x03, R9
 	TESTQ  R9, R9
-	JZ     vectors_end
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z16
+	VMOVUPD     (DX)(DI*1), Z17
+	VMOVUPD     (DX)(DI*2), Z18
+	VMOVUPD     (DX)(R8*1), Z19
+	VMOVUPD     (AX), Z20
+	VFMADD231PD Z20, Z16, Z0
+	VFMADD231PD Z20, Z17, Z4
+	VFMADD231PD Z20, Z18, Z8
+	VFMADD231PD Z20, Z19, Z12
+	VMOVUPD     (AX)(BX*1), Z20
+	VFMADD231PD Z20, Z16, Z1
+	VFMADD231PD Z20, Z17, Z5
+	VFMADD231PD Z20, Z18, Z9
+	VFMADD231PD Z20, Z19, Z13
+	VMOVUPD     (AX)(BX*2), Z20
+	VFMADD231PD Z20, Z16, Z2
+	VFMADD231PD Z20, Z17, Z6
+	VFMADD231PD Z20, Z18, Z10
+	VFMADD231PD Z20, Z19, Z14
+	VMOVUPD     (AX)(SI*1), Z20
+	VFMADD231PD Z20, Z16, Z3
+	VFMADD231PD Z20, Z17, Z7
+	VFMADD231PD Z20, Z18, Z11
+	VFMADD231PD Z20, Z19, Z15
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R9
+	JNZ         groups
+
+groups_end:
+	MOVQ  CX, R9
+	SHRQ  $0x03, R9
+	ANDQ  $+0, R9
+	TESTQ R9, R9
+	JZ    vectors_end
 
 vectors:
 	VMOVUPD     (DX), Z16
@@ -14081,25 +20254,21 @@ vectors:
 	VMOVUPD     (DX)(DI*2), Z18
 	VMOVUPD     (DX)(R8*1), Z19
 	VMOVUPD     (AX), Z20
-	PREFETCHT0  256(AX)
 	VFMADD231PD Z20, Z16, Z0
 	VFMADD231PD Z20, Z17, Z4
 	VFMADD231PD Z20, Z18, Z8
 	VFMADD231PD Z20, Z19, Z12
 	VMOVUPD     (AX)(BX*1), Z20
-	PREFETCHT0  256(AX)(BX*1)
 	VFMADD231PD Z20, Z16, Z1
 	VFMADD231PD Z20, Z17, Z5
 	VFMADD231PD Z20, Z18, Z9
 	VFMADD231PD Z20, Z19, Z13
 	VMOVUPD     (AX)(BX*2), Z20
-	PREFETCHT0  256(AX)(BX*2)
 	VFMADD231PD Z20, Z16, Z2
 	VFMADD231PD Z20, Z17, Z6
 	VFMADD231PD Z20, Z18, Z10
 	VFMADD231PD Z20, Z19, Z14
 	VMOVUPD     (AX)(SI*1), Z20
-	PREFETCHT0  256(AX)(SI*1)
 	VFMADD231PD Z20, Z16, Z3
 	VFMADD231PD Z20, Z17, Z7
 	VFMADD231PD Z20, Z18, Z11

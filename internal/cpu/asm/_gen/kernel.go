@@ -9,8 +9,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// unroll is the number of steps of k in the main loop.
-const unroll = 4
+// minUnroll is the smallest number of steps of k in the main loop.
+const minUnroll = 4
 
 // generator writes the functions of one variant into one file.
 type generator struct {
@@ -26,23 +26,33 @@ type body struct {
 	name    string
 	vectors int  // in a row of the tile
 	partial bool // whether n may end within the last of them
+	sets    int  // of sums, over which steps of k take turns; a power of two
 }
 
 var (
-	whole  = body{"whole", 2, false}
-	wide   = body{"wide", 2, true}
-	narrow = body{"narrow", 1, true}
+	whole  = body{"whole", 2, false, 1}
+	wide   = body{"wide", 2, true, 1}
+	narrow = body{"narrow", 1, true, 1}
 )
 
-// bodies writes a micro-kernel of the given rows: a choice by n, then each body.
-// With limitRows only the first m rows of C are stored.
-func (g *generator) bodies(rows int, open func(rows int) operands, limitRows bool) {
+// deepened returns b with enough sets of sums to keep the units busy with so few rows.
+func (b body) deepened(rows int) body {
+	b.sets = setsFor(rows * b.vectors)
+	return b
+}
+
+// unroll returns the number of steps of k in b's main loop.
+func (b body) unroll() int { return max(minUnroll, b.sets) }
+
+// bodies writes a micro-kernel of the given rows: a choice by n, then each of the bodies, wide,
+// narrow and whole. With limitRows only the first m rows of C are stored.
+func (g *generator) bodies(rows int, open func(rows int) operands, limitRows bool, bodies ...body) {
 	n := g.param("n")
 	g.CMPQ(n, operand.I32(g.nr))
 	g.JEQ(operand.LabelRef(whole.name))
 	g.CMPQ(n, operand.I32(g.lanes()))
 	g.JLE(operand.LabelRef(narrow.name))
-	for _, b := range []body{wide, narrow, whole} {
+	for _, b := range bodies {
 		g.Label(b.name)
 		var mask reg.Register
 		if b.partial {
@@ -63,14 +73,14 @@ func (g *generator) bodies(rows int, open func(rows int) operands, limitRows boo
 // vector of the tile.
 func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register) [][]reg.Register {
 	g.Comment(fmt.Sprintf("%d×%d sums.", rows, b.vectors*g.lanes()))
-	sums := make([][]reg.Register, rows)
-	for i := range sums {
-		sums[i] = g.vectors(b.vectors)
-		for v, sum := range sums[i] {
+	sets := make([][]reg.Register, b.sets) // of each set, vector v of row i at i*b.vectors+v
+	for u := range sets {
+		sets[u] = g.vectors(rows * b.vectors)
+		for at, sum := range sets[u] {
 			if from.start == nil {
 				g.zero(sum)
 			} else {
-				g.move(g.Context, from.start(v), sum)
+				g.move(g.Context, from.start(at%b.vectors), sum)
 			}
 		}
 	}
@@ -95,10 +105,10 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 				}
 				g.ADDQ(operand.I32(g.nr*g.size), from.copyTo)
 			}
-			for i := range sums {
+			for i := range rows {
 				g.broadcast(g.Context, from.a(u, i), elem)
 				for v := range row {
-					g.fma(g.Context, row[v], elem, sums[i][v])
+					g.fma(g.Context, row[v], elem, sets[u%b.sets][i*b.vectors+v])
 				}
 				from.fetch(u, i)
 			}
@@ -107,6 +117,7 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 		from.advance(count)
 	}
 
+	unroll := b.unroll()
 	k, groups := g.param("k"), g.GP64()
 	g.MOVQ(k, groups)
 	g.SHRQ(operand.U8(log2(unroll)), groups)
@@ -121,6 +132,11 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 	})
 	g.ANDQ(operand.I32(unroll-1), k)
 	g.loop(b.name+"_single", k, func() { steps(1) })
+	g.addSets(sets)
+	sums := make([][]reg.Register, rows)
+	for i := range sums {
+		sums[i] = sets[0][i*b.vectors:][:b.vectors]
+	}
 	return sums
 }
 

@@ -144,13 +144,18 @@ func (g *generator) functions() {
 		for rows := 1; rows <= g.mr; rows++ {
 			g.direct(rows)
 		}
+		for rows := 1; rows <= g.deeps(); rows++ {
+			g.deep(rows)
+		}
 		g.copying()
 		g.streaming()
 		for _, shape := range g.updates() {
 			g.update(shape[0], shape[1])
 		}
-		for count := 1; count <= g.dots(); count++ {
-			g.dot(count)
+		for rows := 1; rows <= maxDotRows; rows++ {
+			for count := 1; count <= g.dots(); count++ {
+				g.dot(rows, count)
+			}
 		}
 	}
 	if g.starts {
@@ -214,7 +219,7 @@ func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
 		g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", g.words.panel)...)
-	g.bodies(g.mr, g.panels, true)
+	g.bodies(g.mr, g.panels, true, wide, narrow, whole)
 }
 
 // packedHalves writes that for panels of B of 16 bits.
@@ -225,7 +230,7 @@ func (g *generator) packedHalves(f form) {
 			"", "The elements of b are of 16 bits: "+f.says+" each.")...)
 	g.bodies(g.mr, func(int) operands {
 		return g.panelsOf(2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
-	}, true)
+	}, true, wide, narrow, whole)
 }
 
 // direct writes the micro-kernel that reads rows of A and B where they are.
@@ -236,8 +241,54 @@ func (g *generator) direct(rows int) {
 	if rows == g.mr {
 		g.prefetchC()
 	}
-	g.bodies(rows, g.matrices, false)
+	g.bodies(rows, g.matrices, false, wide, narrow, whole)
 }
+
+// deep writes direct for few rows and many steps of k, with several sets of sums.
+func (g *generator) deep(rows int) {
+	name := fmt.Sprintf("Deep%sx%d", g.suffix(), rows)
+	narrow, wide, whole := narrow.deepened(rows), wide.deepened(rows), whole.deepened(rows)
+	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
+		g.deepDoc(name, rows, narrow, wide)...)
+	g.bodies(rows, g.matrices, false, wide, narrow, whole)
+}
+
+// deepDoc is the doc comment of a deep kernel: the loop that it computes.
+func (g *generator) deepDoc(name string, rows int, narrow, wide body) []string {
+	return []string{
+		fmt.Sprintf("%s computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ %d:", name, g.nr),
+		"",
+		fmt.Sprintf("\tsets, unroll := %d, %d", narrow.sets, narrow.unroll()),
+		fmt.Sprintf("\tif n > %d {", g.lanes()),
+		fmt.Sprintf("\t\tsets, unroll = %d, %d", wide.sets, wide.unroll()),
+		"\t}",
+		fmt.Sprintf("\tfor i := 0; i < %d; i++ {", rows),
+		"\t\tfor j := 0; j < n; j++ {",
+		fmt.Sprintf("\t\t\tvar sum [%d]T", narrow.sets),
+		"\t\t\tfor p := 0; p < k; p++ {",
+		"\t\t\t\tu := p % sets",
+		"\t\t\t\tif p >= k/unroll*unroll {",
+		"\t\t\t\t\tu = 0",
+		"\t\t\t\t}",
+		"\t\t\t\tsum[u] = fma(a[i*rsa+p*csa], b[p*ldb+j], sum[u])",
+		"\t\t\t}",
+		"\t\t\tfor half := sets / 2; half > 0; half /= 2 {",
+		"\t\t\t\tfor u := 0; u < half; u++ {",
+		"\t\t\t\t\tsum[u] += sum[u+half]",
+		"\t\t\t\t}",
+		"\t\t\t}",
+		"\t\t\tif beta == 0 {",
+		"\t\t\t\tc[i*ldc+j] = alpha * sum[0]",
+		"\t\t\t} else {",
+		"\t\t\t\tc[i*ldc+j] = fma(alpha, sum[0], beta*c[i*ldc+j])",
+		"\t\t\t}",
+		"\t\t}",
+		"\t}",
+	}
+}
+
+// deeps returns up to how many rows deep kernels differ from direct ones.
+func (v variant) deeps() int { return min(v.mr, minChains-1) }
 
 // copying writes the micro-kernel that copies what it reads of B.
 func (g *generator) copying() {

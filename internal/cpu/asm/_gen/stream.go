@@ -125,82 +125,138 @@ func (g *generator) elementsOfA(rows, depth int) [][]reg.Register {
 	return all
 }
 
-// dotRows is the number of rows of the large matrix that a dot kernel reads at once:
-// their lines often share a set of the L1 cache, with those of the small one.
-const dotRows = 4
+// maxDotRows is the largest number of rows of x that a dot kernel reads at once: their lines
+// often share a set of the L1 cache, with those of y.
+const maxDotRows = 4
 
-// dots is the largest number of rows of the small matrix: a sum for each pair of rows
-// stays in a register, up to half of them.
-func (v variant) dots() int { return v.registers / 2 / dotRows }
+// dots is the largest number of rows of y: at maxDotRows a sum for each pair of rows stays in
+// a register, up to half of them.
+func (v variant) dots() int { return v.registers / 2 / maxDotRows }
+
+// minChains is the number of independent chains of multiply-adds that keeps two units with a
+// latency of four cycles busy.
+const minChains = 8
+
+// setsFor returns the number of sets of sums, a power of two, over which steps of k take turns
+// where one set has so many vectors: enough for minChains chains.
+func setsFor(vectors int) int {
+	sets := 1
+	for vectors*sets < minChains {
+		sets *= 2
+	}
+	return sets
+}
 
 // dot writes the kernel that sums along the rows of both matrices.
-func (g *generator) dot(count int) {
-	name := fmt.Sprintf("Dot%sx%d", g.suffix(), count)
-	lanes := g.lanes()
-	g.function(name, "k int, x *T, ldx int, y *T, ldy int, sums *T",
-		name+" computes the products of rows of x with rows of y:",
-		"",
-		fmt.Sprintf("\tfor i := 0; i < %d; i++ {", dotRows),
-		fmt.Sprintf("\t\tfor j := 0; j < %d; j++ {", count),
-		fmt.Sprintf("\t\t\tvar lane [%d]T", lanes),
-		"\t\t\tfor p := 0; p < k rounded up; p++ { // beyond k both are 0",
-		fmt.Sprintf("\t\t\t\tlane[p%%%d] = fma(x[i*ldx+p], y[j*ldy+p], lane[p%%%d])", lanes, lanes),
-		"\t\t\t}",
-		fmt.Sprintf("\t\t\tfor half := %d; half > 0; half /= 2 {", lanes/2),
-		"\t\t\t\tfor l := 0; l < half; l++ {",
-		"\t\t\t\t\tlane[l] += lane[l+half]",
-		"\t\t\t\t}",
-		"\t\t\t}",
-		fmt.Sprintf("\t\t\tsums[j*%d+i] = lane[0]", dotRows),
-		"\t\t}",
-		"\t}")
+func (g *generator) dot(rows, count int) {
+	name := fmt.Sprintf("Dot%sx%dx%d", g.suffix(), rows, count)
+	lanes, sets := g.lanes(), setsFor(rows*count)
+	steps := max(sets, lineBytes/g.vectorBytes) // vectors in a turn of the main loop: whole cache lines
+	g.function(name, "k int, x *T, ldx int, y *T, ldy int, sums *T", dotDoc(name, rows, count, lanes, sets, steps)...)
 
 	k, x, y := g.param("k"), g.param("x"), g.param("y")
-	rowOfX, rowOfY := g.rowsAt(x, g.stride("ldx"), dotRows), g.rowsAt(y, g.stride("ldy"), count)
-	sums := make([][]reg.Register, count)
-	for j := range sums {
-		sums[j] = g.vectors(dotRows)
-		for _, s := range sums[j] {
+	rowOfX, rowOfY := g.rowsAt(x, g.stride("ldx"), rows), g.rowsAt(y, g.stride("ldy"), count)
+	sums := make([][]reg.Register, sets) // of each set, the pair (i, j) at j*rows+i
+	for u := range sums {
+		sums[u] = g.vectors(count * rows)
+		for _, s := range sums[u] {
 			g.zero(s)
 		}
 	}
 	ys, row := g.vectors(count), g.vector(g.Context)
-	step := func(mask reg.Register) {
+	step := func(offset int, sums []reg.Register, mask reg.Register) {
 		for j, v := range ys {
-			g.loadMasked(rowOfY(j), mask, v)
+			g.loadMasked(rowOfY(j).Offset(offset), mask, v)
 		}
-		for i := range dotRows {
-			g.loadMasked(rowOfX(i), mask, row)
-			if mask == nil {
-				g.PREFETCHT0(rowOfX(i).Offset(streamBytes))
-			}
+		for i := range rows {
+			g.loadMasked(rowOfX(i).Offset(offset), mask, row)
 			for j, v := range ys {
-				g.fma(g.Context, row, v, sums[j][i])
+				g.fma(g.Context, row, v, sums[j*rows+i])
 			}
 		}
 	}
+	advance := func(bytes int) {
+		g.ADDQ(operand.I32(bytes), x)
+		g.ADDQ(operand.I32(bytes), y)
+	}
+	groups := g.GP64()
+	g.MOVQ(k, groups)
+	g.SHRQ(operand.U8(log2(steps*lanes)), groups)
+	g.loop("groups", groups, func() {
+		for u := range steps {
+			offset := u * g.vectorBytes
+			step(offset, sums[u%sets], nil)
+			if offset%lineBytes == 0 {
+				for i := range rows {
+					g.PREFETCHT0(rowOfX(i).Offset(offset + streamBytes))
+				}
+			}
+		}
+		advance(steps * g.vectorBytes)
+	})
 	vectors := g.GP64()
 	g.MOVQ(k, vectors)
 	g.SHRQ(operand.U8(log2(lanes)), vectors)
+	g.ANDQ(operand.I32(steps-1), vectors)
 	g.loop("vectors", vectors, func() {
-		step(nil)
-		g.ADDQ(operand.I32(g.vectorBytes), x)
-		g.ADDQ(operand.I32(g.vectorBytes), y)
+		step(0, sums[0], nil)
+		advance(g.vectorBytes)
 	})
 	g.ANDQ(operand.I32(lanes-1), k)
 	g.JZ(operand.LabelRef("reduce"))
-	step(g.mask(g, k))
+	step(0, sums[0], g.mask(g, k))
 
 	g.Label("reduce")
+	g.addSets(sums)
 	to := g.param("sums")
-	for j := range sums {
-		for i, s := range sums[j] {
+	for j := range count {
+		for i := range rows {
+			s := sums[0][j*rows+i]
 			g.reduce(s, row)
-			g.moveScalar(g.Context, asXMM(s), operand.Mem{Base: to, Disp: (j*dotRows + i) * g.size})
+			g.moveScalar(g.Context, asXMM(s), operand.Mem{Base: to, Disp: (j*maxDotRows + i) * g.size})
 		}
 	}
 	g.VZEROUPPER()
 	g.RET()
+}
+
+// dotDoc is the doc comment of a dot kernel: the loop that it computes.
+func dotDoc(name string, rows, count, lanes, sets, steps int) []string {
+	return []string{
+		name + " computes the products of rows of x with rows of y:",
+		"",
+		fmt.Sprintf("\tfor i := 0; i < %d; i++ {", rows),
+		fmt.Sprintf("\t\tfor j := 0; j < %d; j++ {", count),
+		fmt.Sprintf("\t\t\tvar lane [%d]T", sets*lanes),
+		"\t\t\tfor p := 0; p < k; p++ {",
+		fmt.Sprintf("\t\t\t\tl := p %% %d", sets*lanes),
+		fmt.Sprintf("\t\t\t\tif p >= k/%d*%d {", steps*lanes, steps*lanes),
+		fmt.Sprintf("\t\t\t\t\tl = p %% %d", lanes),
+		"\t\t\t\t}",
+		"\t\t\t\tlane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])",
+		"\t\t\t}",
+		fmt.Sprintf("\t\t\tfor half := %d; half > 0; half /= 2 {", sets*lanes/2),
+		"\t\t\t\tfor l := 0; l < half; l++ {",
+		"\t\t\t\t\tlane[l] += lane[l+half]",
+		"\t\t\t\t}",
+		"\t\t\t}",
+		fmt.Sprintf("\t\t\tsums[j*%d+i] = lane[0]", maxDotRows),
+		"\t\t}",
+		"\t}",
+		"",
+		fmt.Sprintf("The lanes beyond k in the last vector of %d add 0·0.", lanes),
+	}
+}
+
+// addSets adds the upper half of the sets of sums to the lower one until one set is left.
+func (g *generator) addSets(sums [][]reg.Register) {
+	for half := len(sums) / 2; half > 0; half /= 2 {
+		for u := range half {
+			for s := range sums[u] {
+				g.add(g.Context, sums[u+half][s], sums[u][s], sums[u][s])
+			}
+		}
+	}
 }
 
 // reduce adds the upper half of s to the lower one until one element is left; t is lost.

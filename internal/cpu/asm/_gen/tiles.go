@@ -104,10 +104,10 @@ func (g *generator) multiplyTiles(a, next, line reg.Register, fetchC func()) {
 		loadA(1)
 		multiply(1, 0)
 		multiply(1, 1)
-		for at := 0; at < tileSide/unroll; at++ { // as many lines as other kernels fetch
+		for at := 0; at < tileSide/minUnroll; at++ { // as many lines as other kernels fetch
 			g.PREFETCHT1(operand.Mem{Base: next, Disp: at * lineBytes})
 		}
-		g.ADDQ(operand.I32(tileSide/unroll*lineBytes), next)
+		g.ADDQ(operand.I32(tileSide/minUnroll*lineBytes), next)
 		for range 2 {
 			fetchC()
 		}

@@ -1,0 +1,174 @@
+package cpu
+
+import (
+	"context"
+	"sync"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// splitK is a product with a small C and a long K, cut along K into pieces that fit in L2. Each
+// piece is a product of its own, computed in the way that is best for its shape.
+//
+// The first phase sums parts, runs of consecutive pieces, each beside C. The second adds the sums
+// of the parts in order. The cuts depend on the shape alone, and so do the bits of C.
+type splitK[T scalar] struct {
+	*micro[T]
+	kernel       *Kernel
+	piece        gemm.Problem // the first piece
+	way          way          // in which pieces are computed
+	k            int
+	a, b         []byte
+	stepA, stepB int // bytes from one step of K to the next
+	deep, parts  int // steps of K in a part, and the number of parts
+	sums         []T // M×N for each part
+	c            target[T]
+	alpha, beta  T
+	memory       []T // finishing elements for each slot
+	threads      int
+	places       []place
+}
+
+const (
+	pieceBytes = 512 << 10 // of A and B in a piece
+	minPieces  = 4         // of K in pieces; a product with fewer is computed at once
+	maxParts   = 64        // that have memory for their sums
+	splitSides = 128       // the largest M + N
+	splitRows  = 16        // rows of C that an item of the second phase adds
+)
+
+// splits reports whether p is cut along K.
+func splits(p *gemm.Problem) bool {
+	return p.M+p.N <= splitSides && p.ReadsAB() && !p.BlockScaled() && p.K*stepBytes(p) > minPieces*pieceBytes
+}
+
+// stepBytes returns the size of the elements of A and B in a step of K.
+func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.A.Type.Size() }
+
+// pieceDepth returns the number of steps of K in a piece of p: whole blocks of any micro-kernel.
+func pieceDepth(p *gemm.Problem) int { return equalParts(p.K, pieceBytes/stepBytes(p), 64) }
+
+// pieceOf returns the first k steps of p, without its epilogue, as a product of the sums' type.
+func pieceOf(p *gemm.Problem, k int) gemm.Problem {
+	q := gemm.Problem{M: p.M, N: p.N, A: p.A, B: p.B, C: gemm.Dense(p.Accum(), p.M, p.N), Alpha: 1}
+	setDepth(&q, k)
+	return q
+}
+
+// setDepth cuts p to its first k steps of K.
+func setDepth(p *gemm.Problem, k int) {
+	p.K = k
+	alongA, alongB := &p.A.Cols, &p.B.Rows
+	if p.A.Trans {
+		alongA = &p.A.Rows
+	}
+	if p.B.Trans {
+		alongB = &p.B.Cols
+	}
+	*alongA, *alongB = k, k
+}
+
+// prepare lays out the product for a d of zeros.
+func (d *splitK[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
+	p := pl.Problem
+	depth := pieceDepth(p)
+	d.micro, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, T(p.Alpha), pl.Threads
+	d.piece = pieceOf(p, depth)
+	d.way = mk.way(&d.piece)
+	d.a, d.stepA = b.A, p.A.Type.Size()
+	if p.A.Trans {
+		d.stepA *= p.A.LD
+	}
+	d.b, d.stepB = b.B, p.B.Type.Size()
+	if !p.B.Trans {
+		d.stepB *= p.B.LD
+	}
+	d.c.prepare(pl, mk, b, false)
+	d.beta = d.c.old(T(p.Beta))
+	d.deep = ceilDiv(ceilDiv(p.K, depth), maxParts) * depth
+	d.parts = ceilDiv(p.K, d.deep)
+}
+
+func (d *splitK[T]) reset() { *d = splitK[T]{} }
+
+func (d *splitK[T]) bytes() int {
+	m, n := d.piece.M, d.piece.N
+	return bytesFor[T](d.parts*m*n) + d.c.bytes(m, n) + bytesFor[T](d.threads*finishing)
+}
+
+func (d *splitK[T]) use(m *memory, places []place) {
+	d.places = places
+	d.sums = take[T](m, d.parts*d.piece.M*d.piece.N)
+	d.c.use(m, d.piece.M, d.piece.N)
+	d.memory = take[T](m, d.threads*finishing)
+}
+
+func (d *splitK[T]) phases() int { return 2 }
+
+func (d *splitK[T]) enter(phase, slot int) (items int) {
+	d.places[slot].computing = phase == 0
+	if phase == 0 {
+		return d.parts
+	}
+	return ceilDiv(d.piece.M, splitRows)
+}
+
+func (d *splitK[T]) do(item, slot int) {
+	if d.places[slot].computing {
+		d.sum(item)
+	} else {
+		d.add(item*splitRows, d.memory[slot*finishing:][:finishing])
+	}
+}
+
+// piece is a product under way, pooled: a plan refers to its problem.
+type piece struct {
+	problem gemm.Problem
+	plan    Plan
+	buffers gemm.Buffers
+}
+
+var pieces = sync.Pool{New: func() any { return new(piece) }}
+
+// sum computes the sums of a part, a piece after the other.
+func (d *splitK[T]) sum(part int) {
+	q := pieces.Get().(*piece)
+	defer pieces.Put(q)
+	q.problem = d.piece
+	q.plan = Plan{Problem: &q.problem, Kernel: d.kernel, Threads: 1, way: d.way}
+	size := d.piece.M * d.piece.N
+	q.buffers.C = dtype.Bytes(d.sums[part*size:][:size])
+	first, end := part*d.deep, min((part+1)*d.deep, d.k)
+	for p := first; p < end; p += d.piece.K {
+		setDepth(&q.problem, min(d.piece.K, end-p))
+		q.buffers.A, q.buffers.B = d.a[p*d.stepA:], d.b[p*d.stepB:]
+		_ = q.plan.multiply(context.Background(), &q.buffers) // nil: the context never ends
+		q.problem.Beta = 1
+	}
+	*q = piece{} // it refers to the caller's memory
+}
+
+// add adds the sums of all parts for splitRows rows of C from row i on.
+func (d *splitK[T]) add(i int, tmp []T) {
+	rows, n := min(splitRows, d.piece.M-i), d.piece.N
+	sums := d.sums[i*n:][:rows*n]
+	for part := 1; part < d.parts; part++ {
+		d.accumulate(sums, d.sums[(part*d.piece.M+i)*n:][:rows*n])
+	}
+	for r := range rows {
+		d.c.add(i+r, 0, sums[r*n:][:n], d.alpha, d.beta)
+	}
+	d.c.done(i, 0, rows, n, tmp)
+}
+
+// accumulate adds src to dst.
+func (d *splitK[T]) accumulate(dst, src []T) {
+	if d.Add != nil {
+		d.Add(1, len(dst), &dst[0], len(dst), &src[0], len(src))
+		return
+	}
+	for i, v := range src {
+		dst[i] += v
+	}
+}

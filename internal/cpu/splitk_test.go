@@ -1,0 +1,129 @@
+package cpu
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// A product with a small C and a long K is cut along K. In whole numbers it is the textbook's for
+// every kernel, element type and layout, whatever C held before, with and without an epilogue.
+func TestSplitK(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, k := range Kernels() {
+		if k.textbook || !k.Available() {
+			continue
+		}
+		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8} {
+			if !k.Multiplies(typ) {
+				continue
+			}
+			for i, side := range [][2]int{{1, 1}, {1, 7}, {9, 1}, {3, 5}, {17, 6}} {
+				for trans := range 4 {
+					if (testing.Short() || typ != dtype.F32) && trans != i%4 {
+						continue
+					}
+					p, b := thin(t, rng, typ, [3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
+					if way := checkThin(t, k, &p, b, 1+rng.IntN(8)); way != cutAlongK {
+						t.Errorf("%s: %v: way %d, want split-K", k.Name, &p, way)
+					}
+				}
+			}
+		}
+	}
+}
+
+// splitDepth returns the least K from which a product of m×n is cut along K.
+func splitDepth(m, n int, typ dtype.Type) int {
+	return minPieces*pieceBytes/((m+n)*typ.Size()) + 1
+}
+
+// The pieces of a product are few steps apart from one another in size, fit the memory that
+// their sums have, and give as many threads work.
+func TestPieces(t *testing.T) {
+	for _, s := range []struct{ m, n, k, pieces int }{
+		{1, 1, 262144, 0}, {1, 1, 262145, 5}, {1, 1, 10_000_000, 153}, {64, 64, 4096, 0}, {64, 64, 10_000, 10}, {64, 64, 100_000, 98}, {64, 65, 100_000, 0},
+	} {
+		p, _, err := gemm.New(1, gemm.Dense(dtype.F32, s.m, s.k), gemm.Dense(dtype.F32, s.k, s.n), 0, gemm.Dense(dtype.F32, s.m, s.n), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if splits(&p) != (s.pieces > 0) {
+			t.Errorf("%v: cut along K: %v, want %d pieces", &p, splits(&p), s.pieces)
+		}
+		if !splits(&p) {
+			continue
+		}
+		if got := ceilDiv(s.k, pieceDepth(&p)); got != s.pieces {
+			t.Errorf("%v: %d pieces, want %d", &p, got, s.pieces)
+		}
+		if got, want := threads(&p, 0), min(Workers(0), s.pieces); got != want {
+			t.Errorf("%v: %d threads, want %d", &p, got, want)
+		}
+		pl, err := NewPlan(&p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d splitK[float32]
+		d.prepare(&pl, pl.Kernel.f32, &gemm.Buffers{C: aligned(p.C.Bytes())})
+		if d.parts > maxParts || d.parts*d.deep < s.k || (d.parts-1)*d.deep >= s.k {
+			t.Errorf("%v: %d parts of %d steps, want at most %d that cover K", &p, d.parts, d.deep, maxParts)
+		}
+	}
+}
+
+// Which way small products with some hundred steps of K go, by their layouts: rows times rows
+// where both operands lie along K or tiles would leave most lanes idle, otherwise tiles, of the
+// transposed product where that has fewer vectors of sums.
+func TestWaysOfSmallC(t *testing.T) {
+	for _, k := range Kernels() {
+		if k.f32 == nil || len(k.f32.Dot) == 0 || !k.Available() || !k.Multiplies(dtype.F32) {
+			continue
+		}
+		for _, s := range []struct {
+			m, n, k, trans int
+			want           way
+		}{
+			{1, 1, 300, 0, dotsOfA}, {1, 1, 300, 3, dotsOfA}, {1, 1, 200, 0, unpacked}, {40, 1, 300, 0, dotsOfA}, {1, 40, 300, 2, dotsOfB}, {4, 4, 300, 2, dotsOfA},
+			{4, 4, 300, 0, unpacked}, {4, 4, 300, 1, unpacked}, {40, 2, 300, 0, dotsOfA}, {2, 40, 300, 3, dotsOfB}, {40, 2, 300, 1, turned}, {2, 40, 300, 1, unpacked},
+		} {
+			a, b := gemm.Dense(dtype.F32, s.m, s.k), gemm.Dense(dtype.F32, s.k, s.n)
+			if s.trans&1 != 0 {
+				a = gemm.Dense(dtype.F32, s.k, s.m).T()
+			}
+			if s.trans&2 != 0 {
+				b = gemm.Dense(dtype.F32, s.n, s.k).T()
+			}
+			p, _, err := gemm.New(1, a, b, 0, gemm.Dense(dtype.F32, s.m, s.n), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := k.f32.way(&p); got != s.want {
+				t.Errorf("%s: %v, transposed %d: way %d, want %d", k.Name, &p, s.trans, got, s.want)
+			}
+		}
+	}
+}
+
+// What is cut along K, and dot products, allocate nothing.
+func TestSmallCAllocatesNothing(t *testing.T) {
+	for _, s := range [][3]int{{1, 1, 1000}, {3, 4, 100_000}, {33, 1, 40_000}} {
+		p, b := random(t, dtype.F32, s[0], s[1], s[2])
+		if n := testing.AllocsPerRun(20, func() {
+			pl, err := NewPlan(&p, Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pl.Run(context.Background(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v: %v allocations, want none", &p, n)
+		}
+	}
+}
