@@ -69,10 +69,10 @@ func MulPacked[T Float](ctx context.Context, a Matrix[T], b PackedMatrix[T], opt
 	return c, nil
 }
 
-// GemmPacked is [Gemm] with a packed B: C ← α·A·B + β·C. It gives the bits that Gemm gives
-// on the processor with the same kernel, but for products with few rows or columns and the
-// last columns of small ones, which Gemm sums in another order. C may not be a transposed view, and [WithVerify]
-// is refused, as both would need B as it was: ErrUnsupported.
+// GemmPacked is [Gemm] with a packed B: C ← α·A·B + β·C. It gives the same bits as Gemm
+// on the CPU with the same kernel, except where Gemm sums in another order: for few rows or
+// columns, for a small C with a long K, and in the last columns of a small C. A transposed C and
+// [WithVerify] would need the unpacked B and are refused: ErrUnsupported.
 func GemmPacked[I, O Element](ctx context.Context, alpha float64, a Matrix[I], b PackedMatrix[I], beta float64, c Matrix[O], opts ...Option) error {
 	by := factor{layout: b.layout(), packed: b.b, err: b.check()}
 	return run(ctx, alpha, &a, &by, beta, &c, opts)

@@ -71,8 +71,11 @@ const (
 	crowdedTiles = 3
 	// From so many tiles and bytes on a panel of B is copied by the first tile that reads it:
 	// the others then find it in L2 whatever lies between its rows.
-	copyTiles = 3
-	copyBytes = 1 << 20
+	// Rows of a long B are so short that a panel takes only some sets of L1, which cannot hold it.
+	copyTiles     = 3
+	copyBytes     = 1 << 20
+	copyLongBytes = 256 << 10
+	copyLong      = 16 // steps of K for each column
 	// With so few rows, in tiles and in bytes of a column of C, against a B larger than
 	// rereadBytes it is memory that takes the time: stretches of a few of B's rows come one after
 	// the other, stay in L2 while the tiles go along them, and are gone through once. There are
@@ -130,7 +133,11 @@ func (mk *micro[T]) goesDown(p *gemm.Problem) bool {
 
 // copiesB reports whether p, if it goes direct, copies panels of B.
 func (mk *micro[T]) copiesB(p *gemm.Problem) bool {
-	return !mk.goesInStrips(p) && p.K > flatDepth && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR && area(p.B) >= copyBytes && !crowds(p.B)
+	least := float64(copyBytes)
+	if p.K >= copyLong*p.N {
+		least = copyLongBytes
+	}
+	return !mk.goesInStrips(p) && p.K > flatDepth && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR && area(p.B) >= least && !crowds(p.B)
 }
 
 // area is a matrix's size in bytes, as a number that does not overflow.

@@ -58,8 +58,17 @@ func (mk *micro[T]) idles(many, few, k int) bool {
 	return few < mk.lanes() && k >= dotsDepth && many*(mk.lanes()-few) > dotsTurn*few
 }
 
-// alongK reports whether the rows of l, an operand of op(A), are stored along K.
-func alongK(l gemm.Layout) bool { return !l.Trans || l.Cols == 1 && l.LD == 1 }
+// alongK reports whether the rows of l, a layout of op(A), are stored along K.
+func alongK(l gemm.Layout) bool { return !asRow(l).Trans }
+
+// asRow returns the layout of a dense column as that of a transposed row, which lies in memory
+// in the same way, and others as they are.
+func asRow(l gemm.Layout) gemm.Layout {
+	if l.Cols == 1 && l.LD == 1 {
+		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
+	}
+	return l
+}
 
 // isLong reports whether p, both of whose operands lie along K, is a small C of long rows, which
 // tiles would have to turn.
@@ -76,14 +85,14 @@ func (d *dots[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, xIsA bool) {
 	p := pl.Problem
 	size := dtype.Of[T]().Size()
 	d.micro, d.k, d.alpha, d.threads = mk, p.K, T(p.Alpha), pl.Threads
-	x, y := &d.x, &d.small
-	d.l, d.s, d.layout = p.M, p.N, p.B.T()
+	x, ofX, ofY := asRow(p.A), b.A, b.B
+	d.l, d.s, d.layout = p.M, p.N, asRow(p.B.T())
 	if !xIsA {
-		x, y = y, x
-		d.l, d.s, d.layout = p.N, p.M, p.A
+		x, ofX, ofY = asRow(p.B.T()), b.B, b.A
+		d.l, d.s, d.layout = p.N, p.M, asRow(p.A)
 	}
-	mk.asItLies(x, p.A, b.A)
-	mk.asItLies(y, p.B, b.B)
+	mk.asItLies(&d.x, x, ofX)
+	mk.asItLies(&d.small, d.layout, ofY)
 	d.c.prepare(pl, mk, b, !xIsA)
 	d.beta = d.c.old(T(p.Beta))
 	d.rows = min(d.l, asm.DotRows)
@@ -108,13 +117,10 @@ func (d *dots[T]) room() int {
 	return slotSums + asm.DotRows*d.kc
 }
 
-// turnsY reports whether y must be copied to lie along K.
-func (d *dots[T]) turnsY() bool { return !alongK(d.layout) }
-
 // bytes is what the slots take, and y where it must be copied to lie along k.
 func (d *dots[T]) bytes() int {
 	n := besideBytes[T](d.layout) + d.c.bytes(d.l, d.s) + bytesFor[T](d.threads*d.room())
-	if d.turnsY() {
+	if d.layout.Trans {
 		n += bytesFor[T](d.s * d.k)
 	}
 	return n
@@ -124,7 +130,7 @@ func (d *dots[T]) use(m *memory, _ []place) {
 	d.y = d.small.beside(d.layout, m)
 	d.c.use(m, d.l, d.s)
 	d.memory = take[T](m, d.threads*d.room())
-	if d.turnsY() {
+	if d.layout.Trans {
 		d.y = d.y.packed(d.s, d.k, take[T](m, d.s*d.k))
 	}
 }

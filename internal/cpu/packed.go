@@ -16,8 +16,8 @@ import (
 // It holds blocks of kc steps of K, each with all of N in panels of NR columns, in B's
 // own type: what a product would pack for itself, halves aside, which it widens panel by
 // panel as they come. kc depends on K alone, as in any product by tiles, and so the bits
-// of a result are the same. (One with few rows or columns, bound by memory, sums in
-// another order.)
+// of a result are the same. (Products with few rows or columns, or with a small C and a long K,
+// are summed in another order where B is not packed.)
 type Packed struct {
 	layout gemm.Layout
 	kernel *Kernel

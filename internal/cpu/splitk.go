@@ -31,11 +31,11 @@ type splitK[T scalar] struct {
 }
 
 const (
-	pieceBytes = 512 << 10 // of A and B in a piece
-	minPieces  = 4         // of K in pieces; a product with fewer is computed at once
-	maxParts   = 64        // that have memory for their sums
-	splitSides = 128       // the largest M + N
-	splitRows  = 16        // rows of C that an item of the second phase adds
+	pieceBytes = 1 << 20 // of A and B in a piece
+	minPieces  = 2       // of K; a product of fewer is computed at once
+	maxParts   = 64      // that have memory for their sums
+	splitSides = 128     // the largest M + N
+	splitRows  = 16      // rows of C that an item of the second phase adds
 )
 
 // splits reports whether p is cut along K.
