@@ -71,7 +71,7 @@ const (
 	crowdedTiles = 3
 	// From so many tiles and bytes on a panel of B is copied by the first tile that reads it:
 	// the others then find it in L2 whatever lies between its rows.
-	// Rows of a long B are so short that a panel takes only some sets of L1, which cannot hold it.
+	// The rows of a long B are short. A panel of it falls on few sets of L1, which cannot hold it.
 	copyTiles     = 3
 	copyBytes     = 1 << 20
 	copyLongBytes = 256 << 10
@@ -202,8 +202,8 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 
 func (d *direct[T]) reset() { *d = direct[T]{} }
 
-// starves reports whether tiles of p, if it goes direct, are so few vectors that their sums, one
-// chain of multiply-adds each, would leave the units waiting for one another.
+// starves reports whether p has too few vectors of sums in a tile: each is one chain of dependent
+// multiply-adds, and fewer than eight chains leave the units idle.
 func (mk *micro[T]) starves(p *gemm.Problem) bool {
 	return (p.M <= starvedRows || p.N <= mk.lanes()) && p.M+p.N <= splitSides && p.K >= dotsDepth
 }

@@ -34,9 +34,9 @@ const (
 	dotsDepth   = 256      // of K at least: fewer steps cost less than laying out the product
 )
 
-// goesByDots reports whether p is better computed as products of rows of op(A) and columns of
-// op(B), and whether those of A are x: where C is small and both lie along K, or where tiles
-// leave most lanes idle as C has so few columns, or its transpose has.
+// goesByDots reports whether p is computed fastest as dot products of rows of op(A) and columns of
+// op(B), and whether the rows of op(A) are x. That is so where C is small and both are stored along
+// K, and where C or its transpose has too few columns to fill the lanes of a tile.
 func (mk *micro[T]) goesByDots(p *gemm.Problem) (yes, xIsA bool) {
 	if len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() || p.A.Type != p.Accum() && mk.wide.of(p.A.Type).Lay == nil {
 		return false, false
@@ -52,8 +52,8 @@ func (mk *micro[T]) goesByDots(p *gemm.Problem) (yes, xIsA bool) {
 	return false, false
 }
 
-// idles reports whether tiles of few columns leave so many lanes idle for each of many rows that
-// copying the columns to lie along K takes less time.
+// idles reports whether the lanes that a tile of few columns leaves idle in many rows cost more
+// time than a copy of the columns in which they run along K.
 func (mk *micro[T]) idles(many, few, k int) bool {
 	return few < mk.lanes() && k >= dotsDepth && many*(mk.lanes()-few) > dotsTurn*few
 }
@@ -61,8 +61,8 @@ func (mk *micro[T]) idles(many, few, k int) bool {
 // alongK reports whether the rows of l, a layout of op(A), are stored along K.
 func alongK(l gemm.Layout) bool { return !asRow(l).Trans }
 
-// asRow returns the layout of a dense column as that of a transposed row, which lies in memory
-// in the same way, and others as they are.
+// asRow returns the layout of a transposed row for a dense column, which has the same elements in
+// the same memory. It returns any other layout unchanged.
 func asRow(l gemm.Layout) gemm.Layout {
 	if l.Cols == 1 && l.LD == 1 {
 		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
@@ -70,8 +70,8 @@ func asRow(l gemm.Layout) gemm.Layout {
 	return l
 }
 
-// isLong reports whether p, both of whose operands lie along K, is a small C of long rows, which
-// tiles would have to turn.
+// isLong reports whether p has a small C and a long K. Both operands are stored along K, so that
+// tiles would have to transpose one of them.
 func (mk *micro[T]) isLong(p *gemm.Problem) bool {
 	few, many, most := min(p.M, p.N), max(p.M, p.N), dotsRows
 	if mk.Group > 1 {
@@ -97,7 +97,7 @@ func (d *dots[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, xIsA bool) {
 	d.beta = d.c.old(T(p.Beta))
 	d.rows = min(d.l, asm.DotRows)
 	d.kc = dotsReach / size
-	if d.l <= asm.DotRows && d.s <= mk.dotted() {
+	if d.s <= mk.dotted() && d.x.widen == nil {
 		d.kc = min(d.k, dotsLength/size)
 	}
 	d.lc = equalParts(d.l, max(64, d.l/(8*d.threads)), asm.DotRows)
@@ -160,10 +160,10 @@ func (d *dots[T]) do(item, slot int) {
 	d.c.done(first, 0, rows, d.s, memory[slotSums:])
 }
 
-// four computes the elements of C for the rows of x from i on, four unless x has fewer. Those
-// before from belong to the four before: the last ones overlap them. Sums of K's first part come to the first half
-// of memory, those of the others to the second, to be added. piece is for rows of x that are
-// widened.
+// four computes the elements of C for up to DotRows rows of x from row i on. Rows before from
+// belong to the previous call, which the last call overlaps. The first half of memory holds the sums
+// over the first kc steps of K. Each further kc steps are summed in the second half and added. piece
+// is memory for rows of x that are widened.
 func (d *dots[T]) four(i, from int, memory, piece []T) {
 	sums, part, dot := memory[:slotSums/2], memory[slotSums/2:], d.Dot[d.rows-1]
 	for p := 0; p < d.k; p += d.kc {

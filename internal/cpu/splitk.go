@@ -9,7 +9,7 @@ import (
 )
 
 // splitK is a product with a small C and a long K, cut along K into pieces that fit in L2. Each
-// piece is a product of its own, computed in the way that is best for its shape.
+// piece is a product of its own, whose way depends on its shape.
 //
 // The first phase sums parts, runs of consecutive pieces, each beside C. The second adds the sums
 // of the parts in order. The cuts depend on the shape alone, and so do the bits of C.
@@ -17,7 +17,7 @@ type splitK[T scalar] struct {
 	*micro[T]
 	kernel       *Kernel
 	piece        gemm.Problem // the first piece
-	way          way          // in which pieces are computed
+	way          way          // of each piece
 	k            int
 	a, b         []byte
 	stepA, stepB int // bytes from one step of K to the next
@@ -122,7 +122,7 @@ func (d *splitK[T]) do(item, slot int) {
 	}
 }
 
-// piece is a product under way, pooled: a plan refers to its problem.
+// piece is the product of one piece. It is pooled because its plan holds a pointer to its problem.
 type piece struct {
 	problem gemm.Problem
 	plan    Plan

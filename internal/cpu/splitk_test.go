@@ -9,8 +9,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// A product with a small C and a long K is cut along K. In whole numbers it is the textbook's for
-// every kernel, element type and layout, whatever C held before, with and without an epilogue.
+// TestSplitK compares products with a small C and a long K, in whole numbers, to the textbook's
+// loop: for every kernel, element type and layout, with and without β and an epilogue.
 func TestSplitK(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -43,8 +43,8 @@ func splitDepth(m, n int, typ dtype.Type) int {
 	return minPieces*pieceBytes/((m+n)*typ.Size()) + 1
 }
 
-// K is cut into as many pieces as its length and the sides of C require. Each of them may have a
-// thread, and their parts cover K.
+// TestPieces checks the number of pieces by shape, that each of them may have a thread, and that
+// the parts cover K.
 func TestPieces(t *testing.T) {
 	for _, s := range []struct{ m, n, k, pieces int }{
 		{1, 1, 262144, 0}, {1, 1, 262145, 3}, {1, 1, 10_000_000, 77}, {64, 64, 4096, 0}, {64, 64, 10_000, 5}, {64, 64, 100_000, 49}, {64, 65, 100_000, 0},
@@ -77,9 +77,9 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// Which way small products with some hundred steps of K go, by their layouts: rows times rows
-// where both operands lie along K or tiles would leave most lanes idle, otherwise tiles, of the
-// transposed product where that has fewer vectors of sums.
+// TestWaysOfSmallC checks the way of products with a small C and some hundred steps of K: dot
+// products where both operands are stored along K or tiles would leave most lanes idle, otherwise
+// tiles, of the transposed product where it has fewer vectors of sums.
 func TestWaysOfSmallC(t *testing.T) {
 	for _, k := range Kernels() {
 		if k.f32 == nil || len(k.f32.Dot) == 0 || !k.Available() || !k.Multiplies(dtype.F32) {
@@ -110,7 +110,7 @@ func TestWaysOfSmallC(t *testing.T) {
 	}
 }
 
-// What is cut along K, and dot products, allocate nothing.
+// TestSmallCAllocatesNothing checks that split-K and dot products allocate no memory.
 func TestSmallCAllocatesNothing(t *testing.T) {
 	for _, s := range [][3]int{{1, 1, 1000}, {3, 4, 100_000}, {33, 1, 40_000}} {
 		p, b := random(t, dtype.F32, s[0], s[1], s[2])

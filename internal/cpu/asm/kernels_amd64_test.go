@@ -95,7 +95,7 @@ func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, d
 		ldb, ldc := n+tt.rand.IntN(2*ks.NR), n+tt.rand.IntN(2*ks.NR)
 		rsa, csa := k+tt.rand.IntN(9), 1
 		if tt.rand.IntN(2) == 0 {
-			rsa, csa = 1, m+tt.rand.IntN(9) // A as it lies transposed
+			rsa, csa = 1, m+tt.rand.IntN(9) // A transposed
 		}
 		tt.check(tile[T]{
 			name: fmt.Sprintf("%s %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", name, m, n, k, rsa, csa, ldb, ldc),
@@ -286,8 +286,8 @@ func pairwise[T float32 | float64](sums []T) T {
 	return sums[0]
 }
 
-// setsFor returns the number of sets of sums that kernels with so many vectors of them in a set
-// take turns with: a power of two, for eight independent chains.
+// setsFor returns the number of sets of sums over which steps of k take turns: the least power of
+// two that gives eight independent chains, one for each vector of each set.
 func setsFor(vectors int) int {
 	sets := 1
 	for vectors*sets < 8 {

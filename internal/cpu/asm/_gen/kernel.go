@@ -35,7 +35,7 @@ var (
 	narrow = body{"narrow", 1, true, 1}
 )
 
-// deepened returns b with enough sets of sums to keep the units busy with so few rows.
+// deepened returns b with enough sets of sums to keep the units busy in a tile of that many rows.
 func (b body) deepened(rows int) body {
 	b.sets = setsFor(rows * b.vectors)
 	return b

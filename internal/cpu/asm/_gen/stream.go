@@ -137,8 +137,8 @@ func (v variant) dots() int { return v.registers / 2 / maxDotRows }
 // latency of four cycles busy.
 const minChains = 8
 
-// setsFor returns the number of sets of sums, a power of two, over which steps of k take turns
-// where one set has so many vectors: enough for minChains chains.
+// setsFor returns the number of sets of sums over which steps of k take turns: the least power of
+// two that gives minChains chains, one for each vector of each set.
 func setsFor(vectors int) int {
 	sets := 1
 	for vectors*sets < minChains {
