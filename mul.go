@@ -12,8 +12,7 @@ import (
 )
 
 // Mul is the product A·B of an m×k and a k×n matrix, as a new m×n matrix of the
-// same type. (For int8, whose products are of another type, and 8-bit floats, which have a
-// choice, use [MulInto].)
+// same type. [MulInto] has results of other types, and products of int8 and 8-bit floats.
 func Mul[T Float](ctx context.Context, a, b Matrix[T], opts ...Option) (Matrix[T], error) {
 	if err := firstErr(a.err, b.err); err != nil {
 		return Matrix[T]{}, err
@@ -25,18 +24,28 @@ func Mul[T Float](ctx context.Context, a, b Matrix[T], opts ...Option) (Matrix[T
 	return c, nil
 }
 
-// MulInto overwrites C, m×n, with the product A·B of an m×k and a k×n matrix. C
-// has the type of A and B, or the type that their products are summed in:
-// float32 for [Float16] and [BFloat16], int32 for int8 (whose sums wrap). Products of
-// [Float8E4M3] and of [Float8E5M2] are float32, [BFloat16], [Float16] or their own type.
+// MulInto overwrites C, m×n, with the product A·B of an m×k and a k×n matrix. The types
+// that C may have:
+//
+//	A, B                          sums      C
+//	float64                       float64   float64
+//	float32                       float32   float32, BFloat16, Float16
+//	Float16                       float32   Float16, float32
+//	BFloat16                      float32   BFloat16, float32
+//	Float8E4M3 or Float8E5M2      float32   float32, BFloat16, Float16, as A and B
+//	int8                          int32     int32, float32, BFloat16, Float16
+//
+// Sums in int32 are exact, but wrap beyond 32 bits. For a C of floats they are converted to
+// float32, to nearest with ties to even. All that follows is computed in float32: α, β and
+// what the options add. A C of 16 or 8 bits is rounded once, at the end.
 func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opts ...Option) error {
 	return Gemm(ctx, 1, a, b, 0, c, opts...)
 }
 
 // Gemm computes C ← α·A·B + β·C for A of m×k, B of k×n and C of m×n; transposed
-// operands are given as [Matrix.T]. α and β are rounded to the type that the
-// product is summed in, and are whole numbers if that is int32. With β = 0 the
-// old C is not read; with α = 0 neither A nor B is.
+// operands are given as [Matrix.T]. α and β are of type float64 for float64, int32 for an int32 C,
+// where they are whole numbers, and otherwise float32, to which they are rounded. With β = 0
+// the old C is not read; with α = 0 neither A nor B is. [MulInto] lists the types of C.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
 	var by factor
 	b.asFactor(&by)

@@ -161,8 +161,13 @@ type extra struct {
 }
 
 // WithRowScale multiplies row i of the product by v[i], before a bias is added. v has one
-// element a row, of the type that the product is summed in: float64 for float64, and else
-// float32; of int8 it is ErrUnsupported. (What is multiplied is α·A·B + β·C.)
+// element a row, of the type of α and β: float64 for float64, otherwise float32. The int32
+// result of int8 has no scales: ErrUnsupported. The scale multiplies α·A·B + β·C.
+//
+// A quantised layer is an int8 product with a float result, its two factors' scales and a bias:
+//
+//	err := tilework.MulInto(ctx, y, q, w, // float32 ← int8·int8
+//		tilework.WithRowScale(sx), tilework.WithColScale(sw), tilework.WithColBias(b))
 func WithRowScale[T Element](v []T) Option { return withScale(gemm.RowScale, v) }
 
 // WithColScale multiplies column j of the product by v[j]; see [WithRowScale].
@@ -262,13 +267,13 @@ func WithGatedOn[T Element](up DeviceMatrix[T]) Option {
 }
 
 // WithOutputScale multiplies the result by a number behind all else, as before it is
-// rounded to a short type. The number is rounded to the type that the product is summed in.
+// rounded to a short type. The number is rounded to the type of α and β.
 func WithOutputScale(factor float64) Option {
 	return func(c *config) { c.setExtra(gemm.OutScale, extra{number: factor}) }
 }
 
 // WithOutputScaleOn is [WithOutputScale] for [GemmOn] and [MulOn], with a number that is on the
-// device, a 1×1 matrix of the type that the product is summed in: it may be the result of
+// device, a 1×1 matrix of the type of α and β: it may be the result of
 // work that is still under way.
 func WithOutputScaleOn[T Element](factor DeviceMatrix[T]) Option {
 	return withScaleOn(gemm.OutScale, factor)
@@ -278,8 +283,8 @@ func WithOutputScaleOn[T Element](factor DeviceMatrix[T]) Option {
 // all else that options say and before the result is rounded; see [NewDeviceFunc].
 type DeviceFunc struct{ f *gpu.Function }
 
-// DeviceElement is what a [DeviceFunc] is told: an element's value in the type that the
-// product is summed in, its row and its column in the result, and the data of the product's
+// DeviceElement is what a [DeviceFunc] is told: an element's value in the type of α and β, its
+// row and its column in the result, and the data of the product's
 // [WithDeviceFunc].
 type DeviceElement = gpu.Element
 
@@ -304,7 +309,7 @@ func NewDeviceFunc(f func(k *build.Kernel, e DeviceElement) build.Reg) (*DeviceF
 
 // WithDeviceFunc has a GPU apply f to every element; on the processor, for which there is
 // [WithTileFunc], and with [WithVerify] it is ErrUnsupported. data are the numbers that f
-// reads, of the type that the product is summed in, none if it reads none.
+// reads, of the type of α and β, none if it reads none.
 func WithDeviceFunc[T Element](f *DeviceFunc, data []T) Option {
 	return withFunc(f, extra{host: dtype.Bytes(data), layout: gemm.Dense(dtype.Of[T](), 1, len(data))})
 }
@@ -332,8 +337,8 @@ func withFunc(f *DeviceFunc, data extra) Option {
 	}
 }
 
-// WithSaturation has results that are too large for C's type become its largest value, with
-// their sign, instead of an infinity. NaN stays NaN. Integers have no such: theirs wrap.
+// WithSaturation makes results that are too large for C's type its largest value, with
+// their sign, instead of an infinity. NaN stays NaN. int32 results wrap: ErrUnsupported.
 func WithSaturation() Option { return func(c *config) { c.Saturate = true } }
 
 func (c *config) setExtra(x gemm.Extra, e extra) {
@@ -397,7 +402,7 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 		}
 		switch l := e.layout; {
 		case l.Type != want.Type:
-			return fmt.Errorf("%w: a %v of %v for a product that is summed in %v", ErrUnsupported, x, l.Type, want.Type)
+			return fmt.Errorf("%w: a %v of %v for products of %v as %v, want %v", ErrUnsupported, x, l.Type, p.A.Type, p.C.Type, want.Type)
 		case l.Rows != 1 || l.Cols != want.Cols || l.Cols == 0 && x == gemm.Data:
 			return fmt.Errorf("%w: a %v of %d×%d elements in memory, want one row of %d", ErrShape, x, l.Rows, l.Cols, want.Cols)
 		}

@@ -39,6 +39,8 @@ func verifyAllOn(t *testing.T, d *Device) {
 	t.Run("e4m3", func(t *testing.T) { verifyOn[Float8E4M3, float32](t, d) })
 	t.Run("e5m2", func(t *testing.T) { verifyOn[Float8E5M2, Float8E5M2](t, d) })
 	t.Run("int8", func(t *testing.T) { verifyOn[int8, int32](t, d) })
+	t.Run("int8 as float32", func(t *testing.T) { verifyOn[int8, float32](t, d) })
+	t.Run("float32 as float16", func(t *testing.T) { verifyOn[float32, Float16](t, d) })
 }
 
 // TestVerifyOnOlder: where the kernel for it does not run, the host reads the matrices.
@@ -58,7 +60,7 @@ func verifyOn[I, O Element](t *testing.T, d *Device) {
 	room := upload(t, d, random(k+5, n+9))
 	a, b, c := upload(t, d, host).T(), room.Sub(2, 3, k, n), upload(t, d, New[O](n, m)).T()
 	old := upload(t, d, New[O](m, n))
-	whole := c.m.Layout.Type.Info().Integer
+	whole := a.m.Layout.Type.Info().Integer
 	bias := make([]O, n)
 	for i := range bias {
 		bias[i] = dtype.FromFloat64[O](float64(i % 5))

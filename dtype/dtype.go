@@ -53,7 +53,7 @@ type Info struct {
 
 	// Accum is the type that products of this one are summed in, and Results are
 	// the types that a product may have, the usual one first. A type without
-	// results is not multiplied: it only holds them.
+	// results is not multiplied: it only holds them. See also [Info.ScaleType].
 	Accum   Type
 	Results []Type
 
@@ -76,7 +76,7 @@ var table = [...]Info{
 	F32: {
 		Name: "float32", Short: "f32", Size: 4,
 		Roundoff: 0x1p-24, Tiny: 0x1p-149, Max: math.MaxFloat32, Exact: 1 << 24,
-		Accum: F32, Results: []Type{F32},
+		Accum: F32, Results: []Type{F32, BF16, F16},
 		load: load[float32], store: store[float32],
 		loadAll: loadAll[float32], storeAll: storeAll[float32],
 	},
@@ -111,7 +111,7 @@ var table = [...]Info{
 	I8: {
 		Name: "int8", Short: "i8", Size: 1, Integer: true,
 		Max: math.MaxInt8, Exact: math.MaxInt8,
-		Accum: I32, Results: []Type{I32},
+		Accum: I32, Results: []Type{I32, F32, BF16, F16},
 		load: load[int8], store: store[int8],
 		loadAll: loadAll[int8], storeAll: storeAll[int8],
 	},
@@ -122,6 +122,17 @@ var table = [...]Info{
 		load:  load[int32], store: store[int32],
 		loadAll: loadAll[int32], storeAll: storeAll[int32],
 	},
+}
+
+// ScaleType returns the type of alpha, beta and the rest of the epilogue for products of this
+// type with results of type out. cuBLASLt calls it the scale type. It is the type of the
+// sums, except that integer sums with a result of another type are first converted to
+// float32, to nearest with ties to even.
+func (in *Info) ScaleType(out Type) Type {
+	if table[in.Accum].Integer && out != in.Accum {
+		return F32
+	}
+	return in.Accum
 }
 
 // All lists the element types in the order of the table.

@@ -24,8 +24,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("%v is summed in %v", ty, in.Accum)
 		}
 		for _, r := range in.Results {
-			if r.Info().Integer != in.Integer {
-				t.Errorf("a product of %v is given in %v", ty, r)
+			if s := in.ScaleType(r); r.Info().Integer && !in.Integer || s.Info().Integer != r.Info().Integer || s.Info().Roundoff > r.Info().Roundoff {
+				t.Errorf("a product of %v is given in %v, from %v", ty, r, s)
 			}
 		}
 		if in.Integer {

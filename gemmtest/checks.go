@@ -102,6 +102,10 @@ func (t *trial) bound() error {
 // fillRandom sets the inputs to random numbers of one of several distributions.
 func (t *trial) fillRandom(o *operands) {
 	in := o.p.A.Type.Info()
+	whole := choose(t, 1, 8, in.Max) // of integer operands; a short result overflows if all are large
+	if in.Integer {
+		in = o.p.ScaleType().Info()
+	}
 	// wide and deep are exponents: products within 2^±wide stay clear of overflow in
 	// sums of any length here, products of 2^deep come out below the normal range.
 	wide := int(math.Log2(math.Sqrt(min(in.Max, o.p.C.Type.Info().Max)))/2) - 2
@@ -118,7 +122,12 @@ func (t *trial) fillRandom(o *operands) {
 		func() float64 { return math.Ldexp(uniform(), t.rng.IntN(2*wide+1)-wide) },
 		func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) },
 	)
-	o.fillInputs(func(*matrix, int, int) float64 { return number() })
+	o.fillInputs(func(m *matrix, _, _ int) float64 {
+		if m.layout.Type == o.p.A.Type && m.layout.Type.Info().Integer {
+			return t.whole(whole)
+		}
+		return number()
+	})
 }
 
 func (t *trial) unread() error {
@@ -322,7 +331,7 @@ func (t *trial) epilogues() error {
 	if err != nil {
 		return err
 	}
-	if o.p.Epilogue.Activation.Info().Integer && t.rng.IntN(2) == 0 || o.p.C.Type.Info().Integer {
+	if o.p.Epilogue.Activation.Info().Integer && t.rng.IntN(2) == 0 || o.p.ScaleType().Info().Integer {
 		t.fillExact(o)
 		return t.exactly(o)
 	}

@@ -73,6 +73,9 @@ var ErrFailed = gemm.ErrVerify
 // Pair is the element type of A and B and that of C.
 type Pair struct{ In, Out dtype.Type }
 
+// integer reports whether alpha, beta and the epilogue of its products are integers.
+func (p Pair) integer() bool { return p.In.Info().ScaleType(p.Out).Info().Integer }
+
 // Pairs lists the pairs that dtype's table has.
 func Pairs() []Pair {
 	var all []Pair

@@ -26,17 +26,22 @@ type plain struct {
 
 // multiply is the Gemm of an Implementation.
 func (f *plain) multiply(ctx context.Context, p *Problem, b Buffers) error {
-	switch p.Accum() {
-	case dtype.F64:
-		return plainIn[float64](ctx, f, p, b)
-	case dtype.F32:
-		return plainIn[float32](ctx, f, p, b)
+	switch t := p.Accum(); {
+	case p.Converts():
+		return plainIn[int32, float32](ctx, f, p, b)
+	case t == dtype.F64:
+		return plainIn[float64, float64](ctx, f, p, b)
+	case t == dtype.F32:
+		return plainIn[float32, float32](ctx, f, p, b)
 	default:
-		return plainIn[int32](ctx, f, p, b)
+		return plainIn[int32, int32](ctx, f, p, b)
 	}
 }
 
-func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Problem, b Buffers) error {
+type number interface{ float64 | float32 | int32 }
+
+// plainIn sums in T and computes the rest in S.
+func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) error {
 	index, readAB := Layout.Index, p.ReadsAB() || f.readAB
 	if f.index != nil {
 		index = f.index
@@ -62,7 +67,8 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 			return ctx.Err()
 		}
 		for j := range p.N {
-			product := func(of Layout, data []byte, scales gemm.BlockScales) (sum T) {
+			product := func(of Layout, data []byte, scales gemm.BlockScales) S {
+				var sum T
 				for _, k := range order {
 					if !readAB {
 						break
@@ -84,20 +90,20 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 						sum = T(f.sum(p, float64(sum)))
 					}
 				}
-				return sum * T(p.Alpha)
+				return S(S(sum) * S(p.Alpha))
 			}
 			sum := product(p.B, b.B, scaleB)
 			at := index(p.C, i, j)
 			if p.Beta != 0 || f.readOld {
-				sum += T(T(p.Beta) * T(p.C.Type.At(b.C, at)))
+				sum += S(S(p.Beta) * S(p.C.Type.At(b.C, at)))
 			}
-			extra := func(x gemm.Extra, i, j int) T {
+			extra := func(x gemm.Extra, i, j int) S {
 				l := p.Extra(x)
 				v := l.Type.At(b.Extras[x], index(l, i, j))
 				if f.extra != nil {
 					v = f.extra(p, x, v)
 				}
-				return T(v)
+				return S(v)
 			}
 			if p.Epilogue.RowScale {
 				sum *= extra(gemm.RowScale, 0, i)
@@ -113,18 +119,18 @@ func plainIn[T float64 | float32 | int32](ctx context.Context, f *plain, p *Prob
 				if f.bias != nil {
 					n = f.bias(p, i, j)
 				}
-				sum += T(p.C.Type.At(b.Bias, n))
+				sum += S(p.C.Type.At(b.Bias, n))
 			}
 			act := p.Epilogue.Activation
 			out := act.Info().F(float64(sum))
 			if f.act != nil {
 				out = f.act(act, float64(sum))
 			}
-			x := T(out)
+			x := S(out)
 			if p.Epilogue.Gated {
 				up := product(p.Up, b.Extras[gemm.Up], gemm.BlockScales{})
 				if f.up != nil {
-					up = T(f.up(float64(up)))
+					up = S(f.up(float64(up)))
 				}
 				x *= up
 			}

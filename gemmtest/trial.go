@@ -40,8 +40,8 @@ func choose[T any](t *trial, values ...T) T { return values[t.rng.IntN(len(value
 // kind is what a check wants of a product; the zero value takes any without an
 // epilogue.
 type kind struct {
-	floats   bool                  // floating-point types only
-	integers bool                  // integer types only
+	floats   bool                  // results that are rounded only
+	integers bool                  // integer arithmetic only
 	scales   bool                  // block scales, of types that have them
 	nonempty bool                  // no size is zero
 	large    bool                  // as large as the volume allows
@@ -81,7 +81,7 @@ func (t *trial) pairs(k kind) (pairs []Pair) {
 		all = Pairs()
 	}
 	for _, p := range all {
-		integer, short := p.Out.Info().Integer, p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2
+		integer, short := p.integer(), p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2
 		if !(k.floats && integer || k.integers && !integer || k.scales && !short) {
 			pairs = append(pairs, p)
 		}
@@ -137,7 +137,7 @@ func (t *trial) scaled(p Problem) Problem {
 
 // epilogue draws any epilogue that products of those types may have, often a simple one.
 func (t *trial) epilogue(pair Pair) Epilogue {
-	integer := pair.Out.Info().Integer
+	integer := pair.integer()
 	var activations []gemm.Activation
 	for _, a := range gemm.Activations() {
 		if a.Info().Integer || !integer {
@@ -266,7 +266,7 @@ func describe(p *Problem) string {
 func (t *trial) fillExact(o *operands) {
 	p := &o.p
 	in, out := p.A.Type.Info(), p.C.Type.Info()
-	largest := min(p.Accum().Info().Exact, out.Exact)
+	largest := min(p.Accum().Info().Exact, p.ScaleType().Info().Exact, out.Exact)
 	if e := t.impl.accuracy(p).Exact; e > 0 {
 		largest = min(largest, e)
 	}

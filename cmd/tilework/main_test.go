@@ -137,6 +137,12 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 		{"b.npy a.npy -o c.npy --device emu --kernel blocked --transpose-a --transpose-b", func(j, i int) float64 { return product(i, j) }},
 		{"a.npy b.npy -o c.safetensors --dtype bfloat16", product},
 		{"a.npy b.npy -o c.npy --dtype int8", product},
+		{"a.npy b.npy -o c.npy --dtype int8 --out-dtype float32 --row-scale row.csv --col-scale col.npy --bias col.npy --activation relu --alpha 0.5 --verify", func(i, j int) float64 {
+			return max(row(i, 0)*col(0, j)*product(i, j)/2+col(0, j), 0)
+		}},
+		{"a.npy b.npy -o c.npy --dtype int8 --out-dtype float16 --device emu --output-scale 0.25 --verify", func(i, j int) float64 { return product(i, j) / 4 }},
+		{"a.npy b.npy -o c.npy --dtype float32 --out-dtype float16", product},
+		{"a.npy b.npy -o c.safetensors --dtype float32 --out-dtype bfloat16 --device emu --verify", product},
 		{"a.npy b.npy -o c.npy --dtype float16 --out-dtype float32", product},
 	} {
 		args := strings.Fields("mul " + test.args)
@@ -246,7 +252,9 @@ func TestMistakes(t *testing.T) {
 		{mul + "--row-scale col.npy", 2, "--row-scale col.npy has 5 elements, want 3, one for each of the rows"},
 		{mul + "--col-scale no.npy", 2, "no.npy: no such file"},
 		{mul + "--output-scale half", 2, "half: want a number"},
-		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "a product in int32 that saturates"},
+		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "saturation on a result of int32: want bias, relu and residual alone, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --output-scale 0.5", 2, "scales on a result of int32: want bias, relu and residual alone, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --alpha 0.5", 2, "alpha = 0.5 for a result of int32: want a whole number up to ±2147483647, or a result of float32"},
 		{mul + "--threads -1", 2, "--threads -1"},
 		{mul + "--threads many", 2, "--threads many: want a whole number"},
 		{mul + "--beta 1", 2, "--beta 1 without --c"},

@@ -42,13 +42,18 @@ on its way out, and writes C:
 
   x ← (act(rowScale·colScale·x + bias)·(alpha·op(A)·op(up)) + residual)·outputScale
 
+All of this is float32, or float64 for float64 files. int8 products are summed exactly, in int32;
+with --out-dtype float32, bfloat16 or float16 the sums are converted to float32 first, and
+without it C is int32, which has whole alpha and beta, a bias, relu and a residual alone.
+
 Files: ` + fileFormats() + `
 Of an archive that holds several arrays, name one: weights.npz::w1.
 
 A and B have the same element type; --dtype converts both on reading. What the other flags read
 is converted to the type that it is wanted in. Products of
-float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32; those of int8 are
-int32.
+float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32. The result's types
+(--out-dtype), the usual one first:
+` + resultTypes() + `
 
 Without --device the product goes to the processor or the first GPU, whichever takes
 less time by what was measured on this machine; --verbose tells. The measurements are
@@ -60,6 +65,7 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
   tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu
   tilework mul x.npy model.safetensors::gate -o h.npy --transpose-b --activation silu --up model.safetensors::up
   tilework mul q.npy w.npy -o y.npy --dtype int8 --bias b.npy --residual y0.npy
+  tilework mul q.npy w.npy -o y.npy --dtype int8 --out-dtype float32 --row-scale sx.npy --col-scale sw.npy --bias b.npy --activation relu
   tilework mul x8.safetensors w8.safetensors -o y.npy --row-scale sx.npy --col-scale sw.npy --out-dtype float16 --saturate`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -102,6 +108,21 @@ func fileFormats() string {
 	var s strings.Builder
 	for _, f := range matio.Formats() {
 		fmt.Fprintf(&s, "\n  %-13s %s", f.Ext, f.Doc)
+	}
+	return s.String()
+}
+
+// resultTypes lists for each type of A and B those that C may have.
+func resultTypes() string {
+	var s strings.Builder
+	for _, in := range dtype.All() {
+		var names []string
+		for _, out := range in.Info().Results {
+			names = append(names, out.String())
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(&s, "\n  %-13s %s", in, strings.Join(names, ", "))
+		}
 	}
 	return s.String()
 }

@@ -208,10 +208,15 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 
 // expect is element (i, j) of C, of the sum s of products and, if p is gated, that of the other one.
 func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
-	acc, out, act := p.Accum().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
+	acc, out, act := p.ScaleType().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
 	extra := func(x gemm.Extra, i, j int) float64 {
 		l := p.Extra(x)
 		return l.Type.At(in.Extras[x], l.Index(i, j))
+	}
+	terms := float64(p.K) // that are rounded
+	if p.Converts() {
+		terms = 1 // the conversion
+		s, other = wrapped(p, s), wrapped(p, other)
 	}
 	e := element{index: p.C.Index(i, j)}
 	v := p.Alpha * (s.hi + s.lo)
@@ -222,9 +227,10 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	}
 	up := p.Alpha * (other.hi + other.lo)
 	e.want = p.Finish(&in, i, j, v, up)
-	if out.Integer {
+	if acc.Integer {
 		return e
 	}
+	short := p.A.Type.Size() == 1 && !p.Converts()
 	// How much an error of v is magnified, and what is added to it.
 	weight, gain, late := 1.0, 1.0, 0.0
 	if p.Epilogue.RowScale {
@@ -248,7 +254,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	case gemm.BiasCol:
 		magnitude += math.Abs(p.C.Type.At(in.Bias, j))
 	}
-	k := float64(p.K + 3)
+	k := terms + 3
 	for x := range gemm.Extra(gemm.Extras) {
 		if p.Has(x) {
 			k++
@@ -272,7 +278,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 		// Each factor is off by its error, and magnifies the other's.
 		size := math.Abs(p.Alpha) * other.abs
 		off := gamma*size + k*acc.Tiny
-		if p.A.Type.Size() == 1 {
+		if short {
 			off += shortSums * size
 		}
 		gate := gain * math.Abs(act.F(v))
@@ -283,10 +289,16 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	u64 := dtype.F64.Info().Roundoff // of the reference's own last steps
 	e.bound += gain*act.Slope*(gamma*magnitude+k*max(1, weight)*acc.Tiny) +
 		(out.Roundoff+4*u64)*math.Abs(e.want) + 4*u64*magnitude + out.Tiny
-	if p.A.Type.Size() == 1 {
+	if short {
 		e.bound += gain * act.Slope * shortSums * magnitude
 	}
 	return e
+}
+
+// wrapped returns an integer sum as the product holds it before it is converted: exactly.
+func wrapped(p *gemm.Problem, s sum) sum {
+	w := p.Wrapped(s.hi + s.lo)
+	return sum{hi: w, abs: math.Abs(w)}
 }
 
 // shortSums is what tensor cores leave off that sum up 8-bit floats in 14 bits, 128 of them at the

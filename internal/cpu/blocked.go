@@ -63,7 +63,7 @@ func newProduct[T scalar](pl *Plan, mk *micro[T], b *gemm.Buffers) product[T] {
 	d := product[T]{
 		micro: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
-		alpha: T(p.Alpha), beta: T(p.Beta),
+		alpha: alphaOf[T](p), beta: T(p.Beta),
 		tile:    pl.tile,
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.C.Type != dtype.Of[T](),

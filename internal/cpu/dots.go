@@ -108,13 +108,17 @@ func (d *dots[T]) reset() { *d = dots[T]{} }
 // slotSums is how many sums a slot has memory for.
 const slotSums = 2 * dotsRows * asm.DotRows
 
-// room is what a slot has memory for: sums, and rows of x that are widened, which is also
-// enough to finish a C of halves with.
+// room is what a slot has memory for: sums, and rows of x that are widened or what finishing
+// takes.
 func (d *dots[T]) room() int {
-	if d.x.widen == nil {
-		return slotSums
+	spare := 0
+	if d.c.sums {
+		spare = finishing
 	}
-	return slotSums + asm.DotRows*d.kc
+	if d.x.widen != nil {
+		spare = max(spare, asm.DotRows*d.kc)
+	}
+	return slotSums + spare
 }
 
 // bytes is what the slots take, and y where it must be copied to lie along k.

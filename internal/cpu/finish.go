@@ -26,7 +26,13 @@ type finisher[T scalar] struct {
 	vectors                      *asm.Finish[T]
 	act                          func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
 
-	// For a C of another type than the sums: its memory and the conversions.
+	// floats finishes integer sums that are converted: its sums are theirs, converted in
+	// place and multiplied by the factor.
+	floats *finisher[float32]
+	factor []T // a single element; empty where sums are of type T already
+
+	// For a C of another type than the sums, also if these are converted: its memory and the
+	// conversions.
 	to     dtype.Type
 	raw    []byte
 	ld     int
@@ -36,8 +42,18 @@ type finisher[T scalar] struct {
 	narrow func(raw []byte, at int, src []T)
 }
 
-// prepare readies an f of zeros for p and the kernel mk; the textbook's has none.
+// prepare readies an f of zeros, for sums in T, for p and the kernel mk. The textbook kernel has
+// no mk.
 func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
+	if p.ScaleType() != dtype.Of[T]() {
+		f.needed, f.floats = true, new(finisher[float32])
+		f.floats.prepare(p, b, mk.finishing())
+		f.floats.factor = []float32{float32(p.Alpha)}
+		if !p.ReadsAB() {
+			f.floats.factor[0] = 0 // an infinite alpha multiplies no sum
+		}
+		return
+	}
 	converts := p.C.Type != p.Accum()
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
 		return
@@ -63,17 +79,36 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
 	}
 }
 
-// Finish finishes sums, M×N of α·op(A)·op(B) + β·C in the type that the product is summed in
-// without padding, as the product would have been: it does what the epilogue says, with the
-// operands in b, and writes the C there; of a gated product b has the other one's sums for Up.
-// The sums are lost.
+// alphaOf returns what the micro-kernels multiply sums in T by: alpha, or 1 where they are
+// converted first.
+func alphaOf[T scalar](p *gemm.Problem) T {
+	if p.ScaleType() != dtype.Of[T]() {
+		return 1
+	}
+	return T(p.Alpha)
+}
+
+// finishing returns the kernel that finishes mk's sums once they are converted to float32, nil
+// for plain Go.
+func (mk *micro[T]) finishing() *micro[float32] {
+	if mk == nil {
+		return nil
+	}
+	return mk.floats
+}
+
+// Finish finishes sums, M×N of α·op(A)·op(B) + β·C in the problem's ScaleType without padding,
+// as the product would have been: it applies the epilogue, with the operands in b, and writes
+// the C there. For a gated product b has the other one's sums for Up. The sums are lost.
 func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
-	p := *pl.Problem
+	p, k := *pl.Problem, pl.Kernel
 	p.Beta = 0
-	switch k := pl.Kernel; p.Accum() {
-	case dtype.F32:
+	switch t := p.ScaleType(); {
+	case p.Converts():
+		finish(&p, &b, k.i32.finishing(), dtype.View[float32](sums))
+	case t == dtype.F32:
 		finish(&p, &b, k.f32, dtype.View[float32](sums))
-	case dtype.F64:
+	case t == dtype.F64:
 		finish(&p, &b, k.f64, dtype.View[float64](sums))
 	default:
 		finish(&p, &b, k.i32, dtype.View[int32](sums))
@@ -121,6 +156,10 @@ const (
 // tile finishes rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
 // [finishing] elements.
 func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+	if f.floats != nil {
+		f.floats.tile(floats(c), ldc, i0, j0, rows, cols, floats(tmp))
+		return
+	}
 	for j := 0; j < cols; j += finishing {
 		n := min(finishing, cols-j)
 		for i := 0; i < rows; i += finishedRows {
@@ -136,6 +175,10 @@ func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 // fetch has come to the cache what rows×cols elements at (i0, j0) are finished with: it is
 // called while they are computed.
 func (f *finisher[T]) fetch(i0, j0, rows, cols int) {
+	if f.floats != nil {
+		f.floats.fetch(i0, j0, rows, cols)
+		return
+	}
 	if f.epilogue.Residual {
 		size := f.to.Size()
 		asm.FetchRows(rows, cols*size, &f.residual[(i0*f.ldd+j0)*size], f.ldd*size)
@@ -151,6 +194,9 @@ func (f *finisher[T]) part(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	var t sums[T] // a literal would be written in words and copied in vectors, which wait for those
 	t.c, t.ldc, t.rows, t.cols = c, ldc, rows, cols
 	v, e := f.vectors, &f.epilogue
+	if len(f.factor) > 0 {
+		t.convert(v.FromInt32, f.factor)
+	}
 	if f.raw != nil && f.beta != 0 {
 		f.addOld(c, ldc, i0, j0, rows, cols, tmp)
 	}
@@ -210,6 +256,21 @@ func (t *sums[T]) each(vectors func(m, n int, c *T, ldc int, v *T), op func(x, y
 	}
 }
 
+// convert replaces sums that hold int32 by float32 times a factor, in vectors if there is a
+// function for that.
+func (t *sums[T]) convert(vectors func(m, n int, c *T, ldc int, v *T), factor []T) {
+	if vectors != nil {
+		vectors(t.rows, t.cols, &t.c[0], t.ldc, &factor[0])
+		return
+	}
+	for i := range t.rows {
+		row := t.c[i*t.ldc:][:t.cols]
+		for j, x := range dtype.View[int32](dtype.Bytes(row)) {
+			row[j] = T(factor[0] * T(x))
+		}
+	}
+}
+
 // with is each with a matrix whose rows are ldv apart.
 func (t *sums[T]) with(vectors func(m, n int, c *T, ldc int, v *T, ldv int), op func(x, y T) T, v []T, ldv int) {
 	if vectors != nil {
@@ -237,7 +298,7 @@ func (f *finisher[T]) activate(t *sums[T]) {
 // addResidual adds a matrix of C's type; one of halves is widened as it is added.
 func (f *finisher[T]) addResidual(t *sums[T], i0, j0 int) {
 	at := i0*f.ldd + j0
-	if f.raw == nil {
+	if f.to == dtype.Of[T]() {
 		t.with(f.vectors.Add, plus, dtype.View[T](f.residual)[at:], f.ldd)
 		return
 	}
@@ -305,6 +366,9 @@ func half(raw []byte, at int) *uint16 { return (*uint16)(unsafe.Pointer(&raw[2*a
 
 func single[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.SliceData(c))) }
 
+// floats is the memory of int32 sums as float32.
+func floats[T scalar](c []T) []float32 { return dtype.View[float32](dtype.Bytes(c)) }
+
 // biases are n of the bias's elements, from the one at on, in the type of the sums.
 func (f *finisher[T]) biases(at, n int, tmp []T) []T {
 	if f.raw == nil {
@@ -321,6 +385,7 @@ func (f *finisher[T]) biases(at, n int, tmp []T) []T {
 
 // The conversions, made once: to make a function of one costs memory.
 var narrowings = map[dtype.Type]func(raw []byte, at int, src []float32){
+	dtype.F32:    func(raw []byte, at int, src []float32) { copy(dtype.View[float32](raw)[at:], src) },
 	dtype.F16:    narrowWith(dtype.Float16From32),
 	dtype.BF16:   narrowWith(dtype.BFloat16From32),
 	dtype.F8E4M3: narrowWith(dtype.Float8E4M3From32),

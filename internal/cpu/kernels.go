@@ -58,6 +58,9 @@ type micro[T scalar] struct {
 	// no form is done in plain Go.
 	formsA, formsB, wide forms
 
+	// floats finishes integer sums that are converted to float32; nil for plain Go.
+	floats *micro[float32]
+
 	packing Packing // what a [Config] decided
 }
 
@@ -73,12 +76,18 @@ func (f forms) of(t dtype.Type) asm.Form {
 }
 
 var (
-	floats  = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}
-	doubles = forms{dtype.F64: asm.FormF64}
-	quads   = forms{dtype.I8: asm.FormI8x4}
-	uquads  = forms{dtype.I8: asm.FormU8x4}
-	pairs   = forms{dtype.I8: asm.FormI8x2}
-	halves  = forms{dtype.BF16: asm.FormBF16x2}
+	floatForms = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}
+	doubles    = forms{dtype.F64: asm.FormF64}
+	quads      = forms{dtype.I8: asm.FormI8x4}
+	uquads     = forms{dtype.I8: asm.FormU8x4}
+	pairs      = forms{dtype.I8: asm.FormI8x2}
+	halves     = forms{dtype.BF16: asm.FormBF16x2}
+)
+
+// The micro-kernels of float32, which also finish the sums of int8 that are converted.
+var (
+	f32AVX2   = &micro[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096, formsA: floatForms, formsB: floatForms, wide: floatForms}
+	f32AVX512 = &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floatForms, formsB: floatForms, wide: floatForms}
 )
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
@@ -103,16 +112,16 @@ var kernels = []*Kernel{
 		Adds: "6×16 tiles (float64: 6×8, int8: 4×16) in 256-bit registers with fused multiply-add",
 		ISA:  "AVX2+FMA",
 		has:  func() bool { return asm.F32AVX2.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096, formsA: floats, formsB: floats, wide: floats},
+		f32:  f32AVX2,
 		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 48, kc: 512, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
-		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs},
+		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs, floats: f32AVX2},
 	},
 	{
 		Name: "avx512",
 		Adds: "12×32 tiles (float64: 12×16) in 512-bit registers, edges under masks",
 		ISA:  "AVX-512 F, DQ, BW, VL",
 		has:  func() bool { return asm.F32AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floats, formsB: floats, wide: floats},
+		f32:  f32AVX512,
 		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
 	},
 	{
@@ -120,14 +129,14 @@ var kernels = []*Kernel{
 		Adds: "int8 alone: 8×32 tiles, four products and their sum in one step of each 32 bits",
 		ISA:  "AVX-512 VNNI",
 		has:  func() bool { return asm.I8VNNI.ISA.Supported },
-		i32:  &micro[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: uquads, formsB: quads},
+		i32:  &micro[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: uquads, formsB: quads, floats: f32AVX512},
 	},
 	{
 		Name: "avx512bf16",
 		Adds: "bfloat16 alone: 12×32 tiles, two products and their sum in one step of each 32 bits",
 		ISA:  "AVX-512 BF16",
 		has:  func() bool { return asm.BF16AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floats},
+		f32:  &micro[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floatForms},
 		only: []dtype.Type{dtype.BF16}, slower: fusesFaster, flushes: true,
 	},
 	{
@@ -135,8 +144,8 @@ var kernels = []*Kernel{
 		Adds: "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
 		ISA:  "AMX with INT8 and BF16, on Linux",
 		has:  func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
-		f32:  &micro[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floats},
-		i32:  &micro[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: quads, formsB: quads},
+		f32:  &micro[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floatForms},
+		i32:  &micro[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: quads, formsB: quads, floats: f32AVX512},
 		only: []dtype.Type{dtype.I8, dtype.BF16}, flushes: true,
 	},
 }

@@ -27,7 +27,7 @@ func newTextbook[T scalar](pl *Plan, b *gemm.Buffers) textbook[T] {
 	t := textbook[T]{
 		m: p.M, n: p.N, k: p.K,
 		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
-		alpha: T(p.Alpha), beta: T(p.Beta),
+		alpha: alphaOf[T](p), beta: T(p.Beta),
 		tile: pl.tile,
 	}
 	t.a.scales, t.b.scales = p.ScalesOf(b)

@@ -158,11 +158,15 @@ var (
 	fromF8E4M3 = widenWith(dtype.Float8E4M3.Float32)
 	fromF8E5M2 = widenWith(dtype.Float8E5M2.Float32)
 	fromI8     = widenWith(func(v int8) int32 { return int32(v) })
+	fromF32    = func(dst []float32, raw []byte, at int) { copy(dst, dtype.View[float32](raw)[at:]) }
 )
 
-// widening is the conversion from an element type to the type it is summed in.
+// widening returns the conversion of an element type to T, in which it is summed or added to
+// sums.
 func widening[T scalar](from dtype.Type) (f func(dst []T, raw []byte, at int)) {
 	switch from {
+	case dtype.F32:
+		f, _ = any(fromF32).(func([]T, []byte, int))
 	case dtype.F16:
 		f, _ = any(fromF16).(func([]T, []byte, int))
 	case dtype.BF16:

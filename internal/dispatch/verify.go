@@ -19,9 +19,11 @@ const coarse = 0x1p-7
 // none.
 func (pl *Plan) Verified() *Report { return pl.report }
 
-// runVerified runs the product and checks the result. What an epilogue does besides adding a
-// bias, or a function of the caller's, cannot be checked by random vectors, and of a result in
-// 8-bit floats they see little: the product before that is computed apart, in the type of the sums, checked, and then finished.
+// runVerified runs the product and checks the result. An epilogue that does more than to add a
+// bias, or a function of the caller's, cannot be checked by random vectors, which also see
+// little of a result in 8-bit floats: the product is then computed without its epilogue, in
+// ScaleType, checked, and finished. Integer sums that are converted are checked before that,
+// where the check is exact.
 func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 	own := *pl // what is not verified stays where it is, which may be a stack
 	defer func() { pl.took, pl.report = own.took, own.report }()
@@ -34,7 +36,7 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	if empty {
 		p.Epilogue = gemm.Epilogue{} // of nothing
 	}
-	if empty || p.Epilogue.OnlyBias() && pl.Tile == nil && p.C.Type.Info().Roundoff < coarse {
+	if empty || p.Epilogue.OnlyBias() && pl.Tile == nil && p.C.Type.Info().Roundoff < coarse && !p.Converts() {
 		return pl.runChecked(ctx, &p, b, pl.compute)
 	}
 	if f := pl.Problem.Epilogue.Function; f != nil {
@@ -63,7 +65,7 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 		}
 		return nil
 	}
-	from, to, up := gemm.Dense(p.Accum(), p.M, p.N), p.C, 0.0
+	from, to, up := gemm.Dense(p.ScaleType(), p.M, p.N), p.C, 0.0
 	for i := range pl.Problem.M {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -72,7 +74,7 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 			if p.Epilogue.Gated {
 				up = from.Type.At(b.Extras[gemm.Up], from.Index(i, j))
 			}
-			// Rounded to the type of the sums first, as the kernels do.
+			// Rounded to ScaleType first, as the kernels do.
 			v := from.Type.Round(pl.Problem.Finish(&b, i, j, from.Type.At(sums, from.Index(i, j)), up))
 			to.Type.Set(b.C, to.Index(i, j), v)
 		}
@@ -81,19 +83,18 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 }
 
 // sumsChecked computes p without its epilogue, as the plan computes its own product, and checks
-// that: the sums, and how long they took.
+// it. It returns the result in ScaleType, and how long it took to compute.
 func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers) (sums []byte, took time.Duration, err error) {
-	linear, lb, err := withoutEpilogue(p, b)
-	if err != nil {
-		return nil, 0, err
-	}
+	linear, lb := withoutEpilogue(p, b)
 	request := pl.Request
 	request.Problem, request.Verify, request.Tile, request.Kernel, request.Device = linear, false, nil, pl.Kernel, pl.Device
 	inner, err := New(request)
 	if err != nil {
 		return nil, 0, err
 	}
-	err = pl.runChecked(ctx, &linear, lb, inner.compute)
+	if err = pl.runChecked(ctx, &linear, lb, inner.compute); err == nil && p.Converts() {
+		p.Convert(lb.C, b.C)
+	}
 	return lb.C, inner.took, err
 }
 
@@ -120,22 +121,23 @@ func (pl *Plan) accuracy(p *gemm.Problem) gemm.Accuracy {
 	return pl.gpu.Kernel.Accuracy(p)
 }
 
-// withoutEpilogue is p without its epilogue and with a dense C, of the type of the sums, in
-// memory of its own that holds p's old C.
-func withoutEpilogue(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers, error) {
-	linear, _, err := gemm.New(p.Alpha, p.A, p.B, p.Beta, gemm.Dense(p.Accum(), p.M, p.N), gemm.Epilogue{})
-	if err != nil {
-		return gemm.Problem{}, gemm.Buffers{}, err
+// withoutEpilogue returns p without its epilogue, with a dense C of its ScaleType in memory of
+// its own, which holds p's old C. Of a p that converts its sums it returns these.
+func withoutEpilogue(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers) {
+	linear := *p
+	linear.Epilogue, linear.Up, linear.Residual = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
+	linear.C = gemm.Dense(p.ScaleType(), p.M, p.N)
+	if p.Converts() {
+		linear = p.Sums()
 	}
-	linear.Precision, linear.ScaleA, linear.ScaleB = p.Precision, p.ScaleA, p.ScaleB
 	lb := gemm.Buffers{A: b.A, B: b.B, C: make([]byte, linear.C.Bytes())}
 	lb.Extras[gemm.ScaleA], lb.Extras[gemm.ScaleB] = b.Extras[gemm.ScaleA], b.Extras[gemm.ScaleB]
-	if p.Beta != 0 {
+	if linear.Beta != 0 {
 		for i := range p.M {
 			for j := range p.N {
 				linear.C.Type.Set(lb.C, linear.C.Index(i, j), p.C.Type.At(b.C, p.C.Index(i, j)))
 			}
 		}
 	}
-	return linear, lb, nil
+	return linear, lb
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Epilogue is what happens to each element x of α·op(A)·op(B) + β·C before it is
-// rounded to C's type, in the type that the product is summed in and in the order of
-// the fields:
+// rounded to C's type. Like alpha and beta it is computed in [Problem.ScaleType],
+// in the order of the fields:
 //
 //	x ← f((act(rowScale[i]·colScale[j]·x + bias)·up[i, j] + residual[i, j])·outScale)
 //
@@ -47,10 +47,10 @@ type Function interface {
 type Extra uint8
 
 const (
-	RowScale Extra  = iota // M numbers of the type that is summed in
+	RowScale Extra  = iota // M numbers of ScaleType
 	ColScale               // N of them
 	Residual               // M×N elements of C's type
-	OutScale               // a number of the type that is summed in
+	OutScale               // a number of ScaleType
 	Up                     // K×N elements of A's type, the second B
 	Data                   // what Function reads, numbers of that type
 	ScaleA                 // block scales of A, which are no part of the epilogue: see [Problem.Scaled]
@@ -195,7 +195,8 @@ func ParseActivation(name string) (Activation, error) {
 	return 0, fmt.Errorf("unknown activation %q (want one of %s)", name, strings.Join(names, ", "))
 }
 
-func (e Epilogue) check(out dtype.Type) error {
+func (p *Problem) checkEpilogue() error {
+	e := &p.Epilogue
 	if int(e.Activation) >= len(activations) {
 		return fmt.Errorf("%w: no activation %d", ErrUnsupported, e.Activation)
 	}
@@ -205,18 +206,22 @@ func (e Epilogue) check(out dtype.Type) error {
 	if e.Gated && (e.Bias != BiasNone || e.RowScale || e.ColScale) {
 		return fmt.Errorf("%w: a gated product with a bias or with scales of rows or columns, of which it would need two", ErrUnsupported)
 	}
-	if !out.Info().Integer {
+	if !p.ScaleType().Info().Integer {
 		return nil
+	}
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s on a result of %v: want bias, relu and residual alone%s",
+			ErrUnsupported, fmt.Sprintf(format, args...), p.C.Type, p.orFloat())
 	}
 	switch {
 	case e.Gated:
-		return fmt.Errorf("%w: a gated product in %v", ErrUnsupported, out)
+		return refuse("a gate")
 	case !e.Activation.Info().Integer:
-		return fmt.Errorf("%w: activation %v on a product in %v", ErrUnsupported, e.Activation, out)
+		return refuse("activation %v", e.Activation)
 	case e.RowScale || e.ColScale || e.OutScale:
-		return fmt.Errorf("%w: a product in %v with scales", ErrUnsupported, out)
+		return refuse("scales")
 	case e.Saturate:
-		return fmt.Errorf("%w: a product in %v that saturates: its sums wrap", ErrUnsupported, out)
+		return refuse("saturation")
 	}
 	return nil
 }
@@ -290,12 +295,12 @@ func (p Problem) GatedBy(l Layout) (Problem, error) {
 	return p, nil
 }
 
-// Other is the product that p is gated with: α·op(A)·op(Up), in the type of the sums and without
+// Other is the product that p is gated with: α·op(A)·op(Up), in ScaleType and without
 // padding.
 func (p *Problem) Other() Problem {
 	q := *p
 	q.B, q.Up, q.Residual, q.Epilogue = p.Up, Layout{}, Layout{}, Epilogue{}
-	q.C = Dense(p.Accum(), p.M, p.N)
+	q.C = Dense(p.ScaleType(), p.M, p.N)
 	return q
 }
 
@@ -317,13 +322,13 @@ func (p *Problem) Extra(x Extra) Layout {
 	case x == ScaleB:
 		return p.ScaleB
 	case x == RowScale:
-		return Dense(p.Accum(), 1, p.M)
+		return Dense(p.ScaleType(), 1, p.M)
 	case x == ColScale:
-		return Dense(p.Accum(), 1, p.N)
+		return Dense(p.ScaleType(), 1, p.N)
 	case x == OutScale:
-		return Dense(p.Accum(), 1, 1)
+		return Dense(p.ScaleType(), 1, 1)
 	case x == Data:
-		return Dense(p.Accum(), 1, p.DataLen)
+		return Dense(p.ScaleType(), 1, p.DataLen)
 	case x == Up:
 		return p.Up
 	}
@@ -351,12 +356,12 @@ func (p *Problem) Finish(b *Buffers, i, j int, x, up float64) float64 {
 	case BiasCol:
 		x += p.C.Type.At(b.Bias, j)
 	}
-	x = e.Activation.Info().F(p.wrapped(x))
+	x = e.Activation.Info().F(p.inScale(x))
 	if e.Gated {
 		x *= up
 	}
 	if e.Residual {
-		x = p.wrapped(x + extra(Residual, i, j))
+		x = p.inScale(x + extra(Residual, i, j))
 	}
 	if e.OutScale {
 		x *= extra(OutScale, 0, 0)
@@ -367,10 +372,10 @@ func (p *Problem) Finish(b *Buffers, i, j int, x, up float64) float64 {
 	return x
 }
 
-// wrapped is x as the type of the sums holds it, if that is one of whole numbers.
-func (p *Problem) wrapped(x float64) float64 {
-	if p.C.Type.Info().Integer {
-		return float64(int32(int64(x)))
+// inScale returns x wrapped, if the epilogue is computed in int32.
+func (p *Problem) inScale(x float64) float64 {
+	if p.ScaleType().Info().Integer {
+		return p.Wrapped(x)
 	}
 	return x
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"tilework/dtype"
@@ -176,10 +177,10 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	case p.A.Type != p.B.Type:
 		return false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.A.Type, p.B.Type)
 	}
-	if err := checkTypes(p.A.Type, p.C.Type, p.Alpha, p.Beta); err != nil {
+	if err := p.checkTypes(); err != nil {
 		return false, err
 	}
-	if err := p.Epilogue.check(p.C.Type); err != nil {
+	if err := p.checkEpilogue(); err != nil {
 		return false, err
 	}
 	if p.Epilogue.Gated && (p.C.Trans || p.Beta != 0) {
@@ -209,7 +210,8 @@ func either(types []dtype.Type) string {
 	return strings.Join(names, " or ")
 }
 
-func checkTypes(in, out dtype.Type, alpha, beta float64) error {
+func (p *Problem) checkTypes() error {
+	in, out := p.A.Type, p.C.Type
 	results := in.Info().Results
 	if len(results) == 0 {
 		return fmt.Errorf("%w: matrices of %v cannot be multiplied", ErrUnsupported, in)
@@ -221,17 +223,24 @@ func checkTypes(in, out dtype.Type, alpha, beta float64) error {
 	if !ok {
 		return fmt.Errorf("%w: a product of %v matrices as %v (want %s)", ErrUnsupported, in, out, either(results))
 	}
-	if out.Info().Integer {
+	if p.ScaleType().Info().Integer {
 		for _, s := range []struct {
 			name  string
 			value float64
-		}{{"alpha", alpha}, {"beta", beta}} {
+		}{{"alpha", p.Alpha}, {"beta", p.Beta}} {
 			if s.value != math.Trunc(s.value) || math.Abs(s.value) > math.MaxInt32 {
-				return fmt.Errorf("%w: %s = %v: a product in %v takes whole numbers up to ±%d", ErrUnsupported, s.name, s.value, out, math.MaxInt32)
+				return fmt.Errorf("%w: %s = %v for a result of %v: want a whole number up to ±%d%s", ErrUnsupported, s.name, s.value, out, math.MaxInt32, p.orFloat())
 			}
 		}
 	}
 	return nil
+}
+
+// orFloat returns " or a result of float32, bfloat16 or float16": the types in which an
+// integer product could have what its integer result rules out.
+func (p *Problem) orFloat() string {
+	floats := slices.DeleteFunc(slices.Clone(p.A.Type.Info().Results), func(t dtype.Type) bool { return t == p.C.Type })
+	return ", or a result of " + either(floats)
 }
 
 // In is p in another arithmetic than the element type's own. The error is ErrUnsupported.
@@ -242,6 +251,51 @@ func (p Problem) In(precision Precision) (Problem, error) {
 
 // Accum is the type that the product is summed in.
 func (p *Problem) Accum() dtype.Type { return p.A.Type.Info().Accum }
+
+// ScaleType returns the type of alpha, beta and the epilogue; see [dtype.Info.ScaleType].
+func (p *Problem) ScaleType() dtype.Type { return p.A.Type.Info().ScaleType(p.C.Type) }
+
+// Converts reports whether sums are converted from Accum to ScaleType before alpha multiplies them.
+func (p *Problem) Converts() bool { return p.Accum() != p.ScaleType() }
+
+// Sums returns the product of integers whose sums p converts: op(A)·op(B) in the type of the
+// sums, without padding.
+func (p *Problem) Sums() Problem {
+	q := *p
+	q.Alpha, q.Beta, q.Up, q.Residual, q.Epilogue = 1, 0, Layout{}, Layout{}, Epilogue{}
+	q.C = Dense(p.Accum(), p.M, p.N)
+	return q
+}
+
+// Convert replaces the result of [Problem.Sums], in place, by α·op(A)·op(B) + β·C in
+// ScaleType. c is p's old C.
+func (p *Problem) Convert(sums, c []byte) {
+	t := p.ScaleType()
+	alpha, beta := t.Round(p.Alpha), t.Round(p.Beta)
+	for i := range p.M {
+		for j := range p.N {
+			at := i*p.N + j
+			x := t.Round(alpha * t.Round(p.Accum().At(sums, at)))
+			if beta != 0 {
+				x += t.Round(beta * p.C.Type.At(c, p.C.Index(i, j)))
+			}
+			t.Set(sums, at, x)
+		}
+	}
+}
+
+// WrapDepth is the smallest K at which the int32 sum of int8 products can wrap: each is at
+// most 2¹⁴.
+const WrapDepth = 1 << 17
+
+// Wrapped returns a sum of products, computed without overflow, as the type of the sums
+// holds it: int32 sums wrap.
+func (p *Problem) Wrapped(sum float64) float64 {
+	if p.Accum() == dtype.I32 {
+		return float64(int32(int64(sum)))
+	}
+	return sum
+}
 
 // ReadsAB reports whether A and B are read at all.
 func (p *Problem) ReadsAB() bool { return p.K > 0 && p.Alpha != 0 }

@@ -122,7 +122,7 @@ func TestIndex(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	d := Dense
-	f32, f16, i8, i32 := dtype.F32, dtype.F16, dtype.I8, dtype.I32
+	f64, f32, f16, i8, i32 := dtype.F64, dtype.F32, dtype.F16, dtype.I8, dtype.I32
 	for _, tc := range []struct {
 		name        string
 		alpha, beta float64
@@ -133,7 +133,8 @@ func TestNew(t *testing.T) {
 		{"plain", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{}, nil},
 		{"transposed", 1, 0, d(f32, 3, 2).T(), d(f32, 4, 3).T(), d(f32, 2, 4), Epilogue{}, nil},
 		{"wider result", 1, 0, d(f16, 2, 3), d(f16, 3, 4), d(f32, 2, 4), Epilogue{}, nil},
-		{"narrower result", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f16, 2, 4), Epilogue{}, ErrUnsupported},
+		{"narrower result", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f16, 2, 4), Epilogue{}, nil},
+		{"wider result than the sums", 1, 0, d(f16, 2, 3), d(f16, 3, 4), d(f64, 2, 4), Epilogue{}, ErrUnsupported},
 		{"mixed", 1, 0, d(f32, 2, 3), d(f16, 3, 4), d(f32, 2, 4), Epilogue{}, ErrUnsupported},
 		{"inner sizes", 1, 0, d(f32, 2, 3), d(f32, 4, 4), d(f32, 2, 4), Epilogue{}, ErrShape},
 		{"result's size", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 4, 2), Epilogue{}, ErrShape},
@@ -143,6 +144,8 @@ func TestNew(t *testing.T) {
 		{"beta beyond int32", 1, 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
 		{"NaN for integers", math.NaN(), 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
 		{"gelu of integers", 1, 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{Activation: ActGELU}, ErrUnsupported},
+		{"floats of integers", 0.5, -1.5, d(i8, 2, 3), d(i8, 3, 4), d(f32, 2, 4), Epilogue{Activation: ActGELU, RowScale: true, OutScale: true}, nil},
+		{"halves of integers", math.NaN(), 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(f16, 2, 4), Epilogue{Saturate: true}, nil},
 		{"no such activation", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Activation: 99}, ErrUnsupported},
 		{"no such bias", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Bias: 9}, ErrUnsupported},
 	} {

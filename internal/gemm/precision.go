@@ -112,8 +112,8 @@ func (a Accuracy) Roundings(n float64) float64 {
 	return chunk + n/chunk*dtype.F32.Info().Roundoff/a.Roundoff
 }
 
-// AccuracyOf is the accuracy of an implementation that rounds each operation to
-// nearest in the type that p is summed in.
+// AccuracyOf returns the accuracy of an implementation that rounds each operation to
+// nearest, in the type that p is summed in or, of integer sums, in its ScaleType.
 func AccuracyOf(p *Problem) Accuracy {
-	return Accuracy{Roundoff: p.Accum().Info().Roundoff, Operand: p.Precision.Info().Operand}
+	return Accuracy{Roundoff: p.ScaleType().Info().Roundoff, Operand: p.Precision.Info().Operand}
 }

@@ -19,6 +19,7 @@ type product struct {
 	*build.Kernel
 	config  Config
 	acc     ptx.Type // what is summed in
+	scale   ptx.Type // of alpha, beta and the epilogue
 	index   ptx.Type // of rows and columns
 	m, n, k build.Reg
 	a, b, c build.Matrix // op(A), op(B) and C
@@ -40,7 +41,7 @@ type product struct {
 	ends    build.Ptr
 
 	scalesA, scalesB blockScales
-	scale            [gemm.Extras]build.Ptr // of rows, of columns and of all
+	vectors          [gemm.Extras]build.Ptr // scales of rows, of columns and of all, and a function's data
 	d                build.Matrix           // the residual
 	// factor is what the other launch of a gated product has computed.
 	factor build.Matrix
@@ -51,7 +52,7 @@ type product struct {
 // declare declares the parameters that all kernels share, in the order in which
 // arguments lays them out.
 func declare(k *build.Kernel, c Config) *product {
-	g := &product{Kernel: k, config: c, acc: elements[c.In.Info().Accum], index: ptx.U32}
+	g := &product{Kernel: k, config: c, acc: elements[c.In.Info().Accum], scale: elements[c.scaleType()], index: ptx.U32}
 	if c.Wide {
 		g.index = ptx.U64
 	}
@@ -67,7 +68,7 @@ func declare(k *build.Kernel, c Config) *product {
 	g.a = operand("A", c.TransA, g.m, g.k)
 	g.b = operand("B", c.TransB, g.k, g.n)
 	g.c = k.Matrix(k.Pointer("C", out), g.m, g.n, k.Param("ldC", ptx.U64))
-	g.alpha, g.beta = k.Param("alpha", g.acc), k.Param("beta", g.acc)
+	g.alpha, g.beta = k.Param("alpha", g.scale), k.Param("beta", g.scale)
 	g.readC = k.Ne(k.Param("readC", ptx.U32), 0)
 	if c.Epilogue.Bias != gemm.BiasNone {
 		g.bias = k.Pointer("bias", out).ReadOnly()
@@ -84,7 +85,7 @@ func declare(k *build.Kernel, c Config) *product {
 				g.factor = k.Matrix(p, g.m, g.n, ld)
 			}
 		default:
-			g.scale[x] = k.Pointer(scaleNames[x], g.acc).ReadOnly()
+			g.vectors[x] = k.Pointer(scaleNames[x], g.scale).ReadOnly()
 		}
 	}
 	g.declareScales()
@@ -111,7 +112,7 @@ func arguments(c Config, p *gemm.Problem, m Memory) (args device.Params) {
 		}
 	}
 	scalar := func(v float64) {
-		switch p.Accum() {
+		switch c.scaleType() {
 		case dtype.F64:
 			args.F64(v)
 		case dtype.F32:
@@ -210,10 +211,24 @@ func (g *product) groupedTile(n, down, across build.Reg, rows int) (i, j build.R
 	return k.Add(first, k.Rem(in, height)), k.Div(in, height)
 }
 
-// sum is an element, as it was loaded, in the type that products are summed in.
-func (g *product) sum(x build.Reg) build.Reg {
-	if x.Type() != ptx.U32 {
-		return g.To(g.acc, x)
+// sum is an element of A or B, as it was loaded, in the type that products are summed in.
+func (g *product) sum(x build.Reg) build.Reg { return g.converted(x, g.acc) }
+
+// total is a sum in the type of the epilogue.
+func (g *product) total(sum build.Reg) build.Reg {
+	if g.acc == g.scale {
+		return sum
 	}
-	return fromFloat8(g.Kernel, x, g.config.In, g.acc)
+	return g.To(g.scale, sum)
+}
+
+// value is an element of C or of what the epilogue reads, as it was loaded, in the type of the
+// epilogue.
+func (g *product) value(x build.Reg) build.Reg { return g.converted(x, g.scale) }
+
+func (g *product) converted(x build.Reg, to ptx.Type) build.Reg {
+	if x.Type() != ptx.U32 {
+		return g.To(to, x)
+	}
+	return fromFloat8(g.Kernel, x, g.config.In, to)
 }

@@ -46,6 +46,9 @@ type Config struct {
 	Lines bool
 }
 
+// scaleType is the type of alpha, beta and the epilogue.
+func (c *Config) scaleType() dtype.Type { return c.In.Info().ScaleType(c.Out) }
+
 // Shape is the sizes of a kernel's tiles.
 type Shape struct {
 	M, N int // the part of C that a block computes, see tile
@@ -252,7 +255,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 		k.vectors(s, &c, &q)
 	}
 	if p.Epilogue.Gated && !k.gates {
-		c.Factor = p.Accum()
+		c.Factor = p.ScaleType()
 	}
 	if p.Epilogue.Residual {
 		c.VecD = vector(p.Residual, maxVector/c.Out.Size())

@@ -55,9 +55,9 @@ func (g *product) scaled(sums []build.Reg) []build.Reg {
 	values := make([]build.Reg, len(sums))
 	for i, sum := range sums {
 		if !g.config.gates() { // which has done that
-			sum = g.Mul(g.alpha, sum)
+			sum = g.Mul(g.alpha, g.total(sum))
 		}
-		values[i] = g.Var("", g.acc, sum)
+		values[i] = g.Var("", g.scale, sum)
 	}
 	return values
 }
@@ -65,7 +65,7 @@ func (g *product) scaled(sums []build.Reg) []build.Reg {
 // addOld adds beta times what C held.
 func (g *product) addOld(values, old []build.Reg) {
 	for i, x := range old {
-		g.FMA(values[i], g.beta, g.sum(x))
+		g.FMA(values[i], g.beta, g.value(x))
 	}
 }
 
@@ -81,10 +81,10 @@ type side struct {
 func (g *product) sides() (all []side) {
 	e := g.config.Epilogue
 	if e.RowScale {
-		all = append(all, side{vector: g.scale[gemm.RowScale], rows: true})
+		all = append(all, side{vector: g.vectors[gemm.RowScale], rows: true})
 	}
 	if e.ColScale {
-		all = append(all, side{vector: g.scale[gemm.ColScale]})
+		all = append(all, side{vector: g.vectors[gemm.ColScale]})
 	}
 	if e.Bias != gemm.BiasNone {
 		all = append(all, side{vector: g.bias, rows: e.Bias == gemm.BiasRow, adds: true})
@@ -126,7 +126,7 @@ type operands struct {
 func (g *product) operands(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) *operands {
 	x := &operands{outScale: g.outScale(), rows: rows, cols: cols}
 	if c := g.config; c.Factor.Valid() {
-		x.factor = matching(g.factor, fragment(c.In.Info().Accum), rows, cols, vectors, inside)
+		x.factor = matching(g.factor, fragment(c.scaleType()), rows, cols, vectors, inside)
 	}
 	if c := g.config; c.Epilogue.Residual {
 		x.residual = matching(g.d, c.VecD, rows, cols, vectors, inside)
@@ -154,7 +154,7 @@ func (g *product) operands(rows, cols []build.Reg, vectors [][]build.Reg, inside
 // outScale is the number that all is multiplied by, if there is one.
 func (g *product) outScale() (x build.Reg) {
 	if g.config.Epilogue.OutScale {
-		x = g.scale[gemm.OutScale].Load()
+		x = g.vectors[gemm.OutScale].Load()
 	}
 	return x
 }
@@ -183,7 +183,7 @@ func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
 	for i, values := range vectors {
 		for j, x := range values {
 			for n, s := range sides {
-				if y := g.sum(o.sides[n][i][j]); s.adds {
+				if y := g.value(o.sides[n][i][j]); s.adds {
 					x = g.Add(x, y)
 				} else {
 					x = g.Mul(x, y)
@@ -201,10 +201,10 @@ func (g *product) epilogue(vectors [][]build.Reg, o *operands) [][]build.Reg {
 			x := activated[0]
 			activated = activated[1:]
 			if o.factor != nil {
-				x = g.Mul(x, g.sum(o.factor[i][j]))
+				x = g.Mul(x, g.value(o.factor[i][j]))
 			}
 			if e.Residual {
-				x = g.Add(x, g.sum(o.residual[i][j]))
+				x = g.Add(x, g.value(o.residual[i][j]))
 			}
 			if e.OutScale {
 				x = g.Mul(x, o.outScale)

@@ -25,7 +25,7 @@ type Function struct {
 
 // Element is an element of C on its way out, and where it is.
 type Element struct {
-	Value    build.Reg // of the type that the product is summed in: F32, F64 or S32
+	Value    build.Reg // of the type of alpha and beta: F32, F64 or S32
 	Row, Col build.Reg // from 0, always inside of C; whole numbers of 32 bits, or of 64
 	// Data are the numbers that the product was given for the function, of Value's type.
 	Data build.Ptr
@@ -103,8 +103,8 @@ func checkFunction(p *gemm.Problem) error {
 	case nil:
 		return nil
 	case *Function:
-		if err := f.refused[p.Accum()]; err != nil {
-			return fmt.Errorf("%w: %v of elements of %v: %w", gemm.ErrUnsupported, f, p.Accum(), err)
+		if err := f.refused[p.ScaleType()]; err != nil {
+			return fmt.Errorf("%w: %v of elements of %v: %w", gemm.ErrUnsupported, f, p.ScaleType(), err)
 		}
 		return nil
 	default:
@@ -121,9 +121,9 @@ func (g *product) call(x, row, col build.Reg) build.Reg {
 	if e.Flipped {
 		row, col = col, row
 	}
-	y := e.Function.(*Function).write(g.Kernel, Element{Value: x, Row: row, Col: col, Data: g.scale[gemm.Data]})
+	y := e.Function.(*Function).write(g.Kernel, Element{Value: x, Row: row, Col: col, Data: g.vectors[gemm.Data]})
 	if y.Type() == ptx.NoType { // a constant
-		y = g.Var("", g.acc, y)
+		y = g.Var("", g.scale, y)
 	}
 	return y
 }

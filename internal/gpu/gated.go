@@ -29,13 +29,13 @@ func (c Config) columns() int {
 func (g *product) gate(gates, ups []build.Reg) []build.Reg {
 	values := make([]build.Reg, len(gates))
 	for i, sum := range gates {
-		values[i] = g.Mul(g.alpha, sum)
+		values[i] = g.Mul(g.alpha, g.total(sum))
 	}
 	if act := activations[g.config.Epilogue.Activation]; act != nil {
 		values = act(g.Kernel, g.config.SM, values)
 	}
 	for i, x := range values {
-		values[i] = g.Mul(x, g.Mul(g.alpha, ups[i]))
+		values[i] = g.Mul(x, g.Mul(g.alpha, g.total(ups[i])))
 	}
 	return values
 }

@@ -39,9 +39,11 @@ func problems(t *testing.T) []*gemm.Problem {
 	}
 	for _, precision := range gemm.Precisions()[1:] {
 		for _, in := range precision.Info().For {
-			for trans := range 4 {
-				add(in, dtype.F32, 64, 64, 64, trans&1 != 0, trans&2 != 0, gemm.Epilogue{})
-				all[len(all)-1].Precision = precision
+			for _, out := range in.Info().Results {
+				for trans := range 4 {
+					add(in, out, 64, 64, 64, trans&1 != 0, trans&2 != 0, gemm.Epilogue{})
+					all[len(all)-1].Precision = precision
+				}
 			}
 		}
 	}

@@ -348,10 +348,10 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 		m.Bias += device.Ptr(along.from * x.plan.host.C.Type.Size())
 	}
 	m.Extras, m.row0, m.col0 = x.scales, s.rows.from, s.cols.from
-	if size := x.plan.host.Accum().Size(); x.plan.host.Epilogue.RowScale {
+	if size := x.plan.host.ScaleType().Size(); x.plan.host.Epilogue.RowScale {
 		m.Extras[gemm.RowScale] += device.Ptr(s.rows.from * size)
 	}
-	if size := x.plan.host.Accum().Size(); x.plan.host.Epilogue.ColScale {
+	if size := x.plan.host.ScaleType().Size(); x.plan.host.Epilogue.ColScale {
 		m.Extras[gemm.ColScale] += device.Ptr(s.cols.from * size)
 	}
 	if p := x.plan.host; p.BlockScaled() {

@@ -110,7 +110,7 @@ func writeApply(k *build.Kernel, c Config) {
 	}
 	for _, vector := range loaded {
 		for i, x := range vector {
-			vector[i] = g.sum(x)
+			vector[i] = g.value(x)
 		}
 	}
 	g.storeAll(rows, cols, loaded)

@@ -220,9 +220,9 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 
 // bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes. 8-bit
 // elements, of which a thread has two neighbours, are written from a patch of sums, and so are those of a
-// turned product, of which a thread has no neighbours, where the epilogue reads something for them.
+// turned product, of which a thread has no neighbours, where they are of 16 bits or the epilogue reads something for them.
 func bulk(c Config) bool {
-	if c.Shape.Turned && operandsOf(c.Epilogue) > 0 {
+	if c.Shape.Turned && (operandsOf(c.Epilogue) > 0 || c.Out.Size() < 4) {
 		return false
 	}
 	_, cols := turned(c.Shape, c.Shape.M, c.columns())
@@ -341,8 +341,11 @@ func newWgmmaWriter(k *build.Kernel, c Config) *wgmmaWriter {
 	}
 	if s.Split < 2 {
 		elem := w.acc
-		if w.bulk {
+		switch {
+		case w.bulk:
 			elem = elements[c.Out]
+		case c.gates(): // which has converted the sums
+			elem = w.scale
 		}
 		w.patches = k.Tile("C", elem, consumers(s)*patchSlots(c)*groupRows, frag.SwizzleBytes/elem.Bytes())
 	}

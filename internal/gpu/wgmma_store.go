@@ -160,7 +160,7 @@ func (o *output) store(down int, row, col build.Reg, sums []build.Reg) {
 	each := width / 8 * 4                                 // sums
 	for i, held := range o.held {
 		for j, x := range held {
-			o.held[i][j] = o.sum(x)
+			o.held[i][j] = o.value(x)
 		}
 	}
 	var ups []build.Reg

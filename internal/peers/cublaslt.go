@@ -229,6 +229,9 @@ func supported(p *gemm.Problem) error {
 	if p.Batch.Kind == gemm.Grouped || p.Batch.Count > math.MaxInt32 {
 		return fmt.Errorf("%w: cublaslt: %v", gemm.ErrUnsupported, p)
 	}
+	if !common(p) {
+		return fmt.Errorf("%w: cublaslt: %v (want the usual type of result)", gemm.ErrUnsupported, p)
+	}
 	if p.K < 1 || p.Empty() {
 		return fmt.Errorf("%w: cublaslt: nothing to compute in %d×%d×%d", gemm.ErrUnsupported, p.M, p.N, p.K)
 	}

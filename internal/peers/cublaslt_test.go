@@ -257,12 +257,18 @@ func TestLtRefuses(t *testing.T) {
 		}
 		return &p
 	}
+	as := func(out dtype.Type, p *gemm.Problem) *gemm.Problem {
+		p.C.Type = out
+		return p
+	}
 	for _, c := range []struct {
 		name string
 		p    *gemm.Problem
 		a    Arithmetic
 	}{
 		{"an activation that it has not", dense(dtype.F32, 2, 2, 2, gemm.Epilogue{Activation: gemm.ActSiLU}), Native},
+		{"float32 rounded to 16 bits", as(dtype.F16, dense(dtype.F32, 2, 2, 2, gemm.Epilogue{})), Native},
+		{"int8 converted to float32", as(dtype.F32, dense(dtype.I8, 2, 2, 2, gemm.Epilogue{})), Native},
 		{"no rows", dense(dtype.F32, 0, 2, 2, gemm.Epilogue{}), Native},
 		{"33 bits of rows", dense(dtype.F32, 1<<32, 1, 1, gemm.Epilogue{}), Native},
 		{"tf32 of float64", dense(dtype.F64, 2, 2, 2, gemm.Epilogue{}), TF32},

@@ -64,10 +64,19 @@ func (l *Library) takes(pr *gemm.Problem) error {
 	if !slices.Contains(l.types, pr.A.Type) {
 		return fmt.Errorf("%w: %v (want %v)", gemm.ErrUnsupported, pr, l.types)
 	}
+	if !common(pr) {
+		return fmt.Errorf("%w: %v (want the usual type of result)", gemm.ErrUnsupported, pr)
+	}
 	if l.plain && (pr.K == 0 || pr.Alpha != 1 || pr.Beta != 0) {
 		return fmt.Errorf("%w: anything but A·B", gemm.ErrUnsupported)
 	}
 	return nil
+}
+
+// common reports whether libraries have p's pair of types: not integer sums that are
+// converted, and not float32 sums that are rounded to 16 bits.
+func common(p *gemm.Problem) bool {
+	return !p.Converts() && (p.A.Type != dtype.F32 || p.C.Type == dtype.F32)
 }
 
 // blas is the face of a BLAS.

@@ -20,8 +20,8 @@ import (
 //	extern "C" __global__ void name(const T *A, const T *B, T *C,
 //	                                int m, int n, int k, int lda, int ldb, int ldc, S alpha, S beta)
 //
-// on row-major matrices, with S what products are summed in. Of what it computes
-// nothing is known: verify it.
+// on row-major matrices, with S the type of alpha and beta that dtype's table has for T and
+// C's type. Nothing is known of what it computes: verify it.
 type Kernel struct {
 	Entry      string
 	Rows, Cols int         // the part of C that a block computes
@@ -99,7 +99,7 @@ func (k *Kernel) Enqueue(ctx context.Context, p *gemm.Problem, a, b, c device.Pt
 		args.U32(uint32(n))
 	}
 	for _, v := range []float64{p.Alpha, p.Beta} {
-		switch p.Accum() {
+		switch p.ScaleType() {
 		case dtype.F64:
 			args.F64(v)
 		case dtype.F32:

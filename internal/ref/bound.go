@@ -84,7 +84,7 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 			want := r.Value[at]
 			var e, bound float64
 			switch {
-			case out.Integer, r.nonfinite && !finite(want):
+			case p.ScaleType().Info().Integer, r.nonfinite && !finite(want):
 				if got != want && (got == got || want == want) {
 					e = math.Inf(1)
 				}
@@ -195,10 +195,21 @@ func gamma(n, u float64) float64 {
 	return n * u / (1 - n*u)
 }
 
+// roundedTerms returns how many additions of a sum are rounded: none of integers.
+func roundedTerms(p *gemm.Problem) float64 {
+	if p.Accum().Info().Integer {
+		return 0
+	}
+	return float64(p.K)
+}
+
 // roundings is the number of roundings that a term of the sum may go through. Block scales may
 // multiply each factor, or each other and then a sum.
 func roundings(p *gemm.Problem, acc Accuracy) float64 {
-	n := acc.Roundings(float64(p.K)) + 3
+	n := acc.Roundings(roundedTerms(p)) + 3
+	if p.Converts() {
+		n++
+	}
 	if p.BlockScaled() {
 		n += 2
 	}
@@ -213,7 +224,7 @@ func roundings(p *gemm.Problem, acc Accuracy) float64 {
 // underflow is the most that the k products and the few operations after them can
 // lose below the accumulator's normal range.
 func underflow(p *gemm.Problem, acc Accuracy) float64 {
-	return (float64(p.K)*max(1, math.Abs(p.Alpha)) + 4) * tiny(acc, p.Accum())
+	return (roundedTerms(p)*max(1, math.Abs(p.Alpha)) + 4) * tiny(acc, p.ScaleType())
 }
 
 // bound is the most that element (i, j) may differ from the reference.
@@ -225,7 +236,7 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 	}
 	e := (gamma(roundings(p, acc), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + r.underflow(i, j, acc)
 	if acc.FlushesToZero {
-		e += r.weight(i, j) * tiny(acc, p.Accum()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
+		e += r.weight(i, j) * tiny(acc, p.ScaleType()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone {
 		e = act.Info().Slope*e + activationError*u*r.scale[at]
@@ -233,7 +244,7 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 	if r.up != nil {
 		g, up := math.Abs(r.gate[at]), math.Abs(r.up.Value[at])
 		other := r.up.bound(i, j, acc)
-		e = (g+e)*(up+other)*(1+u) - g*up + tiny(acc, p.Accum())
+		e = (g+e)*(up+other)*(1+u) - g*up + tiny(acc, p.ScaleType())
 	}
 	e = r.gain()*(e+r.late(at)*2*u) + r.lateTiny(acc)
 	out := p.C.Type.Info()
@@ -251,14 +262,14 @@ func (r *Result) gauge(i, j int, acc Accuracy) float64 {
 	g := math.Hypot(acc.Roundoff*steps(acc, roundings(p, acc)), math.Sqrt2*acc.Operand) * walk
 	g = math.Hypot(g, r.underflow(i, j, acc))
 	if acc.FlushesToZero {
-		g = math.Hypot(g, r.weight(i, j)*tiny(acc, p.Accum())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
+		g = math.Hypot(g, r.weight(i, j)*tiny(acc, p.ScaleType())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
 	}
 	if p.Epilogue.Activation != gemm.ActNone {
 		g = math.Hypot(g, activationError*acc.Roundoff*r.scale[at])
 	}
 	if r.up != nil {
 		gate, up := math.Abs(r.gate[at]), math.Abs(r.up.Value[at])
-		g = math.Hypot(math.Hypot(g*up, gate*r.up.gauge(i, j, acc)), acc.Roundoff*gate*up+tiny(acc, p.Accum()))
+		g = math.Hypot(math.Hypot(g*up, gate*r.up.gauge(i, j, acc)), acc.Roundoff*gate*up+tiny(acc, p.ScaleType()))
 	}
 	g = r.gain() * math.Hypot(g, acc.Roundoff*r.late(at))
 	out := p.C.Type.Info()
@@ -313,7 +324,7 @@ func (r *Result) lateTiny(acc Accuracy) float64 {
 	if r.extras[gemm.Residual] == nil && r.extras[gemm.OutScale] == nil {
 		return 0
 	}
-	return (1 + r.gain()) * tiny(acc, r.p.Accum())
+	return (1 + r.gain()) * tiny(acc, r.p.ScaleType())
 }
 
 // overflows reports whether some order of summation takes element at beyond the
@@ -333,5 +344,5 @@ func (r *Result) overflows(at int) bool {
 		largest = max(largest, r.size(at))
 	}
 	largest = max(largest, r.gain()*(largest+r.late(at)))
-	return !(largest < r.p.Accum().Info().Max/2)
+	return !(largest < r.p.ScaleType().Info().Max/2)
 }

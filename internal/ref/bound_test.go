@@ -25,7 +25,7 @@ func TestHonestProductsPass(t *testing.T) {
 	rng := newRand(t)
 	for name, fill := range distributions(rng) {
 		for _, ty := range pairs() {
-			if ty.out.Info().Integer {
+			if ty.integer() {
 				continue
 			}
 			for range repeats(25) {
@@ -166,7 +166,7 @@ func TestElementBound(t *testing.T) {
 		}
 		i, j := rng.IntN(p.M), rng.IntN(p.N)
 		step := 1.0
-		if !ty.out.Info().Integer {
+		if !ty.integer() {
 			step = 3 * r.bound(i, j, AccuracyOf(p))
 		}
 		for _, wrong := range []float64{r.Value[i*p.N+j] + step, r.Value[i*p.N+j] - step, math.NaN(), math.Inf(1)} {

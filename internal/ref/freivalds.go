@@ -113,7 +113,7 @@ func draw[T number](opt VerifyOptions, size int) vectors[T] {
 func (f *freivalds[T]) expect(ctx context.Context) error {
 	p := f.p
 	f.x = draw[T](f.opt, p.N).rows()
-	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
+	alpha, beta := p.ScaleType().Round(p.Alpha), p.ScaleType().Round(p.Beta)
 	bias := f.readBias()
 	if p.ReadsAB() {
 		f.repeats = min(f.repeated(f.a, 0, 1), f.repeated(f.b, 1, 0))
@@ -290,7 +290,7 @@ func (f *freivalds[T]) repeated(o operand, di, dj int) float64 {
 // for in the share of the data that repeats, as sums of equal terms make equal errors.
 func limits(p *gemm.Problem, acc Accuracy) Limits {
 	out := p.C.Type.Info()
-	if out.Integer {
+	if p.ScaleType().Info().Integer {
 		return Limits{}
 	}
 	n := roundings(p, acc)
@@ -379,7 +379,7 @@ func (f *freivalds[T]) overflow(i, j int, c operand) error {
 	}
 	// abs before α makes it smaller is what the accumulator may have held.
 	held := max(1, math.Abs(p.Alpha))*abs + f.oldSize[i]
-	if !(held < p.Accum().Info().Max/2) {
+	if !(held < p.ScaleType().Info().Max/2) {
 		return nil
 	}
 	bias := make([]float64, p.BiasLen())

@@ -34,6 +34,17 @@ func (r *Result) multiply(a, b []float64) {
 	}
 }
 
+// wrap wraps integer sums before they are converted to floats. They are exact, so that the
+// errors of what follows are in proportion to their own size, not to that of their terms.
+func (r *Result) wrap() {
+	for at, sum := range r.Value {
+		r.Value[at] = r.p.Wrapped(sum)
+		if r.scale != nil {
+			r.scale[at], r.drift[at] = math.Abs(r.Value[at]), 0
+		}
+	}
+}
+
 func add(sum []float64, a float64, b []float64) {
 	for j, v := range b {
 		sum[j] += a * v
@@ -110,11 +121,11 @@ func (x twice) normal() twice {
 }
 
 // finish turns op(A)·op(B) into what the epilogue makes of α·op(A)·op(B) + β·C, and the
-// gauges with it. The scalars are first rounded to the type that p is summed in, in which
-// every implementation holds them.
+// gauges with it. The scalars are first rounded to p's ScaleType, in which every
+// implementation holds them.
 func (r *Result) finish(c, bias []float64) {
 	p := r.p
-	alpha, beta := p.Accum().Round(p.Alpha), p.Accum().Round(p.Beta)
+	alpha, beta := p.ScaleType().Round(p.Alpha), p.ScaleType().Round(p.Beta)
 	act := p.Epilogue.Activation
 	for i := range p.M {
 		for j := range p.N {

@@ -20,8 +20,7 @@ import (
 // problem.
 type Accuracy = gemm.Accuracy
 
-// AccuracyOf is the accuracy of an implementation that rounds each operation to
-// nearest in the type that p is summed in.
+// AccuracyOf is [gemm.AccuracyOf].
 func AccuracyOf(p *gemm.Problem) Accuracy { return gemm.AccuracyOf(p) }
 
 // orDefault is a, or what its zero value stands for.
@@ -56,7 +55,7 @@ type Result struct {
 
 	// Value is each element of C before it is rounded to C's type: float64 sums for
 	// the narrower types, twice float64's precision rounded to it for float64, exact
-	// for the integers, which wrap. NaN and Inf propagate as IEEE 754 has it.
+	// sums for the integers, which wrap. NaN and Inf propagate as IEEE 754 has it.
 	Value []float64
 
 	low   []float64 // float64 products: what Value leaves off
@@ -97,7 +96,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 			r.extras[x] = dense(p.Extra(x), buf.Extras[x])
 		}
 	}
-	if p.C.Type.Info().Integer {
+	if p.ScaleType().Info().Integer {
 		r.integers(a, b, c, bias)
 		return r
 	}
@@ -116,6 +115,9 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 		r.nonfinite = r.nonfinite || r.up.nonfinite
 	}
 	r.multiply(a, b)
+	if p.Converts() {
+		r.wrap()
+	}
 	r.finish(c, bias)
 	return r
 }

@@ -79,8 +79,8 @@ func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, r Remote, opt Verif
 
 // expect asks for what C·x is to be.
 func (v *RemoteVerifier) expect(ctx context.Context) error {
-	q := Question{Seed: v.opt.Seed, Alpha: v.p.Accum().Round(v.p.Alpha), Beta: v.p.Accum().Round(v.p.Beta)}
-	if v.p.C.Type.Info().Integer {
+	q := Question{Seed: v.opt.Seed, Alpha: v.p.ScaleType().Round(v.p.Alpha), Beta: v.p.ScaleType().Round(v.p.Beta)}
+	if v.p.ScaleType().Info().Integer {
 		draw[uint32](v.opt, v.p.N).ask(&q)
 	} else {
 		draw[float64](v.opt, v.p.N).ask(&q)

@@ -114,7 +114,7 @@ func newVerifier(p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifie
 	switch {
 	case p.Empty(): // however many there are of the other
 		v.checker = nothing{VerifyReport{Seed: opt.Seed, Vectors: opt.Vectors}}
-	case p.C.Type.Info().Integer:
+	case p.ScaleType().Info().Integer:
 		v.checker = newFreivalds[uint32](p, buf, opt)
 	default:
 		v.checker = newFreivalds[float64](p, buf, opt)
@@ -126,6 +126,10 @@ func newVerifier(p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifie
 func verifiable(p *gemm.Problem) error {
 	if !p.Epilogue.OnlyBias() {
 		return fmt.Errorf("%w: verifying a product with epilogue %v", gemm.ErrUnsupported, p.Epilogue)
+	}
+	if p.Converts() && p.K >= gemm.WrapDepth {
+		return fmt.Errorf("%w: verifying %v: from K = %d on its int32 sums may wrap, which random vectors cannot foretell of a result of %v",
+			gemm.ErrUnsupported, p, gemm.WrapDepth, p.C.Type)
 	}
 	return nil
 }

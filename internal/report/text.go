@@ -12,7 +12,7 @@ import (
 
 // unit returns FLOP/s, or OP/s for integers.
 func (r row) unit() string {
-	if t, err := dtype.Parse(r.Out); err == nil && t.Info().Integer {
+	if t, err := dtype.Parse(r.In); err == nil && t.Info().Integer {
 		return "OP/s"
 	}
 	return "FLOP/s"

@@ -2,6 +2,7 @@ package resident
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"tilework/dtype"
@@ -67,6 +68,9 @@ func (s *sums) operands() (a, b gpu.Swept) {
 
 // Expect implements [ref.Remote].
 func (s *sums) Expect(ctx context.Context, q ref.Question) error {
+	if s.p.Converts() {
+		return fmt.Errorf("%w: integers times vectors of float64, on the device", gemm.ErrUnsupported)
+	}
 	if err := s.reserve(); err != nil {
 		return err
 	}
@@ -104,7 +108,7 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 // bringTotals brings what a bias of rows is multiplied by.
 func (s *sums) bringTotals(ctx context.Context) error {
 	totals := dtype.Bytes(append(s.asked.Totals[:], math.Sqrt(float64(s.p.N))))
-	if s.p.C.Type.Info().Integer {
+	if s.p.ScaleType().Info().Integer {
 		var words [ref.DefaultVectors]int32
 		for n, t := range s.asked.Totals {
 			words[n] = int32(uint32(t))

@@ -62,6 +62,11 @@ func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 			call{name: "product with a matrix", matrix: ks.Times, one: times},
 			alone("gelu", ks.GELU, itself(ks.GELU)), alone("gelu-tanh", ks.GELUTanh, itself(ks.GELUTanh)), alone("silu", ks.SiLU, itself(ks.SiLU)))
 	}
+	if ks.FromInt32 != nil {
+		calls = append(calls, call{name: "conversion of int32", run: ks.FromInt32, one: func(x, v T) T {
+			return T(*(*int32)(unsafe.Pointer(&x))) * v
+		}})
+	}
 	for _, x := range calls {
 		for n := 0; n <= 2*ks.NR+1; n++ {
 			m := 1 + r.IntN(10)

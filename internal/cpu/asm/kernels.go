@@ -120,6 +120,9 @@ type Finish[T any] struct {
 	// ScaleRow multiplies every element of row i by v[i], ScaleCol every one of column j by v[j].
 	// Scale every one by *v.
 	ScaleRow, ScaleCol, Scale func(m, n int, c *T, ldc int, v *T)
+	// FromInt32 replaces every element, which holds an int32 in its bits, by *v times that
+	// number, which is rounded to T first.
+	FromInt32 func(m, n int, c *T, ldc int, v *T)
 	// Add adds v[i*ldv+j] to the element (i, j), Times multiplies it by that.
 	Add, Times func(m, n int, c *T, ldc int, v *T, ldv int)
 	// The activations of package gemm. Near 0 GELU and the two after it are within a few

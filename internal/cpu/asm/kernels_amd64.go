@@ -38,7 +38,7 @@ var F32AVX512 = Kernels[float32]{
 	},
 	Finish: Finish[float32]{
 		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512, ScaleRow: ScaleRowF32AVX512, ScaleCol: ScaleColF32AVX512,
-		Scale: ScaleF32AVX512, Add: AddF32AVX512, Times: TimesF32AVX512,
+		Scale: ScaleF32AVX512, FromInt32: FromInt32F32AVX512, Add: AddF32AVX512, Times: TimesF32AVX512,
 		ReLU: ReLUF32AVX512, GELU: GELUF32AVX512, GELUTanh: GELUTanhF32AVX512, SiLU: SiLUF32AVX512,
 	},
 	Peak: PeakF32AVX512, PeakFlops: 512,
@@ -101,7 +101,7 @@ var F32AVX2 = Kernels[float32]{
 	},
 	Finish: Finish[float32]{
 		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2, ScaleRow: ScaleRowF32AVX2, ScaleCol: ScaleColF32AVX2,
-		Scale: ScaleF32AVX2, Add: AddF32AVX2, Times: TimesF32AVX2,
+		Scale: ScaleF32AVX2, FromInt32: FromInt32F32AVX2, Add: AddF32AVX2, Times: TimesF32AVX2,
 		ReLU: ReLUF32AVX2, GELU: GELUF32AVX2, GELUTanh: GELUTanhF32AVX2, SiLU: SiLUF32AVX2,
 	},
 	Peak: PeakF32AVX2, PeakFlops: 256,

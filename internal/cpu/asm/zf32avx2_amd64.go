@@ -828,6 +828,11 @@ func ScaleRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 //go:noescape
 func ScaleF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
+// FromInt32F32AVX2 makes every element, which holds an int32 in its bits, that number times v[0] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func FromInt32F32AVX2(m int, n int, c *float32, ldc int, v *float32)
+
 // TimesF32AVX2 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

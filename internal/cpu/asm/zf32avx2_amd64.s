@@ -12596,6 +12596,125 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func FromInt32F32AVX2(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX
+TEXT ·FromInt32F32AVX2(SB), NOSPLIT, $0-40
+	MOVQ    c+16(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    v+32(FP), DX
+	MOVQ    n+8(FP), BX
+	ANDQ    $+7, BX
+	MOVQ    BX, SI
+	LEAQ    masks<>+32(SB), DI
+	NEGQ    SI
+	VMOVDQU (DI)(SI*4), Y0
+	MOVQ    n+8(FP), SI
+	SHRQ    $0x03, SI
+	MOVQ    m+0(FP), DI
+	MOVQ    DI, R8
+	SHRQ    $0x02, R8
+	TESTQ   R8, R8
+	JZ      rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (CX)(CX*2), R11
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS (DX), Y6
+	VBROADCASTSS (DX), Y7
+	VBROADCASTSS (DX), Y8
+	MOVQ         SI, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPS   (R9), Y1
+	VMOVUPS   (R9)(CX*1), Y2
+	VMOVUPS   (R9)(CX*2), Y3
+	VMOVUPS   (R9)(R11*1), Y4
+	VCVTDQ2PS Y1, Y1
+	VCVTDQ2PS Y2, Y2
+	VCVTDQ2PS Y3, Y3
+	VCVTDQ2PS Y4, Y4
+	VMULPS    Y5, Y1, Y1
+	VMULPS    Y6, Y2, Y2
+	VMULPS    Y7, Y3, Y3
+	VMULPS    Y8, Y4, Y4
+	VMOVUPS   Y1, (R9)
+	VMOVUPS   Y2, (R9)(CX*1)
+	VMOVUPS   Y3, (R9)(CX*2)
+	VMOVUPS   Y4, (R9)(R11*1)
+	ADDQ      $+32, R9
+	DECQ      R10
+	JNZ       rows_vectors
+
+rows_vectors_end:
+	TESTQ      BX, BX
+	JZ         rows_next
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS (R9)(CX*1), Y0, Y2
+	VMASKMOVPS (R9)(CX*2), Y0, Y3
+	VMASKMOVPS (R9)(R11*1), Y0, Y4
+	VCVTDQ2PS  Y1, Y1
+	VCVTDQ2PS  Y2, Y2
+	VCVTDQ2PS  Y3, Y3
+	VCVTDQ2PS  Y4, Y4
+	VMULPS     Y5, Y1, Y1
+	VMULPS     Y6, Y2, Y2
+	VMULPS     Y7, Y3, Y3
+	VMULPS     Y8, Y4, Y4
+	VMASKMOVPS Y1, Y0, (R9)
+	VMASKMOVPS Y2, Y0, (R9)(CX*1)
+	VMASKMOVPS Y3, Y0, (R9)(CX*2)
+	VMASKMOVPS Y4, Y0, (R9)(R11*1)
+
+rows_next:
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	ADDQ CX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+3, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (DX), Y2
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPS   (R8), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y2, Y1, Y1
+	VMOVUPS   Y1, (R8)
+	ADDQ      $+32, R8
+	DECQ      R9
+	JNZ       row_vectors
+
+row_vectors_end:
+	TESTQ      BX, BX
+	JZ         row_next
+	VMASKMOVPS (R8), Y0, Y1
+	VCVTDQ2PS  Y1, Y1
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
+
+row_next:
+	ADDQ CX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func TimesF32AVX2(m int, n int, c *float32, ldc int, v *float32, ldv int)
 // Requires: AVX
 TEXT ·TimesF32AVX2(SB), NOSPLIT, $0-48

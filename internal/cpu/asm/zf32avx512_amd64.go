@@ -1220,6 +1220,11 @@ func ScaleRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 //go:noescape
 func ScaleF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
+// FromInt32F32AVX512 makes every element, which holds an int32 in its bits, that number times v[0] of an m×n tile of C, whose rows are ldc elements apart.
+//
+//go:noescape
+func FromInt32F32AVX512(m int, n int, c *float32, ldc int, v *float32)
+
 // TimesF32AVX512 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
 //
 //go:noescape

@@ -24465,6 +24465,168 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func FromInt32F32AVX512(m int, n int, c *float32, ldc int, v *float32)
+// Requires: AVX, AVX512F
+TEXT ·FromInt32F32AVX512(SB), NOSPLIT, $0-40
+	MOVQ  c+16(FP), AX
+	MOVQ  ldc+24(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  v+32(FP), BX
+	MOVQ  n+8(FP), SI
+	ANDQ  $+15, SI
+	MOVQ  SI, CX
+	MOVQ  $+1, DI
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVW DI, K1
+	MOVQ  n+8(FP), CX
+	SHRQ  $0x04, CX
+	MOVQ  m+0(FP), DI
+	MOVQ  DI, R8
+	SHRQ  $0x03, R8
+	TESTQ R8, R8
+	JZ    rows_end
+
+rows:
+	MOVQ         AX, R9
+	LEAQ         (DX)(DX*2), R11
+	LEAQ         (R11)(DX*2), R12
+	LEAQ         (R12)(DX*2), R13
+	VBROADCASTSS (BX), Z8
+	VBROADCASTSS (BX), Z9
+	VBROADCASTSS (BX), Z10
+	VBROADCASTSS (BX), Z11
+	VBROADCASTSS (BX), Z12
+	VBROADCASTSS (BX), Z13
+	VBROADCASTSS (BX), Z14
+	VBROADCASTSS (BX), Z15
+	MOVQ         CX, R10
+	TESTQ        R10, R10
+	JZ           rows_vectors_end
+
+rows_vectors:
+	VMOVUPS   (R9), Z0
+	VMOVUPS   (R9)(DX*1), Z1
+	VMOVUPS   (R9)(DX*2), Z2
+	VMOVUPS   (R9)(R11*1), Z3
+	VMOVUPS   (R9)(DX*4), Z4
+	VMOVUPS   (R9)(R12*1), Z5
+	VMOVUPS   (R9)(R11*2), Z6
+	VMOVUPS   (R9)(R13*1), Z7
+	VCVTDQ2PS Z0, Z0
+	VCVTDQ2PS Z1, Z1
+	VCVTDQ2PS Z2, Z2
+	VCVTDQ2PS Z3, Z3
+	VCVTDQ2PS Z4, Z4
+	VCVTDQ2PS Z5, Z5
+	VCVTDQ2PS Z6, Z6
+	VCVTDQ2PS Z7, Z7
+	VMULPS    Z8, Z0, Z0
+	VMULPS    Z9, Z1, Z1
+	VMULPS    Z10, Z2, Z2
+	VMULPS    Z11, Z3, Z3
+	VMULPS    Z12, Z4, Z4
+	VMULPS    Z13, Z5, Z5
+	VMULPS    Z14, Z6, Z6
+	VMULPS    Z15, Z7, Z7
+	VMOVUPS   Z0, (R9)
+	VMOVUPS   Z1, (R9)(DX*1)
+	VMOVUPS   Z2, (R9)(DX*2)
+	VMOVUPS   Z3, (R9)(R11*1)
+	VMOVUPS   Z4, (R9)(DX*4)
+	VMOVUPS   Z5, (R9)(R12*1)
+	VMOVUPS   Z6, (R9)(R11*2)
+	VMOVUPS   Z7, (R9)(R13*1)
+	ADDQ      $+64, R9
+	DECQ      R10
+	JNZ       rows_vectors
+
+rows_vectors_end:
+	TESTQ     SI, SI
+	JZ        rows_next
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z (R9)(DX*1), K1, Z1
+	VMOVUPS.Z (R9)(DX*2), K1, Z2
+	VMOVUPS.Z (R9)(R11*1), K1, Z3
+	VMOVUPS.Z (R9)(DX*4), K1, Z4
+	VMOVUPS.Z (R9)(R12*1), K1, Z5
+	VMOVUPS.Z (R9)(R11*2), K1, Z6
+	VMOVUPS.Z (R9)(R13*1), K1, Z7
+	VCVTDQ2PS Z0, Z0
+	VCVTDQ2PS Z1, Z1
+	VCVTDQ2PS Z2, Z2
+	VCVTDQ2PS Z3, Z3
+	VCVTDQ2PS Z4, Z4
+	VCVTDQ2PS Z5, Z5
+	VCVTDQ2PS Z6, Z6
+	VCVTDQ2PS Z7, Z7
+	VMULPS    Z8, Z0, Z0
+	VMULPS    Z9, Z1, Z1
+	VMULPS    Z10, Z2, Z2
+	VMULPS    Z11, Z3, Z3
+	VMULPS    Z12, Z4, Z4
+	VMULPS    Z13, Z5, Z5
+	VMULPS    Z14, Z6, Z6
+	VMULPS    Z15, Z7, Z7
+	VMOVUPS   Z0, K1, (R9)
+	VMOVUPS   Z1, K1, (R9)(DX*1)
+	VMOVUPS   Z2, K1, (R9)(DX*2)
+	VMOVUPS   Z3, K1, (R9)(R11*1)
+	VMOVUPS   Z4, K1, (R9)(DX*4)
+	VMOVUPS   Z5, K1, (R9)(R12*1)
+	VMOVUPS   Z6, K1, (R9)(R11*2)
+	VMOVUPS   Z7, K1, (R9)(R13*1)
+
+rows_next:
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	ADDQ DX, AX
+	DECQ R8
+	JNZ  rows
+
+rows_end:
+	ANDQ  $+7, DI
+	TESTQ DI, DI
+	JZ    row_end
+
+row:
+	MOVQ         AX, R8
+	VBROADCASTSS (BX), Z1
+	MOVQ         CX, R9
+	TESTQ        R9, R9
+	JZ           row_vectors_end
+
+row_vectors:
+	VMOVUPS   (R8), Z0
+	VCVTDQ2PS Z0, Z0
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, (R8)
+	ADDQ      $+64, R8
+	DECQ      R9
+	JNZ       row_vectors
+
+row_vectors_end:
+	TESTQ     SI, SI
+	JZ        row_next
+	VMOVUPS.Z (R8), K1, Z0
+	VCVTDQ2PS Z0, Z0
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
+
+row_next:
+	ADDQ DX, AX
+	DECQ DI
+	JNZ  row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func TimesF32AVX512(m int, n int, c *float32, ldc int, v *float32, ldv int)
 // Requires: AVX, AVX512F
 TEXT ·TimesF32AVX512(SB), NOSPLIT, $0-48

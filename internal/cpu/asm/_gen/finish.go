@@ -22,6 +22,12 @@ func (g *generator) finishers() {
 	g.finisher("ScaleCol", alongCols, "multiplies every element of column j by v[j]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
 	g.finisher("ScaleRow", alongRows, "multiplies every element of row i by v[i]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
 	g.finisher("Scale", byOne, "multiplies every element by v[0]", g.light, func(x, v group) { g.each(g.mul, v, x, x) })
+	if g.fromInt32 != nil {
+		g.finisher("FromInt32", byOne, "makes every element, which holds an int32 in its bits, that number times v[0]", g.light, func(x, v group) {
+			g.each(g.fromInt32, x, x)
+			g.each(g.mul, v, x, x)
+		})
+	}
 	g.finisher("Times", everywhere, "multiplies every element by v[i*ldv+j]", rowsOfTwo, func(x, v group) { g.each(g.mul, v, x, x) })
 	g.finisher("GELU", alone, "makes every element x·Φ(x), Φ the normal distribution", g.abreast, func(x, _ group) { g.gelu(x) })
 	g.finisher("GELUTanh", alone, "makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.abreast, func(x, _ group) { g.geluTanh(x) })
@@ -184,6 +190,7 @@ type maths struct {
 	shift, addBits      instruction
 	mulAdd              instruction // x·y + z into y's register
 	minusMinus          instruction // −x·y − z into z's
+	fromInt32           instruction // of int32; nil for elements of another size
 	subtract            instruction // z − x·y into z's
 	fraction            int         // bits of a number's fraction
 	expTerms, erfcTerms int
@@ -196,6 +203,7 @@ var (
 		shift: (*build.Context).VPSLLD, addBits: (*build.Context).VPADDD,
 		mulAdd: (*build.Context).VFMADD213PS, subtract: (*build.Context).VFNMADD231PS,
 		minusMinus: (*build.Context).VFNMSUB231PS,
+		fromInt32:  (*build.Context).VCVTDQ2PS,
 		fraction:   23, expTerms: 7, erfcTerms: 10, least: -70, most: 80,
 	}
 	maths64 = &maths{
