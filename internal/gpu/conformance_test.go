@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
@@ -149,6 +150,51 @@ func TestBatches(t *testing.T) {
 				only(t, d, "batch", cases, gputest.Way{Kernel: k, Shape: s})
 			})
 		}
+	}
+}
+
+// TestConverted: every kernel converts int32 sums to floats, and rounds sums of float32 operands to
+// 16 bits, on each way that sums take to C, under the checkers.
+func TestConverted(t *testing.T) {
+	cases := 8
+	if testing.Short() {
+		cases = 2
+	}
+	ways := []gputest.Way{
+		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4"), way(t, "wgmma", gemm.Native, "64x128x128/2x32/3"),
+		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4k2"), way(t, "wgmma", gemm.Native, "64x16x128/2x4/4"),
+		way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4t"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
+		way(t, "mma", gemm.TF32, "32x32x32/2x4/4*2"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4*2"),
+	}
+	for _, k := range gpu.Kernels() {
+		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
+			if s.Split < 3 { // more parts are added by the same text
+				ways = append(ways, gputest.Way{Kernel: k, Shape: s})
+			}
+		}
+	}
+	for _, w := range ways {
+		d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+		b := gpu.New(d)
+		impl := w.On(b)
+		impl.Volume = 1 << 17
+		impl.Types = slices.DeleteFunc(impl.Types, func(p gemmtest.Pair) bool { return p.In != dtype.I8 && p.In != dtype.F32 || p.Out == p.In.Info().Accum })
+		if len(impl.Types) == 0 {
+			continue
+		}
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			for _, name := range []string{"exact", "bound", "epilogue"} {
+				seed := rand.Uint64()
+				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
+				if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
+					t.Errorf("%s: %d cases of seed %d: %v", name, report.Checks[0].Cases, seed, err)
+				}
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -67,6 +67,11 @@ func TestEpiloguesAssemble(t *testing.T) {
 			{dtype.F32, dtype.F32, gemm.TF32, 4096, false},
 			{dtype.F32, dtype.F32, gemm.F32x3, 4096, false},
 			{dtype.F32, dtype.F32, gemm.F32x3, 4095, true},
+			{dtype.F32, dtype.BF16, gemm.TF32, 4096, false},
+			{dtype.F32, dtype.F16, gemm.F32x3, 4096, false},
+			{dtype.I8, dtype.F32, gemm.Native, 4096, true},
+			{dtype.I8, dtype.BF16, gemm.Native, 4096, true},
+			{dtype.I8, dtype.F32, gemm.Native, 4095, true},
 		} {
 			b := gemm.Dense(x.in, 4096, x.n)
 			if x.transB {
