@@ -69,18 +69,20 @@ func untouched(p *gemm.Problem, c []byte) bool {
 // multiply is the loop of the definition, rounded after each step to the type that
 // sums are kept in, as a plain kernel would.
 func multiply(p *gemm.Problem, b gemm.Buffers) {
-	acc := p.Accum()
-	round := acc.Round
-	if acc == dtype.I32 {
-		round = func(v float64) float64 { return float64(int32(int64(v))) }
+	rounding := func(t dtype.Type) func(float64) float64 {
+		if t == dtype.I32 {
+			return func(v float64) float64 { return float64(int32(int64(v))) }
+		}
+		return t.Round
 	}
+	add, round := rounding(p.Accum()), rounding(p.ScaleType())
 	for i := range p.M {
 		for j := range p.N {
 			product := func(l gemm.Layout, of []byte) (sum float64) {
 				for k := range p.K {
-					sum = round(sum + p.A.Type.At(b.A, p.A.Index(i, k))*l.Type.At(of, l.Index(k, j)))
+					sum = add(sum + p.A.Type.At(b.A, p.A.Index(i, k))*l.Type.At(of, l.Index(k, j)))
 				}
-				return round(p.Alpha * sum)
+				return round(p.Alpha * round(sum))
 			}
 			v := product(p.B, b.B)
 			at := p.C.Index(i, j)

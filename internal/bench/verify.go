@@ -129,14 +129,18 @@ type element struct {
 	index       int
 	want, bound float64
 	products    float64 // by how much more for each unit of the operands' roundoff
+	most        float64 // the largest finite value of C's type
 }
 
 func (e element) ratio(got, roundoff float64) float64 {
-	if got == e.want {
+	if got == e.want || e.overflows() && math.IsInf(got, int(math.Copysign(1, e.want))) {
 		return 0
 	}
 	return math.Abs(got-e.want) / (e.bound + roundoff*e.products)
 }
+
+// overflows reports whether the element may be an infinity in C's type.
+func (e element) overflows() bool { return math.Abs(e.want)+e.bound > e.most }
 
 // sum is a sum of products, hi + lo, and the sum of their magnitudes.
 type sum struct{ hi, lo, abs float64 }
@@ -218,7 +222,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 		terms = 1 // the conversion
 		s, other = wrapped(p, s), wrapped(p, other)
 	}
-	e := element{index: p.C.Index(i, j)}
+	e := element{index: p.C.Index(i, j), most: out.Max}
 	v := p.Alpha * (s.hi + s.lo)
 	magnitude := math.Abs(p.Alpha) * s.abs
 	if p.Beta != 0 {

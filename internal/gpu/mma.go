@@ -140,6 +140,8 @@ func fitsMMA(p *gemm.Problem, s Shape) error {
 		return badMMA(s, "a thread has registers for %d sums in %v", sumRegisters*4/p.Accum().Size(), p.Accum())
 	case s.RowsPerThread*s.ColsPerThread == sumRegisters && (addsApart(p) || operandsOf(p.Epilogue) > 1 && (p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
 		return badMMA(s, "a thread has no registers for what else %v with epilogue %v takes", t, p.Epilogue)
+	case s.RowsPerThread*s.ColsPerThread == sumRegisters && p.Converts() && operandsOf(p.Epilogue) > 2:
+		return badMMA(s, "a thread has no registers for sums of %v, converted, and what epilogue %v reads", t, p.Epilogue)
 	case s.ColsPerThread < 4 && t != dtype.F64:
 		return badMMA(s, "a thread has at least 4 columns in %v", t)
 	}
