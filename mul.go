@@ -36,16 +36,16 @@ func Mul[T Float](ctx context.Context, a, b Matrix[T], opts ...Option) (Matrix[T
 //	int8                          int32     int32, float32, BFloat16, Float16
 //
 // Sums in int32 are exact, but wrap beyond 32 bits. For a C of floats they are converted to
-// float32, to nearest with ties to even. All that follows is computed in float32: α, β and
-// what the options add. A C of 16 or 8 bits is rounded once, at the end.
+// float32, to nearest with ties to even. α, β and the options' epilogue then apply in
+// float32. A C of 16 or 8 bits is rounded once, at the end.
 func MulInto[O, I Element](ctx context.Context, c Matrix[O], a, b Matrix[I], opts ...Option) error {
 	return Gemm(ctx, 1, a, b, 0, c, opts...)
 }
 
 // Gemm computes C ← α·A·B + β·C for A of m×k, B of k×n and C of m×n; transposed
-// operands are given as [Matrix.T]. α and β are of type float64 for float64, int32 for an int32 C,
-// where they are whole numbers, and otherwise float32, to which they are rounded. With β = 0
-// the old C is not read; with α = 0 neither A nor B is. [MulInto] lists the types of C.
+// operands are given as [Matrix.T]. α and β are rounded to float64 for float64 matrices and else
+// to float32; for an int32 C they must be whole numbers. With β = 0 the old C is not read; with
+// α = 0 neither A nor B is. [MulInto] lists the types of C.
 func Gemm[I, O Element](ctx context.Context, alpha float64, a, b Matrix[I], beta float64, c Matrix[O], opts ...Option) error {
 	var by factor
 	b.asFactor(&by)

@@ -283,7 +283,7 @@ func WithOutputScaleOn[T Element](factor DeviceMatrix[T]) Option {
 // all else that options say and before the result is rounded; see [NewDeviceFunc].
 type DeviceFunc struct{ f *gpu.Function }
 
-// DeviceElement is what a [DeviceFunc] is told: an element's value in the type of α and β, its
+// DeviceElement is the argument of a [DeviceFunc]: an element's value in the type of α and β, its
 // row and its column in the result, and the data of the product's
 // [WithDeviceFunc].
 type DeviceElement = gpu.Element

@@ -184,8 +184,7 @@ func TestQuantisedVerify(t *testing.T) {
 	}
 }
 
-// TestRoundedResults: float32 sums are rounded once to a result of 16 bits, which saturates where
-// that is asked for.
+// TestRoundedResults: float32 sums are rounded once to a result of 16 bits, and saturate on request.
 func TestRoundedResults(t *testing.T) {
 	t.Run("float16", testRoundedResults[Float16])
 	t.Run("bfloat16", testRoundedResults[BFloat16])

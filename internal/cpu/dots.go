@@ -108,8 +108,8 @@ func (d *dots[T]) reset() { *d = dots[T]{} }
 // slotSums is how many sums a slot has memory for.
 const slotSums = 2 * dotsRows * asm.DotRows
 
-// room is what a slot has memory for: sums, and rows of x that are widened or what finishing
-// takes.
+// room returns the size of a slot's memory: for sums, and for widened rows of x or the
+// elements that a tile is finished with, whichever are more.
 func (d *dots[T]) room() int {
 	spare := 0
 	if d.c.sums {

@@ -79,8 +79,8 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
 	}
 }
 
-// alphaOf returns what the micro-kernels multiply sums in T by: alpha, or 1 where they are
-// converted first.
+// alphaOf returns the factor that the micro-kernels apply to sums in T: alpha, or 1 where the
+// sums are converted first.
 func alphaOf[T scalar](p *gemm.Problem) T {
 	if p.ScaleType() != dtype.Of[T]() {
 		return 1
@@ -99,7 +99,7 @@ func (mk *micro[T]) finishing() *micro[float32] {
 
 // Finish finishes sums, M×N of α·op(A)·op(B) + β·C in the problem's ScaleType without padding,
 // as the product would have been: it applies the epilogue, with the operands in b, and writes
-// the C there. For a gated product b has the other one's sums for Up. The sums are lost.
+// the C there. For a gated product Up holds the second product's sums. The sums are lost.
 func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	p, k := *pl.Problem, pl.Kernel
 	p.Beta = 0

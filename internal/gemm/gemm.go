@@ -236,8 +236,8 @@ func (p *Problem) checkTypes() error {
 	return nil
 }
 
-// orFloat returns " or a result of float32, bfloat16 or float16": the types in which an
-// integer product could have what its integer result rules out.
+// orFloat returns ", or a result of float32 or bfloat16 or float16": the types of result that
+// would allow fractions.
 func (p *Problem) orFloat() string {
 	floats := slices.DeleteFunc(slices.Clone(p.A.Type.Info().Results), func(t dtype.Type) bool { return t == p.C.Type })
 	return ", or a result of " + either(floats)

@@ -222,7 +222,7 @@ func (g *product) total(sum build.Reg) build.Reg {
 	return g.To(g.scale, sum)
 }
 
-// value is an element of C or of what the epilogue reads, as it was loaded, in the type of the
+// value is an element of C or of an operand of the epilogue, as it was loaded, in the type of the
 // epilogue.
 func (g *product) value(x build.Reg) build.Reg { return g.converted(x, g.scale) }
 

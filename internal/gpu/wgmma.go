@@ -218,9 +218,10 @@ func wgmmaVectors(_ Shape, c *Config, p *gemm.Problem) {
 	c.VecC = vector(p.C, maxVector/p.C.Type.Size())
 }
 
-// bulk says that C is written by bulk copies, which take whole vectors and rows of 128 bytes. 8-bit
-// elements, of which a thread has two neighbours, are written from a patch of sums, and so are those of a
-// turned product, of which a thread has no neighbours, where they are of 16 bits or the epilogue reads something for them.
+// bulk reports whether C is written by bulk copies, which take whole vectors and rows of 128
+// bytes. 8-bit elements are written from a patch of sums, as a thread has only two neighbours of
+// a row. In a turned product it has none: elements of 16 bits, and those with operands in the
+// epilogue, are then written from a patch too.
 func bulk(c Config) bool {
 	if c.Shape.Turned && (operandsOf(c.Epilogue) > 0 || c.Out.Size() < 4) {
 		return false

@@ -21,7 +21,7 @@ import (
 //	                                int m, int n, int k, int lda, int ldb, int ldc, S alpha, S beta)
 //
 // on row-major matrices, with S the type of alpha and beta that dtype's table has for T and
-// C's type. Nothing is known of what it computes: verify it.
+// C's type. Nothing is known about its results: verify them.
 type Kernel struct {
 	Entry      string
 	Rows, Cols int         // the part of C that a block computes

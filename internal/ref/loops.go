@@ -34,8 +34,8 @@ func (r *Result) multiply(a, b []float64) {
 	}
 }
 
-// wrap wraps integer sums before they are converted to floats. They are exact, so that the
-// errors of what follows are in proportion to their own size, not to that of their terms.
+// wrap wraps integer sums before they are converted to floats. They are exact, so that later
+// errors are in proportion to their own size, not to that of their terms.
 func (r *Result) wrap() {
 	for at, sum := range r.Value {
 		r.Value[at] = r.p.Wrapped(sum)
