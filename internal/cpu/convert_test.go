@@ -26,6 +26,7 @@ func TestConverted(t *testing.T) {
 		{"tie to even above", []terms{{1040, 127, 127}, {1, 127, 24}, {1, 11, 1}}, 1, 0, 1<<24 + 4},
 		{"wraps", []terms{{1 << 17, -128, -128}}, 1, 0, -1 << 31},
 		{"alpha and beta", []terms{{3, 5, -7}}, 0.5, 0.25, -52.5 + 0.25*8},
+		{"split-K", []terms{{3 << 20, 1, 2}, {3, 1, 1}}, 0.5, 0.25, 3<<20 + 1.5 + 2},
 		{"no terms", nil, 2, -3, -24},
 	} {
 		var a, b []int8

@@ -159,7 +159,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 	d.micro, d.m, d.n, d.k = mk, p.M, p.N, p.K
 	d.a, d.b, d.c = dtype.View[T](b.A), dtype.View[T](b.B), dtype.View[T](b.C)
 	d.rsa, d.csa, d.ldb, d.ldc = p.A.LD, 1, p.B.LD, p.C.LD
-	d.alpha, d.beta = T(p.Alpha), T(p.Beta)
+	d.alpha, d.beta = alphaOf[T](p), T(p.Beta)
 	d.tile, d.threads = pl.tile, threads
 	d.mc, d.nc, d.deep = p.M, p.N, mk.kc
 	d.finish.prepare(p, b, mk)

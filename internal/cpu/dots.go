@@ -84,7 +84,7 @@ func (mk *micro[T]) isLong(p *gemm.Problem) bool {
 func (d *dots[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, xIsA bool) {
 	p := pl.Problem
 	size := dtype.Of[T]().Size()
-	d.micro, d.k, d.alpha, d.threads = mk, p.K, T(p.Alpha), pl.Threads
+	d.micro, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), pl.Threads
 	x, ofX, ofY := asRow(p.A), b.A, b.B
 	d.l, d.s, d.layout = p.M, p.N, asRow(p.B.T())
 	if !xIsA {

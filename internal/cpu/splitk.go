@@ -73,7 +73,7 @@ func setDepth(p *gemm.Problem, k int) {
 func (d *splitK[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 	p := pl.Problem
 	depth := pieceDepth(p)
-	d.micro, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, T(p.Alpha), pl.Threads
+	d.micro, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
 	d.piece = pieceOf(p, depth)
 	d.way = mk.way(&d.piece)
 	d.a, d.stepA = b.A, p.A.Type.Size()

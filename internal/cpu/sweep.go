@@ -58,7 +58,7 @@ func isThin(few, many, k, limit int) bool {
 // prepare lays out the product, or with flipped its transpose, for a d of zeros.
 func (d *sweep[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) {
 	p, threads := pl.Problem, pl.Threads
-	d.micro, d.k, d.alpha, d.threads = mk, p.K, T(p.Alpha), threads
+	d.micro, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
 	small, large := &d.small, &d.b
 	d.m, d.n, d.layout = p.M, p.N, p.A
 	if flipped {
