@@ -215,8 +215,8 @@ func (mk *micro[T]) packsWhole(p *gemm.Problem) bool {
 
 // inLines reports whether C's rows begin with a cache line.
 func (d *direct[T]) inLines() bool {
-	size := unsafe.Sizeof(d.c[0])
-	return uintptr(unsafe.Pointer(&d.c[0]))%cacheLine == 0 && uintptr(d.ldc)*size%cacheLine == 0
+	size := unsafe.Sizeof(*new(T))
+	return uintptr(unsafe.Pointer(unsafe.SliceData(d.c)))%cacheLine == 0 && uintptr(d.ldc)*size%cacheLine == 0
 }
 
 // packs reports whether B is packed.

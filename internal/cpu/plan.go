@@ -356,26 +356,62 @@ func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buf
 	}
 	r := runs.Get().(*run)
 	defer runs.Put(r)
-	at, j := jobsOf(r), job(nil)
+	return r.execute(ctx, pl, jobsOf(r).prepare(pl, mk, b))
+}
+
+// prepare lays out the product in the way that was decided. The smallest products, which are
+// unpacked, are laid out by [carryOut] itself.
+func (at *jobs[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) job {
 	switch pl.way {
 	case byTheBook:
-		at.textbook, j = newTextbook[T](pl, b), &at.textbook
+		at.textbook = newTextbook[T](pl, b)
+		return &at.textbook
+	case unpacked:
+		at.direct.prepare(pl, mk, b)
+		return &at.direct
 	case turned:
 		at.flipped.prepare(pl, mk, b)
-		j = &at.flipped
+		return &at.flipped
 	case alongN, alongM:
 		at.sweep.prepare(pl, mk, b, pl.way == alongM)
-		j = &at.sweep
+		return &at.sweep
 	case dotsOfB, dotsOfA:
 		at.dots.prepare(pl, mk, b, pl.way == dotsOfA)
-		j = &at.dots
+		return &at.dots
 	case cutAlongK:
 		at.splitK.prepare(pl, mk, b)
-		j = &at.splitK
+		return &at.splitK
 	default:
-		at.product, j = newProduct(pl, mk, b), &at.product
+		at.product = newProduct(pl, mk, b)
+		return &at.product
 	}
-	return r.execute(ctx, pl, j)
+}
+
+// Memory returns the bytes that Run allocates: the workspace that it packs into and, of a gated
+// product, the other product.
+func (pl *Plan) Memory() int {
+	p := pl.Problem
+	if p.M == 0 || p.N == 0 {
+		return 0
+	}
+	n := 0
+	if p.Epilogue.Gated {
+		n = p.Other().C.Bytes()
+	}
+	switch k := pl.Kernel; p.Accum() {
+	case dtype.F32:
+		return n + workspace(pl, k.f32)
+	case dtype.F64:
+		return n + workspace(pl, k.f64)
+	default:
+		return n + workspace(pl, k.i32)
+	}
+}
+
+// workspace returns the bytes of a product's workspace, which do not depend on its buffers.
+func workspace[T scalar](pl *Plan, mk *micro[T]) int {
+	var at jobs[T]
+	return at.prepare(pl, mk, &gemm.Buffers{}).bytes() + 2*hugePage
 }
 
 // execute computes j with the memory that it needs, and resets it.

@@ -91,6 +91,30 @@ func (pl *Plan) CompileTime() time.Duration {
 	return pl.gpu.CompileTime()
 }
 
+// Memory returns the bytes of the host's memory that Run allocates: the workspace of the CPU or
+// the emulated GPU's copies of the matrices, and the sums that are verified apart.
+func (pl *Plan) Memory() int {
+	p, n := &pl.Problem, 0
+	switch {
+	case pl.gpu == nil:
+		n = pl.cpu.Memory()
+	case pl.Device.Kind == "emu":
+		n = p.A.Bytes() + p.B.Bytes() + p.C.Bytes()
+		for _, x := range []gemm.Extra{gemm.Up, gemm.Residual} {
+			if p.Has(x) {
+				n += p.Extra(x).Bytes()
+			}
+		}
+	}
+	if pl.Verify && !pl.verifiesInPlace() {
+		sums := gemm.Dense(p.Accum(), p.M, p.N).Bytes()
+		if n += sums; p.Epilogue.Gated {
+			n += sums
+		}
+	}
+	return n
+}
+
 // New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
 // is left to it, the first plan that this matters for measures, for up to a second.
 func New(r Request) (*Plan, error) {

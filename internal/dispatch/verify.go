@@ -32,11 +32,10 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 
 func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	p := pl.Problem
-	empty := p.M == 0 || p.N == 0
-	if empty {
+	if p.M == 0 || p.N == 0 {
 		p.Epilogue = gemm.Epilogue{} // of nothing
 	}
-	if empty || p.Epilogue.OnlyBias() && pl.Tile == nil && p.C.Type.Info().Roundoff < coarse && !p.Converts() {
+	if pl.verifiesInPlace() {
 		return pl.runChecked(ctx, &p, b, pl.compute)
 	}
 	if f := pl.Problem.Epilogue.Function; f != nil {
@@ -80,6 +79,13 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 		}
 	}
 	return nil
+}
+
+// verifiesInPlace reports whether C itself is checked, and no sums are computed apart.
+func (pl *Plan) verifiesInPlace() bool {
+	p := &pl.Problem
+	empty := p.M == 0 || p.N == 0
+	return empty || p.Epilogue.OnlyBias() && pl.Tile == nil && p.C.Type.Info().Roundoff < coarse && !p.Converts()
 }
 
 // sumsChecked computes p without its epilogue, as the plan computes its own product, and checks

@@ -7,27 +7,7 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/cpu"
-
-	"tilework/internal/gemm"
 )
-
-// Available is the memory, in bytes, that can still be allocated without
-// swapping; false where the system does not say.
-func Available() (uint64, bool) { return available() }
-
-// CheckMemory refuses an allocation that cannot succeed, because Go ends the
-// process when memory runs out. The error is ErrOutOfMemory; what stands for the
-// thing to be allocated.
-func CheckMemory(bytes int, what string) error {
-	// Below this size asking costs more than allocating.
-	if bytes < 64<<20 {
-		return nil
-	}
-	if avail, ok := Available(); ok && uint64(bytes) > avail {
-		return fmt.Errorf("%w: %s takes %s, and %s are free", gemm.ErrOutOfMemory, what, Bytes(uint64(bytes)), Bytes(avail))
-	}
-	return nil
-}
 
 // Bytes is a number of bytes in words: "1.5 GiB".
 func Bytes(n uint64) string {

@@ -2,8 +2,6 @@ package host
 
 import "golang.org/x/sys/unix"
 
-func available() (uint64, bool) { return 0, false }
-
 func processor() string {
 	name, _ := unix.Sysctl("machdep.cpu.brand_string")
 	return name

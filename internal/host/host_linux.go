@@ -10,19 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// available reads what the kernel thinks can be had without swapping, and the
-// limit of the control group that the process is in, if that is lower.
-func available() (uint64, bool) {
-	kib, err := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", "MemAvailable"), " kB"), 10, 64)
-	avail, ok := kib<<10, err == nil
-	limit, okLimit := number("/sys/fs/cgroup/memory.max")
-	used, okUsed := number("/sys/fs/cgroup/memory.current")
-	if okLimit && okUsed && limit > used && (!ok || limit-used < avail) {
-		return limit - used, true
-	}
-	return avail, ok
-}
-
 func processor() string { return field("/proc/cpuinfo", "model name") }
 
 func clock() float64 {

@@ -2,8 +2,7 @@
 
 package host
 
-func available() (uint64, bool) { return 0, false }
-func processor() string         { return "" }
-func clock() float64            { return 0 }
-func lastLevelCache() int64     { return 0 }
-func physicalMemory() int64     { return 0 }
+func processor() string     { return "" }
+func clock() float64        { return 0 }
+func lastLevelCache() int64 { return 0 }
+func physicalMemory() int64 { return 0 }

@@ -1,0 +1,169 @@
+package host
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// systemBudgets returns the kernel's estimate of the memory that can be had without swapping, and
+// the remainders of the control groups' limits.
+func systemBudgets() []budget {
+	var all []budget
+	if free, ok := kilobytes("/proc/meminfo", "MemAvailable"); ok {
+		all = append(all, budget{free, "free"})
+	}
+	for _, group := range controlGroups() {
+		if free, ok := group.free(); ok {
+			all = append(all, budget{free, "left of the control group's limit"})
+		}
+	}
+	return all
+}
+
+// processBudgets returns the remainders of the limits of the process.
+func processBudgets() []budget {
+	var all []budget
+	for _, l := range limits() {
+		if used, ok := kilobytes("/proc/self/status", l.used); ok {
+			all = append(all, budget{less(l.most, used+runtimeReserve()), "left of " + l.name + " besides the Go runtime's"})
+		}
+	}
+	return all
+}
+
+// less returns a - b, or 0.
+func less(a, b uint64) uint64 { return a - min(a, b) }
+
+// limit is a limit of the process, in bytes.
+type limit struct {
+	most       uint64
+	used, name string // used is a key of /proc/self/status
+}
+
+// limits returns the limits of the process, as they were when they were first needed.
+var limits = sync.OnceValue(func() []limit {
+	var all []limit
+	for _, l := range []struct {
+		resource   int
+		used, name string
+	}{
+		{unix.RLIMIT_AS, "VmSize", "the address space (ulimit -v)"},
+		{unix.RLIMIT_DATA, "VmData", "the data segment (ulimit -d)"},
+	} {
+		var r unix.Rlimit
+		if unix.Getrlimit(l.resource, &r) == nil && r.Cur != unix.RLIM_INFINITY {
+			all = append(all, limit{r.Cur, l.used, Bytes(r.Cur) + " of " + l.name})
+		}
+	}
+	return all
+})
+
+// limited reports whether the process has a limit of its own.
+func limited() bool { return len(limits()) > 0 }
+
+// runtimeReserve returns the memory that may still be mapped besides the bytes of an allocation: the
+// rest of the Go heap's last arena, one more arena for small objects, and, for each thread that has
+// not been started, its stack and the arena that glibc's malloc reserves for it.
+func runtimeReserve() uint64 {
+	const (
+		heapArena   = 64 << 20 // heapArenaBytes on 64-bit Linux
+		mallocArena = 64 << 20 // HEAP_MAX_SIZE; twice that is mapped for a moment to align an arena
+		others      = 8        // threads of the runtime, and in system calls
+	)
+	var stack unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_STACK, &stack) != nil || stack.Cur == unix.RLIM_INFINITY {
+		stack.Cur = 8 << 20
+	}
+	threads, err := strconv.ParseUint(field("/proc/self/status", "Threads"), 10, 64)
+	if err != nil {
+		threads = 0
+	}
+	return 2*heapArena + mallocArena + less(uint64(runtime.GOMAXPROCS(0))+others, threads)*(stack.Cur+mallocArena)
+}
+
+// controlGroup is a control group with a limit of memory: the files with the limit and the use, and
+// the key of memory.stat with the part of the use that is a cache of files.
+type controlGroup struct{ folder, limit, used, cache string }
+
+// controlGroups returns the control groups of the process, of both versions, with those that
+// contain them.
+func controlGroups() []controlGroup { return groupsIn("/proc/self/cgroup", "/sys/fs/cgroup") }
+
+// groupsIn reads the list of a process's control groups, which are mounted at root.
+func groupsIn(list, root string) []controlGroup {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return nil
+	}
+	var all []controlGroup
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		g := controlGroup{limit: "memory.max", used: "memory.current", cache: "inactive_file"}
+		at := root
+		switch {
+		case parts[0] == "0" && parts[1] == "": // version 2
+		case parts[1] == "memory": // version 1
+			g = controlGroup{limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_inactive_file"}
+			at = filepath.Join(root, "memory")
+		default:
+			continue
+		}
+		for path := filepath.Clean(parts[2]); ; path = filepath.Dir(path) {
+			g.folder = filepath.Join(at, path)
+			all = append(all, g)
+			if path == "/" || path == "." {
+				break
+			}
+		}
+	}
+	return all
+}
+
+// free returns the remainder of the group's limit. It is false if the group has none.
+func (g controlGroup) free() (uint64, bool) {
+	most, ok := number(filepath.Join(g.folder, g.limit))
+	if !ok || most >= math.MaxInt64&^0xffff { // version 1 writes such a number for no limit
+		return 0, false
+	}
+	used, ok := number(filepath.Join(g.folder, g.used))
+	if !ok {
+		return 0, false
+	}
+	var cache uint64
+	if text, err := os.ReadFile(filepath.Join(g.folder, "memory.stat")); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, g.cache+" "); ok {
+				cache, _ = strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			}
+		}
+	}
+	return less(most, less(used, cache)), true
+}
+
+// kilobytes returns the bytes of a field such as "MemAvailable: 20 kB".
+func kilobytes(path, key string) (uint64, bool) {
+	kib, err := strconv.ParseUint(strings.TrimSuffix(field(path, key), " kB"), 10, 64)
+	return kib << 10, err == nil
+}
+
+func fileSystemOf(folder string) (FileSystem, bool) {
+	var s unix.Statfs_t
+	if unix.Statfs(folder, &s) != nil || s.Blocks == 0 { // such as ramfs, which does not tell
+		return FileSystem{}, false
+	}
+	f := FileSystem{Free: s.Bavail * uint64(s.Bsize)}
+	if memory, ok := tightest(systemBudgets()); ok && s.Type == unix.TMPFS_MAGIC {
+		f.InMemory, f.Memory = true, memory.free
+	}
+	return f, true
+}

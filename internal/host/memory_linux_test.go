@@ -1,0 +1,71 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestControlGroups reads the limits of control groups of both versions, and of those around them,
+// without the cache of files, which the kernel gives up.
+func TestControlGroups(t *testing.T) {
+	root := t.TempDir()
+	for file, content := range map[string]string{
+		"list": "9:pids:/x\n4:memory:/outer/inner\n0::/a/b\n",
+		"memory/outer/inner/memory.usage_in_bytes": "700\n", "memory/outer/inner/memory.limit_in_bytes": "1000\n",
+		"memory/outer/inner/memory.stat":     "inactive_file 1\ntotal_inactive_file 200\n",
+		"memory/outer/memory.usage_in_bytes": "900\n", "memory/outer/memory.limit_in_bytes": "9223372036854771712\n",
+		"a/b/memory.current": "50\n", "a/b/memory.max": "max\n",
+		"a/memory.current": "5000\n", "a/memory.max": "4000\n", "a/memory.stat": "anon 5\ninactive_file 2000\n",
+	} {
+		path := filepath.Join(root, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := map[string]uint64{}
+	for _, g := range groupsIn(filepath.Join(root, "list"), root) {
+		if n, ok := g.free(); ok {
+			rel, err := filepath.Rel(root, g.folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			free[rel] = n
+		}
+	}
+	if len(free) != 2 || free["memory/outer/inner"] != 500 || free["a"] != 1000 {
+		t.Errorf("%v", free)
+	}
+}
+
+// TestFileSystemOf: a folder's file system has room, and a folder that does not exist has none.
+func TestFileSystemOf(t *testing.T) {
+	if f, ok := FileSystemOf(t.TempDir()); !ok || f.Free == 0 {
+		t.Errorf("%+v, %v", f, ok)
+	}
+	if f, ok := FileSystemOf("/dev/shm"); ok && (!f.InMemory || f.Memory == 0) {
+		t.Errorf("/dev/shm: %+v", f)
+	}
+	if f, ok := FileSystemOf("/no/such/folder"); ok {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestTightest: the least of several budgets counts.
+func TestTightest(t *testing.T) {
+	if b, ok := tightest([]budget{{5, "a"}, {3, "b"}, {4, "c"}}); !ok || b.of != "b" {
+		t.Errorf("%v, %v", b, ok)
+	}
+	if _, ok := tightest(nil); ok {
+		t.Error("no budget is one")
+	}
+	if n, ok := Available(); !ok || n == 0 {
+		t.Errorf("%d bytes are available, %v", n, ok)
+	}
+	if err := CheckMemory(1<<62, "it"); err == nil {
+		t.Error("an allocation of 4 EiB is not refused")
+	}
+}
