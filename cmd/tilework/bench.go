@@ -127,7 +127,7 @@ there. It refuses a file from another machine or another version.`,
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
 	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, one JSON object a line")
 	fl.StringVar(&f.resume, "resume", "", "go on with this file of records: measure what it lacks, on the same machine")
-	fl.BoolVar(&f.force, "force", false, "replace the file of -o if it is there")
+	forceFlag(c, &f.force)
 	exclusive(c, "out", "resume")
 	exclusive(c, "batch", "groups")
 	formats := bench.Formats()

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"tilework/internal/bench"
+	"tilework/internal/matio"
 )
 
 // recordFile is where records go as they are made; the nil file takes none.
@@ -19,8 +20,8 @@ type recordFile struct {
 	old     bool // what is in it is to be replaced by the first records
 }
 
-// newRecordFile opens the file of -o. One that holds something is refused, or with force
-// replaced when there are records to put there.
+// newRecordFile opens the file of -o. A file that exists is refused, or with force replaced when
+// there are records to write.
 func newRecordFile(path string, force bool) (*recordFile, error) {
 	r := &recordFile{path: path}
 	info, err := os.Stat(path)
@@ -29,9 +30,9 @@ func newRecordFile(path string, force bool) (*recordFile, error) {
 		r.created = true
 	case err != nil:
 		return nil, err
-	case info.Mode().IsRegular() && info.Size() > 0:
-		if !force {
-			return nil, fmt.Errorf("%s is there already: go on with --resume %s, or replace it with --force", path, path)
+	case info.Mode().IsRegular():
+		if err := matio.CheckReplace(path, force); err != nil {
+			return nil, fmt.Errorf("%w, or go on with --resume %s", err, path)
 		}
 		r.old = true
 	}

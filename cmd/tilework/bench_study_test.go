@@ -147,7 +147,7 @@ func TestRecordFileRefuses(t *testing.T) {
 		args string
 		want string
 	}{
-		{"a file that is there", good, "-o r.jsonl", "r.jsonl is there already: go on with --resume r.jsonl, or replace it with --force"},
+		{"a file that is there", good, "-o r.jsonl", "r.jsonl: file already exists: name another file, or replace it with --force, or go on with --resume r.jsonl"},
 		{"another machine's", elsewhere, "--resume r.jsonl", "cannot be continued here: its record 1 was measured with cores 99"},
 		{"another machine's, cut off", append(elsewhere, good[:50]...), "--resume r.jsonl", "cannot be continued here"},
 		{"no records", []byte("a,b\n"), "--resume r.jsonl", "no file of records: record 1"},

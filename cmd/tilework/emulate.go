@@ -25,6 +25,7 @@ type emulateFlags struct {
 	workers                  int
 	checkers                 string
 	format                   string
+	force                    bool
 }
 
 func emulateCommand() *cobra.Command {
@@ -52,10 +53,13 @@ An argument of the kernel is one of
   tensor:MxN:S:ARG      a tensor map of the matrix that ARG, one of the two above, points
                         to: in boxes of M×N elements, whose rows are swizzled over S
                         bytes of shared memory (0, 32, 64 or 128)
-  u32:64, f32:1.5, …    a number: u8 to u64, s8 to s64, f32 or f64`,
-		Example: `  tilework emulate matmul.ptx --entry matmul --grid 4x4 --block 16x16 \
-    --arg a.npy --arg b.npy --arg out:f32:64x64:c.npy --arg u32:64
-  tilework emulate k.ptx --grid 1 --block 32 --arg out:i32:1x32:x.csv --checkers race,bounds`,
+  u32:64, f32:1.5, …    a number: u8 to u64, s8 to s64, f32 or f64
+
+The examples' files are in the repository's folder examples/data.`,
+		Example: `  tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
+    --arg out:f32:256x128:c.npy --arg s32:256 --arg s32:128 --arg s32:512
+  tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
+    --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 --checkers race,bounds`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("emulate takes one PTX file, and found %d%s (see tilework emulate --help)", len(args), listed(args))
@@ -81,6 +85,7 @@ An argument of the kernel is one of
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the order in which warps run")
 	fl.IntVar(&f.workers, "workers", 0, "blocks that run at a time (0: as many as there are processors; 1: the same order every time)")
 	fl.StringVar(&f.checkers, "checkers", "all", "checkers to run: all, none, or some of "+strings.Join(names, ","))
+	forceFlag(c, &f.force)
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "checkers", append(names, "all", "none")...)
 	return c
@@ -139,7 +144,7 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	case runErr != nil:
 		return runErr
 	}
-	if err := writeArgs(ctx, mem, args, stderr); err != nil {
+	if err := f.writeArgs(ctx, mem, args, stderr); err != nil {
 		return err
 	}
 	if report != nil && report.Errors() > 0 {

@@ -28,7 +28,7 @@ type kernelArg struct {
 func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
 	var args []kernelArg
 	for i, text := range f.args {
-		a, err := parseArg(ctx, mem, text)
+		a, err := f.parseArg(ctx, mem, text)
 		if err != nil {
 			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i, err)
 		}
@@ -52,13 +52,13 @@ var scalarTypes = map[string]struct {
 	"f32": {'f', 32}, "f64": {'f', 64},
 }
 
-func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case "out":
-		return parseOut(ctx, mem, rest)
+		return f.parseOut(mem, rest)
 	case "tensor":
-		return parseTensor(ctx, mem, rest)
+		return f.parseTensor(ctx, mem, rest)
 	}
 	if _, ok := scalarTypes[kind]; ok {
 		v, err := parseScalar(kind, rest)
@@ -68,7 +68,6 @@ func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, err
 	if err != nil {
 		return kernelArg{}, err
 	}
-	defer m.Close()
 	// The kernel sees the rows one after the other, whatever the order in the file.
 	l := gemm.Dense(m.Type, m.OpRows(), m.OpCols())
 	data := make([]byte, l.Bytes())
@@ -85,7 +84,7 @@ func parseArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, err
 }
 
 // parseOut reads "f32:MxN:C.npy".
-func parseOut(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error) {
 	typeName, rest, _ := strings.Cut(text, ":")
 	shape, file, ok := strings.Cut(rest, ":")
 	if !ok || file == "" {
@@ -106,11 +105,8 @@ func parseOut(ctx context.Context, mem *emu.Memory, text string) (kernelArg, err
 	if err := host.CheckMemory(l.Bytes(), "the output"); err != nil {
 		return kernelArg{}, err
 	}
-	if err := matio.CheckOutput(file, t); err != nil {
+	if err := matio.CheckOutput(file, t, f.output()); err != nil {
 		return kernelArg{}, err
-	}
-	if err := matio.CheckKept(ctx, file); err != nil {
-		return kernelArg{}, fmt.Errorf("%w: name another file", err)
 	}
 	at, err := mem.Alloc(l.Bytes())
 	return kernelArg{value: at, at: at, layout: l, file: file, output: true}, err
@@ -122,7 +118,7 @@ var tensorElements = map[dtype.Type]ptx.Type{
 }
 
 // parseTensor reads "64x64:128:A.npy".
-func parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	parts := strings.SplitN(text, ":", 3)
 	if len(parts) < 3 {
 		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, as in tensor:64x64:128:a.npy")
@@ -135,7 +131,7 @@ func parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, 
 	if err != nil {
 		return kernelArg{}, fmt.Errorf("%q is no swizzle: want 0, 32, 64 or 128", parts[1])
 	}
-	a, err := parseArg(ctx, mem, parts[2])
+	a, err := f.parseArg(ctx, mem, parts[2])
 	if err != nil {
 		return kernelArg{}, err
 	}
@@ -178,8 +174,11 @@ func parseScalar(kind, text string) (any, error) {
 	return [...]any{8: uint8(v), 16: uint16(v), 32: uint32(v), 64: v}[t.bits], nil
 }
 
+// output returns how the matrices that are outputs are written.
+func (f *emulateFlags) output() matio.WriteOptions { return matio.WriteOptions{Replace: f.force} }
+
 // writeArgs writes the matrices that are outputs.
-func writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io.Writer) error {
+func (f *emulateFlags) writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io.Writer) error {
 	for _, a := range args {
 		if !a.output {
 			continue
@@ -188,7 +187,7 @@ func writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io
 		if err := mem.Read(a.at, data); err != nil {
 			return err
 		}
-		if err := matio.Write(ctx, a.file, a.layout, data); err != nil {
+		if err := matio.Write(ctx, a.file, a.layout, data, f.output()); err != nil {
 			return err
 		}
 		fmt.Fprintf(stderr, "%v → %s\n", a.layout, a.file)

@@ -57,7 +57,7 @@ func emulateCopy(t *testing.T, text string, more ...string) (stdout, stderr stri
 
 func TestEmulateTensors(t *testing.T) {
 	nvccFolder(t)
-	args := []string{"--arg", "tensor:16x48:0:a.npy", "--arg", "tensor:16x48:0:out:f32:64x48:c.npy"}
+	args := []string{"--arg", "tensor:16x48:0:a.npy", "--arg", "tensor:16x48:0:out:f32:64x48:c.npy", "--force"}
 	if stdout, stderr, code := emulateCopy(t, copyTensor, args...); code != 0 || !strings.Contains(stdout, "0 errors") {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}

@@ -43,7 +43,7 @@ func nvccFolder(t *testing.T) string {
 		for i := range l.Len() {
 			l.Type.Set(data, i, float64(i*(k+3)%7-3))
 		}
-		if err := matio.Write(t.Context(), name, l, data); err != nil {
+		if err := matio.Write(t.Context(), name, l, data, matio.WriteOptions{Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +54,7 @@ func nvccFolder(t *testing.T) string {
 func emulateTiled(t *testing.T, file string, more ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return run(t.Context(), append([]string{
-		"emulate", file, "--entry", tiledEntry, "--grid", "3,3", "--block", "16,16", "--arg", "a.npy", "--arg", "b.npy",
+		"emulate", file, "--force", "--entry", tiledEntry, "--grid", "3,3", "--block", "16,16", "--arg", "a.npy", "--arg", "b.npy",
 		"--arg", "out:f32:48x48:c.npy", "--arg", "s32:48", "--arg", "s32:48", "--arg", "s32:48",
 	}, more...)...)
 }
@@ -124,7 +124,7 @@ func TestEmulateMistakes(t *testing.T) {
 	if err := os.WriteFile("loop.ptx", []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry loop()\n{\nagain:\n\tbra again;\n}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := matio.Write(t.Context(), "w.npz::w", gemm.Dense(dtype.F32, 1, 1), make([]byte, 4)); err != nil {
+	if err := matio.Write(t.Context(), "w.npz::w", gemm.Dense(dtype.F32, 1, 1), make([]byte, 4), matio.WriteOptions{Replace: true}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile("a.npy")
@@ -151,11 +151,11 @@ func TestEmulateMistakes(t *testing.T) {
 		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},
 		{tiled + "--arg out:f32:4x4:c.txt", `extension ".txt"`},
 		{tiled + "--arg none.npy", "none.npy: no such file"},
-		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy", "--arg out:f32:48x48:./a.npy (argument 2): argument 0 has that file: name another"},
-		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy", "(argument 1): argument 0 has that file"},
+		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy --force", "--arg out:f32:48x48:./a.npy (argument 2): argument 0 has that file: name another"},
+		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy --force", "(argument 1): argument 0 has that file"},
 		{tiled + "--arg out:f32:4x4:c.npy --arg out:f32:4x4:./c.npy", "--arg out:f32:4x4:./c.npy (argument 1): argument 0 has that file"},
 		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y", "(argument 2): argument 0 has that file"},
-		{tiled + "--arg out:f32:4x4:w.npz::y", `"w" in it would be lost: name another file`},
+		{tiled + "--arg out:f32:4x4:w.npz::y", "w.npz: file already exists: name another file"},
 		{tiled + "--grid 0", `--grid 0: "0" is not a size`},
 		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: 4 dimensions, want 16, 16x16 or 4x4x2"},
 		{tiled + "--block 16,,16", `--block 16,,16: "" is not a size`},

@@ -90,7 +90,7 @@ whoever writes or studies them.`,
 	}
 	root.Flags().BoolVar(&version, "version", false, "print the version, as tilework version does")
 	root.AddCommand(
-		mulCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
+		mulCommand(), filesCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
 		explainCommand(), occupancyCommand(), emulateCommand(),
 		kernelsCommand(), devicesCommand(), versionCommand(), completionCommand(),
 	)

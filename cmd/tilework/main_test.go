@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -56,7 +55,7 @@ func folder(t *testing.T) string {
 		for i := range l.Len() {
 			l.Type.Set(data, i, float64(i%7-3))
 		}
-		if err := matio.Write(t.Context(), filepath.Join(dir, name), l, data); err != nil {
+		if err := matio.Write(t.Context(), filepath.Join(dir, name), l, data, matio.WriteOptions{Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,7 +75,6 @@ func element(t *testing.T, path string) func(i, j int) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.Close() })
 	return func(i, j int) float64 { return m.Type.At(m.Data, m.Index(i, j)) }
 }
 
@@ -94,7 +92,7 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 		for i := range data {
 			data[i] = f(i%4, i/4)
 		}
-		if err := matio.Write(t.Context(), name, gemm.Dense(dtype.F64, 5, 4), dtype.Bytes(data)); err != nil {
+		if err := matio.Write(t.Context(), name, gemm.Dense(dtype.F64, 5, 4), dtype.Bytes(data), matio.WriteOptions{Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +143,7 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 		{"a.npy b.npy -o c.safetensors --dtype float32 --out-dtype bfloat16 --device emu --verify", product},
 		{"a.npy b.npy -o c.npy --dtype float16 --out-dtype float32", product},
 	} {
-		args := strings.Fields("mul " + test.args)
+		args := strings.Fields("mul " + test.args + " --force")
 		stdout, stderr, code := run(t.Context(), args...)
 		if code != 0 || !strings.Contains(stdout, "GFLOP/s") {
 			t.Errorf("%s: exit code %d, %q, %q", test.args, code, stdout, stderr)
@@ -220,8 +218,8 @@ func TestMistakes(t *testing.T) {
 		{"mul b.npy a.npy -o c.npy", 2, "B is 3×4, so A has 5 columns where B has 3 rows"},
 		{"mul a.npy a.npy -o c.npy", 2, "A has 4 columns where B has 3 rows (they would with --transpose-b)"},
 		{"mul b.npy col.npy -o c.npy --transpose-b --transpose-a", 2, "(they would without --transpose-a)"},
-		{"mul i8.npy i8.npy -o ./i8.npy", 2, "-o ./i8.npy is one of the files to read: name another, or replace it with --force"},
-		{"mul a.npy b.npy -o col.npy --bias col.npy", 2, "-o col.npy is one of the files to read"},
+		{"mul i8.npy i8.npy -o ./i8.npy", 2, "-o: ./i8.npy: file already exists: name another file, or replace it with --force"},
+		{"mul a.npy b.npy -o col.npy --bias col.npy", 2, "-o: col.npy: file already exists: name another file"},
 		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64; --dtype"},
 		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
 		{"mul text.npy b.npy -o c.npy", 2, "text.npy: malformed"},
@@ -344,12 +342,12 @@ func TestFlagsFold(t *testing.T) {
 	}
 }
 
-// TestMulInPlace: C takes the place of what it is added to, and of a factor where that is asked for.
+// TestMulInPlace: with --force, C replaces C0, the residual or a factor.
 func TestMulInPlace(t *testing.T) {
 	t.Chdir(folder(t))
 	for _, args := range []string{
-		"mul a.npy b.npy -o c0.csv --beta 1 --c c0.csv",
-		"mul a.npy b.npy -o c0.csv --residual c0.csv",
+		"mul a.npy b.npy -o c0.csv --beta 1 --c c0.csv --force",
+		"mul a.npy b.npy -o c0.csv --residual c0.csv --force",
 		"mul a.npy b.npy -o ./b.npy --force",
 	} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 {
@@ -370,48 +368,53 @@ func TestMulInPlace(t *testing.T) {
 	}
 }
 
-// TestMulKeepsArchives: an archive that would lose something is replaced where that is asked for alone.
-func TestMulKeepsArchives(t *testing.T) {
+// TestOutputsAreKept: every verb that writes files replaces one that exists only with --force, and
+// documents that.
+func TestOutputsAreKept(t *testing.T) {
 	t.Chdir(folder(t))
-	two := safetensorsOf("w1", "w2")
-	for _, test := range []struct {
-		args, file string
-		code       int
-		text       string
-	}{
-		{"mul a.npy b.npy -o w.safetensors::y", two, 2, `-o: w.safetensors::y: file already exists: "w1", "w2" in it would be lost: name another file, or replace it with --force`},
-		{"mul a.npy b.npy -o w.safetensors", two, 2, `"w1", "w2" in it would be lost`},
-		{"mul a.npy b.npy -o w.safetensors::w1", two, 2, `"w2" in it would be lost`},
-		{"mul a.npy b.npy -o w.safetensors::w1 --residual w.safetensors::w1", two, 2, `"w2" in it would be lost`},
-		{"mul a.npy b.npy -o w.safetensors::w1", "text", 2, "malformed: the file ends too early: name another file"},
-		{"mul a.npy b.npy -o w.safetensors::y --force", two, 0, ""},
-		{"mul a.npy b.npy -o w.safetensors::w1", safetensorsOf("w1"), 0, ""},
-		{"mul a.npy b.npy -o w.safetensors::w1 --residual w.safetensors::w1", safetensorsOf("w1"), 0, ""},
+	if err := os.WriteFile("k.ptx", []byte(idle), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const measure = "bench --sizes 8 --kernels loop --min-time 1ms --warmup 1ms -o "
+	if _, stderr, code := run(t.Context(), strings.Fields(measure+"r.jsonl")...); code != 0 {
+		t.Fatal(stderr)
+	}
+	for _, c := range []struct{ args, out string }{
+		{"mul a.npy b.npy -o out.npy", "out.npy"},
+		{"mul a.npy b.npy -o out.npz::x", "out.npz"},
+		{"mul a.npy b.npy -o out.safetensors", "out.safetensors"},
+		{"mul a.npy b.npy -o out.csv --device emu", "out.csv"},
+		{measure + "out.jsonl", "out.jsonl"},
+		{"report r.jsonl -o out.html", "out.html"},
+		{"emulate k.ptx --arg out:i32:1x32:out.mtx", "out.mtx"},
 	} {
-		if err := os.WriteFile("w.safetensors", []byte(test.file), 0o644); err != nil {
-			t.Fatal(err)
+		for _, old := range []string{"old", ""} {
+			if err := os.WriteFile(c.out, []byte(old), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, stderr, code := run(t.Context(), strings.Fields(c.args)...)
+			if code != 2 || !strings.Contains(stderr, c.out+": file already exists: name another file, or replace it with --force") || strings.Contains(strings.TrimSpace(stderr), "\n") {
+				t.Errorf("%s: exit code %d, %q", c.args, code, stderr)
+			}
+			if now, err := os.ReadFile(c.out); err != nil || string(now) != old {
+				t.Errorf("%s: %s has %d bytes, %v", c.args, c.out, len(now), err)
+			}
 		}
-		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)
-		if code != test.code || !strings.Contains(stderr, test.text) || strings.Contains(stderr, "\n") {
-			t.Errorf("%s: exit code %d, %q; want %d and %q", test.args, code, stderr, test.code, test.text)
+		if _, stderr, code := run(t.Context(), strings.Fields(c.args+" --force")...); code != 0 {
+			t.Errorf("%s --force: exit code %d, %q", c.args, code, stderr)
 		}
-		if now, err := os.ReadFile("w.safetensors"); err != nil || (string(now) == test.file) != (code != 0) {
-			t.Errorf("%s: the file has now %d bytes, %v", test.args, len(now), err)
+		if now, err := os.ReadFile(c.out); err != nil || len(now) == 0 {
+			t.Errorf("%s --force: %s has %d bytes, %v", c.args, c.out, len(now), err)
+		}
+		help, _, _ := run(t.Context(), strings.Fields(c.args)[0], "--help")
+		if !strings.Contains(strings.Join(strings.Fields(help), " "), keptFiles) {
+			t.Errorf("%s --help does not tell when a file is replaced", strings.Fields(c.args)[0])
 		}
 	}
 }
 
-// safetensorsOf is an archive of 3×5 matrices of float64 zeros with these names.
-func safetensorsOf(names ...string) string {
-	const size = 3 * 5 * 8
-	var entries []string
-	for i, name := range names {
-		entries = append(entries, fmt.Sprintf(`"%s":{"dtype":"F64","shape":[3,5],"data_offsets":[%d,%d]}`, name, i*size, (i+1)*size))
-	}
-	header := "{" + strings.Join(entries, ",") + "}"
-	file := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
-	return string(append(append(file, header...), make([]byte, size*len(names))...))
-}
+// idle is a kernel that takes a pointer and does nothing.
+const idle = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry idle(.param .u64 p)\n{\n\tret;\n}\n"
 
 func TestInterruption(t *testing.T) {
 	t.Chdir(folder(t))
@@ -552,12 +555,12 @@ func TestDevices(t *testing.T) {
 func TestResultThatNoMemoryHolds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1), "row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
-		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes())); err != nil {
+		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes()), matio.WriteOptions{Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, stderr, code := run(t.Context(), "mul", "col.npy", "row.npy", "-o", "c.npy")
-	if _, known := host.Available(); known && (code != 2 || !strings.Contains(stderr, "out of memory: the 2097152×2097152 result takes 32 TiB")) {
+	if _, known := host.Available(); known && (code != 2 || !strings.Contains(stderr, "out of memory: the product with its 2097152×2097152 result takes 32 TiB")) {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }

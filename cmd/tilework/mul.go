@@ -30,6 +30,7 @@ type mulFlags struct {
 	threads                        int
 	force, verify, verbose         bool
 	format                         string
+	files                          inputFlags
 }
 
 func mulCommand() *cobra.Command {
@@ -47,26 +48,31 @@ with --out-dtype float32, bfloat16 or float16 the sums are converted to float32 
 without it C is int32, which has whole alpha and beta, a bias, relu and a residual alone.
 
 Files: ` + fileFormats() + `
-Of an archive that holds several arrays, name one: weights.npz::w1.
+Of an archive that holds several arrays, name one: model.safetensors::w1; tilework files lists
+them. The examples' files are in the repository's folder examples/data. An input - is standard input, in any of the formats; -o - writes .npy to standard output, and
+-o -.csv another format. A 1-D A is a row and a 1-D B a column, as in NumPy's matmul; C has two
+dimensions always. A file that is written to during the run is refused.
 
-A and B have the same element type; --dtype converts both on reading. What the other flags read
-is converted to the type that it is wanted in. Products of
-float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32. The result's types
-(--out-dtype), the usual one first:
+A and B have the same element type; --dtype converts both on reading, also from int64, int16,
+bool and unsigned integers. The other flags' files are converted to the type that the product
+needs. Floating-point types round to nearest; a number too large for the type is refused, or
+with --allow-overflow read as an infinity. Integer types take whole numbers in their range alone.
+Products of float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32. The
+result's types (--out-dtype), the usual one first:
 ` + resultTypes() + `
 
 Without --device the product goes to the processor or the first GPU, whichever takes
 less time by what was measured on this machine; --verbose tells. The measurements are
 kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`,
 		Example: `  tilework mul a.npy b.npy -o c.npy
-  tilework mul a.npy b.npy -o c.npy --verify --verbose
-  tilework mul x.csv model.safetensors::w -o y.npy --dtype float32 --transpose-b
-  tilework mul a.npy b.npy -o c.npy --alpha 2 --beta 0.5 --c c0.npy
-  tilework mul x.npy w.npy -o y.npy --bias b.npy --activation gelu
-  tilework mul x.npy model.safetensors::gate -o h.npy --transpose-b --activation silu --up model.safetensors::up
-  tilework mul q.npy w.npy -o y.npy --dtype int8 --bias b.npy --residual y0.npy
-  tilework mul q.npy w.npy -o y.npy --dtype int8 --out-dtype float32 --row-scale sx.npy --col-scale sw.npy --bias b.npy --activation relu
-  tilework mul x8.safetensors w8.safetensors -o y.npy --row-scale sx.npy --col-scale sw.npy --out-dtype float16 --saturate`,
+  tilework mul a.npy b.npy -o c.npy --force --verify --verbose
+  tilework mul x.csv model.safetensors::w1 -o y.npy --dtype float32 --bias model.safetensors::bias --activation gelu
+  tilework mul x.csv model.safetensors::w1 -o y.npy --dtype float32 --alpha 2 --beta 0.5 --c y0.csv
+  tilework mul x.csv model.safetensors::gate -o h.npy --dtype float32 --transpose-b --activation silu --up model.safetensors::up
+  tilework mul x.csv model.safetensors::w1 -o y.npy --dtype int8 --bias model.safetensors::bias --residual y0.csv
+  tilework mul x.csv model.safetensors::w1 -o y.npy --dtype int8 --out-dtype float32 --col-scale model.safetensors::bias --activation relu
+  tilework mul x.csv model.safetensors::w1 -o y.npy --dtype e4m3 --col-scale model.safetensors::bias --out-dtype float16 --saturate
+  tilework mul x.csv model.safetensors::w1 -o - --dtype float32 | tilework mul - model.safetensors::gate -o -.csv`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("mul takes two files, A and B, and found %d%s (see tilework mul --help)", len(args), listed(args))
@@ -74,12 +80,14 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			f.files.stdin, f.files.stderr = c.InOrStdin(), c.ErrOrStderr()
 			return f.run(c.Context(), args[0], args[1], c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required); an archive is written with C alone")
-	fl.BoolVar(&f.force, "force", false, "replace A, B or another file that is read, if -o names it (--c and --residual need no --force), or an archive with all that it holds")
+	forceFlag(c, &f.force)
+	f.files.declare(c)
 	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU, whichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see the verb kernels (default: the fastest)")
 	fl.StringVar(&f.precision, "precision", tilework.Native.String(), "the arithmetic: "+precisionDocs())
@@ -167,6 +175,9 @@ func typeNames() []string {
 	return names
 }
 
+// leastMemory is the memory, in bytes, of the smallest product.
+const leastMemory = 1 << 20
+
 // mulResult is what mul reports.
 type mulResult struct {
 	M       int     `json:"m"`
@@ -190,28 +201,32 @@ type mulResult struct {
 }
 
 func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr io.Writer) error {
+	// Under a limit the Go runtime itself may already lack memory for its threads.
+	if err := host.CheckMemory(leastMemory, "a product of any size"); err != nil {
+		return err
+	}
 	request, epilogue, err := f.parse()
 	if err != nil {
 		return err
 	}
-	if err := f.keepInputs(fileA, fileB); err != nil {
+	if err := f.files.parse(f.inputs(fileA, fileB)); err != nil {
 		return err
+	}
+	output := matio.WriteOptions{Replace: f.force, Stdout: stdout}
+	if err := matio.CheckOutput(f.out, dtype.Invalid, output); err != nil {
+		return fmt.Errorf("-o: %w", err)
 	}
 	start := time.Now()
 	a, b, err := f.readFactors(ctx, fileA, fileB)
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-	defer b.Close()
-
 	problem, err := f.problem(a.Layout, b.Layout, epilogue, fileA+" and "+fileB)
 	if err != nil {
 		return err
 	}
 	buffers := gemm.Buffers{A: a.Data, B: b.Data}
-	defer f.epilogue.close()
-	if err := f.epilogue.read(ctx, &problem, &buffers, f.transB); err != nil {
+	if err := f.epilogue.read(ctx, &f.files, &problem, &buffers, f.transB); err != nil {
 		return err
 	}
 	request.Problem, request.Timed = problem, true
@@ -222,17 +237,12 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err != nil {
 		return err
 	}
-	// Whatever can be refused is refused before the long part.
+	// Errors that can be found before the product are.
 	c := problem.C
-	if err := matio.CheckOutput(f.out, c.Type); err != nil {
+	if err := matio.CheckOutput(f.out, c.Type, output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
-	if !f.force {
-		if err := matio.CheckKept(ctx, f.out); err != nil {
-			return fmt.Errorf("-o: %w: name another file, or replace it with --force", err)
-		}
-	}
-	if err := host.CheckMemory(c.Bytes(), fmt.Sprintf("the %d×%d result", problem.M, problem.N)); err != nil {
+	if err := f.checkRoom(&problem, plan, stderr); err != nil {
 		return err
 	}
 	buffers.C = make([]byte, c.Bytes())
@@ -253,9 +263,15 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	bar.close()
 
+	if err := f.files.checkUnchanged(); err != nil {
+		return err
+	}
 	start = time.Now()
-	if err := matio.Write(ctx, f.out, c, buffers.C); err != nil {
+	if err := matio.Write(ctx, f.out, c, buffers.C, output); err != nil {
 		return fmt.Errorf("-o: %w", err)
+	}
+	if matio.IsStd(f.out) {
+		stdout = stderr // has the data
 	}
 	return f.report(stdout, stderr, mulResult{
 		M: problem.M, N: problem.N, K: problem.K,
@@ -300,31 +316,18 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	return r, e, nil
 }
 
-// keepInputs refuses to put C in the place of what it is made of, unless that is what is asked for:
-// it would be whole, as outputs replace a file at once, but a slip of the pen would cost an input.
-// C0 and the residual are what C is added to, and may well be replaced by it.
-func (f *mulFlags) keepInputs(fileA, fileB string) error {
-	e := &f.epilogue
-	for _, in := range []string{fileA, fileB, e.bias, e.files[gemm.RowScale], e.files[gemm.ColScale], e.files[gemm.Up]} {
-		if !f.force && matio.SameFile(f.out, in) {
-			return fmt.Errorf("-o %s is one of the files to read: name another, or replace it with --force", f.out)
-		}
-	}
-	return nil
-}
-
 func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
-	o := matio.ReadOptions{Room: host.CheckMemory}
+	o := matio.ReadOptions{OneD: matio.Row}
 	if f.dtype != "" {
 		if o.Type, err = dtype.Parse(f.dtype); err != nil {
 			return nil, nil, fmt.Errorf("--dtype: %w", err)
 		}
 	}
-	if a, err = matio.Read(ctx, fileA, o); err != nil {
+	if a, err = f.files.read(ctx, fileA, o); err != nil {
 		return nil, nil, err
 	}
-	if b, err = matio.Read(ctx, fileB, o); err != nil {
-		a.Close()
+	o.OneD = matio.Column
+	if b, err = f.files.read(ctx, fileB, o); err != nil {
 		return nil, nil, err
 	}
 	if f.transA {
@@ -334,10 +337,7 @@ func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *
 		b.Layout = b.T()
 	}
 	if a.Type != b.Type {
-		err = fmt.Errorf("%w: %s holds %v and %s holds %v; --dtype converts both", gemm.ErrUnsupported, fileA, a.Type, fileB, b.Type)
-		a.Close()
-		b.Close()
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w: %s holds %v and %s holds %v; --dtype converts both", gemm.ErrUnsupported, fileA, a.Type, fileB, b.Type)
 	}
 	return a, b, nil
 }
@@ -398,11 +398,10 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem, c []byte) error 
 	if f.c == "" {
 		return nil
 	}
-	m, err := matio.Read(ctx, f.c, matio.ReadOptions{Type: p.C.Type, Room: host.CheckMemory})
+	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.C.Type})
 	if err != nil {
 		return err
 	}
-	defer m.Close()
 	if m.OpRows() != p.M || m.OpCols() != p.N {
 		return fmt.Errorf("%w: --c %s is %d×%d, want %d×%d like the product", gemm.ErrShape, f.c, m.OpRows(), m.OpCols(), p.M, p.N)
 	}

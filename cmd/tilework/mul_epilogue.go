@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -20,8 +19,6 @@ type epilogueFlags struct {
 	files                       [gemm.Extras]string // of the operands that come from a file
 	scale                       float64
 	saturate                    bool
-
-	open []*matio.Matrix
 }
 
 // extraFlags are the operands that come from a file, with their flags.
@@ -74,12 +71,12 @@ func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 	return e, nil
 }
 
-// read reads what the epilogue of p reads, and gives p its layouts; transB says that B is the
-// transpose of its file. [epilogueFlags.close] ends the use of b.
-func (f *epilogueFlags) read(ctx context.Context, p *gemm.Problem, b *gemm.Buffers, transB bool) (err error) {
+// read reads the operands of p's epilogue, and sets their layouts in p. With transB, B is the
+// transpose of its file.
+func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Problem, b *gemm.Buffers, transB bool) (err error) {
 	if f.bias != "" {
 		along := map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.Bias]
-		if b.Bias, err = f.vector(ctx, "bias", f.bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), along); err != nil {
+		if b.Bias, err = f.vector(ctx, files, "bias", f.bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), along); err != nil {
 			return err
 		}
 	}
@@ -89,12 +86,12 @@ func (f *epilogueFlags) read(ctx context.Context, p *gemm.Problem, b *gemm.Buffe
 		case file == "":
 			continue
 		case x.extra == gemm.RowScale:
-			b.Extras[x.extra], err = f.vector(ctx, x.flag, file, want, "rows")
+			b.Extras[x.extra], err = f.vector(ctx, files, x.flag, file, want, "rows")
 		case x.extra == gemm.ColScale:
-			b.Extras[x.extra], err = f.vector(ctx, x.flag, file, want, "columns")
+			b.Extras[x.extra], err = f.vector(ctx, files, x.flag, file, want, "columns")
 		default:
 			up := x.extra == gemm.Up
-			if want, b.Extras[x.extra], err = f.matrix(ctx, x.flag, file, want, up && transB); err != nil {
+			if want, b.Extras[x.extra], err = f.matrix(ctx, files, x.flag, file, want, up && transB); err != nil {
 				return err
 			}
 			if up {
@@ -115,12 +112,11 @@ func (f *epilogueFlags) read(ctx context.Context, p *gemm.Problem, b *gemm.Buffe
 }
 
 // vector reads a vector that has an element for each of the rows, or of the columns.
-func (f *epilogueFlags) vector(ctx context.Context, flag, file string, want gemm.Layout, along string) ([]byte, error) {
-	m, err := matio.Read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true, Room: host.CheckMemory})
+func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout, along string) ([]byte, error) {
+	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
 	if err != nil {
 		return nil, err
 	}
-	f.open = append(f.open, m)
 	if m.OpCols() != want.Cols {
 		return nil, fmt.Errorf("%w: --%s %s has %d elements, want %d, one for each of the %s", gemm.ErrShape, flag, file, m.OpCols(), want.Cols, along)
 	}
@@ -129,12 +125,11 @@ func (f *epilogueFlags) vector(ctx context.Context, flag, file string, want gemm
 
 // matrix reads a matrix of the size wanted, or its transpose. It lies as it does in the file where
 // its rows run as wanted, and else is copied.
-func (f *epilogueFlags) matrix(ctx context.Context, flag, file string, want gemm.Layout, transpose bool) (gemm.Layout, []byte, error) {
-	m, err := matio.Read(ctx, file, matio.ReadOptions{Type: want.Type, Room: host.CheckMemory})
+func (f *epilogueFlags) matrix(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout, transpose bool) (gemm.Layout, []byte, error) {
+	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type})
 	if err != nil {
 		return want, nil, err
 	}
-	f.open = append(f.open, m)
 	if transpose {
 		m.Layout = m.T()
 	}
@@ -154,13 +149,4 @@ func (f *epilogueFlags) matrix(ctx context.Context, flag, file string, want gemm
 		}
 	}
 	return want, data, nil
-}
-
-// close closes the files.
-func (f *epilogueFlags) close() error {
-	var errs []error
-	for _, m := range f.open {
-		errs = append(errs, m.Close())
-	}
-	return errors.Join(errs...)
 }

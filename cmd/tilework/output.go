@@ -74,6 +74,14 @@ func formatFlag(c *cobra.Command, format *string, formats ...string) {
 	}
 }
 
+// keptFiles is the rule for every verb that writes files, as their helps state it.
+const keptFiles = "replace files that exist; without it they are kept, and it is an error"
+
+// forceFlag gives c the flag --force.
+func forceFlag(c *cobra.Command, force *bool) {
+	c.Flags().BoolVar(force, "force", false, keptFiles)
+}
+
 // complete offers the values to the shell's completion of a flag.
 func complete(c *cobra.Command, flag string, values ...string) {
 	// The only error is that the flag does not exist or has its values already.

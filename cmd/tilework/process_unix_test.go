@@ -31,9 +31,13 @@ import (
 
 // The variables by which a test starts this program again as the command itself.
 const (
-	asCommand = "TILEWORK_TEST_COMMAND"   // its arguments, one a line
-	fileLimit = "TILEWORK_TEST_FILE_SIZE" // if set, files may have 10,000 bytes
+	asCommand   = "TILEWORK_TEST_COMMAND"   // its arguments, one a line
+	fileLimit   = "TILEWORK_TEST_FILE_SIZE" // if set, files may have 10,000 bytes
+	memoryLimit = "TILEWORK_TEST_MEMORY"    // for limitMemory
 )
+
+// limitMemory limits the memory of this process, on systems where a test knows how.
+var limitMemory = func(*testing.T, string) {}
 
 // TestCommand is the command, in a process that [process] has started.
 func TestCommand(t *testing.T) {
@@ -45,6 +49,9 @@ func TestCommand(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10_000, Max: 10_000}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if limit := os.Getenv(memoryLimit); limit != "" {
+		limitMemory(t, limit)
 	}
 	os.Args = append([]string{"tilework"}, strings.Split(args, "\n")...)
 	main()
@@ -68,7 +75,7 @@ func matrixFile(t *testing.T, path string, rows, cols int) {
 	for i := range l.Len() {
 		l.Type.Set(data, i, float64(i%11)/7)
 	}
-	if err := matio.Write(t.Context(), path, l, data); err != nil {
+	if err := matio.Write(t.Context(), path, l, data, matio.WriteOptions{Replace: true}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,13 +140,13 @@ func TestSignals(t *testing.T) {
 		now        func(said string) bool
 		signal     os.Signal
 	}{
-		{"computing", "mul a.npy a.npy -o c.csv --kernel loop --threads 1 --verbose", computing, syscall.SIGINT},
-		{"computing, ended", "mul a.npy a.npy -o c.csv --kernel loop --threads 1 --verbose", computing, syscall.SIGTERM},
-		{"emulating", "mul a.npy a.npy -o c.csv --device emu --verbose", computing, syscall.SIGINT},
+		{"computing", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing, syscall.SIGINT},
+		{"computing, ended", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing, syscall.SIGTERM},
+		{"emulating", "mul a.npy a.npy -o c.csv --force --device emu --verbose", computing, syscall.SIGINT},
 		{"tuning", "tune --sizes 30,300 --time 1s --verbose", computing, syscall.SIGINT},
-		{"writing", "mul column.npy row.npy -o c.csv", writing, syscall.SIGINT},
-		{"writing, ended", "mul column.npy row.npy -o c.csv", writing, syscall.SIGTERM},
-		{"writing, its terminal closed", "mul column.npy row.npy -o c.csv", writing, syscall.SIGHUP},
+		{"writing", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGINT},
+		{"writing, ended", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGTERM},
+		{"writing, its terminal closed", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGHUP},
 	} {
 		code := 0
 		for tries := 0; code == 0 && tries < 10; tries++ {
@@ -360,7 +367,7 @@ func TestNoRoomForRecords(t *testing.T) {
 func TestCacheOutOfReach(t *testing.T) {
 	t.Chdir(folder(t))
 	for _, cache := range []string{"a.npy", "/proc/none", "/dev/full/x"} {
-		cmd, _, stderr := process("mul a.npy b.npy -o c.npy", "TILEWORK_CACHE="+cache)
+		cmd, _, stderr := process("mul a.npy b.npy -o c.npy --force", "TILEWORK_CACHE="+cache)
 		if err := cmd.Run(); err != nil {
 			t.Errorf("%s: %v, %q", cache, err, stderr)
 		}

@@ -56,7 +56,7 @@ measurement, for example of a CPU and of a GPU, are shown as one study.`,
 	fl.StringVarP(&f.out, "out", "o", "", "write the page to this file")
 	fl.StringVar(&f.svg, "svg", "", "write each chart into this folder as an SVG file")
 	fl.StringVar(&f.png, "png", "", "write each chart into this folder as a PNG file")
-	fl.BoolVar(&f.force, "force", false, "replace files that are there")
+	forceFlag(c, &f.force)
 	return c
 }
 
@@ -87,8 +87,8 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 		if old.IsDir() {
 			return fmt.Errorf("%s is a folder: name a file", file.path)
 		}
-		if !f.force {
-			return fmt.Errorf("%s is there already: name another, or replace it with --force", file.path)
+		if err := matio.CheckReplace(file.path, f.force); err != nil {
+			return err
 		}
 	}
 	if ext := strings.ToLower(filepath.Ext(f.out)); f.out != "" && ext != ".html" && ext != ".htm" {
@@ -102,7 +102,7 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 		}
 	}
 	for _, file := range files {
-		if err := matio.WriteFile(file.path, file.content); err != nil {
+		if err := matio.WriteFile(file.path, file.content, matio.WriteOptions{Replace: f.force}); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(stdout, file.path); err != nil {

@@ -3,24 +3,31 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
-// TestWritten: the matrices that lie here are those that the command writes.
+// TestWritten: the files in this folder are those that the command writes.
 func TestWritten(t *testing.T) {
-	want := map[string][]byte{}
-	for _, name := range []string{"a.npy", "b.npy"} {
-		data, err := os.ReadFile(name)
+	text, err := os.ReadFile(compiled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := write(string(text), folder); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadDir(folder)
+	if err != nil || len(written) != 6 {
+		t.Fatalf("%d files are written, want 6: %v", len(written), err)
+	}
+	for _, file := range written {
+		want, err := os.ReadFile(filepath.Join(folder, file.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want[name] = data
-	}
-	t.Chdir(t.TempDir())
-	main()
-	for name, data := range want {
-		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%s: %d bytes that are others than those of the repository's %d, %v", name, len(got), len(data), err)
+		if got, err := os.ReadFile(file.Name()); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: its %d bytes differ from the %d that are written, %v", file.Name(), len(got), len(want), err)
 		}
 	}
 }

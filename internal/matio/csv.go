@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -16,10 +17,16 @@ var csvTypes = textTypes(dtype.Type.String)
 // exact value of a float64 can take.
 const maxField = 4 << 10
 
-// blanks may stand around a number, and a line of nothing else is left out.
+// blanks may surround a number. A line of blanks is skipped.
 const blanks = " \t\r\n"
 
-// csvReader walks over the fields of a CSV file.
+// CSV describes the text of .csv files.
+type CSV struct {
+	Header    bool // whether the first line that is not blank is skipped
+	Delimiter byte // between numbers; ' ' is any blanks, and 0 the delimiter of the first line of numbers
+}
+
+// csvReader reads the fields of a CSV file one after the other.
 type csvReader struct {
 	*source
 	in  *bufio.Reader
@@ -33,25 +40,25 @@ type csvReader struct {
 // readCSV reads the file twice: first to count its lines, so that the matrix has
 // its size from the start, then for the numbers.
 func readCSV(s *source) (*Matrix, error) {
-	c := &csvReader{source: s}
+	c := &csvReader{source: s, sep: s.opt.CSV.Delimiter}
 	rows, cols, err := c.measure()
 	if err != nil {
 		return nil, err
 	}
-	if rows == 0 {
-		return nil, s.fail(ErrFormat, "the file holds no numbers")
-	}
-	t := s.textType()
-	l, err := s.layout(t, []uint64{uint64(rows), uint64(cols)}, false)
+	l, err := s.layout(nativeElement(s.textType()), []uint64{uint64(rows), uint64(cols)}, false)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.rewind(); err != nil {
 		return nil, err
 	}
-	// A number takes a digit and a separator, but for the last: a file whose
-	// lines are shorter than its first cannot ask for more.
+	// A number takes a digit and a separator, except for the last: a file whose
+	// lines are shorter than its first cannot need more.
 	room := min(l.Len(), int(s.size/2)+1)
+	if err := s.room(l); err != nil {
+		return nil, err
+	}
+	t := l.Type
 	data := alloc(room * t.Size())
 	n := 0
 	for ; ; n++ {
@@ -62,7 +69,7 @@ func readCSV(s *source) (*Matrix, error) {
 		if err != nil {
 			return nil, err
 		}
-		v, err := c.number(field, t)
+		v, err := c.number(field, t, n/cols)
 		switch {
 		case err != nil:
 			return nil, err
@@ -81,23 +88,29 @@ func readCSV(s *source) (*Matrix, error) {
 	return &Matrix{Layout: l, Data: data}, nil
 }
 
-// number is the value of the field last read.
-func (c *csvReader) number(field []byte, t dtype.Type) (float64, error) {
+func listCSV(s *source) ([]Entry, error) {
+	c := &csvReader{source: s, sep: s.opt.CSV.Delimiter}
+	rows, cols, err := c.measure()
+	return []Entry{{Type: textEntry, Shape: []uint64{uint64(rows), uint64(cols)}}}, err
+}
+
+// number returns the value of the field last read, which is in a row counted from 0.
+func (c *csvReader) number(field []byte, t dtype.Type, row int) (float64, error) {
 	v, ok := parseNumber(field, t)
 	switch {
 	case len(field) == 0:
 		return 0, c.fail(ErrFormat, "line %d, column %d is empty", c.line, c.column)
-	case !ok && c.line == 1:
-		return 0, c.fail(ErrFormat, "line %d, column %d: %s is no number (a header line is not skipped)", c.line, c.column, shorten(field))
+	case !ok && row == 0 && !c.opt.CSV.Header:
+		return 0, c.fail(ErrFormat, "line %d, column %d: %s is no number (--csv-header skips a header line)", c.line, c.column, shorten(field))
 	case !ok:
 		return 0, c.fail(ErrFormat, "line %d, column %d: %s is no number", c.line, c.column, shorten(field))
-	case !holds(t, v):
-		return 0, c.fail(gemm.ErrUnsupported, "line %d, column %d: %s, which %v cannot hold exactly", c.line, c.column, shorten(field), t)
+	case !v.fits(t):
+		return v.float, c.refuse(t, row, c.column-1, v.String(field, c.line))
 	}
-	return v, nil
+	return v.float, nil
 }
 
-// rewind goes to the start of the file, or past its byte order mark.
+// rewind goes to the start of the file, after its byte order mark and its header line.
 func (c *csvReader) rewind() error {
 	c.in = bufio.NewReaderSize(c.section(0, c.size), 64<<10)
 	c.line, c.column, c.last = 1, 0, false
@@ -108,18 +121,31 @@ func (c *csvReader) rewind() error {
 	if string(mark) == "\xef\xbb\xbf" {
 		c.in.Discard(len(mark))
 	}
+	for blank := true; blank && c.opt.CSV.Header; {
+		part, err := c.in.ReadSlice('\n')
+		blank = len(bytes.Trim(part, blanks)) == 0
+		for err == bufio.ErrBufferFull {
+			_, err = c.in.ReadSlice('\n')
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return c.readError(err)
+		}
+		c.line++
+	}
 	return nil
 }
 
 // measure counts the lines that are not blank and the columns of the first of
-// them, and finds out what separates those.
+// them, and finds the delimiter of that line unless the options give one.
 func (c *csvReader) measure() (rows, cols int, err error) {
 	if err := c.rewind(); err != nil {
 		return 0, 0, err
 	}
-	var commas, tabs int // of the first line
-	blank := true        // so far, of this line
-	first := true        // until the end of the first line that is not blank
+	var first firstLine
+	blank := true // so far, of this line
 	for err != io.EOF {
 		var part []byte
 		part, err = c.in.ReadSlice('\n')
@@ -130,27 +156,63 @@ func (c *csvReader) measure() (rows, cols int, err error) {
 			blank = false
 			rows++
 		}
-		if first {
-			commas += bytes.Count(part, []byte{','})
-			tabs += bytes.Count(part, []byte{'\t'})
+		if rows == 1 && !blank {
+			first.add(part)
 		}
 		if err == nil { // the line ends
-			if blank && first {
-				commas, tabs = 0, 0
-			}
-			first = first && blank
 			blank = true
 		}
 	}
-	if commas == 0 && tabs > 0 {
-		c.sep = '\t'
-		return rows, tabs + 1, nil
+	if rows == 0 {
+		return 0, 0, c.fail(ErrFormat, "the file holds no numbers")
 	}
-	c.sep = ','
-	return rows, commas + 1, nil
+	if c.sep == 0 {
+		c.sep = first.delimiter()
+	}
+	return rows, first.columns(c.sep), nil
 }
 
-// next reads a field, without the blanks around it. Blank lines are passed over;
+// firstLine counts the bytes, and the words between blanks, of the first line of numbers.
+type firstLine struct {
+	bytes [256]int
+	words int
+	word  bool // whether the last byte was one of a word
+}
+
+func (f *firstLine) add(part []byte) {
+	for _, b := range part {
+		f.bytes[b]++
+		word := !isBlank(b)
+		if word && !f.word {
+			f.words++
+		}
+		f.word = word
+	}
+}
+
+// delimiter returns the byte that separates numbers. A comma beside semicolons is none.
+func (f *firstLine) delimiter() byte {
+	for _, sep := range []byte{';', ',', '\t'} {
+		if f.bytes[sep] > 0 {
+			return sep
+		}
+	}
+	if f.words > 1 {
+		return ' '
+	}
+	return ','
+}
+
+func (f *firstLine) columns(sep byte) int {
+	if sep == ' ' {
+		return f.words
+	}
+	return f.bytes[sep] + 1
+}
+
+func isBlank(b byte) bool { return strings.IndexByte(blanks, b) >= 0 }
+
+// next reads a field, without the blanks around it. Blank lines are skipped;
 // after the last line, the error is io.EOF.
 func (c *csvReader) next() ([]byte, error) {
 	if c.last {
@@ -174,12 +236,32 @@ func (c *csvReader) next() ([]byte, error) {
 			}
 			c.line++
 			c.raw = c.raw[:0]
+		case c.sep == ' ' && isBlank(b):
+			if len(c.raw) > 0 {
+				return c.raw, c.skipBlanks()
+			}
 		case b == c.sep:
 			return bytes.Trim(c.raw, blanks), nil
 		case len(c.raw) == maxField:
 			return nil, c.fail(ErrFormat, "line %d, column %d is longer than %d bytes", c.line, c.column, maxField)
 		default:
 			c.raw = append(c.raw, b)
+		}
+	}
+}
+
+// skipBlanks skips the blanks after a field, and the end of the line if it follows.
+func (c *csvReader) skipBlanks() error {
+	for {
+		b, err := c.in.ReadByte()
+		switch {
+		case err == io.EOF, err == nil && b == '\n':
+			c.last = true
+			return nil
+		case err != nil:
+			return c.readError(err)
+		case !isBlank(b):
+			return c.in.UnreadByte()
 		}
 	}
 }

@@ -15,15 +15,18 @@ type Format struct {
 	Ext string // ".npy"
 	Doc string // one line for a reader of help text
 
-	// members names all that a file holds, of a format whose files hold several matrices, chosen
-	// by "::name"; it brings the name that is asked for into the same form.
-	members  func(*source) ([]string, error)
+	archive  bool   // whether a file holds several arrays, chosen by "::name"
 	reserved string // the member name that a file cannot have
-	// spelling is how the format writes the types that it can hold.
+	// spelling holds the format's names of the types that it can write; foreign names the
+	// elements that it can only be read with.
 	spelling map[dtype.Type]string
+	foreign  map[string]element
 	read     func(*source) (*Matrix, error)
-	// write writes the file's bytes; the layout and the data are known to fit.
+	list     func(*source) ([]Entry, error)
+	// write writes the file's bytes. The layout and the data are known to fit.
 	write func(w io.Writer, member string, l gemm.Layout, data []byte) error
+	// size returns the least and the most bytes of a file.
+	size func(l gemm.Layout) (least, most int64)
 }
 
 // formats is the one list of formats; reading, writing, messages and help text
@@ -32,34 +35,41 @@ var formats = []Format{
 	{
 		Ext:      ".npy",
 		Doc:      "NumPy array, versions 1 to 3, any byte order, C or Fortran order",
-		spelling: npyTypes,
-		read:     readNpy, write: writeNpy,
+		spelling: npyTypes, foreign: npyForeign,
+		read: readNpy, list: listNpy, write: writeNpy, size: binarySize,
 	},
 	{
 		Ext:      ".npz",
 		Doc:      "zip archive of NumPy arrays, stored or deflated; written with one",
-		spelling: npyTypes,
-		members:  npzMembers, read: readNpz, write: writeNpz,
+		archive:  true,
+		spelling: npyTypes, foreign: npyForeign,
+		read: readNpz, list: listNpz, write: writeNpz, size: binarySize,
 	},
 	{
-		Ext:      ".safetensors",
-		Doc:      "named tensors; written with one",
-		reserved: safetensorsMetadata,
-		spelling: safetensorsTypes,
-		members:  safetensorsMembers, read: readSafetensors, write: writeSafetensors,
+		Ext:     ".safetensors",
+		Doc:     "named tensors; written with one",
+		archive: true, reserved: safetensorsMetadata,
+		spelling: safetensorsTypes, foreign: safetensorsForeign,
+		read: readSafetensors, list: listSafetensors, write: writeSafetensors, size: binarySize,
 	},
 	{
 		Ext:      ".mtx",
 		Doc:      "Matrix Market: array or coordinate; real, integer or pattern; general, symmetric or skew-symmetric",
 		spelling: mtxTypes,
-		read:     readMtx, write: writeMtx,
+		read:     readMtx, list: listMtx, write: writeMtx, size: textSize,
 	},
 	{
 		Ext:      ".csv",
-		Doc:      "numbers separated by commas (or by tabs, if the first line has those and no comma), no header line",
+		Doc:      "numbers separated by commas, or else by semicolons, tabs or blanks as in the first line",
 		spelling: csvTypes,
-		read:     readCSV, write: writeCSV,
+		read:     readCSV, list: listCSV, write: writeCSV, size: textSize,
 	},
+}
+
+// binarySize is the size of a file of elements and a header.
+func binarySize(l gemm.Layout) (least, most int64) {
+	elements := int64(l.Rows) * int64(l.Cols) * int64(l.Type.Size())
+	return elements, elements + 1<<10
 }
 
 // Formats lists the formats in the order of the table.
@@ -70,17 +80,27 @@ func (f *Format) Types() []dtype.Type {
 	return slices.DeleteFunc(dtype.All(), func(t dtype.Type) bool { return f.spelling[t] == "" })
 }
 
-// typeNamed is the type that the format spells so, or Invalid.
-func (f *Format) typeNamed(spelling string) dtype.Type {
+// element returns the element that the format spells so.
+func (f *Format) element(spelling string) (element, bool) {
 	for _, t := range f.Types() {
 		if f.spelling[t] == spelling {
-			return t
+			return nativeElement(t), true
 		}
 	}
-	return dtype.Invalid
+	e, ok := f.foreign[spelling]
+	return e, ok
 }
 
-// formatOf is the format that a path's extension says, or nil.
+// elementNames lists the elements that the format can be read with: "float64, int8".
+func (f *Format) elementNames() string {
+	names := typeNames(f.Types())
+	for _, e := range foreign {
+		names += ", " + e.name
+	}
+	return names
+}
+
+// formatOf returns the format that a path's extension names, or nil.
 func formatOf(path string) *Format {
 	ext := strings.ToLower(filepath.Ext(path))
 	for i := range formats {
@@ -91,7 +111,7 @@ func formatOf(path string) *Format {
 	return nil
 }
 
-// typeNames is a list of types as messages show it: "float64, int8".
+// typeNames lists types for a message: "float64, int8".
 func typeNames(types []dtype.Type) string {
 	all := make([]string, len(types))
 	for i, t := range types {

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/dtype"
 	"tilework/internal/testkit"
 )
 
-// The fuzz targets, one a format, want of any bytes: no panic; an error of one
-// line; no more time than a second, and memory within a multiple of the input, plus a
-// constant; and that what was
-// read is written and read again as it was. They start from the files in
+// The fuzz targets, one for each format, list and read any bytes. They want no panic, an error
+// of one line, at most a second and memory within a multiple of the input, plus a
+// constant. A matrix that was read is written and read again. They start from the files in
 // testdata and from the bad ones.
 
 // Binary elements take their own size; the rest is for messages and for headers,
@@ -56,11 +56,29 @@ func fuzz(f *testing.F, ext string, most uint64) {
 	f.Fuzz(func(t *testing.T, content []byte, vector bool) {
 		var m *Matrix
 		var err error
-		testkit.Cheap(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
-		if err != nil {
+		checkMessage := func(err error) {
+			t.Helper()
 			if text := err.Error(); strings.ContainsAny(text, "\n\r") || !strings.HasPrefix(strings.TrimPrefix(text, `"`), "fuzzed"+ext) {
 				t.Errorf("bad message %q", text)
 			}
+		}
+		s, err := bytesSource(ext, content, ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Cheap(t, len(content), most, func() { _, err = s.format.list(s) })
+		if err != nil {
+			checkMessage(err)
+		}
+		// A converted matrix may take 8 bytes for each of the file's.
+		converted := ReadOptions{Type: dtype.F64, OneD: Column, Overflow: func(error, int) {}, CSV: CSV{Header: true}}
+		testkit.Cheap(t, len(content), 8*most, func() { _, err = readBytes(ext, content, converted) })
+		if err != nil {
+			checkMessage(err)
+		}
+		testkit.Cheap(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
+		if err != nil {
+			checkMessage(err)
 			return
 		}
 		if m.OpRows() == 0 || m.OpCols() == 0 {
@@ -78,11 +96,17 @@ func fuzz(f *testing.F, ext string, most uint64) {
 	})
 }
 
+// bytesSource is a file that is only in memory.
+func bytesSource(ext string, content []byte, o ReadOptions) (*source, error) {
+	p, err := parseSpec("fuzzed" + ext)
+	return &source{ctx: context.Background(), place: p, r: bytes.NewReader(content), size: int64(len(content)), opt: o, denseFloor: fuzzFloor}, err
+}
+
 // readBytes reads a file that is only in memory.
 func readBytes(ext string, content []byte, o ReadOptions) (*Matrix, error) {
-	p, err := parseSpec("fuzzed" + ext)
+	s, err := bytesSource(ext, content, o)
 	if err != nil {
 		return nil, err
 	}
-	return (&source{ctx: context.Background(), place: p, r: bytes.NewReader(content), size: int64(len(content)), opt: o, denseFloor: fuzzFloor}).read()
+	return s.read()
 }

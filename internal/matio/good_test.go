@@ -36,9 +36,12 @@ func TestVariants(t *testing.T) {
 		{"no newline at the end", ".csv", "1,2\n3,4", 2, 2, []float64{1, 2, 3, 4}},
 		{"blanks everywhere", ".csv", "\n \t \n 1 ,\t2\t\r\n\r\n\n3,4\n \n", 2, 2, []float64{1, 2, 3, 4}},
 		{"tabs", ".csv", "1\t 2 \n\n3\t4\r\n", 2, 2, []float64{1, 2, 3, 4}},
+		{"semicolons", ".csv", "1; 2 ;3\n4;5;6\n", 2, 3, []float64{1, 2, 3, 4, 5, 6}},
+		{"blanks between numbers, as numpy.savetxt writes them", ".csv", "\n 1.0e+00  2 3 \r\n\n4 5 6  \n", 2, 3, []float64{1, 2, 3, 4, 5, 6}},
+		{"a column", ".csv", "1\n2 \n 3", 3, 1, []float64{1, 2, 3}},
 		{"blank lines of tabs", ".csv", "\t\n1,2\n\t\t\n3,4\n", 2, 2, []float64{1, 2, 3, 4}},
 		{"one number", ".csv", "5", 1, 1, []float64{5}},
-		{"spellings", ".csv", "\xef\xbb\xbfNaN,+inf,-Infinity,1e400,.5,5.,-0,1E-400", 1, 8, []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Inf(1), .5, 5, math.Copysign(0, -1), 0}},
+		{"spellings", ".csv", "\xef\xbb\xbfNaN,+inf,-Infinity,1e308,.5,5.,-0,1E-400", 1, 8, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, .5, 5, math.Copysign(0, -1), 0}},
 	} {
 		m, err := readBytes(c.ext, []byte(c.content), ReadOptions{})
 		if err != nil {

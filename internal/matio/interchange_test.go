@@ -57,7 +57,6 @@ func mustRead(t *testing.T, spec string, o ReadOptions) *Matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.Close() })
 	return m
 }
 
@@ -187,7 +186,7 @@ func TestOthersReadWhatWeWrite(t *testing.T) {
 			for _, size := range [][2]int{{1, 1}, {3, 5}, {130, 70}} {
 				for name, l := range layouts(typ, size[0], size[1]) {
 					path := filepath.Join(folder, fmt.Sprintf("%s-%dx%d-%s%s", typ.Info().Short, size[0], size[1], name, f.Ext))
-					if err := Write(t.Context(), path, l, fill(l)); err != nil {
+					if err := Write(t.Context(), path, l, fill(l), replace); err != nil {
 						t.Fatal(err)
 					}
 					files++

@@ -2,21 +2,18 @@
 //
 // A file is named by its path, and one matrix of an archive as "path::member":
 // "a.npy", "w.npz::name", "model.safetensors::layer.0.weight", "m.mtx", "m.csv".
-// The extension, in either case, says the format; [Formats] lists them. An
+// The extension, in either case, names the format; [Formats] lists them. An
 // archive needs no member when exactly one of its arrays is a matrix.
 //
-// What a file claims is never believed: sizes are checked, without overflow,
-// against what the file holds before memory is taken. Binary formats take the
-// matrix's own size, which is at most the file's, or what really came out of a
-// compressed member; text takes one element for two bytes of text or more. The
-// one exception is a sparse Matrix Market file, whose zeros take no text: see
-// [ErrTooSparse].
+// Headers are not trusted: sizes are checked, without overflow, against the size of
+// the file before memory is allocated. Binary formats take the matrix's own size,
+// which is at most the file's, or the size of the data in a compressed member; text
+// takes one element for two bytes of text or more. The one exception is a sparse
+// Matrix Market file, whose zeros take no text: see [ErrTooSparse].
 //
-// Large binary matrices are mapped into memory rather than read, where the
-// system can. A file that someone else truncates while it is mapped kills the
-// process (SIGBUS), as with every mapping. Replacing the file is safe, and so is
-// [Write] to a path that is being read: it writes a new file and renames it, and
-// the mapping keeps the old one.
+// A file is read once, into memory of its own, so that later changes of the file do
+// not change the matrix. A file that is written to while it is read is refused; see
+// also [Matrix.CheckUnchanged]. "-" is standard input or output.
 package matio
 
 import (
@@ -26,206 +23,220 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"syscall"
-	"unicode"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
 // The sentinel errors of this package. Others are the operating system's, and
-// [gemm.ErrUnsupported] for what is well formed but no matrix of ours.
+// [gemm.ErrUnsupported] for a well-formed array that is no matrix.
 var (
 	ErrFormat = errors.New("malformed")
 	ErrMember = errors.New("member not found")
 	// ErrTooSparse refuses a coordinate file whose dense matrix would take more
 	// than 1 GiB and more than 64 times the file.
 	ErrTooSparse = fmt.Errorf("%w: too sparse to be made dense", gemm.ErrOutOfMemory)
+	// ErrOverflow refuses a finite number that is an infinity or a NaN in the floating-point
+	// type that is read; see [ReadOptions.Overflow].
+	ErrOverflow = errors.New("overflow")
+	// ErrRange refuses a number that the integer type that is read cannot hold: one with a
+	// fraction, or out of range.
+	ErrRange = errors.New("out of range")
+	// ErrNeedsType refuses elements that no product takes without a conversion, such as
+	// int64: [ReadOptions.Type] converts them.
+	ErrNeedsType = errors.New("not supported without a conversion")
+	// ErrChanged refuses a file that was written to while it was used.
+	ErrChanged = errors.New("changed while it was used")
 )
 
-// Matrix is a matrix from a file. What stands in column order in the file has
-// Trans set: its memory is not rearranged.
+// Matrix is a matrix from a file. A matrix that the file stores in column order has
+// Trans set: its elements are not rearranged.
 type Matrix struct {
 	gemm.Layout
 	// Data holds the elements in the machine's byte order, aligned for the type.
-	// It may be a read-only mapping of the file: writing to it can kill the process.
 	Data []byte
 
-	unmap func() error
+	path string
+	info fs.FileInfo // of the file when it was opened; nil for standard input
 }
 
-// Close releases the matrix's memory; Data must not be used any more. Further
-// calls do nothing.
-func (m *Matrix) Close() error {
-	unmap := m.unmap
-	m.Data, m.unmap = nil, nil
-	if unmap == nil {
+// CheckUnchanged returns an error if the file has been written to or truncated since it was
+// opened, as its size and its modification time tell. A file that took its place under the
+// same name is another file, and no error.
+func (m *Matrix) CheckUnchanged() error {
+	if m.info == nil {
 		return nil
 	}
-	return unmap()
+	now, err := os.Stat(m.path)
+	if err != nil || !os.SameFile(m.info, now) {
+		return nil
+	}
+	return checkUnchanged(m.path, m.info, now)
 }
 
-// ReadOptions says what to make of a file's matrix. The zero value takes a
-// matrix as it is.
+// checkUnchanged compares two states of the file at path.
+func checkUnchanged(path string, before, after fs.FileInfo) error {
+	switch {
+	case before.Size() != after.Size():
+		return fmt.Errorf("%s: %w: it had %d bytes and has %d now", oneLine(path), ErrChanged, before.Size(), after.Size())
+	case !before.ModTime().Equal(after.ModTime()):
+		return fmt.Errorf("%s: %w: it was written to at %s", oneLine(path), ErrChanged, after.ModTime().Format("15:04:05.000"))
+	}
+	return nil
+}
+
+// OneD names the matrix that a 1-D array is read as.
+type OneD uint8
+
+// A 1-D array of n elements is refused, or read as a matrix of 1×n or n×1.
+const (
+	NoMatrix OneD = iota
+	Row
+	Column
+)
+
+// ReadOptions control how a matrix is read. The zero value reads a matrix unchanged.
 type ReadOptions struct {
-	// Type is the element type wanted; Invalid keeps the file's own, which is
-	// float64 for text. Each value is rounded once, to nearest with ties to even,
-	// so that one too large becomes an infinity; the 16-bit types are reached from
-	// text by way of float64. An integer type refuses what it cannot hold exactly.
+	// Type is the element type wanted; Invalid keeps the file's own, which is float64
+	// for text. Each value is rounded to nearest, with ties to even; the 16-bit and 8-bit
+	// types are reached from text, and integers of 64 bits in each type, by way of float64.
 	Type dtype.Type
-	// Vector asks for a vector: a 1-D array, or a matrix of one row or one column.
+	// Overflow, if set, accepts numbers that are too large for a floating-point type: they
+	// are read as infinities, or as NaNs where the type has no infinity. It is called once,
+	// after reading, with the error for the first of them and their number.
+	Overflow func(first error, count int)
+	// Vector accepts a vector: a 1-D array, or a matrix of one row or one column.
 	// It is returned as 1×n.
 	Vector bool
-	// Room, if set, is asked before memory is taken for a matrix that its file does not
-	// hold as it is: one that is packed, sparse or converted, which a small file can make
-	// as large as it likes. It is told the bytes and, for a message, what they are for.
+	// OneD is the matrix that a 1-D array becomes.
+	OneD OneD
+	// CSV describes .csv files.
+	CSV CSV
+	// Stdin is the source of "-"; nil refuses it.
+	Stdin io.Reader
+	// Room, if set, is called before memory is allocated for a matrix, with its bytes and,
+	// for a message, its name. An error ends the reading.
 	Room func(bytes int, what string) error
 }
 
-// room asks whether there is room for a matrix.
+// room calls Room for a matrix of the layout.
 func (s *source) room(l gemm.Layout) error {
-	if s.opt.Room == nil {
+	return s.opt.room(l.Bytes(), fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type, oneLine(s.spec)))
+}
+
+func (o *ReadOptions) room(bytes int, what string) error {
+	if o.Room == nil {
 		return nil
 	}
-	return s.opt.Room(l.Bytes(), fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type, oneLine(s.spec)))
+	return o.Room(bytes, what)
 }
 
-// Read reads the matrix that spec names. Errors wrap [ErrFormat], [ErrMember],
-// [ErrTooSparse], [gemm.ErrUnsupported], [gemm.ErrShape] or what the operating
-// system said; each is one line that names the file. When ctx ends while bytes are read, it
-// is ctx's.
+// Read reads the matrix that spec names. Errors wrap [ErrFormat], [ErrMember], [ErrTooSparse],
+// [ErrOverflow], [ErrRange], [ErrNeedsType], [ErrChanged], [gemm.ErrUnsupported], [gemm.ErrShape]
+// or the operating system's error; each is one line that names the file. When ctx ends first, the
+// error is ctx's.
 func Read(ctx context.Context, spec string, o ReadOptions) (*Matrix, error) {
-	p, err := parseSpec(spec)
+	s, err := openSource(ctx, spec, o)
 	if err != nil {
 		return nil, err
 	}
-	f, size, err := p.open()
+	defer s.close()
+	m, err := s.read()
+	if changed := s.checkUnchanged(); changed != nil {
+		return nil, changed
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return (&source{ctx: ctx, place: p, r: f, size: size, opt: o, denseFloor: denseFloor}).read()
-}
-
-// place is a parsed spec.
-type place struct {
-	spec, path, member string
-	format             *Format
-}
-
-// open opens the file, which must be a regular one, and tells its size.
-func (p *place) open() (*os.File, int64, error) {
-	// Asked before opening, because opening a pipe waits for a writer.
-	info, err := os.Stat(p.path)
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case info.IsDir():
-		return nil, 0, &fs.PathError{Op: "read", Path: p.path, Err: syscall.EISDIR}
-	case !info.Mode().IsRegular():
-		return nil, 0, p.fail(gemm.ErrUnsupported, "it is no regular file")
+	if s.overflows > 0 {
+		o.Overflow(s.firstOverflow, s.overflows)
 	}
-	f, err := os.Open(p.path)
+	m.path, m.info = s.path, s.info
+	return m, nil
+}
+
+// Entry describes an array of a file.
+type Entry struct {
+	Member string   `json:"member,omitempty"` // in an archive
+	Type   string   `json:"type"`             // of the elements, as the file spells it
+	Shape  []uint64 `json:"shape"`
+	Error  string   `json:"error,omitempty"` // why it cannot be read, if the type and the shape do not tell
+}
+
+// List lists the arrays of the file that spec names, matrices or not. Its errors are those
+// of [Read].
+func List(ctx context.Context, spec string, o ReadOptions) ([]Entry, error) {
+	s, err := openSource(ctx, spec, o)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	if info, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, 0, err
+	defer s.close()
+	if s.member != "" {
+		return nil, s.fail(ErrMember, "want a whole file, as all of its arrays are listed")
 	}
-	return f, info.Size(), nil
-}
-
-// SameFile reports whether two specs are of one file, which need not be there, whatever they name
-// in it.
-func SameFile(spec, other string) bool {
-	p, err := parseSpec(spec)
-	if err != nil {
-		return false
+	if err := s.checkEmpty(); err != nil {
+		return nil, err
 	}
-	q, err := parseSpec(other)
-	if err != nil {
-		return false
-	}
-	one, errOne := os.Stat(p.path)
-	two, errTwo := os.Stat(q.path)
-	if errOne == nil && errTwo == nil {
-		return os.SameFile(one, two)
-	}
-	if !errors.Is(errOne, fs.ErrNotExist) || !errors.Is(errTwo, fs.ErrNotExist) {
-		return false
-	}
-	// Those that are not there are one if they would have one name in one folder.
-	toOne, errOne := resolve(p.path)
-	toTwo, errTwo := resolve(q.path)
-	if errOne != nil || errTwo != nil || filepath.Base(toOne) != filepath.Base(toTwo) {
-		return false
-	}
-	one, errOne = os.Stat(filepath.Dir(toOne))
-	two, errTwo = os.Stat(filepath.Dir(toTwo))
-	return errOne == nil && errTwo == nil && os.SameFile(one, two)
-}
-
-// parseSpec splits a spec at the first "::" that follows a known extension, so
-// that paths and members may themselves hold colons.
-func parseSpec(spec string) (place, error) {
-	p := place{spec: spec}
-	for at := 0; ; {
-		i := strings.Index(spec[at:], "::")
-		if i < 0 {
-			break
-		}
-		if f := formatOf(spec[:at+i]); f != nil {
-			p.path, p.member, p.format = spec[:at+i], spec[at+i+2:], f
-			switch {
-			case f.members == nil:
-				return p, p.fail(ErrMember, "a %s file holds one matrix, want %s", f.Ext, oneLine(p.path))
-			case p.member == "":
-				return p, p.fail(ErrMember, "no name after ::")
-			}
-			return p, nil
-		}
-		at += i + 1
-	}
-	p.path, p.format = spec, formatOf(spec)
-	if p.format == nil {
-		if info, err := os.Stat(spec); err == nil && info.IsDir() {
-			return p, p.fail(gemm.ErrUnsupported, "a folder, want a file")
-		}
-		var known []string
-		for _, f := range formats {
-			known = append(known, f.Ext)
-		}
-		return p, p.fail(gemm.ErrUnsupported, "extension %q, want one of %s", filepath.Ext(spec), strings.Join(known, ", "))
-	}
-	return p, nil
-}
-
-// fail is an error of one of the sentinel kinds about this file.
-func (p *place) fail(kind error, format string, args ...any) error {
-	return fmt.Errorf("%s: %w: %s", oneLine(p.spec), kind, fmt.Sprintf(format, args...))
-}
-
-// oneLine is a name as an error shows it: as it is, or quoted where control
-// characters would break the line.
-func oneLine(name string) string {
-	if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
-		return strconv.Quote(name)
-	}
-	return name
+	return s.format.list(s)
 }
 
 // source is a file that is being read.
 type source struct {
 	ctx context.Context
 	place
+	file       *os.File    // nil where there is none
+	info       fs.FileInfo // of the file when it was opened
 	r          io.ReaderAt
 	size       int64
 	opt        ReadOptions
 	denseFloor int64 // see ErrTooSparse
+
+	overflows     int
+	firstOverflow error
+}
+
+// openSource opens the file that spec names, or reads standard input to its end.
+func openSource(ctx context.Context, spec string, o ReadOptions) (*source, error) {
+	p, err := parseSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{ctx: ctx, place: p, opt: o, denseFloor: denseFloor}
+	if p.std {
+		return s, s.openStdin()
+	}
+	if s.file, s.info, err = p.open(); err != nil {
+		return nil, err
+	}
+	s.r, s.size = s.file, s.info.Size()
+	return s, nil
+}
+
+func (s *source) close() {
+	if s.file != nil {
+		s.file.Close()
+	}
+}
+
+// checkUnchanged returns an error if the file was written to since it was opened.
+func (s *source) checkUnchanged() error {
+	if s.file == nil || s.ctx.Err() != nil {
+		return nil
+	}
+	now, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	return checkUnchanged(s.path, s.info, now)
+}
+
+func (s *source) checkEmpty() error {
+	if s.size == 0 {
+		return s.fail(ErrFormat, "the file is empty")
+	}
+	return nil
 }
 
 // section is a part of the file, which can be read until the context ends.
@@ -247,18 +258,12 @@ func (r endingReader) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (s *source) read() (*Matrix, error) {
-	if s.size == 0 {
-		return nil, s.fail(ErrFormat, "the file is empty")
+	if err := s.checkEmpty(); err != nil {
+		return nil, err
 	}
 	m, err := s.format.read(s)
 	if err != nil {
 		return nil, err
-	}
-	if s.opt.Type != dtype.Invalid && s.opt.Type != m.Type {
-		if err := s.convert(m, s.opt.Type); err != nil {
-			m.Close()
-			return nil, err
-		}
 	}
 	if s.opt.Vector { // which has one row or one column
 		m.Layout = gemm.Dense(m.Type, 1, m.Rows*m.Cols)
@@ -266,25 +271,26 @@ func (s *source) read() (*Matrix, error) {
 	return m, nil
 }
 
-// pick finds the member to read among names: the one asked for, the only one, or
-// the only usable one. Its name completes the spec that errors show.
-func (s *source) pick(names []string, usable func(i int) bool) (int, error) {
-	found := -1
+// pick returns the index of the member to read: the one that the spec names, the only one, or
+// the only one of the highest rank, where rank 0 is unusable. Its name completes the spec that
+// errors show.
+func (s *source) pick(names []string, rank func(i int) int) (int, error) {
 	if s.member != "" {
-		for i, name := range names {
-			if name == s.member {
-				return i, nil
-			}
+		if i := slices.Index(names, s.member); i >= 0 {
+			return i, nil
 		}
 		return 0, s.fail(ErrMember, "the file holds %s", list(names))
 	}
+	found := -1
 	if len(names) == 1 {
 		found = 0
 	} else {
-		var candidates []string
+		best, candidates := 1, []string(nil)
 		for i, name := range names {
-			if usable(i) {
-				found = i
+			switch r := rank(i); {
+			case r > best || r == best && candidates == nil:
+				best, found, candidates = r, i, []string{name}
+			case r == best:
 				candidates = append(candidates, name)
 			}
 		}
@@ -293,8 +299,7 @@ func (s *source) pick(names []string, usable func(i int) bool) (int, error) {
 			return 0, s.fail(ErrMember, "the file holds no arrays")
 		case len(candidates) == 0:
 			return 0, s.fail(ErrMember, "none of the file's arrays is a matrix: %s", list(names))
-		case len(candidates) == 1:
-		default:
+		case len(candidates) > 1:
 			return 0, s.fail(ErrMember, "none is named, and the file holds %s: want %s::NAME", list(candidates), oneLine(s.path))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -50,11 +51,11 @@ type mtxReader struct {
 // readMtx reads an array, or a coordinate file made dense. Coordinate entries of
 // one place are added up, in the type that is read, as SciPy does.
 func readMtx(s *source) (*Matrix, error) {
-	r := &mtxReader{source: s, in: bufio.NewReaderSize(s.section(0, s.size), maxLine)}
-	if err := r.banner(); err != nil {
+	r, n, err := openMtx(s)
+	if err != nil {
 		return nil, err
 	}
-	entries, err := r.sizes()
+	entries, err := r.sizes(n)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +73,25 @@ func readMtx(s *source) (*Matrix, error) {
 		return nil, err
 	}
 	return r.m, nil
+}
+
+// openMtx reads the banner and the sizes.
+func openMtx(s *source) (*mtxReader, []uint64, error) {
+	r := &mtxReader{source: s, in: bufio.NewReaderSize(s.section(0, s.size), maxLine)}
+	err := r.banner()
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := r.sizeLine()
+	return r, n, err
+}
+
+func listMtx(s *source) ([]Entry, error) {
+	_, n, err := openMtx(s)
+	if err != nil {
+		return nil, err
+	}
+	return []Entry{{Type: textEntry, Shape: n[:2]}}, nil
 }
 
 // next reads a line that is neither blank nor a comment; the first line, which
@@ -131,15 +151,14 @@ func (r *mtxReader) banner() error {
 	return nil
 }
 
-// sizes reads the sizes, takes the memory for the matrix if the file can fill
-// it, and returns the number of entries to come.
-func (r *mtxReader) sizes() (entries uint64, err error) {
+// sizeLine reads the sizes: rows, columns and, of a coordinate file, entries.
+func (r *mtxReader) sizeLine() ([]uint64, error) {
 	line, err := r.next()
 	if err == io.EOF {
-		return 0, r.fail(ErrFormat, "the file ends before its sizes")
+		return nil, r.fail(ErrFormat, "the file ends before its sizes")
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	want := "rows columns"
 	if r.coordinate {
@@ -147,16 +166,22 @@ func (r *mtxReader) sizes() (entries uint64, err error) {
 	}
 	words := strings.Fields(string(line))
 	if len(words) != len(strings.Fields(want)) {
-		return 0, r.wrong("%s, want sizes as %q", shorten(line), want)
+		return nil, r.wrong("%s, want sizes as %q", shorten(line), want)
 	}
 	n := make([]uint64, len(words))
 	for i, word := range words {
 		if n[i], err = strconv.ParseUint(word, 10, 64); err != nil {
-			return 0, r.wrong("%s, want sizes as %q", shorten(line), want)
+			return nil, r.wrong("%s, want sizes as %q", shorten(line), want)
 		}
 	}
-	// An array stands in the file column after column.
-	l, err := r.layout(r.textType(), n[:2], !r.coordinate)
+	return n, nil
+}
+
+// sizes allocates the matrix of the sizes n if the file can fill it, and returns the number
+// of entries to come.
+func (r *mtxReader) sizes(n []uint64) (entries uint64, err error) {
+	// The file stores an array column after column.
+	l, err := r.layout(nativeElement(r.textType()), n[:2], !r.coordinate)
 	if err != nil {
 		return 0, err
 	}
@@ -262,13 +287,10 @@ func (r *mtxReader) index(line []byte, what string, n int) (i int, rest []byte, 
 
 // add adds the entry (i, j) of the given value, and its mirror image.
 func (r *mtxReader) add(i, j int, text []byte) error {
-	v, ok := 1.0, len(text) == 0
-	switch {
-	case r.integer:
-		n, err := strconv.ParseInt(string(text), 10, 64)
-		v, ok = float64(n), err == nil
-	case !r.pattern:
+	v, ok := number{float: 1}, len(text) == 0
+	if !r.pattern {
 		v, ok = parseNumber(text, r.m.Type)
+		ok = ok && !(r.integer && bytes.ContainsAny(text, ".eEnNiI"))
 	}
 	if !ok {
 		if r.pattern {
@@ -276,21 +298,27 @@ func (r *mtxReader) add(i, j int, text []byte) error {
 		}
 		return r.wrong("%s, want one number", shorten(text))
 	}
-	err := r.addTo(r.m.Index(i, j), v)
+	err := r.addTo(i, j, v, text)
 	if err == nil && r.mirror != 0 && i != j {
-		err = r.addTo(r.m.Index(j, i), r.mirror*v)
+		v.float *= r.mirror
+		err = r.addTo(j, i, v, text)
 	}
 	return err
 }
 
-func (r *mtxReader) addTo(n int, v float64) error {
-	if old := r.m.Type.At(r.m.Data, n); old != 0 { // 0 + v would lose the sign of a zero
-		v += old
+func (r *mtxReader) addTo(i, j int, v number, text []byte) error {
+	t, n := r.m.Type, r.m.Index(i, j)
+	if old := t.At(r.m.Data, n); old != 0 { // 0 + v would lose the sign of a zero
+		sum := v.float + old
+		v.large = v.large || math.IsInf(sum, 0) && !math.IsInf(v.float, 0) && !math.IsInf(old, 0)
+		v.float, text = sum, strconv.AppendFloat(nil, sum, 'g', -1, 64)
 	}
-	if !holds(r.m.Type, v) {
-		return r.fail(gemm.ErrUnsupported, "line %d: %v, which %v cannot hold exactly", r.line, v, r.m.Type)
+	if !v.fits(t) {
+		if err := r.refuse(t, i, j, v.String(text, r.line)); err != nil {
+			return err
+		}
 	}
-	r.m.Type.Set(r.m.Data, n, v)
+	t.Set(r.m.Data, n, v.float)
 	return nil
 }
 

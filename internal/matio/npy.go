@@ -10,7 +10,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// npyTypes is how a NumPy header spells the types, byte order aside.
+// npyTypes are the spellings of the types in a NumPy header, without the byte order.
 // (numpy.lib.format describes the file, numpy.dtype.str the spelling.)
 var npyTypes = map[dtype.Type]string{
 	dtype.F64: "f8", dtype.F32: "f4", dtype.F16: "f2", dtype.I8: "i1", dtype.I32: "i4",
@@ -27,11 +27,12 @@ const (
 	npyMaxHeader = 64 << 10
 )
 
-// npyHeader is what stands before the elements.
+// npyHeader precedes the elements.
 type npyHeader struct {
-	layout gemm.Layout
-	big    bool  // byte order of the elements
-	length int64 // of the header, in bytes, magic included
+	npyDict
+	element element
+	big     bool  // byte order of the elements
+	length  int64 // of the header, in bytes, magic included
 }
 
 func readNpy(s *source) (*Matrix, error) {
@@ -39,80 +40,95 @@ func readNpy(s *source) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkSize(h.layout, s.size-h.length); err != nil {
+	l, err := s.npyLayout(h, s.size)
+	if err != nil {
 		return nil, err
 	}
-	return s.load(h.layout, h.length, h.big)
+	return s.load(s.section(h.length, s.size-h.length), l, h.element, h.big, 0)
+}
+
+// npyLayout returns the layout of an array file of size bytes.
+func (s *source) npyLayout(h npyHeader, size int64) (gemm.Layout, error) {
+	l, err := s.layout(h.element, h.shape, h.fortran)
+	if err == nil {
+		err = s.checkSize(l, h.element, size-h.length)
+	}
+	return l, err
+}
+
+func listNpy(s *source) ([]Entry, error) {
+	d, _, err := s.npyDict(s.section(0, s.size), s.size)
+	return []Entry{{Type: d.descr, Shape: d.shape}}, err
 }
 
 // npyHeader reads the header of an array file of size bytes.
-func (s *source) npyHeader(r io.Reader, size int64) (npyHeader, error) {
-	var h npyHeader
+func (s *source) npyHeader(r io.Reader, size int64) (h npyHeader, err error) {
+	if h.npyDict, h.length, err = s.npyDict(r, size); err == nil {
+		h.element, h.big, err = s.npyElement(h.descr)
+	}
+	return h, err
+}
+
+// npyDict reads the header's dictionary, and returns the header's length too.
+func (s *source) npyDict(r io.Reader, size int64) (d npyDict, length int64, err error) {
 	var start [12]byte
 	pre := start[:10] // what is missing of a short file stays zero, and is found by the checks below
 	if _, err := io.ReadFull(r, pre); err != nil && !isEOF(err) {
-		return h, s.readError(err)
+		return d, 0, s.readError(err)
 	}
 	if string(pre[:6]) != npyMagic {
-		return h, s.fail(ErrFormat, "it starts with %q, want %q", pre[:6], npyMagic)
+		return d, 0, s.fail(ErrFormat, "it starts with %q, want %q", pre[:6], npyMagic)
 	}
-	length := int64(binary.LittleEndian.Uint16(pre[8:]))
+	text := int64(binary.LittleEndian.Uint16(pre[8:]))
 	switch pre[6] {
 	case 1:
 	case 2, 3:
 		pre = start[:]
 		if _, err := io.ReadFull(r, pre[10:]); err != nil && !isEOF(err) {
-			return h, s.readError(err)
+			return d, 0, s.readError(err)
 		}
-		length = int64(binary.LittleEndian.Uint32(pre[8:]))
+		text = int64(binary.LittleEndian.Uint32(pre[8:]))
 	default:
-		return h, s.fail(gemm.ErrUnsupported, "NumPy format version %d.%d, want 1 to 3", pre[6], pre[7])
+		return d, 0, s.fail(gemm.ErrUnsupported, "NumPy format version %d.%d, want 1 to 3", pre[6], pre[7])
 	}
-	h.length = int64(len(pre)) + length
+	length = int64(len(pre)) + text
 	switch {
-	case length > npyMaxHeader:
-		return h, s.fail(ErrFormat, "a header of %d bytes, want at most %d", length, npyMaxHeader)
-	case h.length > size:
-		return h, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", h.length, size)
+	case text > npyMaxHeader:
+		return d, 0, s.fail(ErrFormat, "a header of %d bytes, want at most %d", text, npyMaxHeader)
+	case length > size:
+		return d, 0, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", length, size)
 	}
-	text := make([]byte, length)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return h, s.readError(err)
+	header := make([]byte, text)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return d, 0, s.readError(err)
 	}
-	d, err := parseNpyDict(string(text))
-	if err != nil {
-		return h, fmt.Errorf("%s: %w", oneLine(s.spec), err)
+	if d, err = parseNpyDict(string(header)); err != nil {
+		return d, 0, fmt.Errorf("%s: %w", oneLine(s.spec), err)
 	}
-	t, big, err := s.npyType(d.descr)
-	if err != nil {
-		return h, err
-	}
-	h.big = big
-	h.layout, err = s.layout(t, d.shape, d.fortran)
-	return h, err
+	return d, length, nil
 }
 
-// npyType reads a spelling such as "<f4": byte order, kind, bytes.
-func (s *source) npyType(descr string) (t dtype.Type, big bool, err error) {
+// npyElement reads a spelling such as "<f4": byte order, kind, bytes.
+func (s *source) npyElement(descr string) (e element, big bool, err error) {
 	order, spelling := byte('|'), descr
 	if len(descr) > 0 && strings.IndexByte("<>|=", descr[0]) >= 0 {
 		order, spelling = descr[0], descr[1:]
 	}
-	t = s.format.typeNamed(spelling)
-	if t == dtype.Invalid {
+	e, ok := s.format.element(spelling)
+	if !ok {
 		what := ""
 		if spelling != "" && npyKinds[spelling[0]] != "" {
 			what = " (" + npyKinds[spelling[0]] + ")"
 		}
-		return t, false, s.fail(gemm.ErrUnsupported, "elements of type %.40q%s, want %s", descr, what, typeNames(s.format.Types()))
+		return e, false, s.fail(gemm.ErrUnsupported, "elements of type %.40q%s, want %s", descr, what, s.format.elementNames())
 	}
 	switch {
 	case order == '<', order == '>':
-		return t, order == '>', nil
-	case order == '|' && t.Size() == 1:
-		return t, bigEndian, nil
+		return e, order == '>', nil
+	case order == '|' && e.size == 1:
+		return e, bigEndian, nil
 	}
-	return t, false, s.fail(ErrFormat, "elements of type %q, which does not say their byte order", descr)
+	return e, false, s.fail(ErrFormat, "elements of type %q, without a byte order", descr)
 }
 
 func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
@@ -124,7 +140,7 @@ func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
 		order = '>'
 	}
 	header := fmt.Sprintf("{'descr': '%c%s', 'fortran_order': False, 'shape': (%d, %d), }", order, npyTypes[l.Type], l.OpRows(), l.OpCols())
-	// The elements start at a multiple of 64 bytes, so that they can be mapped.
+	// The elements start at a multiple of 64 bytes, for readers that map the file.
 	const before = len(npyMagic) + 4
 	header += strings.Repeat(" ", 63-(before+len(header))%64) + "\n"
 	start := append([]byte(npyMagic), 1, 0)

@@ -25,26 +25,12 @@ func (s *source) openNpz() (*zip.Reader, error) {
 	return archive, nil
 }
 
-// npzMembers are the names of the arrays, and of what else there is.
-func npzMembers(s *source) ([]string, error) {
+// npzArrays returns the array files of the archive and their names.
+func (s *source) npzArrays() (files []*zip.File, names []string, err error) {
 	archive, err := s.openNpz()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var names []string
-	for _, f := range archive.File {
-		names = append(names, strings.TrimSuffix(f.Name, ".npy"))
-	}
-	return names, nil
-}
-
-func readNpz(s *source) (*Matrix, error) {
-	archive, err := s.openNpz()
-	if err != nil {
-		return nil, err
-	}
-	var files []*zip.File
-	var members []string
 	seen := map[string]bool{}
 	for _, f := range archive.File {
 		name, ok := strings.CutSuffix(f.Name, ".npy")
@@ -52,99 +38,115 @@ func readNpz(s *source) (*Matrix, error) {
 			continue
 		}
 		if seen[name] {
-			return nil, s.fail(ErrFormat, "member %q appears twice", name)
+			return nil, nil, s.fail(ErrFormat, "member %q appears twice", name)
 		}
 		seen[name] = true
-		files = append(files, f)
-		members = append(members, name)
+		files, names = append(files, f), append(names, name)
 	}
-	i, err := s.pick(members, func(i int) bool {
-		r, _, err := s.openMember(files[i])
-		if err == nil {
-			r.Close()
+	return files, names, nil
+}
+
+func listNpz(s *source) ([]Entry, error) {
+	files, names, err := s.npzArrays()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, len(files))
+	for i, f := range files {
+		entries[i].Member = names[i]
+		d, err := s.memberDict(f)
+		if err != nil {
+			entries[i].Error = err.Error()
 		}
-		return err == nil
+		entries[i].Type, entries[i].Shape = d.descr, d.shape
+	}
+	return entries, nil
+}
+
+func (s *source) memberDict(f *zip.File) (npyDict, error) {
+	r, err := s.openMember(f)
+	if err != nil {
+		return npyDict{}, err
+	}
+	defer r.Close()
+	d, _, err := s.npyDict(r, int64(f.UncompressedSize64))
+	return d, err
+}
+
+func readNpz(s *source) (*Matrix, error) {
+	files, names, err := s.npzArrays()
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.pick(names, func(i int) int {
+		r, err := s.openMember(files[i])
+		if err != nil {
+			return 0
+		}
+		defer r.Close()
+		h, err := s.npyHeader(r, int64(files[i].UncompressedSize64))
+		if err != nil {
+			return 0
+		}
+		return s.rank(h.element, h.shape)
 	})
 	if err != nil {
 		return nil, err
 	}
-	r, h, err := s.openMember(files[i])
+	return s.readMember(files[i])
+}
+
+// openMember opens a member, if the sizes that the directory gives for it are possible.
+func (s *source) openMember(f *zip.File) (io.ReadCloser, error) {
+	packed, size := f.CompressedSize64, f.UncompressedSize64
+	switch {
+	case f.Flags&1 != 0:
+		return nil, s.fail(gemm.ErrUnsupported, "the member is encrypted")
+	case f.Method != zip.Store && f.Method != zip.Deflate:
+		return nil, s.fail(gemm.ErrUnsupported, "compression method %d, want stored (0) or deflated (8)", f.Method)
+	case packed > uint64(s.size):
+		return nil, s.fail(ErrFormat, "a member of %d packed bytes, the file holds %d", packed, s.size)
+	case size > math.MaxInt64,
+		f.Method == zip.Store && size != packed,
+		f.Method == zip.Deflate && size/maxDeflate > packed:
+		return nil, s.fail(ErrFormat, "a member of %d bytes, which %d packed bytes cannot be", size, packed)
+	}
+	r, err := f.Open()
+	if err != nil {
+		return nil, s.readError(err)
+	}
+	return r, nil
+}
+
+// readMember reads a member, whose header and directory must agree on its size.
+func (s *source) readMember(f *zip.File) (*Matrix, error) {
+	r, err := s.openMember(f)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	return s.inflate(r, h, files[i])
-}
-
-// openMember opens a member and reads its header. What the directory says of its
-// size must be possible, and what the header says must be that.
-func (s *source) openMember(f *zip.File) (io.ReadCloser, npyHeader, error) {
-	var h npyHeader
-	packed, size := f.CompressedSize64, f.UncompressedSize64
-	switch {
-	case f.Flags&1 != 0:
-		return nil, h, s.fail(gemm.ErrUnsupported, "the member is encrypted")
-	case f.Method != zip.Store && f.Method != zip.Deflate:
-		return nil, h, s.fail(gemm.ErrUnsupported, "compression method %d, want stored (0) or deflated (8)", f.Method)
-	case packed > uint64(s.size):
-		return nil, h, s.fail(ErrFormat, "a member of %d packed bytes, the file holds %d", packed, s.size)
-	case size > math.MaxInt64,
-		f.Method == zip.Store && size != packed,
-		f.Method == zip.Deflate && size/maxDeflate > packed:
-		return nil, h, s.fail(ErrFormat, "a member of %d bytes, which %d packed bytes cannot be", size, packed)
-	}
-	r, err := f.Open()
+	size := int64(f.UncompressedSize64)
+	h, err := s.npyHeader(r, size)
 	if err != nil {
-		return nil, h, s.readError(err)
-	}
-	h, err = s.npyHeader(r, int64(size))
-	if err == nil {
-		err = s.checkSize(h.layout, int64(size)-h.length)
-	}
-	if err != nil {
-		r.Close()
-		return nil, h, err
-	}
-	return r, h, nil
-}
-
-// inflate reads the elements. Memory is taken as they come, at most twice what
-// has come so far, because the size that header and directory agree on can
-// still be a lie.
-func (s *source) inflate(r io.Reader, h npyHeader, f *zip.File) (*Matrix, error) {
-	if err := s.room(h.layout); err != nil {
 		return nil, err
 	}
-	want := h.layout.Bytes()
-	first := want
-	if f.Method != zip.Store { // whose size is the file's own
-		first = min(want, max(64<<10, 4*int(f.CompressedSize64)))
+	l, err := s.npyLayout(h, size)
+	if err != nil {
+		return nil, err
 	}
-	data := alloc(first)
-	for n := 0; ; {
-		k, err := io.ReadFull(r, data[n:])
-		n += k
-		if isEOF(err) {
-			return nil, s.fail(ErrFormat, "the elements take %d bytes, the member ends after %d", want, n)
-		}
-		if err != nil {
-			return nil, s.readError(err)
-		}
-		if n == want {
-			break
-		}
-		more := alloc(min(want, 2*n))
-		copy(more, data)
-		data = more
+	packed := 0
+	if f.Method != zip.Store {
+		packed = max(int(f.CompressedSize64), 1)
 	}
-	// At the end, the archive checks the sum of what it gave.
+	m, err := s.load(r, l, h.element, h.big, packed)
+	if err != nil {
+		return nil, err
+	}
+	// At the end, the archive checks the checksum.
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return nil, s.readError(err)
 	}
-	if h.big != bigEndian {
-		swapBytes(data, h.layout.Type.Size())
-	}
-	return &Matrix{Layout: h.layout, Data: data}, nil
+	return m, nil
 }
 
 // writeNpz writes an archive of one stored member, as numpy.savez does. Its date

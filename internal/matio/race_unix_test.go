@@ -28,7 +28,7 @@ func TestOutputSwapped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		out, err := newOutput(target)
+		out, err := newOutput(target, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestOutputsAtOnce(t *testing.T) {
 		for i := range l.Len() {
 			l.Type.Set(data, i, float64(n))
 		}
-		if err := Write(t.Context(), path, l, data); err != nil {
+		if err := Write(t.Context(), path, l, data, replace); err != nil {
 			t.Error(err)
 		}
 	}
@@ -103,9 +103,6 @@ func TestOutputsAtOnce(t *testing.T) {
 						return
 					}
 				}
-			}
-			if err := m.Close(); err != nil {
-				t.Error(err)
 			}
 		}
 	})

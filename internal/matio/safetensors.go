@@ -16,7 +16,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// safetensorsTypes is how a safetensors header spells the types. (The format is
+// safetensorsTypes are the spellings of the types in a safetensors header. (The format is
 // described at https://huggingface.co/docs/safetensors.)
 var safetensorsTypes = map[dtype.Type]string{
 	dtype.F64: "F64", dtype.F32: "F32", dtype.F16: "F16", dtype.BF16: "BF16", dtype.I8: "I8", dtype.I32: "I32",
@@ -35,7 +35,7 @@ type tensor struct {
 	start, end  uint64
 }
 
-// tensors reads the header: what it says of the tensors, in their order, and where their bytes start.
+// tensors reads the header: the tensors, in their order, and the offset of their bytes.
 func (s *source) tensors() ([]tensor, int64, error) {
 	var start [8]byte
 	if _, err := io.ReadFull(s.section(0, s.size), start[:]); err != nil {
@@ -59,17 +59,13 @@ func (s *source) tensors() ([]tensor, int64, error) {
 	return tensors, off, nil
 }
 
-func safetensorsMembers(s *source) ([]string, error) {
+func listSafetensors(s *source) ([]Entry, error) {
 	tensors, _, err := s.tensors()
-	return tensorNames(tensors), err
-}
-
-func tensorNames(tensors []tensor) []string {
-	names := make([]string, len(tensors))
-	for i := range tensors {
-		names[i] = tensors[i].name
+	var entries []Entry
+	for _, t := range tensors {
+		entries = append(entries, Entry{Member: t.name, Type: t.dtype, Shape: t.shape})
 	}
-	return names
+	return entries, err
 }
 
 func readSafetensors(s *source) (*Matrix, error) {
@@ -77,30 +73,34 @@ func readSafetensors(s *source) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := s.pick(tensorNames(tensors), func(i int) bool {
-		_, err := s.tensorLayout(&tensors[i])
-		return err == nil
+	names := make([]string, len(tensors))
+	for i := range tensors {
+		names[i] = tensors[i].name
+	}
+	i, err := s.pick(names, func(i int) int {
+		e, ok := s.format.element(tensors[i].dtype)
+		if !ok {
+			return 0
+		}
+		return s.rank(e, tensors[i].shape)
 	})
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.tensorLayout(&tensors[i])
+	t := &tensors[i]
+	e, ok := s.format.element(t.dtype)
+	if !ok {
+		return nil, s.fail(gemm.ErrUnsupported, "elements of type %.40q, want %s", t.dtype, s.format.elementNames())
+	}
+	l, err := s.layout(e, t.shape, false)
 	if err != nil {
 		return nil, err
 	}
-	return s.load(l, off+int64(tensors[i].start), false)
-}
-
-func (s *source) tensorLayout(t *tensor) (gemm.Layout, error) {
-	typ := s.format.typeNamed(t.dtype)
-	if typ == dtype.Invalid {
-		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "elements of type %.40q, want %s", t.dtype, typeNames(s.format.Types()))
+	length := int64(t.end - t.start)
+	if err := s.checkSize(l, e, length); err != nil {
+		return nil, err
 	}
-	l, err := s.layout(typ, t.shape, false)
-	if err == nil {
-		err = s.checkSize(l, int64(t.end-t.start))
-	}
-	return l, err
+	return s.load(s.section(off+int64(t.start), length), l, e, false, 0)
 }
 
 // checkTensors wants the tensors to have different names and to cover the data
@@ -295,7 +295,7 @@ func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) er
 		return err
 	}
 	header.Truncate(header.Len() - 1) // the encoder's newline
-	// The elements start at a multiple of 8 bytes, so that they can be mapped.
+	// The elements start at a multiple of 8 bytes, for readers that map the file.
 	header.WriteString(strings.Repeat(" ", (8-header.Len()%8)%8))
 	binary.LittleEndian.PutUint64(header.Bytes(), uint64(header.Len()-8))
 	if _, err := w.Write(header.Bytes()); err != nil {

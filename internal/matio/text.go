@@ -3,6 +3,7 @@ package matio
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -29,18 +30,44 @@ func (s *source) textType() dtype.Type {
 	return s.opt.Type
 }
 
-// parseNumber reads a decimal number, an infinity or a NaN for type t. One that is
-// too large becomes an infinity.
-func parseNumber(text []byte, t dtype.Type) (v float64, ok bool) {
+// textEntry is the type of the elements of text in a list.
+const textEntry = "text"
+
+// number is a number that was parsed for a type.
+type number struct {
+	float float64
+	large bool // beyond the largest number that the parser knows
+}
+
+// fits reports whether t takes the number.
+func (n number) fits(t dtype.Type) bool { return !n.large && takes(t, n.float) }
+
+// String returns the number as it is spelled in a line, for a message.
+func (number) String(text []byte, line int) string {
+	return fmt.Sprintf("%.40s in line %d", text, line)
+}
+
+// parseNumber reads a decimal number, an infinity or a NaN for type t. A number that is
+// too large is an infinity.
+func parseNumber(text []byte, t dtype.Type) (n number, ok bool) {
 	if bytes.ContainsAny(text, "xX_") { // hexadecimal and grouped digits are Go's own
-		return 0, false
+		return n, false
 	}
 	bits := 64
 	if t == dtype.F32 {
 		bits = 32 // rounded to float32 at once
 	}
 	v, err := strconv.ParseFloat(string(text), bits)
-	return v, err == nil || errors.Is(err, strconv.ErrRange)
+	large := errors.Is(err, strconv.ErrRange)
+	return number{v, large}, err == nil || large
+}
+
+// textSize bounds the size of a file of numbers in text: each takes a digit and a separator,
+// or all its digits with a sign, a point and an exponent.
+func textSize(l gemm.Layout) (least, most int64) {
+	n := int64(l.Rows) * int64(l.Cols)
+	longest := map[int]int64{8: 25, 4: 16, 2: 12, 1: 9}[l.Type.Size()] // such as -1.7976931348623157e+308
+	return 2 * n, longest*n + 1<<10
 }
 
 // appendNumber appends v, a value of type t, in the fewest digits that
@@ -64,7 +91,7 @@ func appendNumber(b []byte, t dtype.Type, v float64) []byte {
 	// 17 do for any number.
 	for digits := 1; ; digits++ {
 		text := strconv.AppendFloat(b, v, 'g', digits, 64)
-		if back, ok := parseNumber(text[len(b):], t); ok && t.Round(back) == v {
+		if back, ok := parseNumber(text[len(b):], t); ok && t.Round(back.float) == v {
 			return text
 		}
 	}

@@ -2,7 +2,6 @@ package matio
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,18 +21,25 @@ import (
 // defaultMember is the name of a matrix in an archive when the spec has none.
 const defaultMember = "c"
 
+// WriteOptions control how a file is written. The zero value writes new files.
+type WriteOptions struct {
+	// Replace allows a file that exists to be replaced. An archive is replaced as a whole.
+	Replace bool
+	// Stdout is the target of "-"; nil refuses it.
+	Stdout io.Writer
+}
+
 // Write writes op(matrix) to the file that spec names, row after row (Matrix
-// Market: column after column). An archive that was there is replaced, not
-// added to: see [CheckKept].
+// Market: column after column).
 //
-// The bytes go to a temporary file in the target's folder, which then takes the
-// target's name and permissions: after an error, what was there is untouched. A
+// The bytes go to a temporary file in the target's folder, which is then renamed to the
+// target and has its permissions: after an error, the old file is untouched. A
 // symbolic link stays one, and the file that it leads to is replaced; another
 // hard link to that file keeps the old content.
 //
-// Errors wrap [gemm.ErrUnsupported], [gemm.ErrShape], [ErrMember], the context's
-// error or what the operating system said; each is one line that names the file.
-func Write(ctx context.Context, spec string, l gemm.Layout, data []byte) error {
+// Errors wrap [fs.ErrExist], [gemm.ErrUnsupported], [gemm.ErrShape], [ErrMember], the context's
+// error or the operating system's; each is one line that names the file.
+func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o WriteOptions) error {
 	if err := l.Check(oneLine(spec)); err != nil {
 		return err
 	}
@@ -44,24 +50,36 @@ func Write(ctx context.Context, spec string, l gemm.Layout, data []byte) error {
 	if err != nil {
 		return err
 	}
-	out, err := newOutput(p.path)
+	if p.std {
+		return p.writeTo(ctx, o.Stdout, l, data)
+	}
+	out, err := newOutput(p.path, o.Replace)
 	if err != nil {
 		return err
 	}
 	defer out.discard()
-	w := bufio.NewWriterSize(interruptible{ctx, out.file}, 64<<10)
-	if err := p.format.write(w, p.member, l, data); err != nil {
-		return p.writeError(err)
-	}
-	if err := w.Flush(); err != nil {
-		return p.writeError(err)
+	if err := p.writeTo(ctx, out.file, l, data); err != nil {
+		return err
 	}
 	return p.writeError(out.commit())
 }
 
-// WriteFile writes a file that is no matrix in the same way: at once, or not at all.
-func WriteFile(path string, content []byte) error {
-	out, err := newOutput(path)
+// writeTo writes the format's bytes to w.
+func (p *place) writeTo(ctx context.Context, w io.Writer, l gemm.Layout, data []byte) error {
+	if w == nil {
+		return p.fail(gemm.ErrUnsupported, "want a file")
+	}
+	b := bufio.NewWriterSize(interruptible{ctx, w}, 64<<10)
+	err := p.format.write(b, p.member, l, data)
+	if err == nil {
+		err = b.Flush()
+	}
+	return p.writeError(err)
+}
+
+// WriteFile writes a file that is no matrix in the same way: whole, or not at all.
+func WriteFile(path string, content []byte, o WriteOptions) error {
+	out, err := newOutput(path, o.Replace)
 	if err != nil {
 		return err
 	}
@@ -70,6 +88,15 @@ func WriteFile(path string, content []byte) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return out.commit()
+}
+
+// CheckReplace returns an error that wraps [fs.ErrExist] if the file exists and replace is
+// false. It is the one rule for the files that commands write.
+func CheckReplace(path string, replace bool) error {
+	if _, err := os.Stat(path); err != nil || replace {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: name another file, or replace it with --force", oneLine(path), fs.ErrExist)
 }
 
 // interruptible is a writer that fails when its context has ended.
@@ -85,16 +112,17 @@ func (w interruptible) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// CheckOutput reports, before there is anything to write, the error that [Write]
-// would give for a matrix of type t: an unknown extension, a type that the format
-// cannot hold, a folder that is not there or not writable (a temporary file is
-// made in it and removed), a target that is no regular file or not writable.
-func CheckOutput(spec string, t dtype.Type) error {
+// CheckOutput returns, before there is anything to write, the error that [Write] would
+// return for a matrix of type t: an unknown extension, a type that the format cannot hold, a
+// folder that does not exist or is not writable (a temporary file is made in it and removed),
+// a target that exists and is not to be replaced, is no regular file or not writable. While the
+// type is unknown, t is Invalid.
+func CheckOutput(spec string, t dtype.Type, o WriteOptions) error {
 	p, err := parseOutput(spec, t)
-	if err != nil {
+	if err != nil || p.std {
 		return err
 	}
-	out, err := newOutput(p.path)
+	out, err := newOutput(p.path, o.Replace)
 	if err != nil {
 		return err
 	}
@@ -102,36 +130,19 @@ func CheckOutput(spec string, t dtype.Type) error {
 	return nil
 }
 
-// CheckKept reports what [Write] to spec, which [CheckOutput] accepts, would lose: an archive that
-// is there and holds something besides the member that spec names, or nobody can tell what.
-// The error wraps [fs.ErrExist] or is that of reading the archive.
-func CheckKept(ctx context.Context, spec string) error {
-	p, err := parseSpec(spec)
-	if err != nil || p.format.members == nil {
-		return err
-	}
-	f, size, err := p.open()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// OutputSize returns bounds on the size of the file that [Write] makes of a matrix, and its
+// folder, which is empty for standard output.
+func OutputSize(spec string, l gemm.Layout) (least, most int64, folder string, err error) {
+	p, err := parseOutput(spec, l.Type)
 	if err != nil {
-		return err
+		return 0, 0, "", err
 	}
-	defer f.Close()
-	if size == 0 {
-		return nil
+	least, most = p.format.size(l)
+	if p.std {
+		return least, most, "", nil
 	}
-	p.member = cmp.Or(p.member, defaultMember)
-	s := &source{ctx: ctx, place: p, r: f, size: size}
-	names, err := s.format.members(s)
-	if err != nil {
-		return err
-	}
-	others := slices.DeleteFunc(names, func(name string) bool { return name == s.member })
-	if len(others) > 0 {
-		return p.fail(fs.ErrExist, "%s in it would be lost", list(others))
-	}
-	return nil
+	target, err := resolve(p.path)
+	return least, most, filepath.Dir(target), err
 }
 
 // parseOutput parses the spec of a file to be written with elements of type t.
@@ -140,7 +151,10 @@ func parseOutput(spec string, t dtype.Type) (place, error) {
 	if err != nil {
 		return p, err
 	}
-	if !slices.Contains(p.format.Types(), t) {
+	if p.format == nil { // standard output
+		p.format = formatOf(".npy")
+	}
+	if t != dtype.Invalid && !slices.Contains(p.format.Types(), t) {
 		var others []string
 		for i := range formats {
 			if slices.Contains(formats[i].Types(), t) {
@@ -181,7 +195,7 @@ type output struct {
 
 // newOutput makes the temporary file, with the permissions that the target has
 // or, being new, should have.
-func newOutput(path string) (*output, error) {
+func newOutput(path string, replace bool) (*output, error) {
 	target, err := resolve(path)
 	if err != nil {
 		return nil, err
@@ -192,8 +206,11 @@ func newOutput(path string) (*output, error) {
 	case err != nil:
 		return nil, err
 	case !old.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: %w: it is there and is no regular file", oneLine(path), gemm.ErrUnsupported)
+		return nil, fmt.Errorf("%s: %w: it exists and is no regular file", oneLine(path), gemm.ErrUnsupported)
 	default:
+		if err := CheckReplace(path, replace); err != nil {
+			return nil, err
+		}
 		// Renaming over a read-only file would work, against its owner's wish.
 		f, err := os.OpenFile(target, os.O_WRONLY, 0)
 		if err != nil {

@@ -54,8 +54,8 @@ func TestNotAllowed(t *testing.T) {
 		{filepath.Join(locked, "c.npy"), "permission denied"},
 		{filepath.Join(folder, "c.npy"), "permission denied"}, // the folder would allow it
 	} {
-		checkError(t, CheckOutput(c.spec, dtype.F32), fs.ErrPermission, filepath.Dir(c.spec), c.message)
-		checkError(t, Write(t.Context(), c.spec, one, alloc(4)), fs.ErrPermission, filepath.Dir(c.spec), c.message)
+		checkError(t, CheckOutput(c.spec, dtype.F32, replace), fs.ErrPermission, filepath.Dir(c.spec), c.message)
+		checkError(t, Write(t.Context(), c.spec, one, alloc(4), replace), fs.ErrPermission, filepath.Dir(c.spec), c.message)
 	}
 	_, err := Read(t.Context(), secret, ReadOptions{})
 	checkError(t, err, fs.ErrPermission, secret, "permission denied")

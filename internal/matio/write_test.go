@@ -19,6 +19,8 @@ import (
 	"tilework/internal/testkit"
 )
 
+var replace = WriteOptions{Replace: true}
+
 // checkNoLitter wants a folder to hold exactly these files.
 func checkNoLitter(t *testing.T, folder string, want ...string) {
 	t.Helper()
@@ -47,7 +49,7 @@ func TestReadEnds(t *testing.T) {
 	}
 	for _, f := range Formats() {
 		spec := filepath.Join(folder, "m"+f.Ext)
-		if err := Write(t.Context(), spec, l, data); err != nil {
+		if err := Write(t.Context(), spec, l, data, replace); err != nil {
 			t.Fatal(err)
 		}
 		ends := 0
@@ -57,7 +59,6 @@ func TestReadEnds(t *testing.T) {
 			switch {
 			case err == nil:
 				checkMatrix(t, m, l.Type, l.Rows, l.Cols, func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) })
-				m.Close()
 			case !ctx.Ended() || !errors.Is(err, context.Canceled):
 				t.Errorf("%s, end %d: %v", f.Ext, ends, err)
 			}
@@ -84,7 +85,7 @@ func TestRoundTrip(t *testing.T) {
 						data[i] = byte(r.Uint32())
 					}
 					spec := filepath.Join(folder, "m"+f.Ext)
-					err := Write(t.Context(), spec, l, data)
+					err := Write(t.Context(), spec, l, data, replace)
 					if f.Ext == ".csv" && size[0]*size[1] == 0 {
 						checkError(t, err, gemm.ErrUnsupported, spec, "CSV cannot say")
 						continue
@@ -98,7 +99,6 @@ func TestRoundTrip(t *testing.T) {
 						t.Fatalf("%s of %v, %s: %v", f.Ext, l, name, err)
 					}
 					checkMatrix(t, m, typ, l.OpRows(), l.OpCols(), func(i, j int) float64 { return at(written, i, j) })
-					m.Close()
 				}
 			}
 		}
@@ -116,8 +116,8 @@ func TestNarrowText(t *testing.T) {
 			v := typ.At(data, 0)
 			text := appendNumber(nil, typ, v)
 			back, ok := parseNumber(text, typ)
-			if !ok || !same(typ.Round(back), v) {
-				t.Fatalf("%v is written as %s and read as %v", v, text, back)
+			if !ok || !same(typ.Round(back.float), v) {
+				t.Fatalf("%v is written as %s and read as %v", v, text, back.float)
 			}
 			longest = max(longest, len(strings.TrimLeft(strings.Split(string(text), "e")[0], "-0.")))
 		}
@@ -150,38 +150,55 @@ func TestShortestText(t *testing.T) {
 	}
 }
 
-func TestMapping(t *testing.T) {
-	const side = 1100 // more than mapMin, and than panelBytes
+// TestReplacedInput: a matrix stays as it was read when its file is replaced, as by its own
+// product, when it is written to and when it is truncated. The last two are reported.
+func TestReplacedInput(t *testing.T) {
+	const side = 1100 // more than panelBytes
 	folder := t.TempDir()
 	for _, f := range []string{"m.npy", "m.safetensors", "m.npz"} {
 		spec := filepath.Join(folder, f)
 		l := gemm.Dense(dtype.F32, side, side)
-		if err := Write(t.Context(), spec, l, fill(l)); err != nil {
+		if err := Write(t.Context(), spec, l, fill(l), replace); err != nil {
 			t.Fatal(err)
 		}
-		m := mustRead(t, spec, ReadOptions{})
-		if mapped := m.unmap != nil; mapped != (f != "m.npz" && canMap) {
-			t.Errorf("%s: mapped is %v", f, mapped)
-		}
-		checkMatrix(t, m, dtype.F32, side, side, floatRule)
-
-		// Replacing the file, as its own product would, leaves the matrix as it is.
-		small := gemm.Dense(dtype.F32, 1, 1)
-		if err := Write(t.Context(), spec, small, alloc(4)); err != nil {
-			t.Fatal(err)
-		}
-		checkMatrix(t, m, dtype.F32, side, side, floatRule)
-		for range 2 {
-			if err := m.Close(); err != nil || m.Data != nil {
-				t.Errorf("%s: closing: %v", f, err)
+		for _, change := range []struct {
+			do   func() error
+			want string
+		}{
+			{func() error {
+				file, err := os.OpenFile(spec, os.O_WRONLY, 0)
+				if err != nil {
+					return err
+				}
+				_, err = file.WriteAt(make([]byte, 4096), 2048)
+				return errors.Join(err, file.Close(), os.Chtimes(spec, time.Time{}, time.Now().Add(time.Second)))
+			}, "changed while it was used: it was written to at "},
+			{func() error { return os.Truncate(spec, 100) }, "bytes and has 100 now"},
+			{func() error { return Write(t.Context(), spec, gemm.Dense(dtype.F32, 1, 1), alloc(4), replace) }, ""},
+		} {
+			if err := Write(t.Context(), spec, l, fill(l), replace); err != nil {
+				t.Fatal(err)
+			}
+			m := mustRead(t, spec, ReadOptions{})
+			if err := m.CheckUnchanged(); err != nil {
+				t.Error(err)
+			}
+			if err := change.do(); err != nil {
+				t.Fatal(err)
+			}
+			checkMatrix(t, m, dtype.F32, side, side, floatRule)
+			if err := m.CheckUnchanged(); change.want != "" {
+				checkError(t, err, ErrChanged, spec, change.want)
+			} else if err != nil {
+				t.Error(err)
 			}
 		}
 	}
 }
 
-// TestMappingNeedsAlignment reads elements that do not start at a multiple of
+// TestUnalignedElements reads elements that do not start at a multiple of
 // their size, and others in the byte order that is not the machine's.
-func TestMappingNeedsAlignment(t *testing.T) {
+func TestUnalignedElements(t *testing.T) {
 	const side = 600
 	l := gemm.Dense(dtype.F32, side, side)
 	data := fill(l)
@@ -233,13 +250,13 @@ func TestWriteRefuses(t *testing.T) {
 		{"none/c.npy", dtype.F32, fs.ErrNotExist, "none"},
 	} {
 		spec := filepath.Join(folder, c.spec)
-		checkError(t, CheckOutput(spec, c.typ), c.kind, folder, c.message)
-		checkError(t, Write(t.Context(), spec, gemm.Dense(c.typ, 1, 1), alloc(8)), c.kind, folder, c.message)
+		checkError(t, CheckOutput(spec, c.typ, replace), c.kind, folder, c.message)
+		checkError(t, Write(t.Context(), spec, gemm.Dense(c.typ, 1, 1), alloc(8), replace), c.kind, folder, c.message)
 	}
 	spec := filepath.Join(folder, "c.npy")
-	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 3, 4), alloc(47)), gemm.ErrShape, spec, "needs 48 bytes of memory, has 47")
-	checkError(t, Write(t.Context(), spec, gemm.Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, alloc(48)), gemm.ErrShape, spec, "leading dimension 3")
-	checkError(t, Write(t.Context(), spec, gemm.Layout{Rows: 3, Cols: 4, LD: 4}, alloc(48)), gemm.ErrUnsupported, spec, "no element type")
+	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 3, 4), alloc(47), replace), gemm.ErrShape, spec, "needs 48 bytes of memory, has 47")
+	checkError(t, Write(t.Context(), spec, gemm.Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, alloc(48), replace), gemm.ErrShape, spec, "leading dimension 3")
+	checkError(t, Write(t.Context(), spec, gemm.Layout{Rows: 3, Cols: 4, LD: 4}, alloc(48), replace), gemm.ErrUnsupported, spec, "no element type")
 	checkNoLitter(t, folder, "folder.npy")
 }
 
@@ -251,12 +268,12 @@ func TestCheckOutputLeavesNothing(t *testing.T) {
 	}
 	for _, f := range Formats() {
 		for _, typ := range f.Types() {
-			if err := CheckOutput(filepath.Join(folder, "new"+f.Ext), typ); err != nil {
+			if err := CheckOutput(filepath.Join(folder, "new"+f.Ext), typ, replace); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if err := CheckOutput(old, dtype.F32); err != nil {
+	if err := CheckOutput(old, dtype.F32, replace); err != nil {
 		t.Error(err)
 	}
 	checkNoLitter(t, folder, "old.npy")
@@ -265,47 +282,33 @@ func TestCheckOutputLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCheckKept: a write that would lose something is told: another member of the archive, or
-// what nobody can read.
-func TestCheckKept(t *testing.T) {
+// TestReplace: a file that exists, even an empty one, is replaced only where the options say so.
+func TestReplace(t *testing.T) {
 	folder := t.TempDir()
-	for name, content := range map[string]string{
-		"two.npz":         archive(member{name: "w1.npy"}, member{name: "read.me"}),
-		"two.safetensors": safe("{"+tensorJSON("w1", "F32", "[1,1]", 0, 4)+","+tensorJSON("w2", "F32", "[1,1]", 4, 8)+"}", 8),
-		"text.npz":        "text", "text.safetensors": "text", "text.npy": "text", "empty.npz": "", "empty.safetensors": "",
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
+	one := gemm.Dense(dtype.F32, 1, 1)
+	for _, content := range []string{"old", ""} {
+		for _, name := range []string{"c.npy", "c.npz::x", "c.safetensors", "c.mtx", "c.csv"} {
+			spec := filepath.Join(folder, name)
+			path, _, _ := strings.Cut(spec, "::")
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			const want = "file already exists: name another file, or replace it with --force"
+			checkError(t, CheckOutput(spec, dtype.Invalid, WriteOptions{}), fs.ErrExist, path, want)
+			checkError(t, Write(t.Context(), spec, one, alloc(4), WriteOptions{}), fs.ErrExist, path, want)
+			checkError(t, WriteFile(path, nil, WriteOptions{}), fs.ErrExist, path, want)
+			if now, err := os.ReadFile(path); err != nil || string(now) != content {
+				t.Errorf("%s holds %q now, %v", path, now, err)
+			}
+			if err := CheckOutput(spec, dtype.F32, replace); err != nil {
+				t.Error(err)
+			}
+			if err := Write(t.Context(), spec, one, alloc(4), replace); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	for _, name := range []string{"c.npz", "x.npz::x", "c.safetensors", "x.safetensors::x"} {
-		if err := Write(t.Context(), filepath.Join(folder, name), gemm.Dense(dtype.F32, 1, 1), alloc(4)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range []struct {
-		spec, message string
-		kind          error
-	}{
-		{"two.npz::w1", `"read.me" in it would be lost`, fs.ErrExist},
-		{"two.npz", `"w1", "read.me" in it would be lost`, fs.ErrExist},
-		{"two.safetensors::w2", `"w1" in it would be lost`, fs.ErrExist},
-		{"two.safetensors::w3", `"w1", "w2" in it would be lost`, fs.ErrExist},
-		{"x.npz", `"x" in it would be lost`, fs.ErrExist},
-		{"x.safetensors::x.npy", `"x" in it would be lost`, fs.ErrExist},
-		{"text.npz::y", "not a valid zip file", ErrFormat},
-		{"text.safetensors::y", "ends too early", ErrFormat},
-		{"c.npz", "", nil}, {"c.npz::c.npy", "", nil}, {"c.safetensors", "", nil},
-		{"x.npz::x", "", nil}, {"x.safetensors::x", "", nil},
-		{"empty.npz::y", "", nil}, {"empty.safetensors", "", nil}, {"none.npz::y", "", nil}, {"text.npy", "", nil},
-	} {
-		spec := filepath.Join(folder, c.spec)
-		if err := CheckKept(t.Context(), spec); c.kind != nil {
-			checkError(t, err, c.kind, spec, c.message)
-		} else if err != nil {
-			t.Error(err)
-		}
-	}
+	checkNoLitter(t, folder, "c.csv", "c.mtx", "c.npy", "c.npz", "c.safetensors")
 }
 
 // TestWriteFails lets the write fail half-way, in the format's own code: what was
@@ -316,7 +319,7 @@ func TestWriteFails(t *testing.T) {
 	if err := os.WriteFile(spec, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 0, 3), nil), gemm.ErrUnsupported, spec, "0×3")
+	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 0, 3), nil, replace), gemm.ErrUnsupported, spec, "0×3")
 	if content, err := os.ReadFile(spec); err != nil || string(content) != "old" {
 		t.Errorf("the old file holds %q, %v", content, err)
 	}
@@ -356,7 +359,7 @@ func (w *limitedWriter) Write(b []byte) (int, error) {
 func TestFormats(t *testing.T) {
 	held := map[dtype.Type]bool{}
 	for _, f := range Formats() {
-		if f.Ext == "" || f.Doc == "" || strings.Contains(f.Doc, "\n") || f.read == nil || f.write == nil || len(f.Types()) != len(f.spelling) {
+		if f.Ext == "" || f.Doc == "" || strings.Contains(f.Doc, "\n") || f.read == nil || f.list == nil || f.write == nil || f.size == nil || len(f.Types()) != len(f.spelling) {
 			t.Errorf("%q: the row is not whole", f.Ext)
 		}
 		for _, typ := range f.Types() {
@@ -381,7 +384,7 @@ func TestWriteInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := gemm.Dense(dtype.F32, 200, 300)
-		if err := Write(ctx, path, l, alloc(l.Bytes())); !errors.Is(err, context.Canceled) {
+		if err := Write(ctx, path, l, alloc(l.Bytes()), replace); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: error %v, want context.Canceled", f.Ext, err)
 		}
 		entries, err := os.ReadDir(folder)

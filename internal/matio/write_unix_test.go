@@ -15,8 +15,6 @@ import (
 	"tilework/internal/gemm"
 )
 
-const canMap = true
-
 func TestPermissions(t *testing.T) {
 	mask := unix.Umask(0o027)
 	defer unix.Umask(mask)
@@ -39,7 +37,7 @@ func TestPermissions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Write(t.Context(), path, one, alloc(4)); err != nil {
+		if err := Write(t.Context(), path, one, alloc(4), replace); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != c.want {
@@ -74,7 +72,7 @@ func TestSymbolicLinks(t *testing.T) {
 	} {
 		os.Remove(filepath.Join(folder, "data", target))
 		path := filepath.Join(folder, link)
-		if err := Write(t.Context(), path, one, alloc(4)); err != nil {
+		if err := Write(t.Context(), path, one, alloc(4), replace); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSymlink == 0 {
@@ -83,7 +81,7 @@ func TestSymbolicLinks(t *testing.T) {
 		mustRead(t, filepath.Join(folder, "data", target), ReadOptions{})
 	}
 	checkNoLitter(t, filepath.Join(folder, "data"), "far.npy", "new.npy", "old.npy")
-	checkError(t, CheckOutput(filepath.Join(folder, "loop.npy"), dtype.F32), gemm.ErrUnsupported, "loop.npy", "too many symbolic links")
+	checkError(t, CheckOutput(filepath.Join(folder, "loop.npy"), dtype.F32, replace), gemm.ErrUnsupported, "loop.npy", "too many symbolic links")
 }
 
 // TestPipe must not wait for whoever would write to the pipe.
@@ -94,7 +92,7 @@ func TestPipe(t *testing.T) {
 	}
 	_, err := Read(t.Context(), path, ReadOptions{})
 	checkError(t, err, gemm.ErrUnsupported, path, "no regular file")
-	checkError(t, CheckOutput(path, dtype.F32), gemm.ErrUnsupported, path, "no regular file")
+	checkError(t, CheckOutput(path, dtype.F32, replace), gemm.ErrUnsupported, path, "no regular file")
 }
 
 // TestDiskFull writes more than the process may: as on a full disk, the write
@@ -120,7 +118,7 @@ func TestDiskFull(t *testing.T) {
 		if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		checkError(t, Write(t.Context(), path, l, fill(l)), syscall.EFBIG, "write "+path, "")
+		checkError(t, Write(t.Context(), path, l, fill(l), replace), syscall.EFBIG, "write "+path, "")
 		if content, err := os.ReadFile(path); err != nil || string(content) != "old" {
 			t.Errorf("%s: the old file holds %d bytes, %v", f.Ext, len(content), err)
 		}

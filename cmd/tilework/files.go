@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tilework/internal/matio"
+)
+
+// fileRow describes an array of a file.
+type fileRow struct {
+	File string `json:"file"`
+	matio.Entry
+}
+
+var fileColumns = []column[fileRow]{
+	fixed("FILE", func(r fileRow) any { return r.name() }),
+	fixed("TYPE", func(r fileRow) any { return r.Type }),
+	fixed("SHAPE", func(r fileRow) any { return r.shape() }),
+	wrapped("ERROR", func(r fileRow) any { return r.Error }),
+}
+
+// name returns the array's name as mul takes it.
+func (r fileRow) name() string {
+	if r.Member == "" {
+		return r.File
+	}
+	return r.File + "::" + r.Member
+}
+
+// shape returns the shape in words: "3×4".
+func (r fileRow) shape() string {
+	sizes := make([]string, len(r.Shape))
+	for i, n := range r.Shape {
+		sizes[i] = fmt.Sprint(n)
+	}
+	return strings.Join(sizes, "×")
+}
+
+func filesCommand() *cobra.Command {
+	var f inputFlags
+	var output listFlags
+	c := &cobra.Command{
+		Use:   "files FILE...",
+		Short: "List the arrays in files of matrices",
+		Long: `files lists the arrays of files with the names by which mul reads them, their types as
+the file spells them, and their shapes. - is standard input.`,
+		Example: `  tilework files model.safetensors
+  tilework files a.npy x.csv --format json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("files takes files of matrices (see tilework files --help)")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			var inputs []namedFile
+			for _, file := range args {
+				inputs = append(inputs, namedFile{file, file})
+			}
+			if err := f.parse(inputs); err != nil {
+				return err
+			}
+			rows := []fileRow{}
+			for _, file := range args {
+				entries, err := matio.List(c.Context(), file, matio.ReadOptions{CSV: f.csv, Stdin: c.InOrStdin()})
+				if err != nil {
+					return err
+				}
+				for _, e := range entries {
+					rows = append(rows, fileRow{file, e})
+				}
+			}
+			return writeList(c.OutOrStdout(), output, fileColumns, rows)
+		},
+	}
+	f.declareCSV(c)
+	output.addTo(c, listFormats...)
+	return c
+}

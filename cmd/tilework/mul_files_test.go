@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/matio"
+)
+
+// numpyFile writes an array of 64-bit integers, as NumPy makes them by default.
+func numpyFile(t *testing.T, name, shape string, elements ...int64) {
+	t.Helper()
+	header := fmt.Sprintf("{'descr': '<i8', 'fortran_order': False, 'shape': %s, }", shape)
+	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
+	file := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	file = append(file, header...)
+	for _, e := range elements {
+		file = binary.LittleEndian.AppendUint64(file, uint64(e))
+	}
+	if err := os.WriteFile(name, file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeText writes a file of text.
+func writeText(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMulReadsOtherForms reads 64-bit integers, 1-D arrays and text of other spellings.
+func TestMulReadsOtherForms(t *testing.T) {
+	t.Chdir(t.TempDir())
+	numpyFile(t, "m.npy", "(2, 3)", 1, -2, 3, 4, 5, 6)
+	numpyFile(t, "v2.npy", "(2,)", 7, 8)
+	numpyFile(t, "v3.npy", "(3,)", 1, 10, 100)
+	writeText(t, "semicolons.csv", "x;y;z\n1;-2;3\n4;5;6\n")
+	writeText(t, "bars.csv", "1|-2|3\n4|5|6\n")
+	writeText(t, "blanks.csv", "1 -2  3\n4 5 6\n")
+	for args, want := range map[string][][]float64{
+		"m.npy v3.npy --dtype float64":                           {{281}, {654}},
+		"m.npy v3.npy --dtype int8":                              {{281}, {654}},
+		"v2.npy m.npy --dtype float32":                           {{39, 26, 69}},
+		"v3.npy v3.npy --dtype float64":                          {{10101}},
+		"v3.npy v3.npy --dtype float64 --transpose-b":            nil,
+		"v3.npy v2.npy --dtype int8 --transpose-a --transpose-b": {{7, 8}, {70, 80}, {700, 800}},
+		"semicolons.csv v3.npy --dtype float64 --csv-header":     {{281}, {654}},
+		"bars.csv v3.npy --dtype float64 --csv-delimiter |":      {{281}, {654}},
+		"blanks.csv v3.npy --dtype float64":                      {{281}, {654}},
+	} {
+		_, stderr, code := run(t.Context(), strings.Fields("mul "+args+" -o c.npy --force")...)
+		if (code == 0) != (want != nil) {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+		if code != 0 {
+			continue
+		}
+		got := element(t, "c.npy")
+		for i := range want {
+			for j := range want[i] {
+				if got(i, j) != want[i][j] {
+					t.Errorf("%s: element (%d, %d) is %v, want %v", args, i, j, got(i, j), want[i][j])
+				}
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		"m.npy v3.npy": "m.npy: not supported without a conversion: elements of type int64; --dtype float64 converts A and B, and so does float32, float16,",
+		"m.npy v3.npy --dtype float64 --csv-delimiter ab": "--csv-delimiter ab: want one character",
+		"m.npy v3.npy --dtype float64 --csv-delimiter 5":  "--csv-delimiter 5: want one character",
+		"semicolons.csv v3.npy --dtype float64":           "--csv-header skips a header line",
+	} {
+		_, stderr, code := run(t.Context(), strings.Fields("mul "+args+" -o new.npy")...)
+		if code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q; want %q", args, code, stderr, want)
+		}
+	}
+}
+
+// TestMulRefusesOverflow: a number too large for the type that is read is refused from every file
+// of a product, and read with --allow-overflow, with a warning.
+func TestMulRefusesOverflow(t *testing.T) {
+	t.Chdir(t.TempDir())
+	one, large := gemm.Dense(dtype.F64, 1, 1), make([]byte, 8)
+	one.Type.Set(large, 0, 1e300)
+	if err := matio.Write(t.Context(), "large.npy", one, large, matio.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, "one.csv", "1\n")
+	writeText(t, "larger.csv", "1e400\n")
+	for _, args := range []string{
+		"large.npy one.csv", "one.csv large.npy", "one.csv one.csv --beta 1 --c large.npy", "one.csv one.csv --bias large.npy", "one.csv one.csv --row-scale large.npy",
+		"one.csv one.csv --col-scale large.npy", "one.csv one.csv --residual large.npy", "one.csv one.csv --activation relu --up large.npy", "one.csv larger.csv",
+	} {
+		const refusal = "is too large for float32, whose largest number is 3.4028234663852886e+38"
+		line := strings.Fields("mul " + args + " -o c.npy --dtype float32 --device cpu")
+		_, stderr, code := run(t.Context(), line...)
+		if code != 2 || !strings.Contains(stderr, ": overflow: row 1, column 1: 1e") || !strings.Contains(stderr, refusal+"; --allow-overflow reads it as an infinity") {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+		if _, err := os.Stat("c.npy"); err == nil {
+			t.Fatalf("%s wrote c.npy", args)
+		}
+		_, stderr, code = run(t.Context(), append(line, "--allow-overflow")...)
+		if code != 0 || !strings.HasPrefix(stderr, "warning: ") || !strings.Contains(stderr, refusal+"; numbers read as infinities: 1\n") {
+			t.Errorf("%s --allow-overflow: exit code %d, %q", args, code, stderr)
+		}
+		if got := element(t, "c.npy")(0, 0); !math.IsInf(got, 1) {
+			t.Errorf("%s --allow-overflow: C is %v", args, got)
+		}
+		if err := os.Remove("c.npy"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeText(t, "fraction.csv", "1.5\n")
+	if _, stderr, code := run(t.Context(), strings.Fields("mul fraction.csv one.csv -o c.npy --dtype int8 --allow-overflow")...); code != 2 ||
+		!strings.Contains(stderr, "fraction.csv: out of range: row 1, column 1: 1.5 in line 1, and int8 takes whole numbers of -128 to 127") {
+		t.Errorf("a fraction as an integer: exit code %d, %q", code, stderr)
+	}
+}
+
+// TestMulPipes: - is standard input and output; the report then goes to standard error.
+func TestMulPipes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeText(t, "b.csv", "1,0\n0,1\n")
+	pipe := func(input string, args ...string) (stdout, stderr string, code int) {
+		var out, errs bytes.Buffer
+		c := newCommand()
+		c.SetArgs(args)
+		c.SetIn(strings.NewReader(input))
+		c.SetOut(&out)
+		c.SetErr(&errs)
+		err := c.ExecuteContext(t.Context())
+		if err != nil {
+			errs.WriteString(err.Error())
+		}
+		return out.String(), errs.String(), exitCode(err)
+	}
+	for _, args := range []string{"mul - b.csv -o -.csv", "mul b.csv - -o -.csv", "mul b.csv b.csv -o -.csv --row-scale - --transpose-a", "mul b.csv - -o -.csv --verify --format json"} {
+		input, want := "1,2\n3,4\n", "1,2\n3,4\n"
+		if strings.Contains(args, "row-scale") {
+			input, want = "5\n6\n", "5,0\n0,6\n"
+		}
+		stdout, stderr, code := pipe(input, strings.Fields(args)...)
+		if code != 0 || stdout != want || !strings.Contains(stderr, "2") {
+			t.Errorf("%s: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+	// The output of one is the input of the next.
+	npy, stderr, code := pipe("1,2\n3,4\n", "mul", "-", "b.csv", "-o", "-")
+	if code != 0 || !strings.HasPrefix(npy, "\x93NUMPY") || !strings.Contains(stderr, "GFLOP/s") {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	if stdout, stderr, code := pipe(npy, "mul", "-", "b.csv", "-o", "-.csv"); code != 0 || stdout != "1,2\n3,4\n" {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	for args, want := range map[string]string{
+		"mul - - -o c.npy":                                   "A, B are all standard input (-): want a file for all but one",
+		"mul - b.csv --bias - -o c.npy":                      "A, --bias are all standard input (-)",
+		"mul - b.csv -o c.npy":                               "standard input: malformed: the file is empty",
+		"mul b.csv b.csv -o -.txt":                           `extension ".txt"`,
+		"mul b.csv b.csv -o - --dtype bfloat16":              "cannot hold bfloat16",
+		"emulate k.ptx --entry k --grid 1 --block 1 --arg -": "no such file",
+	} {
+		if stdout, stderr, code := pipe("", strings.Fields(args)...); code != 2 || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q, %q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+}
+
+// TestFiles lists the arrays of files.
+func TestFiles(t *testing.T) {
+	t.Chdir(folder(t))
+	if err := matio.Write(t.Context(), "w.npz::w1", gemm.Dense(dtype.F32, 1, 2), make([]byte, 8), matio.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	numpyFile(t, "v.npy", "(3,)", 1, 2, 3)
+	stdout, stderr, code := run(t.Context(), "files", "w.npz", "v.npy", "c0.csv")
+	for _, want := range []string{"w.npz::w1", "<f4", "1×2", "v.npy", "<i8", "3", "c0.csv", "text", "3×5"} {
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, %q lacks %q, %q", code, stdout, want, stderr)
+		}
+	}
+	var rows []fileRow
+	stdout, _, code = run(t.Context(), "files", "w.npz", "--format", "json")
+	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || code != 0 || len(rows) != 1 || rows[0].Member != "w1" || rows[0].Shape[1] != 2 {
+		t.Errorf("exit code %d, %v, %q", code, err, stdout)
+	}
+	for args, want := range map[string]string{
+		"files": "files takes files", "files none.npy": "none.npy: no such file", "files w.npz::w1": "want a whole file", "files text.npy": "malformed",
+	} {
+		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package matio
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"unsafe"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// element describes the elements of a file.
+type element struct {
+	name   string     // as NumPy spells it
+	size   int        // bytes
+	native dtype.Type // the type whose elements are stored so; Invalid if they must be converted
+	load   func(dst []float64, b []byte)
+}
+
+func nativeElement(t dtype.Type) element { return element{t.String(), t.Size(), t, t.Load} }
+
+// foreign are the elements that are only read with a conversion, with their spellings.
+var foreign = []struct {
+	element
+	npy, safetensors string
+}{
+	{converted[int64]("int64"), "i8", "I64"},
+	{converted[uint64]("uint64"), "u8", "U64"},
+	{converted[uint32]("uint32"), "u4", "U32"},
+	{converted[int16]("int16"), "i2", "I16"},
+	{converted[uint16]("uint16"), "u2", "U16"},
+	{converted[uint8]("uint8"), "u1", "U8"},
+	{element{"bool", 1, dtype.Invalid, loadBools}, "b1", "BOOL"},
+}
+
+// npyForeign and safetensorsForeign are the foreign elements by their spellings.
+var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element) {
+	npy, safetensors = map[string]element{}, map[string]element{}
+	for _, f := range foreign {
+		npy[f.npy], safetensors[f.safetensors] = f.element, f.element
+	}
+	return npy, safetensors
+}()
+
+// converted returns the element of a Go type that is none of a matrix.
+func converted[T int16 | int64 | uint8 | uint16 | uint32 | uint64](name string) element {
+	size := int(unsafe.Sizeof(*new(T)))
+	return element{name, size, dtype.Invalid, func(dst []float64, b []byte) {
+		for i, v := range unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(dst)) {
+			dst[i] = float64(v)
+		}
+	}}
+}
+
+// loadBools reads a byte that is not 0 as 1.
+func loadBools(dst []float64, b []byte) {
+	for i := range dst {
+		dst[i] = 0
+		if b[i] != 0 {
+			dst[i] = 1
+		}
+	}
+}
+
+// batch is the number of elements that are read at a time.
+const batch = 32 << 10
+
+// load reads the elements of l from r, where they are stored as e in the given byte order, and
+// converts them to l's type. A compressed stream of packed bytes may claim more elements than
+// it holds: memory then grows with the elements. Of one that is not compressed, packed is 0.
+func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed int) (*Matrix, error) {
+	if err := s.room(l); err != nil {
+		return nil, err
+	}
+	out, swap := l.Type.Size(), e.size > 1 && big != bigEndian
+	first := l.Bytes()
+	if packed > 0 {
+		first = min(first, max(64<<10, 4*packed))
+	}
+	data := alloc(first)
+	var raw []byte
+	var values []float64
+	if e.native != l.Type {
+		n := min(batch, l.Len())
+		raw, values = alloc(n*e.size), make([]float64, n)
+	}
+	for n := 0; n < l.Len(); {
+		count := min(batch, l.Len()-n)
+		if (n+count)*out > len(data) {
+			more := alloc(min(l.Bytes(), max(2*len(data), (n+count)*out)))
+			copy(more, data)
+			data = more
+		}
+		in := data[n*out : (n+count)*out]
+		if values != nil {
+			in = raw[:count*e.size]
+		}
+		k, err := io.ReadFull(r, in)
+		if isEOF(err) {
+			return nil, s.fail(ErrFormat, "the elements take %d bytes, the member ends after %d", l.Len()*e.size, n*e.size+k)
+		}
+		if err != nil {
+			return nil, s.readError(err)
+		}
+		if swap {
+			swapBytes(in, e.size)
+		}
+		if values != nil {
+			e.load(values[:count], in)
+			if err := s.store(l, data, n, values[:count]); err != nil {
+				return nil, err
+			}
+		}
+		n += count
+	}
+	return &Matrix{Layout: l, Data: data}, nil
+}
+
+// store rounds values to l's type and stores them as the elements from first on.
+func (s *source) store(l gemm.Layout, data []byte, first int, values []float64) error {
+	for i, v := range values {
+		if takes(l.Type, v) {
+			continue
+		}
+		row, col := (first+i)/l.LD, (first+i)%l.LD
+		if l.Trans {
+			row, col = col, row
+		}
+		if err := s.refuse(l.Type, row, col, fmt.Sprint(v)); err != nil {
+			return err
+		}
+	}
+	l.Type.Store(data[first*l.Type.Size():], values)
+	return nil
+}
+
+// takes reports whether t takes v. A floating-point type rounds v, but not to an infinity or
+// a NaN unless v is one; an integer type holds v exactly.
+func takes(t dtype.Type, v float64) bool {
+	in := t.Info()
+	if in.Integer {
+		return t.Round(v) == v
+	}
+	if !(math.Abs(v) > in.Max) {
+		return true
+	}
+	r := t.Round(v)
+	return r == r && math.IsInf(r, 0) == math.IsInf(v, 0)
+}
+
+// refuse returns the error for an element, in a row and column counted from 0, that t does
+// not take, or counts it where overflow is accepted.
+func (s *source) refuse(t dtype.Type, row, col int, value string) error {
+	in := t.Info()
+	if in.Integer {
+		return s.fail(ErrRange, "row %d, column %d: %s, and %v takes whole numbers of %.0f to %.0f", row+1, col+1, value, t, -in.Max-1, in.Max)
+	}
+	if s.overflows == 0 {
+		s.firstOverflow = s.fail(ErrOverflow, "row %d, column %d: %s is too large for %v, whose largest number is %v", row+1, col+1, value, t, in.Max)
+	}
+	if s.opt.Overflow == nil {
+		return s.firstOverflow
+	}
+	s.overflows++
+	return nil
+}
+
+// bigEndian is the machine's byte order.
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1

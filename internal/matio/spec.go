@@ -1,0 +1,141 @@
+package matio
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"tilework/internal/gemm"
+)
+
+// stdName names standard input or output; an extension after it names the format: "-.csv".
+const stdName = "-"
+
+// place is a parsed spec.
+type place struct {
+	spec, path, member string
+	format             *Format // nil for a standard input of unknown format
+	std                bool    // standard input or output
+}
+
+// open opens the file, which must be a regular one, and returns its state.
+func (p *place) open() (*os.File, fs.FileInfo, error) {
+	// Stat comes first, because opening a pipe waits for a writer.
+	info, err := os.Stat(p.path)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case info.IsDir():
+		return nil, nil, &fs.PathError{Op: "read", Path: p.path, Err: syscall.EISDIR}
+	case !info.Mode().IsRegular():
+		return nil, nil, p.fail(gemm.ErrUnsupported, "it is no regular file; - reads standard input")
+	}
+	f, err := os.Open(p.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// IsStd reports whether spec names standard input or output.
+func IsStd(spec string) bool {
+	p, err := parseSpec(spec)
+	return err == nil && p.std
+}
+
+// SameFile reports whether two specs name one file, or members of one. The file need not exist.
+func SameFile(spec, other string) bool {
+	p, err := parseSpec(spec)
+	if err != nil {
+		return false
+	}
+	q, err := parseSpec(other)
+	if err != nil {
+		return false
+	}
+	one, errOne := os.Stat(p.path)
+	two, errTwo := os.Stat(q.path)
+	if errOne == nil && errTwo == nil {
+		return os.SameFile(one, two)
+	}
+	if !errors.Is(errOne, fs.ErrNotExist) || !errors.Is(errTwo, fs.ErrNotExist) {
+		return false
+	}
+	// Files that do not exist are one if they would have one name in one folder.
+	toOne, errOne := resolve(p.path)
+	toTwo, errTwo := resolve(q.path)
+	if errOne != nil || errTwo != nil || filepath.Base(toOne) != filepath.Base(toTwo) {
+		return false
+	}
+	one, errOne = os.Stat(filepath.Dir(toOne))
+	two, errTwo = os.Stat(filepath.Dir(toTwo))
+	return errOne == nil && errTwo == nil && os.SameFile(one, two)
+}
+
+// parseSpec splits a spec at the first "::" that follows a known extension, so that
+// paths and members may themselves hold colons.
+func parseSpec(spec string) (place, error) {
+	p := place{spec: spec}
+	for at := 0; ; {
+		i := strings.Index(spec[at:], "::")
+		if i < 0 {
+			break
+		}
+		if p.setPath(spec[:at+i]) {
+			p.member = spec[at+i+2:]
+			switch {
+			case p.format != nil && !p.format.archive:
+				return p, p.fail(ErrMember, "a %s file holds one matrix, want %s", p.format.Ext, oneLine(p.path))
+			case p.member == "":
+				return p, p.fail(ErrMember, "no name after ::")
+			}
+			return p, nil
+		}
+		at += i + 1
+	}
+	if p.setPath(spec) {
+		return p, nil
+	}
+	if info, err := os.Stat(spec); err == nil && info.IsDir() {
+		return p, p.fail(gemm.ErrUnsupported, "a folder, want a file")
+	}
+	var known []string
+	for _, f := range formats {
+		known = append(known, f.Ext)
+	}
+	return p, p.fail(gemm.ErrUnsupported, "extension %q, want one of %s", filepath.Ext(spec), strings.Join(known, ", "))
+}
+
+// setPath sets the path and the format that its extension names. It reports whether it could.
+func (p *place) setPath(path string) bool {
+	format := formatOf(path)
+	std := path == stdName || format != nil && strings.EqualFold(path, stdName+format.Ext)
+	if format == nil && !std {
+		return false
+	}
+	p.path, p.format, p.std = path, format, std
+	return true
+}
+
+// fail returns an error of one of the sentinel kinds about this file.
+func (p *place) fail(kind error, format string, args ...any) error {
+	return fmt.Errorf("%s: %w: %s", oneLine(p.spec), kind, fmt.Sprintf(format, args...))
+}
+
+// oneLine returns a name for a message, quoted where control characters would break the line.
+func oneLine(name string) string {
+	if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
+}

@@ -1,5 +1,0 @@
-//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)
-
-package matio
-
-const canMap = false
