@@ -48,8 +48,8 @@ func TestDimensionsInEachCommand(t *testing.T) {
 	for _, c := range []struct{ args, dims string }{
 		{"occupancy --gpu t4 --threads ", "16x16"},
 		{"explain tiled --tile 4 --shape ", "8x8x8"},
-		{"emulate matmul.ptx --entry " + tiledEntry + " --block 16,16 --arg a.npy --arg b.npy --arg out:f32:48,48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --grid ", "3x3"},
-		{"emulate matmul.ptx --entry " + tiledEntry + " --grid 3x3 --arg a.npy --arg b.npy --arg out:f32:48x48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --block ", "16x16"},
+		{"emulate matmul.ptx --entry " + tiledEntry + " --force --block 16,16 --arg a.npy --arg b.npy --arg out:f32:48,48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --grid ", "3x3"},
+		{"emulate matmul.ptx --entry " + tiledEntry + " --force --grid 3x3 --arg a.npy --arg b.npy --arg out:f32:48x48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --block ", "16x16"},
 	} {
 		var first string
 		for _, spelling := range []string{c.dims, strings.ReplaceAll(c.dims, "x", ",")} {

