@@ -11,7 +11,8 @@ import (
 // TestMemory: a plan knows the memory that its run allocates, in every way to multiply.
 func TestMemory(t *testing.T) {
 	ways := map[way]bool{}
-	for _, in := range []dtype.Type{dtype.F64, dtype.F32, dtype.F16, dtype.I8} {
+	for _, types := range [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.F16}, {dtype.F16, dtype.F16}, {dtype.I8, dtype.I32}, {dtype.I8, dtype.F32}} {
+		in, out := types[0], types[1]
 		for _, shape := range [][3]int{{8, 8, 8}, {200, 180, 190}, {1, 2048, 300}, {2048, 1, 300}, {2, 2000, 400}, {2000, 3, 400}, {12, 16, 3000}, {64, 600, 64}, {1500, 1500, 1}, {8, 8, 60000}} {
 			for _, trans := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 				for _, kernel := range []string{"", "loop"} {
@@ -25,7 +26,7 @@ func TestMemory(t *testing.T) {
 					if trans[1] {
 						b = gemm.Dense(in, shape[1], shape[2]).T()
 					}
-					p, _, err := gemm.New(1, a, b, 0, gemm.Dense(in.Info().Results[0], shape[0], shape[1]), gemm.Epilogue{})
+					p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, shape[0], shape[1]), gemm.Epilogue{})
 					if err != nil {
 						t.Fatal(err)
 					}
