@@ -26,6 +26,7 @@ var (
 	ErrOutOfMemory = gemm.ErrOutOfMemory
 	// ErrClosed: a Device or a DeviceMatrix was used after its Close.
 	ErrClosed = gemm.ErrClosed
-	// ErrVerify: the result was computed and found to be wrong.
+	// ErrVerify: the result was computed and found to be wrong, or cannot be verified to the
+	// precision that [WithVerify] promises.
 	ErrVerify = gemm.ErrVerify
 )

@@ -102,9 +102,23 @@ func WithThreads(n int) Option {
 }
 
 // WithVerify checks the result by Freivalds' method, in O(n²) operations: C·x is
-// compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, or modulo 2³² of
-// whole numbers, where the matrices are. What is found wrong is ErrVerify.
+// compared with α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, or modulo 2³² for
+// whole numbers, where the matrices are. The threshold follows from the rounding errors of the
+// kernel that computed C. A wrong result is [ErrVerify], and so is one in which an error of 1 % of
+// a row's norm, or of eight roundoffs of C's type if that is more, could go unnoticed: long sums in
+// [Fast], or data whose rounding errors are that large. [WithVerifyWithin] accepts other limits.
 func WithVerify() Option { return func(c *config) { c.request.Verify = true } }
+
+// WithVerifyWithin is [WithVerify] with a limit on the errors that could go unnoticed: within is
+// relative to a row's norm, 0.05 for 5 %. It must be positive.
+func WithVerifyWithin(within float64) Option {
+	return func(c *config) {
+		if !(within > 0) {
+			c.fail(fmt.Errorf("%w: verification within %v of a row's norm, want a positive number", ErrUnsupported, within))
+		}
+		c.request.Verify, c.request.Within = true, within
+	}
+}
 
 // WithProgress calls f now and then, from the goroutine that multiplies, with how
 // much of the work is done, out of how much.

@@ -148,7 +148,7 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 	}
 	p := &resident.Product{
 		Alpha: alpha, A: a.m, B: b.m, Beta: beta, C: c.m, Epilogue: cfg.Epilogue,
-		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Precision: cfg.precision, Verify: cfg.request.Verify,
+		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Precision: cfg.precision, Verify: cfg.request.Verify, Within: cfg.request.Within,
 	}
 	if cfg.extras != nil {
 		for x, e := range cfg.extras {

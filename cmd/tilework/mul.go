@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type mulFlags struct {
 	dtype, outDtype                string
 	threads                        int
 	force, verify, verbose         bool
+	within                         string
 	format                         string
 	files                          inputFlags
 }
@@ -101,7 +103,8 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 	fl.StringVar(&f.dtype, "dtype", "", "convert A and B to this element type (default: as in the files; text is float64)")
 	fl.StringVar(&f.outDtype, "out-dtype", "", "the element type of C (default: the usual one for the inputs)")
 	fl.IntVar(&f.threads, "threads", 0, "at most so many threads (default: all)")
-	fl.BoolVar(&f.verify, "verify", false, "check the result with random vectors (Freivalds); exit 1 if it is wrong")
+	fl.BoolVar(&f.verify, "verify", false, "check the result with random vectors (Freivalds); exit 1 if it is wrong, or if an error of 1 % of a row's norm (8 roundoffs of C's type if that is more) could go unnoticed")
+	fl.StringVar(&f.within, "verify-within", "", "--verify with a limit of your own on what could go unnoticed: 5% of a row's norm")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say what was chosen and why, and what took how long")
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "device", "auto", "cpu", "gpu", "emu")
@@ -312,9 +315,25 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if f.threads < 0 {
 		return r, e, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
 	}
-	r.Kernel, r.Threads, r.Verify = f.kernel, f.threads, f.verify
+	if r.Within, err = parseWithin(f.within); err != nil {
+		return r, e, err
+	}
+	r.Kernel, r.Threads, r.Verify = f.kernel, f.threads, f.verify || f.within != ""
 	r.Once = true
 	return r, e, nil
+}
+
+// parseWithin reads --verify-within: a percentage as a share, and 0 for the default.
+func parseWithin(s string) (float64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	number, isPercent := strings.CutSuffix(s, "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !isPercent || !(x > 0) {
+		return 0, fmt.Errorf("--verify-within %s: want a percentage above 0, such as 5%%", s)
+	}
+	return x / 100, nil
 }
 
 func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {

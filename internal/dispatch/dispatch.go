@@ -33,8 +33,10 @@ type Request struct {
 	// Once says that this is all that the process computes, as it is of a command: what
 	// it takes to begin with a device then counts where the choice is left to the plan.
 	Once bool
-	// Verify checks the result after the fact; see [Plan.Verified].
+	// Verify checks the result after the fact; see [Plan.Verified]. Within is
+	// [ref.VerifyOptions.Within].
 	Verify bool
+	Within float64
 	// Timed has the product timed on the processor too; see [Plan.Took].
 	Timed bool
 	// Progress is called now and then, from the goroutine that runs the plan.

@@ -51,9 +51,11 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 		if err != nil {
 			return err
 		}
+		within := max(report.Within, pl.report.Within)
 		if b.Extras[gemm.Up], took = up, took+more; report.Worst > pl.report.Worst {
 			pl.report = report
 		}
+		pl.report.Within = within
 	}
 	start := time.Now()
 	defer func() { pl.took = took + time.Since(start) }()
@@ -107,7 +109,7 @@ func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers
 func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers, run func(context.Context, *gemm.Buffers) error) error {
 	// The seed differs from run to run, so that no wrong result passes for good;
 	// the report and the error name it.
-	v, err := ref.NewVerifier(ctx, p, b, ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.accuracy(p)})
+	v, err := ref.NewVerifier(ctx, p, b, ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.accuracy(p), Within: pl.Within})
 	if err != nil {
 		return err
 	}

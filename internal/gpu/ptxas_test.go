@@ -116,7 +116,6 @@ func TestSweepAssembles(t *testing.T) {
 			assemble(judge, Config{In: typ, Out: dtype.F64, Overlaps: true, Epilogue: gemm.Epilogue{Bias: bias}})
 		}
 		assemble(sweepNorms, Config{In: typ, Out: dtype.F64, VecA: sweepElements(typ), Overlaps: true})
-		assemble(repeats, Config{In: typ, Out: dtype.F64, Overlaps: true})
 	}
 }
 

@@ -31,9 +31,9 @@ const SweepVectors = 4
 //
 // Its arguments are those of a product op(A)·B with K columns of op(A), B of
 // sweepSums rows of K, and C of as many rows of M: the vectors, and behind them in B the
-// weights w, in C Σ|a|·w of each row; or, of sweepNorms, which has no weights, the row's
-// Euclidean norm. So what sweepNorms gives for one matrix is what sweep takes for another. Of
-// whole numbers, which are checked exactly, there are neither.
+// weights w, in C √Σ(a·w)² of each row. In sweepNorms, which has no weights, that is the row's
+// Euclidean norm. So the output of sweepNorms for one matrix can be the input of sweep for another.
+// Integers, which are checked exactly, have neither.
 //
 // Of block scales a Config's ScaleA and ScaleB say here how many rows and how many columns of
 // op(A) share one.
@@ -150,7 +150,8 @@ func (k *sweeper) add(sums [][]build.Reg, elements []build.Reg, b func(row int) 
 			case n < SweepVectors:
 				k.FMA(sums[r][n], x, factor)
 			case k.weighted:
-				k.FMA(sums[r][n], k.Abs(x), factor)
+				x = k.Mul(x, factor)
+				fallthrough
 			default:
 				k.FMA(sums[r][n], x, x)
 			}
@@ -160,7 +161,7 @@ func (k *sweeper) add(sums [][]build.Reg, elements []build.Reg, b func(row int) 
 
 // store writes sum number n of a row.
 func (k *sweeper) store(n, row, sum build.Reg) {
-	if !k.weighted && k.num == ptx.F64 {
+	if k.num == ptx.F64 {
 		root := k.Fresh(ptx.F64)
 		k.Do("sqrt.rn.f64", root, sum)
 		sum = k.Select(k.Eq(n, SweepVectors), root, sum)
@@ -433,7 +434,7 @@ type Swept struct {
 // Sweep asks for op(matrix) times vectors
 // with one value for each of its columns: [SweepVectors] of them one behind the other
 // and, if weighted, as many weights w. What comes out has one value for each row and, behind
-// the vectors, Σ|x|·w of the row or, unweighted, its Euclidean norm: neither is finite where an
+// the vectors, √Σ(x·w)² of the row or, unweighted, its Euclidean norm: neither is finite where an
 // element is not. All is computed in float64, but of whole numbers modulo 2^32, and then there are
 // neither weights nor norms. The errors are those of [Plan.Run], and
 // ErrUnsupported for GPUs before sm_80.

@@ -145,7 +145,7 @@ func (s sweepTest) of(m Swept, weighted bool) {
 				word[n] += int32(x) * words[n*cols+j]
 			}
 			if weighted {
-				want[SweepVectors] += math.Abs(x) * vectors[SweepVectors*cols+j]
+				want[SweepVectors] = math.Hypot(want[SweepVectors], x*vectors[SweepVectors*cols+j])
 			} else {
 				want[SweepVectors] = math.Hypot(want[SweepVectors], x)
 			}

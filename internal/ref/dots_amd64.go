@@ -11,7 +11,7 @@ var hasAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 //go:noescape
 func dotsAVX2(x *float64, n int, y0, y1, y2, y3, w *float64, out *[5]float64)
 
-// dots is Σx·y for four y, and Σ|x|·w or, without w, Σx².
+// dots is Σx·y for four y, and Σ(x·w)² or, without w, Σx².
 func dots(x []float64, y [4][]float64, w []float64) (out [5]float64) {
 	n := len(x) &^ 7
 	if !hasAVX2 || n == 0 {

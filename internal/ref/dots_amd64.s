@@ -3,7 +3,7 @@
 // func dotsAVX2(x *float64, n int, y0, y1, y2, y3, w *float64, out *[5]float64)
 //
 // Eight elements a turn: two registers of x, each multiplied into the four sums and into
-// that of |x|·w, with two registers a sum, as one would wait for its own last addition.
+// that of (x·w)², with two registers a sum, as one would wait for its own last addition.
 TEXT ·dotsAVX2(SB), NOSPLIT, $0-64
 	MOVQ x+0(FP), SI
 	MOVQ n+8(FP), CX
@@ -25,17 +25,6 @@ TEXT ·dotsAVX2(SB), NOSPLIT, $0-64
 	VXORPD Y8, Y8, Y8
 	VXORPD Y9, Y9, Y9
 
-	// Without weights the last sum is that of x·x: w is x, and its sign stays.
-	VPCMPEQD Y15, Y15, Y15
-	TESTQ R12, R12
-	JNZ   weighted
-	MOVQ  SI, R12
-	JMP   start
-
-weighted:
-	VPSRLQ $1, Y15, Y15
-
-start:
 	XORQ AX, AX
 
 loop:
@@ -51,10 +40,14 @@ loop:
 	VFMADD231PD 32(R10)(AX*8), Y11, Y5
 	VFMADD231PD (R11)(AX*8), Y10, Y6
 	VFMADD231PD 32(R11)(AX*8), Y11, Y7
-	VANDPD Y15, Y10, Y12
-	VANDPD Y15, Y11, Y13
-	VFMADD231PD (R12)(AX*8), Y12, Y8
-	VFMADD231PD 32(R12)(AX*8), Y13, Y9
+	TESTQ R12, R12
+	JZ    squares
+	VMULPD (R12)(AX*8), Y10, Y10
+	VMULPD 32(R12)(AX*8), Y11, Y11
+
+squares:
+	VFMADD231PD Y10, Y10, Y8
+	VFMADD231PD Y11, Y11, Y9
 	ADDQ $8, AX
 	JMP  loop
 

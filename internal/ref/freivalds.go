@@ -5,17 +5,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
-)
-
-const (
-	// sigmas is how many times the usual size of a residual its threshold is.
-	sigmas = 6
-	// probes is how many neighbours are compared to tell how much of the data repeats.
-	probes = 1024
 )
 
 // freivalds is a Verifier that computes in T: float64, or words modulo 2^32.
@@ -29,12 +23,11 @@ type freivalds[T number] struct {
 
 	x    [][]T     // the vectors, N values each; 0 in columns left out
 	want [][]T     // C·x as it should be, M values each
-	size []float64 // of each row: |α|·Σ|a|·‖b‖₂ + |β|·‖c‖₂ + ‖bias‖₂
+	size []float64 // norm of each row's terms: |α|·√Σ(a·‖b‖₂)² + |β|·‖c‖₂ + ‖bias‖₂
 
 	rowBad, colBad []bool    // op(A) or the bias, op(B) or the bias is not finite there
 	oldBad         []int     // of each row of the old C: how many are not finite
 	oldSize        []float64 // and |β|·‖c‖₂
-	repeats        float64   // share of neighbouring products that are equal
 	limits         Limits
 }
 
@@ -46,14 +39,6 @@ type operand struct {
 
 func (o *operand) at(i, j int) float64 { return o.layout.Type.At(o.data, o.layout.Index(i, j)) }
 
-// Limits are how large a row's residual may be: parts of its size, more of it as more of the data
-// repeats, and of the Euclidean norm of C's row, and what holds for any.
-type Limits struct{ OfSize, OfRepeats, OfNorm, Least float64 }
-
-func (l *Limits) of(repeats, size, norm float64) float64 {
-	return (l.OfSize+repeats*l.OfRepeats)*size + l.OfNorm*norm + l.Least
-}
-
 func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) *freivalds[T] {
 	a, b := operand{p.A, buf.A}, operand{p.B, buf.B}
 	if p.BlockScaled() && p.ReadsAB() {
@@ -63,7 +48,7 @@ func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions
 	}
 	return &freivalds[T]{
 		p: p, a: a, b: b, c: operand{p.C, buf.C}, bias: buf.Bias, opt: opt,
-		want: zeros[T](opt.Vectors, p.M).rows(), size: make([]float64, p.M),
+		want: zeros[T](Vectors, p.M).rows(), size: make([]float64, p.M),
 		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
 		oldBad: make([]int, p.M), oldSize: make([]float64, p.M),
 		limits: limits(p, opt.Accuracy),
@@ -87,9 +72,9 @@ func (x vectors[T]) rows() [][]T {
 }
 
 // draw draws the vectors, which have some values.
-func draw[T number](opt VerifyOptions, size int) vectors[T] {
-	rng := rand.New(rand.NewPCG(opt.Seed, 0))
-	drawn := zeros[T](opt.Vectors, size)
+func draw[T number](seed uint64, size int) vectors[T] {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	drawn := zeros[T](Vectors, size)
 	for n, x := range drawn.rows() {
 		if n > 0 && wraps[T]() {
 			for j := range x {
@@ -112,16 +97,16 @@ func draw[T number](opt VerifyOptions, size int) vectors[T] {
 // expect implements checker: it computes want and size.
 func (f *freivalds[T]) expect(ctx context.Context) error {
 	p := f.p
-	f.x = draw[T](f.opt, p.N).rows()
+	f.x = draw[T](f.opt.Seed, p.N).rows()
 	alpha, beta := p.ScaleType().Round(p.Alpha), p.ScaleType().Round(p.Beta)
 	bias := f.readBias()
 	if p.ReadsAB() {
-		f.repeats = min(f.repeated(f.a, 0, 1), f.repeated(f.b, 1, 0))
 		bx, err := f.timesB(ctx)
 		if err != nil {
 			return err
 		}
 		ax := newSweep(&f.a, bx.out)
+		unit := scaleDown(bx.size) // the squares of sizes that are multiplied must not overflow
 		ax.weight = bx.size
 		ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
 		if err := ax.run(ctx); err != nil {
@@ -129,7 +114,7 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		}
 		f.gather(alpha, ax.out)
 		for i, s := range ax.size {
-			f.size[i] += math.Abs(alpha) * s
+			f.size[i] += math.Abs(alpha) * s * unit
 		}
 	}
 	if p.Beta != 0 {
@@ -256,57 +241,23 @@ func (f *freivalds[T]) gather(factor float64, sums [][]T) {
 	}
 }
 
-// repeated is the share of non-zero elements of op(matrix) that equal their
-// neighbour at (di, dj), from a sample.
-func (f *freivalds[T]) repeated(o operand, di, dj int) float64 {
-	l := o.layout
-	rows, cols := l.OpRows()-di, l.OpCols()-dj
-	if rows <= 0 || cols <= 0 {
-		return 0
+// scaleDown divides sizes by a power of two, which it returns, so that the largest is about 1.
+func scaleDown(sizes []float64) float64 {
+	largest := slices.Max(append(sizes, 0))
+	if largest == 0 || !finite(largest) {
+		return 1
 	}
-	rng := rand.New(rand.NewPCG(f.opt.Seed, 1))
-	n := 0
-	for range probes {
-		i, j := rng.IntN(rows), rng.IntN(cols)
-		if x := o.at(i, j); x != 0 && x == o.at(i+di, j+dj) {
-			n++
-		}
+	_, exp := math.Frexp(largest)
+	for k := range sizes {
+		sizes[k] = math.Ldexp(sizes[k], -exp)
 	}
-	return float64(n) / probes
-}
-
-// limits are those of the rows.
-//
-// With u the accumulator's roundoff, the errors of a row have a norm of about
-// 0.3·u·√k·‖|A|·|B|‖₂, and by Minkowski's inequality the norm of that row of
-// |A|·|B| is at most Σ|a|·‖b‖₂ over the rows b of op(B), which is in size. The
-// rounding to C's type, with roundoff u', adds at most u'·‖c‖₂. For any errors e the
-// residual Σ±e then exceeds t·‖e‖₂ with a probability of at most 2·exp(−t²/2)
-// (Hoeffding, Theorem 2). Where roundings are random, [sigmas] makes t 14 or more. It
-// makes t 6, and the probability 3·10⁻⁸, in the one case that reaches u'·‖c‖₂: a row
-// whose elements are all equal and all as badly rounded as can be.
-//
-// The worst case instead of √k would be k: too wide to catch anything. It is called
-// for in the share of the data that repeats, as sums of equal terms make equal errors.
-func limits(p *gemm.Problem, acc Accuracy) Limits {
-	out := p.C.Type.Info()
-	if p.ScaleType().Info().Integer {
-		return Limits{}
-	}
-	n := roundings(p, acc)
-	own := 0x1p-53 * math.Sqrt(n+float64(p.N)) // the check's errors
-	return Limits{
-		OfSize:    sigmas * (acc.Roundoff*steps(acc, n) + 2*acc.Operand + own),
-		OfRepeats: sigmas * acc.Roundoff * n,
-		OfNorm:    sigmas * (out.Roundoff + own),
-		Least:     sigmas * math.Sqrt(float64(p.N)) * (underflow(p, acc) + out.Tiny/2),
-	}
+	return math.Ldexp(1, exp)
 }
 
 // check implements checker.
 func (f *freivalds[T]) check(ctx context.Context, data []byte) (VerifyReport, error) {
 	p, c := f.p, operand{f.p.C, data}
-	report := VerifyReport{Seed: f.opt.Seed, Vectors: len(f.x)}
+	report := newReport(p, f.opt.Seed)
 	expected := 0 // columns that must not be finite
 	for _, bad := range f.colBad {
 		if bad {
@@ -342,27 +293,52 @@ func (f *freivalds[T]) check(ctx context.Context, data []byte) (VerifyReport, er
 			err = f.overflow(i, unforeseen[i][1], c)
 			report.Unsummed++
 		default:
-			err = f.residual(&report, i, s.out, s.size[i])
+			f.residual(&report, i, s.out, s.size[i])
 		}
 		if first == nil {
 			first = err
 		}
 	}
+	if first == nil && report.Worst > 1 && !report.Exact {
+		explained, err := f.explained(ctx, report.Row, c)
+		if err != nil {
+			return report, err
+		}
+		report.raise(explained)
+	}
+	if first == nil {
+		first = report.err(accepted(p, f.opt.Within), max(f.size[report.Row], s.size[report.Row]))
+	}
 	return report, first
 }
 
-// residual compares row i of C·x with what it should be.
-func (f *freivalds[T]) residual(report *VerifyReport, i int, out [][]T, norm float64) error {
-	limit := f.limits.of(f.repeats, f.size[i], norm)
+// residual adds row i to the report. C·x is out, and norm that of C's row.
+func (f *freivalds[T]) residual(report *VerifyReport, i int, out [][]T, norm float64) {
+	limit := f.limits.of(f.size[i], norm)
 	if !finite(limit) {
 		report.Unsummed++
-		return nil
+		return
 	}
-	var largest float64
+	var off [Vectors]float64
 	for n := range f.x {
-		largest = max(largest, magnitude(out[n][i]-f.want[n][i]))
+		off[n] = magnitude(out[n][i] - f.want[n][i])
 	}
-	return report.add(i, largest, limit)
+	v := Verdict{Row: i, Residual: rootMeanSquare(off[:]), Limit: limit}
+	v.Within = f.limits.within(v.ratio(), f.size[i], norm)
+	report.add(v)
+}
+
+// rootMeanSquare does not overflow.
+func rootMeanSquare(values []float64) float64 {
+	largest := slices.Max(values)
+	if largest == 0 || !finite(largest) {
+		return largest
+	}
+	squares := 0.0
+	for _, v := range values {
+		squares += (v / largest) * (v / largest)
+	}
+	return largest * math.Sqrt(squares/float64(len(values)))
 }
 
 // overflow computes element (i, j) afresh, to tell whether it should be out of range.

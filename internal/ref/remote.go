@@ -18,8 +18,9 @@ type Remote interface {
 	Expect(ctx context.Context, q Question) error
 	// Finite waits for what Expect asked for, and reports whether all that it is of is finite.
 	Finite(ctx context.Context) (bool, error)
-	// Judge asks for C·x, of C as it is now, compares it with what it is to be, and waits.
-	Judge(ctx context.Context, l Limits) (Verdict, error)
+	// Judge computes C·x, for the current C, compares it with the expected sums, and waits. The
+	// verdict is on all of C, if everything that it depends on is finite.
+	Judge(ctx context.Context, l Limits) (v Verdict, finite bool, err error)
 	// Old waits for C·x, of C as it was, and for ‖c‖₂ of its rows.
 	Old(ctx context.Context) (sums [][]float64, norms []float64, err error)
 	// Fetch waits for all that the product reads, and C, as they are now.
@@ -28,26 +29,16 @@ type Remote interface {
 
 // Question is what C·x is to be: Alpha·A·(B·x) + Beta·C·x, and a bias times x.
 type Question struct {
-	Seed        uint64 // of whatever is drawn there
 	Alpha, Beta float64
-	// Vectors are [DefaultVectors] x, one behind the other, of N float64 or words modulo 2^32, and
+	// Vectors are [Vectors] x, one after the other, of N float64 or words modulo 2^32, and
 	// Totals what the values of each come to, by which the bias of a row is multiplied.
 	Vectors []byte
-	Totals  [DefaultVectors]float64
+	Totals  [Vectors]float64
 }
 
-// Verdict is of a whole C.
-type Verdict struct {
-	// Finite says that all is that it is of. Otherwise there is none.
-	Finite bool
-	// Row is the one whose residual is the largest in units of its limit.
-	Row             int
-	Residual, Limit float64
-}
-
-// RemoteVerifier is a [Verifier] for matrices that are not in the host's memory. They are judged
-// where they are. Where that cannot be done, and where something is not finite, they are fetched
-// and checked here.
+// RemoteVerifier is a [Verifier] for matrices that are not in the host's memory. They are judged on
+// their device. They are fetched and checked here if that is impossible, if something is not finite
+// or if a residual exceeds its threshold.
 type RemoteVerifier struct {
 	remote Remote
 	p      *gemm.Problem
@@ -57,12 +48,12 @@ type RemoteVerifier struct {
 }
 
 // NewRemoteVerifier is called before the product runs. If that adds to C, it reads all of them,
-// and waits. Of vectors there are [DefaultVectors]. The errors are those of [NewVerifier].
+// and waits. Of vectors there are [Vectors]. The errors are those of [NewVerifier].
 func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, r Remote, opt VerifyOptions) (*RemoteVerifier, error) {
 	if err := verifiable(p); err != nil {
 		return nil, err
 	}
-	opt.Vectors, opt.Accuracy = DefaultVectors, orDefault(opt.Accuracy, p)
+	opt.Accuracy = orDefault(opt.Accuracy, p)
 	v := &RemoteVerifier{remote: r, p: p, opt: opt}
 	if p.Empty() || p.Beta == 0 {
 		return v, nil
@@ -79,11 +70,11 @@ func NewRemoteVerifier(ctx context.Context, p *gemm.Problem, r Remote, opt Verif
 
 // expect asks for what C·x is to be.
 func (v *RemoteVerifier) expect(ctx context.Context) error {
-	q := Question{Seed: v.opt.Seed, Alpha: v.p.ScaleType().Round(v.p.Alpha), Beta: v.p.ScaleType().Round(v.p.Beta)}
+	q := Question{Alpha: v.p.ScaleType().Round(v.p.Alpha), Beta: v.p.ScaleType().Round(v.p.Beta)}
 	if v.p.ScaleType().Info().Integer {
-		draw[uint32](v.opt, v.p.N).ask(&q)
+		draw[uint32](v.opt.Seed, v.p.N).ask(&q)
 	} else {
-		draw[float64](v.opt, v.p.N).ask(&q)
+		draw[float64](v.opt.Seed, v.p.N).ask(&q)
 	}
 	err := v.remote.Expect(ctx, q)
 	v.judges = err == nil
@@ -126,7 +117,7 @@ func (v *RemoteVerifier) fetch(ctx context.Context) error {
 
 // Check waits for the product and is [Verifier.Check] of its C.
 func (v *RemoteVerifier) Check(ctx context.Context) (VerifyReport, error) {
-	report := VerifyReport{Seed: v.opt.Seed, Vectors: v.opt.Vectors}
+	report := newReport(v.p, v.opt.Seed)
 	if v.p.Empty() {
 		return report, ctx.Err()
 	}
@@ -136,12 +127,13 @@ func (v *RemoteVerifier) Check(ctx context.Context) (VerifyReport, error) {
 		}
 	}
 	if v.judges {
-		verdict, err := v.remote.Judge(ctx, limits(v.p, v.opt.Accuracy))
+		verdict, finite, err := v.remote.Judge(ctx, limits(v.p, v.opt.Accuracy))
 		if err != nil {
 			return report, err
 		}
-		if verdict.Finite {
-			return report, report.add(verdict.Row, verdict.Residual, verdict.Limit)
+		if finite && (verdict.ratio() <= 1 || report.Exact) {
+			report.add(verdict)
+			return report, report.err(accepted(v.p, v.opt.Within), 0)
 		}
 	}
 	buf, err := v.remote.Fetch(ctx)
@@ -152,7 +144,7 @@ func (v *RemoteVerifier) Check(ctx context.Context) (VerifyReport, error) {
 		if v.here, err = newVerifier(v.p, buf, v.opt); err != nil {
 			return report, err
 		}
-		if v.p.Beta != 0 { // and C was finite: integers always are
+		if v.p.Beta != 0 { // and C was finite: integers do not come here
 			v.here.checker.(*freivalds[float64]).old = v.remote.Old
 		}
 		if err := v.here.expect(ctx); err != nil {

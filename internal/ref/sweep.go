@@ -35,7 +35,8 @@ type sweep[T number] struct {
 	*operand
 	in, out [][]T
 
-	// size is, for each row of op(matrix), Σ|x|·weight or, without weight, its Euclidean norm.
+	// size is the Euclidean norm of each row of op(matrix), whose elements are multiplied by weight
+	// if that is not nil.
 	weight, size []float64
 
 	// nonfinite is told where NaN and infinities stand in op(matrix); they
@@ -60,10 +61,8 @@ func (s *sweep[T]) run(ctx context.Context) error {
 		wg.Go(func() { s.part(ctx, n*w/workers, n*(w+1)/workers) })
 	}
 	wg.Wait()
-	if s.weight == nil {
-		for i, squares := range s.size {
-			s.size[i] = math.Sqrt(squares)
-		}
+	for i, squares := range s.size {
+		s.size[i] = math.Sqrt(squares)
 	}
 	return ctx.Err()
 }
@@ -147,7 +146,7 @@ func (s *sweep[T]) addRow(i int, as []T) {
 	}
 }
 
-// dotsGo is Σx·y for four y, and Σ|x|·w or, without w, Σx².
+// dotsGo is Σx·y for four y, and Σ(x·w)² or, without w, Σx².
 func dotsGo(x []float64, y [4][]float64, w []float64) [5]float64 {
 	var s0, s1, s2, s3, size float64
 	y0, y1, y2, y3 := y[0][:len(x)], y[1][:len(x)], y[2][:len(x)], y[3][:len(x)]
@@ -156,11 +155,10 @@ func dotsGo(x []float64, y [4][]float64, w []float64) [5]float64 {
 		s1 += v * y1[j]
 		s2 += v * y2[j]
 		s3 += v * y3[j]
-		if w == nil {
-			size += v * v
-		} else {
-			size += math.Abs(v) * w[j]
+		if w != nil {
+			v *= w[j]
 		}
+		size += v * v
 	}
 	return [5]float64{s0, s1, s2, s3, size}
 }
@@ -191,13 +189,11 @@ func (s *sweep[T]) addColumn(j, lo, hi int, column []float64, as []T) {
 		}
 	}
 	size := s.size[lo:hi]
-	if s.weight == nil {
-		for i, x := range column {
-			size[i] += x * x
-		}
-	} else {
-		for i, x := range column {
-			size[i] += math.Abs(x) * s.weight[j]
-		}
+	weight := 1.0
+	if s.weight != nil {
+		weight = s.weight[j]
+	}
+	for i, x := range column {
+		size[i] += (x * weight) * (x * weight)
 	}
 }

@@ -7,14 +7,13 @@ import (
 	"tilework/internal/gemm"
 )
 
-// DefaultVectors is how many random vectors a check multiplies by.
-const DefaultVectors = 4
-
 // VerifyOptions of a Verifier; the zero value takes the defaults.
 type VerifyOptions struct {
 	Seed     uint64   // of the random vectors
-	Vectors  int      // 0 means DefaultVectors
 	Accuracy Accuracy // the zero value means AccuracyOf the problem
+	// Within is the largest [VerifyReport.Within] with which a product is accepted. 0 means 1 %, or
+	// eight roundoffs of C's type where that is more.
+	Within float64
 }
 
 // Verifier checks a product of any size against random vectors x of ±1: C·x must
@@ -22,9 +21,11 @@ type VerifyOptions struct {
 // running time", 1977). It costs O(n²) operations a vector and O(n) memory; of operands
 // with block scales it makes a copy that has them.
 //
-// Floating-point rows pass while the residual stays below a threshold that is
-// statistical in the rounding errors; see freivalds.limit. What is not finite is
-// checked apart:
+// A floating-point row passes while the residual, a root mean square over the vectors, stays below
+// a threshold that is statistical in the rounding errors of the kernel; see [Limits]. Data with
+// larger errors than usual raise it; see [freivalds.explained]. The product is refused with
+// ErrVerify, too, where errors of 1 % of a row's norm could pass; see [VerifyOptions.Within].
+// Numbers that are not finite are checked apart:
 //
 //   - C must be non-finite in every row where op(A) or a row bias is, in every
 //     column where op(B) or a column bias is, and in each row at least as often as
@@ -46,10 +47,12 @@ type checker interface {
 	check(ctx context.Context, c []byte) (VerifyReport, error)
 }
 
-// VerifyReport says what a check saw.
+// VerifyReport describes a check.
 type VerifyReport struct {
 	Seed    uint64 `json:"seed"`
 	Vectors int    `json:"vectors"`
+	// Exact reports whether sums were compared modulo 2^32 and not with a threshold.
+	Exact bool `json:"exact"`
 	// Unsummed is the number of rows that were only checked for what is not finite.
 	Unsummed int `json:"unsummed"`
 	// Worst is the largest residual in units of its threshold; Row, Residual and
@@ -58,30 +61,76 @@ type VerifyReport struct {
 	Row       int     `json:"row"`
 	Residual  float64 `json:"residual"`
 	Threshold float64 `json:"threshold"`
+	// Within is the smallest error of one element that is certain to be found in any row, relative
+	// to the norm of its row or, if that is larger, of the row's terms.
+	Within float64 `json:"within"`
+}
+
+func newReport(p *gemm.Problem, seed uint64) VerifyReport {
+	return VerifyReport{Seed: seed, Vectors: Vectors, Exact: p.ScaleType().Info().Integer}
 }
 
 func (r VerifyReport) String() string {
-	s := fmt.Sprintf("largest residual %.3g, %.2g of its threshold %.3g, in row %d (%d vectors, seed %d)",
-		r.Residual, r.Worst, r.Threshold, r.Row, r.Vectors, r.Seed)
+	s := "every sum equal modulo 2^32"
+	if !r.Exact {
+		s = fmt.Sprintf("largest residual %.2g of its threshold; an error above %s of a row's norm would have been found",
+			r.Worst, percent(r.Within))
+	}
+	s += fmt.Sprintf(" (%d vectors, seed %d)", r.Vectors, r.Seed)
 	if r.Unsummed > 0 {
 		s += fmt.Sprintf("; %d rows not finite", r.Unsummed)
 	}
 	return s
 }
 
-// add is a row's residual, of which the report keeps the largest in units of its limit. The error,
-// ErrVerify, is of one that is above.
-func (r *VerifyReport) add(row int, residual, limit float64) error {
-	worst := residual / limit
-	if residual == 0 {
-		worst = 0
+// percent is a share in two digits: "0.3 %".
+func percent(x float64) string { return fmt.Sprintf("%.2g %%", 100*x) }
+
+// Verdict is the residual of a row, or of the row where it is the largest in units of its limit,
+// and Within of that row, or of all rows.
+type Verdict struct {
+	Row             int
+	Residual, Limit float64
+	Within          float64
+}
+
+// ratio is the residual in units of its limit.
+func (v Verdict) ratio() float64 {
+	if v.Residual == 0 {
+		return 0
 	}
-	if worst > r.Worst || row == 0 {
-		r.Worst, r.Row, r.Residual, r.Threshold = worst, row, residual, limit
+	return v.Residual / v.Limit
+}
+
+// add adds a verdict to the report, which keeps the largest residual in units of its limit.
+func (r *VerifyReport) add(v Verdict) {
+	if worst := v.ratio(); worst > r.Worst || v.Row == 0 {
+		r.Worst, r.Row, r.Residual, r.Threshold = worst, v.Row, v.Residual, v.Limit
 	}
-	if worst > 1 {
-		return fmt.Errorf("%w: row %d of C is off by %.3g, threshold %.3g (%d vectors, seed %d)",
-			gemm.ErrVerify, row, residual, limit, r.Vectors, r.Seed)
+	r.Within = max(r.Within, v.Within)
+}
+
+// raise raises the threshold of the worst row, and in proportion those of the others.
+func (r *VerifyReport) raise(threshold float64) {
+	if factor := threshold / r.Threshold; factor > 1 {
+		worst := r.Worst / factor
+		r.Within *= factor * (1 + worst) / (1 + r.Worst)
+		r.Threshold, r.Worst = threshold, worst
+	}
+}
+
+// err returns ErrVerify for a residual above its threshold, in a row of that norm, and for a check
+// that is coarser than accepted.
+func (r *VerifyReport) err(accepted, norm float64) error {
+	switch {
+	case r.Worst > 1 && r.Exact:
+		return fmt.Errorf("%w: row %d of C is wrong (%d vectors, seed %d)", gemm.ErrVerify, r.Row, r.Vectors, r.Seed)
+	case r.Worst > 1:
+		return fmt.Errorf("%w: row %d of C is off by %s of its norm, %.3g times its threshold (%d vectors, seed %d)",
+			gemm.ErrVerify, r.Row, percent(r.Residual/norm), r.Worst, r.Vectors, r.Seed)
+	case r.Within > accepted:
+		return fmt.Errorf("%w: the product cannot be verified to better than %s of a row's norm, want %s",
+			gemm.ErrVerify, percent(r.Within), percent(accepted))
 	}
 	return nil
 }
@@ -106,14 +155,11 @@ func newVerifier(p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) (*Verifie
 	if err := verifiable(p); err != nil {
 		return nil, err
 	}
-	if opt.Vectors <= 0 {
-		opt.Vectors = DefaultVectors
-	}
 	opt.Accuracy = orDefault(opt.Accuracy, p)
 	v := &Verifier{p: p}
 	switch {
 	case p.Empty(): // however many there are of the other
-		v.checker = nothing{VerifyReport{Seed: opt.Seed, Vectors: opt.Vectors}}
+		v.checker = nothing{newReport(p, opt.Seed)}
 	case p.ScaleType().Info().Integer:
 		v.checker = newFreivalds[uint32](p, buf, opt)
 	default:

@@ -23,8 +23,9 @@ type Product struct {
 	HostBias []byte
 	// Extras are what else the epilogue reads, and block scales.
 	Extras [gemm.Extras]Extra
-	Kernel string // empty for the plan's choice
-	Verify bool   // check the result
+	Kernel string  // empty for the plan's choice
+	Verify bool    // check the result
+	Within float64 // see [ref.VerifyOptions.Within]
 	// Precision is the arithmetic, the zero value being the elements' own.
 	Precision gemm.Precision
 	// Batch, unless it is zero, makes the product one of many: A, B and C are the first
@@ -70,7 +71,7 @@ func Gemm(ctx context.Context, p *Product) error {
 			return err
 		}
 		if p.Verify {
-			return verified(ctx, pl, m)
+			return verified(ctx, pl, m, p.Within)
 		}
 		return pl.Enqueue(ctx, m)
 	})

@@ -26,16 +26,16 @@ type sums struct {
 	// What is multiplied by, and what comes out: x, op(B)·x, op(A)·(op(B)·x), C·x, the old C·x and
 	// a bias times x. A bias of rows is multiplied by totals instead.
 	x, bx, ax, cx, old, bias, totals device.Ptr
-	repeats, verdicts                device.Ptr
+	verdicts                         device.Ptr
 }
 
 // A check draws as many vectors as a sweep takes.
-var _ = [1]struct{}{}[gpu.SweepVectors-ref.DefaultVectors]
+var _ = [1]struct{}{}[gpu.SweepVectors-ref.Vectors]
 
 // reserve reserves the memory.
 func (s *sums) reserve() (err error) {
 	sizes := []int{gpu.SweepBytes(s.p.N), gpu.SweepBytes(s.p.K), gpu.SweepBytes(s.p.M), gpu.SweepBytes(s.p.M), gpu.SweepBytes(s.p.M),
-		gpu.SweepBytes(1), gpu.SweepBytes(1), gpu.RepeatsBytes, gpu.JudgeBytes(s.p.M)}
+		gpu.SweepBytes(1), gpu.SweepBytes(1), gpu.JudgeBytes(s.p.M)}
 	all := 0
 	for _, n := range sizes {
 		all += n
@@ -44,7 +44,7 @@ func (s *sums) reserve() (err error) {
 		return gpu.Sentinel(err)
 	}
 	at := s.memory
-	for i, p := range []*device.Ptr{&s.x, &s.bx, &s.ax, &s.cx, &s.old, &s.bias, &s.totals, &s.repeats, &s.verdicts} {
+	for i, p := range []*device.Ptr{&s.x, &s.bx, &s.ax, &s.cx, &s.old, &s.bias, &s.totals, &s.verdicts} {
 		*p = at
 		at += device.Ptr(sizes[i])
 	}
@@ -78,17 +78,14 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 	if err := s.Device.CopyIn(ctx, s.x, q.Vectors, device.Whole(len(q.Vectors))); err != nil {
 		return gpu.Sentinel(err)
 	}
-	a, b := s.operands()
 	if s.p.ReadsAB() {
+		a, b := s.operands()
 		if err := s.Sweep(ctx, &b, s.x, s.bx, false); err != nil {
 			return err
 		}
 		if err := s.Sweep(ctx, &a, s.bx, s.ax, true); err != nil {
 			return err
 		}
-	}
-	if err := s.Repeats(ctx, q.Seed, &a, &b, s.repeats); err != nil {
-		return err
 	}
 	if s.p.Beta != 0 {
 		if err := s.Sweep(ctx, &gpu.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.old, false); err != nil {
@@ -109,7 +106,7 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 func (s *sums) bringTotals(ctx context.Context) error {
 	totals := dtype.Bytes(append(s.asked.Totals[:], math.Sqrt(float64(s.p.N))))
 	if s.p.ScaleType().Info().Integer {
-		var words [ref.DefaultVectors]int32
+		var words [ref.Vectors]int32
 		for n, t := range s.asked.Totals {
 			words[n] = int32(uint32(t))
 		}
@@ -121,23 +118,23 @@ func (s *sums) bringTotals(ctx context.Context) error {
 // Finite implements [ref.Remote]: it judges C as it was, by limits that are not finite where
 // something is not that went into them.
 func (s *sums) Finite(ctx context.Context) (bool, error) {
-	v, err := s.judge(ctx, s.old, ref.Limits{OfSize: 1, OfNorm: 1, Least: 1})
-	return v.Finite, err
+	_, finite, err := s.judge(ctx, s.old, ref.Limits{OfSize: 1, OfNorm: 1, Least: 1})
+	return finite, err
 }
 
 // Judge implements [ref.Remote].
-func (s *sums) Judge(ctx context.Context, l ref.Limits) (ref.Verdict, error) {
+func (s *sums) Judge(ctx context.Context, l ref.Limits) (v ref.Verdict, finite bool, err error) {
 	if err := s.Sweep(ctx, &gpu.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.cx, false); err != nil {
-		return ref.Verdict{}, err
+		return v, false, err
 	}
 	return s.judge(ctx, s.cx, l)
 }
 
-func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (ref.Verdict, error) {
+func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (_ ref.Verdict, finite bool, err error) {
 	j := gpu.Judgement{
-		Rows: s.p.M, Type: s.p.C.Type, C: c, Alpha: s.asked.Alpha, Beta: s.asked.Beta, Repeats: s.repeats,
+		Rows: s.p.M, Type: s.p.C.Type, C: c, Alpha: s.asked.Alpha, Beta: s.asked.Beta,
 		Bias: s.p.Epilogue.Bias, OfBias: s.bias, Totals: s.totals,
-		OfSize: l.OfSize, OfRepeats: l.OfRepeats, OfNorm: l.OfNorm, Least: l.Least,
+		OfSize: l.OfSize, OfNorm: l.OfNorm, Least: l.Least,
 	}
 	if s.p.ReadsAB() {
 		j.Product = s.ax
@@ -149,7 +146,7 @@ func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (ref.Verdi
 		j.OfBias = s.at.Bias
 	}
 	v, err := s.Backend.Judge(ctx, &j, s.verdicts)
-	return ref.Verdict(v), err
+	return ref.Verdict{Row: v.Row, Residual: v.Residual, Limit: v.Limit, Within: v.Within}, v.Finite, err
 }
 
 // Old implements [ref.Remote].

@@ -16,7 +16,7 @@ import (
 // verified computes a product and checks it by Freivalds' method, which waits for it. The
 // matrices are multiplied by the vectors on the device, and the sums compared there; package ref
 // says when they come to the host instead.
-func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (err error) {
+func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory, within float64) (err error) {
 	if err := pl.Compile(ctx); err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (err error) {
 	}
 	for i := range parts {
 		defer func() { err = device.Join(err, parts[i].sums.close()) }()
-		if err := parts[i].prepare(ctx, pl); err != nil {
+		if err := parts[i].prepare(ctx, pl, within); err != nil {
 			return err
 		}
 	}
@@ -82,12 +82,12 @@ func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, er
 }
 
 // prepare prepares the check of a part's result, before that is there.
-func (x *part) prepare(ctx context.Context, pl *gpu.Plan) (err error) {
+func (x *part) prepare(ctx context.Context, pl *gpu.Plan, within float64) (err error) {
 	p := &x.Problem
 	x.sums = sums{Backend: pl.Backend(), p: p, at: x.at}
 	// The seed differs from run to run, so that no wrong result passes for good; the
 	// error names it.
-	options := ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.Kernel.Accuracy(p)}
+	options := ref.VerifyOptions{Seed: uint64(time.Now().UnixNano()), Accuracy: pl.Kernel.Accuracy(p), Within: within}
 	x.verifier, err = ref.NewRemoteVerifier(ctx, p, &x.sums, options)
 	if errors.Is(err, gemm.ErrUnsupported) {
 		return fmt.Errorf("%w: multiply without that, or on the host", err)
