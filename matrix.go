@@ -27,8 +27,10 @@ type (
 )
 
 // Float8E4M3 and Float8E5M2 are the 8-bit floats of the OCP, with 4 and 5 bits of exponent.
-// The first has no infinities, and what is too large for it becomes a NaN. Products of them
-// are summed in float32, and are matrices of float32, [BFloat16], [Float16] or their own type.
+// The first has no infinities, and larger numbers become a NaN. Products of them are
+// matrices of float32, [BFloat16], [Float16] or their own type. Most kernels sum them in float32.
+// On a Hopper GPU the kernel wgmma sums 128 products in the 14 bits of the tensor cores before it
+// adds them in float32, and with [Fast] all of them: KernelInfo.Sums tells for each kernel.
 type (
 	Float8E4M3 = dtype.Float8E4M3
 	Float8E5M2 = dtype.Float8E5M2

@@ -66,15 +66,28 @@ type KernelInfo struct {
 	Needs     string   // instruction sets beyond the platform's own
 	Available bool     // whether this machine can run it
 	Types     []string // the element types of A and B
+	Sums      []KernelSums
+}
+
+// KernelSums describes how a kernel sums products of some element types in a precision: in which
+// type or how many bits, and how sums are rounded.
+type KernelSums struct {
+	Types     []string
+	Precision string
+	How       string
 }
 
 // Kernels lists the kernels, for each device the slowest first.
 func Kernels() []KernelInfo {
 	var all []KernelInfo
 	for _, k := range dispatch.Kernels(dispatch.Device{}) {
+		var sums []KernelSums
+		for _, s := range k.Sums() {
+			sums = append(sums, KernelSums{typeNames(s.Types), s.Precision.String(), s.How})
+		}
 		all = append(all, KernelInfo{
 			Name: k.Name, Device: k.Kind, Adds: k.Adds, Needs: k.Needs,
-			Available: k.Available, Types: typeNames(k.Types),
+			Available: k.Available, Types: typeNames(k.Types), Sums: sums,
 		})
 	}
 	return all

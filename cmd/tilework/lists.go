@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"tilework"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
+	"tilework/internal/table"
 )
 
 func kernelsCommand() *cobra.Command {
@@ -22,17 +24,61 @@ func kernelsCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return writeList(c.OutOrStdout(), o, []column[tilework.KernelInfo]{
+		kernels := tilework.Kernels()
+		if err := writeList(c.OutOrStdout(), o, []column[tilework.KernelInfo]{
 			fixed("KERNEL", func(k tilework.KernelInfo) any { return k.Name }),
 			fixed("DEVICE", func(k tilework.KernelInfo) any { return k.Device }),
 			fixed("HERE", func(k tilework.KernelInfo) any { return yesNo(k.Available) }),
 			wrapped("TYPES", func(k tilework.KernelInfo) any { return strings.Join(k.Types, " ") }),
 			wrapped("NEEDS", func(k tilework.KernelInfo) any { return orDash(k.Needs) }),
 			wrapped("WHAT IT ADDS", func(k tilework.KernelInfo) any { return k.Adds }),
-		}, tilework.Kernels())
+		}, kernels); err != nil || o.format != "table" {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout())
+		return writeSums(c.OutOrStdout(), o.width(c.OutOrStdout()), kernels)
 	}
 	o.addTo(c, listFormats...)
 	return c
+}
+
+// writeSums prints how kernels sum products, in a table of that width, with those that do it alike
+// together.
+func writeSums(w io.Writer, width int, kernels []tilework.KernelInfo) error {
+	same := func(k, l tilework.KernelInfo) bool {
+		return slices.EqualFunc(k.Sums, l.Sums, func(a, b tilework.KernelSums) bool {
+			return a.How == b.How && a.Precision == b.Precision && slices.Equal(a.Types, b.Types)
+		})
+	}
+	var rows [][]string
+	for i, k := range kernels {
+		if slices.ContainsFunc(kernels[:i], func(l tilework.KernelInfo) bool { return same(k, l) }) {
+			continue
+		}
+		names := k.Name
+		for _, l := range kernels[i+1:] {
+			if same(k, l) {
+				names += " " + l.Name
+			}
+		}
+		for _, s := range k.Sums {
+			rows = append(rows, []string{names, strings.Join(s.Types, " "), s.Precision, s.How})
+			names = ""
+		}
+	}
+	return table.Write(w, width, []table.Column{
+		{Title: "KERNELS", Wrap: true}, {Title: "TYPES", Wrap: true}, {Title: "PRECISION"}, {Title: "SUMMED", Wrap: true},
+	}, rows)
+}
+
+// sumsText returns that table for a help text.
+func sumsText() string {
+	var s strings.Builder
+	const helpWidth = 98
+	if err := writeSums(&s, helpWidth, tilework.Kernels()); err != nil {
+		panic(err) // a strings.Builder returns none
+	}
+	return s.String()
 }
 
 func devicesCommand() *cobra.Command {

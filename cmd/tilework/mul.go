@@ -60,10 +60,11 @@ A and B have the same element type; --dtype converts both on reading, also from 
 bool and unsigned integers. The other flags' files are converted to the type that the product
 needs. Floating-point types round to nearest; a number too large for the type is refused, or
 with --allow-overflow read as an infinity. Integer types take whole numbers in their range alone.
-Products of float16, bfloat16 and the 8-bit floats (e4m3, e5m2) are summed in float32. The
-result's types (--out-dtype), the usual one first:
+The result's types (--out-dtype), the usual one first:
 ` + resultTypes() + `
+How products are summed depends on the kernel:
 
+` + sumsText() + `
 Without --device the product goes to the processor or the first GPU, whichever takes
 less time by what was measured on this machine; --verbose tells. The measurements are
 kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`,

@@ -49,6 +49,7 @@ type Product struct {
 	K     int    `json:"k"`
 	In    string `json:"in"`
 	Accum string `json:"accum"` // the type that it is summed in
+	Sums  string `json:"sums"`  // how, in words
 	Out   string `json:"out"`
 	// Precision is the arithmetic of the products where that is not the elements' own.
 	Precision string  `json:"precision,omitempty"`
@@ -108,6 +109,7 @@ func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *mo
 		Kernel: k.Name, Adds: k.Adds, Config: j.config.String(), Tile: s.String(), GPU: m.Name,
 		Product: Product{
 			M: p.M, N: p.N, K: p.K, In: p.A.Type.String(), Accum: p.Accum().String(), Out: p.C.Type.String(),
+			Sums:   k.Accuracy(p).Describe(p.Accum()),
 			TransA: p.A.Trans, TransB: p.B.Trans, Flops: p.Flops(), Unit: "FLOP",
 		},
 		Launch:  launchOf(j, p),

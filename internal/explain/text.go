@@ -43,7 +43,8 @@ func (x *Explanation) work(d *document) {
 	if p.Precision != "" {
 		in += ", multiplied in " + p.Precision
 	}
-	d.row("types", "elements of %s, summed in %s, C in %s", in, p.Accum, p.Out)
+	d.row("types", "elements of %s, C in %s", in, p.Out)
+	d.row("summed", "%s", p.Sums)
 	if l.Packed != nil {
 		d.row("packed", "%s, by a launch before this one, as the kernel reads it", strings.Join(l.Packed, " and "))
 	}

@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -82,26 +83,60 @@ func (p Precision) Check(t dtype.Type) error {
 	return nil
 }
 
-// Accuracy is how an implementation computes, as far as its errors depend on it.
+// Accuracy describes the arithmetic of a kernel as far as its rounding errors depend on it.
 type Accuracy struct {
-	// Roundoff is the largest relative change that one rounding in the accumulator
-	// makes: its unit roundoff, or twice that where it truncates.
+	// Roundoff bounds the relative change made by one rounding in the accumulator: its unit
+	// roundoff, or more where it truncates.
 	Roundoff float64
-	// Operand is the largest relative change made to an element of A or B on the
-	// way in: 0 when they are used as they are, 2^-11 when rounded to tf32.
+	// Operand bounds the relative change of an element of A or B before it is multiplied: 2^-11
+	// where elements are rounded to tf32, usually 0.
 	Operand float64
-	// Truncates says that the accumulator cuts digits off, so that its errors point
-	// the same way and grow with k, not with √k.
+	// Truncates reports whether the accumulator truncates instead of rounding to nearest. The
+	// errors then have a bias and grow with k, not with √k.
 	Truncates bool
-	// Chunk is after how many terms what was summed up so is added to a sum in the
-	// accumulator's type, rounded to nearest; 0 is never.
+	// Terms and Bits describe a truncating accumulator. It aligns Terms products and the sum so
+	// far at the largest summand, truncates each to Bits bits after the first bit of that summand,
+	// and adds them at once. The sum is truncated to a float32, or to Bits bits after its first
+	// bit if these are fewer.
+	Terms, Bits int
+	// Chunk is the number of terms after which a sum is promoted: added to a float32 sum, rounded
+	// to nearest. 0 means never.
 	Chunk int
-	// Exact is up to which whole number sums of whole numbers are exact; 0 stands for
-	// what the accumulator's type says.
+	// Exact is the largest whole number up to which sums of whole numbers are exact; 0 means that
+	// of the accumulator's type.
 	Exact float64
-	// FlushesToZero says that operands and sums below the normal range become zero.
+	// FlushesToZero reports whether operands and sums below the normal range become zero.
 	FlushesToZero bool
 }
+
+// Describe describes in a few words how sums of type accum are computed: "in float32, rounded to
+// nearest".
+func (a Accuracy) Describe(accum dtype.Type) string {
+	s := fmt.Sprintf("in %v", accum)
+	switch {
+	case accum.Info().Integer:
+		return s + ", exactly modulo 2^32"
+	case !a.Truncates:
+		s += ", rounded to nearest"
+	case a.short():
+		s = fmt.Sprintf("in %d bits, %d products at a time, truncated", a.Bits+1, a.Terms)
+		if a.Chunk > 0 {
+			s += fmt.Sprintf("; promoted to %v every %d of K", accum, a.Chunk)
+		}
+	default:
+		s += fmt.Sprintf(", %d products at a time, truncated", a.Terms)
+	}
+	if a.Operand > 0 {
+		s += fmt.Sprintf("; elements rounded to %d bits", int(math.Round(-math.Log2(a.Operand))))
+	}
+	if a.FlushesToZero {
+		s += "; subnormal numbers count as zero"
+	}
+	return s
+}
+
+// short reports whether the accumulator has fewer bits than a float32.
+func (a Accuracy) short() bool { return a.Truncates && a.Bits < 23 }
 
 // Roundings is how many roundings of a.Roundoff come to those of n operations in a row.
 func (a Accuracy) Roundings(n float64) float64 {

@@ -49,13 +49,25 @@ var mma = &Kernel{
 func accuracyMMA(p *gemm.Problem) gemm.Accuracy {
 	acc := gemm.AccuracyOf(p)
 	if p.Accum() == dtype.F32 {
-		acc.Roundoff, acc.Truncates = 2*acc.Roundoff, true
+		acc.Roundoff, acc.Truncates, acc.Terms, acc.Bits = 2*acc.Roundoff, true, 16, tensorBits
 	}
-	if p.Precision == gemm.Fast {
-		acc.Roundoff = 0x1p-13
+	switch p.Precision {
+	case gemm.TF32:
+		acc.Terms = 8
+	case gemm.Fast:
+		acc.Roundoff, acc.Terms, acc.Bits = 0x1p-13, 32, shortBits
 	}
 	return acc
 }
+
+const (
+	// tensorBits is the number of bits after the first one that Hopper's tensor cores keep of
+	// aligned products. shortBits is that of wgmma with 8-bit floats, and of mma on some GPUs.
+	// Package ptx/emu reproduces both to the last bit.
+	tensorBits, shortBits = 25, 13
+	// wgmmaBytes is the size of the elements of a row of A that one wgmma multiplies.
+	wgmmaBytes = 32
+)
 
 // warpTile is the part of C that a warp computes.
 func warpTile(s Shape) (rows, cols int) {

@@ -76,12 +76,12 @@ func accuracyWgmma(p *gemm.Problem) gemm.Accuracy {
 		return acc
 	}
 	r := recipeOf(p.A.Type, p.Precision)
-	acc.Truncates = true
+	acc.Truncates, acc.Terms, acc.Bits = true, wgmmaBytes*8/r.elem.Bits(), tensorBits
 	if r.elem.Bits() > 8 {
 		acc.Roundoff *= 4
 		return acc
 	}
-	acc.Roundoff, acc.Exact = 0x1p-13, 0x1p13
+	acc.Roundoff, acc.Bits, acc.Exact = 0x1p-13, shortBits, 0x1p13
 	if len(r.rounds) > 0 {
 		acc.Chunk = frag.SwizzleBytes / r.elem.Bytes()
 	}
