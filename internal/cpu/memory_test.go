@@ -10,7 +10,7 @@ import (
 
 // TestMemory: a plan knows the memory that its run allocates, in every way to multiply.
 func TestMemory(t *testing.T) {
-	ways := map[way]bool{}
+	ways, vectors := map[way]bool{}, false
 	for _, types := range [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.F16}, {dtype.F16, dtype.F16}, {dtype.I8, dtype.I32}, {dtype.I8, dtype.F32}} {
 		in, out := types[0], types[1]
 		for _, shape := range [][3]int{{8, 8, 8}, {200, 180, 190}, {1, 2048, 300}, {2048, 1, 300}, {2, 2000, 400}, {2000, 3, 400}, {12, 16, 3000}, {64, 600, 64}, {1500, 1500, 1}, {8, 8, 60000}} {
@@ -35,6 +35,7 @@ func TestMemory(t *testing.T) {
 						t.Fatal(err)
 					}
 					ways[pl.way] = true
+					vectors = vectors || pl.Kernel.ISA != ""
 					idle.Lock()
 					idle.list, idle.bytes = nil, 0 // so that it must allocate
 					idle.Unlock()
@@ -51,7 +52,7 @@ func TestMemory(t *testing.T) {
 			}
 		}
 	}
-	if len(ways) < 8 {
+	if vectors && len(ways) < 8 { // the portable kernel has fewer ways
 		t.Errorf("only %d ways to multiply were tried: %v", len(ways), ways)
 	}
 }
