@@ -38,6 +38,7 @@ const judgeTells = 5
 
 func writeJudge(k *build.Kernel, c Config) {
 	k.Threads(judgeThreads, 1, 1)
+	k.MinBlocks(1)
 	num := number(c.In)
 	rows := k.Param("rows", ptx.U64)
 	row := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), judgeThreads, k.To(ptx.U64, k.ThreadIdx(build.X)))

@@ -182,6 +182,8 @@ func (k *sweeper) alongRows(vec int) {
 	size := k.at.Elem().Bytes()
 	if vec*size == sweepPiece && size < 8 && k.num == ptx.F64 {
 		k.MinBlocks(2) // which the registers of shorter vectors leave no room for
+	} else {
+		k.MinBlocks(1)
 	}
 	lane, warp := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
 	first := k.Mul(k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), sweepWarps, k.To(ptx.U64, warp)), sweepRows)

@@ -1,0 +1,29 @@
+//go:build !race
+
+package cpu
+
+import (
+	"context"
+	"testing"
+
+	"tilework/dtype"
+)
+
+// TestSmallCAllocatesNothing checks that split-K and dot products allocate no memory. Under the race
+// detector pools drop their memory.
+func TestSmallCAllocatesNothing(t *testing.T) {
+	for _, s := range [][3]int{{1, 1, 1000}, {3, 4, 100_000}, {33, 1, 40_000}} {
+		p, b := random(t, dtype.F32, s[0], s[1], s[2])
+		if n := testing.AllocsPerRun(20, func() {
+			pl, err := NewPlan(&p, Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pl.Run(context.Background(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v: %v allocations, want none", &p, n)
+		}
+	}
+}
