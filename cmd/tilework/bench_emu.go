@@ -35,7 +35,7 @@ func (f *benchFlags) onEmulator(ctx context.Context, at dispatch.Device, problem
 	if err != nil {
 		return bencher{}, fmt.Errorf("--device %s: %w", f.device, sentinel(err))
 	}
-	backend := gpu.New(dev)
+	backend := gpu.NewHost(dev)
 	release := func() error { return device.Join(backend.Close(), dev.Close()) }
 	return f.onDevice(ctx, at, backend, release, problems, stderr,
 		func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error) {

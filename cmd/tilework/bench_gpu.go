@@ -42,7 +42,7 @@ func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []g
 type measurer func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error)
 
 // onDevice measures with the kernels of a backend, which it releases.
-func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
+func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *gpu.HostBackend, release func() error, problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
 	g, err := f.pickGPU(at, backend, release, problems, stderr)
 	if err != nil {
 		return bencher{}, err
@@ -55,7 +55,7 @@ func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *
 	var kernels []bench.DeviceSubject
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
-		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend, options: gpuOptions(kernel, true), inexact: inexact(precision)})
+		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend.Backend, options: gpuOptions(kernel, true), inexact: inexact(precision)})
 	}
 	others, err := f.gpuPeers(ctx, g, stderr)
 	if err != nil {
@@ -80,13 +80,13 @@ func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *
 
 // benchGPU is a GPU to measure on, and which of its kernels.
 type benchGPU struct {
-	backend *gpu.Backend
+	backend *gpu.HostBackend
 	picks   []pick
 	closers []func() error
 }
 
 // pickGPU picks the kernels of a backend, which close releases.
-func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release func() error, problems []gemm.Problem, stderr io.Writer) (g *benchGPU, err error) {
+func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.HostBackend, release func() error, problems []gemm.Problem, stderr io.Writer) (g *benchGPU, err error) {
 	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		kernel, precision := splitPrecision(kernel)
@@ -94,7 +94,7 @@ func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.Backend, release f
 		if err != nil {
 			return "", err
 		}
-		plan, err := dispatch.PlanGPU(backend, &q, gpuOptions(kernel, true))
+		plan, err := dispatch.PlanGPU(backend.Backend, &q, gpuOptions(kernel, true))
 		if err != nil {
 			return "", err
 		}
@@ -262,10 +262,10 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 			subjects = append(subjects, &kernelSubject{k})
 			continue
 		case densePeer:
-			subjects = append(subjects, &denseSubject{gpu: g.backend})
+			subjects = append(subjects, &denseSubject{gpu: g.backend.Backend})
 			continue
 		case thenPeer:
-			subjects = append(subjects, &thenSubject{gpu: g.backend})
+			subjects = append(subjects, &thenSubject{gpu: g.backend.Backend})
 			continue
 		case ltTF32Peer:
 			arithmetic = peers.TF32

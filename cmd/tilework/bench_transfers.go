@@ -52,8 +52,8 @@ func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems 
 type hostSubject struct {
 	name, kernel string
 	inexact
-	gpu  *gpu.Backend
-	plan *gpu.Plan
+	gpu  *gpu.HostBackend
+	plan *gpu.HostPlan
 	// steps is the same product with the layouts that the matrices have on the host,
 	// so that each is one copy.
 	steps *gpu.Plan
@@ -66,12 +66,14 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	if err != nil {
 		return nil, err
 	}
-	if s.steps, err = dispatch.PlanGPU(s.gpu, &q, gpuOptions(s.kernel, true)); err != nil {
+	if s.steps, err = dispatch.PlanGPU(s.gpu.Backend, &q, gpuOptions(s.kernel, true)); err != nil {
 		return nil, err
 	}
-	if s.plan, err = dispatch.PlanGPU(s.gpu, &q, gpuOptions(s.kernel, false)); err != nil {
+	onDevice, err := dispatch.PlanGPU(s.gpu.Backend, &q, gpuOptions(s.kernel, false))
+	if err != nil {
 		return nil, err
 	}
+	s.plan = s.gpu.PlanOf(onDevice, &q, false)
 	if err := errors.Join(s.plan.Compile(ctx), s.steps.Compile(ctx)); err != nil {
 		return nil, err
 	}
@@ -79,7 +81,7 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, nil
 }
 
-func (s *hostSubject) String() string { return planText(s.plan) }
+func (s *hostSubject) String() string { return planText(s.plan.Plan) }
 
 // Steps is the host function of every introduction: reserve, copy, launch, copy back,
 // one after the other.

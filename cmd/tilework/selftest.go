@@ -393,7 +393,7 @@ func (f *selftestFlags) choose(device dispatch.Device) (all []tested, release fu
 	}
 	for _, w := range ways {
 		all = append(all, tested{w.Name(), w.Tile(), func() (gemmtest.Implementation, func() error) {
-			own := gpu.New(backend.Device) // what it compiles is of no use to others
+			own := gpu.NewHost(backend.Device) // what it compiles is of no use to others
 			return w.On(own), own.Close
 		}})
 	}

@@ -138,7 +138,7 @@ type together struct {
 // alike is what products have in common that are computed in one launch.
 type alike struct {
 	problem gemm.Problem
-	backend *gpu.Backend
+	backend *gpu.HostBackend
 	kernel  string
 	bias    *byte
 }

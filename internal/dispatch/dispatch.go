@@ -53,7 +53,7 @@ type Plan struct {
 
 	cpu    cpu.Plan
 	tuned  tuning    // what was tuned for it, on the processor
-	gpu    *gpu.Plan // nil on the processor
+	gpu    *gpu.HostPlan // nil on the processor
 	choice choice    // what decided for the device, where that was left to the plan
 	took   time.Duration
 	report *Report

@@ -24,7 +24,7 @@ var gpus struct {
 
 // opened is a GPU in use.
 type opened struct {
-	*gpu.Backend
+	*gpu.HostBackend
 	name  Device // that it is open under
 	users int
 	// kept says that a plan asked for it: it then stays open, since what it has
@@ -38,7 +38,7 @@ func GPUs() ([]cuda.Info, error) { return cuda.List() }
 
 // backend is the backend of d, which is no CPU, for the rest of the process. The
 // error is ErrNoDevice.
-func backend(d Device) (*gpu.Backend, error) {
+func backend(d Device) (*gpu.HostBackend, error) {
 	gpus.Lock()
 	defer gpus.Unlock()
 	o, err := use(d)
@@ -46,12 +46,12 @@ func backend(d Device) (*gpu.Backend, error) {
 		return nil, err
 	}
 	o.kept = true
-	return o.Backend, nil
+	return o.HostBackend, nil
 }
 
 // OpenGPU is the backend of d, which is no CPU, until close is called; whoever uses the
 // same device at the same time has the same backend. The error is ErrNoDevice.
-func OpenGPU(d Device) (b *gpu.Backend, close func() error, err error) {
+func OpenGPU(d Device) (b *gpu.HostBackend, close func() error, err error) {
 	gpus.Lock()
 	defer gpus.Unlock()
 	o, err := use(d)
@@ -59,7 +59,7 @@ func OpenGPU(d Device) (b *gpu.Backend, close func() error, err error) {
 		return nil, nil, err
 	}
 	o.users++
-	return o.Backend, sync.OnceValue(func() error {
+	return o.HostBackend, sync.OnceValue(func() error {
 		gpus.Lock()
 		defer gpus.Unlock()
 		if o.users--; o.users > 0 || o.kept {
@@ -98,13 +98,13 @@ func use(d Device) (*opened, error) {
 	if gpus.open == nil {
 		gpus.open = map[Device]*opened{}
 	}
-	o := &opened{Backend: gpu.New(dev), name: d}
+	o := &opened{HostBackend: gpu.NewHost(dev), name: d}
 	gpus.open[d] = o
 	return o, nil
 }
 
 func (o *opened) close() error {
-	err := o.Backend.Close()
+	err := o.HostBackend.Close()
 	return device.Join(err, o.Device.Close())
 }
 
@@ -164,11 +164,11 @@ func (pl *Plan) onGPU(d Device) error {
 		return err
 	}
 	problem := pl.Problem
-	p, err := PlanGPU(b, &problem, GPUOptions(pl.Request.Kernel))
+	p, err := PlanGPU(b.Backend, &problem, GPUOptions(pl.Request.Kernel))
 	if err != nil {
 		return err
 	}
-	pl.Device, pl.Kernel, pl.gpu = d, p.Kernel.Name, p
+	pl.Device, pl.Kernel, pl.gpu = d, p.Kernel.Name, b.PlanOf(p, &problem, false)
 	return nil
 }
 

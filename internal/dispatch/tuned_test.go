@@ -209,7 +209,7 @@ func (c *card) Info() *device.Info { return &c.info }
 // and never for an emulated one.
 func TestTunedGPU(t *testing.T) {
 	fresh(t, t.TempDir())
-	open := func(name string, emulated bool) *gpu.Backend {
+	open := func(name string, emulated bool) *gpu.HostBackend {
 		e, err := openDevice(Device{Kind: "emu"})
 		if err != nil {
 			t.Fatal(err)
@@ -217,20 +217,20 @@ func TestTunedGPU(t *testing.T) {
 		t.Cleanup(func() { e.Close() })
 		c := &card{e, *e.Info()}
 		c.info.Name, c.info.Emulated = name, emulated
-		return gpu.New(c)
+		return gpu.NewHost(c)
 	}
 	p := sized(t, dtype.F32, dtype.F32, 70, 61, 50)
 	x := sample()
 	x.Form, x.Choice = FormOf(&p), Choice{Kernel: "tiled", Shape: "16"}
 	b := open("H200", false)
-	if err := GPUTuner(b).Keep(x); err != nil {
+	if err := GPUTuner(b.Backend).Keep(x); err != nil {
 		t.Fatal(err)
 	}
 	padded := p
 	padded.A, padded.B, padded.C = gpu.Padded(p.A), gpu.Padded(p.B), gpu.Padded(p.C)
 	for _, c := range []struct {
 		name  string
-		b     *gpu.Backend
+		b     *gpu.HostBackend
 		p     *gemm.Problem
 		opt   gpu.Options
 		tuned bool
@@ -243,7 +243,7 @@ func TestTunedGPU(t *testing.T) {
 		{"on another model", open("H100", false), &p, gpu.Options{}, false},
 		{"on the emulator", open("H200", true), &p, gpu.Options{}, false},
 	} {
-		pl, err := PlanGPU(c.b, c.p, c.opt)
+		pl, err := PlanGPU(c.b.Backend, c.p, c.opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,10 +253,10 @@ func TestTunedGPU(t *testing.T) {
 		}
 	}
 	x.Shape = "many"
-	if err := GPUTuner(b).Keep(x); err != nil {
+	if err := GPUTuner(b.Backend).Keep(x); err != nil {
 		t.Fatal(err)
 	}
-	if pl, err := PlanGPU(b, &p, gpu.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is no shape`) {
+	if pl, err := PlanGPU(b.Backend, &p, gpu.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is no shape`) {
 		t.Errorf("%+v, %v", pl, err)
 	}
 }

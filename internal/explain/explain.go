@@ -156,7 +156,7 @@ func Tile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
 		return gpu.Shape{}, err
 	}
 	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock, MaxShared: m.Arch.SharedPerBlockOptIn}
-	for _, c := range k.Configs(p, &info) {
+	for _, c := range gpu.Configs(k, p, &info) {
 		if c.Shape.Split <= 1 {
 			return c.Shape, nil
 		}

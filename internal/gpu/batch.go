@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -167,22 +166,6 @@ func (x *groups) seek(row build.Reg) {
 	})
 }
 
-// enqueueShares starts a batch of more products than a grid has places for.
-func (pl *Plan) enqueueShares(ctx context.Context, m Memory) error {
-	p := &pl.device
-	for first := 0; first < p.Batch.Count; first += maxGridRows {
-		share, at := *pl, m
-		share.device.Batch.Count = min(p.Batch.Count-first, maxGridRows)
-		at.A += device.Ptr(first * p.Batch.A * p.A.Type.Size())
-		at.B += device.Ptr(first * p.Batch.B * p.B.Type.Size())
-		at.C += device.Ptr(first * p.Batch.C * p.C.Type.Size())
-		if err := share.enqueue(ctx, at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // walk is the way of a block that stays, through tiles of all products, one product's behind
 // the other's.
 type walk struct {
@@ -272,27 +255,4 @@ func batchTensors(list []ptx.TensorMap, p *gemm.Problem, height int) []ptx.Tenso
 		}
 	}
 	return list
-}
-
-// matrix is the number of the tile's matrix of an operand in its tensor; nil if that is no
-// batch's.
-func (w *wgmmaWriter) matrix(x int) build.Value {
-	switch {
-	case w.config.Batch == gemm.Single, w.config.Batch == gemm.Grouped && x == inA:
-		return nil
-	}
-	return w.Select(w.Ne(w.strides[x], 0), w.number, 0)
-}
-
-// box is where a box of C begins in its tensor.
-func (w *wgmmaWriter) box(row, col build.Reg) []build.Value {
-	switch w.config.Batch {
-	case gemm.Strided:
-		return []build.Value{col, row, w.number}
-	case gemm.Grouped:
-		height := rowsOfTile(w.config.Shape)
-		n := w.Min(w.Sub(w.Max(w.c.Rows, row), row), height)
-		return []build.Value{col, w.Sub(height, n), w.Add(row, n)}
-	}
-	return []build.Value{col, row}
 }

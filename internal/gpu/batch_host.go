@@ -11,7 +11,7 @@ import (
 
 // hostBatch is a batch of matrices on the host, each in memory of its own.
 type hostBatch struct {
-	backend *Backend
+	backend *HostBackend
 	plan    *Plan
 	layouts [3]gemm.Layout // of A, B and C on the host
 	// matrices are all of A, of B and of C; one where the products share it, or where it has
@@ -24,7 +24,7 @@ type hostBatch struct {
 // RunBatch computes p on matrices of the host, for each of the buffers, in one launch or,
 // where the device lacks the memory for all, in several. All have the bias of the first. The
 // errors are those of [Plan.Run], and ErrUnsupported where no kernel takes such a batch.
-func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt Options, all []gemm.Buffers) error {
+func (b *HostBackend) RunBatch(ctx context.Context, p *gemm.Problem, opt Options, all []gemm.Buffers) error {
 	if len(all) == 0 {
 		return ctx.Err()
 	}
@@ -43,7 +43,8 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt Options, al
 		l := Padded(x.layouts[operand])
 		strides[operand] = l.Rows * l.LD
 	}
-	q, err := padded(p).Strided(len(all), gemm.Batch{A: strides[inA], B: strides[inB], C: strides[inC]})
+	q := OnDevice(p, false)
+	q, err := q.Strided(len(all), gemm.Batch{A: strides[inA], B: strides[inB], C: strides[inC]})
 	if err != nil {
 		return err
 	}
@@ -59,21 +60,15 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt Options, al
 
 // RunGroups computes p, whose M counts the rows of all groups, on matrices of the host, with
 // a B for each group, whose rows end where ends says. The errors are those of RunBatch.
-func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt Options, m gemm.Buffers, bs [][]byte, ends []int32) error {
+func (b *HostBackend) RunGroups(ctx context.Context, p *gemm.Problem, opt Options, m gemm.Buffers, bs [][]byte, ends []int32) error {
 	x := &hostBatch{backend: b, layouts: [3]gemm.Layout{p.A, p.B, p.C}, matrices: [3][][]byte{{m.A}, bs, {m.C}}, bias: m.Bias, ends: ends}
 	l := Padded(p.B)
-	q, err := padded(p).Grouped(len(ends), l.Rows*l.LD)
+	q := OnDevice(p, false)
+	q, err := q.Grouped(len(ends), l.Rows*l.LD)
 	if err != nil {
 		return err
 	}
 	return Sentinel(x.run(ctx, &q, opt))
-}
-
-// padded is p with the layouts that its matrices get on a device.
-func padded(p *gemm.Problem) gemm.Problem {
-	q := *p
-	q.A, q.B, q.C = Padded(p.A), Padded(p.B), Padded(p.C)
-	return q
 }
 
 // same says that matrices are all in the same memory.
@@ -92,7 +87,7 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt Options) (err 
 		return err
 	}
 	opt.KeepLayout = true
-	if x.plan, err = x.backend.Plan(p, opt); err != nil {
+	if x.plan, err = x.backend.Backend.Plan(p, opt); err != nil {
 		return err
 	}
 	if err := x.plan.compile(ctx); err != nil {

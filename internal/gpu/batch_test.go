@@ -19,7 +19,7 @@ import (
 )
 
 // runBatch computes a batch on a device with a kernel's tiles of some shape.
-func runBatch(ctx context.Context, b *Backend, opt Options, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
+func runBatch(ctx context.Context, b *HostBackend, opt Options, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
 	plan, err := b.Plan(p, opt)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func TestManyProducts(t *testing.T) {
 		a[i], b[i] = float32(i%13), float32(i%7)
 	}
 	m := gemm.Buffers{A: dtype.Bytes(a), B: dtype.Bytes(b), C: dtype.Bytes(c)}
-	if err := runBatch(t.Context(), New(d), Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil, m); err != nil {
+	if err := runBatch(t.Context(), NewHost(d), Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil, m); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c {
@@ -113,7 +113,7 @@ func TestHostBatch(t *testing.T) {
 	defer d.Close()
 	for _, most := range []int{1 << 30, 600} {
 		p, all, want := onHost(t, 7, 4)
-		b := New(&short{d, most})
+		b := NewHost(&short{d, most})
 		if err := b.RunBatch(t.Context(), &p, Options{}, all); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestHostBatch(t *testing.T) {
 		}
 	}
 	p, all, _ := onHost(t, 2, 4)
-	if err := New(&short{d, 50}).RunBatch(t.Context(), &p, Options{}, all); !errors.Is(err, gemm.ErrOutOfMemory) {
+	if err := NewHost(&short{d, 50}).RunBatch(t.Context(), &p, Options{}, all); !errors.Is(err, gemm.ErrOutOfMemory) {
 		t.Errorf("error %v of a device without memory for one product", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestHostBatchFaults(t *testing.T) {
 	p, all, _ := onHost(t, 3, 4)
 	broken := errors.New("broken")
 	for n := 1; ; n++ {
-		b := New(d)
+		b := NewHost(d)
 		d.Fail(n, broken)
 		err := b.RunBatch(t.Context(), &p, Options{}, all)
 		failed := d.Failed()
@@ -186,10 +186,10 @@ func TestBatchChoice(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, k := range slices.Backward(Kernels()) {
-			if k.unsuited(&p, Align{}, &info) != nil {
+			if rowOf(k).unsuited(&p, Align{}, &info) != nil {
 				continue
 			}
-			if list := k.Configs(&p, &info); len(list) > 0 {
+			if list := Configs(k, &p, &info); len(list) > 0 {
 				return k, list[0]
 			}
 		}

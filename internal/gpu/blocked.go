@@ -39,8 +39,6 @@ var blocked = &Kernel{
 	splits:  true,
 	check:   checkBlocked,
 	fits:    fitsBlocked,
-	prefer:  (*Kernel).cheapest,
-	predict: predictBlocked,
 	vectors: blockedVectors,
 	threads: func(s Shape) device.Dim3 { return device.Dim3{X: blockedThreads(s), Y: 1, Z: 1} },
 	limits:  limitsBlocked,

@@ -174,74 +174,6 @@ func (k *Kernel) shapeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Configs lists the ways to compute p with the kernel on a device, the one to be
-// preferred first.
-func (k *Kernel) Configs(p *gemm.Problem, d *device.Info) []Config {
-	if k.runs(p, d) != nil {
-		return nil
-	}
-	var list []Config
-	for _, s := range k.preferred(p, d) {
-		if c := k.For(k.Config(p, s), d.Target); k.refuse(c, p, d) == nil {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// preferred is the shapes in the order of preference.
-func (k *Kernel) preferred(p *gemm.Problem, d *device.Info) []Shape {
-	if k.prefer == nil || p.Empty() {
-		return k.largest(p, d)
-	}
-	return k.prefer(k, p, d)
-}
-
-// runs is nil if the kernel can compute p on a device, with some tile; the error is
-// ErrUnsupported.
-func (k *Kernel) runs(p *gemm.Problem, d *device.Info) error {
-	if err := k.Supports(p); err != nil {
-		return err
-	}
-	if !d.Target.Has(k.Target()) {
-		return fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), d.Name, d.Target)
-	}
-	return nil
-}
-
-// refuse is nil if a device has what c takes to compute p; the error is ErrUnsupported.
-func (k *Kernel) refuse(c Config, p *gemm.Problem, d *device.Info) error {
-	s := c.Shape
-	if err := k.Fits(p, s); err != nil {
-		return err
-	}
-	if n := k.threads(s).Count(); n > d.MaxThreads {
-		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxThreads)
-	}
-	if n := k.SharedBytes(c); n > d.MaxShared {
-		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
-	}
-	return nil
-}
-
-// largest orders the shapes: a large tile reads less, but where there are fewer
-// of them than the device has SMs, some of those do nothing. Blocks of less than two
-// warps, which leave most of a scheduler's slots empty, come last.
-func (k *Kernel) largest(p *gemm.Problem, d *device.Info) []Shape {
-	var busy, idle, small []Shape
-	for _, s := range k.shapes {
-		switch {
-		case k.threads(s).Count() < 64:
-			small = append(small, s)
-		case !p.Empty() && tilesOf(p, s) >= d.SMs:
-			busy = append(busy, s)
-		default:
-			idle = append([]Shape{s}, idle...)
-		}
-	}
-	return slices.Concat(busy, idle, small)
-}
-
 // Config is the way to compute p with tiles of that shape.
 func (k *Kernel) Config(p *gemm.Problem, s Shape) Config {
 	q, _ := k.packing(p, s, Align{})
@@ -358,3 +290,16 @@ func (c Config) String() string {
 	}
 	return s
 }
+
+// turned says which of two, one of A or of C's rows, the other of B or of C's columns, is the left operand's
+// and which the right one's. It leads back, too.
+func turned[T any](s Shape, a, b T) (left, right T) {
+	if s.Turned {
+		return b, a
+	}
+	return a, b
+}
+
+// cluster is the blocks of a cluster that load tiles of B for each other, and along those
+// that share out K.
+func (s Shape) cluster() int { return max(s.Cluster, 1) }

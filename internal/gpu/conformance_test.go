@@ -104,7 +104,7 @@ func TestChecked(t *testing.T) {
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
 func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
-	b := gpu.New(d)
+	b := gpu.NewHost(d)
 	impl := w.On(b)
 	impl.Volume, impl.Cases = 1<<17, cases
 	impl.Batch = nil // TestBatches has its own checkers
@@ -117,7 +117,7 @@ func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
 // only runs one check of the suite, and tells how many cases there were.
 func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
 	t.Helper()
-	b, seed := gpu.New(d), rand.Uint64()
+	b, seed := gpu.NewHost(d), rand.Uint64()
 	impl := w.On(b)
 	impl.Volume = 1 << 17
 	report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})

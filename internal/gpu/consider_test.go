@@ -30,7 +30,7 @@ func TestConsidered(t *testing.T) {
 	tight := &cramped{e, *e.Info()}
 	tight.info.MaxShared = 40 << 10
 	for _, d := range []device.Device{e, tight} {
-		b := New(d)
+		b := NewHost(d)
 		for _, c := range []struct {
 			in      dtype.Type
 			m, n, k int
@@ -49,7 +49,7 @@ func TestConsidered(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := Considered{Kernel: plan.Kernel.Name, Shape: plan.Config.Shape}.Spec()
-			considered, candidates := b.Considered(&p, Options{}), b.Candidates(&p, Options{}, false)
+			considered, candidates := List(&p, Align{}, b.Info()), Candidates(&p, Align{}, b.Info(), false)
 			if in := specs(considered); len(in) != 1 || in[0] != want {
 				t.Errorf("%s: considered, and chose %v; planned %s", what, in, want)
 			}
@@ -63,7 +63,7 @@ func TestConsidered(t *testing.T) {
 					}
 				}
 			}
-			everything := b.Candidates(&p, Options{}, true)
+			everything := Candidates(&p, Align{}, b.Info(), true)
 			if in := specs(everything); len(in) < len(specs(candidates)) || !strings.HasPrefix(in[len(in)-1], "naive:") {
 				t.Errorf("%s: everything is %v", what, in)
 			}
@@ -93,7 +93,7 @@ func TestReasoning(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := product32(t, 16, 4096, 4096)
-	all := New(e).Considered(p, Options{})
+	all := List(p, Align{}, e.Info())
 	text := Reasoning(all)
 	for _, want := range []string{
 		"kernel mma multiplies no float32", "+ blocked:16x128x16", "predicted to take the fewest cycles", "× the cycles of the chosen one",

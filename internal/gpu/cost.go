@@ -32,8 +32,8 @@ const (
 )
 
 // rates foretells the device's rates for the product.
-func (pl *Plan) rates() rates {
-	in, p := pl.backend.Device.Info(), pl.host
+func (pl *HostPlan) rates() rates {
+	in, p := pl.on.Device.Info(), pl.host
 	// As many blocks as find room for their sums in the half of an SM's registers.
 	const half = 128 << 10
 	each := max(1, half/(pl.Config.Shape.M*pl.Config.Shape.N*p.Accum().Size()))
@@ -74,7 +74,7 @@ type estimate struct{ total, in, compute, out time.Duration }
 
 // foretell plays a schedule through: copies in follow each other, steps follow each other
 // once their parts are there, copies out follow each other once their steps are done.
-func (pl *Plan) foretell(s *schedule, r rates) estimate {
+func (pl *HostPlan) foretell(s *schedule, r rates) estimate {
 	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
 	var in, compute, out time.Duration // when what was asked for so far is through
 	var e estimate
@@ -125,11 +125,11 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 
 // fastest is the fastest schedule by the estimate, of those that have A, B and C on the
 // device in the end.
-func (pl *Plan) fastest(r rates) (*schedule, estimate) {
+func (pl *HostPlan) fastest(r rates) (*schedule, estimate) {
 	p := pl.host
 	best := pl.wholly()
 	least := pl.foretell(best, r)
-	if pl.Config.Shape.Split > 1 || pl.packs() || pl.twice() {
+	if pl.UsesScratch() {
 		return best, least // the memory for the sums of parts or factors, or what is packed, is the one stream's
 	}
 	// What overlapping can hide at the best.
@@ -156,7 +156,7 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 
 // orders are those that are considered: all of C at once, or first a head of it in slices
 // of K.
-func (pl *Plan) orders(r rates) (all []order) {
+func (pl *HostPlan) orders(r rates) (all []order) {
 	p := pl.host
 	once := []span{{0, p.K}}
 	rows, cols := pl.units()
@@ -184,7 +184,7 @@ func (pl *Plan) orders(r rates) (all []order) {
 
 // slicing cuts K for a head of C: each slice is as deep as what comes in while the one
 // before it is computed, from a first one on that is short.
-func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []span) {
+func (pl *HostPlan) slicing(r rates, head int, byRows bool, first int) (slices []span) {
 	p, m, n := pl.host, float64(head), float64(pl.host.N)
 	if !byRows {
 		m, n = float64(p.M), float64(head)
@@ -208,7 +208,7 @@ func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []spa
 // whole side, which leave early; or for a negative number the rest of C into halves of what
 // is left, down to what would be one of so many, so that what goes out is hidden by a panel
 // that is computed, with few launches.
-func (pl *Plan) panels(o order, n int) (panels []span) {
+func (pl *HostPlan) panels(o order, n int) (panels []span) {
 	rows, cols := pl.units()
 	side, unit := pl.host.M, rows
 	if !o.byRows {
@@ -262,11 +262,11 @@ type scheduleKey struct {
 
 // schedule is how the plan runs, which is decided when it is first asked for, once for
 // all plans of the backend.
-func (pl *Plan) schedule() *schedule {
+func (pl *HostPlan) schedule() *schedule {
 	if pl.steps != nil {
 		return pl.steps
 	}
-	b, key := pl.backend, scheduleKey{*pl.host, pl.Config, pl.keepLayout}
+	b, key := pl.on, scheduleKey{*pl.host, pl.Config, pl.keepLayout}
 	b.mu.Lock()
 	s, known := b.schedules[key]
 	b.mu.Unlock()
@@ -284,9 +284,9 @@ func (pl *Plan) schedule() *schedule {
 	return pl.steps
 }
 
-func (pl *Plan) decide() scheduled {
+func (pl *HostPlan) decide() scheduled {
 	s, e := pl.fastest(pl.rates())
-	if most := int(pl.backend.Device.Info().Memory / 10 * 9); s.memory() > most {
+	if most := int(pl.on.Device.Info().Memory / 10 * 9); s.memory() > most {
 		if less := pl.smaller(s, most); less != nil {
 			s, e = less, pl.foretell(less, pl.rates())
 		}
@@ -296,8 +296,8 @@ func (pl *Plan) decide() scheduled {
 
 // Detail is the kernel's configuration and, where the product on matrices of the host has
 // several steps, how these overlap, in words.
-func (pl *Plan) Detail() string {
-	s, e, in := pl.schedule(), pl.expected, pl.backend.Device.Info()
+func (pl *HostPlan) Detail() string {
+	s, e, in := pl.schedule(), pl.expected, pl.on.Device.Info()
 	if len(s.steps) == 1 {
 		return pl.Config.String()
 	}

@@ -121,7 +121,7 @@ func TestLimits(t *testing.T) {
 						}
 						l := k.Limits(k.Config(&p, s))
 						d := checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
-						plan, err := New(d).Plan(&p, Options{Kernel: k.Name, Shape: s.String()})
+						plan, err := NewHost(d).Plan(&p, Options{Kernel: k.Name, Shape: s.String()})
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -164,7 +164,7 @@ func (doubleFunction) Resources() device.Resources { return device.Resources{} }
 // stays allocated, and the next run is as if nothing had been.
 func TestEveryCallFails(t *testing.T) {
 	schedules := maps.Clone(schedules)
-	schedules["whole"] = func(pl *Plan, _ []span) *schedule { return pl.wholly() }
+	schedules["whole"] = func(pl *HostPlan, _ []span) *schedule { return pl.wholly() }
 	for name, build := range schedules {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []struct{ from, want error }{
@@ -181,12 +181,12 @@ func TestEveryCallFails(t *testing.T) {
 }
 
 // everyCall runs a product whose call number n fails, and says whether it has so many.
-func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) *schedule) bool {
+func everyCall(t *testing.T, n int, from, want error, build func(*HostPlan, []span) *schedule) bool {
 	t.Helper()
 	p, b := small(t, 0.5)
 	d := newDouble()
 	d.failAt, d.err = n, from
-	backend := New(d)
+	backend := NewHost(d)
 	plan, err := backend.Plan(p, Options{Kernel: "naive"})
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
 func TestCancelled(t *testing.T) {
 	p, b := small(t, 0)
 	d := newDouble()
-	plan, err := New(d).Plan(p, Options{})
+	plan, err := NewHost(d).Plan(p, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

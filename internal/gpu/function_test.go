@@ -29,7 +29,7 @@ func TestFunctions(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}})
-	b := New(d)
+	b := NewHost(d)
 	for _, k := range Kernels() {
 		for _, in := range []dtype.Type{dtype.F32, dtype.BF16, dtype.I8} {
 			m, n, depth := 3+rng.IntN(70), 3+rng.IntN(70), 1+rng.IntN(20)

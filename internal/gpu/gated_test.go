@@ -49,7 +49,7 @@ func TestGated(t *testing.T) {
 				t.Logf("seed %d", seed)
 				rng := rand.New(rand.NewPCG(seed, 0))
 				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				b := New(d)
+				b := NewHost(d)
 				ran := 0
 				for range cases {
 					p, data := randomGated(t, rng, k, &s)

@@ -18,7 +18,7 @@ func TestJudge(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-	b := New(d)
+	b := NewHost(d)
 	bring := func(data []byte) device.Ptr {
 		p, err := d.Alloc(len(data))
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -50,9 +49,6 @@ type Kernel struct {
 	check  func(Shape) error
 	// fits says whether threads have registers for their sums of p; nil is always.
 	fits func(p *gemm.Problem, s Shape) error
-	// suits says why nobody gets the kernel for p, on a device, who does not ask for it by
-	// name; nil is that it is for every product.
-	suits func(p *gemm.Problem, d *device.Info) error
 	// refuses says what about a product the kernel cannot do; nil is nothing.
 	refuses func(p *gemm.Problem) error
 	// scales says that it multiplies operands with block scales.
@@ -62,11 +58,6 @@ type Kernel struct {
 	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
 	// read; see [Kernel.packing].
 	boxed bool
-	// prefer orders the shapes, and the parts of K, for a product that is not empty; nil
-	// is the largest that fill the device first.
-	prefer func(*Kernel, *gemm.Problem, *device.Info) []Shape
-	// predict says what a configuration costs, where that is known.
-	predict func(Config, *gemm.Problem, *device.Info) prediction
 	// vectors says how many elements of A, B and C a thread moves at once, where the
 	// layouts allow it; nil is one.
 	vectors func(Shape, *Config, *gemm.Problem)
@@ -88,25 +79,6 @@ type Kernel struct {
 
 // overlapSM is the architecture from which on launches overlap.
 const overlapSM = 90
-
-// kernels is the one list: dispatch, tests, bench and the docs range over it.
-// Later rows are faster.
-var kernels = []*Kernel{naive, tiled, blocked, mma, wgmma, skinny}
-
-// Kernels lists the kernels, slowest first.
-func Kernels() []*Kernel { return kernels }
-
-// Find is the kernel of that name. The error is ErrUnsupported.
-func Find(name string) (*Kernel, error) {
-	names := make([]string, len(kernels))
-	for i, k := range kernels {
-		if k.Name == name {
-			return k, nil
-		}
-		names[i] = k.Name
-	}
-	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
-}
 
 // Types lists the element types that k multiplies.
 func (k *Kernel) Types() []dtype.Type {
@@ -334,3 +306,57 @@ func grid(p *gemm.Problem, s Shape) (device.Dim3, error) {
 
 // ceilDiv is a/b rounded up, of an a from 1 on, however large: a+b-1 could overflow. (Of 0 it is 1, unless b is 1.)
 func ceilDiv(a, b int) int { return (a-1)/b + 1 }
+
+// Align is a power of two for each matrix, D being the residual.
+type Align struct{ A, B, C, D, Up int }
+
+// least is what addresses are multiples of that are multiples of both.
+func (a Align) least(b Align) Align {
+	of := func(x, y int) int {
+		if x == 0 || y > 0 && y < x {
+			return y
+		}
+		return x
+	}
+	return Align{of(a.A, b.A), of(a.B, b.B), of(a.C, b.C), of(a.D, b.D), of(a.Up, b.Up)}
+}
+
+// Padded is the layout that a matrix gets on a device: its rows begin at multiples of
+// 16 bytes, but for a column, whose elements lie side by side.
+func Padded(l gemm.Layout) gemm.Layout {
+	if l.Cols == 1 {
+		l.LD = 1
+		return l
+	}
+	unit := maxVector / l.Type.Size()
+	l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
+	return l
+}
+
+// Runs returns nil if the kernel can compute p on a device with some tile. The error is
+// ErrUnsupported.
+func (k *Kernel) Runs(p *gemm.Problem, d *device.Info) error {
+	if err := k.Supports(p); err != nil {
+		return err
+	}
+	if !d.Target.Has(k.Target()) {
+		return fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), d.Name, d.Target)
+	}
+	return nil
+}
+
+// CheckDevice returns nil if a block of configuration c, which computes p, fits an SM of the
+// device. The error is ErrUnsupported.
+func (k *Kernel) CheckDevice(c Config, p *gemm.Problem, d *device.Info) error {
+	s := c.Shape
+	if err := k.Fits(p, s); err != nil {
+		return err
+	}
+	if n := k.threads(s).Count(); n > d.MaxThreads {
+		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxThreads)
+	}
+	if n := k.SharedBytes(c); n > d.MaxShared {
+		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
+	}
+	return nil
+}

@@ -31,7 +31,6 @@ var mma = &Kernel{
 	others:   map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	accuracy: accuracyMMA,
 	shapes:   mmaShapes(),
-	prefer:   preferMMA,
 	check:    checkMMA,
 	fits:     fitsMMA,
 	vectors:  mmaVectors,

@@ -93,7 +93,7 @@ func TestPreferMMA(t *testing.T) {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
 		p := float64s(t, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
 		whole := map[Shape]bool{}
-		for _, s := range preferMMA(mma, p, d) {
+		for _, s := range orderMMA(rowOf(mma), p, d) {
 			if err := mma.check(s); err != nil {
 				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
 			}
@@ -127,7 +127,7 @@ func TestPreferMMAOnH200(t *testing.T) {
 		{64, 4096, 4096, "64x64x16/4x8/4*4"},
 	} {
 		p := float64s(t, c.m, c.n, c.k)
-		if got := mma.Configs(p, d)[0].Shape.String(); got != c.want {
+		if got := Configs(mma, p, d)[0].Shape.String(); got != c.want {
 			t.Errorf("%v: %s, want %s", p, got, c.want)
 		}
 	}

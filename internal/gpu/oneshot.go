@@ -16,25 +16,25 @@ import (
 //
 // The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
 // gemm's too, and the context's. After an error C holds anything.
-func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
+func (pl *HostPlan) Run(ctx context.Context, b gemm.Buffers) error {
 	return Sentinel(pl.run(ctx, b))
 }
 
-func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
+func (pl *HostPlan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if pl.host.M == 0 || pl.host.N == 0 {
 		return nil
 	}
-	x := &oneShot{plan: pl, device: pl.backend.Device, host: b}
+	x := &oneShot{plan: pl, device: pl.on.Device, host: b}
 	defer func() { err = device.Join(err, x.close(ctx, err != nil)) }()
 	s, err := x.reserve(pl.schedule())
 	if err != nil {
 		return err
 	}
 	for i := range s.steps {
-		if err := pl.part(&s.steps[i]).Compile(ctx); err != nil {
+		if err := pl.part(&s.steps[i], nil).Compile(ctx); err != nil {
 			return err
 		}
 	}
@@ -55,18 +55,12 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	return x.overlap(ctx, s)
 }
 
-// part is the plan of a step.
-func (pl *Plan) part(s *step) *Plan {
-	sub := *pl
-	sub.device = pl.problem(s)
-	sub.Config = pl.Kernel.For(pl.Kernel.Config(&sub.device, pl.Config.Shape), pl.backend.Device.Info().Target)
-	sub.Config.Lines, sub.Config.Overlaps = pl.Config.Lines, pl.Config.Overlaps
-	return &sub
-}
+// part returns the plan of a step, which is launched in a stream.
+func (pl *HostPlan) part(s *step, on device.Stream) *Plan { return pl.Part(pl.problem(s), on) }
 
 // oneShot is a schedule under way.
 type oneShot struct {
-	plan    *Plan
+	plan    *HostPlan
 	device  device.Device
 	host    gemm.Buffers
 	buffers [matrices][]buffer
@@ -160,7 +154,7 @@ func (x *oneShot) free() error {
 // open gets streams for the copies. They may use the memory that was reserved once what
 // the device was asked for before is done, as somebody else may have had it until then.
 func (x *oneShot) open() (err error) {
-	if x.streams, err = x.plan.backend.streams(); err != nil {
+	if x.streams, err = x.plan.on.streams(); err != nil {
 		return err
 	}
 	x.in, x.out = x.streams.in, x.streams.out
@@ -185,7 +179,7 @@ func (x *oneShot) close(ctx context.Context, failed bool) error {
 			}
 			_ = x.device.Sync(ctx)
 		}
-		x.plan.backend.giveBack(x.streams)
+		x.plan.on.giveBack(x.streams)
 	}
 	errs = append(errs, x.free())
 	for _, e := range x.events {
@@ -365,9 +359,7 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 	if x.plan.host.Epilogue.Gated {
 		_, m.Extras[gemm.Up], _ = x.piece(s, inUp, parts[inUp])
 	}
-	part := x.plan.part(s)
-	part.stream = on
-	return part.Enqueue(ctx, m)
+	return x.plan.part(s, on).Enqueue(ctx, m)
 }
 
 // fetch has what a step made go out, and waits for it.

@@ -21,7 +21,7 @@ import (
 )
 
 // randomSchedule is one of many steps, for sides of a few dozen.
-func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
+func randomSchedule(rng *rand.Rand, pl *HostPlan) *schedule {
 	o := randomOrder(rng, pl)
 	unit := maxVector
 	if pl.host.BlockScaled() {
@@ -39,7 +39,7 @@ func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 }
 
 // randomOrder cuts at whole vectors, as units does.
-func randomOrder(rng *rand.Rand, pl *Plan) order {
+func randomOrder(rng *rand.Rand, pl *HostPlan) order {
 	p := pl.host
 	o := order{[]span{{0, p.K}}, p.M, rng.IntN(2) == 0}
 	if !o.byRows {
@@ -53,7 +53,7 @@ func randomOrder(rng *rand.Rand, pl *Plan) order {
 }
 
 // forced is a plan with a random schedule, the same for the same product.
-func forced(t *testing.T, b *Backend, p *gemm.Problem, opt Options, seed uint64) *Plan {
+func forced(t *testing.T, b *HostBackend, p *gemm.Problem, opt Options, seed uint64) *HostPlan {
 	t.Helper()
 	pl, err := b.Plan(p, opt)
 	if err != nil {
@@ -90,7 +90,7 @@ func TestOverlapConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := New(d)
+			b := NewHost(d)
 			k, err := Find(opt.Kernel)
 			if err != nil {
 				t.Fatal(err)
@@ -139,7 +139,7 @@ func wholeNumbers(t *testing.T, rng *rand.Rand, m, n, k int, beta float64) (*gem
 }
 
 // computed is C after a run, which starts from the C of the buffers.
-func computed(ctx context.Context, pl *Plan, b gemm.Buffers) ([]byte, error) {
+func computed(ctx context.Context, pl *HostPlan, b gemm.Buffers) ([]byte, error) {
 	b.C = bytes.Clone(b.C)
 	err := pl.Run(ctx, b)
 	return b.C, err
@@ -152,7 +152,7 @@ func wanted(t *testing.T, p *gemm.Problem, m gemm.Buffers) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl, err := New(d).Plan(p, Options{Kernel: "naive"})
+	pl, err := NewHost(d).Plan(p, Options{Kernel: "naive"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestWaitsAreNeeded(t *testing.T) {
 			}
 			var n atomic.Int64
 			tap := &tapped{d, func(what string) bool { return what != "wait" || n.Add(1) != without }}
-			b := New(tap)
+			b := NewHost(tap)
 			pl, err := b.Plan(p, Options{Kernel: "naive"})
 			if err != nil {
 				t.Fatal(err)
@@ -271,7 +271,7 @@ func TestOverlapCancelled(t *testing.T) {
 	for name, build := range schedules {
 		var calls, at int64
 		var cancel context.CancelFunc
-		b := New(&tapped{d, func(string) bool {
+		b := NewHost(&tapped{d, func(string) bool {
 			if atomic.AddInt64(&calls, 1) == at {
 				cancel()
 			}
@@ -331,7 +331,7 @@ func TestOverlapLaunchFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := New(d)
+		b := NewHost(d)
 		pl, err := b.Plan(p, Options{Kernel: "naive"})
 		if err != nil {
 			t.Fatal(err)
@@ -357,15 +357,15 @@ func TestOverlapLaunchFails(t *testing.T) {
 }
 
 // schedules are schedules of several steps for the naive kernel, which takes any.
-var schedules = map[string]func(pl *Plan, slices []span) *schedule{
-	"panels": func(pl *Plan, slices []span) *schedule {
+var schedules = map[string]func(pl *HostPlan, slices []span) *schedule{
+	"panels": func(pl *HostPlan, slices []span) *schedule {
 		return pl.overlapped(order{slices, pl.host.M, true}, cutSpan(span{0, pl.host.M}, ceilDiv(pl.host.M, 5)))
 	},
-	"head": func(pl *Plan, slices []span) *schedule {
+	"head": func(pl *HostPlan, slices []span) *schedule {
 		o := order{slices, ceilDiv(pl.host.N, 3), false}
 		return pl.overlapped(o, append(cutSpan(span{0, o.head}, ceilDiv(o.head, 2)), span{o.head, pl.host.N}))
 	},
-	"streamed": func(pl *Plan, slices []span) *schedule {
+	"streamed": func(pl *HostPlan, slices []span) *schedule {
 		return pl.streamed(order{slices, pl.host.M, true}, ceilDiv(pl.host.M, 2), ceilDiv(pl.host.N, 2))
 	},
 }
@@ -392,7 +392,7 @@ func TestLessMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := New(d)
+			b := NewHost(d)
 			pl, err := b.Plan(p, Options{Kernel: "naive"})
 			if err != nil {
 				t.Fatal(err)
@@ -439,7 +439,7 @@ func TestCompiledOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, elem := range []dtype.Type{dtype.F32, dtype.F64, dtype.BF16} {
-		b, p := New(d), productOf(t, elem, 40, 40, 40)
+		b, p := NewHost(d), productOf(t, elem, 40, 40, 40)
 		plan, err := b.Plan(p, Options{})
 		if err != nil {
 			t.Fatal(err)

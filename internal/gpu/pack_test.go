@@ -99,7 +99,7 @@ func TestPacking(t *testing.T) {
 	}
 	// A matrix that is used a few times only is not packed for that.
 	p := halves(t, 4, 4095, 4095)
-	if wgmma.worthPacking(p, Align{}) || !wgmma.worthPacking(halves(t, 4095, 4095, 4095), Align{}) || !wgmma.worthPacking(halves(t, 4, 4096, 4096), Align{}) {
+	if rowOf(wgmma).worthPacking(p, Align{}) || !rowOf(wgmma).worthPacking(halves(t, 4095, 4095, 4095), Align{}) || !rowOf(wgmma).worthPacking(halves(t, 4, 4096, 4096), Align{}) {
 		t.Error("worthPacking")
 	}
 }
@@ -117,7 +117,7 @@ func TestPackFails(t *testing.T) {
 		d := newDouble()
 		d.info.Target, d.info.MaxShared = wgmma.Target(), 227<<10
 		d.failAt, d.err = n, device.ErrLaunch
-		backend := New(d)
+		backend := NewHost(d)
 		plan, err := backend.Plan(&p, Options{Kernel: "wgmma", Shape: "64x64x128/2x16/8*4"})
 		if err != nil {
 			t.Fatal(err)

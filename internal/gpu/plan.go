@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +16,9 @@ import (
 type Backend struct {
 	Device device.Device
 
-	mu        sync.Mutex
-	compiled  map[compiledKey]*compiled
-	schedules map[scheduleKey]scheduled
-	idle      []*streams // that no product uses
-	tensors   tensors
+	mu       sync.Mutex
+	compiled map[compiledKey]*compiled
+	tensors  tensors
 }
 
 type compiledKey struct {
@@ -40,18 +37,14 @@ type compiled struct {
 
 // New is a backend on a device, which stays its caller's to close, after the backend.
 func New(d device.Device) *Backend {
-	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}, schedules: map[scheduleKey]scheduled{}}
+	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}}
 }
 
-// Close unloads what was compiled, and closes the streams.
+// Close unloads the compiled kernels.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var errs []error
-	for _, s := range b.idle {
-		errs = append(errs, s.close())
-	}
-	b.idle = nil
 	for _, c := range b.compiled {
 		if c.module != nil {
 			errs = append(errs, c.module.Unload())
@@ -74,51 +67,65 @@ type Options struct {
 	Align Align
 }
 
-// Align is a power of two for each matrix, D being the residual.
-type Align struct{ A, B, C, D, Up int }
-
-// least is what addresses are multiples of that are multiples of both.
-func (a Align) least(b Align) Align {
-	of := func(x, y int) int {
-		if x == 0 || y > 0 && y < x {
-			return y
-		}
-		return x
-	}
-	return Align{of(a.A, b.A), of(a.B, b.B), of(a.C, b.C), of(a.D, b.D), of(a.Up, b.Up)}
-}
-
-// Plan says how a product will be computed, and why so.
+// Plan is a product of matrices on a device: its kernel, and the launches that compute it.
 type Plan struct {
-	Kernel *Kernel
-	Config Config
-	Why    string
+	Choice
 
-	backend    *Backend
-	host       *gemm.Problem
-	device     gemm.Problem // with the layouts that the matrices have there
-	keepLayout bool
-	own        bool // nobody has named the kernel
-	align      Align
-	stream     device.Stream // to launch in; nil for the device's own
-
-	steps    *schedule // see schedule
-	expected estimate
+	backend *Backend
+	device  gemm.Problem // with the layouts that the matrices have on the device
+	own     bool         // the kernel was not requested by name
+	align   Align
+	stream  device.Stream // to launch in; nil for the device's own
 }
 
 // Plan chooses a kernel and its configuration. The error is ErrUnsupported.
 func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
-	pl, err := b.plan(p, opt)
+	pl := &Plan{backend: b, device: OnDevice(p, opt.KeepLayout), align: opt.Align, own: opt.Kernel == ""}
+	info := b.Device.Info()
+	var err error
+	switch {
+	case opt.Kernel != "":
+		pl.Choice, err = Named(opt.Kernel, opt.Shape, &pl.device, info)
+	case opt.Shape != "":
+		err = fmt.Errorf("%w: a shape %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
+	default:
+		pl.Choice, err = Best(&pl.device, pl.align, info)
+	}
 	if err != nil {
 		return nil, err
 	}
-	pl.Config.Lines = b.Device.Info().Emulated
+	pl.Config.Lines = info.Emulated
 	pl.Config.Overlaps = pl.overlaps()
 	if pl.Kernel.boxed {
 		opt.Align.A, opt.Align.B = 0, 0 // or they are packed
 	}
 	pl.Config.narrow(opt.Align)
 	return pl, nil
+}
+
+// Considered lists the ways to compute the product that the plan was chosen from; nil where its
+// kernel was named.
+func (pl *Plan) Considered() []Considered {
+	if !pl.own {
+		return nil
+	}
+	return List(&pl.device, pl.align, pl.backend.Device.Info())
+}
+
+// OnDevice returns p with the layouts that its matrices get on a device: padded, or as they are.
+func OnDevice(p *gemm.Problem, keepLayout bool) gemm.Problem {
+	q := *p
+	if keepLayout {
+		return q
+	}
+	q.A, q.B, q.C = Padded(p.A), Padded(p.B), Padded(p.C)
+	if p.Epilogue.Residual {
+		q.Residual = Padded(p.Residual)
+	}
+	if p.Epilogue.Gated {
+		q.Up = Padded(p.Up)
+	}
+	return q
 }
 
 // overlaps says whether the product gains by having its blocks begin while others still
@@ -134,93 +141,6 @@ func (pl *Plan) overlaps() bool {
 	}
 	blocks, err := grid(&pl.device, pl.Config.Shape)
 	return err == nil && blocks.X*blocks.Y*blocks.Z <= info.SMs
-}
-
-// newPlan is a plan with nothing chosen yet.
-func (b *Backend) newPlan(p *gemm.Problem, opt Options) *Plan {
-	pl := &Plan{backend: b, host: p, keepLayout: opt.KeepLayout, align: opt.Align}
-	pl.device = pl.problem(pl.whole())
-	return pl
-}
-
-func (b *Backend) plan(p *gemm.Problem, opt Options) (*Plan, error) {
-	pl := b.newPlan(p, opt)
-	info := b.Device.Info()
-	if opt.Kernel != "" {
-		k, err := Find(opt.Kernel)
-		if err != nil {
-			return nil, err
-		}
-		return pl, pl.choose(k, opt.Shape, "asked for by name")
-	}
-	if opt.Shape != "" {
-		return nil, fmt.Errorf("%w: a shape %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
-	}
-	var first, last error // of the kernels that multiply such elements, and of all
-	for i := len(kernels) - 1; i >= 0; i-- {
-		k := kernels[i]
-		if last = k.unsuited(&pl.device, pl.align, info); last == nil {
-			last = pl.choose(k, "", "the fastest kernel for this product that "+info.Name+" can run")
-		}
-		if last == nil {
-			pl.own = true
-			return pl, nil
-		}
-		if first == nil && k.Supports(&pl.device) == nil {
-			first = last
-		}
-	}
-	return nil, cmp.Or(first, last)
-}
-
-// unsuited is why p, with matrices at addresses of that alignment, does not get the kernel
-// unasked on a device; the error is ErrUnsupported.
-func (k *Kernel) unsuited(p *gemm.Problem, a Align, d *device.Info) error {
-	if !k.worthPacking(p, a) {
-		return fmt.Errorf("%w: kernel %s would pack an operand whose elements are used fewer than %d times, or %d where a batch's is transposed", gemm.ErrUnsupported, k.Name, often, oftenTurned)
-	}
-	if k.suits == nil {
-		return nil
-	}
-	return k.suits(p, d)
-}
-
-// Padded is the layout that a matrix gets on a device: its rows begin at multiples of
-// 16 bytes, but for a column, whose elements lie side by side.
-func Padded(l gemm.Layout) gemm.Layout {
-	if l.Cols == 1 {
-		l.LD = 1
-		return l
-	}
-	unit := maxVector / l.Type.Size()
-	l.LD = max(ceilDiv(l.Cols, unit)*unit, unit)
-	return l
-}
-
-func (pl *Plan) choose(k *Kernel, shape, why string) error {
-	info := pl.backend.Device.Info()
-	if err := k.runs(&pl.device, info); err != nil {
-		return err
-	}
-	pl.Kernel, pl.Why = k, why
-	if shape != "" {
-		s, err := k.ParseShape(shape)
-		if err != nil {
-			return err
-		}
-		pl.Config = k.For(k.Config(&pl.device, s), info.Target)
-		return k.refuse(pl.Config, &pl.device, info)
-	}
-	configs := k.Configs(&pl.device, info)
-	if len(configs) == 0 {
-		return fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, pl.host, info.Name)
-	}
-	pl.Config = configs[0]
-	if k.predict != nil && !pl.device.Empty() {
-		x := k.predict(pl.Config, &pl.device, info)
-		pl.Why += "; " + x.String()
-	}
-	return nil
 }
 
 // entry is where the kernel's compiled text for a configuration is kept.
@@ -308,6 +228,19 @@ func (pl *Plan) CompileTime() time.Duration {
 	}
 	return total
 }
+
+// Part returns the plan of p, a part of the product, with the same kernel and tile. It launches
+// in s or, if s is nil, in the device's own stream.
+func (pl *Plan) Part(p gemm.Problem, s device.Stream) *Plan {
+	part := *pl
+	part.device, part.stream = p, s
+	part.Config = pl.Kernel.For(pl.Kernel.Config(&p, pl.Config.Shape), pl.backend.Device.Info().Target)
+	part.Config.Lines, part.Config.Overlaps = pl.Config.Lines, pl.Config.Overlaps
+	return &part
+}
+
+// UsesScratch reports whether the launches pass data to each other in memory of the device.
+func (pl *Plan) UsesScratch() bool { return pl.Config.Shape.Split > 1 || pl.packs() || pl.twice() }
 
 // Scaled is the plan for other factors, to which neither kernel nor configuration
 // were chosen.

@@ -85,7 +85,7 @@ func TestEpiloguesAssemble(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, k := range []*Kernel{mma, wgmma} {
-				configs := k.Configs(&p, info)
+				configs := Configs(k, &p, info)
 				if len(configs) == 0 && (k == wgmma || x.precision != gemm.F32x3) {
 					t.Errorf("%s has no tile for %v, %v", k.Name, &p, e)
 				}

@@ -70,7 +70,7 @@ func TestPreferScaled(t *testing.T) {
 		{512, 7168, 2048, 1, "128x128x128/2x32/6"},
 	} {
 		p := blockScaled(t, c.m, c.n, c.k, dtype.BF16, 1, c.sideB)
-		if got := wgmma.Configs(&p, d)[0].Shape.String(); got != c.want {
+		if got := Configs(wgmma, &p, d)[0].Shape.String(); got != c.want {
 			t.Errorf("%v, scales of 1 row and %d columns: %s, want %s", &p, c.sideB, got, c.want)
 		}
 	}

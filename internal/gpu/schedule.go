@@ -72,7 +72,7 @@ func (s *step) parts() [matrices]part {
 }
 
 // layout is how a part of a matrix lies when it stands alone on the device.
-func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
+func (pl *HostPlan) layout(l gemm.Layout, p part) gemm.Layout {
 	if l.Trans {
 		p.rows, p.cols = p.cols, p.rows
 	}
@@ -86,7 +86,7 @@ func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
 // problem is what a step computes. Of several slices of K the first overwrites C with
 // its sums, the others add theirs, and the last does for the whole what is asked for; see
 // sliceable.
-func (pl *Plan) problem(s *step) gemm.Problem {
+func (pl *HostPlan) problem(s *step) gemm.Problem {
 	p := *pl.host
 	parts := s.parts()
 	p.M, p.N, p.K = s.rows.n(), s.cols.n(), s.depth.n()
@@ -133,7 +133,7 @@ func sliceable(p *gemm.Problem) bool {
 // lay completes steps that have their parts, their tiles and what comes in: it gives the
 // tiles buffers, so many of each operand, in turn. A tile that comes in whole and is there
 // already does not come again.
-func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule {
+func (pl *HostPlan) lay(o order, steps []step, buffers int, words string) *schedule {
 	s := &schedule{steps: steps, order: o, words: words}
 	p := pl.host
 	var held [matrices][]part // by the buffers
@@ -182,15 +182,15 @@ func (s *schedule) memory() (n int) {
 	return n
 }
 
-func (pl *Plan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
+func (pl *HostPlan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
 
 // layouts are those of A, B, C, the residual and a second B on the host.
-func (pl *Plan) layouts() [matrices]gemm.Layout {
+func (pl *HostPlan) layouts() [matrices]gemm.Layout {
 	return [...]gemm.Layout{pl.host.A, pl.host.B, pl.host.C, pl.host.Residual, pl.host.Up}
 }
 
 // scales are the layouts of the scales that are read, which come as a whole.
-func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
+func (pl *HostPlan) scales() map[gemm.Extra]gemm.Layout {
 	all := map[gemm.Extra]gemm.Layout{}
 	for x := range gemm.Extra(gemm.Extras) {
 		if x != gemm.Residual && x != gemm.Up && pl.host.Has(x) {
@@ -201,7 +201,7 @@ func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
 }
 
 // whole is the one step of a product that is computed at once.
-func (pl *Plan) whole() *step {
+func (pl *HostPlan) whole() *step {
 	s := &step{rows: span{0, pl.host.M}, cols: span{0, pl.host.N}, depth: span{0, pl.host.K}}
 	s.tiles = s.parts()
 	s.load[inA], s.load[inB] = s.tiles[inA], s.tiles[inB]
@@ -209,11 +209,11 @@ func (pl *Plan) whole() *step {
 }
 
 // once is the order of a product whose elements are each summed up at once.
-func (pl *Plan) once() order {
+func (pl *HostPlan) once() order {
 	return order{slices: []span{{0, pl.host.K}}, head: pl.host.M, byRows: true}
 }
 
-func (pl *Plan) wholly() *schedule {
+func (pl *HostPlan) wholly() *schedule {
 	return pl.lay(pl.once(), []step{*pl.whole()}, 1, "in one step")
 }
 
@@ -221,7 +221,7 @@ func (pl *Plan) wholly() *schedule {
 // slice by slice, its last slice and then the rest of C panel by panel. What is computed
 // with a slice of one operand and the head of the other comes in nearly as fast as that is
 // computed, however large the product, and the rest of C leaves from early on.
-func (pl *Plan) overlapped(o order, panels []span) *schedule {
+func (pl *HostPlan) overlapped(o order, panels []span) *schedule {
 	whole, last := pl.whole(), len(o.slices)-1
 	// add appends a step; what is new of the operand that the head is of, and of the other
 	// one, comes in.
@@ -294,7 +294,7 @@ func sizes(spans []span) string {
 
 // streamed is a schedule for less memory: C tile by tile, with two buffers for each
 // operand, one for what is computed with and one for what comes in or goes out.
-func (pl *Plan) streamed(o order, rows, cols int) *schedule {
+func (pl *HostPlan) streamed(o order, rows, cols int) *schedule {
 	var steps []step
 	for _, r := range o.cut(pl.host.M, rows, true) {
 		for _, c := range o.cut(pl.host.N, cols, false) {
@@ -328,7 +328,7 @@ func cutSpan(s span, each int) []span {
 
 // smaller is a schedule with the same order of sums that takes less memory than n bytes,
 // nil if there is none.
-func (pl *Plan) smaller(s *schedule, n int) *schedule {
+func (pl *HostPlan) smaller(s *schedule, n int) *schedule {
 	p := pl.host
 	unitRows, unitCols := pl.units()
 	rows, cols := roundUp(p.M, unitRows), roundUp(p.N, unitCols)
@@ -353,7 +353,7 @@ func (pl *Plan) smaller(s *schedule, n int) *schedule {
 
 // units are what the sides of panels are multiples of: whole tiles of the kernel, and
 // whole vectors, as panels stand side by side on the device, or whole blocks that share scales.
-func (pl *Plan) units() (rows, cols int) {
+func (pl *HostPlan) units() (rows, cols int) {
 	rows, cols = pl.Config.Shape.tile()
 	unit := maxVector
 	if pl.host.BlockScaled() {

@@ -24,13 +24,13 @@ func (h200) Info() *device.Info {
 }
 
 // planned is the plan of a product on an H200.
-func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta float64) *Plan {
+func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta float64) *HostPlan {
 	t.Helper()
 	p, _, err := gemm.New(alpha, gemm.Dense(in, m, k), gemm.Dense(in, k, n), beta, gemm.Dense(out, m, n), gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl, err := New(h200{}).Plan(&p, Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"})
+	pl, err := NewHost(h200{}).Plan(&p, Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func (p part) has(e [2]int) bool {
 // TestFastest: what is chosen for some products on an H200, for a person to read.
 func TestFastest(t *testing.T) {
 	for _, c := range []struct {
-		pl   *Plan
+		pl   *HostPlan
 		want string
 	}{
 		{planned(t, dtype.F32, dtype.F32, 64, 64, 64, 1, 0), ""},
@@ -167,7 +167,7 @@ func TestFastest(t *testing.T) {
 			t.Errorf("%v: %s: %q, want %q", c.pl.host, s.words, kind, c.want)
 		}
 		again := c.pl.host
-		if pl, err := New(h200{}).Plan(again, Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"}); err != nil || fmt.Sprint(pl.schedule()) != fmt.Sprint(s) {
+		if pl, err := NewHost(h200{}).Plan(again, Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"}); err != nil || fmt.Sprint(pl.schedule()) != fmt.Sprint(s) {
 			t.Errorf("%v: planned again: %v, otherwise", c.pl.host, err)
 		}
 		if most := int(c.pl.backend.Device.Info().Memory); kind == "streamed" && s.memory() > most {
@@ -202,7 +202,7 @@ func TestForetell(t *testing.T) {
 	}
 }
 
-func randomPanels(rng *rand.Rand, pl *Plan) *schedule {
+func randomPanels(rng *rand.Rand, pl *HostPlan) *schedule {
 	o := randomOrder(rng, pl)
 	return pl.overlapped(o, pl.panels(o, []int{1, 3, 9, -4}[rng.IntN(4)]))
 }

@@ -89,7 +89,7 @@ func TestSplitChosen(t *testing.T) {
 		m, n, k int
 		split   bool
 	}{{4096, 4096, 4096, false}, {64, 64, 65536, true}, {16, 4096, 4096, true}, {64, 64, 64, false}, {4096, 4096, 16, false}} {
-		plan, err := New(d).Plan(product32(t, x.m, x.n, x.k), Options{Kernel: "blocked"})
+		plan, err := NewHost(d).Plan(product32(t, x.m, x.n, x.k), Options{Kernel: "blocked"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestWhichOverlap(t *testing.T) {
 		n       int
 		overlap bool
 	}{{dtype.F32, 64, true}, {dtype.F32, 512, true}, {dtype.F32, 1024, false}, {dtype.F32, 4096, false}, {dtype.F64, 1024, false}, {dtype.BF16, 4096, true}} {
-		plan, err := New(d).Plan(productOf(t, c.elem, c.n, c.n, c.n), Options{})
+		plan, err := NewHost(d).Plan(productOf(t, c.elem, c.n, c.n, c.n), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

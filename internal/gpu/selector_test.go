@@ -38,7 +38,7 @@ func TestSelector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, near := New(d), 0
+	b, near := NewHost(d), 0
 	for _, x := range all {
 		a, bb := gemm.Dense(x.In, x.M, x.K), gemm.Dense(x.In, x.K, x.N)
 		if x.TransB {

@@ -25,7 +25,7 @@ func TestSkinnyChosen(t *testing.T) {
 		{2, 4096, 4096, "4x32"}, {4096, 8, 4096, "32x8"}, {1, 28672, 4096, "1x32"}, {1, 1, 65536, "1x8"},
 		{9, 4096, 4096, ""}, {64, 64, 64, ""},
 	} {
-		plan, err := New(d).Plan(product32(t, x.m, x.n, x.k), Options{})
+		plan, err := NewHost(d).Plan(product32(t, x.m, x.n, x.k), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestSkinnySuits(t *testing.T) {
 		for _, n := range []int{x.most, x.most + 1} {
 			p := productOf(t, x.elem, 1000, n, 500)
 			older := &device.Info{Target: ptx.Target{SM: 75}} // without tensor cores for bfloat16
-			if err := suitsSkinny(p, older); (err == nil) != (n == x.most) {
+			if err := checkSkinnySuited(p, older); (err == nil) != (n == x.most) {
 				t.Errorf("%d columns of %v: %v", n, x.elem, err)
 			}
 		}

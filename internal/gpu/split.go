@@ -1,9 +1,6 @@
 package gpu
 
 import (
-	"context"
-	"errors"
-
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
@@ -50,22 +47,6 @@ func (c Config) partial() Config {
 func (c Config) text() Config {
 	c.Shape.Split = min(c.Shape.Split, 2)
 	return c
-}
-
-// enqueueParts starts both launches, with memory for what goes from one to the other.
-func (pl *Plan) enqueueParts(ctx context.Context, m Memory) (err error) {
-	d, p := pl.backend.Device, &pl.device
-	if m.Sums, err = d.Alloc(sumsBytes(p, pl.Config.Shape)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Free(m.Sums)) }()
-	m.part = partOf(p.K, pl.Config.Shape)
-	first := m
-	first.C = 0 // which the second launch writes
-	if err := pl.launch(ctx, pl.Kernel, pl.Config.partial(), first); err != nil {
-		return err
-	}
-	return pl.launch(ctx, sum, sumConfig(pl.Config), m)
 }
 
 // split declares what is known of the parts; the block sums the one of its place

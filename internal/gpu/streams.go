@@ -19,7 +19,7 @@ func (s *streams) close() error {
 }
 
 // streams are some that no other product uses.
-func (b *Backend) streams() (*streams, error) {
+func (b *HostBackend) streams() (*streams, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := len(b.idle); n > 0 {
@@ -39,7 +39,7 @@ func (b *Backend) streams() (*streams, error) {
 }
 
 // giveBack keeps streams for the next product.
-func (b *Backend) giveBack(s *streams) {
+func (b *HostBackend) giveBack(s *streams) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.idle = append(b.idle, s)

@@ -50,7 +50,7 @@ func TestSweep(t *testing.T) {
 
 type sweepTest struct {
 	*testing.T
-	*Backend
+	*HostBackend
 	rng *rand.Rand
 }
 

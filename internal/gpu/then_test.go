@@ -15,7 +15,7 @@ import (
 func TestThen(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}})
-	b := New(d)
+	b := NewHost(d)
 	for _, c := range []struct {
 		in, out dtype.Type
 		m, n, k int

@@ -16,7 +16,7 @@ func TestTurnedConflicts(t *testing.T) {
 	for _, split := range []string{"", "*2"} { // in parts of K C passes by shared memory
 		p := turnedProblem(t, 64, 128, 256)
 		d := checked(t, check.Options{MaxConflicts: map[string]float64{"": 2, "*2": 1}[split]})
-		plan, err := New(d).Plan(p, Options{Kernel: wgmma.Name, Shape: "64x64x32/2x16/3t" + split})
+		plan, err := NewHost(d).Plan(p, Options{Kernel: wgmma.Name, Shape: "64x64x32/2x16/3t" + split})
 		if err != nil {
 			t.Fatal(err)
 		}

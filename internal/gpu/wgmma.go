@@ -29,11 +29,8 @@ var wgmma = &Kernel{
 	others:   map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.F32x3: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	accuracy: accuracyWgmma,
 	shapes:   wgmmaShapes(),
-	prefer:   preferWgmma,
-	predict:  predictWgmma,
 	check:    checkWgmma,
 	refuses:  refusesWgmma,
-	suits:    suitsWgmma,
 	scales:   true,
 	gates:    true,
 	boxed:    true,
@@ -124,10 +121,7 @@ func checkWgmma(s Shape) error {
 	return nil
 }
 
-// cluster is the blocks of a cluster that load tiles of B for each other, and along those
-// that share out K.
-func (s Shape) cluster() int { return max(s.Cluster, 1) }
-func (s Shape) along() int   { return max(s.Along, 1) }
+func (s Shape) along() int { return max(s.Along, 1) }
 
 func refusesWgmma(p *gemm.Problem) error {
 	// Coordinates of boxes, which may lie a tile outside, have 32 bits and a sign, and of
@@ -138,36 +132,6 @@ func refusesWgmma(p *gemm.Problem) error {
 	}
 	if p.BlockScaled() && len(recipeOf(p.A.Type, p.Precision).rounds) == 0 {
 		return fmt.Errorf("%w: kernel wgmma with block scales in precision %v: the tensor cores keep all sums", gemm.ErrUnsupported, p.Precision)
-	}
-	return nil
-}
-
-// suitsWgmma leaves to mma what an H200 showed it to be faster at.
-func suitsWgmma(p *gemm.Problem, d *device.Info) error {
-	// Small products, which mma is through with before a pipe would be full: 64³ of bfloat16 takes
-	// 1.96 µs instead of 2.38, and 200³ 2.93 instead of 3.16. Where rows begin within the L2 cache's lines,
-	// or would be packed, that holds for some more: 257³ takes 3.54 instead of 4.30.
-	const small, skewed = 256, 320
-	size, most := p.A.Type.Size(), small
-	if p.A.LD*size%frag.SwizzleBytes != 0 || p.B.LD*size%frag.SwizzleBytes != 0 {
-		most = skewed
-	}
-	// Few rows in tiles of mma's 128 columns, where these are one round and those of 64 columns are more: 16×14336×4096
-	// takes 29.1 µs instead of 31.9. Few columns that are not along K, of which a box has 64: 4096×16×4096
-	// takes 12.7 instead of 14.3.
-	const few = 16
-	even := p.M <= few && ceilDiv(p.N, 128) <= d.SMs && ceilDiv(p.N, groupRows) > d.SMs
-	thin := p.N > 1 && p.N <= few && !p.B.Trans
-	switch {
-	case p.Batch.Kind != gemm.Single || p.Precision == gemm.F32x3 || size == 1:
-		return nil
-	case size == 2 && max(p.M, p.N, p.K) <= most:
-		return fmt.Errorf("%w: kernel wgmma is slower than mma where no side is longer than %d", gemm.ErrUnsupported, most)
-	case size == 4 && turnable(p) == nil && (p.M <= few || max(p.M, p.N, p.K) <= groupThreads):
-		// 128³ in tf32 takes 2.85 µs instead of 3.08, 16×4096×4096 20.8 instead of 21.4.
-		return fmt.Errorf("%w: kernel wgmma is slower than mma for so small a product with a B that runs across K", gemm.ErrUnsupported)
-	case even, size == 2 && thin:
-		return fmt.Errorf("%w: kernel wgmma is slower than mma for these %d rows and %d columns", gemm.ErrUnsupported, p.M, p.N)
 	}
 	return nil
 }

@@ -72,11 +72,11 @@ func TestPlanF32x3(t *testing.T) {
 	for _, m := range []int{1, 64, 500} {
 		p := precise(t, gemm.F32x3)
 		p.M, p.A.Rows, p.C.Rows = m, m, m
-		plan, err := New(d).Plan(p, Options{})
+		plan, err := NewHost(d).Plan(p, Options{})
 		if err != nil || plan.Kernel != wgmma || plan.Config.Shape.Stages < planeParts {
 			t.Errorf("%v: %+v, %v", p, plan, err)
 		}
-		if _, err := New(d).Plan(p, Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "a step of f32x3 takes 3 stages") {
+		if _, err := NewHost(d).Plan(p, Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "a step of f32x3 takes 3 stages") {
 			t.Errorf("two stages: %v", err)
 		}
 	}
@@ -142,7 +142,7 @@ func expectTile(t *testing.T, d *device.Info, b gemm.Layout, precision gemm.Prec
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := wgmma.Configs(&p, d)[0].Shape.String(); got != want {
+	if got := Configs(wgmma, &p, d)[0].Shape.String(); got != want {
 		t.Errorf("%v: %s, want %s", &p, got, want)
 	}
 }
@@ -157,7 +157,7 @@ func TestPreferWgmma(t *testing.T) {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
 		p := halves(t, 1+rng.IntN(1<<rng.IntN(20)), 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
 		whole := map[Shape]bool{}
-		for _, c := range wgmma.Configs(p, d) {
+		for _, c := range Configs(wgmma, p, d) {
 			s := c.Shape
 			if err := wgmma.check(s); err != nil {
 				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
@@ -204,7 +204,7 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 		{64, 64, 65536, "32x64x64/2x16/12*66"},
 	} {
 		p := halves(t, c.m, c.n, c.k)
-		if got := wgmma.Configs(p, d)[0].Shape.String(); got != c.want {
+		if got := Configs(wgmma, p, d)[0].Shape.String(); got != c.want {
 			t.Errorf("%v: %s, want %s", p, got, c.want)
 		}
 	}
@@ -215,7 +215,7 @@ func TestSmallestGetMMA(t *testing.T) {
 	d := newDouble()
 	d.info.Target, d.info.MaxShared = wgmma.Target(), 227<<10
 	for n, want := range map[int]*Kernel{64: mma, 128: mma, 200: mma, 256: mma, 257: mma, 300: mma, 328: wgmma, 384: wgmma} {
-		plan, err := New(d).Plan(halves(t, n, n, n), Options{})
+		plan, err := NewHost(d).Plan(halves(t, n, n, n), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

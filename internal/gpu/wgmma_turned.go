@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/ptx/build"
@@ -14,15 +13,6 @@ import (
 // across K. Of the left operand they take fragments from registers, which threads load as they like: turned
 // tiles are of Cᵀ = Bᵀ·Aᵀ. The kernel multiplies a left operand, of which a tile has M rows, and a right
 // one, of which it has N columns. Which they are is up to turned; what else only turned tiles do is here.
-
-// turned says which of two, one of A or of C's rows, the other of B or of C's columns, is the left operand's
-// and which the right one's. It leads back, too.
-func turned[T any](s Shape, a, b T) (left, right T) {
-	if s.Turned {
-		return b, a
-	}
-	return a, b
-}
 
 // turnedTiles are further ones of tf32, for a B that runs across K: M are columns of C. 256×128, with 128
 // of them a warpgroup, spills registers where it hands over C.
@@ -44,33 +34,6 @@ func turnable(p *gemm.Problem) error {
 		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for tf32, with a B that runs across K, and neither groups of rows nor gates", gemm.ErrUnsupported)
 	}
 	return nil
-}
-
-const (
-	// wgmmaLoads is the least that a step takes whose fragments threads load, which wait for them twice,
-	// and wgmmaAgain how much longer memory takes for B where several rows of tiles read the same of it.
-	wgmmaLoads, wgmmaAgain = 290.0, 0.1
-	// wgmmaLines is how many elements threads finish in a cycle row by row, wgmmaWaits with a residual.
-	wgmmaLines, wgmmaWaits = 4.0, 0.6
-)
-
-// turnedCosts are what turned tiles of that area take for predictWgmma, others 0: memory besides, a step at
-// the least, and handing over besides.
-func turnedCosts(c Config, p *gemm.Problem, d *device.Info, area float64) (again, least, lines float64) {
-	s := c.Shape
-	if !s.Turned {
-		return 0, 0, 0
-	}
-	if p.M > s.N {
-		again = wgmmaAgain * float64(p.Products()*p.B.Bytes()) / wgmmaMemory / float64(max(d.SMs, 1))
-	}
-	if !bulk(c) && s.Split < 2 {
-		lines = area / wgmmaLines
-		if p.Epilogue.Residual {
-			lines += area / wgmmaWaits
-		}
-	}
-	return again, wgmmaLoads, lines
 }
 
 // addLoaded is addStraight with the left operand from registers. While the tensor cores are at one half of a step

@@ -46,7 +46,7 @@ func Open(name dispatch.Device) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{name: name, backend: b, close: release, live: map[*block]struct{}{}, plans: map[planKey]*gpu.Plan{}}, nil
+	return &Device{name: name, backend: b.Backend, close: release, live: map[*block]struct{}{}, plans: map[planKey]*gpu.Plan{}}, nil
 }
 
 // String is the name by which the device was opened: "gpu:1".

@@ -58,13 +58,13 @@ func (l *gpuLab) standard(_ context.Context, f dispatch.Form) (dispatch.Choice, 
 	return dispatch.Choice{Kernel: plan.Kernel.Name, Shape: plan.Config.Shape.String()}, 0, nil
 }
 
-// candidates are those that the rules of [gpu.Backend.Candidates] leave, and compile.
+// candidates are those that the rules of [gpu.Candidates] leave, and compile.
 func (l *gpuLab) candidates(ctx context.Context, f dispatch.Form) ([]dispatch.Choice, int, error) {
 	p, err := l.problem(f)
 	if err != nil {
 		return nil, 0, err
 	}
-	all := l.backend.Candidates(p, keep, l.options.Exhaustive)
+	all := gpu.Candidates(p, gpu.Align{}, l.backend.Info(), l.options.Exhaustive)
 	var list []dispatch.Choice
 	for _, c := range all {
 		if c.In {

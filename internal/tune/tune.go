@@ -32,7 +32,7 @@ type Options struct {
 	// that has passed and that all will take.
 	Progress func(passed, all time.Duration)
 	// Exhaustive measures all that the device can run, where otherwise the rules of
-	// [gpu.Backend.Candidates] leave out what is predicted to be slow, and blocks on the
+	// [gpu.Candidates] leave out what is predicted to be slow, and blocks on the
 	// processor are only varied for the best of the routes.
 	Exhaustive bool
 	// Warn, if not nil, is told in a line what its user has to know: that another process
@@ -156,7 +156,7 @@ func open(o Options) (l lab, t dispatch.Tuner, closeLab func() error, err error)
 			err := fmt.Errorf("%w: tuning on device %v: an emulated GPU has counts and no times of its own (want cpu, or gpu where there is one)", gemm.ErrUnsupported, o.Device)
 			return nil, t, nil, errors.Join(err, release())
 		}
-		return newGPULab(b, o), dispatch.GPUTuner(b), release, nil
+		return newGPULab(b.Backend, o), dispatch.GPUTuner(b.Backend), release, nil
 	}
 	if o.Device.Kind == "auto" {
 		return nil, t, nil, fmt.Errorf("%w: tuning on device auto: name one (cpu, gpu, gpu:N)", gemm.ErrUnsupported)

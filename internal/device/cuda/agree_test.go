@@ -46,10 +46,10 @@ func TestOrdersAgree(t *testing.T) {
 func TestDisagreementShows(t *testing.T) {
 	k := gpu.Kernels()[0]
 	c := agreement{k, k.Shapes()[0], gemmtest.Pairs()[0], gemm.Native, 0, 5, 6, 7}
-	if err := c.check(t.Context(), gpu.New(emulated(t, 1)), gpu.New(emulated(t, 1)), 1); err != nil {
+	if err := c.check(t.Context(), gpu.NewHost(emulated(t, 1)), gpu.NewHost(emulated(t, 1)), 1); err != nil {
 		t.Error(err)
 	}
-	if err := c.check(t.Context(), gpu.New(emulated(t, 1)), gpu.New(&flipping{emulated(t, 1)}), 1); err == nil {
+	if err := c.check(t.Context(), gpu.NewHost(emulated(t, 1)), gpu.NewHost(&flipping{emulated(t, 1)}), 1); err == nil {
 		t.Error("a flipped bit is not found")
 	}
 }
@@ -152,7 +152,7 @@ func agree(t *testing.T, a, b device.Device) {
 			for range runtime.GOMAXPROCS(0) {
 				wg.Go(func() {
 					for i := range next {
-						x, y := gpu.New(a), gpu.New(b)
+						x, y := gpu.NewHost(a), gpu.NewHost(b)
 						err := all[i].check(t.Context(), x, y, seed+uint64(i))
 						if err := errors.Join(err, x.Close(), y.Close()); err != nil {
 							t.Errorf("%v (number %d): %v", all[i], i, err)
@@ -171,7 +171,7 @@ func agree(t *testing.T, a, b device.Device) {
 
 // check computes the product on both devices and compares C to the last bit. Its
 // epilogue has all that is exact: alpha, beta, a bias and a rectifier.
-func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) error {
+func (c agreement) check(ctx context.Context, x, y *gpu.HostBackend, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	epilogue := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
 	if rng.IntN(2) == 0 {
@@ -187,7 +187,7 @@ func (c agreement) check(ctx context.Context, x, y *gpu.Backend, seed uint64) er
 	m := gemm.Buffers{A: fractions(rng, p.A), B: fractions(rng, p.B), Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
 	old := fractions(rng, p.C)
 	var results [2][]byte
-	for i, backend := range []*gpu.Backend{x, y} {
+	for i, backend := range []*gpu.HostBackend{x, y} {
 		m.C = append([]byte(nil), old...)
 		plan, err := backend.Plan(p, gpu.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
 		if err != nil {

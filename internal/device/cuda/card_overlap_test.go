@@ -18,7 +18,7 @@ import (
 // rows alone.
 func TestCardOverlap(t *testing.T) {
 	g := card(t)
-	b := gpu.New(g)
+	b := gpu.NewHost(g)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -71,7 +71,7 @@ func TestCardOverlap(t *testing.T) {
 }
 
 // atOnce is C as one launch makes it, in the host's layout.
-func atOnce(t *testing.T, g *GPU, plan *gpu.Plan, p *gemm.Problem, m gemm.Buffers) []byte {
+func atOnce(t *testing.T, g *GPU, plan *gpu.HostPlan, p *gemm.Problem, m gemm.Buffers) []byte {
 	t.Helper()
 	ctx, d := t.Context(), plan.Problem()
 	var at gpu.Memory

@@ -196,7 +196,7 @@ func TestCardBatches(t *testing.T) {
 			}
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				g := cardFor(t, k)
-				backend, seed := gpu.New(g), rand.Uint64()
+				backend, seed := gpu.NewHost(g), rand.Uint64()
 				report := gemmtest.Check(t.Context(), gputest.Way{Kernel: k, Shape: s}.On(backend), gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
 				if err := errors.Join(report.Err(), backend.Close()); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
@@ -218,7 +218,7 @@ func cardFor(t *testing.T, k *gpu.Kernel) *GPU {
 
 // conform runs the suite with a kernel, on products in a precision.
 func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
-	backend := gpu.New(cardFor(t, k))
+	backend := gpu.NewHost(cardFor(t, k))
 	defer func() {
 		if err := backend.Close(); err != nil {
 			t.Error(err)

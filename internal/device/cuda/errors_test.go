@@ -25,7 +25,7 @@ func TestCardErrors(t *testing.T) {
 // tf32, and tells their errors, relative to |A|·|B|, in units of float32's roundoff.
 func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 	t.Helper()
-	b := gpu.New(d)
+	b := gpu.NewHost(d)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)

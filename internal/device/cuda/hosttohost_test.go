@@ -31,7 +31,7 @@ func TestHostToHost(t *testing.T) {
 		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")
 	}
 	g := card(t)
-	b := gpu.New(g)
+	b := gpu.NewHost(g)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -117,7 +117,7 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := naive.Configs(p, g.Info())[0]
+	c := gpu.Configs(naive, p, g.Info())[0]
 	text, err := naive.Emit(c)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 }
 
 // kernelTime is the time on the GPU of the plan's product on matrices that are there.
-func (g *GPU) kernelTime(t *testing.T, plan *gpu.Plan) time.Duration {
+func (g *GPU) kernelTime(t *testing.T, plan *gpu.HostPlan) time.Duration {
 	t.Helper()
 	p := plan.Problem()
 	var m gpu.Memory

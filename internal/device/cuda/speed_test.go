@@ -80,7 +80,7 @@ func (s *speed) launches(t *testing.T) {
 	kernels := gpu.Kernels()
 	k := kernels[len(kernels)-1]
 	p := square(t, 64)
-	f, l := s.load(t, k, k.Configs(p, s.gpu.Info())[0], p)
+	f, l := s.load(t, k, gpu.Configs(k, p, s.gpu.Info())[0], p)
 	launch := func() error { return s.gpu.Launch(t.Context(), f, l) }
 	sync := func() error { return s.gpu.Sync(t.Context()) }
 	took(t, launch)

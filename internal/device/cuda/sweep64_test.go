@@ -31,7 +31,7 @@ func TestSweep64(t *testing.T) {
 		t.Skip("set TILEWORK_SWEEP64 to lines of KERNEL TILES SHAPES to measure")
 	}
 	s := &sweeper64{gpu: card(t), rng: rand.New(rand.NewPCG(1, 2))}
-	s.backend = gpu.New(s.gpu)
+	s.backend = gpu.NewHost(s.gpu)
 	defer func() {
 		if err := s.backend.Close(); err != nil {
 			t.Error(err)
@@ -73,7 +73,7 @@ const sweep64Pool = 1 << 30
 
 type sweeper64 struct {
 	gpu     *GPU
-	backend *gpu.Backend
+	backend *gpu.HostBackend
 	rng     *rand.Rand
 	host    []float64
 	in, out device.Ptr

@@ -41,7 +41,7 @@ func waysOf(t *testing.T, kernel string) []gputest.Way {
 }
 
 func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
-	b := gpu.New(d)
+	b := gpu.NewHost(d)
 	for _, w := range ways {
 		for name, p := range testkit.Layouts(t, dtype.F64, 5, 8, 65) {
 			if !w.Takes(p, d.Info()) {
@@ -59,7 +59,7 @@ func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
 
 // countTerms multiplies ones by powers of two, so that an element of C says which terms are in it, and
 // how often: the first 50, and then the others.
-func countTerms(t *testing.T, b *gpu.Backend, w gputest.Way, p *gemm.Problem) error {
+func countTerms(t *testing.T, b *gpu.HostBackend, w gputest.Way, p *gemm.Problem) error {
 	const atOnce = 50
 	x, y, c := make([]float64, p.A.Len()), make([]float64, p.B.Len()), make([]float64, p.C.Len())
 	for i := range x {

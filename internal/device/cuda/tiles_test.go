@@ -89,7 +89,7 @@ func (s *tiles) product(sizes []string) *gemm.Problem {
 // time is how long p takes with a tile, and which that was.
 func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	t := s.t
-	b := gpu.New(s.gpu)
+	b := gpu.NewHost(s.gpu)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)

@@ -119,7 +119,7 @@ const emulated = 1 << 15
 
 // On is the way, on a backend, as the suite sees it. In a shape of its own it multiplies matrices as
 // they lie, whose rows begin anywhere; where a plan chooses, as it does a product of the host's.
-func (w Way) On(b *gpu.Backend) gemmtest.Implementation {
+func (w Way) On(b *gpu.HostBackend) gemmtest.Implementation {
 	info, opt := b.Device.Info(), gpu.Options{Kernel: w.Kernel.Name, Shape: w.Tile(), KeepLayout: !w.chosen()}
 	impl := gemmtest.Implementation{
 		Name: w.String(), Types: w.types(), Concurrent: true, Cancels: true,

@@ -15,7 +15,7 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, seen := gpu.New(d), map[string]bool{}
+	b, seen := gpu.NewHost(d), map[string]bool{}
 	for _, w := range All(d.Info()) {
 		if seen[w.String()] {
 			t.Errorf("%v is there twice", w)
@@ -54,7 +54,7 @@ func TestOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gpu.New(d)
+	b := gpu.NewHost(d)
 	for _, w := range []Way{{Kernel: k}, {Kernel: k, Shape: k.Shapes()[0]}, {Kernel: k, Precision: k.Precisions()[0]}} {
 		report := gemmtest.Check(t.Context(), w.On(b), gemmtest.Options{Cases: 7, Seed: 1})
 		for _, c := range report.Checks {

@@ -31,20 +31,17 @@ func (c Considered) Spec() string {
 	return c.Kernel + ":" + c.Shape.String()
 }
 
-// Considered lists all ways to compute p that the list of kernels has, the fastest
-// kernel first and each kernel's in the order of its preference. One is in: what [Backend.Plan]
-// would choose.
-func (b *Backend) Considered(p *gemm.Problem, opt Options) []Considered {
-	pl := b.newPlan(p, opt)
+// List lists every way to compute p, whose matrices are aligned to a, on a device: the fastest
+// kernel first, and each kernel's tiles in their order. One is in, the choice of [Best].
+func List(p *gemm.Problem, a Align, d *device.Info) []Considered {
 	var all []Considered
 	chosen := ""
-	for i := len(kernels) - 1; i >= 0; i-- {
-		k := kernels[i]
+	for _, k := range slices.Backward(rows) {
 		if chosen != "" {
 			all = append(all, Considered{Kernel: k.Name, Why: "slower than " + chosen + ", which can compute it"})
 			continue
 		}
-		ways := k.consider(&pl.device, pl.align, b.Device.Info())
+		ways := k.consider(p, a, d)
 		if at := firstIn(ways); at >= 0 {
 			chosen = k.Name
 			for j := range ways {
@@ -54,14 +51,6 @@ func (b *Backend) Considered(p *gemm.Problem, opt Options) []Considered {
 		all = append(all, ways...)
 	}
 	return all
-}
-
-// Considered is what the plan was chosen from, nil where its kernel was named.
-func (pl *Plan) Considered() []Considered {
-	if !pl.own {
-		return nil
-	}
-	return pl.backend.Considered(pl.host, Options{KeepLayout: pl.keepLayout, Align: pl.align})
 }
 
 // settle says what a choice, which fell on that one, made of c.
@@ -88,18 +77,18 @@ func firstIn(ways []Considered) int {
 
 // consider lists the kernel's ways to compute p, at addresses of that alignment, on a device; those that the device
 // can run are in.
-func (k *Kernel) consider(p *gemm.Problem, a Align, d *device.Info) []Considered {
-	if err := cmp.Or(k.runs(p, d), k.unsuited(p, a, d)); err != nil {
-		return []Considered{{Kernel: k.Name, Why: reason(err)}}
+func (r *row) consider(p *gemm.Problem, a Align, d *device.Info) []Considered {
+	if err := cmp.Or(r.Runs(p, d), r.unsuited(p, a, d)); err != nil {
+		return []Considered{{Kernel: r.Name, Why: reason(err)}}
 	}
 	var ways []Considered
-	for _, s := range k.preferred(p, d) {
-		c := k.For(k.Config(p, s), d.Target)
-		way := Considered{Kernel: k.Name, Shape: s, In: true}
-		if err := k.refuse(c, p, d); err != nil {
+	for _, s := range r.ordered(p, d) {
+		c := r.For(r.Config(p, s), d.Target)
+		way := Considered{Kernel: r.Name, Shape: s, In: true}
+		if err := r.CheckDevice(c, p, d); err != nil {
 			way.In, way.Why, way.rule = false, reason(err), "more than a thread or a block can have"
-		} else if k.predict != nil && !p.Empty() {
-			x := k.predict(c, p, d)
+		} else if r.predict != nil && !p.Empty() {
+			x := r.predict(c, p, d)
 			way.Cycles = x.cycles()
 		}
 		ways = append(ways, way)
@@ -112,7 +101,7 @@ func reason(err error) string {
 	return strings.TrimPrefix(err.Error(), gemm.ErrUnsupported.Error()+": ")
 }
 
-// What is worth measuring, by the rules of [Backend.Candidates].
+// What is worth measuring, by the rules of [Candidates].
 const (
 	mostKernels   = 2   // the fastest of the list that can compute the product
 	mostSlower    = 1.5 // times the cycles of the kernel's best
@@ -120,19 +109,17 @@ const (
 	mostOfSecond  = 3   // of every kernel but the fastest
 )
 
-// Candidates is [Backend.Considered] for tuning: what is worth measuring is in, and all
+// Candidates is [List] for tuning: what is worth measuring is in, and all
 // else has the rule that put it aside. With everything all that the device can run is in.
-func (b *Backend) Candidates(p *gemm.Problem, opt Options, everything bool) []Considered {
-	pl := b.newPlan(p, opt)
+func Candidates(p *gemm.Problem, a Align, d *device.Info, everything bool) []Considered {
 	var all []Considered
 	used := 0
-	for i := len(kernels) - 1; i >= 0; i-- {
-		k := kernels[i]
+	for _, k := range slices.Backward(rows) {
 		if used == mostKernels && !everything {
 			all = append(all, Considered{Kernel: k.Name, Why: fmt.Sprintf("%d faster kernels can compute it", mostKernels)})
 			continue
 		}
-		ways := k.consider(&pl.device, pl.align, b.Device.Info())
+		ways := k.consider(p, a, d)
 		kept, best := 0, math.Inf(1)
 		for j := range ways {
 			if w := &ways[j]; w.In {

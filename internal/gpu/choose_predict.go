@@ -124,19 +124,19 @@ func copied(vec int, along bool) int {
 
 // cheapest orders the candidates by what they are predicted to cost: each tile, whole
 // and with K in as many parts as give every SM one block, or two, and so on.
-func (k *Kernel) cheapest(p *gemm.Problem, d *device.Info) []Shape {
+func (r *row) cheapest(p *gemm.Problem, d *device.Info) []Shape {
 	var all []prediction
-	for _, s := range k.shapes {
-		c := k.Config(p, s)
-		all = append(all, k.predict(c, p, d))
+	for _, s := range r.shapes {
+		c := r.Config(p, s)
+		all = append(all, r.predict(c, p, d))
 		height, width := s.tile()
 		rows := ceilDiv(p.M, height)
 		tiles := rows * ceilDiv(p.N, width)
-		for fill := 1; fill <= maxFill && k.splits && s.Along < 2 && p.ReadsAB() && p.Batch.Kind == gemm.Single && rows <= maxGridRows; fill++ {
+		for fill := 1; fill <= maxFill && r.splits && s.Along < 2 && p.ReadsAB() && p.Batch.Kind == gemm.Single && rows <= maxGridRows; fill++ {
 			parts := min(fill*d.SMs/tiles, p.K/(s.K*minSteps), maxGridRows)
 			if parts > max(c.Shape.Split, 1) {
 				c.Shape.Split = parts
-				all = append(all, k.predict(c, p, d))
+				all = append(all, r.predict(c, p, d))
 			}
 		}
 	}

@@ -1,0 +1,67 @@
+package gpu
+
+import (
+	"sync"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+)
+
+// HostBackend computes products of matrices of the host on one device. It keeps the streams, and
+// the schedules of recent products, besides the compiled kernels. Its methods may be called from
+// several goroutines at once.
+type HostBackend struct {
+	*Backend
+
+	mu        sync.Mutex
+	schedules map[scheduleKey]scheduled
+	idle      []*streams // that no product uses
+}
+
+// NewHost returns a backend on a device, which the caller closes after the backend.
+func NewHost(d device.Device) *HostBackend {
+	return &HostBackend{Backend: New(d), schedules: map[scheduleKey]scheduled{}}
+}
+
+// Close closes the streams and unloads the compiled kernels.
+func (b *HostBackend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, s := range b.idle {
+		errs = append(errs, s.close())
+	}
+	b.idle = nil
+	return device.Join(append(errs, b.Backend.Close())...)
+}
+
+// HostPlan is a product of matrices of the host: the plan of the same product on the device, and
+// the schedule by which operands reach the device and C leaves it.
+type HostPlan struct {
+	*Plan
+
+	on         *HostBackend
+	host       *gemm.Problem
+	keepLayout bool
+
+	steps    *schedule // see schedule
+	expected estimate
+}
+
+// Plan chooses a kernel and its configuration. The error is ErrUnsupported.
+func (b *HostBackend) Plan(p *gemm.Problem, opt Options) (*HostPlan, error) {
+	pl, err := b.Backend.Plan(p, opt)
+	if err != nil {
+		return nil, err
+	}
+	return b.PlanOf(pl, p, opt.KeepLayout), nil
+}
+
+// PlanOf returns the plan of p that runs as pl does, which was planned for p and has the
+// host's layouts on the device if keepLayout is set.
+func (b *HostBackend) PlanOf(pl *Plan, p *gemm.Problem, keepLayout bool) *HostPlan {
+	return &HostPlan{Plan: pl, on: b, host: p, keepLayout: keepLayout}
+}
+
+// Backend returns the backend that made the plan.
+func (pl *HostPlan) Backend() *HostBackend { return pl.on }
