@@ -301,7 +301,7 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 			return r, e, fmt.Errorf("--kernel: %w", err)
 		}
 	}
-	if err := r.Device.Check(); err != nil {
+	if err := dispatch.CheckDevice(r.Device); err != nil {
 		return r, e, err
 	}
 	if e, err = f.epilogue.parse(); err != nil {

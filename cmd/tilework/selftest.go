@@ -139,7 +139,7 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	if err := device.Check(); err != nil {
+	if err := dispatch.CheckDevice(device); err != nil {
 		return err
 	}
 	if f.cases < 1 {

@@ -44,6 +44,9 @@ type trouble struct {
 	all []string
 }
 
+// Default returns the cache that the process shares, which is opened on the first call.
+var Default = sync.OnceValue(Open)
+
 // Open is the cache that the environment asks for: in the directory that
 // TILEWORK_CACHE names, or else in one of the user's own; nil for "off", and where
 // the system has no place for it. Nothing is made before something is kept.

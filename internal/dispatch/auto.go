@@ -10,8 +10,7 @@ import (
 	"tilework/internal/cache"
 	"tilework/internal/cpu"
 	"tilework/internal/device"
-	"tilework/internal/device/cuda"
-	"tilework/internal/gpu"
+	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
 
@@ -22,13 +21,8 @@ import (
 // has measured in the cache. What it decides depends on the product and on what was
 // measured, not on what the process did before.
 type chooser struct {
-	gpu   Device
+	Machine
 	cache *cache.Cache
-	// present tells whether there may be a GPU, without beginning with it; identify
-	// begins with it, as far as to tell what it is.
-	present  func() error
-	identify func() (identity, error)
-	trials   func(d Device, types pair, threads int) trial
 
 	mu     sync.Mutex // guards what follows, and is held while measuring
 	speeds map[kind]processor
@@ -39,7 +33,7 @@ type chooser struct {
 
 // kind is what the speed of a product depends on besides its size.
 type kind struct {
-	types   pair
+	types   Types
 	threads int // of the processor
 }
 
@@ -49,53 +43,45 @@ type shot struct {
 	crossover string
 }
 
-// identity is what the measurements of a GPU depend on, and what it holds.
-type identity struct {
-	key    string
-	memory int64 // bytes
+// Identity is what the measurements of a GPU depend on, and what it holds.
+type Identity struct {
+	Key    string
+	Memory int64 // bytes
 }
 
 // begun is what came of beginning with the GPU.
 type begun struct {
-	identity
+	Identity
 	err error
 }
 
-// pair is the element types of a product, of A and B and of C.
-type pair struct{ In, Out dtype.Type }
+// Types is the element types of a product, of A and B and of C.
+type Types struct{ In, Out dtype.Type }
 
-func (p pair) String() string {
+func (p Types) String() string {
 	if p.In == p.Out {
 		return p.In.String()
 	}
 	return p.In.String() + " → " + p.Out.String()
 }
 
-// shared is the process's one chooser.
-var shared struct {
-	once sync.Once
-	*chooser
+// Machine is the CPU and the GPU to decide between, as the chooser asks for them.
+type Machine struct {
+	GPU Device
+	// Present returns an error if there is no GPU, without starting to use it.
+	Present func() error
+	// Identify starts to use the GPU as far as to identify it, and Open for products.
+	Identify func() (Identity, error)
+	Open     func() error
+	// IsOpen reports whether the process uses the GPU already.
+	IsOpen func() bool
+	// Trial returns a function that times square products on d.
+	Trial func(d Device, types Types, threads int) Trial
 }
 
-func theChooser() *chooser {
-	shared.once.Do(func() {
-		shared.chooser = newChooser(Device{Kind: "gpu"}, theCache(), cuda.Present, func() (identity, error) {
-			cards, err := cuda.List()
-			if err != nil {
-				return identity{}, err
-			}
-			c := cards[0]
-			return identity{fmt.Sprint(c.UUID, c.Name, c.PCI, c.Driver), c.Memory}, nil
-		})
-	})
-	return shared.chooser
-}
-
-func newChooser(d Device, c *cache.Cache, present func() error, identify func() (identity, error)) *chooser {
-	return &chooser{
-		gpu: d, cache: c, present: present, identify: identify, trials: tryOn,
-		speeds: map[kind]processor{}, shots: map[kind]shot{},
-	}
+// New returns a chooser that keeps its measurements in a cache.
+func newChooser(m Machine, c *cache.Cache) *chooser {
+	return &chooser{Machine: m, cache: c, speeds: map[kind]processor{}, shots: map[kind]shot{}}
 }
 
 const (
@@ -178,21 +164,20 @@ func (c choice) words() string {
 }
 
 // choose says in made, which is a choice of nothing, the processor or the GPU, and why.
-func (c *chooser) choose(r *Request, made *choice) {
-	p := &r.Problem
+func (c *chooser) choose(p *gemm.Problem, threads int, once bool, made *choice) {
 	made.device.Kind = "cpu"
 	if p.Flops() < tooSmall {
 		made.because = tooSmallForGPU
 		return
 	}
-	made.gpu = c.gpu
-	if c.present() != nil {
+	made.gpu = c.GPU
+	if c.Present() != nil {
 		made.because = noDriver
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := kind{pair{p.A.Type, p.C.Type}, cpu.Workers(r.Threads)}
+	u := kind{Types{p.A.Type, p.C.Type}, cpu.Workers(threads)}
 	speed, err := c.processor(u)
 	if err != nil {
 		made.because, made.err = noMeasurementHere, err
@@ -200,7 +185,7 @@ func (c *chooser) choose(r *Request, made *choice) {
 	}
 	made.here = speed.seconds(p.Flops())
 	start, all := c.knownStart(), float64(often)
-	if r.Once {
+	if once {
 		all = 1
 	}
 	if made.here*all <= start {
@@ -213,22 +198,22 @@ func (c *chooser) choose(r *Request, made *choice) {
 		return
 	}
 	made.bytes = traffic(p)
-	if made.bytes > 0.9*float64(gpu.memory) {
+	if made.bytes > 0.9*float64(gpu.Memory) {
 		made.because = tooLargeForGPU
 		return
 	}
-	shot, err := c.shot(u, gpu.identity, speed)
+	shot, err := c.shot(u, gpu.Identity, speed)
 	if err != nil {
 		made.because, made.err = noMeasurementThere, err
 		return
 	}
 	made.because, made.crossover = faster, shot.crossover
 	made.there = shot.seconds(side(p), p.Flops())
-	if r.Once {
+	if once {
 		made.start = c.start
 	}
 	if made.there+made.start < made.here {
-		made.device = c.gpu
+		made.device = c.GPU
 	}
 }
 
@@ -239,26 +224,4 @@ func words(s float64) string {
 		unit *= 10
 	}
 	return d.Round(unit).String()
-}
-
-// asChosen plans the product on the device that was chosen unasked: where a GPU cannot
-// compute it after all, the processor does.
-func (pl *Plan) asChosen() error {
-	if c := &pl.choice; c.device.IsGPU() {
-		if c.refused = pl.onGPU(c.device); c.refused == nil {
-			return nil
-		}
-	}
-	return pl.onCPU()
-}
-
-// byKernel plans the product on the device that has the kernel that was asked for.
-func (pl *Plan) byKernel() error {
-	if _, err := gpu.Find(GPUOptions(pl.Request.Kernel).Kernel); err != nil {
-		return pl.onCPU()
-	}
-	if err := pl.onGPU(Device{Kind: "gpu"}); err != nil {
-		return fmt.Errorf("kernel %s runs on GPUs, real or emulated (device emu): %w", pl.Request.Kernel, err)
-	}
-	return nil
 }

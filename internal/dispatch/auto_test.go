@@ -12,8 +12,8 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/cache"
-	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // world is a machine whose times are known: a processor, and a GPU that the emulator
@@ -44,12 +44,7 @@ func ordinary() *world {
 const crossing = 195 // solves that
 
 func (w *world) chooser(c *cache.Cache) *chooser {
-	ch := newChooser(Device{Kind: "emu"}, c, func() error { return w.present }, func() (identity, error) {
-		w.begun.Add(1)
-		return identity{"a card", w.memory}, w.identify
-	})
-	ch.start = w.start
-	ch.trials = func(d Device, types pair, _ int) trial {
+	trial := func(d Device, types Types, _ int) Trial {
 		return func(n int) (time.Duration, error) {
 			w.trials.Add(1)
 			flops := 2 * float64(n) * float64(n) * float64(n)
@@ -60,23 +55,29 @@ func (w *world) chooser(c *cache.Cache) *chooser {
 			return seconds(w.gpu.seconds(bytes, flops)), w.tryGPU
 		}
 	}
+	ch := newChooser(Machine{
+		GPU: Device{Kind: "emu"}, Present: func() error { return w.present }, Trial: trial,
+		Identify: func() (Identity, error) {
+			w.begun.Add(1)
+			return Identity{"a GPU", w.memory}, w.identify
+		},
+		Open: func() error { return nil }, IsOpen: func() bool { return false },
+	}, c)
+	ch.start = w.start
 	return ch
 }
 
-// sized is a product that nobody runs.
-func sized(t *testing.T, in, out dtype.Type, m, n, k int) gemm.Problem {
-	t.Helper()
-	p, _, err := gemm.New(1, gemm.Dense(in, m, k), gemm.Dense(in, k, n), 0, gemm.Dense(out, m, n), gemm.Epilogue{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+// question is what a chooser is asked.
+type question struct {
+	Problem gemm.Problem
+	Threads int
+	Once    bool
 }
 
 // chosen is what the chooser chooses, and the reason in words.
-func chosen(c *chooser, r Request) (Device, string) {
+func chosen(c *chooser, r question) (Device, string) {
 	var made choice
-	c.choose(&r, &made)
+	c.choose(&r.Problem, r.Threads, r.Once, &made)
 	return made.device, made.String()
 }
 
@@ -115,7 +116,7 @@ func TestChoose(t *testing.T) {
 		if c.change != nil {
 			c.change(w)
 		}
-		d, why := chosen(w.chooser(nil), Request{Problem: sized(t, dtype.F32, dtype.F32, c.m, c.n, c.k), Once: c.once})
+		d, why := chosen(w.chooser(nil), question{Problem: *testkit.Product(t, dtype.F32, dtype.F32, c.m, c.n, c.k), Once: c.once})
 		if d.String() != c.want || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %v, %q; want %s, %q", c.name, d, why, c.want, c.why)
 		}
@@ -128,11 +129,11 @@ func TestChoose(t *testing.T) {
 // TestCrossover: where the two times are about equal, and not without one.
 func TestCrossover(t *testing.T) {
 	w := ordinary()
-	here, err := measureProcessor(w.chooser(nil).trials(Device{Kind: "cpu"}, pair{dtype.F32, dtype.F32}, 1))
+	here, err := measureProcessor(w.chooser(nil).Trial(Device{Kind: "cpu"}, Types{dtype.F32, dtype.F32}, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := measureGPU(w.chooser(nil).trials(w.chooser(nil).gpu, pair{dtype.F32, dtype.F32}, 1))
+	there, err := measureGPU(w.chooser(nil).Trial(w.chooser(nil).GPU, Types{dtype.F32, dtype.F32}, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestMeasure(t *testing.T) {
 		w := ordinary()
 		w.processor = speed
 		var spent time.Duration
-		try := w.chooser(nil).trials(Device{Kind: "cpu"}, pair{dtype.F32, dtype.F32}, 1)
+		try := w.chooser(nil).Trial(Device{Kind: "cpu"}, Types{dtype.F32, dtype.F32}, 1)
 		c, err := measureProcessor(func(n int) (time.Duration, error) {
 			took, err := try(n)
 			spent += took
@@ -171,12 +172,12 @@ func TestMeasure(t *testing.T) {
 	for _, want := range []law{ordinary().gpu, {1e-5, 0, 1e-14}, {1e-3, 1e-9, 1e-12}, {1e-4, 1e-12, 1e-10}} {
 		w := ordinary()
 		w.gpu = want
-		got, err := measureGPU(w.chooser(nil).trials(Device{Kind: "emu"}, pair{dtype.BF16, dtype.F32}, 1))
+		got, err := measureGPU(w.chooser(nil).Trial(Device{Kind: "emu"}, Types{dtype.BF16, dtype.F32}, 1))
 		if err != nil || !got.valid() {
 			t.Fatalf("%v, %v", got, err)
 		}
 		for _, size := range [][3]int{{100, 100, 100}, {300, 300, 300}, {1000, 1000, 1000}, {10000, 10000, 10000}, {16, 4096, 4096}, {256, 256, 65536}} {
-			p := sized(t, dtype.BF16, dtype.F32, size[0], size[1], size[2])
+			p := *testkit.Product(t, dtype.BF16, dtype.F32, size[0], size[1], size[2])
 			if g, w := got.seconds(side(&p), p.Flops()), want.seconds(traffic(&p), p.Flops()); math.Abs(g-w) > 0.2*w {
 				t.Errorf("%v: %v takes %g s, want %g", want, size, g, w)
 			}
@@ -188,11 +189,11 @@ func TestMeasure(t *testing.T) {
 // not at all, unless it is another card, or what is kept makes no sense.
 func TestRemembers(t *testing.T) {
 	dir := t.TempDir()
-	large := sized(t, dtype.F32, dtype.F32, 1000, 1000, 1000)
+	large := *testkit.Product(t, dtype.F32, dtype.F32, 1000, 1000, 1000)
 	choose := func(w *world, c *chooser) int32 {
 		t.Helper()
 		before := w.trials.Load()
-		if d, why := chosen(c, Request{Problem: large}); d.Kind != "emu" {
+		if d, why := chosen(c, question{Problem: large}); d.Kind != "emu" {
 			t.Errorf("%v: %s", d, why)
 		}
 		return w.trials.Load() - before
@@ -201,7 +202,7 @@ func TestRemembers(t *testing.T) {
 	first := w.chooser(cache.At(dir))
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { chosen(first, Request{Problem: large}) })
+		wg.Go(func() { chosen(first, question{Problem: large}) })
 	}
 	wg.Wait()
 	measured := w.trials.Load()
@@ -215,7 +216,7 @@ func TestRemembers(t *testing.T) {
 		t.Errorf("without a cache: %d trials, want %d", n, measured)
 	}
 	other := w.chooser(cache.At(dir))
-	other.identify = func() (identity, error) { return identity{"another card", w.memory}, nil }
+	other.Identify = func() (Identity, error) { return Identity{"another GPU", w.memory}, nil }
 	if n := choose(w, other); n == 0 || n >= measured {
 		t.Errorf("another card: %d trials of %d", n, measured)
 	}
@@ -228,7 +229,7 @@ func TestRemembers(t *testing.T) {
 		}
 		again := w.chooser(store)
 		before := w.trials.Load()
-		if d, why := chosen(again, Request{Problem: large, Threads: 1}); d.Kind != "emu" || w.trials.Load() == before {
+		if d, why := chosen(again, question{Problem: large, Threads: 1}); d.Kind != "emu" || w.trials.Load() == before {
 			t.Errorf("%v is taken for a measurement: %v, %s", nonsense, d, why)
 		}
 	}
@@ -237,21 +238,15 @@ func TestRemembers(t *testing.T) {
 // TestStartIsMeasured: what it takes to begin with a GPU is measured in the process that
 // first does, and counts in the next.
 func TestStartIsMeasured(t *testing.T) {
-	restore := Substitute(openDevice)
-	defer func() {
-		if err := restore(); err != nil {
-			t.Error(err)
-		}
-	}()
 	w, store := ordinary(), cache.At(t.TempDir())
 	c := w.chooser(store)
 	c.start = 0
-	identify := c.identify
-	c.identify = func() (identity, error) {
+	identify := c.Identify
+	c.Identify = func() (Identity, error) {
 		time.Sleep(100 * time.Millisecond)
 		return identify()
 	}
-	once := Request{Problem: sized(t, dtype.F32, dtype.F32, 1500, 1500, 1500), Once: true} // 68 ms
+	once := question{Problem: *testkit.Product(t, dtype.F32, dtype.F32, 1500, 1500, 1500), Once: true} // 68 ms
 	if d, why := chosen(c, once); d.Kind != "cpu" || !strings.Contains(why, "to begin with it") {
 		t.Errorf("the first process: %v, %s", d, why)
 	}
@@ -260,86 +255,6 @@ func TestStartIsMeasured(t *testing.T) {
 	before := w.begun.Load()
 	if d, why := chosen(next, once); d.Kind != "cpu" || !strings.Contains(why, "not worth beginning") || w.begun.Load() != before {
 		t.Errorf("the next process: %v, %s, begun %d times", d, why, w.begun.Load()-before)
-	}
-}
-
-// TestPlanOn: a product is computed on the device that was chosen, or on the processor if
-// that cannot; the plan says so.
-func TestPlanOn(t *testing.T) {
-	small := sized(t, dtype.F32, dtype.F32, 3, 2, 2)
-	b := gemm.Buffers{A: dtype.Bytes([]float32{1, 2, 3, 4, 5, 6}), B: dtype.Bytes([]float32{1, 2, 3, 4}), C: make([]byte, 24)}
-	want := dtype.Bytes([]float32{7, 10, 15, 22, 23, 34})
-	restore := Substitute(func(d Device) (device.Device, error) {
-		if d.Model == "broken" {
-			return nil, device.ErrNoDevice
-		}
-		return openDevice(d)
-	})
-	defer func() {
-		if err := restore(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, c := range []struct{ d, want, why string }{
-		{"cpu", "cpu", "no GPU: because; "},
-		{"emu", "emu", "no GPU: because; the fastest kernel"},
-		{"emu:broken", "cpu", "no GPU: because, which cannot compute it: no such device"},
-	} {
-		pl := &Plan{Request: Request{Problem: small}}
-		pl.choice = choice{device: name(t, c.d), because: noGPU, err: errors.New("because")}
-		err := pl.asChosen()
-		if err != nil {
-			t.Fatal(err)
-		}
-		clear(b.C)
-		if err := pl.Run(t.Context(), b); err != nil || string(b.C) != string(want) {
-			t.Errorf("%s: %v, %v", c.d, b.C, err)
-		}
-		if pl.Device.String() != c.want || !strings.HasPrefix(pl.Why(), c.why) {
-			t.Errorf("%s: on %v, %q; want %s, %q", c.d, pl.Device, pl.Why(), c.want, c.why)
-		}
-	}
-}
-
-// TestByKernel: a kernel that was asked for decides for the devices that have it.
-func TestByKernel(t *testing.T) {
-	small := sized(t, dtype.F32, dtype.F32, 3, 2, 2)
-	restore := Substitute(func(d Device) (device.Device, error) {
-		if d.Kind != "gpu" || d.Index != 0 {
-			t.Errorf("opens %v", d)
-		}
-		return openDevice(Device{Kind: "emu"})
-	})
-	defer func() {
-		if err := restore(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for kernel, want := range map[string]string{"loop": "cpu", "tiled": "gpu", "tiled:8": "gpu"} {
-		pl, err := New(Request{Problem: small, Kernel: kernel})
-		if err != nil || pl.Device.String() != want || !strings.Contains(pl.Why(), "asked for by name") {
-			t.Errorf("%s: %+v, %v", kernel, pl, err)
-		}
-	}
-	if _, err := New(Request{Problem: small, Kernel: "fastest"}); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("no kernel at all: %v", err)
-	}
-	gpus.with = func(Device) (device.Device, error) { return nil, device.ErrNoDevice }
-	gpus.open = nil
-	if _, err := New(Request{Problem: small, Kernel: "naive"}); !errors.Is(err, gemm.ErrNoDevice) || !strings.HasPrefix(err.Error(), "kernel naive runs on GPUs") {
-		t.Errorf("a GPU's kernel without one: %v", err)
-	}
-}
-
-// TestTryOn: a trial is a product like everybody's.
-func TestTryOn(t *testing.T) {
-	for _, d := range []string{"cpu", "emu"} {
-		try := tryOn(Device{Kind: d}, pair{dtype.I8, dtype.I32}, 1)
-		for range 2 {
-			if took, err := try(5); err != nil || took <= 0 {
-				t.Errorf("%s: %v, %v", d, took, err)
-			}
-		}
 	}
 }
 

@@ -59,7 +59,10 @@ func FormOf(p *gemm.Problem) Form {
 
 // String is "4096x4096x4096 float32", with the operands that are transposed.
 func (p Form) String() string {
-	s := fmt.Sprintf("%dx%dx%d %v", p.M, p.N, p.K, pair{p.In, p.Out})
+	s := fmt.Sprintf("%dx%dx%d %v", p.M, p.N, p.K, p.In)
+	if p.Out != p.In {
+		s += " → " + p.Out.String()
+	}
 	if p.TransA {
 		s += " Aᵀ"
 	}

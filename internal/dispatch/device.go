@@ -52,14 +52,5 @@ func (d Device) String() string {
 	return d.Kind
 }
 
-// Check reports whether the device is there to be used. The error is ErrNoDevice.
-func (d Device) Check() error {
-	if d.onCPU() {
-		return nil
-	}
-	_, err := backend(d)
-	return err
-}
-
 // onCPU says that no GPU is asked for.
 func (d Device) onCPU() bool { return d.Kind == "" || d.Kind == "auto" || d.Kind == "cpu" }

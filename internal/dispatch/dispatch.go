@@ -52,9 +52,9 @@ type Plan struct {
 	Threads int // goroutines that compute; 0 on a GPU
 
 	cpu    cpu.Plan
-	tuned  tuning    // what was tuned for it, on the processor
+	tuned  tuning        // what was tuned for it, on the processor
 	gpu    *gpu.HostPlan // nil on the processor
-	choice choice    // what decided for the device, where that was left to the plan
+	choice choice        // what decided for the device, where that was left to the plan
 	took   time.Duration
 	report *Report
 }
@@ -158,7 +158,7 @@ func (pl *Plan) Decide() error {
 		}
 		return nil
 	}
-	theChooser().choose(&pl.Request, &pl.choice)
+	theChooser().choose(&pl.Problem, pl.Request.Threads, pl.Once, &pl.choice)
 	return pl.asChosen()
 }
 

@@ -148,7 +148,7 @@ func TestPlanErrors(t *testing.T) {
 			t.Errorf("%+v: %v, want %v with %q", c.r, err, c.want, c.text)
 		}
 	}
-	if err := name(t, "emu:h300").Check(); !errors.Is(err, gemm.ErrNoDevice) {
+	if err := CheckDevice(name(t, "emu:h300")); !errors.Is(err, gemm.ErrNoDevice) {
 		t.Errorf("Check: %v", err)
 	}
 	for _, d := range []string{"cpu", "emu"} {
@@ -320,7 +320,7 @@ func TestOpenGPU(t *testing.T) {
 	if err != nil || opened != 2 {
 		t.Errorf("opened %d times, %v", opened, err)
 	}
-	if err := d.Check(); err != nil || opened != 2 {
+	if err := CheckDevice(d); err != nil || opened != 2 {
 		t.Errorf("opened %d times, %v", opened, err)
 	}
 	if err := closeIt(); err != nil || last.Closed() {

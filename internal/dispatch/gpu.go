@@ -192,3 +192,12 @@ func GPUOptions(kernel string) gpu.Options {
 	name, shape, _ := strings.Cut(kernel, ":")
 	return gpu.Options{Kernel: name, Shape: shape}
 }
+
+// Check reports whether the device is there to be used. The error is ErrNoDevice.
+func CheckDevice(d Device) error {
+	if d.onCPU() {
+		return nil
+	}
+	_, err := backend(d)
+	return err
+}

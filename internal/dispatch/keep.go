@@ -33,6 +33,9 @@ func GPUTuner(b *gpu.Backend) Tuner {
 	}, func() *book { return t.gpu(b) }}
 }
 
+// Key returns the key under which the cache has the choice for a form.
+func (u Tuner) Key(p Form) string { return u.setting.key(p) }
+
 // Lock waits until no other process measures with the same cache, as [cache.Cache.Lock].
 func (u Tuner) Lock(ctx context.Context, waiting func()) (unlock func(), err error) {
 	return u.t.shelf.Lock(ctx, waiting)
@@ -42,13 +45,13 @@ func (u Tuner) Lock(ctx context.Context, waiting func()) (unlock func(), err err
 // error says why it could not be kept for those.
 func (u Tuner) Keep(x Tuned) error {
 	u.change(func(choices map[Form]*Tuned) { choices[x.Form] = &x })
-	return u.t.shelf.Put(u.setting.key(x.Form), x)
+	return u.t.shelf.Put(u.Key(x.Form), x)
 }
 
 // Drop has plans make their own choice again.
 func (u Tuner) Drop(p Form) error {
 	u.change(func(choices map[Form]*Tuned) { delete(choices, p) })
-	return u.t.shelf.Remove(u.setting.key(p))
+	return u.t.shelf.Remove(u.Key(p))
 }
 
 // change has plans use a book that differs in one choice.

@@ -7,8 +7,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// trial computes a product of n×n matrices and says how long that took.
-type trial func(n int) (time.Duration, error)
+// Trial computes a product of n×n matrices and says how long that took.
+type Trial func(n int) (time.Duration, error)
 
 // The sizes that are measured, and how long that may take: what is too slow for it is
 // not measured, but extrapolated.
@@ -65,7 +65,7 @@ func (p processor) seconds(flops float64) float64 {
 }
 
 // measureProcessor measures squares, each twice as large as the one before.
-func measureProcessor(try trial) (processor, error) {
+func measureProcessor(try Trial) (processor, error) {
 	var p processor
 	var spent time.Duration
 	for n := smallest; n <= largest; n *= 2 {
@@ -87,7 +87,7 @@ func measureProcessor(try trial) (processor, error) {
 
 // best is the shortest of a few runs after one that does not count, and what all of
 // them took.
-func best(try trial, n int, limit time.Duration) (shortest, total time.Duration, err error) {
+func best(try Trial, n int, limit time.Duration) (shortest, total time.Duration, err error) {
 	if total, err = try(n); err != nil {
 		return 0, 0, err
 	}
@@ -116,7 +116,7 @@ type oneShot struct {
 
 // measureGPU measures a product of next to nothing and two squares. Each may need a
 // kernel that has to be compiled.
-func measureGPU(try trial) (oneShot, error) {
+func measureGPU(try Trial) (oneShot, error) {
 	took := map[int]float64{}
 	for _, n := range []int{smallest, middle, largest} {
 		d, _, err := best(try, n, gpuBudget/3)

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -36,7 +35,7 @@ func (s setting) ours(key string) (device, all bool) {
 func processorSetting() setting {
 	return setting{
 		fmt.Sprintf("cpu %s/%s %s", runtime.GOOS, runtime.GOARCH, host.Processor()),
-		fmt.Sprintf("kernels %s, %s=%s", kernelSum("cpu"), cpu.EnvISA, os.Getenv(cpu.EnvISA)),
+		fmt.Sprintf("%s, %s=%s", cache.Build(), cpu.EnvISA, os.Getenv(cpu.EnvISA)),
 	}
 }
 
@@ -48,30 +47,9 @@ func gpuSetting(b *gpu.Backend) setting {
 	}
 	return setting{
 		fmt.Sprintf("gpu %s %v %d SMs", in.Name, in.Target, in.SMs),
-		fmt.Sprintf("kernels %s, driver %s", kernelSum("gpu"), driver),
+		fmt.Sprintf("%s, driver %s", cache.Build(), driver),
 	}
 }
-
-// kernelSum is a checksum of the list of the kernels of a kind of device.
-var kernelSum = func() func(kind string) string {
-	sums := map[string]func() string{}
-	for _, kind := range []string{"cpu", "gpu"} {
-		sums[kind] = sync.OnceValue(func() string {
-			var text strings.Builder
-			for _, k := range Kernels(Device{Kind: kind}) {
-				fmt.Fprintln(&text, k)
-			}
-			if kind == "gpu" {
-				for _, k := range gpu.Kernels() {
-					fmt.Fprintln(&text, k.Name, k.Shapes())
-				}
-			}
-			sum := sha256.Sum256([]byte(text.String()))
-			return fmt.Sprintf("%x", sum[:8])
-		})
-	}
-	return func(kind string) string { return sums[kind]() }
-}()
 
 // tunings are the tuned choices that the cache holds, as this process has read them:
 // once, so that equal products get equal bits, and changed only by its own tuning.
@@ -93,14 +71,11 @@ type book struct {
 // current are the process's tunings, nil before anybody needed them.
 var current atomic.Pointer[tunings]
 
-// theCache is what the process keeps from one run to the next.
-var theCache = sync.OnceValue(cache.Open)
-
 func theTunings() *tunings {
 	if t := current.Load(); t != nil {
 		return t
 	}
-	current.CompareAndSwap(nil, newTunings(theCache()))
+	current.CompareAndSwap(nil, newTunings(cache.Default()))
 	return current.Load()
 }
 
@@ -171,73 +146,13 @@ func (b *book) find(p *gemm.Problem, dense func(gemm.Layout) bool) *Tuned {
 	return b.choices[FormOf(p)]
 }
 
-// tuning is what was tuned for a plan: nothing, for its zero value.
-type tuning struct {
-	*Tuned
-	unfit error // why the plan is another all the same
+// forCPU returns the choice that was tuned for p on the CPU, or nil.
+func forCPU(p *gemm.Problem) *Tuned {
+	return theTunings().processor().find(p, func(l gemm.Layout) bool { return l.LD == max(l.Cols, 1) })
 }
 
-// why is what decided, otherwise being what did where nothing is tuned.
-func (t tuning) why(otherwise string) string {
-	switch {
-	case t.unfit != nil:
-		return fmt.Sprintf("%s; what was tuned for it does not do: %v", otherwise, t.unfit)
-	case t.Tuned != nil:
-		return t.Tuned.why()
-	}
-	return otherwise
-}
-
-func dense(l gemm.Layout) bool { return l.LD == max(l.Cols, 1) }
-
-// onDevice says that a matrix lies as those do that are brought to a GPU.
-func onDevice(l gemm.Layout) bool { return l.LD == gpu.Padded(l).LD }
-
-// PlanGPU plans a product on a GPU with the kernel that opt names or, if it names none,
-// with what was tuned for the product, or else with the plan's own choice.
-func PlanGPU(b *gpu.Backend, p *gemm.Problem, opt gpu.Options) (*gpu.Plan, error) {
-	if opt.Kernel != "" {
-		return b.Plan(p, opt)
-	}
-	lies := onDevice
-	if !opt.KeepLayout {
-		lies = func(gemm.Layout) bool { return true } // it will
-	}
-	t := tuning{Tuned: theTunings().gpu(b).find(p, lies)}
-	if t.Tuned != nil {
-		tuned := opt
-		tuned.Kernel, tuned.Shape = t.Kernel, t.Shape
-		pl, err := b.Plan(p, tuned)
-		if err == nil {
-			pl.Why = t.why("")
-			return pl, nil
-		}
-		t.unfit = err
-	}
-	pl, err := b.Plan(p, opt)
-	if err == nil {
-		pl.Why = t.why(pl.Why)
-	}
-	return pl, err
-}
-
-// planCPU plans the product on the processor with the kernel or the choice that was asked for
-// or, if none was, with what was tuned for the product, or else with the plan's own choice.
-func (pl *Plan) planCPU() error {
-	r := &pl.Request
-	opt := cpu.Options{Kernel: r.Kernel, Threads: r.Threads, Packed: r.Packed, Tile: r.Tile, Progress: r.Progress}
-	switch {
-	case r.Choice != nil:
-		opt.Kernel, opt.Config = r.Choice.Kernel, r.Choice.Config
-	case r.Kernel == "" && r.Packed == nil:
-		pl.tuned.Tuned = theTunings().processor().find(&r.Problem, dense)
-	}
-	if t := &pl.tuned; t.Tuned != nil {
-		tuned := opt
-		tuned.Kernel, tuned.Config = t.Kernel, t.Choice.Config
-		if t.unfit = pl.cpu.Decide(&r.Problem, &tuned); t.unfit == nil {
-			return nil
-		}
-	}
-	return pl.cpu.Decide(&r.Problem, &opt)
+// forGPU returns the choice that was tuned for p on GPUs of b's model, or nil. The matrices must be
+// dense, as the function tells of each.
+func forGPU(b *gpu.Backend, p *gemm.Problem, dense func(gemm.Layout) bool) *Tuned {
+	return theTunings().gpu(b).find(p, dense)
 }

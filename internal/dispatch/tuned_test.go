@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/testkit"
 )
 
 // fresh begins as a new process would, with the cache in dir.
@@ -38,7 +40,7 @@ func sample() Tuned {
 func TestTuned(t *testing.T) {
 	dir := t.TempDir()
 	fresh(t, dir)
-	p := sized(t, dtype.F32, dtype.F32, 70, 60, 50)
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
 	on := func(r Request) *Plan {
 		t.Helper()
 		r.Device = Device{Kind: "cpu"}
@@ -48,8 +50,8 @@ func TestTuned(t *testing.T) {
 		}
 		return pl
 	}
-	tuned := func(pl *Plan) bool { return strings.HasPrefix(pl.Why(), "tuned on 2026-11-21: 1.50 × as fast") }
-	if pl := on(Request{Problem: p}); tuned(pl) {
+	isTuned := func(pl *Plan) bool { return strings.HasPrefix(pl.Why(), "tuned on 2026-11-21: 1.50 × as fast") }
+	if pl := on(Request{Problem: p}); isTuned(pl) {
 		t.Errorf("nothing is kept: %s", pl.Why())
 	}
 	before := TuningChanges()
@@ -58,7 +60,7 @@ func TestTuned(t *testing.T) {
 	}
 	for _, process := range []string{"this", "the next"} {
 		pl := on(Request{Problem: p})
-		if !tuned(pl) || pl.Kernel != "portable" || !strings.Contains(pl.Detail(), "KC 16") {
+		if !isTuned(pl) || pl.Kernel != "portable" || !strings.Contains(pl.Detail(), "KC 16") {
 			t.Errorf("in %s process: %s, %s (%s)", process, pl.Kernel, pl.Detail(), pl.Why())
 		}
 		_, b := product(t, dtype.F32, dtype.F32, 70, 60, 50, gemm.Epilogue{})
@@ -68,12 +70,12 @@ func TestTuned(t *testing.T) {
 		strided, zero := p, p
 		strided.A.LD += 3
 		zero.Alpha = 0
-		other := sized(t, dtype.F32, dtype.F32, 70, 60, 51)
+		other := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 51)
 		for name, r := range map[string]Request{
 			"with a kernel": {Problem: p, Kernel: "loop"}, "with a choice": {Problem: p, Choice: &Choice{}},
 			"of a view": {Problem: strided}, "without A and B": {Problem: zero}, "of another size": {Problem: other},
 		} {
-			if pl := on(r); tuned(pl) {
+			if pl := on(r); isTuned(pl) {
 				t.Errorf("a product %s: %s", name, pl.Why())
 			}
 		}
@@ -82,13 +84,13 @@ func TestTuned(t *testing.T) {
 	if kept := KeptTunings(); len(kept) != 1 || kept[0].Form != sample().Form || kept[0].Stale {
 		t.Errorf("kept: %+v", kept)
 	}
-	if err := ProcessorTuner().Drop(sample().Form); err != nil || tuned(on(Request{Problem: p})) || len(KeptTunings()) != 0 {
+	if err := ProcessorTuner().Drop(sample().Form); err != nil || isTuned(on(Request{Problem: p})) || len(KeptTunings()) != 0 {
 		t.Errorf("dropped: %v", err)
 	}
 	if err := ProcessorTuner().Keep(sample()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := ClearTunings(); n != 1 || err != nil || tuned(on(Request{Problem: p})) {
+	if n, err := ClearTunings(); n != 1 || err != nil || isTuned(on(Request{Problem: p})) {
 		t.Errorf("cleared %d: %v", n, err)
 	}
 }
@@ -98,9 +100,9 @@ func TestTuned(t *testing.T) {
 func TestTunedMatches(t *testing.T) {
 	dir := t.TempDir()
 	fresh(t, dir)
-	p := sized(t, dtype.F32, dtype.F32, 70, 60, 50)
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
 	shelf := cache.At(dir).Shelf("tuned")
-	here := processorSetting()
+	here := ProcessorTuner().Key(sample().Form)
 	why := func() string {
 		t.Helper()
 		fresh(t, dir)
@@ -110,9 +112,7 @@ func TestTunedMatches(t *testing.T) {
 		}
 		return pl.Why()
 	}
-	old := here
-	old.rest = "kernels of last year"
-	if err := shelf.Put(old.key(sample().Form), sample()); err != nil {
+	if err := shelf.Put(strings.Replace(here, runtime.Version(), "go1.0", 1), sample()); err != nil {
 		t.Fatal(err)
 	}
 	if got := why(); strings.Contains(got, "tuned") {
@@ -134,7 +134,7 @@ func TestTunedMatches(t *testing.T) {
 		"no kernel": bad(func(x *Tuned) { x.Kernel = "" }),
 	} {
 		if b, err := json.Marshal(value); err == nil {
-			if err := shelf.Put(here.key(sample().Form), json.RawMessage(b)); err != nil {
+			if err := shelf.Put(here, json.RawMessage(b)); err != nil {
 				t.Fatal(err)
 			}
 			if got := why(); strings.Contains(got, "tuned") {
@@ -145,7 +145,7 @@ func TestTunedMatches(t *testing.T) {
 	for _, change := range []func(*Tuned){
 		func(x *Tuned) { x.Kernel = "of the future" }, func(x *Tuned) { x.Choice.Config.KC = 1 << 40 }, func(x *Tuned) { x.Choice.Config.Packing = "some" },
 	} {
-		if err := shelf.Put(here.key(sample().Form), bad(change)); err != nil {
+		if err := shelf.Put(here, bad(change)); err != nil {
 			t.Fatal(err)
 		}
 		if got := why(); !strings.Contains(got, "; what was tuned for it does not do") {
@@ -169,7 +169,7 @@ func TestTunedMatches(t *testing.T) {
 		t.Errorf("notes of %d files: %q", len(files), notes)
 	}
 	t.Setenv(cpu.EnvISA, "portable")
-	if processorSetting() == here {
+	if ProcessorTuner().Key(sample().Form) == here {
 		t.Error("what may be chosen with fewer instruction sets is not told apart")
 	}
 }
@@ -186,7 +186,7 @@ func TestTunedNowhere(t *testing.T) {
 		if (err == nil) != (c == nil) {
 			t.Errorf("in %q: %v", c.Dir(), err)
 		}
-		pl, err := New(Request{Problem: sized(t, dtype.F32, dtype.F32, 70, 60, 50), Device: Device{Kind: "cpu"}})
+		pl, err := New(Request{Problem: *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50), Device: Device{Kind: "cpu"}})
 		if err != nil || !strings.HasPrefix(pl.Why(), "tuned on") {
 			t.Errorf("in %q: %v, %v", c.Dir(), pl, err)
 		}
@@ -219,7 +219,7 @@ func TestTunedGPU(t *testing.T) {
 		c.info.Name, c.info.Emulated = name, emulated
 		return gpu.NewHost(c)
 	}
-	p := sized(t, dtype.F32, dtype.F32, 70, 61, 50)
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 61, 50)
 	x := sample()
 	x.Form, x.Choice = FormOf(&p), Choice{Kernel: "tiled", Shape: "16"}
 	b := open("H200", false)
@@ -247,8 +247,8 @@ func TestTunedGPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tuned := strings.HasPrefix(pl.Why, "tuned on 2026-11-21")
-		if tuned != c.tuned || tuned != (pl.Kernel.Name == "tiled" && pl.Config.Shape.M == 16) {
+		isTuned := strings.HasPrefix(pl.Why, "tuned on 2026-11-21")
+		if isTuned != c.tuned || isTuned != (pl.Kernel.Name == "tiled" && pl.Config.Shape.M == 16) {
 			t.Errorf("a product %s: %s %v, because %s", c.name, pl.Kernel.Name, pl.Config, pl.Why)
 		}
 	}
@@ -263,7 +263,7 @@ func TestTunedGPU(t *testing.T) {
 
 // TestThreads: a number of threads that is none is refused.
 func TestThreads(t *testing.T) {
-	p := sized(t, dtype.F32, dtype.F32, 2, 2, 2)
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 2, 2, 2)
 	for _, d := range []string{"cpu", "auto", "emu"} {
 		if _, err := New(Request{Problem: p, Device: name(t, d), Threads: -1}); !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("on %s: %v", d, err)
@@ -291,7 +291,7 @@ func FuzzTuned(f *testing.F) {
 		}
 		c := cache.At(t.TempDir())
 		defer SubstituteCache(c)()
-		if err := c.Shelf("tuned").Put(processorSetting().key(FormOf(&p)), json.RawMessage(b)); err != nil {
+		if err := c.Shelf("tuned").Put(ProcessorTuner().Key(FormOf(&p)), json.RawMessage(b)); err != nil {
 			return
 		}
 		pl, err := New(Request{Problem: p, Device: Device{Kind: "cpu"}})

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // cramped is a device with next to no shared memory.
@@ -92,7 +93,7 @@ func TestReasoning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := product32(t, 16, 4096, 4096)
+	p := testkit.Product(t, dtype.F32, dtype.F32, 16, 4096, 4096)
 	all := List(p, Align{}, e.Info())
 	text := Reasoning(all)
 	for _, want := range []string{

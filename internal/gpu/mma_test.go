@@ -9,6 +9,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 )
 
@@ -73,16 +74,6 @@ func TestFitsMMA(t *testing.T) {
 	}
 }
 
-// float64s is a product of float64 matrices that lie side by side in memory.
-func float64s(t *testing.T, m, n, k int) *gemm.Problem {
-	t.Helper()
-	p, _, err := gemm.New(1, gemm.Dense(dtype.F64, m, k), gemm.Dense(dtype.F64, k, n), 0, gemm.Dense(dtype.F64, m, n), gemm.Epilogue{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &p
-}
-
 // TestPreferMMA: whatever the product and the GPU, each tile is there to choose, all are
 // tiles that the kernel has, and parts of K are not too short.
 func TestPreferMMA(t *testing.T) {
@@ -91,7 +82,7 @@ func TestPreferMMA(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
-		p := float64s(t, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
+		p := testkit.Product(t, dtype.F64, dtype.F64, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
 		whole := map[Shape]bool{}
 		for _, s := range orderMMA(rowOf(mma), p, d) {
 			if err := mma.check(s); err != nil {
@@ -126,7 +117,7 @@ func TestPreferMMAOnH200(t *testing.T) {
 		{256, 256, 65536, "128x128x16/8x8/3*33"},
 		{64, 4096, 4096, "64x64x16/4x8/4*4"},
 	} {
-		p := float64s(t, c.m, c.n, c.k)
+		p := testkit.Product(t, dtype.F64, dtype.F64, c.m, c.n, c.k)
 		if got := Configs(mma, p, d)[0].Shape.String(); got != c.want {
 			t.Errorf("%v: %s, want %s", p, got, c.want)
 		}

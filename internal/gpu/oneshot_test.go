@@ -16,6 +16,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	ptxemu "tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
@@ -439,7 +440,7 @@ func TestCompiledOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, elem := range []dtype.Type{dtype.F32, dtype.F64, dtype.BF16} {
-		b, p := NewHost(d), productOf(t, elem, 40, 40, 40)
+		b, p := NewHost(d), testkit.Product(t, elem, elem, 40, 40, 40)
 		plan, err := b.Plan(p, Options{})
 		if err != nil {
 			t.Fatal(err)

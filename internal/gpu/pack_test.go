@@ -8,6 +8,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	"tilework/ptx/emu/check"
 )
 
@@ -98,8 +99,8 @@ func TestPacking(t *testing.T) {
 		}
 	}
 	// A matrix that is used a few times only is not packed for that.
-	p := halves(t, 4, 4095, 4095)
-	if rowOf(wgmma).worthPacking(p, Align{}) || !rowOf(wgmma).worthPacking(halves(t, 4095, 4095, 4095), Align{}) || !rowOf(wgmma).worthPacking(halves(t, 4, 4096, 4096), Align{}) {
+	p := testkit.Product(t, dtype.BF16, dtype.BF16, 4, 4095, 4095)
+	if rowOf(wgmma).worthPacking(p, Align{}) || !rowOf(wgmma).worthPacking(testkit.Product(t, dtype.BF16, dtype.BF16, 4095, 4095, 4095), Align{}) || !rowOf(wgmma).worthPacking(testkit.Product(t, dtype.BF16, dtype.BF16, 4, 4096, 4096), Align{}) {
 		t.Error("worthPacking")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
-	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 )
 
@@ -52,7 +52,7 @@ func TestPredictions(t *testing.T) {
 	type best struct{ predicted, took, least float64 }
 	all := map[[3]int]best{}
 	for _, x := range measured {
-		p := product32(t, x.m, x.n, x.k)
+		p := testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k)
 		s, err := blocked.ParseShape(x.tile)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestSplitChosen(t *testing.T) {
 		m, n, k int
 		split   bool
 	}{{4096, 4096, 4096, false}, {64, 64, 65536, true}, {16, 4096, 4096, true}, {64, 64, 64, false}, {4096, 4096, 16, false}} {
-		plan, err := NewHost(d).Plan(product32(t, x.m, x.n, x.k), Options{Kernel: "blocked"})
+		plan, err := NewHost(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), Options{Kernel: "blocked"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,21 +98,6 @@ func TestSplitChosen(t *testing.T) {
 			t.Errorf("%d×%d×%d: %v, because %s", x.m, x.n, x.k, plan.Config, plan.Why)
 		}
 	}
-}
-
-// product32 is a product of float32 matrices.
-func product32(t *testing.T, m, n, k int) *gemm.Problem {
-	t.Helper()
-	return productOf(t, dtype.F32, m, n, k)
-}
-
-func productOf(t *testing.T, elem dtype.Type, m, n, k int) *gemm.Problem {
-	t.Helper()
-	p, _, err := gemm.New(1, gemm.Dense(elem, m, k), gemm.Dense(elem, k, n), 0, gemm.Dense(elem, m, n), gemm.Epilogue{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &p
 }
 
 // TestWhichOverlap: products of no more blocks than there are SMs begin while others run,
@@ -127,7 +112,7 @@ func TestWhichOverlap(t *testing.T) {
 		n       int
 		overlap bool
 	}{{dtype.F32, 64, true}, {dtype.F32, 512, true}, {dtype.F32, 1024, false}, {dtype.F32, 4096, false}, {dtype.F64, 1024, false}, {dtype.BF16, 4096, true}} {
-		plan, err := NewHost(d).Plan(productOf(t, c.elem, c.n, c.n, c.n), Options{})
+		plan, err := NewHost(d).Plan(testkit.Product(t, c.elem, c.elem, c.n, c.n, c.n), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 )
 
@@ -25,7 +26,7 @@ func TestSkinnyChosen(t *testing.T) {
 		{2, 4096, 4096, "4x32"}, {4096, 8, 4096, "32x8"}, {1, 28672, 4096, "1x32"}, {1, 1, 65536, "1x8"},
 		{9, 4096, 4096, ""}, {64, 64, 64, ""},
 	} {
-		plan, err := NewHost(d).Plan(product32(t, x.m, x.n, x.k), Options{})
+		plan, err := NewHost(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,7 @@ func TestSkinnySuits(t *testing.T) {
 		most int
 	}{{dtype.F32, 8}, {dtype.BF16, 8}, {dtype.F64, 4}} {
 		for _, n := range []int{x.most, x.most + 1} {
-			p := productOf(t, x.elem, 1000, n, 500)
+			p := testkit.Product(t, x.elem, x.elem, 1000, n, 500)
 			older := &device.Info{Target: ptx.Target{SM: 75}} // without tensor cores for bfloat16
 			if err := checkSkinnySuited(p, older); (err == nil) != (n == x.most) {
 				t.Errorf("%d columns of %v: %v", n, x.elem, err)

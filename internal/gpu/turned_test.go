@@ -7,6 +7,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	"tilework/ptx/emu/check"
 )
 
@@ -45,7 +46,7 @@ func TestTurnedRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	along, half, grouped, gated := *turnedProblem(t, 64, 64, 64), *halves(t, 64, 64, 64), *turnedProblem(t, 64, 64, 64), *turnedProblem(t, 64, 64, 64)
+	along, half, grouped, gated := *turnedProblem(t, 64, 64, 64), *testkit.Product(t, dtype.BF16, dtype.BF16, 64, 64, 64), *turnedProblem(t, 64, 64, 64), *turnedProblem(t, 64, 64, 64)
 	along.B = gemm.Dense(dtype.F32, 64, 64).T()
 	grouped.Batch = gemm.Batch{Kind: gemm.Grouped, Count: 2}
 	gated.Epilogue.Gated, gated.Up = true, gated.B

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 )
 
@@ -53,16 +54,6 @@ func TestWgmmaShapes(t *testing.T) {
 	if _, err := mma.ParseShape("128x128x16/8x8/3c2"); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "kernel mma with clusters") {
 		t.Errorf("clusters of mma: %v", err)
 	}
-}
-
-// halves is a product of bfloat16 matrices that lie side by side in memory.
-func halves(t *testing.T, m, n, k int) *gemm.Problem {
-	t.Helper()
-	p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, m, k), gemm.Dense(dtype.BF16, k, n), 0, gemm.Dense(dtype.BF16, m, n), gemm.Epilogue{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &p
 }
 
 // TestPlanF32x3: in it every product gets wgmma, however few rows it has, with room for a
@@ -155,7 +146,7 @@ func TestPreferWgmma(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
-		p := halves(t, 1+rng.IntN(1<<rng.IntN(20)), 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
+		p := testkit.Product(t, dtype.BF16, dtype.BF16, 1+rng.IntN(1<<rng.IntN(20)), 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
 		whole := map[Shape]bool{}
 		for _, c := range Configs(wgmma, p, d) {
 			s := c.Shape
@@ -203,7 +194,7 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 		{4096, 4096, 16, "128x256x64/2x64/4"},
 		{64, 64, 65536, "32x64x64/2x16/12*66"},
 	} {
-		p := halves(t, c.m, c.n, c.k)
+		p := testkit.Product(t, dtype.BF16, dtype.BF16, c.m, c.n, c.k)
 		if got := Configs(wgmma, p, d)[0].Shape.String(); got != c.want {
 			t.Errorf("%v: %s, want %s", p, got, c.want)
 		}
@@ -215,7 +206,7 @@ func TestSmallestGetMMA(t *testing.T) {
 	d := newDouble()
 	d.info.Target, d.info.MaxShared = wgmma.Target(), 227<<10
 	for n, want := range map[int]*Kernel{64: mma, 128: mma, 200: mma, 256: mma, 257: mma, 300: mma, 328: wgmma, 384: wgmma} {
-		plan, err := NewHost(d).Plan(halves(t, n, n, n), Options{})
+		plan, err := NewHost(d).Plan(testkit.Product(t, dtype.BF16, dtype.BF16, n, n, n), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

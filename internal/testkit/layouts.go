@@ -41,3 +41,13 @@ func Layouts(tb testing.TB, t dtype.Type, m, n, k int) iter.Seq2[string, *gemm.P
 		}
 	}
 }
+
+// Product returns the plain product of dense m×k and k×n matrices of type in, with a C of type out.
+func Product(tb testing.TB, in, out dtype.Type, m, n, k int) *gemm.Problem {
+	tb.Helper()
+	p, _, err := gemm.New(1, gemm.Dense(in, m, k), gemm.Dense(in, k, n), 0, gemm.Dense(out, m, n), gemm.Epilogue{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &p
+}
