@@ -232,3 +232,15 @@ func (g *product) converted(x build.Reg, to ptx.Type) build.Reg {
 	}
 	return fromFloat8(g.Kernel, x, g.config.In, to)
 }
+
+// The operands, as indices.
+const (
+	inA = iota
+	inB
+	inC
+	inD  // the residual, whose parts are C's
+	inUp // a second B, whose parts are B's
+	matrices
+)
+
+func roundUp(n, unit int) int { return ceilDiv(n, unit) * unit }

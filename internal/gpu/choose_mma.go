@@ -49,10 +49,10 @@ func orderMMA(_ *row, p *gemm.Problem, d *device.Info) []Shape {
 	}
 	var all []choice
 	for _, t := range mmaTilesOf(p) {
-		for _, parts := range t.parts(p, d) {
+		for _, parts := range mmaParts(t, p, d) {
 			s := t.shape
 			s.Split = parts
-			all = append(all, choice{s, t.cycles(p, d, parts)})
+			all = append(all, choice{s, mmaCycles(t, p, d, parts)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b choice) int { return cmp.Compare(a.cycles, b.cycles) })
@@ -63,18 +63,18 @@ func orderMMA(_ *row, p *gemm.Problem, d *device.Info) []Shape {
 	return shapes
 }
 
-// blocks is how many p takes with K whole.
-func (t mmaTile) blocks(p *gemm.Problem) float64 {
+// mmaBlocks is how many p takes with K whole.
+func mmaBlocks(t mmaTile, p *gemm.Problem) float64 {
 	return float64(tilesOf(p, t.shape))
 }
 
-// parts lists the numbers of parts of K that give every SM one block, two and so on,
+// mmaParts lists the numbers of parts of K that give every SM one block, two and so on,
 // and every part some steps; 0 is K whole.
-func (t mmaTile) parts(p *gemm.Problem, d *device.Info) []int {
+func mmaParts(t mmaTile, p *gemm.Problem, d *device.Info) []int {
 	const turns, leastSteps = 4, 8
 	list := []int{0}
 	for n := 1; n <= turns && p.Batch.Kind == gemm.Single; n++ {
-		parts := int(float64(n*d.SMs) / t.blocks(p))
+		parts := int(float64(n*d.SMs) / mmaBlocks(t, p))
 		if parts > 1 && parts <= p.K/t.shape.K/leastSteps && parts != list[len(list)-1] {
 			list = append(list, parts)
 		}
@@ -82,11 +82,11 @@ func (t mmaTile) parts(p *gemm.Problem, d *device.Info) []int {
 	return list
 }
 
-// cycles is about how long p takes with K in so many parts.
-func (t mmaTile) cycles(p *gemm.Problem, d *device.Info, parts int) float64 {
+// mmaCycles is about how long p takes with K in so many parts.
+func mmaCycles(t mmaTile, p *gemm.Problem, d *device.Info, parts int) float64 {
 	s, sms, size := t.shape, float64(d.SMs), float64(p.A.Type.Size())
 	m, n, k := float64(p.M), float64(p.N), float64(p.K)
-	blocks := t.blocks(p) * float64(max(parts, 1))
+	blocks := mmaBlocks(t, p) * float64(max(parts, 1))
 	turns := math.Ceil(blocks / sms) // blocks of the busiest SM
 	steps := math.Ceil(k / float64(s.K) / float64(max(parts, 1)))
 

@@ -149,7 +149,7 @@ func predictWgmma(c Config, p *gemm.Problem, d *device.Info) prediction {
 	}
 	r := recipeOf(p.A.Type, p.Precision)
 	planes := float64(len(r.planes))
-	products, adds := r.work(s)
+	products, adds := stepWork(r, s)
 	skewA, skewB := turned(s, skew(q.A), skew(q.B))
 	bytes := frag.SwizzleBytes * (float64(rows)*skewA + float64(cols/s.cluster())*skewB)
 	if inTurns(s) && s.N <= groupRows {
@@ -258,4 +258,24 @@ func turnedCosts(c Config, p *gemm.Problem, d *device.Info, area float64) (again
 		}
 	}
 	return again, wgmmaLoads, lines
+}
+
+// stepWork is how many products of tiles a step takes of a warpgroup, and the cycles in which that
+// adds what was summed up; of halves of the columns it waits a fifth longer.
+func stepWork(r recipe, s Shape) (products, adds float64) {
+	rows, _ := groupTile(s)
+	switch {
+	case len(r.rounds) == 0:
+		return 1, 0
+	case r.alone():
+		return 1, wgmmaPart * float64(rows/groupRows*max(s.N, 2*groupRows)/groupRows)
+	}
+	for _, round := range r.rounds {
+		products += float64(len(round.pairs))
+		adds += wgmmaRound * float64(round.times*rows/groupRows)
+	}
+	if s.N > roundCols(s) {
+		adds *= 2 * 1.2
+	}
+	return products, adds
 }

@@ -97,3 +97,8 @@ func within(k *build.Kernel, x build.Reg) build.Reg {
 	inside := k.Select(k.Eq(magnitude, 0), magnitude, k.Max(k.Min(magnitude, most), least))
 	return k.Bits(ptx.F32, k.Or(k.And(bits, sign), inside))
 }
+
+// planeScale is how much larger a float32's second part is kept than it is, and the third
+// one than the second. A bfloat16 has 8 bits: the rest that it leaves of a number is 2⁸
+// times smaller, and would be lost below 2⁻¹³³.
+const planeScale = 1 << 8

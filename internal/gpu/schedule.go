@@ -56,16 +56,6 @@ type part struct{ rows, cols span }
 
 func (p part) empty() bool { return p.rows.n() == 0 || p.cols.n() == 0 }
 
-// The operands, as indices.
-const (
-	inA = iota
-	inB
-	inC
-	inD  // the residual, whose parts are C's
-	inUp // a second B, whose parts are B's
-	matrices
-)
-
 // parts are the parts of A and B that the step reads, and of C that it writes.
 func (s *step) parts() [matrices]part {
 	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}, {s.depth, s.cols}}
@@ -366,5 +356,3 @@ func (pl *HostPlan) units() (rows, cols int) {
 	}
 	return rows, cols
 }
-
-func roundUp(n, unit int) int { return ceilDiv(n, unit) * unit }

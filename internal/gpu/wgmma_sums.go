@@ -30,11 +30,6 @@ type sumRound struct {
 	times int     // so many sums of as many parts of the step
 }
 
-// planeScale is how much larger a float32's second part is kept than it is, and the third
-// one than the second. A bfloat16 has 8 bits: the rest that it leaves of a number is 2⁸
-// times smaller, and would be lost below 2⁻¹³³.
-const planeScale = 1 << 8
-
 // recipeOf is the recipe for elements of a type in a precision.
 func recipeOf(in dtype.Type, precision gemm.Precision) recipe {
 	r := recipe{elem: elements[in], planes: []int{0}}
@@ -291,26 +286,6 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round sumRound, n int
 	}
 	k.WgmmaCommit()
 	k.WgmmaWait(0)
-}
-
-// work is how many products of tiles a step takes of a warpgroup, and the cycles in which that
-// adds what was summed up; of halves of the columns it waits a fifth longer.
-func (r recipe) work(s Shape) (products, adds float64) {
-	rows, _ := groupTile(s)
-	switch {
-	case len(r.rounds) == 0:
-		return 1, 0
-	case r.alone():
-		return 1, wgmmaPart * float64(rows/groupRows*max(s.N, 2*groupRows)/groupRows)
-	}
-	for _, round := range r.rounds {
-		products += float64(len(round.pairs))
-		adds += wgmmaRound * float64(round.times*rows/groupRows)
-	}
-	if s.N > roundCols(s) {
-		adds *= 2 * 1.2
-	}
-	return products, adds
 }
 
 // uses says whether part plane of an operand is in the round.
