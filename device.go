@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/host"
 )
@@ -54,7 +55,7 @@ func Devices() ([]DeviceInfo, error) {
 
 func deviceKernels(runs func(dispatch.Kernel) bool) []DeviceKernel {
 	var list []DeviceKernel
-	for _, k := range dispatch.Kernels(dispatch.Device{}) {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
 		if runs(k) {
 			list = append(list, DeviceKernel{k.Name, typeNames(k.Types)})
 		}

@@ -7,16 +7,21 @@ import (
 	"testing"
 )
 
-// layers is the house from the ground up: a package may import those of the
-// groups before its own, and of its own group only where that says so below.
-// Everything that is not listed here fails the test, so that a new package finds
-// its place on purpose.
+// layers lists the packages from the bottom up. A package may import those of the groups before
+// its own. A package that is not listed fails the test, so that a new package is placed on
+// purpose.
 var layers = [][]string{
 	{"dtype", "ptx", "internal/table"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
-	{"internal/testkit", "internal/host", "internal/cache", "internal/device/devicetest", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag"},
-	{"internal/cpu", "internal/gpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty"},
-	{"internal/dispatch", "internal/explain", "internal/gpu/gputest"},
+	{"internal/testkit", "internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag", "internal/backend"},
+	{"internal/cpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty", "internal/gpu/kernel"},
+	{"internal/device/devicetest", "internal/gpu/sm90", "internal/gpu/ptxas"},
+	{"internal/gpu/choose"},
+	{"internal/gpu/exec"},
+	{"internal/gpu/stream"},
+	{"internal/gpu/gputest", "internal/explain", "internal/dispatch/auto", "internal/dispatch/tuned"},
+	{"internal/dispatch"},
+	{"internal/gpu"},
 	{"internal/resident"},
 	{"internal/bench"},
 	{"internal/tune"},
@@ -26,24 +31,31 @@ var layers = [][]string{
 	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident", "examples/kernel"},
 }
 
-// forbidden are imports that the layers would allow and the design does not:
-// what multiplies does not know what checks or compares it, and files and peers
-// know no backend.
+// aboveGPU lists the packages that no package of internal/gpu may import: those that check or
+// compare results, read files, open a device or belong to the CPU.
+var aboveGPU = []string{"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu", "internal/cpu/asm", "internal/device/emu", "internal/device/cuda"}
+
+// forbidden lists the imports that the layers allow and the design does not: a backend does not
+// import what checks or compares it, and files and peers import no backend.
 var forbidden = map[string][]string{
 	"internal/cpu":           {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
-	"internal/gpu":           {"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu/asm"},
 	"internal/gpu/frag":      {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
+	"internal/gpu/kernel":    aboveGPU,
+	"internal/gpu/sm90":      aboveGPU,
+	"internal/gpu/choose":    aboveGPU,
+	"internal/gpu/exec":      aboveGPU,
+	"internal/gpu/stream":    aboveGPU,
 	"internal/device":        {"dtype"},
 	"internal/device/faulty": {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"internal/device/emu":    {"dtype", "internal/gemm", "ptx/build"},
 	"internal/device/cuda":   {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"ptx/emu":                {"ptx/build"},
 	"gemmtest":               {"internal/host", "internal/matio", "internal/cpu/asm"},
-	"internal/bench":         {"internal/cpu", "internal/gpu", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
+	"internal/bench":         {"internal/cpu", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
 	"internal/matio":         {"internal/host"},
 	"internal/peers":         {"internal/ref", "internal/matio", "internal/cpu/asm"},
 	"":                       {"internal/matio", "internal/peers", "gemmtest"},
-	"gonumblas":              {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // it knows the face only
+	"gonumblas":              {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // only the public API
 }
 
 // outside are the modules that the library itself may use; the command may use

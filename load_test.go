@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/device/faulty"
@@ -140,7 +141,7 @@ func TestSoak(t *testing.T) { soak(t, mixture(t), func() int { return 0 }) }
 func TestCardSoak(t *testing.T) {
 	card(t) // or there is none
 	var account *faulty.Device
-	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) {
+	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
 		g, err := cuda.Open(0)
 		if err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
@@ -161,7 +162,7 @@ type groupProduct[I, O Element] struct {
 }
 
 // plan plans the product of n rows from a first one on, on a device if that is given.
-func (g *groupProduct[I, O]) plan(p *dispatch.Product, from, n int, b Matrix[I], on *dispatch.Device) error {
+func (g *groupProduct[I, O]) plan(p *dispatch.Product, from, n int, b Matrix[I], on *backend.Device) error {
 	var cfg config
 	cfg.configure(&p.Request, g.opts)
 	if cfg.tile != nil {

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"tilework/internal/cache"
-	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 )
 
 // TestOddCalls calls what takes sizes with all that an int can be, and what takes
 // matrices with all that comes of it: there is an error that says what is wrong, and no
 // panic.
 func TestOddCalls(t *testing.T) {
-	t.Cleanup(dispatch.SubstituteCache(cache.At(t.TempDir())))
+	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	substitute(t, 1<<20)
 	d := on(t, "emu")
 	odd := []int{math.MinInt, -1, 0, 1, 3, 1 << 31, 1 << 62, math.MaxInt}

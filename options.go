@@ -5,9 +5,10 @@ import (
 	"slices"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/resident"
 	"tilework/ptx/build"
 )
@@ -55,7 +56,7 @@ func (c *config) fail(err error) {
 // was chosen and why.
 func WithDevice(name string) Option {
 	return func(c *config) {
-		d, err := dispatch.ParseDevice(name)
+		d, err := backend.ParseDevice(name)
 		if err != nil {
 			c.fail(fmt.Errorf("%w: %w", ErrNoDevice, err))
 		}
@@ -295,12 +296,12 @@ func WithOutputScaleOn[T Element](factor DeviceMatrix[T]) Option {
 
 // DeviceFunc is a function of the caller's that GPU kernels compute of every element, behind
 // all else that options say and before the result is rounded; see [NewDeviceFunc].
-type DeviceFunc struct{ f *gpu.Function }
+type DeviceFunc struct{ f *kernel.Function }
 
 // DeviceElement is the argument of a [DeviceFunc]: an element's value in the type of α and β, its
 // row and its column in the result, and the data of the product's
 // [WithDeviceFunc].
-type DeviceElement = gpu.Element
+type DeviceElement = kernel.Element
 
 // NewDeviceFunc is a function that f writes, with the builder of tilework/ptx/build: it returns a
 // value of the type of the element's. It is compiled into a kernel when a product first needs
@@ -314,7 +315,7 @@ type DeviceElement = gpu.Element
 // f must not write to memory or wait for other threads. What it writes is checked as
 // every kernel is; the error is ErrUnsupported.
 func NewDeviceFunc(f func(k *build.Kernel, e DeviceElement) build.Reg) (*DeviceFunc, error) {
-	own, err := gpu.NewFunction(f)
+	own, err := kernel.NewFunction(f)
 	if err != nil {
 		return nil, err
 	}

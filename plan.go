@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
@@ -80,7 +81,7 @@ type KernelSums struct {
 // Kernels lists the kernels, for each device the slowest first.
 func Kernels() []KernelInfo {
 	var all []KernelInfo
-	for _, k := range dispatch.Kernels(dispatch.Device{}) {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
 		var sums []KernelSums
 		for _, s := range k.Sums() {
 			sums = append(sums, KernelSums{typeNames(s.Types), s.Precision.String(), s.How})

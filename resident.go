@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
@@ -24,7 +25,7 @@ type Device struct{ d *resident.Device }
 // Open begins to use a device: "gpu", "gpu:N", "emu" or "emu:MODEL". The errors are
 // ErrNoDevice and ErrUnsupported. Close it in the end.
 func Open(name string) (*Device, error) {
-	parsed, err := dispatch.ParseDevice(name)
+	parsed, err := backend.ParseDevice(name)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDevice, err)
 	}

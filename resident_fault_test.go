@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
@@ -163,7 +164,7 @@ func TestEveryCallOfAChainFails(t *testing.T) {
 		runs := 0
 		err := faulty.EveryCall(1000, from, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
 			runs++
-			restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return d, nil })
+			restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 			to := New[float32](2, 2)
 			err := chain(t.Context(), to)
 			if left := d.Left(); len(left) > 0 || !d.Closed() {
@@ -245,7 +246,7 @@ func TestEveryCallOfAVerificationFails(t *testing.T) {
 	runs := 0
 	err := faulty.EveryCall(1000, device.ErrLaunch, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
 		runs++
-		restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return d, nil })
+		restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 		err := verifications(t.Context())
 		if left := d.Left(); len(left) > 0 || !d.Closed() {
 			t.Errorf("%s failed: left are %v, closed: %v", d.Failed(), left, d.Closed())

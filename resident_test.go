@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
@@ -20,7 +21,7 @@ func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 	t.Helper()
 	var mu sync.Mutex
 	opened := map[string]*faulty.Device{}
-	restore := dispatch.Substitute(func(name dispatch.Device) (device.Device, error) {
+	restore := dispatch.Substitute(func(name backend.Device) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{Memory: memory})
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/dispatch"
@@ -116,7 +117,7 @@ func (s *spoiler) Launch(ctx context.Context, f device.Function, l device.Launch
 // spoiled opens a device that spoils what is verified on it.
 func spoiled(t *testing.T) (*Device, *spoiler) {
 	s := &spoiler{}
-	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) {
+	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{})
 		s.Device = inner
 		return s, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/tune"
 )
@@ -46,10 +48,10 @@ func TuneGemm[I, O Element](ctx context.Context, a, b Matrix[I], c Matrix[O], li
 		return Tuning{}, err
 	}
 	device := cfg.request.Device
-	if device == (dispatch.Device{}) {
+	if device == (backend.Device{}) {
 		device.Kind = "auto"
 	}
-	outcomes, err := tune.Run(ctx, []dispatch.Form{dispatch.FormOf(&problem)}, tune.Options{Device: device, Threads: cfg.request.Threads, Time: limit})
+	outcomes, err := tune.Run(ctx, []tuned.Form{tuned.FormOf(&problem)}, tune.Options{Device: device, Threads: cfg.request.Threads, Time: limit})
 	if len(outcomes) == 0 {
 		return Tuning{}, err
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"tilework/internal/cache"
-	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 )
 
 // TestTuneGemm: a program tunes, and its plans are those that were found.
 func TestTuneGemm(t *testing.T) {
-	t.Cleanup(dispatch.SubstituteCache(cache.At(t.TempDir())))
+	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	a, b, c := New[float32](30, 400), New[float32](400, 20), New[float32](30, 20)
 	const limit = 50 * time.Millisecond
 	x, err := TuneGemm(t.Context(), a, b, c, limit, WithDevice("cpu"), WithThreads(1))

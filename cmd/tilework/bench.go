@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/bench"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
 
@@ -137,7 +137,7 @@ there. It refuses a file from another machine or another version.`,
 	}
 	f.output.addTo(c, names...)
 	complete(c, "preset", presetNames()...)
-	complete(c, "kernels", append(append(subjectNames(dispatch.Device{}), autoNames(dispatch.Device{})...), "all", "none")...)
+	complete(c, "kernels", append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
 	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)

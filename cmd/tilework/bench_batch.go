@@ -9,7 +9,8 @@ import (
 	"tilework/internal/bench"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
 )
 
 // densePeer is the product without groups.
@@ -74,8 +75,8 @@ func (f *benchFlags) kase(p gemm.Problem) bench.Case {
 // denseSubject is one product of as many operations as the groups' products have, by the
 // kernel that would be chosen for it. Its B is the first group's.
 type denseSubject struct {
-	gpu  *gpu.Backend
-	plan *gpu.Plan
+	gpu  *exec.Backend
+	plan *exec.Plan
 }
 
 func (s *denseSubject) Name() string { return densePeer }
@@ -85,13 +86,13 @@ func (s *denseSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try
 		return nil, fmt.Errorf("%w: %s without groups", gemm.ErrUnsupported, densePeer)
 	}
 	one, _ := p.Product(0)
-	plan, err := dispatch.PlanGPU(s.gpu, &one, gpu.Options{KeepLayout: true})
+	plan, err := dispatch.PlanGPU(s.gpu, &one, exec.Options{KeepLayout: true})
 	if err != nil {
 		return nil, err
 	}
 	s.plan = plan
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
+		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
 	}, plan.Compile(ctx)
 }
 

@@ -6,19 +6,19 @@ import (
 	"io"
 	"sync"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device"
 	emulator "tilework/internal/device/emu"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
 
 // onEmulator counts what products do on an emulated GPU of our own, which is watched.
-func (f *benchFlags) onEmulator(ctx context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
+func (f *benchFlags) onEmulator(ctx context.Context, at backend.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
 	if f.cold.value {
 		return bencher{}, fmt.Errorf("--cold: the emulator has no caches, and counts what they would be asked for (want --device cpu or gpu)")
 	}
@@ -35,7 +35,7 @@ func (f *benchFlags) onEmulator(ctx context.Context, at dispatch.Device, problem
 	if err != nil {
 		return bencher{}, fmt.Errorf("--device %s: %w", f.device, sentinel(err))
 	}
-	backend := gpu.NewHost(dev)
+	backend := stream.New(dev)
 	release := func() error { return device.Join(backend.Close(), dev.Close()) }
 	return f.onDevice(ctx, at, backend, release, problems, stderr,
 		func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error) {

@@ -8,13 +8,16 @@ import (
 	"strings"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/dispatch"
 	"tilework/internal/explain"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
 	"tilework/internal/peers"
 )
@@ -30,7 +33,7 @@ const (
 )
 
 // onGPU measures on matrices that are on a GPU.
-func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
+func (f *benchFlags) onGPU(ctx context.Context, at backend.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
 	backend, release, err := dispatch.OpenGPU(at)
 	if err != nil {
 		return bencher{}, err
@@ -42,7 +45,7 @@ func (f *benchFlags) onGPU(ctx context.Context, at dispatch.Device, problems []g
 type measurer func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error)
 
 // onDevice measures with the kernels of a backend, which it releases.
-func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *gpu.HostBackend, release func() error, problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
+func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *stream.Backend, release func() error, problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
 	g, err := f.pickGPU(at, backend, release, problems, stderr)
 	if err != nil {
 		return bencher{}, err
@@ -80,13 +83,13 @@ func (f *benchFlags) onDevice(ctx context.Context, at dispatch.Device, backend *
 
 // benchGPU is a GPU to measure on, and which of its kernels.
 type benchGPU struct {
-	backend *gpu.HostBackend
+	backend *stream.Backend
 	picks   []pick
 	closers []func() error
 }
 
 // pickGPU picks the kernels of a backend, which close releases.
-func (f *benchFlags) pickGPU(at dispatch.Device, backend *gpu.HostBackend, release func() error, problems []gemm.Problem, stderr io.Writer) (g *benchGPU, err error) {
+func (f *benchFlags) pickGPU(at backend.Device, backend *stream.Backend, release func() error, problems []gemm.Problem, stderr io.Writer) (g *benchGPU, err error) {
 	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		kernel, precision := splitPrecision(kernel)
@@ -122,9 +125,9 @@ func splitPrecision(kernel string) (string, gemm.Precision) {
 }
 
 // gpuOptions reads a kernel's name with the shape of its tiles: "tiled:16".
-func gpuOptions(kernel string, keepLayout bool) gpu.Options {
+func gpuOptions(kernel string, keepLayout bool) exec.Options {
 	name, shape, _ := strings.Cut(kernel, ":")
-	return gpu.Options{Kernel: name, Shape: shape, KeepLayout: keepLayout}
+	return exec.Options{Kernel: name, Shape: shape, KeepLayout: keepLayout}
 }
 
 // close closes the last first.
@@ -141,7 +144,7 @@ func sentinel(err error) error {
 	if errors.Is(err, gemm.ErrNoDevice) {
 		return err
 	}
-	return gpu.Sentinel(err)
+	return exec.Sentinel(err)
 }
 
 func (g *benchGPU) environment() *bench.Environment {
@@ -183,10 +186,10 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 // gpuSubject is a kernel on matrices that are on the GPU.
 type gpuSubject struct {
 	name    string
-	gpu     *gpu.Backend
-	options gpu.Options
+	gpu     *exec.Backend
+	options exec.Options
 	inexact
-	plan *gpu.Plan
+	plan *exec.Plan
 }
 
 // inexact is the arithmetic that a subject may have instead of the elements' own.
@@ -217,7 +220,7 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Ends: m.Ends, Extras: m.Extras})
+		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Ends: m.Ends, Extras: m.Extras})
 	}, nil
 }
 
@@ -228,10 +231,10 @@ func (s *gpuSubject) Intensity() float64 {
 	if s.plan == nil {
 		return 0
 	}
-	return explain.Intensity(s.plan.Kernel, s.plan.Config.Shape, s.plan.Problem())
+	return explain.Intensity(s.plan.Kernel, s.plan.Config.Tile, s.plan.Problem())
 }
 
-func planText(p *gpu.Plan) string {
+func planText(p *exec.Plan) string {
 	if p == nil {
 		return ""
 	}
@@ -342,8 +345,8 @@ func (s *ltSubject) close() error {
 
 // thenSubject is the product, and then its epilogue.
 type thenSubject struct {
-	gpu  *gpu.Backend
-	plan *gpu.Then
+	gpu  *exec.Backend
+	plan *exec.Then
 }
 
 func (s *thenSubject) Name() string { return thenPeer }
@@ -367,7 +370,7 @@ func (s *thenSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try)
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
+		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
 	}, nil
 }
 

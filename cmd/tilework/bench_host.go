@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
@@ -17,7 +18,7 @@ import (
 )
 
 // onProcessor measures on the processor.
-func (f *benchFlags) onProcessor(_ context.Context, device dispatch.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
+func (f *benchFlags) onProcessor(_ context.Context, device backend.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
 	request := dispatch.Request{Device: device, Threads: f.threads}
 	picks, err := f.picks(device, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		r := request

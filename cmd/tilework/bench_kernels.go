@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
@@ -23,7 +24,7 @@ type planner func(p *gemm.Problem, kernel string) (string, error)
 
 // picks lists the kernels of --kernels, each once. It notes on stderr which of them cannot compute
 // which products, and fails if no kernel can compute any.
-func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan planner, stderr io.Writer) ([]pick, error) {
+func (f *benchFlags) picks(device backend.Device, problems []gemm.Problem, plan planner, stderr io.Writer) ([]pick, error) {
 	if f.kernels == "none" {
 		return nil, nil
 	}
@@ -51,7 +52,7 @@ func (f *benchFlags) picks(device dispatch.Device, problems []gemm.Problem, plan
 
 // picker finds the kernels of a device that can compute some of the problems.
 type picker struct {
-	device   dispatch.Device
+	device   backend.Device
 	problems []gemm.Problem
 	plan     planner
 	lacking  []string // why kernels cannot compute some problems, each reason once
@@ -111,7 +112,7 @@ func (p *picker) chosen(kernel string) (names []string, err error) {
 
 // knownKernel refuses a name, which may have a tile behind it, that no kernel of a device
 // has.
-func knownKernel(name string, device dispatch.Device) error {
+func knownKernel(name string, device backend.Device) error {
 	name, _, _ = strings.Cut(name, ":")
 	known := kernelsOf(device)
 	if slices.Contains(known, name) {
@@ -122,8 +123,8 @@ func knownKernel(name string, device dispatch.Device) error {
 
 // namedDevice is the device of --device, which is to be one by its name: what is measured or tested is not
 // for a plan to choose.
-func namedDevice(name string) (dispatch.Device, error) {
-	device, err := dispatch.ParseDevice(name)
+func namedDevice(name string) (backend.Device, error) {
+	device, err := backend.ParseDevice(name)
 	switch {
 	case err != nil:
 		return device, fmt.Errorf("--device: %w", err)
@@ -135,13 +136,13 @@ func namedDevice(name string) (dispatch.Device, error) {
 
 // unknownKernel is the error for a name that none of the known kernels of a device has, with the
 // devices that have one of that name.
-func unknownKernel(name string, device dispatch.Device, known []string) error {
+func unknownKernel(name string, device backend.Device, known []string) error {
 	where := ""
 	if device.Kind != "auto" {
 		where = fmt.Sprintf(" on %v", device)
 	}
 	for _, other := range []struct{ kind, names string }{{"cpu", "cpu"}, {"gpu", "gpu and emu"}} {
-		if slices.Contains(subjectNames(dispatch.Device{Kind: other.kind}), name) {
+		if slices.Contains(subjectNames(backend.Device{Kind: other.kind}), name) {
 			where += ", only on " + other.names
 		}
 	}
@@ -149,9 +150,9 @@ func unknownKernel(name string, device dispatch.Device, known []string) error {
 }
 
 // kernelsOf are the names of the kernels of a device, of all where that is auto.
-func kernelsOf(device dispatch.Device) (names []string) {
+func kernelsOf(device backend.Device) (names []string) {
 	if device.Kind == "auto" {
-		device = dispatch.Device{}
+		device = backend.Device{}
 	}
 	for _, k := range dispatch.Kernels(device) {
 		names = append(names, k.Name)
@@ -161,7 +162,7 @@ func kernelsOf(device dispatch.Device) (names []string) {
 
 // subjectNames are the kernels of a device as --kernels has them: each by its name, and by
 // that with each precision that it has besides the types' own: "mma-tf32".
-func subjectNames(device dispatch.Device) (names []string) {
+func subjectNames(device backend.Device) (names []string) {
 	for _, k := range dispatch.Kernels(device) {
 		names = append(names, k.Name)
 		for _, p := range k.Precisions {
@@ -173,7 +174,7 @@ func subjectNames(device dispatch.Device) (names []string) {
 
 // autoNames are what --kernels has for the kernel that mul would use, in each precision
 // that a kernel of the device has.
-func autoNames(device dispatch.Device) []string {
+func autoNames(device backend.Device) []string {
 	names := []string{"auto"}
 	for _, p := range gemm.Precisions()[1:] {
 		if slices.ContainsFunc(dispatch.Kernels(device), func(k dispatch.Kernel) bool { return slices.Contains(k.Precisions, p) }) {

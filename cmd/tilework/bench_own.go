@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
@@ -46,7 +47,7 @@ func (s *packedSubject) Lay(ctx context.Context, b gemm.Buffers) error {
 var ownPeers = map[string]func(threads int) bench.Subject{
 	readPeer: func(threads int) bench.Subject { return readSubject{threads} },
 	plainPeer: func(threads int) bench.Subject {
-		return &plainSubject{subject{name: plainPeer, request: dispatch.Request{Device: dispatch.Device{Kind: "cpu"}, Threads: threads}}}
+		return &plainSubject{subject{name: plainPeer, request: dispatch.Request{Device: backend.Device{Kind: "cpu"}, Threads: threads}}}
 	},
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"tilework/internal/dispatch"
+	"tilework/internal/backend"
 )
 
 // preset is a study with a name: measurements, each as the flags that ask for it.
@@ -99,7 +99,7 @@ func (f *benchFlags) unfold(p preset, given *pflag.FlagSet) ([]*benchFlags, erro
 		if err := fl.Parse(strings.Fields(part.flags)); err != nil {
 			return nil, fmt.Errorf("preset %s: %w", p.name, err)
 		}
-		own, err := dispatch.ParseDevice(one.device)
+		own, err := backend.ParseDevice(one.device)
 		if err != nil {
 			return nil, fmt.Errorf("preset %s: %w", p.name, err)
 		}

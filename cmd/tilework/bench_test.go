@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
@@ -53,7 +54,7 @@ func readRecords(t *testing.T, file string) []bench.Record {
 // emulatedGPU has "gpu" be an emulated one.
 func emulatedGPU(t *testing.T) {
 	t.Helper()
-	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return emu.Open(emu.Options{}) })
+	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return emu.Open(emu.Options{}) })
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
 			t.Error(err)

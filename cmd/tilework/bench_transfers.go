@@ -6,15 +6,18 @@ import (
 	"io"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // throughGPU measures products of matrices in the host's memory.
-func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
+func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
 	backend, release, err := dispatch.OpenGPU(at)
 	if err != nil {
 		return bencher{}, err
@@ -52,11 +55,11 @@ func (f *benchFlags) throughGPU(_ context.Context, at dispatch.Device, problems 
 type hostSubject struct {
 	name, kernel string
 	inexact
-	gpu  *gpu.HostBackend
-	plan *gpu.HostPlan
+	gpu  *stream.Backend
+	plan *stream.Plan
 	// steps is the same product with the layouts that the matrices have on the host,
 	// so that each is one copy.
-	steps *gpu.Plan
+	steps *exec.Plan
 }
 
 func (s *hostSubject) Name() string { return s.name }
@@ -93,7 +96,7 @@ func (s *hostSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
 		*to = now.Sub(clock).Seconds()
 		clock = now
 	}
-	var m gpu.Memory
+	var m kernel.Memory
 	defer func() {
 		for _, at := range []device.Ptr{m.A, m.B, m.C} {
 			err = errors.Join(err, d.Free(at))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	emulator "tilework/internal/device/emu"
 	"tilework/internal/dispatch"
@@ -220,7 +221,7 @@ func (r *reader) Load(ctx context.Context, text string) (device.Module, error) {
 func TestUsersPTX(t *testing.T) {
 	text := nvccFolder(t)
 	var opened, texts []string
-	restore := dispatch.Substitute(func(d dispatch.Device) (device.Device, error) {
+	restore := dispatch.Substitute(func(d backend.Device) (device.Device, error) {
 		opened = append(opened, d.String())
 		inner, err := emulator.Open(emulator.Options{})
 		return &reader{inner, &texts}, err

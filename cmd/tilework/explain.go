@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/bench"
-	"tilework/internal/dispatch"
 	"tilework/internal/explain"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 )
 
@@ -29,7 +30,7 @@ type explainFlags struct {
 func explainCommand() *cobra.Command {
 	var f explainFlags
 	var kernels []string
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		kernels = append(kernels, k.Name)
 	}
 	c := &cobra.Command{
@@ -79,10 +80,10 @@ partial sum is made of. --ptx prints the kernel's text.`,
 }
 
 func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) error {
-	if err := knownKernel(name, dispatch.Device{Kind: "gpu"}); err != nil {
+	if err := knownKernel(name, backend.Device{Kind: "gpu"}); err != nil {
 		return err
 	}
-	k, err := gpu.Find(name)
+	k, err := choose.Find(name)
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) e
 }
 
 // usualType is float32, or the first type of a kernel or a precision that is for others.
-func usualType(k *gpu.Kernel, precision gemm.Precision) dtype.Type {
+func usualType(k *kernel.Kernel, precision gemm.Precision) dtype.Type {
 	types := k.Types()
 	if precision != gemm.Native {
 		types = precision.Info().For
@@ -147,7 +148,7 @@ func (f *explainFlags) print(w io.Writer, found interface{ Text() string }) erro
 	return err
 }
 
-func (f *explainFlags) text(w io.Writer, k *gpu.Kernel, tile gpu.Shape, p *gemm.Problem) error {
+func (f *explainFlags) text(w io.Writer, k *kernel.Kernel, tile kernel.Tile, p *gemm.Problem) error {
 	if f.format != "table" {
 		return fmt.Errorf("--format %s with --ptx: a kernel's text has one form", f.format)
 	}
@@ -199,15 +200,15 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 
 // parseTile is the tile asked for; without one what would be chosen, and for a trace the
 // smallest.
-func (f *explainFlags) parseTile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
+func (f *explainFlags) parseTile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error) {
 	switch {
 	case f.tile == "" && f.trace:
-		shapes := k.Shapes()
+		shapes := k.Tiles
 		return shapes[len(shapes)-1], nil
 	case f.tile == "":
 		return explain.Tile(k, p, m)
 	}
-	s, err := k.ParseShape(f.tile)
+	s, err := k.ParseTile(f.tile)
 	if err != nil {
 		return s, fmt.Errorf("--tile: %w", err)
 	}

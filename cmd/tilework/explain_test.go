@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"tilework/internal/explain"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
 )
 
 // TestExplain: the words for a reader and the JSON tell the same.
 func TestExplain(t *testing.T) {
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		in := k.Types()[len(k.Types())-1].String()
 		on := "a10"
 		if k.SM > 86 {

@@ -10,11 +10,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tilework/internal/backend"
 	"tilework/internal/cache"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/testkit"
 )
 
@@ -49,7 +51,7 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 		}
 		for _, kind := range kinds {
 			err := faulty.EveryCall(verb.all, kind.err, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
-				restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return d, nil })
+				restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, stderr, code := run(ctx, strings.Fields(verb.args)...)
@@ -90,7 +92,7 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 // which it is looked at: the exit code is that of an interruption, no output is written
 // and no goroutine is left, or else the verb was done.
 func TestVerbsEndAnywhere(t *testing.T) {
-	t.Cleanup(dispatch.SubstituteCache(cache.At(t.TempDir())))
+	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	t.Chdir(folder(t))
 	files, err := os.ReadDir(".")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"tilework"
 	"tilework/dtype"
 	"tilework/gemmtest"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/dispatch"
@@ -473,7 +474,7 @@ func (d *wrong) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows de
 // runs it again gives the same line.
 func TestSelftestRepeats(t *testing.T) {
 	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2", "--kernels naive --cases 20 --part 7/20"} {
-		restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) {
+		restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
 			d, err := emu.Open(emu.Options{})
 			return &wrong{d}, err
 		})
@@ -497,7 +498,7 @@ func TestSelftestRepeats(t *testing.T) {
 }
 
 func TestSelftestPrintsErrors(t *testing.T) {
-	list, _, err := (&selftestFlags{kernels: "portable"}).choose(dispatch.Device{Kind: "cpu"})
+	list, _, err := (&selftestFlags{kernels: "portable"}).choose(backend.Device{Kind: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}

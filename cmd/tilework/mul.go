@@ -14,6 +14,7 @@ import (
 
 	"tilework"
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -293,7 +294,7 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if f.out == "" {
 		return r, e, fmt.Errorf("where should the product go? give -o FILE (see tilework mul --help)")
 	}
-	if r.Device, err = dispatch.ParseDevice(f.device); err != nil {
+	if r.Device, err = backend.ParseDevice(f.device); err != nil {
 		return r, e, fmt.Errorf("--device: %w", err)
 	}
 	if f.kernel != "" {

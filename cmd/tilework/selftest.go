@@ -19,11 +19,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tilework/gemmtest"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/gputest"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
 	"tilework/internal/table"
 )
@@ -90,7 +92,7 @@ The checks:
 	fl.IntVar(&f.processes, "processes", 1, "how many processes share the cases out")
 	fl.StringVar(&f.part, "part", "1/1", "which part of the cases to run, and of how many")
 	f.output.addTo(c, listFormats...)
-	complete(c, "kernels", append(subjectNames(dispatch.Device{}), "all")...)
+	complete(c, "kernels", append(subjectNames(backend.Device{}), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
@@ -378,7 +380,7 @@ func printErrors(w io.Writer, o listFlags, rows []selftestRow) error {
 
 // choose lists the device's kernels that were asked for, as the suite sees them until release is
 // called.
-func (f *selftestFlags) choose(device dispatch.Device) (all []tested, release func() error, err error) {
+func (f *selftestFlags) choose(device backend.Device) (all []tested, release func() error, err error) {
 	if device.Kind == "cpu" {
 		all, err = f.onCPU(device)
 		return all, func() error { return nil }, err
@@ -393,7 +395,7 @@ func (f *selftestFlags) choose(device dispatch.Device) (all []tested, release fu
 	}
 	for _, w := range ways {
 		all = append(all, tested{w.Name(), w.Tile(), func() (gemmtest.Implementation, func() error) {
-			own := gpu.NewHost(backend.Device) // what it compiles is of no use to others
+			own := stream.New(backend.Device) // what it compiles is of no use to others
 			return w.On(own), own.Close
 		}})
 	}
@@ -401,7 +403,7 @@ func (f *selftestFlags) choose(device dispatch.Device) (all []tested, release fu
 }
 
 // ways are those of the GPU's kernels that were asked for: with --full in each of their tiles.
-func (f *selftestFlags) ways(device dispatch.Device, info *device.Info) (all []gputest.Way, err error) {
+func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gputest.Way, err error) {
 	if f.kernels == "all" && f.full {
 		return gputest.All(info), nil
 	}
@@ -416,7 +418,7 @@ func (f *selftestFlags) ways(device dispatch.Device, info *device.Info) (all []g
 		if known := subjectNames(device); !slices.Contains(known, subject) {
 			return nil, fmt.Errorf("--kernels: %w", unknownKernel(subject, device, known))
 		}
-		k, err := gpu.Find(kernel)
+		k, err := choose.Find(kernel)
 		if err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
 		}
@@ -426,7 +428,7 @@ func (f *selftestFlags) ways(device dispatch.Device, info *device.Info) (all []g
 		case !info.Target.Has(k.Target()):
 			return nil, fmt.Errorf("--kernels: %w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), info.Name, info.Target)
 		case shaped:
-			if w.Shape, err = k.ParseShape(shape); err != nil {
+			if w.Shape, err = k.ParseTile(shape); err != nil {
 				return nil, fmt.Errorf("--kernels: %w", err)
 			}
 			all = append(all, w)
@@ -440,7 +442,7 @@ func (f *selftestFlags) ways(device dispatch.Device, info *device.Info) (all []g
 }
 
 // onCPU are the processor's kernels.
-func (f *selftestFlags) onCPU(device dispatch.Device) (all []tested, err error) {
+func (f *selftestFlags) onCPU(device backend.Device) (all []tested, err error) {
 	for _, k := range dispatch.Kernels(device) {
 		if f.kernels == "all" && k.Available || slices.Contains(strings.Split(f.kernels, ","), k.Name) {
 			all = append(all, tested{kernel: k.Name, open: func() (gemmtest.Implementation, func() error) {
@@ -462,7 +464,7 @@ func (f *selftestFlags) onCPU(device dispatch.Device) (all []tested, err error) 
 // onProcessor is a kernel of the processor as the suite sees it.
 func onProcessor(k dispatch.Kernel) gemmtest.Implementation {
 	plan := func(p *gemm.Problem) (*dispatch.Plan, error) {
-		return dispatch.New(dispatch.Request{Problem: *p, Device: dispatch.Device{Kind: "cpu"}, Kernel: k.Name})
+		return dispatch.New(dispatch.Request{Problem: *p, Device: backend.Device{Kind: "cpu"}, Kernel: k.Name})
 	}
 	impl := gemmtest.Implementation{
 		Name: k.Name, Tiles: k.Tiles, Accuracy: k.Accuracy, Concurrent: true, Cancels: true,

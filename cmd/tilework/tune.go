@@ -11,9 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/cache"
 	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/tune"
 )
 
@@ -91,9 +93,9 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case f.show:
 		return f.list(stdout, stderr)
 	case f.clear:
-		n, err := dispatch.ClearTunings()
+		n, err := tuned.Clear()
 		if err == nil {
-			fmt.Fprintf(stderr, "removed %d tuned %s from %s\n", n, plural("choice", n), orDash(dispatch.TuningDir()))
+			fmt.Fprintf(stderr, "removed %d tuned %s from %s\n", n, plural("choice", n), orDash(tuned.Dir()))
 		}
 		return err
 	case !f.namedProduct:
@@ -101,7 +103,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case f.time <= 0:
 		return fmt.Errorf("--time %v: want more than 0", f.time)
 	}
-	device, err := dispatch.ParseDevice(f.device)
+	device, err := backend.ParseDevice(f.device)
 	if err != nil {
 		return fmt.Errorf("--device: %w", err)
 	}
@@ -112,11 +114,11 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var forms []dispatch.Form
+	var forms []tuned.Form
 	for i := range problems {
-		forms = append(forms, dispatch.FormOf(&problems[i]))
+		forms = append(forms, tuned.FormOf(&problems[i]))
 	}
-	if dispatch.TuningDir() == "" {
+	if tuned.Dir() == "" {
 		fmt.Fprintf(stderr, "nothing will be kept: %s is off, or there is no place for it\n", cache.Variable)
 	}
 	bar := newProgress(stderr)
@@ -162,30 +164,30 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 
 // list prints what is kept.
 func (f *tuneFlags) list(stdout, stderr io.Writer) error {
-	kept := dispatch.KeptTunings()
+	kept := tuned.All()
 	notes(stderr)
 	if len(kept) == 0 {
 		fmt.Fprintln(stderr, "nothing is tuned here: tilework tune --sizes N does that")
 	}
-	return writeList(stdout, f.output, []column[dispatch.Kept]{
-		fixed("PRODUCT", func(k dispatch.Kept) any { return k.Form }),
-		wrapped("CHOICE", func(k dispatch.Kept) any { return k.Choice }),
-		fixed("GAIN", func(k dispatch.Kept) any { return gain(k.Gain, k.P10, k.P90) }),
-		dropped(1, "DATE", func(k dispatch.Kept) any { return k.Date.Format(time.DateOnly) }),
-		fixed("USED", func(k dispatch.Kept) any { return yesNo(!k.Stale) }),
-		wrapped("DEVICE", func(k dispatch.Kept) any { return k.Device }),
+	return writeList(stdout, f.output, []column[tuned.Kept]{
+		fixed("PRODUCT", func(k tuned.Kept) any { return k.Form }),
+		wrapped("CHOICE", func(k tuned.Kept) any { return k.Choice }),
+		fixed("GAIN", func(k tuned.Kept) any { return gain(k.Gain, k.P10, k.P90) }),
+		dropped(1, "DATE", func(k tuned.Kept) any { return k.Date.Format(time.DateOnly) }),
+		fixed("USED", func(k tuned.Kept) any { return yesNo(!k.Stale) }),
+		wrapped("DEVICE", func(k tuned.Kept) any { return k.Device }),
 	}, kept)
 }
 
 // notes says what is worth knowing of the cache.
 func notes(stderr io.Writer) {
-	for _, n := range dispatch.CacheNotes() {
+	for _, n := range tuned.Notes() {
 		fmt.Fprintln(stderr, n)
 	}
 }
 
 // withTime is a choice and the time that it took: the median and half the spread.
-func withTime(c dispatch.Choice, t bench.Timing) string {
+func withTime(c tuned.Choice, t bench.Timing) string {
 	if t.Median == 0 {
 		return c.String()
 	}

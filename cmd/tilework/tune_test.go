@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"tilework/internal/cache"
-	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/tune"
 )
 
 // TestTune: what tune finds it prints, keeps, lists and removes; mul uses it.
 func TestTune(t *testing.T) {
 	dir := t.TempDir()
-	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	t.Cleanup(tuned.Substitute(cache.At(dir)))
 	stdout, stderr, code := run(t.Context(), "tune", "--shapes", "3x5x4,9x9x200", "--dtypes", "float64", "--time", "50ms", "--format", "json", "--verbose")
 	var outcomes []tune.Outcome
 	if err := json.Unmarshal([]byte(stdout), &outcomes); err != nil || code != 0 || len(outcomes) != 2 {
@@ -35,8 +35,8 @@ func TestTune(t *testing.T) {
 		t.Errorf("exit code %d, %d kept, %q", code, kept, stdout)
 	}
 	// One that is kept for sure.
-	x := dispatch.Tuned{Form: outcomes[0].Form, Choice: dispatch.Choice{Kernel: "portable"}, Default: dispatch.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
-	if err := dispatch.ProcessorTuner().Keep(x); err != nil {
+	x := tuned.Tuned{Form: outcomes[0].Form, Choice: tuned.Choice{Kernel: "portable"}, Default: tuned.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
+	if err := tuned.CPUTuner().Keep(x); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(folder(t))
@@ -54,7 +54,7 @@ func TestTune(t *testing.T) {
 	if err != nil || len(files) == 0 || os.Truncate(files[0], 10) != nil {
 		t.Fatal(files, err)
 	}
-	dispatch.SubstituteCache(cache.At(dir))
+	tuned.Substitute(cache.At(dir))
 	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--force", "--device", "cpu", "--verbose"); code != 0 || strings.Count(stderr, "damaged") != 1 {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
@@ -71,7 +71,7 @@ func TestTune(t *testing.T) {
 
 // TestTuneRefuses: what cannot be tuned is one line, with the reason.
 func TestTuneRefuses(t *testing.T) {
-	t.Cleanup(dispatch.SubstituteCache(nil))
+	t.Cleanup(tuned.Substitute(nil))
 	for _, c := range []struct {
 		args, want string
 		code       int

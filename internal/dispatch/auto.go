@@ -1,227 +1,100 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cache"
-	"tilework/internal/cpu"
-	"tilework/internal/device"
+	"tilework/internal/device/cuda"
+	"tilework/internal/dispatch/auto"
 	"tilework/internal/gemm"
-	"tilework/internal/host"
+	"tilework/internal/gpu/choose"
 )
 
-// chooser decides between the processor and one GPU: for the one that takes less time
-// from the caller's memory back to it, by what both were measured to take.
-//
-// It measures when it first has to know, for a fraction of a second, and keeps what it
-// has measured in the cache. What it decides depends on the product and on what was
-// measured, not on what the process did before.
-type chooser struct {
-	Machine
-	cache *cache.Cache
-
-	mu     sync.Mutex // guards what follows, and is held while measuring
-	speeds map[kind]processor
-	shots  map[kind]shot
-	start  float64 // seconds that it takes to begin with the GPU; 0 before anybody asked
-	begun  *begun  // nil before this process has
+// shared is the chooser of this process; see theChooser.
+var shared struct {
+	once    sync.Once
+	chooser *auto.Chooser
 }
 
-// kind is what the speed of a product depends on besides its size.
-type kind struct {
-	types   Types
-	threads int // of the processor
+func theChooser() *auto.Chooser {
+	shared.once.Do(func() { shared.chooser = newChooser() })
+	return shared.chooser
 }
 
-// shot is how fast the GPU is, and what follows from that.
-type shot struct {
-	oneShot
-	crossover string
+// newChooser returns a chooser between the CPU and the first GPU.
+func newChooser() *auto.Chooser {
+	gpu := backend.Device{Kind: "gpu"}
+	return auto.NewChooser(auto.Machine{
+		GPU: gpu, Present: cuda.Present, Trial: tryOn,
+		Identify: func() (auto.Identity, error) {
+			list, err := cuda.List()
+			if err != nil {
+				return auto.Identity{}, err
+			}
+			first := list[0]
+			return auto.Identity{Key: fmt.Sprint(first.UUID, first.Name, first.PCI, first.Driver), Memory: first.Memory}, nil
+		},
+		Open: func() error {
+			_, err := openKept(gpu)
+			return err
+		},
+		IsOpen: func() bool { return isOpen(gpu) },
+	}, cache.Default())
 }
 
-// Identity is what the measurements of a GPU depend on, and what it holds.
-type Identity struct {
-	Key    string
-	Memory int64 // bytes
-}
-
-// begun is what came of beginning with the GPU.
-type begun struct {
-	Identity
-	err error
-}
-
-// Types is the element types of a product, of A and B and of C.
-type Types struct{ In, Out dtype.Type }
-
-func (p Types) String() string {
-	if p.In == p.Out {
-		return p.In.String()
-	}
-	return p.In.String() + " → " + p.Out.String()
-}
-
-// Machine is the CPU and the GPU to decide between, as the chooser asks for them.
-type Machine struct {
-	GPU Device
-	// Present returns an error if there is no GPU, without starting to use it.
-	Present func() error
-	// Identify starts to use the GPU as far as to identify it, and Open for products.
-	Identify func() (Identity, error)
-	Open     func() error
-	// IsOpen reports whether the process uses the GPU already.
-	IsOpen func() bool
-	// Trial returns a function that times square products on d.
-	Trial func(d Device, types Types, threads int) Trial
-}
-
-// New returns a chooser that keeps its measurements in a cache.
-func newChooser(m Machine, c *cache.Cache) *chooser {
-	return &chooser{Machine: m, cache: c, speeds: map[kind]processor{}, shots: map[kind]shot{}}
-}
-
-const (
-	// tooSmall is the work that no GPU is faster with: it takes some 20 µs to ask for
-	// a product and to hear of its end, in which one core does as much.
-	tooSmall = 2e6
-	// often is how many products of a size a process is taken to compute where nobody
-	// says that it is one: if all of them take less than to begin with a GPU, none is.
-	often = 1000
-	// leastStart is less than it takes anywhere to begin with a GPU, in seconds: nobody
-	// begins with one to find that out for a product that is done before.
-	leastStart = 0.05
-)
-
-// choice is a device that was chosen unasked, and why; the words are made when they are
-// asked for. The zero value says nothing.
-type choice struct {
-	device Device
-	because
-	gpu         Device  // the other one, if the processor was chosen
-	here, there float64 // seconds on the processor and on the GPU …
-	start       float64 // … and to begin with it; 0 where that does not count
-	bytes       float64 // of the matrices
-	crossover   string
-	err         error // why there is no GPU, or no measurement
-	refused     error // why the GPU cannot compute it after all
-}
-
-// because is what decided between the processor and a GPU.
-type because uint8
-
-const (
-	_ because = iota
-	tooSmallForGPU
-	noDriver
-	noGPU
-	noMeasurementHere
-	noMeasurementThere
-	notWorthBeginning
-	tooLargeForGPU
-	faster
-)
-
-func (c choice) String() string {
-	s := c.words()
-	if c.refused != nil {
-		s += fmt.Sprintf(", which cannot compute it: %v", c.refused)
-	}
-	return s
-}
-
-func (c choice) words() string {
-	switch c.because {
-	case tooSmallForGPU:
-		return "too small for a GPU to pay"
-	case noDriver: // where the driver was looked for concerns only those who request a GPU
-		return "no NVIDIA driver here"
-	case noGPU:
-		return "no GPU: " + strings.TrimPrefix(c.err.Error(), device.ErrNoDevice.Error()+": ")
-	case noMeasurementHere:
-		return fmt.Sprintf("the processor could not be measured: %v", c.err)
-	case noMeasurementThere:
-		return fmt.Sprintf("%v could not be measured: %v", c.gpu, c.err)
-	case notWorthBeginning:
-		least := ""
-		if c.start == leastStart {
-			least = "at least "
+// asChosen plans the product on the device that was chosen unasked: where a GPU cannot
+// compute it after all, the processor does.
+func (pl *Plan) asChosen() error {
+	if c := &pl.choice; c.Device.IsGPU() {
+		if c.Refused = pl.onGPU(c.Device); c.Refused == nil {
+			return nil
 		}
-		return fmt.Sprintf("about %s here, not worth beginning with %v, which takes %s%s", words(c.here), c.gpu, least, words(c.start))
-	case tooLargeForGPU:
-		return fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(c.bytes)), c.gpu)
-	case faster:
-		s := fmt.Sprintf("about %s here against %s on %v", words(c.here), words(c.there), c.gpu)
-		if c.start > 0 {
-			s += fmt.Sprintf(" and %s to begin with it", words(c.start))
+	}
+	return pl.onCPU()
+}
+
+// byKernel plans the product on the device that has the kernel that was asked for.
+func (pl *Plan) byKernel() error {
+	if _, err := choose.Find(GPUOptions(pl.Request.Kernel).Kernel); err != nil {
+		return pl.onCPU()
+	}
+	if err := pl.onGPU(backend.Device{Kind: "gpu"}); err != nil {
+		return fmt.Errorf("kernel %s runs on GPUs, real or emulated (device emu): %w", pl.Request.Kernel, err)
+	}
+	return nil
+}
+
+// tryOn computes products of zeros on a device, as anybody's products are computed: from
+// memory that was touched before into memory that was.
+func tryOn(d backend.Device, types auto.Types, threads int) auto.Trial {
+	var pl *Plan
+	var b gemm.Buffers
+	return func(n int) (time.Duration, error) {
+		if pl == nil || pl.Problem.N != n {
+			p, _, err := gemm.New(1, gemm.Dense(types.In, n, n), gemm.Dense(types.In, n, n), 0, gemm.Dense(types.Out, n, n), gemm.Epilogue{})
+			if err != nil {
+				return 0, err
+			}
+			if pl, err = New(Request{Problem: p, Device: d, Threads: threads, Timed: true}); err != nil {
+				return 0, err
+			}
+			b = gemm.Buffers{A: touched(p.A), B: touched(p.B), C: touched(p.C)}
 		}
-		return s + c.crossover
-	}
-	return ""
-}
-
-// choose says in made, which is a choice of nothing, the processor or the GPU, and why.
-func (c *chooser) choose(p *gemm.Problem, threads int, once bool, made *choice) {
-	made.device.Kind = "cpu"
-	if p.Flops() < tooSmall {
-		made.because = tooSmallForGPU
-		return
-	}
-	made.gpu = c.GPU
-	if c.Present() != nil {
-		made.because = noDriver
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	u := kind{Types{p.A.Type, p.C.Type}, cpu.Workers(threads)}
-	speed, err := c.processor(u)
-	if err != nil {
-		made.because, made.err = noMeasurementHere, err
-		return
-	}
-	made.here = speed.seconds(p.Flops())
-	start, all := c.knownStart(), float64(often)
-	if once {
-		all = 1
-	}
-	if made.here*all <= start {
-		made.because, made.start = notWorthBeginning, start
-		return
-	}
-	gpu := c.begin()
-	if gpu.err != nil {
-		made.because, made.err = noGPU, gpu.err
-		return
-	}
-	made.bytes = traffic(p)
-	if made.bytes > 0.9*float64(gpu.Memory) {
-		made.because = tooLargeForGPU
-		return
-	}
-	shot, err := c.shot(u, gpu.Identity, speed)
-	if err != nil {
-		made.because, made.err = noMeasurementThere, err
-		return
-	}
-	made.because, made.crossover = faster, shot.crossover
-	made.there = shot.seconds(side(p), p.Flops())
-	if once {
-		made.start = c.start
-	}
-	if made.there+made.start < made.here {
-		made.device = c.GPU
+		err := pl.Run(context.Background(), b)
+		return pl.Took(), err
 	}
 }
 
-// words is a time to two digits.
-func words(s float64) string {
-	d, unit := seconds(s), time.Duration(1)
-	for d/unit >= 100 {
-		unit *= 10
+// touched is memory for a matrix that the system has given a place.
+func touched(l gemm.Layout) []byte {
+	b := make([]byte, l.Bytes())
+	const page = 4096
+	for i := 0; i < len(b); i += page {
+		b[i] = 0
 	}
-	return d.Round(unit).String()
+	return b
 }

@@ -9,7 +9,7 @@ import (
 
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/stream"
 )
 
 // Product is one product of a batch: a plan and the memory to run it on.
@@ -138,7 +138,7 @@ type together struct {
 // alike is what products have in common that are computed in one launch.
 type alike struct {
 	problem gemm.Problem
-	backend *gpu.HostBackend
+	backend *stream.Backend
 	kernel  string
 	bias    *byte
 }

@@ -9,21 +9,24 @@ import (
 	"fmt"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/cpu"
+	"tilework/internal/dispatch/auto"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/stream"
 )
 
 // Request is what a caller asks for. The zero value of each field but Problem
 // leaves the choice to the plan.
 type Request struct {
 	Problem gemm.Problem
-	Device  Device
+	Device  backend.Device
 	Kernel  string
 	Threads int
 	// Choice, if not nil, is how a product on the processor is computed: tuning measures
 	// with it.
-	Choice *Choice
+	Choice *tuned.Choice
 	// Packed is B, if the processor is to multiply by one that was packed for it; the
 	// buffers then have no other.
 	Packed *Packed
@@ -47,14 +50,14 @@ type Request struct {
 // two goroutines at once.
 type Plan struct {
 	Request
-	Device  Device // resolved: never "auto"
+	Device  backend.Device // resolved: never "auto"
 	Kernel  string
 	Threads int // goroutines that compute; 0 on a GPU
 
 	cpu    cpu.Plan
 	tuned  tuning        // what was tuned for it, on the processor
-	gpu    *gpu.HostPlan // nil on the processor
-	choice choice        // what decided for the device, where that was left to the plan
+	gpu    *stream.Plan  // nil on the processor
+	choice auto.Decision // what decided for the device, where that was left to the plan
 	took   time.Duration
 	report *Report
 }
@@ -148,17 +151,17 @@ func (pl *Plan) Decide() error {
 	case pl.Request.Kernel != "":
 		return pl.byKernel()
 	case pl.Problem.Epilogue.Function != nil:
-		if err := pl.onGPU(Device{Kind: "gpu"}); err != nil {
+		if err := pl.onGPU(backend.Device{Kind: "gpu"}); err != nil {
 			return fmt.Errorf("%v is for GPUs, real or emulated (device emu): %w", pl.Problem.Epilogue.Function, err)
 		}
 		return nil
 	case pl.Problem.Precision != gemm.Native:
-		if err := pl.onGPU(Device{Kind: "gpu"}); err != nil {
+		if err := pl.onGPU(backend.Device{Kind: "gpu"}); err != nil {
 			return fmt.Errorf("precision %v is for GPUs, real or emulated (device emu): %w", pl.Problem.Precision, err)
 		}
 		return nil
 	}
-	theChooser().choose(&pl.Problem, pl.Request.Threads, pl.Once, &pl.choice)
+	theChooser().Choose(&pl.Problem, pl.Request.Threads, pl.Once, &pl.choice)
 	return pl.asChosen()
 }
 
@@ -181,7 +184,7 @@ func (pl *Plan) onCPU() error {
 	if err := pl.planCPU(); err != nil {
 		return err
 	}
-	pl.Device, pl.Kernel, pl.Threads = Device{Kind: "cpu"}, pl.cpu.Kernel.Name, pl.cpu.Threads
+	pl.Device, pl.Kernel, pl.Threads = backend.Device{Kind: "cpu"}, pl.cpu.Kernel.Name, pl.cpu.Threads
 	return nil
 }
 

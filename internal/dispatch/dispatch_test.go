@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
@@ -18,29 +19,29 @@ import (
 func TestParseDevice(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		want Device
+		want backend.Device
 		back string // what the device calls itself
 	}{
-		{"", Device{Kind: "auto"}, "auto"},
-		{"auto", Device{Kind: "auto"}, "auto"},
-		{"cpu", Device{Kind: "cpu"}, "cpu"},
-		{"gpu", Device{Kind: "gpu"}, "gpu"},
-		{"gpu:0", Device{Kind: "gpu"}, "gpu"},
-		{"gpu:12", Device{Kind: "gpu", Index: 12}, "gpu:12"},
-		{"gpu:GPU-3f2a", Device{Kind: "gpu", UUID: "GPU-3f2a"}, "gpu:GPU-3f2a"},
-		{"emu", Device{Kind: "emu"}, "emu"},
-		{"emu:sm_80", Device{Kind: "emu", Model: "sm_80"}, "emu:sm_80"},
+		{"", backend.Device{Kind: "auto"}, "auto"},
+		{"auto", backend.Device{Kind: "auto"}, "auto"},
+		{"cpu", backend.Device{Kind: "cpu"}, "cpu"},
+		{"gpu", backend.Device{Kind: "gpu"}, "gpu"},
+		{"gpu:0", backend.Device{Kind: "gpu"}, "gpu"},
+		{"gpu:12", backend.Device{Kind: "gpu", Index: 12}, "gpu:12"},
+		{"gpu:GPU-3f2a", backend.Device{Kind: "gpu", UUID: "GPU-3f2a"}, "gpu:GPU-3f2a"},
+		{"emu", backend.Device{Kind: "emu"}, "emu"},
+		{"emu:sm_80", backend.Device{Kind: "emu", Model: "sm_80"}, "emu:sm_80"},
 	} {
-		got, err := ParseDevice(c.name)
+		got, err := backend.ParseDevice(c.name)
 		if err != nil || got != c.want || got.String() != c.back {
 			t.Errorf("%q is %+v, %q, %v", c.name, got, got, err)
 		}
-		if again, err := ParseDevice(got.String()); err != nil || again != got {
+		if again, err := backend.ParseDevice(got.String()); err != nil || again != got {
 			t.Errorf("%q, read again, is %+v, %v", got, again, err)
 		}
 	}
 	for _, name := range []string{"GPU", "gpu:", "gpu:-1", "gpu:1x", "gpu:1:2", "gpu:gpu-3f", "cpu:0", "auto:1", "emu:", " cpu", "cuda"} {
-		if got, err := ParseDevice(name); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
+		if got, err := backend.ParseDevice(name); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q is %+v, %v, want an error that quotes it", name, got, err)
 		}
 	}
@@ -64,9 +65,9 @@ func product(t *testing.T, in, out dtype.Type, m, n, k int, e gemm.Epilogue) (ge
 	return p, buf
 }
 
-func name(t *testing.T, device string) Device {
+func name(t *testing.T, device string) backend.Device {
 	t.Helper()
-	d, err := ParseDevice(device)
+	d, err := backend.ParseDevice(device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +205,7 @@ func TestCorruptedResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restore := Substitute(func(Device) (device.Device, error) { return corrupt{inner}, nil })
+	restore := Substitute(func(backend.Device) (device.Device, error) { return corrupt{inner}, nil })
 	defer restore()
 	for _, act := range []gemm.Activation{gemm.ActNone, gemm.ActReLU} {
 		p, b := product(t, dtype.F32, dtype.F32, 8, 8, 8, gemm.Epilogue{Activation: act})
@@ -293,13 +294,13 @@ func TestBatch(t *testing.T) {
 func TestOpenGPU(t *testing.T) {
 	opened := 0
 	var last *faulty.Device
-	restore := Substitute(func(Device) (device.Device, error) {
+	restore := Substitute(func(backend.Device) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{})
 		opened++
 		last = faulty.New(inner)
 		return last, err
 	})
-	d := Device{Kind: "emu"}
+	d := backend.Device{Kind: "emu"}
 	b, closeIt, err := OpenGPU(d)
 	if err != nil {
 		t.Fatal(err)

@@ -6,26 +6,29 @@ import (
 	"strings"
 	"sync"
 
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
 )
 
 // gpus are the GPUs, real or emulated, that are in use.
 var gpus struct {
 	sync.Mutex
-	open map[Device]*opened
+	open map[backend.Device]*opened
 	// with, if set, opens them instead of openDevice; see Substitute.
-	with func(Device) (device.Device, error)
+	with func(backend.Device) (device.Device, error)
 }
 
 // opened is a GPU in use.
 type opened struct {
-	*gpu.HostBackend
-	name  Device // that it is open under
+	*stream.Backend
+	name  backend.Device // that it is open under
 	users int
 	// kept says that a plan asked for it: it then stays open, since what it has
 	// compiled is worth keeping and nobody says when the last plan is done.
@@ -38,7 +41,7 @@ func GPUs() ([]cuda.Info, error) { return cuda.List() }
 
 // backend is the backend of d, which is no CPU, for the rest of the process. The
 // error is ErrNoDevice.
-func backend(d Device) (*gpu.HostBackend, error) {
+func openKept(d backend.Device) (*stream.Backend, error) {
 	gpus.Lock()
 	defer gpus.Unlock()
 	o, err := use(d)
@@ -46,12 +49,12 @@ func backend(d Device) (*gpu.HostBackend, error) {
 		return nil, err
 	}
 	o.kept = true
-	return o.HostBackend, nil
+	return o.Backend, nil
 }
 
 // OpenGPU is the backend of d, which is no CPU, until close is called; whoever uses the
 // same device at the same time has the same backend. The error is ErrNoDevice.
-func OpenGPU(d Device) (b *gpu.HostBackend, close func() error, err error) {
+func OpenGPU(d backend.Device) (b *stream.Backend, close func() error, err error) {
 	gpus.Lock()
 	defer gpus.Unlock()
 	o, err := use(d)
@@ -59,7 +62,7 @@ func OpenGPU(d Device) (b *gpu.HostBackend, close func() error, err error) {
 		return nil, nil, err
 	}
 	o.users++
-	return o.HostBackend, sync.OnceValue(func() error {
+	return o.Backend, sync.OnceValue(func() error {
 		gpus.Lock()
 		defer gpus.Unlock()
 		if o.users--; o.users > 0 || o.kept {
@@ -73,20 +76,20 @@ func OpenGPU(d Device) (b *gpu.HostBackend, close func() error, err error) {
 }
 
 // isOpen says that d is in use.
-func isOpen(d Device) bool {
+func isOpen(d backend.Device) bool {
 	gpus.Lock()
 	defer gpus.Unlock()
 	return gpus.open[d] != nil
 }
 
 // use finds or opens a GPU; gpus is locked.
-func use(d Device) (*opened, error) {
+func use(d backend.Device) (*opened, error) {
 	if d.UUID != "" { // the same GPU as that of some number
 		index, err := cuda.Find(d.UUID)
 		if err != nil {
 			return nil, device.Also(gemm.ErrNoDevice, err)
 		}
-		d = Device{Kind: d.Kind, Index: index}
+		d = backend.Device{Kind: d.Kind, Index: index}
 	}
 	if o := gpus.open[d]; o != nil {
 		return o, nil
@@ -96,21 +99,21 @@ func use(d Device) (*opened, error) {
 		return nil, err
 	}
 	if gpus.open == nil {
-		gpus.open = map[Device]*opened{}
+		gpus.open = map[backend.Device]*opened{}
 	}
-	o := &opened{HostBackend: gpu.NewHost(dev), name: d}
+	o := &opened{Backend: stream.New(dev), name: d}
 	gpus.open[d] = o
 	return o, nil
 }
 
 func (o *opened) close() error {
-	err := o.HostBackend.Close()
+	err := o.Backend.Close()
 	return device.Join(err, o.Device.Close())
 }
 
 // Substitute has devices opened by a function of a test's, from an empty start, until
 // restore is called, which closes those that plans have kept.
-func Substitute(open func(Device) (device.Device, error)) (restore func() error) {
+func Substitute(open func(backend.Device) (device.Device, error)) (restore func() error) {
 	gpus.Lock()
 	defer gpus.Unlock()
 	before, with := gpus.open, gpus.with
@@ -127,7 +130,7 @@ func Substitute(open func(Device) (device.Device, error)) (restore func() error)
 	}
 }
 
-func open(d Device) (device.Device, error) {
+func open(d backend.Device) (device.Device, error) {
 	how := openDevice
 	if gpus.with != nil {
 		how = gpus.with
@@ -142,7 +145,7 @@ func open(d Device) (device.Device, error) {
 	return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
 }
 
-func openDevice(d Device) (device.Device, error) {
+func openDevice(d backend.Device) (device.Device, error) {
 	if d.Kind == "gpu" {
 		return cuda.Open(d.Index)
 	}
@@ -158,8 +161,8 @@ func openDevice(d Device) (device.Device, error) {
 }
 
 // onGPU plans the product on a GPU, real or emulated.
-func (pl *Plan) onGPU(d Device) error {
-	b, err := backend(d)
+func (pl *Plan) onGPU(d backend.Device) error {
+	b, err := openKept(d)
 	if err != nil {
 		return err
 	}
@@ -183,21 +186,21 @@ func (pl *Plan) Reasoning() string {
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("of %d ways to compute it on %v\n%s", len(all), pl.Device, gpu.Reasoning(all))
+	return fmt.Sprintf("of %d ways to compute it on %v\n%s", len(all), pl.Device, choose.Reasoning(all))
 }
 
 // GPUOptions are what a kernel's name asks of a plan on a GPU. It may end with the
 // shape of its tiles: "tiled:16".
-func GPUOptions(kernel string) gpu.Options {
+func GPUOptions(kernel string) exec.Options {
 	name, shape, _ := strings.Cut(kernel, ":")
-	return gpu.Options{Kernel: name, Shape: shape}
+	return exec.Options{Kernel: name, Shape: shape}
 }
 
 // Check reports whether the device is there to be used. The error is ErrNoDevice.
-func CheckDevice(d Device) error {
-	if d.onCPU() {
+func CheckDevice(d backend.Device) error {
+	if d.OnCPU() {
 		return nil
 	}
-	_, err := backend(d)
+	_, err := openKept(d)
 	return err
 }

@@ -2,9 +2,10 @@ package dispatch
 
 import (
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
 )
 
 // Kernel describes a kernel of any backend.
@@ -28,9 +29,9 @@ type Kernel struct {
 
 // Kernels lists the kernels of a device, slowest first; of all devices, if its kind
 // is empty.
-func Kernels(d Device) []Kernel {
+func Kernels(d backend.Device) []Kernel {
 	var all []Kernel
-	if d.Kind == "" || d.onCPU() {
+	if d.Kind == "" || d.OnCPU() {
 		for _, k := range cpu.Kernels() {
 			all = append(all, Kernel{
 				Name: k.Name, Kind: "cpu", Adds: k.Adds, Needs: k.ISA,
@@ -38,10 +39,10 @@ func Kernels(d Device) []Kernel {
 			})
 		}
 	}
-	if d.Kind == "" || !d.onCPU() {
-		for _, k := range gpu.Kernels() {
+	if d.Kind == "" || !d.OnCPU() {
+		for _, k := range choose.Kernels() {
 			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Precisions: k.Precisions(), Supports: k.Supports, Accuracy: k.Accuracy}
-			for _, s := range k.Shapes() {
+			for _, s := range k.Tiles {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}
 			all = append(all, row)

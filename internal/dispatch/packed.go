@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"tilework/internal/backend"
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 )
@@ -22,7 +23,7 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, r Request) (*Packed, err
 }
 
 // checkPacked refuses a packed B anywhere but on the processor.
-func checkPacked(d Device) error {
+func checkPacked(d backend.Device) error {
 	if d.IsGPU() {
 		return fmt.Errorf("%w: a packed matrix on device %v: packing is for the processor; a GPU keeps matrices with Open and Upload", gemm.ErrUnsupported, d)
 	}

@@ -11,26 +11,30 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cache"
 	"tilework/internal/cpu"
 	"tilework/internal/device"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
 )
 
 // fresh begins as a new process would, with the cache in dir.
 func fresh(t *testing.T, dir string) {
 	t.Helper()
-	t.Cleanup(SubstituteCache(cache.At(dir)))
+	t.Cleanup(tuned.Substitute(cache.At(dir)))
 }
 
 // sample is a choice for a product of 70×50 and 50×60 matrices of float32.
-func sample() Tuned {
-	return Tuned{
-		Form:   Form{M: 70, N: 60, K: 50, In: dtype.F32, Out: dtype.F32},
-		Choice: Choice{Kernel: "portable", Config: cpu.Config{KC: 16, MC: 8, Packing: cpu.PackBoth}},
-		Device: "here", Default: Choice{Kernel: "usual"}, Seconds: 1, Before: 1.5, Gain: 1.5, P10: 1.4, P90: 1.6,
+func sample() tuned.Tuned {
+	return tuned.Tuned{
+		Form:   tuned.Form{M: 70, N: 60, K: 50, In: dtype.F32, Out: dtype.F32},
+		Choice: tuned.Choice{Kernel: "portable", Config: cpu.Config{KC: 16, MC: 8, Packing: cpu.PackBoth}},
+		Device: "here", Default: tuned.Choice{Kernel: "usual"}, Seconds: 1, Before: 1.5, Gain: 1.5, P10: 1.4, P90: 1.6,
 		Date: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC),
 	}
 }
@@ -43,7 +47,7 @@ func TestTuned(t *testing.T) {
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
 	on := func(r Request) *Plan {
 		t.Helper()
-		r.Device = Device{Kind: "cpu"}
+		r.Device = backend.Device{Kind: "cpu"}
 		pl, err := New(r)
 		if err != nil {
 			t.Fatal(err)
@@ -54,9 +58,9 @@ func TestTuned(t *testing.T) {
 	if pl := on(Request{Problem: p}); isTuned(pl) {
 		t.Errorf("nothing is kept: %s", pl.Why())
 	}
-	before := TuningChanges()
-	if err := ProcessorTuner().Keep(sample()); err != nil || TuningChanges() == before {
-		t.Fatalf("%v, %d changes", err, TuningChanges())
+	before := tuned.Changes()
+	if err := tuned.CPUTuner().Keep(sample()); err != nil || tuned.Changes() == before {
+		t.Fatalf("%v, %d changes", err, tuned.Changes())
 	}
 	for _, process := range []string{"this", "the next"} {
 		pl := on(Request{Problem: p})
@@ -72,7 +76,7 @@ func TestTuned(t *testing.T) {
 		zero.Alpha = 0
 		other := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 51)
 		for name, r := range map[string]Request{
-			"with a kernel": {Problem: p, Kernel: "loop"}, "with a choice": {Problem: p, Choice: &Choice{}},
+			"with a kernel": {Problem: p, Kernel: "loop"}, "with a choice": {Problem: p, Choice: &tuned.Choice{}},
 			"of a view": {Problem: strided}, "without A and B": {Problem: zero}, "of another size": {Problem: other},
 		} {
 			if pl := on(r); isTuned(pl) {
@@ -81,16 +85,16 @@ func TestTuned(t *testing.T) {
 		}
 		fresh(t, dir)
 	}
-	if kept := KeptTunings(); len(kept) != 1 || kept[0].Form != sample().Form || kept[0].Stale {
+	if kept := tuned.All(); len(kept) != 1 || kept[0].Form != sample().Form || kept[0].Stale {
 		t.Errorf("kept: %+v", kept)
 	}
-	if err := ProcessorTuner().Drop(sample().Form); err != nil || isTuned(on(Request{Problem: p})) || len(KeptTunings()) != 0 {
+	if err := tuned.CPUTuner().Drop(sample().Form); err != nil || isTuned(on(Request{Problem: p})) || len(tuned.All()) != 0 {
 		t.Errorf("dropped: %v", err)
 	}
-	if err := ProcessorTuner().Keep(sample()); err != nil {
+	if err := tuned.CPUTuner().Keep(sample()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := ClearTunings(); n != 1 || err != nil || isTuned(on(Request{Problem: p})) {
+	if n, err := tuned.Clear(); n != 1 || err != nil || isTuned(on(Request{Problem: p})) {
 		t.Errorf("cleared %d: %v", n, err)
 	}
 }
@@ -102,11 +106,11 @@ func TestTunedMatches(t *testing.T) {
 	fresh(t, dir)
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
 	shelf := cache.At(dir).Shelf("tuned")
-	here := ProcessorTuner().Key(sample().Form)
+	here := tuned.CPUTuner().Key(sample().Form)
 	why := func() string {
 		t.Helper()
 		fresh(t, dir)
-		pl, err := New(Request{Problem: p, Device: Device{Kind: "cpu"}})
+		pl, err := New(Request{Problem: p, Device: backend.Device{Kind: "cpu"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,20 +122,20 @@ func TestTunedMatches(t *testing.T) {
 	if got := why(); strings.Contains(got, "tuned") {
 		t.Errorf("of other kernels: %s", got)
 	}
-	if notes := strings.Join(CacheNotes(), "\n"); !strings.Contains(notes, "tuned choices for other kernels, or another driver, are ignored: 1 in "+filepath.Join(dir, "v1", "tuned")) {
+	if notes := strings.Join(tuned.Notes(), "\n"); !strings.Contains(notes, "tuned choices for other kernels, or another driver, are ignored: 1 in "+filepath.Join(dir, "v1", "tuned")) {
 		t.Errorf("notes: %q", notes)
 	}
-	if kept := KeptTunings(); len(kept) != 1 || !kept[0].Stale {
+	if kept := tuned.All(); len(kept) != 1 || !kept[0].Stale {
 		t.Errorf("kept: %+v", kept)
 	}
-	bad := func(change func(*Tuned)) Tuned {
+	bad := func(change func(*tuned.Tuned)) tuned.Tuned {
 		x := sample()
 		change(&x)
 		return x
 	}
 	for name, value := range map[string]any{
-		"no object": 7, "empty": Tuned{}, "another product": bad(func(x *Tuned) { x.K++ }), "no gain": bad(func(x *Tuned) { x.Gain = 0.5 }),
-		"no kernel": bad(func(x *Tuned) { x.Kernel = "" }),
+		"no object": 7, "empty": tuned.Tuned{}, "another product": bad(func(x *tuned.Tuned) { x.K++ }), "no gain": bad(func(x *tuned.Tuned) { x.Gain = 0.5 }),
+		"no kernel": bad(func(x *tuned.Tuned) { x.Kernel = "" }),
 	} {
 		if b, err := json.Marshal(value); err == nil {
 			if err := shelf.Put(here, json.RawMessage(b)); err != nil {
@@ -142,8 +146,8 @@ func TestTunedMatches(t *testing.T) {
 			}
 		}
 	}
-	for _, change := range []func(*Tuned){
-		func(x *Tuned) { x.Kernel = "of the future" }, func(x *Tuned) { x.Choice.Config.KC = 1 << 40 }, func(x *Tuned) { x.Choice.Config.Packing = "some" },
+	for _, change := range []func(*tuned.Tuned){
+		func(x *tuned.Tuned) { x.Kernel = "of the future" }, func(x *tuned.Tuned) { x.Choice.Config.KC = 1 << 40 }, func(x *tuned.Tuned) { x.Choice.Config.Packing = "some" },
 	} {
 		if err := shelf.Put(here, bad(change)); err != nil {
 			t.Fatal(err)
@@ -165,11 +169,11 @@ func TestTunedMatches(t *testing.T) {
 	if got := why(); strings.Contains(got, "tuned") {
 		t.Errorf("of half a file: %s", got)
 	}
-	if notes := strings.Join(CacheNotes(), "\n"); strings.Count(notes, "damaged") != len(files) || strings.Count(notes, "(ignored)") != len(files) {
+	if notes := strings.Join(tuned.Notes(), "\n"); strings.Count(notes, "damaged") != len(files) || strings.Count(notes, "(ignored)") != len(files) {
 		t.Errorf("notes of %d files: %q", len(files), notes)
 	}
 	t.Setenv(cpu.EnvISA, "portable")
-	if ProcessorTuner().Key(sample().Form) == here {
+	if tuned.CPUTuner().Key(sample().Form) == here {
 		t.Error("what may be chosen with fewer instruction sets is not told apart")
 	}
 }
@@ -181,16 +185,16 @@ func TestTunedNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*cache.Cache{nil, cache.At(file)} {
-		restore := SubstituteCache(c)
-		err := ProcessorTuner().Keep(sample())
+		restore := tuned.Substitute(c)
+		err := tuned.CPUTuner().Keep(sample())
 		if (err == nil) != (c == nil) {
 			t.Errorf("in %q: %v", c.Dir(), err)
 		}
-		pl, err := New(Request{Problem: *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50), Device: Device{Kind: "cpu"}})
+		pl, err := New(Request{Problem: *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50), Device: backend.Device{Kind: "cpu"}})
 		if err != nil || !strings.HasPrefix(pl.Why(), "tuned on") {
 			t.Errorf("in %q: %v, %v", c.Dir(), pl, err)
 		}
-		if notes := CacheNotes(); (len(notes) > 0) != (c != nil) {
+		if notes := tuned.Notes(); (len(notes) > 0) != (c != nil) {
 			t.Errorf("in %q: notes %q", c.Dir(), notes)
 		}
 		restore()
@@ -209,54 +213,54 @@ func (c *card) Info() *device.Info { return &c.info }
 // and never for an emulated one.
 func TestTunedGPU(t *testing.T) {
 	fresh(t, t.TempDir())
-	open := func(name string, emulated bool) *gpu.HostBackend {
-		e, err := openDevice(Device{Kind: "emu"})
+	open := func(name string, emulated bool) *stream.Backend {
+		e, err := openDevice(backend.Device{Kind: "emu"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { e.Close() })
 		c := &card{e, *e.Info()}
 		c.info.Name, c.info.Emulated = name, emulated
-		return gpu.NewHost(c)
+		return stream.New(c)
 	}
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 61, 50)
 	x := sample()
-	x.Form, x.Choice = FormOf(&p), Choice{Kernel: "tiled", Shape: "16"}
+	x.Form, x.Choice = tuned.FormOf(&p), tuned.Choice{Kernel: "tiled", Shape: "16"}
 	b := open("H200", false)
-	if err := GPUTuner(b.Backend).Keep(x); err != nil {
+	if err := tuned.GPUTuner(b.Backend).Keep(x); err != nil {
 		t.Fatal(err)
 	}
 	padded := p
-	padded.A, padded.B, padded.C = gpu.Padded(p.A), gpu.Padded(p.B), gpu.Padded(p.C)
+	padded.A, padded.B, padded.C = kernel.Padded(p.A), kernel.Padded(p.B), kernel.Padded(p.C)
 	for _, c := range []struct {
 		name  string
-		b     *gpu.HostBackend
+		b     *stream.Backend
 		p     *gemm.Problem
-		opt   gpu.Options
+		opt   exec.Options
 		tuned bool
 	}{
-		{"from the host", b, &p, gpu.Options{}, true},
-		{"on another of its kind", open("H200", false), &p, gpu.Options{}, true},
-		{"of resident matrices", b, &padded, gpu.Options{KeepLayout: true}, true},
-		{"of others", b, &p, gpu.Options{KeepLayout: true}, false},
-		{"with a kernel", b, &p, gpu.Options{Kernel: "naive"}, false},
-		{"on another model", open("H100", false), &p, gpu.Options{}, false},
-		{"on the emulator", open("H200", true), &p, gpu.Options{}, false},
+		{"from the host", b, &p, exec.Options{}, true},
+		{"on another of its kind", open("H200", false), &p, exec.Options{}, true},
+		{"of resident matrices", b, &padded, exec.Options{KeepLayout: true}, true},
+		{"of others", b, &p, exec.Options{KeepLayout: true}, false},
+		{"with a kernel", b, &p, exec.Options{Kernel: "naive"}, false},
+		{"on another model", open("H100", false), &p, exec.Options{}, false},
+		{"on the emulator", open("H200", true), &p, exec.Options{}, false},
 	} {
 		pl, err := PlanGPU(c.b.Backend, c.p, c.opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		isTuned := strings.HasPrefix(pl.Why, "tuned on 2026-11-21")
-		if isTuned != c.tuned || isTuned != (pl.Kernel.Name == "tiled" && pl.Config.Shape.M == 16) {
+		if isTuned != c.tuned || isTuned != (pl.Kernel.Name == "tiled" && pl.Config.Tile.M == 16) {
 			t.Errorf("a product %s: %s %v, because %s", c.name, pl.Kernel.Name, pl.Config, pl.Why)
 		}
 	}
 	x.Shape = "many"
-	if err := GPUTuner(b.Backend).Keep(x); err != nil {
+	if err := tuned.GPUTuner(b.Backend).Keep(x); err != nil {
 		t.Fatal(err)
 	}
-	if pl, err := PlanGPU(b.Backend, &p, gpu.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is no shape`) {
+	if pl, err := PlanGPU(b.Backend, &p, exec.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is no shape`) {
 		t.Errorf("%+v, %v", pl, err)
 	}
 }
@@ -290,11 +294,11 @@ func FuzzTuned(f *testing.F) {
 			return
 		}
 		c := cache.At(t.TempDir())
-		defer SubstituteCache(c)()
-		if err := c.Shelf("tuned").Put(ProcessorTuner().Key(FormOf(&p)), json.RawMessage(b)); err != nil {
+		defer tuned.Substitute(c)()
+		if err := c.Shelf("tuned").Put(tuned.CPUTuner().Key(tuned.FormOf(&p)), json.RawMessage(b)); err != nil {
 			return
 		}
-		pl, err := New(Request{Problem: p, Device: Device{Kind: "cpu"}})
+		pl, err := New(Request{Problem: p, Device: backend.Device{Kind: "cpu"}})
 		if err != nil {
 			t.Fatalf("%s: %v", b, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
 	"tilework/internal/testkit"
@@ -28,7 +29,7 @@ func (w verifiedWay) String() string {
 
 // verifiedWays lists the floating-point ways of all kernels that this machine can run or emulate.
 func verifiedWays() (all []verifiedWay) {
-	for _, k := range Kernels(Device{}) {
+	for _, k := range Kernels(backend.Device{}) {
 		if !k.Available {
 			continue
 		}
@@ -67,7 +68,7 @@ func (w verifiedWay) plans(p *gemm.Problem) bool {
 }
 
 func (w verifiedWay) plan(p *gemm.Problem) (*Plan, error) {
-	return New(Request{Problem: *p, Device: Device{Kind: w.device}, Kernel: w.Name})
+	return New(Request{Problem: *p, Device: backend.Device{Kind: w.device}, Kernel: w.Name})
 }
 
 // verifiedData are distributions of the element at place k along K.
@@ -265,7 +266,7 @@ func TestVerifyWithin(t *testing.T) {
 	w := verifiedWay{Kernel: Kernel{Name: "wgmma"}, device: "emu", in: dtype.F8E4M3, out: dtype.F32, precision: gemm.Fast}
 	x := w.compute(t, 2, 16, 1024, verifiedData(rand.New(rand.NewPCG(21, 22)))["positive"])
 	for within, want := range map[float64]error{0: gemm.ErrVerify, 0.001: gemm.ErrVerify, 0.5: nil} {
-		pl, err := New(Request{Problem: x.p, Device: Device{Kind: w.device}, Kernel: w.Name, Verify: true, Within: within})
+		pl, err := New(Request{Problem: x.p, Device: backend.Device{Kind: w.device}, Kernel: w.Name, Verify: true, Within: within})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +279,7 @@ func TestVerifyWithin(t *testing.T) {
 // TestSums: every type that a kernel multiplies is in one description, and that of 8-bit floats on
 // wgmma does not promise float32.
 func TestSums(t *testing.T) {
-	for _, k := range Kernels(Device{}) {
+	for _, k := range Kernels(backend.Device{}) {
 		for _, typ := range k.Types {
 			var found []string
 			for _, s := range k.Sums() {

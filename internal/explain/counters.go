@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/kernel"
 	"tilework/ptx"
 	"tilework/ptx/emu/check"
 )
@@ -70,7 +70,7 @@ type SharedAccess struct {
 
 // measure runs the kernel on a product like p that is small enough for the emulator.
 func measure(ctx context.Context, j *job, p *gemm.Problem) (Measured, error) {
-	small, err := j.on(smaller(p, j.config.Shape))
+	small, err := j.on(smaller(p, j.config.Tile))
 	if err != nil {
 		return Measured{}, err
 	}
@@ -127,7 +127,7 @@ const ldPeriod = 128
 
 // smaller is p, or where it is large a product of whole tiles of it. The distance of
 // rows is as before, modulo ldPeriod.
-func smaller(p *gemm.Problem, s gpu.Shape) *gemm.Problem {
+func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
 	const enough = 64 // elements of a side
 	side := func(n, tile int) int {
 		if most := max(enough/tile, 1) * tile; n > most {

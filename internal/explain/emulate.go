@@ -7,7 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/kernel"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -24,9 +24,9 @@ type machine struct {
 // on is the same text, launched for another product.
 func (j *job) on(p *gemm.Problem) (*job, error) {
 	other := *j
-	other.problem = j.kernel.Packed(p, j.config.Shape)
+	other.problem = j.kernel.Packed(p, j.config.Tile)
 	var err error
-	other.launch, err = j.kernel.Launch(j.config, &other.problem, gpu.Memory{}, j.host)
+	other.launch, err = j.kernel.Launch(j.config, &other.problem, kernel.Memory{}, j.host)
 	return &other, err
 }
 
@@ -66,7 +66,7 @@ func (j *job) load(a, b func(i, j int) float64) (*machine, error) {
 	m.places = map[ptx.Space][]array{ptx.Global: global, ptx.Shared: shared}
 	m.c = at[2]
 	ptr := func(i int) device.Ptr { return device.Ptr(at[i]) }
-	m.launch, err = j.kernel.Launch(j.config, p, gpu.Memory{A: ptr(0), B: ptr(1), C: ptr(2), Bias: ptr(3)}, j.host)
+	m.launch, err = j.kernel.Launch(j.config, p, kernel.Memory{A: ptr(0), B: ptr(1), C: ptr(2), Bias: ptr(3)}, j.host)
 	return m, err
 }
 

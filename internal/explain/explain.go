@@ -17,7 +17,8 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 	"tilework/ptx"
 	"tilework/ptx/emu"
@@ -96,7 +97,7 @@ type Options struct {
 //
 // The errors are ErrShape for an empty product, ErrUnsupported for a kernel that cannot
 // compute p or run on m, the occupancy's for a block that no SM holds, and the context's.
-func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
+func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
 	target, err := targetOf(k, m)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func New(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, m *mo
 }
 
 // targetOf is what the kernel is written for on m. The error is ErrUnsupported.
-func targetOf(k *gpu.Kernel, m *model.Model) (ptx.Target, error) {
+func targetOf(k *kernel.Kernel, m *model.Model) (ptx.Target, error) {
 	target := ptx.Target{SM: m.Arch.SM, Suffix: k.Target().Suffix}
 	if !target.Has(k.Target()) {
 		return target, fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name, m.Arch)
@@ -147,28 +148,28 @@ func targetOf(k *gpu.Kernel, m *model.Model) (ptx.Target, error) {
 
 // Tile is the tile with which the kernel computes p on m where nobody names one, of those
 // that leave K in one piece. The error is ErrUnsupported.
-func Tile(k *gpu.Kernel, p *gemm.Problem, m *model.Model) (gpu.Shape, error) {
+func Tile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error) {
 	target, err := targetOf(k, m)
 	if err != nil {
-		return gpu.Shape{}, err
+		return kernel.Tile{}, err
 	}
 	if err := k.Supports(p); err != nil {
-		return gpu.Shape{}, err
+		return kernel.Tile{}, err
 	}
 	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock, MaxShared: m.Arch.SharedPerBlockOptIn}
-	for _, c := range gpu.Configs(k, p, &info) {
-		if c.Shape.Split <= 1 {
-			return c.Shape, nil
+	for _, c := range choose.Configs(k, p, &info) {
+		if c.Tile.SplitK <= 1 {
+			return c.Tile, nil
 		}
 	}
-	return gpu.Shape{}, fmt.Errorf("%w: kernel %s has no tile for that product on %s", gemm.ErrUnsupported, k.Name, m.Name)
+	return kernel.Tile{}, fmt.Errorf("%w: kernel %s has no tile for that product on %s", gemm.ErrUnsupported, k.Name, m.Name)
 }
 
 // job is a kernel's text and its launch for a product.
 type job struct {
 	problem gemm.Problem
-	kernel  *gpu.Kernel
-	config  gpu.Config
+	kernel  *kernel.Kernel
+	config  kernel.Config
 	module  *ptx.Module
 	host    emulated
 	launch  device.Launch // without the addresses of the matrices
@@ -187,7 +188,7 @@ func (emulated) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, err
 
 // newJob checks and writes the kernel for p and a GPU of so many SMs. The errors are
 // ErrShape and ErrUnsupported.
-func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, t ptx.Target, sms int) (*job, error) {
+func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms int) (*job, error) {
 	if p.M < 1 || p.N < 1 || p.K < 1 {
 		return nil, fmt.Errorf("%w: a product of %d×%d×%d has no elements or no terms to study", gemm.ErrShape, p.M, p.N, p.K)
 	}
@@ -199,13 +200,13 @@ func newJob(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem, t ptx.Target, sms int) 
 	if j.module, err = k.Emit(j.config); err != nil {
 		return nil, err
 	}
-	j.launch, err = k.Launch(j.config, &j.problem, gpu.Memory{}, j.host)
+	j.launch, err = k.Launch(j.config, &j.problem, kernel.Memory{}, j.host)
 	return j, err
 }
 
 // launchOf is the launch of a job for p.
 func launchOf(j *job, p *gemm.Problem) Launch {
-	g, b, s := j.launch.Grid, j.launch.Block, j.config.Shape
+	g, b, s := j.launch.Grid, j.launch.Block, j.config.Tile
 	l := Launch{
 		Tiles: [2]int{ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)},
 		Grid:  [3]int{g.X, g.Y, g.Z}, Block: [3]int{b.X, b.Y, b.Z}, Blocks: g.Count(), Threads: b.Count(),
@@ -263,7 +264,7 @@ func fitOf(m *model.Model, j *job, l *Launch, opt Options) (f Fit, err error) {
 		Threads: j.launch.Block.Count(), SharedBytes: shared + j.launch.Shared, RegsPerThread: opt.Registers,
 	})
 	if err != nil {
-		return f, fmt.Errorf("%w: kernel %s with tile %v: %w", gemm.ErrUnsupported, j.kernel.Name, j.config.Shape, err)
+		return f, fmt.Errorf("%w: kernel %s with tile %v: %w", gemm.ErrUnsupported, j.kernel.Name, j.config.Tile, err)
 	}
 	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Barriers: j.uses("bar", "barrier"), Specialised: j.usesWarpgroups(), RegistersCounted: opt.Registers > 0}
 	if !m.Generic() {
@@ -310,7 +311,7 @@ func Rates(t dtype.Type, p gemm.Precision) (all []model.Rate, products int) {
 
 // rateOf is the rate of the units that k computes p on, and how many products of theirs make
 // one.
-func rateOf(k *gpu.Kernel, p *gemm.Problem) (rate model.Rate, products int, err error) {
+func rateOf(k *kernel.Kernel, p *gemm.Problem) (rate model.Rate, products int, err error) {
 	if !k.Tensor {
 		if r, ok := ordinaryRates[p.Accum()]; ok {
 			return r, 1, nil

@@ -14,7 +14,8 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 	"tilework/ptx"
 	"tilework/ptx/emu/check"
@@ -37,17 +38,17 @@ func problem(t *testing.T, in dtype.Type, m, n, k int, transA, transB bool) *gem
 	return &p
 }
 
-// kernel finds a kernel and a shape of its tiles; the empty tile is its largest.
-func kernel(t *testing.T, name, tile string) (*gpu.Kernel, gpu.Shape) {
+// findKernel finds a kernel and a shape of its tiles; the empty tile is its largest.
+func findKernel(t *testing.T, name, tile string) (*kernel.Kernel, kernel.Tile) {
 	t.Helper()
-	k, err := gpu.Find(name)
+	k, err := choose.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if tile == "" {
-		return k, k.Shapes()[0]
+		return k, k.Tiles[0]
 	}
-	s, err := k.ParseShape(tile)
+	s, err := k.ParseTile(tile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func gpuModel(t *testing.T, name string) *model.Model {
 
 func explain(t *testing.T, name, tile, on string, p *gemm.Problem) *Explanation {
 	t.Helper()
-	k, s := kernel(t, name, tile)
+	k, s := findKernel(t, name, tile)
 	x, err := New(t.Context(), k, s, p, gpuModel(t, on), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestPhase(t *testing.T) {
 // TestCluster: blocks of a cluster load B for each other, which the emulator counts once.
 func TestCluster(t *testing.T) {
 	p := problem(t, dtype.BF16, 256, 256, 128, false, false)
-	k, s := kernel(t, "wgmma", "64x128x64/2x32/8c2")
+	k, s := findKernel(t, "wgmma", "64x128x64/2x32/8c2")
 	m := gpuModel(t, "h200")
 	j, err := newJob(k, s, p, ptx.Target{SM: 90, Suffix: "a"}, m.SMs)
 	if err != nil {
@@ -143,7 +144,7 @@ func TestTile(t *testing.T) {
 		{"wgmma", "h200", problem(t, dtype.BF16, 64, 64, 64, false, false), "64x64x64/2x16/12", 1},
 		{"wgmma", "h200", problem(t, dtype.BF16, 4096, 4096, 4096, false, false), "", 132},
 	} {
-		k, _ := kernel(t, v.kernel, "")
+		k, _ := findKernel(t, v.kernel, "")
 		s, err := Tile(k, v.p, gpuModel(t, v.on))
 		if err != nil || v.want != "" && s.String() != v.want {
 			t.Errorf("%s of %v: %v, %v, want %s", v.kernel, v.p, s, err, v.want)
@@ -158,7 +159,7 @@ func TestTile(t *testing.T) {
 			t.Errorf("%s of %v: NaN in\n%s", v.kernel, v.p, x.Text())
 		}
 	}
-	k, _ := kernel(t, "wgmma", "")
+	k, _ := findKernel(t, "wgmma", "")
 	if s, err := Tile(k, problem(t, dtype.F64, 64, 64, 64, false, false), gpuModel(t, "h200")); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("tile %v, %v for what the kernel does not multiply", s, err)
 	}
@@ -187,7 +188,7 @@ func TestFit(t *testing.T) {
 	if x.Roof.Ridge != 8.1e12/320e9 {
 		t.Errorf("ridge %v", x.Roof.Ridge)
 	}
-	k, s := kernel(t, "blocked", "")
+	k, s := findKernel(t, "blocked", "")
 	x, err := New(t.Context(), k, s, p, gpuModel(t, "h200"), Options{Registers: 128})
 	if err != nil || x.Fit.Occupancy.Binding[0] != model.Registers || !x.Fit.RegistersCounted {
 		t.Errorf("128 registers: %+v, %v", x.Fit, err)
@@ -197,8 +198,8 @@ func TestFit(t *testing.T) {
 // TestBarriers: an explanation speaks of barriers where the kernel's text has one, and else says
 // why its threads need not wait.
 func TestBarriers(t *testing.T) {
-	for _, k := range gpu.Kernels() {
-		shapes := k.Shapes()
+	for _, k := range choose.Kernels() {
+		shapes := k.Tiles
 		x := explain(t, k.Name, shapes[len(shapes)-1].String(), "h200", problem(t, k.Types()[0], 32, 32, 32, false, true))
 		unsynchronised := k.Name == "naive"
 		text := x.Text()
@@ -225,7 +226,7 @@ func TestRateOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, _ := kernel(t, v.kernel, "")
+		k, _ := findKernel(t, v.kernel, "")
 		products := 1
 		if v.precision == gemm.F32x3 {
 			products = 6
@@ -234,7 +235,7 @@ func TestRateOf(t *testing.T) {
 			t.Errorf("%s on %v in %v: %d of %v, %v, want %v", v.kernel, v.in, v.precision, n, got, err, v.want)
 		}
 	}
-	k, _ := kernel(t, "naive", "")
+	k, _ := findKernel(t, "naive", "")
 	if got, _, err := rateOf(k, problem(t, dtype.I8, 256, 256, 256, false, false)); err == nil {
 		t.Errorf("ordinary units on int8: %v, which the table does not have", got)
 	}
@@ -268,19 +269,19 @@ func TestMeasuredIsAsked(t *testing.T) {
 	if testing.Short() {
 		tries = 3
 	}
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		precisions := append([]gemm.Precision{gemm.Native}, k.Precisions()...)
 		for i := range tries * len(precisions) {
 			in, precision := types[i%len(types)], precisions[i/tries]
 			if precision != gemm.Native {
 				in = precision.Info().For[0]
 			}
-			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
+			s := k.Tiles[rng.IntN(len(k.Tiles))]
 			p := problem(t, in, 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60), rng.IntN(2) == 0, rng.IntN(2) == 0)
 			p.Precision = precision
 			on := "a100-sxm-80gb"
 			if k.SM > 80 {
-				on, s = "h200", k.Shapes()[len(k.Shapes())-1-rng.IntN(2)] // which are emulated fast
+				on, s = "h200", k.Tiles[len(k.Tiles)-1-rng.IntN(2)] // which are emulated fast
 			}
 			if k.Supports(p) != nil || k.Fits(p, s) != nil || k.SharedBytes(k.Config(p, s)) > 160<<10 {
 				continue
@@ -361,14 +362,14 @@ func TestText(t *testing.T) {
 	if got != string(want) {
 		t.Errorf("%s has changed (TILEWORK_UPDATE=1 writes it anew):\n%s", path, got)
 	}
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, in := range []dtype.Type{dtype.F64, dtype.BF16, dtype.I8} {
 			for _, on := range []string{"h200", "sm_120"} {
 				p := problem(t, in, 4099, 1<<20, 77, true, true)
 				if k.Supports(p) != nil {
 					continue
 				}
-				smallest := k.Shapes()[len(k.Shapes())-1] // which any GPU holds
+				smallest := k.Tiles[len(k.Tiles)-1] // which any GPU holds
 				if testing.Short() && (in != dtype.BF16 || on != "h200") {
 					continue // the long test has more of the same
 				}
@@ -408,7 +409,7 @@ func TestJSON(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	m := gpuModel(t, "h200")
 	fine := problem(t, dtype.F32, 32, 32, 32, false, false)
-	k, s := kernel(t, "tiled", "16")
+	k, s := findKernel(t, "tiled", "16")
 	old := *m
 	old.Arch = &model.Arch{SM: 70}
 	for _, c := range []struct {
@@ -416,7 +417,7 @@ func TestBadInput(t *testing.T) {
 		p    *gemm.Problem
 		m    *model.Model
 		opt  Options
-		s    gpu.Shape
+		s    kernel.Tile
 		want error
 		text string
 	}{
@@ -424,8 +425,8 @@ func TestBadInput(t *testing.T) {
 		{"no terms", problem(t, dtype.F32, 4, 4, 0, false, false), m, Options{}, s, gemm.ErrShape, "4×4×0"},
 		{"old GPU", fine, &old, Options{}, s, gemm.ErrUnsupported, "needs sm_75"},
 		{"registers", fine, m, Options{Registers: 256}, s, gemm.ErrUnsupported, "at most 255 registers"},
-		{"tile", fine, m, Options{}, gpu.Shape{M: 33, N: 33, K: 33, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "not 1089"},
-		{"grid", problem(t, dtype.F32, 1<<37, 1, 1, false, false), m, Options{}, gpu.Shape{M: 2, N: 2, K: 2, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "more blocks than a grid has"},
+		{"tile", fine, m, Options{}, kernel.Tile{M: 33, N: 33, K: 33, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "not 1089"},
+		{"grid", problem(t, dtype.F32, 1<<37, 1, 1, false, false), m, Options{}, kernel.Tile{M: 2, N: 2, K: 2, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "more blocks than a grid has"},
 	} {
 		if _, err := New(t.Context(), k, c.s, c.p, c.m, c.opt); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.text)

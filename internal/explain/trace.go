@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/kernel"
 )
 
 // MaxTrace is the largest M, N and K that are traced: more is no reading matter.
@@ -77,13 +77,13 @@ type TraceTerm struct {
 //
 // The errors are those of [New], and ErrUnsupported for a product that is larger than
 // [MaxTrace] or more than op(A)·op(B).
-func NewTrace(ctx context.Context, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) (*Trace, error) {
+func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) (*Trace, error) {
 	switch {
 	case max(p.M, p.N, p.K) > MaxTrace:
 		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d in each", gemm.ErrUnsupported, p.M, p.N, p.K, MaxTrace)
 	case k.Tensor:
 		return nil, fmt.Errorf("%w: a trace of kernel %s: a warp's threads multiply together, and none has a term of its own", gemm.ErrUnsupported, k.Name)
-	case k.Apart > 0:
+	case k.KPerThread > 0:
 		return nil, fmt.Errorf("%w: a trace of kernel %s: its threads share out K and exchange what they have summed", gemm.ErrUnsupported, k.Name)
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
 		return nil, fmt.Errorf("%w: a trace of a product with alpha, beta, bias or activation", gemm.ErrUnsupported)

@@ -11,10 +11,11 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 )
 
-func trace(t *testing.T, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) *Trace {
+func trace(t *testing.T, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) *Trace {
 	t.Helper()
 	x, err := NewTrace(t.Context(), k, s, p)
 	if err != nil {
@@ -26,7 +27,7 @@ func trace(t *testing.T, k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) *Trace {
 // TestTraceTextbook: the exercise with 4×4 matrices and a tile of 2, whose first block
 // is written out in every textbook.
 func TestTraceTextbook(t *testing.T) {
-	k, s := kernel(t, "tiled", "2")
+	k, s := findKernel(t, "tiled", "2")
 	x := trace(t, k, s, problem(t, dtype.F32, 4, 4, 4, false, false))
 	if len(x.Blocks) != 4 {
 		t.Fatalf("%d blocks, want 4", len(x.Blocks))
@@ -84,16 +85,16 @@ func TestTraceIsTheProduct(t *testing.T) {
 	if testing.Short() {
 		tries = 7
 	}
-	for _, k := range gpu.Kernels() {
-		if k.Tensor || k.Apart > 0 {
+	for _, k := range choose.Kernels() {
+		if k.Tensor || k.KPerThread > 0 {
 			p := problem(t, k.Types()[0], 4, 4, 4, false, false)
-			if _, err := NewTrace(t.Context(), k, k.Shapes()[0], p); !errors.Is(err, gemm.ErrUnsupported) {
+			if _, err := NewTrace(t.Context(), k, k.Tiles[0], p); !errors.Is(err, gemm.ErrUnsupported) {
 				t.Errorf("a trace of %s: %v", k.Name, err)
 			}
 			continue
 		}
 		for i := range tries {
-			s := k.Shapes()[rng.IntN(len(k.Shapes()))]
+			s := k.Tiles[rng.IntN(len(k.Tiles))]
 			p := problem(t, types[i%len(types)], 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), rng.IntN(2) == 0, rng.IntN(2) == 0)
 			checkTrace(t, trace(t, k, s, p), p)
 		}
@@ -139,7 +140,7 @@ func checkTrace(t *testing.T, x *Trace, p *gemm.Problem) {
 
 // TestTraceCheck: a C that the loads do not explain is an error.
 func TestTraceCheck(t *testing.T) {
-	k, s := kernel(t, "tiled", "2")
+	k, s := findKernel(t, "tiled", "2")
 	p := problem(t, dtype.F32, 4, 4, 4, false, false)
 	x := trace(t, k, s, p)
 	x.C[3][2]++
@@ -149,7 +150,7 @@ func TestTraceCheck(t *testing.T) {
 }
 
 func TestTraceJSON(t *testing.T) {
-	k, s := kernel(t, "blocked", "64x64x8/8x4/4")
+	k, s := findKernel(t, "blocked", "64x64x8/8x4/4")
 	x := trace(t, k, s, problem(t, dtype.I8, 3, 5, 16, true, false))
 	text, err := json.Marshal(x)
 	if err != nil {
@@ -162,7 +163,7 @@ func TestTraceJSON(t *testing.T) {
 }
 
 func TestTraceRefuses(t *testing.T) {
-	k, s := kernel(t, "tiled", "2")
+	k, s := findKernel(t, "tiled", "2")
 	scaled := problem(t, dtype.F32, 4, 4, 4, false, false)
 	scaled.Alpha = 2
 	for _, c := range []struct {

@@ -5,8 +5,8 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
 	"tilework/internal/gpu/frag"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 )
 
@@ -38,19 +38,19 @@ type Phase struct {
 
 // Intensity is how many operations a kernel with such tiles does for each byte of A and
 // B that its threads load from global memory.
-func Intensity(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) float64 {
+func Intensity(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) float64 {
 	return phaseOf(k, s, p).Intensity
 }
 
 // phaseOf is a phase by the shape of the tiles: one without steps along K shares
 // nothing, so that each thread goes along K by one and loads for its own elements.
-func phaseOf(k *gpu.Kernel, s gpu.Shape, p *gemm.Problem) Phase {
-	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, Cluster: max(s.Cluster, 1)}
+func phaseOf(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) Phase {
+	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, Cluster: max(s.ClusterM, 1)}
 	switch {
 	case s.K == 0:
 		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1, Cluster: 1}
-	case k.Apart > 0:
-		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.Apart, Cluster: 1}
+	case k.KPerThread > 0:
+		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.KPerThread, Cluster: 1}
 	}
 	x.Step = max(s.K, 1)
 	x.Count = ceilDiv(p.K, x.Step)
@@ -76,7 +76,7 @@ const warpgroupRows = 64
 // readShared counts what a phase of j reads from shared memory. Tensor cores share what a warp
 // has loaded among its threads, or read there themselves, for each 64 rows of C once.
 func (x *Phase) readShared(j *job) {
-	s, threads := j.config.Shape, j.launch.Block.Count()
+	s, threads := j.config.Tile, j.launch.Block.Count()
 	if x.Sharer == "thread" {
 		return
 	}
@@ -103,7 +103,7 @@ type Roof struct {
 	Ridge     float64 `json:"ridge"`     // operations a byte at which the two meet
 }
 
-func roofOf(k *gpu.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
+func roofOf(k *kernel.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
 	rate, products, err := rateOf(k, p)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ type PaddedOperand struct {
 	ExtraBytes float64 `json:"extra_bytes"`
 }
 
-func paddingOf(s gpu.Shape, p *gemm.Problem) Padding {
+func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
 	pad := func(n, unit int) int { return ceilDiv(n, unit) * unit }
 	x := Padding{M: pad(p.M, s.M), N: pad(p.N, s.N), K: pad(p.K, max(s.K, 1))}
 	operand := func(name string, l gemm.Layout, rows, cols int) PaddedOperand {

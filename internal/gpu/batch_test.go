@@ -15,18 +15,23 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/ref"
 )
 
 // runBatch computes a batch on a device with a kernel's tiles of some shape.
-func runBatch(ctx context.Context, b *HostBackend, opt Options, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
+func runBatch(ctx context.Context, b *stream.Backend, opt exec.Options, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
 	plan, err := b.Plan(p, opt)
 	if err != nil {
 		return err
 	}
 	pieces := [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}
-	return devicetest.Run(ctx, b.Device, inC, pieces, func(at []device.Ptr) error {
-		return plan.Enqueue(ctx, Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
+	return devicetest.Run(ctx, b.Device, kernel.InC, pieces, func(at []device.Ptr) error {
+		return plan.Enqueue(ctx, kernel.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 	})
 }
 
@@ -42,7 +47,7 @@ func TestManyProducts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const n = maxGridRows + 2
+	const n = kernel.MaxGridRows + 2
 	if p, err = p.Strided(n, gemm.Batch{A: 1, B: 1, C: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +56,7 @@ func TestManyProducts(t *testing.T) {
 		a[i], b[i] = float32(i%13), float32(i%7)
 	}
 	m := gemm.Buffers{A: dtype.Bytes(a), B: dtype.Bytes(b), C: dtype.Bytes(c)}
-	if err := runBatch(t.Context(), NewHost(d), Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil, m); err != nil {
+	if err := runBatch(t.Context(), stream.New(d), exec.Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil, m); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c {
@@ -113,8 +118,8 @@ func TestHostBatch(t *testing.T) {
 	defer d.Close()
 	for _, most := range []int{1 << 30, 600} {
 		p, all, want := onHost(t, 7, 4)
-		b := NewHost(&short{d, most})
-		if err := b.RunBatch(t.Context(), &p, Options{}, all); err != nil {
+		b := stream.New(&short{d, most})
+		if err := b.RunBatch(t.Context(), &p, exec.Options{}, all); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range all {
@@ -127,7 +132,7 @@ func TestHostBatch(t *testing.T) {
 		}
 	}
 	p, all, _ := onHost(t, 2, 4)
-	if err := NewHost(&short{d, 50}).RunBatch(t.Context(), &p, Options{}, all); !errors.Is(err, gemm.ErrOutOfMemory) {
+	if err := stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, all); !errors.Is(err, gemm.ErrOutOfMemory) {
 		t.Errorf("error %v of a device without memory for one product", err)
 	}
 }
@@ -143,9 +148,9 @@ func TestHostBatchFaults(t *testing.T) {
 	p, all, _ := onHost(t, 3, 4)
 	broken := errors.New("broken")
 	for n := 1; ; n++ {
-		b := NewHost(d)
+		b := stream.New(d)
 		d.Fail(n, broken)
-		err := b.RunBatch(t.Context(), &p, Options{}, all)
+		err := b.RunBatch(t.Context(), &p, exec.Options{}, all)
 		failed := d.Failed()
 		d.Fail(0, nil)
 		if (failed != "") != errors.Is(err, broken) {
@@ -169,10 +174,10 @@ func TestHostBatchFaults(t *testing.T) {
 // TestBatchChoice: a batch is no reason to split K, small products have tiles of their size, and
 // what a kernel cannot do with a batch another does.
 func TestBatchChoice(t *testing.T) {
-	h200 := fewSMs(t, emu.Options{}).Info()
+	h200 := devicetest.FewSMs(t, emu.Options{}).Info()
 	info := *h200
 	info.SMs = 132
-	choose := func(in dtype.Type, m, n, k int, transB bool, batch func(p gemm.Problem) (gemm.Problem, error)) (*Kernel, Config) {
+	choose := func(in dtype.Type, m, n, k int, transB bool, batch func(p gemm.Problem) (gemm.Problem, error)) (*kernel.Kernel, kernel.Config) {
 		t.Helper()
 		b := gemm.Dense(in, k, n)
 		if transB {
@@ -185,56 +190,56 @@ func TestBatchChoice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, k := range slices.Backward(Kernels()) {
-			if rowOf(k).unsuited(&p, Align{}, &info) != nil {
+		for _, k := range slices.Backward(choose.Kernels()) {
+			if choose.RowOf(k).Unsuited(&p, kernel.Align{}, &info) != nil {
 				continue
 			}
-			if list := Configs(k, &p, &info); len(list) > 0 {
+			if list := choose.Configs(k, &p, &info); len(list) > 0 {
 				return k, list[0]
 			}
 		}
 		t.Fatalf("nobody computes %v", &p)
-		return nil, Config{}
+		return nil, kernel.Config{}
 	}
 	strided := func(count, pad int) func(p gemm.Problem) (gemm.Problem, error) {
 		return func(p gemm.Problem) (gemm.Problem, error) {
 			return p.Strided(count, gemm.Batch{A: p.A.Len() + pad, B: p.B.Len() + pad, C: p.C.Len() + pad})
 		}
 	}
-	tall := tallTiles[64]
+	tall := sm90.TallTiles[64]
 	tall.K = 64
-	if _, c := choose(dtype.F32, 64, 64, 4096, false, strided(4, 0)); c.Shape.Split > 1 {
+	if _, c := choose(dtype.F32, 64, 64, 4096, false, strided(4, 0)); c.Tile.SplitK > 1 {
 		t.Errorf("K of a batch in parts: %v", c)
 	}
-	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 0)); k != wgmma || c.Shape.M != 64 || c.Shape.N != 64 {
+	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 0)); k != sm90.WGMMA || c.Tile.M != 64 || c.Tile.N != 64 {
 		t.Errorf("1024 products of 64³: %s %v", k.Name, c)
 	}
-	if k, c := choose(dtype.BF16, 1024, 1024, 1024, false, strided(32, 0)); k != wgmma || c.Shape != tall {
+	if k, c := choose(dtype.BF16, 1024, 1024, 1024, false, strided(32, 0)); k != sm90.WGMMA || c.Tile != tall {
 		t.Errorf("32 products of 1024³: %s %v", k.Name, c)
 	}
-	if k, c := choose(dtype.BF16, 512, 512, 512, false, strided(64, 0)); k != wgmma || c.Shape.M != 128 || c.Shape.N != 256 {
+	if k, c := choose(dtype.BF16, 512, 512, 512, false, strided(64, 0)); k != sm90.WGMMA || c.Tile.M != 128 || c.Tile.N != 256 {
 		t.Errorf("64 products of 512³: %s %v", k.Name, c)
 	}
-	if k, c := choose(dtype.F32, 128, 128, 128, false, strided(256, 0)); k != blocked || c.Shape.M != 128 || c.Shape.N != 128 {
+	if k, c := choose(dtype.F32, 128, 128, 128, false, strided(256, 0)); k != kernel.Blocked || c.Tile.M != 128 || c.Tile.N != 128 {
 		t.Errorf("256 products of 128³ in float32: %s %v", k.Name, c)
 	}
-	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 2)); k != mma || c.VecA != 2 {
+	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 2)); k != kernel.MMA || c.VecA != 2 {
 		t.Errorf("matrices that begin at multiples of 4 bytes: %s %v", k.Name, c)
 	}
-	if k, _ := choose(dtype.I8, 64, 64, 64, false, strided(8, 0)); k != mma {
+	if k, _ := choose(dtype.I8, 64, 64, 64, false, strided(8, 0)); k != kernel.MMA {
 		t.Errorf("bytes across K: %s", k.Name)
 	}
-	if k, _ := choose(dtype.I8, 512, 512, 512, false, strided(64, 0)); k != mma {
+	if k, _ := choose(dtype.I8, 512, 512, 512, false, strided(64, 0)); k != kernel.MMA {
 		t.Errorf("bytes across K, used too few times to be transposed: %s", k.Name)
 	}
-	if k, _ := choose(dtype.I8, 1024, 1024, 1024, false, strided(8, 0)); k != wgmma {
+	if k, _ := choose(dtype.I8, 1024, 1024, 1024, false, strided(8, 0)); k != sm90.WGMMA {
 		t.Errorf("bytes across K, used often enough to be transposed: %s", k.Name)
 	}
-	if k, _ := choose(dtype.BF16, 256, 256, 256, false, strided(8, 2)); k != wgmma {
+	if k, _ := choose(dtype.BF16, 256, 256, 256, false, strided(8, 2)); k != sm90.WGMMA {
 		t.Errorf("matrices that begin at multiples of 4 bytes, to be packed: %s", k.Name)
 	}
 	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B.Len()) }
-	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != wgmma || c.Batch != gemm.Grouped || c.Shape != tall {
+	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != sm90.WGMMA || c.Batch != gemm.Grouped || c.Tile != tall {
 		t.Errorf("groups of rows: %s %v", k.Name, c)
 	}
 }

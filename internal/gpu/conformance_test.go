@@ -12,14 +12,17 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/gputest"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
 	"tilework/ptx/emu/check"
 )
 
 // cases is how many of n cases a shape of k is given, so that no kernel has more than
 // the others, and in the short test no shape more than in the long one.
-func cases(n int, k *gpu.Kernel) int { return max(n/len(gpu.Emulable(k)), 1) }
+func cases(n int, k *kernel.Kernel) int { return max(n/len(gpu.Emulable(k)), 1) }
 
 // TestConformance: every kernel multiplies as it should and frees what it takes, in its
 // smallest shape, whole and split; TestChecked takes all shapes.
@@ -27,7 +30,7 @@ func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestChecked multiplies the same, under the checkers")
 	}
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				t.Parallel()
@@ -44,9 +47,9 @@ func TestConformance(t *testing.T) {
 // TestPrecisions: in other arithmetic than the elements' own a kernel multiplies as it says,
 // under the checkers too.
 func TestPrecisions(t *testing.T) {
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, precision := range k.Precisions() {
-			fitting := slices.DeleteFunc(gpu.Emulable(k), func(s gpu.Shape) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() })
+			fitting := slices.DeleteFunc(gpu.Emulable(k), func(s kernel.Tile) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() })
 			list := gpu.Smallest(gpu.Shapes(k, fitting))
 			if testing.Short() {
 				list = list[:1]
@@ -66,7 +69,7 @@ func TestPrecisions(t *testing.T) {
 // TestOlder: a kernel that has better instructions for newer GPUs multiplies as it
 // should without them.
 func TestOlder(t *testing.T) {
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		if !gpu.Better(k) {
 			continue
 		}
@@ -74,7 +77,7 @@ func TestOlder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := k.Shapes()[len(k.Shapes())-1]
+		s := k.Tiles[len(k.Tiles)-1]
 		t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 			t.Parallel()
 			d, err := emu.Open(emu.Options{Model: m})
@@ -90,7 +93,7 @@ func TestOlder(t *testing.T) {
 // no race, no divergent barrier, no access that leaves a matrix, no read of what nobody
 // wrote.
 func TestChecked(t *testing.T) {
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Shapes(k, gpu.Emulable(k)) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				t.Parallel()
@@ -104,7 +107,7 @@ func TestChecked(t *testing.T) {
 // conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
 // not say: emulated products take their time.
 func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
-	b := gpu.NewHost(d)
+	b := stream.New(d)
 	impl := w.On(b)
 	impl.Volume, impl.Cases = 1<<17, cases
 	impl.Batch = nil // TestBatches has its own checkers
@@ -117,7 +120,7 @@ func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
 // only runs one check of the suite, and tells how many cases there were.
 func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
 	t.Helper()
-	b, seed := gpu.NewHost(d), rand.Uint64()
+	b, seed := stream.New(d), rand.Uint64()
 	impl := w.On(b)
 	impl.Volume = 1 << 17
 	report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
@@ -139,9 +142,9 @@ func TestBatches(t *testing.T) {
 	if testing.Short() {
 		cases = 6
 	}
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
-			if s.Split > 1 {
+			if s.SplitK > 1 {
 				continue
 			}
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
@@ -166,16 +169,16 @@ func TestConverted(t *testing.T) {
 		way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4t"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
 		way(t, "mma", gemm.TF32, "32x32x32/2x4/4*2"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4*2"),
 	}
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
-			if s.Split < 3 { // more parts are added by the same text
+			if s.SplitK < 3 { // more parts are added by the same text
 				ways = append(ways, gputest.Way{Kernel: k, Shape: s})
 			}
 		}
 	}
 	for _, w := range ways {
 		d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-		b := gpu.New(d)
+		b := stream.New(d)
 		impl := w.On(b)
 		impl.Volume = 1 << 17
 		impl.Types = slices.DeleteFunc(impl.Types, func(p gemmtest.Pair) bool { return p.In != dtype.I8 && p.In != dtype.F32 || p.Out == p.In.Info().Accum })
@@ -201,11 +204,11 @@ func TestConverted(t *testing.T) {
 // way is a kernel with tiles of some shape.
 func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gputest.Way {
 	t.Helper()
-	k, err := gpu.Find(kernel)
+	k, err := choose.Find(kernel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := k.ParseShape(shape)
+	s, err := k.ParseTile(shape)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,10 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
 )
 
@@ -31,7 +35,7 @@ func TestConsidered(t *testing.T) {
 	tight := &cramped{e, *e.Info()}
 	tight.info.MaxShared = 40 << 10
 	for _, d := range []device.Device{e, tight} {
-		b := NewHost(d)
+		b := stream.New(d)
 		for _, c := range []struct {
 			in      dtype.Type
 			m, n, k int
@@ -45,12 +49,13 @@ func TestConsidered(t *testing.T) {
 				t.Fatal(err)
 			}
 			what := fmt.Sprintf("%v in %d bytes of shared memory", &p, d.Info().MaxShared)
-			plan, err := b.Plan(&p, Options{})
+			plan, err := b.Plan(&p, exec.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := Considered{Kernel: plan.Kernel.Name, Shape: plan.Config.Shape}.Spec()
-			considered, candidates := List(&p, Align{}, b.Info()), Candidates(&p, Align{}, b.Info(), false)
+			want := choose.Considered{Kernel: plan.Kernel.Name, Shape: plan.Config.Tile}.Spec()
+			q := exec.OnDevice(&p, false)
+			considered, candidates := choose.List(&q, kernel.Align{}, b.Info()), choose.Candidates(&q, kernel.Align{}, b.Info(), false)
 			if in := specs(considered); len(in) != 1 || in[0] != want {
 				t.Errorf("%s: considered, and chose %v; planned %s", what, in, want)
 			}
@@ -59,12 +64,12 @@ func TestConsidered(t *testing.T) {
 			} else {
 				for _, spec := range in {
 					kernel, shape, _ := strings.Cut(spec, ":")
-					if _, err := b.Plan(&p, Options{Kernel: kernel, Shape: shape}); err != nil {
+					if _, err := b.Plan(&p, exec.Options{Kernel: kernel, Shape: shape}); err != nil {
 						t.Errorf("%s: candidate %s: %v", what, spec, err)
 					}
 				}
 			}
-			everything := Candidates(&p, Align{}, b.Info(), true)
+			everything := choose.Candidates(&q, kernel.Align{}, b.Info(), true)
 			if in := specs(everything); len(in) < len(specs(candidates)) || !strings.HasPrefix(in[len(in)-1], "naive:") {
 				t.Errorf("%s: everything is %v", what, in)
 			}
@@ -77,7 +82,7 @@ func TestConsidered(t *testing.T) {
 	}
 }
 
-func specs(all []Considered) []string {
+func specs(all []choose.Considered) []string {
 	var in []string
 	for _, c := range all {
 		if c.In {
@@ -94,8 +99,8 @@ func TestReasoning(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := testkit.Product(t, dtype.F32, dtype.F32, 16, 4096, 4096)
-	all := List(p, Align{}, e.Info())
-	text := Reasoning(all)
+	all := choose.List(p, kernel.Align{}, e.Info())
+	text := choose.Reasoning(all)
 	for _, want := range []string{
 		"kernel mma multiplies no float32", "+ blocked:16x128x16", "predicted to take the fewest cycles", "× the cycles of the chosen one",
 		"- blocked: ", " more cycles than the chosen one, from ", "- naive", "slower than blocked, which can compute it",

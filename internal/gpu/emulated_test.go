@@ -5,37 +5,40 @@ import (
 	"testing"
 
 	"tilework/gemmtest"
-	"tilework/internal/device/emu"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
-	"tilework/internal/model"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/ptx/emu/check"
 )
 
 // The conformance tests are outside of the package, as gputest is; this is what they take of it.
-var FewSMs, Checked, Shapes, Smallest, Emulable = fewSMs, checked, shapes, smallest, emulable
+var FewSMs, Checked, Shapes, Smallest, Emulable = devicetest.FewSMs, devicetest.Checked, shapes, smallest, emulable
 
 // Better says whether a kernel has better instructions for newer GPUs.
-func Better(k *Kernel) bool { return len(k.better) > 0 }
+func Better(k *kernel.Kernel) bool { return len(k.BetterSM) > 0 }
 
 // shapes are those of a list of a kernel's, and the smallest with clusters of both kinds, if
 // it can have them, and with K split, so that parts have all sizes.
 // The short test takes the smallest alone, whole and split once: what it looks for is in
 // every shape.
-func shapes(k *Kernel, list []Shape) []Shape {
+func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
 	if testing.Short() {
-		list, parts = []Shape{s}, []int{5}
+		list, parts = []kernel.Tile{s}, []int{5}
 	}
-	if k.clusters() {
-		pair := Shape{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, Cluster: 2}
-		along := Shape{M: 16, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Along: 2}
-		three := Shape{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, Cluster: 2} // warpgroups; B's boxes are halved
-		few := Shape{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}                 // of both sides
-		list = append(append([]Shape{three, few}, list...), pair, along)
+	if k.HasClusters() {
+		pair := kernel.Tile{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, ClusterM: 2}
+		along := kernel.Tile{M: 16, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterK: 2}
+		three := kernel.Tile{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterM: 2} // warpgroups; B's boxes are halved
+		few := kernel.Tile{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}                  // of both sides
+		list = append(append([]kernel.Tile{three, few}, list...), pair, along)
 	}
-	if k.splits {
-		for _, s.Split = range parts {
+	if k.SplitsK {
+		for _, s.SplitK = range parts {
 			list = append(slices.Clip(list), s)
 		}
 	}
@@ -43,44 +46,16 @@ func shapes(k *Kernel, list []Shape) []Shape {
 }
 
 // smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
-func smallest(list []Shape) []Shape { return list[max(len(list)-6, 0):] }
+func smallest(list []kernel.Tile) []kernel.Tile { return list[max(len(list)-6, 0):] }
 
 // emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
 // Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
-func emulable(k *Kernel) []Shape {
+func emulable(k *kernel.Kernel) []kernel.Tile {
 	most := 64 * 64 // elements of a tile
-	if k.boxed {
+	if k.TMA {
 		most = 128 * 128
 	}
-	return slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Tensor && s.M*s.N > most })
-}
-
-// fewSMs is an emulated H200 of which little is left, so that blocks that stay on their SM
-// have more than one tile.
-func fewSMs(t *testing.T, o emu.Options) *emu.Device {
-	t.Helper()
-	h200, err := model.Lookup("h200")
-	if err != nil {
-		t.Fatal(err)
-	}
-	few := *h200
-	few.SMs = 3
-	o.Model = &few
-	d, err := emu.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-// checked is an emulated GPU on which a finding is an error of the test.
-func checked(t *testing.T, o check.Options) *emu.Device {
-	t.Helper()
-	return fewSMs(t, emu.Options{Watch: emu.Checking(o, func(r *check.Report) {
-		for _, f := range r.Findings {
-			t.Error(f.String())
-		}
-	})})
+	return slices.DeleteFunc(slices.Clone(k.Tiles), func(s kernel.Tile) bool { return k.Tensor && s.M*s.N > most })
 }
 
 // TestLimits: on full tiles no access to memory costs more than the kernel declares.
@@ -88,7 +63,7 @@ func TestLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the checkers that it needs run in TestChecked, too")
 	}
-	for _, k := range Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, s := range emulable(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				for _, pair := range gemmtest.Pairs() {
@@ -120,8 +95,8 @@ func TestLimits(t *testing.T) {
 							continue
 						}
 						l := k.Limits(k.Config(&p, s))
-						d := checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
-						plan, err := NewHost(d).Plan(&p, Options{Kernel: k.Name, Shape: s.String()})
+						d := devicetest.Checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
+						plan, err := stream.New(d).Plan(&p, exec.Options{Kernel: k.Name, Shape: s.String()})
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -6,28 +6,34 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/ref"
 	"tilework/ptx/emu/check"
 )
 
 // gatedShapes are tiles of a kernel's to test gated products in: of wgmma those that it has for
 // them, one of each kind; of others, whose tiles make no difference, the smallest, whole and split.
-func gatedShapes(k *Kernel) []Shape {
-	if !k.gates {
-		s := k.shapes[len(k.shapes)-1]
-		list := []Shape{s}
-		if k.splits {
-			s.Split = 2
+func gatedShapes(k *kernel.Kernel) []kernel.Tile {
+	if !k.GatesInOneLaunch {
+		s := k.Tiles[len(k.Tiles)-1]
+		list := []kernel.Tile{s}
+		if k.SplitsK {
+			s.SplitK = 2
 			list = append(list, s)
 		}
 		return list
 	}
-	return []Shape{
+	return []kernel.Tile{
 		{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 4},
-		{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 3, Cluster: 2},
+		{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 3, ClusterM: 2},
 		{M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4}, // in turns
-		{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 3, Cluster: 2},
+		{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 3, ClusterM: 2},
 		{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 4},
 		{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 4},
 	}
@@ -41,15 +47,15 @@ func TestGated(t *testing.T) {
 	if testing.Short() {
 		cases = 8
 	}
-	for _, k := range Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, s := range gatedShapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				t.Parallel()
 				seed := rand.Uint64()
 				t.Logf("seed %d", seed)
 				rng := rand.New(rand.NewPCG(seed, 0))
-				d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				b := NewHost(d)
+				d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+				b := stream.New(d)
 				ran := 0
 				for range cases {
 					p, data := randomGated(t, rng, k, &s)
@@ -57,17 +63,17 @@ func TestGated(t *testing.T) {
 						continue
 					}
 					ran++
-					pl, err := b.Plan(p, Options{Kernel: k.Name, Shape: s.String(), KeepLayout: rng.IntN(2) == 0})
+					pl, err := b.Plan(p, exec.Options{Kernel: k.Name, Shape: s.String(), KeepLayout: rng.IntN(2) == 0})
 					if err != nil {
 						t.Fatal(err)
 					}
 					what := fmt.Sprintf("%v, %v, up %v, α %v: %v", p, p.Epilogue, p.Up, p.Alpha, pl.Config)
-					if pl.Config.gates() != k.gates {
-						t.Fatalf("%s: one launch for both factors: %v", what, pl.Config.gates())
+					if pl.Config.ComputesGate() != k.GatesInOneLaunch {
+						t.Fatalf("%s: one launch for both factors: %v", what, pl.Config.ComputesGate())
 					}
 					if rng.IntN(3) == 0 {
-						if less := pl.smaller(pl.schedule(), pl.schedule().memory()); less != nil {
-							pl.steps = less
+						if less := pl.Smaller(pl.Schedule(), pl.Schedule().Memory()); less != nil {
+							pl.Steps = less
 						}
 					}
 					want := ref.Gemm(p, data)
@@ -91,19 +97,19 @@ func TestGated(t *testing.T) {
 
 // randomGated is a gated product of a type of k's, and its memory; s gets the K that the type has
 // there.
-func randomGated(t *testing.T, rng *rand.Rand, k *Kernel, s *Shape) (*gemm.Problem, gemm.Buffers) {
+func randomGated(t *testing.T, rng *rand.Rand, k *kernel.Kernel, s *kernel.Tile) (*gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	types := k.Types()
 	in, precision := types[rng.IntN(len(types))], gemm.Native
 	if list := k.Precisions(); len(list) > 0 && rng.IntN(3) == 0 {
 		precision = list[rng.IntN(len(list))]
-		in = k.others[precision][rng.IntN(len(k.others[precision]))]
+		in = k.PrecisionTypes[precision][rng.IntN(len(k.PrecisionTypes[precision]))]
 	}
 	if in.Info().Integer {
 		in, precision = types[0], gemm.Native
 	}
-	if k.gates {
-		s.K = 128 / recipeOf(in, precision).elem.Bytes()
+	if k.GatesInOneLaunch {
+		s.K = 128 / sm90.ArithmeticOf(in, precision).Elem.Bytes()
 	}
 	results := in.Info().Results
 	out := results[rng.IntN(len(results))]

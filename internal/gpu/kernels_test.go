@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -83,9 +86,9 @@ func problems(t *testing.T) []*gemm.Problem {
 }
 
 // doubled is the function of elements that doubles them.
-func doubled(t *testing.T) *Function {
+func doubled(t *testing.T) *kernel.Function {
 	t.Helper()
-	f, err := NewFunction(func(k *build.Kernel, e Element) build.Reg { return k.Add(e.Value, e.Value) })
+	f, err := kernel.NewFunction(func(k *build.Kernel, e kernel.Element) build.Reg { return k.Add(e.Value, e.Value) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,29 +100,29 @@ func doubled(t *testing.T) *Function {
 // the mixed transposes of other types than float32 and the kernel's first, are the same
 // code for all shapes: they have the last one only. Batches have the first of wgmma's too, whose threads have the fewest registers to spare. So have, of kernels for tensor cores,
 // whose texts are long, other types of C and rows that begin anywhere.
-func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
+func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config)) {
 	all := problems(t)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	running := make(chan struct{}, runtime.GOMAXPROCS(0))
-	f := func(k *Kernel, p *gemm.Problem, c Config) {
+	f := func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config) {
 		running <- struct{}{}
 		calls.Go(func() {
 			defer func() { <-running }()
 			call(k, p, c)
 		})
 	}
-	for _, k := range Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, p := range all {
 			if k.Supports(p) != nil {
 				continue
 			}
-			fitting := slices.DeleteFunc(slices.Clone(k.Shapes()), func(s Shape) bool { return k.Fits(p, s) != nil })
+			fitting := slices.DeleteFunc(slices.Clone(k.Tiles), func(s kernel.Tile) bool { return k.Fits(p, s) != nil })
 			for i, s := range fitting {
 				last := i == len(fitting)-1
 				special := p.Epilogue != gemm.Epilogue{} || p.A.Type != k.Types()[0] && p.A.Type != dtype.F32 && p.A.Trans != p.B.Trans
 				special = special || k.Tensor && (p.C.Type != p.A.Type.Info().Results[0] || p.M == 33 && p.A.Type != k.Types()[0])
-				if batch := p.Batch.Kind != gemm.Single; (special || batch) && !last && !(batch && i == 0 && k.boxed) {
+				if batch := p.Batch.Kind != gemm.Single; (special || batch) && !last && !(batch && i == 0 && k.TMA) {
 					continue
 				}
 				c := k.Config(p, s)
@@ -128,13 +131,13 @@ func configs(t *testing.T, call func(k *Kernel, p *gemm.Problem, c Config)) {
 					f(k, p, best)
 				}
 			}
-			if k.splits && p.Batch.Kind == gemm.Single && len(fitting) > 0 && ceilDiv(p.M, fitting[len(fitting)-1].M) <= maxGridRows {
+			if k.SplitsK && p.Batch.Kind == gemm.Single && len(fitting) > 0 && kernel.CeilDiv(p.M, fitting[len(fitting)-1].M) <= kernel.MaxGridRows {
 				c := k.Config(p, fitting[len(fitting)-1])
-				c.Shape.Split = 2
-				f(k, p, c.partial())
-				f(sum, p, sumConfig(c))
-				c.Shape.Split = 100
-				f(sum, p, sumConfig(c))
+				c.Tile.SplitK = 2
+				f(k, p, c.PartialSums())
+				f(kernel.SplitKSum, p, kernel.SplitKSumConfig(c))
+				c.Tile.SplitK = 100
+				f(kernel.SplitKSum, p, kernel.SplitKSumConfig(c))
 			}
 		}
 	}
@@ -149,7 +152,7 @@ func TestEmit(t *testing.T) {
 		every = 25
 	}
 	var n atomic.Int64
-	configs(t, func(k *Kernel, p *gemm.Problem, c Config) {
+	configs(t, func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config) {
 		if n.Add(1)%every != 1 {
 			return
 		}
@@ -176,7 +179,7 @@ func TestEmit(t *testing.T) {
 
 // TestSnapshots: the text of one configuration of each kernel, for a person to read.
 func TestSnapshots(t *testing.T) {
-	for _, k := range Kernels() {
+	for _, k := range choose.Kernels() {
 		in := dtype.F32
 		if !slices.Contains(k.Types(), in) {
 			in = k.Types()[0]
@@ -185,9 +188,9 @@ func TestSnapshots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := k.Shapes()[len(k.Shapes())-1]
-		if k == tiled {
-			s = square(4, 4)
+		s := k.Tiles[len(k.Tiles)-1]
+		if k == kernel.Tiled {
+			s = kernel.Square(4, 4)
 		}
 		m, err := k.Emit(k.Config(&p, s))
 		if err != nil {
@@ -211,14 +214,14 @@ func TestSnapshots(t *testing.T) {
 
 // checkLaunch: the arguments of a launch are as long as the entry's parameters, each
 // at a multiple of its size, take together, and its blocks are those it is written for.
-func checkLaunch(t *testing.T, k *Kernel, p *gemm.Problem, c Config, entry *ptx.Func) {
+func checkLaunch(t *testing.T, k *kernel.Kernel, p *gemm.Problem, c kernel.Config, entry *ptx.Func) {
 	t.Helper()
-	var m Memory
-	if c.Shape.Split > 1 || k == sum {
-		m = Memory{Sums: 1 << 20, part: 8}
+	var m kernel.Memory
+	if c.Tile.SplitK > 1 || k == kernel.SplitKSum {
+		m = kernel.Memory{Sums: 1 << 20, SplitLen: 8}
 	}
-	q, _ := k.packing(p, c.Shape, Align{})
-	l, err := k.Launch(c, &q, m, newDouble())
+	q, _ := k.Repack(p, c.Tile, kernel.Align{})
+	l, err := k.Launch(c, &q, m, devicetest.NewDouble())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,13 +246,13 @@ func TestGrid(t *testing.T) {
 		{1 << 37, 1, "more blocks than a grid has"},
 		{1, 1 << 36, "more blocks than a grid has"},
 	} {
-		g, err := grid(&gemm.Problem{M: c.m, N: c.n}, square(16, 0))
+		g, err := kernel.TileGrid(&gemm.Problem{M: c.m, N: c.n}, kernel.Square(16, 0))
 		switch {
 		case err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%d×%d: %v, want %s", c.m, c.n, err, c.want)
 		case err == nil && g.String() != c.want:
 			t.Errorf("%d×%d: got %v, want %s", c.m, c.n, g, c.want)
-		case err == nil && (g.Y*g.Z < ceilDiv(c.m, 16) || g.Y > maxGridRows || g.Z > maxGridRows):
+		case err == nil && (g.Y*g.Z < kernel.CeilDiv(c.m, 16) || g.Y > kernel.MaxGridRows || g.Z > kernel.MaxGridRows):
 			t.Errorf("%d×%d: %v has too few rows or too many", c.m, c.n, g)
 		}
 	}
@@ -286,11 +289,11 @@ func TestShapes(t *testing.T) {
 		{"blocked", "128x128x8/8x8/1", "1 stages"},
 		{"blocked", "128x128x32/8x8/2", "2 stages"},
 	} {
-		k, err := Find(c.kernel)
+		k, err := choose.Find(c.kernel)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := k.ParseShape(c.shape)
+		s, err := k.ParseTile(c.shape)
 		switch {
 		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s %s: %v, want %s", c.kernel, c.shape, err, c.want)
@@ -300,7 +303,7 @@ func TestShapes(t *testing.T) {
 			t.Errorf("%s %s reads as %v", c.kernel, c.shape, s)
 		}
 	}
-	if _, err := Find("fastest"); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := choose.Find("fastest"); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("Find: %v", err)
 	}
 }
@@ -309,27 +312,27 @@ func TestShapes(t *testing.T) {
 // memory, and another one does not wait.
 func TestOverlaps(t *testing.T) {
 	touches := regexp.MustCompile(`\t(ld|st|atom|red|cp)\.[^\n]*(global|bulk)`)
-	for _, k := range append(Kernels(), pack, sum) {
+	for _, k := range append(choose.Kernels(), kernel.Pack, kernel.SplitKSum) {
 		in := dtype.F32
-		if k.types != nil {
-			in = k.types[0]
+		if k.NativeTypes != nil {
+			in = k.NativeTypes[0]
 		}
-		c := Config{In: in, Out: in.Info().Results[0], Shape: square(packSide, 0), VecA: 1, VecB: 1, VecC: 1}
+		c := kernel.Config{In: in, Out: in.Info().Results[0], Tile: kernel.Square(kernel.PackSide, 0), VecA: 1, VecB: 1, VecC: 1}
 		switch {
-		case k == sum:
-			c = sumConfig(Config{In: in, Out: in, VecC: 1, Shape: Shape{Split: 2}})
-		case k.shapes != nil:
-			c.Shape = k.shapes[len(k.shapes)-1]
+		case k == kernel.SplitKSum:
+			c = kernel.SplitKSumConfig(kernel.Config{In: in, Out: in, VecC: 1, Tile: kernel.Tile{SplitK: 2}})
+		case k.Tiles != nil:
+			c.Tile = k.Tiles[len(k.Tiles)-1]
 		}
-		for _, c.Overlaps = range []bool{false, true} {
+		for _, c.PDL = range []bool{false, true} {
 			m, err := k.Emit(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			text := m.String()
 			first, waits := touches.FindStringIndex(text), strings.Index(text, "griddepcontrol.wait")
-			if first == nil || c.Overlaps != (waits >= 0) || waits > first[0] {
-				t.Errorf("%s, overlapping %v: waits at %d and touches memory at %v", k.Name, c.Overlaps, waits, first)
+			if first == nil || c.PDL != (waits >= 0) || waits > first[0] {
+				t.Errorf("%s, overlapping %v: waits at %d and touches memory at %v", k.Name, c.PDL, waits, first)
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/testkit"
 	"tilework/ptx"
 )
@@ -26,7 +28,7 @@ func TestMMAShapes(t *testing.T) {
 		{"128x128x16/8x8/1", "1 stages"},
 		{"512x256x16/8x8/3", "at most 1024 threads, not 2048"},
 	} {
-		s, err := mma.ParseShape(c.shape)
+		s, err := kernel.MMA.ParseTile(c.shape)
 		switch {
 		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %s", c.shape, err, c.want)
@@ -58,7 +60,7 @@ func TestFitsMMA(t *testing.T) {
 		{dtype.F64, "64x512x16/8x16/2", "sums in float64"},
 		{dtype.F8E4M3, "16x512x64/2x32/2", "cannot share out"},
 	} {
-		s, err := mma.ParseShape(c.shape)
+		s, err := kernel.MMA.ParseTile(c.shape)
 		if err != nil {
 			t.Errorf("%s: %v", c.shape, err)
 			continue
@@ -67,7 +69,7 @@ func TestFitsMMA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = mma.Fits(&p, s)
+		err = kernel.MMA.Fits(&p, s)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v with %s: %v, want %q", c.in, c.shape, err, c.want)
 		}
@@ -83,19 +85,19 @@ func TestPreferMMA(t *testing.T) {
 	for range 500 {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
 		p := testkit.Product(t, dtype.F64, dtype.F64, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
-		whole := map[Shape]bool{}
-		for _, s := range orderMMA(rowOf(mma), p, d) {
-			if err := mma.check(s); err != nil {
+		whole := map[kernel.Tile]bool{}
+		for _, s := range choose.OrderMMA(choose.RowOf(kernel.MMA), p, d) {
+			if err := kernel.MMA.CheckTile(s); err != nil {
 				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
 			}
-			if s.Split > 1 && s.Split*s.K > p.K {
+			if s.SplitK > 1 && s.SplitK*s.K > p.K {
 				t.Errorf("%v on %d SMs: %v has parts of less than a step", p, d.SMs, s)
 			}
-			s.Split = 0
+			s.SplitK = 0
 			whole[s] = true
 		}
-		if len(whole) != len(mmaTiles) {
-			t.Errorf("%v on %d SMs: %d tiles to choose from, want %d", p, d.SMs, len(whole), len(mmaTiles))
+		if len(whole) != len(kernel.MMATilesF64) {
+			t.Errorf("%v on %d SMs: %d tiles to choose from, want %d", p, d.SMs, len(whole), len(kernel.MMATilesF64))
 		}
 	}
 }
@@ -118,7 +120,7 @@ func TestPreferMMAOnH200(t *testing.T) {
 		{64, 4096, 4096, "64x64x16/4x8/4*4"},
 	} {
 		p := testkit.Product(t, dtype.F64, dtype.F64, c.m, c.n, c.k)
-		if got := Configs(mma, p, d)[0].Shape.String(); got != c.want {
+		if got := choose.Configs(kernel.MMA, p, d)[0].Tile.String(); got != c.want {
 			t.Errorf("%v: %s, want %s", p, got, c.want)
 		}
 	}

@@ -8,8 +8,11 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 	"tilework/ptx"
 	"tilework/ptx/emu/check"
 )
@@ -21,7 +24,7 @@ const (
 	refused check.Checker = 254
 )
 
-// fault is one in the text of a kernel, which may have a shape of its own or an epilogue, and the checker
+// fault is one in the text of a named, which may have a shape of its own or an epilogue, and the checker
 // that must find it. Every place that the pattern matches is a fault of its own. One that shows only if the blocks
 // run in a certain order has so many orders to be found in.
 type fault struct {
@@ -89,53 +92,53 @@ var planted = []fault{
 const turnedText = "wgmma:64x128x32/2x32/2t"
 
 func TestPlantedFaults(t *testing.T) {
-	shapes := map[string]Shape{
-		"naive": square(16, 0), "tiled": square(16, 16),
+	shapes := map[string]kernel.Tile{
+		"naive": kernel.Square(16, 0), "tiled": kernel.Square(16, 16),
 		"blocked": {M: 64, N: 64, K: 8, RowsPerThread: 8, ColsPerThread: 4, Stages: 4},
 		"mma":     {M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
-		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, Cluster: 2},
+		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, ClusterM: 2},
 	}
 	var sound sync.Map // texts in which the checkers find nothing
 	abreast(t, planted, func(f fault) string { return f.kernel + ", " + f.name }, func(t *testing.T, f fault) {
-		kernel, does, _ := strings.Cut(f.kernel, "+")
-		name, text, own := strings.Cut(kernel, ":")
+		named, does, _ := strings.Cut(f.kernel, "+")
+		name, text, own := strings.Cut(named, ":")
 		if name == "wgmma" && testing.Short() {
 			t.Skip("they take their time")
 		}
-		k, err := Find(name)
+		k, err := choose.Find(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Tiles that are not full, two of them in each direction and along K.
 		n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
 		if own {
-			if shape, err = k.ParseShape(text); err != nil {
+			if shape, err = k.ParseTile(text); err != nil {
 				t.Fatal(err)
 			}
 		}
-		narrow := f.in.Size() < 4 && !k.boxed
+		narrow := f.in.Size() < 4 && !k.TMA
 		switch {
-		case k.boxed:
+		case k.TMA:
 			n, depth, out = 136, 136, dtype.F32
 		case narrow:
 			depth, shape.K = 35, 32
 		}
-		bytes := k.boxed && f.in.Size() == 1
+		bytes := k.TMA && f.in.Size() == 1
 		if bytes {
 			depth = 528 // five steps: the loop over two of them goes on
 		}
 		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
 		if bytes {
-			a, b, shape.K = Padded(a), Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
+			a, b, shape.K = kernel.Padded(a), kernel.Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
 		}
 		if narrow { // or nothing would be copied past the registers
-			a, b = Padded(a), Padded(b)
+			a, b = kernel.Padded(a), kernel.Padded(b)
 		}
 		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: does == "residual"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.boxed && f.in == dtype.F32 {
+		if k.TMA && f.in == dtype.F32 {
 			if p, err = p.In(gemm.TF32); err != nil {
 				t.Fatal(err)
 			}
@@ -181,11 +184,11 @@ func abreast[T any](t *testing.T, list []T, name func(T) string, test func(t *te
 
 // run runs a kernel's text under the checkers and counts the errors of each, and the
 // wrong elements of C.
-func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string, seed uint64) map[check.Checker]int {
+func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, text string, seed uint64) map[check.Checker]int {
 	t.Helper()
 	found := map[check.Checker]int{}
 	// Blocks one by one: a race between those of the kernel would be one of Go too.
-	d := fewSMs(t, emu.Options{Workers: 1, Seed: seed, MaxInstructions: 1 << 20, Watch: emu.Checking(check.Options{}, func(r *check.Report) {
+	d := devicetest.FewSMs(t, emu.Options{Workers: 1, Seed: seed, MaxInstructions: 1 << 20, Watch: emu.Checking(check.Options{}, func(r *check.Report) {
 		for _, f := range r.Findings {
 			if f.Severity == check.Error {
 				found[f.Checker]++
@@ -200,7 +203,7 @@ func run(t *testing.T, k *Kernel, c Config, p *gemm.Problem, text string, seed u
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m Memory
+	var m kernel.Memory
 	var operands [][]byte // A, B and the residual
 	for _, x := range []struct {
 		at   *device.Ptr

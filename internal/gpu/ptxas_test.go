@@ -1,36 +1,35 @@
 package gpu
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"sync"
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/ptxas"
+	"tilework/internal/gpu/sm90"
 )
 
 // TestAssembles: NVIDIA's own assembler takes the texts, and the registers that it
 // finds them do not spill.
 func TestAssembles(t *testing.T) {
-	assemble := assembler(t)
+	assemble := ptxas.Assembler(t)
 	var assembled sync.Map
-	configs(t, func(k *Kernel, p *gemm.Problem, c Config) {
+	configs(t, func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config) {
 		// One text for each kernel, types and shape, and in full the product of
 		// transposes: the rest is the same instructions in other places.
-		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Precision, c.Shape, c.SM, c.TransA && c.TransB, c.Batch)
-		if testing.Short() && c.In != c.Out || p.A.Trans != p.B.Trans || p.M == 33 && !k.boxed {
+		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Precision, c.Tile, c.SM, c.TransA && c.TransB, c.Batch)
+		if testing.Short() && c.In != c.Out || p.A.Trans != p.B.Trans || p.M == 33 && !k.TMA {
 			return
 		}
-		if k.boxed {
-			last := k.Shapes()[len(k.Shapes())-1]
-			if (c.In == dtype.F8E5M2 || c.Precision == gemm.Fast) && (c.Shape.M != last.M || c.Shape.N != last.N) {
+		if k.TMA {
+			last := k.Tiles[len(k.Tiles)-1]
+			if (c.In == dtype.F8E5M2 || c.Precision == gemm.Fast) && (c.Tile.M != last.M || c.Tile.N != last.N) {
 				return // the text of e4m3, or of int8, with another name in its instructions
 			}
 			kind += fmt.Sprint(c.VecC) // C that no bulk copy writes
@@ -44,7 +43,7 @@ func TestAssembles(t *testing.T) {
 // TestEpiloguesAssemble is TestAssembles for the tensor cores' kernels with epilogues that take
 // registers, each tile once with all of those that it is offered for.
 func TestEpiloguesAssemble(t *testing.T) {
-	assemble, info := assembler(t), fewSMs(t, emu.Options{}).Info()
+	assemble, info := ptxas.Assembler(t), devicetest.FewSMs(t, emu.Options{}).Info()
 	texts := []string{"swiglu", "bias-col+gelu+residual", "bias-col+gelu-tanh+residual", "row-scale+col-scale", "geglu+residual+out-scale+saturate"}
 	if testing.Short() {
 		texts = texts[1:2] // which takes the most
@@ -84,86 +83,17 @@ func TestEpiloguesAssemble(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, k := range []*Kernel{mma, wgmma} {
-				configs := Configs(k, &p, info)
-				if len(configs) == 0 && (k == wgmma || x.precision != gemm.F32x3) {
+			for _, k := range []*kernel.Kernel{kernel.MMA, sm90.WGMMA} {
+				configs := choose.Configs(k, &p, info)
+				if len(configs) == 0 && (k == sm90.WGMMA || x.precision != gemm.F32x3) {
 					t.Errorf("%s has no tile for %v, %v", k.Name, &p, e)
 				}
 				for _, c := range configs {
-					if c.Shape.Split < 2 {
+					if c.Tile.SplitK < 2 {
 						assemble(k, c)
 					}
 				}
 			}
 		}
-	}
-}
-
-// TestSweepAssembles is TestAssembles for what products are verified by.
-func TestSweepAssembles(t *testing.T) {
-	assemble := assembler(t)
-	for _, typ := range dtype.All() {
-		for _, k := range []*Kernel{sweep, sweepNorms} {
-			assemble(k, Config{In: typ, Out: dtype.F64, TransA: true})
-			for vec := 1; vec <= sweepElements(typ); vec *= 2 {
-				assemble(k, Config{In: typ, Out: dtype.F64, VecA: vec})
-				if typ == dtype.F8E4M3 {
-					assemble(k, Config{In: typ, Out: dtype.F64, VecA: vec, ScaleA: 1, ScaleB: gemm.ScaleBlock})
-				}
-			}
-		}
-		for _, bias := range []gemm.BiasDim{gemm.BiasNone, gemm.BiasRow, gemm.BiasCol} {
-			assemble(judge, Config{In: typ, Out: dtype.F64, Overlaps: true, Epilogue: gemm.Epilogue{Bias: bias}})
-		}
-		assemble(sweepNorms, Config{In: typ, Out: dtype.F64, VecA: sweepElements(typ), Overlaps: true})
-	}
-}
-
-// assembler is a function that has ptxas assemble a kernel's text for a configuration, and names the file
-// of what it makes of it, or none.
-func assembler(t *testing.T) func(k *Kernel, c Config) string {
-	t.Helper()
-	ptxas := os.Getenv("TILEWORK_PTXAS")
-	if ptxas == "" {
-		path, err := exec.LookPath("ptxas")
-		if err != nil {
-			t.Skip("no ptxas: set TILEWORK_PTXAS or PATH to assemble the kernels")
-		}
-		ptxas = path
-	}
-	dir := t.TempDir()
-	used := regexp.MustCompile(`(\d+) bytes spill stores, (\d+) bytes spill loads[\s\S]*Used (\d+) registers`)
-	return func(k *Kernel, c Config) string {
-		m, err := k.Emit(c)
-		if err != nil {
-			t.Error(err)
-			return ""
-		}
-		text := []byte(m.String())
-		in := filepath.Join(dir, fmt.Sprintf("%x.ptx", sha256.Sum256(text)))
-		out := in + ".cubin"
-		if err := os.WriteFile(in, text, 0o600); err != nil {
-			t.Error(err)
-			return ""
-		}
-		said, err := exec.Command(ptxas, "-v", "-arch="+m.Target.String(), "-o", out, in).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s, %v: %v\n%s", k.Name, c, err, said)
-			return ""
-		}
-		found := used.FindSubmatch(said)
-		if found == nil {
-			t.Errorf("ptxas said %s", said)
-			return ""
-		}
-		t.Logf("%s, %v: %s registers", k.Name, c, found[3])
-		// Warnings C75xx: setmaxnreg is not obeyed, or wgmma waits for each product.
-		if bytes.Contains(said, []byte("C75")) || bytes.Contains(said, []byte("Potential Performance Loss")) {
-			t.Errorf("%s, %v: ptxas warns: %s", k.Name, c, said)
-		}
-		if string(found[1]) != "0" || string(found[2]) != "0" {
-			t.Errorf("%s, %v: spills %s bytes", k.Name, c, found[1])
-		}
-		return out
 	}
 }

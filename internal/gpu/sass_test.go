@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/ptxas"
 	"tilework/internal/testkit"
 	"tilework/ptx"
 )
@@ -18,15 +20,15 @@ import (
 // TestSumsAwaited: in what ptxas makes of float64's texts no sum is begun before the one that it adds to
 // is there. Releases from 12.4 to 13.0 leave that wait out of some loops.
 func TestSumsAwaited(t *testing.T) {
-	assemble := assembler(t)
-	for _, s := range mma.Shapes() {
+	assemble := ptxas.Assembler(t)
+	for _, s := range kernel.MMA.Tiles {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			for name, p := range testkit.Layouts(t, dtype.F64, 128, 128, 256) {
-				if mma.Fits(p, s) != nil {
+				if kernel.MMA.Fits(p, s) != nil {
 					return
 				}
-				file := assemble(mma, mma.For(mma.Config(p, s), ptx.Target{SM: 90, Suffix: "a"}))
+				file := assemble(kernel.MMA, kernel.MMA.For(kernel.MMA.Config(p, s), ptx.Target{SM: 90, Suffix: "a"}))
 				if file == "" {
 					continue
 				}

@@ -6,6 +6,10 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/ptxas"
+	"tilework/internal/gpu/sm90"
 	"tilework/ptx"
 )
 
@@ -16,7 +20,7 @@ func blockScaled(t *testing.T, m, n, k int, out dtype.Type, sideA, sideB int) ge
 	p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, m, n), gemm.Epilogue{})
 	if err == nil {
 		steps := gemm.ScaleBlocks(k)
-		p, err = p.Scaled(gemm.Dense(dtype.F32, ceilDiv(m, sideA), steps), gemm.Dense(dtype.F32, steps, ceilDiv(n, sideB)), false)
+		p, err = p.Scaled(gemm.Dense(dtype.F32, kernel.CeilDiv(m, sideA), steps), gemm.Dense(dtype.F32, steps, kernel.CeilDiv(n, sideB)), false)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -26,15 +30,15 @@ func blockScaled(t *testing.T, m, n, k int, out dtype.Type, sideA, sideB int) ge
 
 // TestBlockScalesAssemble: there are registers for the scales, of rows, columns and blocks.
 func TestBlockScalesAssemble(t *testing.T) {
-	assemble := assembler(t)
-	for _, s := range wgmma.Shapes() {
+	assemble := ptxas.Assembler(t)
+	for _, s := range sm90.WGMMA.Tiles {
 		for _, side := range [][2]int{{1, gemm.ScaleBlock}, {1, 1}, {gemm.ScaleBlock, 1}} {
 			for _, out := range []dtype.Type{dtype.F32, dtype.BF16} {
 				p := blockScaled(t, 512, 512, 512, out, side[0], side[1])
-				if wgmma.Fits(&p, s) != nil || testing.Short() && out == dtype.F32 {
+				if sm90.WGMMA.Fits(&p, s) != nil || testing.Short() && out == dtype.F32 {
 					continue
 				}
-				assemble(wgmma, wgmma.Config(&p, s))
+				assemble(sm90.WGMMA, sm90.WGMMA.Config(&p, s))
 			}
 		}
 	}
@@ -43,12 +47,12 @@ func TestBlockScalesAssemble(t *testing.T) {
 // TestNoBlockScales: what has no arithmetic for block scales says so.
 func TestNoBlockScales(t *testing.T) {
 	p := blockScaled(t, 64, 64, 256, dtype.F32, 1, gemm.ScaleBlock)
-	for _, k := range Kernels() {
-		if err := k.Supports(&p); (err == nil) != k.scales {
+	for _, k := range choose.Kernels() {
+		if err := k.Supports(&p); (err == nil) != k.BlockScales {
 			t.Errorf("%s: %v", k.Name, err)
 		}
 	}
-	if q, err := p.In(gemm.Fast); err != nil || wgmma.Supports(&q) == nil {
+	if q, err := p.In(gemm.Fast); err != nil || sm90.WGMMA.Supports(&q) == nil {
 		t.Errorf("in precision fast: %v", err)
 	}
 }
@@ -70,7 +74,7 @@ func TestPreferScaled(t *testing.T) {
 		{512, 7168, 2048, 1, "128x128x128/2x32/6"},
 	} {
 		p := blockScaled(t, c.m, c.n, c.k, dtype.BF16, 1, c.sideB)
-		if got := Configs(wgmma, &p, d)[0].Shape.String(); got != c.want {
+		if got := choose.Configs(sm90.WGMMA, &p, d)[0].Tile.String(); got != c.want {
 			t.Errorf("%v, scales of 1 row and %d columns: %s, want %s", &p, c.sideB, got, c.want)
 		}
 	}

@@ -7,6 +7,10 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
 	"tilework/ptx"
 )
@@ -14,9 +18,9 @@ import (
 // measured are times of float32 products on an H200 at 1980 MHz, in microseconds, with
 // what the matrices hold coming from memory.
 var measured = []struct {
-	m, n, k int
-	tile    string
-	took    float64
+	m, n, k  int
+	WorkTile string
+	took     float64
 }{
 	{256, 256, 256, "32x64x16/4x4/4", 7.8},
 	{512, 512, 512, "32x64x16/4x4/4", 13.4},
@@ -53,14 +57,14 @@ func TestPredictions(t *testing.T) {
 	all := map[[3]int]best{}
 	for _, x := range measured {
 		p := testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k)
-		s, err := blocked.ParseShape(x.tile)
+		s, err := kernel.Blocked.ParseTile(x.WorkTile)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pred := predictBlocked(blocked.Config(p, s), p, h200)
-		us := pred.cycles() / 1980
+		pred := choose.PredictBlocked(kernel.Blocked.Config(p, s), p, h200)
+		us := pred.Cycles() / 1980
 		if us < x.took*(1-near) || us > x.took*(1+near) {
-			t.Errorf("%d×%d×%d with %s: predicted %.1f µs, took %.1f", x.m, x.n, x.k, x.tile, us, x.took)
+			t.Errorf("%d×%d×%d with %s: predicted %.1f µs, took %.1f", x.m, x.n, x.k, x.WorkTile, us, x.took)
 		}
 		key := [3]int{x.m, x.n, x.k}
 		b, known := all[key]
@@ -89,12 +93,12 @@ func TestSplitChosen(t *testing.T) {
 		m, n, k int
 		split   bool
 	}{{4096, 4096, 4096, false}, {64, 64, 65536, true}, {16, 4096, 4096, true}, {64, 64, 64, false}, {4096, 4096, 16, false}} {
-		plan, err := NewHost(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), Options{Kernel: "blocked"})
+		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), exec.Options{Kernel: "blocked"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		says := strings.Contains(plan.Why, "add the parts of K")
-		if split := plan.Config.Shape.Split > 1; split != x.split || says != x.split {
+		if split := plan.Config.Tile.SplitK > 1; split != x.split || says != x.split {
 			t.Errorf("%d×%d×%d: %v, because %s", x.m, x.n, x.k, plan.Config, plan.Why)
 		}
 	}
@@ -112,12 +116,12 @@ func TestWhichOverlap(t *testing.T) {
 		n       int
 		overlap bool
 	}{{dtype.F32, 64, true}, {dtype.F32, 512, true}, {dtype.F32, 1024, false}, {dtype.F32, 4096, false}, {dtype.F64, 1024, false}, {dtype.BF16, 4096, true}} {
-		plan, err := NewHost(d).Plan(testkit.Product(t, c.elem, c.elem, c.n, c.n, c.n), Options{})
+		plan, err := stream.New(d).Plan(testkit.Product(t, c.elem, c.elem, c.n, c.n, c.n), exec.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.Config.Overlaps != c.overlap {
-			t.Errorf("%d³ in %v with %v: overlaps %v", c.n, c.elem, plan.Config, plan.Config.Overlaps)
+		if plan.Config.PDL != c.overlap {
+			t.Errorf("%d³ in %v with %v: overlaps %v", c.n, c.elem, plan.Config, plan.Config.PDL)
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // studied is what `tilework tune --exhaustive` found of a product: the ways that an H200 has to
@@ -17,8 +20,9 @@ type studied struct {
 	In, Out dtype.Type
 	TransB  bool `json:"trans_b"`
 	Ways    []struct {
-		Kernel, Shape string
-		Speed         float64
+		Kernel string
+		Tile   string `json:"Shape"`
+		Speed  float64
 	}
 }
 
@@ -38,17 +42,17 @@ func TestSelector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, near := NewHost(d), 0
+	b, near := stream.New(d), 0
 	for _, x := range all {
 		a, bb := gemm.Dense(x.In, x.M, x.K), gemm.Dense(x.In, x.K, x.N)
 		if x.TransB {
 			bb = gemm.Dense(x.In, x.N, x.K).T()
 		}
-		p, _, err := gemm.New(1, Padded(a), Padded(bb), 0, Padded(gemm.Dense(x.Out, x.M, x.N)), gemm.Epilogue{})
+		p, _, err := gemm.New(1, kernel.Padded(a), kernel.Padded(bb), 0, kernel.Padded(gemm.Dense(x.Out, x.M, x.N)), gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := b.Plan(&p, Options{KeepLayout: true})
+		plan, err := b.Plan(&p, exec.Options{KeepLayout: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +61,7 @@ func TestSelector(t *testing.T) {
 			if w.Speed > best.Speed {
 				best = w
 			}
-			if w.Kernel == plan.Kernel.Name && w.Shape == plan.Config.Shape.String() {
+			if w.Kernel == plan.Kernel.Name && w.Tile == plan.Config.Tile.String() {
 				chosen = w.Speed
 			}
 		}
@@ -66,9 +70,9 @@ func TestSelector(t *testing.T) {
 			near++
 			continue
 		}
-		t.Logf("%v: %s:%v is %.3f × slower than %s:%s", &p, plan.Kernel.Name, plan.Config.Shape, slower, best.Kernel, best.Shape)
+		t.Logf("%v: %s:%v is %.3f × slower than %s:%s", &p, plan.Kernel.Name, plan.Config.Tile, slower, best.Kernel, best.Tile)
 		if slower > far {
-			t.Errorf("%v: %s:%v was not measured, or is %.2f × slower than the best", &p, plan.Kernel.Name, plan.Config.Shape, slower)
+			t.Errorf("%v: %s:%v was not measured, or is %.2f × slower than the best", &p, plan.Kernel.Name, plan.Config.Tile, slower)
 		}
 	}
 	if float64(near) < share*float64(len(all)) {

@@ -7,6 +7,10 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
 	"tilework/ptx"
 )
@@ -26,13 +30,13 @@ func TestSkinnyChosen(t *testing.T) {
 		{2, 4096, 4096, "4x32"}, {4096, 8, 4096, "32x8"}, {1, 28672, 4096, "1x32"}, {1, 1, 65536, "1x8"},
 		{9, 4096, 4096, ""}, {64, 64, 64, ""},
 	} {
-		plan, err := NewHost(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), Options{})
+		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), exec.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%d×%d×%d: %s %v: %s", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Shape, plan.Why)
-		if (plan.Kernel == skinny) != (x.want != "") || !strings.HasPrefix(plan.Config.Shape.String(), x.want) {
-			t.Errorf("%d×%d×%d: %s with tile %v", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Shape)
+		t.Logf("%d×%d×%d: %s %v: %s", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Tile, plan.Why)
+		if (plan.Kernel == kernel.Skinny) != (x.want != "") || !strings.HasPrefix(plan.Config.Tile.String(), x.want) {
+			t.Errorf("%d×%d×%d: %s with tile %v", x.m, x.n, x.k, plan.Kernel.Name, plan.Config.Tile)
 		}
 	}
 }
@@ -46,7 +50,7 @@ func TestSkinnySuits(t *testing.T) {
 		for _, n := range []int{x.most, x.most + 1} {
 			p := testkit.Product(t, x.elem, x.elem, 1000, n, 500)
 			older := &device.Info{Target: ptx.Target{SM: 75}} // without tensor cores for bfloat16
-			if err := checkSkinnySuited(p, older); (err == nil) != (n == x.most) {
+			if err := choose.CheckSkinnySuited(p, older); (err == nil) != (n == x.most) {
 				t.Errorf("%d columns of %v: %v", n, x.elem, err)
 			}
 		}
@@ -63,7 +67,7 @@ func TestSkinnyShapes(t *testing.T) {
 		"2x32x128/4x4":   "all rows of a tile, or all columns",
 		"32x1x128/4x1":   "",
 	} {
-		_, err := skinny.ParseShape(text)
+		_, err := kernel.Skinny.ParseTile(text)
 		if wrong == "" && err != nil || wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
 			t.Errorf("%s: %v, want %q", text, err, wrong)
 		}

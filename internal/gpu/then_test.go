@@ -7,15 +7,19 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 	"tilework/ptx/emu/check"
 )
 
 // TestThen: the two launches make of whole numbers what the fused one does.
 func TestThen(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	d := checked(t, check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}})
-	b := NewHost(d)
+	d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}})
+	b := stream.New(d)
 	for _, c := range []struct {
 		in, out dtype.Type
 		m, n, k int
@@ -44,15 +48,15 @@ func TestThen(t *testing.T) {
 			}
 			return at
 		}
-		m := Memory{A: upload(p.A), B: upload(p.B), C: upload(p.C), Bias: upload(gemm.Dense(c.out, 1, p.BiasLen()))}
+		m := kernel.Memory{A: upload(p.A), B: upload(p.B), C: upload(p.C), Bias: upload(gemm.Dense(c.out, 1, p.BiasLen()))}
 		for x := range gemm.Extra(gemm.Extras) {
 			m.Extras[x] = upload(p.Extra(x))
 		}
-		fused, err := b.Plan(&p, Options{KeepLayout: true})
+		fused, err := b.Plan(&p, exec.Options{KeepLayout: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		then, err := b.PlanThen(&p, Options{KeepLayout: true})
+		then, err := b.PlanThen(&p, exec.Options{KeepLayout: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +77,7 @@ func TestThen(t *testing.T) {
 			}
 		}
 		if !bytes.Equal(results[0], results[1]) {
-			t.Errorf("%v, %v: %s, and fused %s", &p, c.e, then.apply, fused.Config)
+			t.Errorf("%v, %v: the results differ from those of the fused kernel %s", &p, c.e, fused.Config)
 		}
 	}
 	if err := b.Close(); err != nil {

@@ -6,7 +6,12 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
 	"tilework/ptx/emu/check"
 )
@@ -16,8 +21,8 @@ import (
 func TestTurnedConflicts(t *testing.T) {
 	for _, split := range []string{"", "*2"} { // in parts of K C passes by shared memory
 		p := turnedProblem(t, 64, 128, 256)
-		d := checked(t, check.Options{MaxConflicts: map[string]float64{"": 2, "*2": 1}[split]})
-		plan, err := NewHost(d).Plan(p, Options{Kernel: wgmma.Name, Shape: "64x64x32/2x16/3t" + split})
+		d := devicetest.Checked(t, check.Options{MaxConflicts: map[string]float64{"": 2, "*2": 1}[split]})
+		plan, err := stream.New(d).Plan(p, exec.Options{Kernel: sm90.WGMMA.Name, Shape: "64x64x32/2x16/3t" + split})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +47,7 @@ func turnedProblem(t *testing.T, m, n, k int) *gemm.Problem {
 
 // TestTurnedRefused: a turned tile is refused where it would read something else than B across K.
 func TestTurnedRefused(t *testing.T) {
-	s, err := wgmma.ParseShape("64x64x32/2x16/3t")
+	s, err := sm90.WGMMA.ParseTile("64x64x32/2x16/3t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,16 +56,16 @@ func TestTurnedRefused(t *testing.T) {
 	grouped.Batch = gemm.Batch{Kind: gemm.Grouped, Count: 2}
 	gated.Epilogue.Gated, gated.Up = true, gated.B
 	for name, p := range map[string]*gemm.Problem{"B along K": &along, "bfloat16": &half, "groups": &grouped, "gated": &gated} {
-		if err := wgmma.Fits(p, s); !errors.Is(err, gemm.ErrUnsupported) {
+		if err := sm90.WGMMA.Fits(p, s); !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, shape := range []string{"32x64x32/2x16/3t", "64x64x32/2x16/3tk2"} {
-		if _, err := wgmma.ParseShape(shape); !errors.Is(err, gemm.ErrUnsupported) {
+		if _, err := sm90.WGMMA.ParseTile(shape); !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("%s: %v", shape, err)
 		}
 	}
-	if _, err := mma.ParseShape("128x128x16/8x8/3t"); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := kernel.MMA.ParseTile("128x128x16/8x8/3t"); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("turned tiles of mma: %v", err)
 	}
 	if got := fmt.Sprint(s); got != "64x64x32/2x16/3t" {

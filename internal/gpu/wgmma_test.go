@@ -8,8 +8,14 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
 	"tilework/ptx"
 )
@@ -43,7 +49,7 @@ func TestWgmmaShapes(t *testing.T) {
 		{"128x256x16/2x64/4", "what 128 bytes hold"},
 		{"128x256x64/2x64/1", "1 stages"},
 	} {
-		s, err := wgmma.ParseShape(c.shape)
+		s, err := sm90.WGMMA.ParseTile(c.shape)
 		switch {
 		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %s", c.shape, err, c.want)
@@ -51,7 +57,7 @@ func TestWgmmaShapes(t *testing.T) {
 			t.Errorf("%s reads as %v, %v", c.shape, s, err)
 		}
 	}
-	if _, err := mma.ParseShape("128x128x16/8x8/3c2"); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "kernel mma with clusters") {
+	if _, err := kernel.MMA.ParseTile("128x128x16/8x8/3c2"); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "kernel mma with clusters") {
 		t.Errorf("clusters of mma: %v", err)
 	}
 }
@@ -59,15 +65,15 @@ func TestWgmmaShapes(t *testing.T) {
 // TestPlanF32x3: in it every product gets wgmma, however few rows it has, with room for a
 // step's three parts.
 func TestPlanF32x3(t *testing.T) {
-	d := fewSMs(t, emu.Options{})
+	d := devicetest.FewSMs(t, emu.Options{})
 	for _, m := range []int{1, 64, 500} {
 		p := precise(t, gemm.F32x3)
 		p.M, p.A.Rows, p.C.Rows = m, m, m
-		plan, err := NewHost(d).Plan(p, Options{})
-		if err != nil || plan.Kernel != wgmma || plan.Config.Shape.Stages < planeParts {
+		plan, err := stream.New(d).Plan(p, exec.Options{})
+		if err != nil || plan.Kernel != sm90.WGMMA || plan.Config.Tile.Stages < kernel.SplitTerms {
 			t.Errorf("%v: %+v, %v", p, plan, err)
 		}
-		if _, err := NewHost(d).Plan(p, Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "a step of f32x3 takes 3 stages") {
+		if _, err := stream.New(d).Plan(p, exec.Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "a step of f32x3 takes 3 stages") {
 			t.Errorf("two stages: %v", err)
 		}
 	}
@@ -133,7 +139,7 @@ func expectTile(t *testing.T, d *device.Info, b gemm.Layout, precision gemm.Prec
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Configs(wgmma, &p, d)[0].Shape.String(); got != want {
+	if got := choose.Configs(sm90.WGMMA, &p, d)[0].Tile.String(); got != want {
 		t.Errorf("%v: %s, want %s", &p, got, want)
 	}
 }
@@ -147,23 +153,23 @@ func TestPreferWgmma(t *testing.T) {
 	for range 500 {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
 		p := testkit.Product(t, dtype.BF16, dtype.BF16, 1+rng.IntN(1<<rng.IntN(20)), 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
-		whole := map[Shape]bool{}
-		for _, c := range Configs(wgmma, p, d) {
-			s := c.Shape
-			if err := wgmma.check(s); err != nil {
+		whole := map[kernel.Tile]bool{}
+		for _, c := range choose.Configs(sm90.WGMMA, p, d) {
+			s := c.Tile
+			if err := sm90.WGMMA.CheckTile(s); err != nil {
 				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
 			}
-			if s.Split > 1 && s.Split*s.K > p.K {
+			if s.SplitK > 1 && s.SplitK*s.K > p.K {
 				t.Errorf("%v on %d SMs: %v has parts of less than a step", p, d.SMs, s)
 			}
-			g, cluster, err := wgmmaGrid(c, p, d)
-			if n := s.cluster() * s.along(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
+			g, cluster, err := sm90.Grid(c, p, d)
+			if n := s.BlocksM() * s.BlocksK(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
 				t.Errorf("%v on %d SMs: %v has a grid of %v in clusters of %v, %v", p, d.SMs, s, g, cluster, err)
 			}
-			s.Split = 0
+			s.SplitK = 0
 			whole[s] = true
 		}
-		if want := len(wgmmaTiles) + 1; len(whole) != want { // and a tall one
+		if want := len(sm90.BaseTiles) + 1; len(whole) != want { // and a tall one
 			t.Errorf("%v on %d SMs: %d tiles to choose from, want %d", p, d.SMs, len(whole), want)
 		}
 	}
@@ -195,7 +201,7 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 		{64, 64, 65536, "32x64x64/2x16/12*66"},
 	} {
 		p := testkit.Product(t, dtype.BF16, dtype.BF16, c.m, c.n, c.k)
-		if got := Configs(wgmma, p, d)[0].Shape.String(); got != c.want {
+		if got := choose.Configs(sm90.WGMMA, p, d)[0].Tile.String(); got != c.want {
 			t.Errorf("%v: %s, want %s", p, got, c.want)
 		}
 	}
@@ -203,10 +209,10 @@ func TestPreferWgmmaOnH200(t *testing.T) {
 
 // TestSmallestGetMMA: the smallest products get the kernel that was measured to be faster.
 func TestSmallestGetMMA(t *testing.T) {
-	d := newDouble()
-	d.info.Target, d.info.MaxShared = wgmma.Target(), 227<<10
-	for n, want := range map[int]*Kernel{64: mma, 128: mma, 200: mma, 256: mma, 257: mma, 300: mma, 328: wgmma, 384: wgmma} {
-		plan, err := NewHost(d).Plan(testkit.Product(t, dtype.BF16, dtype.BF16, n, n, n), Options{})
+	d := devicetest.NewDouble()
+	d.Device.Target, d.Device.MaxShared = sm90.WGMMA.Target(), 227<<10
+	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.MMA, 200: kernel.MMA, 256: kernel.MMA, 257: kernel.MMA, 300: kernel.MMA, 328: sm90.WGMMA, 384: sm90.WGMMA} {
+		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.BF16, dtype.BF16, n, n, n), exec.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

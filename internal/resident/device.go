@@ -13,17 +13,18 @@ import (
 	"fmt"
 	"sync"
 
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
 )
 
 // Device is a device that somebody opened. Its methods may be called from several
 // goroutines at once; after Close they return ErrClosed.
 type Device struct {
-	name    dispatch.Device
-	backend *gpu.Backend
+	name    backend.Device
+	backend *exec.Backend
 	close   func() error // of the backend
 
 	// using is held, shared, by whatever uses the backend, and by Close.
@@ -32,13 +33,13 @@ type Device struct {
 
 	mu    sync.Mutex // guards what follows
 	live  map[*block]struct{}
-	plans map[planKey]*gpu.Plan
+	plans map[planKey]*exec.Plan
 	later error // what failed where nobody could be told
 }
 
 // Open begins to use a GPU, real or emulated. The errors are ErrNoDevice and
 // ErrUnsupported.
-func Open(name dispatch.Device) (*Device, error) {
+func Open(name backend.Device) (*Device, error) {
 	if !name.IsGPU() {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, emu or emu:MODEL)", gemm.ErrUnsupported, name)
 	}
@@ -46,7 +47,7 @@ func Open(name dispatch.Device) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{name: name, backend: b.Backend, close: release, live: map[*block]struct{}{}, plans: map[planKey]*gpu.Plan{}}, nil
+	return &Device{name: name, backend: b.Backend, close: release, live: map[*block]struct{}{}, plans: map[planKey]*exec.Plan{}}, nil
 }
 
 // String is the name by which the device was opened: "gpu:1".
@@ -71,7 +72,7 @@ func (d *Device) Sync(ctx context.Context) error {
 		return err
 	}
 	defer d.leave()
-	return device.Join(gpu.Sentinel(d.backend.Device.Sync(ctx)), d.failedLater())
+	return device.Join(exec.Sentinel(d.backend.Device.Sync(ctx)), d.failedLater())
 }
 
 // Close waits for what is under way and gives everything back, matrices included. A
@@ -91,7 +92,7 @@ func (d *Device) Close() error {
 	clear(d.live)
 	clear(d.plans)
 	errs = append(errs, d.failedLater(), d.close())
-	return gpu.Sentinel(device.Join(errs...))
+	return exec.Sentinel(device.Join(errs...))
 }
 
 // failLater keeps an error for the next who asks.

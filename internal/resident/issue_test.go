@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/dispatch"
@@ -22,8 +23,8 @@ func issue(t testing.TB) *Product {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return idle{inner}, nil })
-	d, err := Open(dispatch.Device{Kind: "emu"})
+	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return idle{inner}, nil })
+	d, err := Open(backend.Device{Kind: "emu"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,8 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
 )
 
 // Matrix is a matrix in a device's memory, from Offset bytes behind its start. The
@@ -23,7 +24,7 @@ func New(d *Device, l gemm.Layout) (Matrix, error) {
 	if err := l.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
-	there := gpu.Padded(l)
+	there := kernel.Padded(l)
 	if err := there.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
@@ -37,14 +38,14 @@ func (m Matrix) at() device.Ptr { return m.Memory.at + device.Ptr(m.Offset) }
 // CopyIn fills the matrix from the host's memory, where the same stored rows lie as l
 // says. The errors are the context's, the device's and ErrClosed.
 func (m Matrix) CopyIn(ctx context.Context, host []byte, l gemm.Layout) error {
-	return m.use(ctx, func(d device.Device) error { return d.CopyIn(ctx, m.at(), host, gpu.Rows(l, m.Layout)) })
+	return m.use(ctx, func(d device.Device) error { return d.CopyIn(ctx, m.at(), host, exec.Rows(l, m.Layout)) })
 }
 
 // CopyOut copies the matrix, as all work asked for before leaves it, to the host's
 // memory, where the same stored rows lie as l says. The errors are those of CopyIn,
 // and those of the work.
 func (m Matrix) CopyOut(ctx context.Context, host []byte, l gemm.Layout) error {
-	return m.use(ctx, func(d device.Device) error { return d.CopyOut(ctx, host, m.at(), gpu.Rows(l, m.Layout)) })
+	return m.use(ctx, func(d device.Device) error { return d.CopyOut(ctx, host, m.at(), exec.Rows(l, m.Layout)) })
 }
 
 // use has f use the matrix, unless that is empty.
@@ -64,7 +65,7 @@ func (m Matrix) use(ctx context.Context, f func(device.Device) error) error {
 	if err := ctx.Err(); err != nil || m.Layout.Len() == 0 {
 		return err
 	}
-	return gpu.Sentinel(f(d.backend.Device))
+	return exec.Sentinel(f(d.backend.Device))
 }
 
 func (m Matrix) there(name string) error {

@@ -7,7 +7,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
 )
 
 // Memory is a piece of a device's memory, which matrices share. When nobody refers to
@@ -35,7 +35,7 @@ func (d *Device) Alloc(n int, what fmt.Stringer) (*Memory, error) {
 	defer d.leave()
 	at, err := d.backend.Device.Alloc(n)
 	if err != nil {
-		return nil, fmt.Errorf("a matrix of %v: %w", what, gpu.Sentinel(err))
+		return nil, fmt.Errorf("a matrix of %v: %w", what, exec.Sentinel(err))
 	}
 	b := &block{device: d, at: at, size: n}
 	d.mu.Lock()
@@ -111,7 +111,7 @@ func (b *block) free() error {
 	d.mu.Lock()
 	delete(d.live, b)
 	d.mu.Unlock()
-	return gpu.Sentinel(d.backend.Device.Free(b.at))
+	return exec.Sentinel(d.backend.Device.Free(b.at))
 }
 
 // holdAll holds several blocks, or none of them.

@@ -8,8 +8,10 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
 )
 
 // Product is what [Gemm] computes: C ← Alpha·A·B + Beta·C, with what the epilogue does to it.
@@ -66,7 +68,7 @@ func Gemm(ctx context.Context, p *Product) error {
 			return p.withExtra(ctx, gemm.Extra(x))
 		}
 	}
-	return p.with(func(pl *gpu.Plan, m gpu.Memory) error {
+	return p.with(func(pl *exec.Plan, m kernel.Memory) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -109,8 +111,8 @@ func (p *Product) lend(ctx context.Context, host []byte, l gemm.Layout, set func
 }
 
 // PlanOf is what Gemm would run.
-func PlanOf(p *Product) (pl *gpu.Plan, err error) {
-	err = p.with(func(found *gpu.Plan, _ gpu.Memory) error {
+func PlanOf(p *Product) (pl *exec.Plan, err error) {
+	err = p.with(func(found *exec.Plan, _ kernel.Memory) error {
 		pl = found
 		return nil
 	})
@@ -118,7 +120,7 @@ func PlanOf(p *Product) (pl *gpu.Plan, err error) {
 }
 
 // with plans the product and has f use the plan and the memory.
-func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
+func (p *Product) with(f func(*exec.Plan, kernel.Memory) error) error {
 	problem, swapped, err := gemm.New(p.Alpha, p.A.Layout, p.B.Layout, p.Beta, p.C.Layout, p.Epilogue)
 	if err == nil {
 		problem, err = problem.In(p.Precision)
@@ -176,7 +178,7 @@ func (p *Product) with(f func(*gpu.Plan, gpu.Memory) error) error {
 	if err := p.checkOverlap(); err != nil {
 		return err
 	}
-	m := gpu.Memory{A: p.A.at(), B: p.B.at(), C: p.C.at(), Bias: bias.at(), Ends: ends.at()}
+	m := kernel.Memory{A: p.A.at(), B: p.B.at(), C: p.C.at(), Bias: bias.at(), Ends: ends.at()}
 	if swapped {
 		m.A, m.B = m.B, m.A
 	}
@@ -279,7 +281,7 @@ func (p *Product) whole(m Matrix, stride int) Matrix {
 type planKey struct {
 	problem gemm.Problem // with factors of 1 instead of those that are not 0
 	kernel  string
-	align   gpu.Align
+	align   kernel.Align
 	changes uint64 // of what was tuned
 }
 
@@ -288,8 +290,8 @@ const mostPlans = 1024
 
 // plan is the plan of a product. To plan takes longer than to launch, so that plans
 // are kept.
-func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, error) {
-	key := planKey{*p, kernel, gpu.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual]), Up: align(m.Extras[gemm.Up])}, dispatch.TuningChanges()}
+func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan, error) {
+	key := planKey{*p, name, kernel.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual]), Up: align(m.Extras[gemm.Up])}, tuned.Changes()}
 	if p.Alpha != 0 {
 		key.problem.Alpha = 1
 	}
@@ -300,7 +302,7 @@ func (d *Device) plan(p *gemm.Problem, m gpu.Memory, kernel string) (*gpu.Plan, 
 	pl := d.plans[key]
 	d.mu.Unlock()
 	if pl == nil {
-		opt := dispatch.GPUOptions(kernel)
+		opt := dispatch.GPUOptions(name)
 		opt.KeepLayout, opt.Align = true, key.align
 		kept := key.problem
 		var err error

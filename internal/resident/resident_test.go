@@ -11,12 +11,14 @@ import (
 
 	"tilework/dtype"
 	"tilework/gemmtest"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 )
 
 // open opens an emulated device, and checks in the end that nothing is left on it.
@@ -27,8 +29,8 @@ func open(t testing.TB) (*Device, *faulty.Device) {
 		t.Fatal(err)
 	}
 	below := faulty.New(inner)
-	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return below, nil })
-	d, err := Open(dispatch.Device{Kind: "emu"})
+	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return below, nil })
+	d, err := Open(backend.Device{Kind: "emu"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +102,7 @@ func TestConformance(t *testing.T) {
 	if testing.Short() {
 		cases = 40
 	}
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			d, _ := open(t)
 			conform(t, d, k, cases, 1<<15)
@@ -111,7 +113,7 @@ func TestConformance(t *testing.T) {
 // TestCardConformance is TestConformance on the first GPU of this machine. Without one
 // it is skipped, or fails where TILEWORK_REQUIRE_GPU is set.
 func TestCardConformance(t *testing.T) {
-	d, err := Open(dispatch.Device{Kind: "gpu"})
+	d, err := Open(backend.Device{Kind: "gpu"})
 	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip(err)
 	}
@@ -123,15 +125,15 @@ func TestCardConformance(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 1000, 0) })
 	}
 }
 
 // conform runs the suite, with so many cases if TILEWORK_CASES does not say.
-func conform(t *testing.T, d *Device, k *gpu.Kernel, cases, volume int) {
+func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
 	var turn atomic.Uint32
-	tiles := k.Shapes()[len(k.Shapes())-1]
+	tiles := k.Tiles[len(k.Tiles)-1]
 	gemmtest.Run(t, gemmtest.Implementation{
 		Name: k.Name,
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {

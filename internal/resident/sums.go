@@ -8,7 +8,8 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/ref"
 )
 
@@ -18,9 +19,9 @@ import (
 // All is asked of the device's own stream, behind the product, while that runs: the host has done
 // its part when the product ends. A product of large matrices leaves no room for a sweep beside it.
 type sums struct {
-	*gpu.Backend
+	*exec.Backend
 	p      *gemm.Problem
-	at     gpu.Memory
+	at     kernel.Memory
 	asked  ref.Question
 	memory device.Ptr // with all that follows
 	// What is multiplied by, and what comes out: x, op(B)·x, op(A)·(op(B)·x), C·x, the old C·x and
@@ -30,18 +31,18 @@ type sums struct {
 }
 
 // A check draws as many vectors as a sweep takes.
-var _ = [1]struct{}{}[gpu.SweepVectors-ref.Vectors]
+var _ = [1]struct{}{}[exec.SweepVectors-ref.Vectors]
 
 // reserve reserves the memory.
 func (s *sums) reserve() (err error) {
-	sizes := []int{gpu.SweepBytes(s.p.N), gpu.SweepBytes(s.p.K), gpu.SweepBytes(s.p.M), gpu.SweepBytes(s.p.M), gpu.SweepBytes(s.p.M),
-		gpu.SweepBytes(1), gpu.SweepBytes(1), gpu.JudgeBytes(s.p.M)}
+	sizes := []int{exec.SweepBytes(s.p.N), exec.SweepBytes(s.p.K), exec.SweepBytes(s.p.M), exec.SweepBytes(s.p.M), exec.SweepBytes(s.p.M),
+		exec.SweepBytes(1), exec.SweepBytes(1), exec.JudgeBytes(s.p.M)}
 	all := 0
 	for _, n := range sizes {
 		all += n
 	}
 	if s.memory, err = s.Device.Alloc(all); err != nil {
-		return gpu.Sentinel(err)
+		return exec.Sentinel(err)
 	}
 	at := s.memory
 	for i, p := range []*device.Ptr{&s.x, &s.bx, &s.ax, &s.cx, &s.old, &s.bias, &s.totals, &s.verdicts} {
@@ -52,12 +53,12 @@ func (s *sums) reserve() (err error) {
 }
 
 // close gives the memory back, when the device has done with it.
-func (s *sums) close() error { return gpu.Sentinel(s.Device.Free(s.memory)) }
+func (s *sums) close() error { return exec.Sentinel(s.Device.Free(s.memory)) }
 
 // operands are op(A) and op(B), with their block scales.
-func (s *sums) operands() (a, b gpu.Swept) {
+func (s *sums) operands() (a, b exec.Swept) {
 	p := s.p
-	a, b = gpu.Swept{At: s.at.A, Layout: p.A}, gpu.Swept{At: s.at.B, Layout: p.B}
+	a, b = exec.Swept{At: s.at.A, Layout: p.A}, exec.Swept{At: s.at.B, Layout: p.B}
 	if p.BlockScaled() {
 		sideA, sideB := p.ScaleSides()
 		a.Scales, a.Blocks, a.High, a.Wide = s.at.Extras[gemm.ScaleA], p.ScaleA, sideA, gemm.ScaleBlock
@@ -76,7 +77,7 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 	}
 	s.asked = q
 	if err := s.Device.CopyIn(ctx, s.x, q.Vectors, device.Whole(len(q.Vectors))); err != nil {
-		return gpu.Sentinel(err)
+		return exec.Sentinel(err)
 	}
 	if s.p.ReadsAB() {
 		a, b := s.operands()
@@ -88,13 +89,13 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 		}
 	}
 	if s.p.Beta != 0 {
-		if err := s.Sweep(ctx, &gpu.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.old, false); err != nil {
+		if err := s.Sweep(ctx, &exec.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.old, false); err != nil {
 			return err
 		}
 	}
 	switch s.p.Epilogue.Bias {
 	case gemm.BiasCol:
-		row := gpu.Swept{At: s.at.Bias, Layout: gemm.Dense(s.p.C.Type, 1, s.p.N)}
+		row := exec.Swept{At: s.at.Bias, Layout: gemm.Dense(s.p.C.Type, 1, s.p.N)}
 		return s.Sweep(ctx, &row, s.x, s.bias, false)
 	case gemm.BiasRow:
 		return s.bringTotals(ctx)
@@ -112,7 +113,7 @@ func (s *sums) bringTotals(ctx context.Context) error {
 		}
 		totals = dtype.Bytes(words[:])
 	}
-	return gpu.Sentinel(s.Device.CopyIn(ctx, s.totals, totals, device.Whole(len(totals))))
+	return exec.Sentinel(s.Device.CopyIn(ctx, s.totals, totals, device.Whole(len(totals))))
 }
 
 // Finite implements [ref.Remote]: it judges C as it was, by limits that are not finite where
@@ -124,14 +125,14 @@ func (s *sums) Finite(ctx context.Context) (bool, error) {
 
 // Judge implements [ref.Remote].
 func (s *sums) Judge(ctx context.Context, l ref.Limits) (v ref.Verdict, finite bool, err error) {
-	if err := s.Sweep(ctx, &gpu.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.cx, false); err != nil {
+	if err := s.Sweep(ctx, &exec.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.cx, false); err != nil {
 		return v, false, err
 	}
 	return s.judge(ctx, s.cx, l)
 }
 
 func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (_ ref.Verdict, finite bool, err error) {
-	j := gpu.Judgement{
+	j := exec.Judgement{
 		Rows: s.p.M, Type: s.p.C.Type, C: c, Alpha: s.asked.Alpha, Beta: s.asked.Beta,
 		Bias: s.p.Epilogue.Bias, OfBias: s.bias, Totals: s.totals,
 		OfSize: l.OfSize, OfNorm: l.OfNorm, Least: l.Least,
@@ -152,14 +153,14 @@ func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (_ ref.Ver
 // Old implements [ref.Remote].
 func (s *sums) Old(ctx context.Context) (sums [][]float64, norms []float64, err error) {
 	m := s.p.M
-	all := make([]float64, gpu.SweepBytes(m)/8)
+	all := make([]float64, exec.SweepBytes(m)/8)
 	if err := s.Device.CopyOut(ctx, dtype.Bytes(all), s.old, device.Whole(8*len(all))); err != nil {
-		return nil, nil, gpu.Sentinel(err)
+		return nil, nil, exec.Sentinel(err)
 	}
-	for n := range gpu.SweepVectors {
+	for n := range exec.SweepVectors {
 		sums = append(sums, all[n*m:(n+1)*m])
 	}
-	return sums, all[gpu.SweepVectors*m:], nil
+	return sums, all[exec.SweepVectors*m:], nil
 }
 
 // Fetch implements [ref.Remote].
@@ -187,5 +188,5 @@ func fetch(ctx context.Context, d device.Device, at device.Ptr, l gemm.Layout) (
 	if l.Len() == 0 {
 		return host, ctx.Err()
 	}
-	return host, gpu.Sentinel(d.CopyOut(ctx, host, at, gpu.Rows(l, l)))
+	return host, exec.Sentinel(d.CopyOut(ctx, host, at, exec.Rows(l, l)))
 }

@@ -9,14 +9,15 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/ref"
 )
 
 // verified computes a product and checks it by Freivalds' method, which waits for it. The
 // matrices are multiplied by the vectors on the device, and the sums compared there; package ref
 // says when they come to the host instead.
-func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory, within float64) (err error) {
+func verified(ctx context.Context, pl *exec.Plan, m kernel.Memory, within float64) (err error) {
 	if err := pl.Compile(ctx); err != nil {
 		return err
 	}
@@ -47,13 +48,13 @@ func verified(ctx context.Context, pl *gpu.Plan, m gpu.Memory, within float64) (
 // part is one product of a batch, or the only one.
 type part struct {
 	gemm.Problem
-	at       gpu.Memory
+	at       kernel.Memory
 	verifier *ref.RemoteVerifier
 	sums     sums
 }
 
 // products are those of a plan. Where groups end is fetched for it.
-func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, err error) {
+func products(ctx context.Context, pl *exec.Plan, m kernel.Memory) (parts []part, err error) {
 	p := pl.Problem()
 	if p.Batch.Kind != gemm.Grouped {
 		for n := range p.Products() {
@@ -82,7 +83,7 @@ func products(ctx context.Context, pl *gpu.Plan, m gpu.Memory) (parts []part, er
 }
 
 // prepare prepares the check of a part's result, before that is there.
-func (x *part) prepare(ctx context.Context, pl *gpu.Plan, within float64) (err error) {
+func (x *part) prepare(ctx context.Context, pl *exec.Plan, within float64) (err error) {
 	p := &x.Problem
 	x.sums = sums{Backend: pl.Backend(), p: p, at: x.at}
 	// The seed differs from run to run, so that no wrong result passes for good; the

@@ -11,20 +11,22 @@ import (
 
 	"tilework/internal/bench"
 	"tilework/internal/device/cuda"
-	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
 )
 
 // gpuLab measures on matrices that are on a GPU, in more copies than its cache holds, if
 // the driver says how much that is.
 type gpuLab struct {
-	backend     *gpu.Backend
+	backend     *exec.Backend
 	options     Options
 	environment bench.Environment
 }
 
-func newGPULab(b *gpu.Backend, o Options) *gpuLab {
+func newGPULab(b *exec.Backend, o Options) *gpuLab {
 	l := &gpuLab{b, o, bench.Host()}
 	l.environment.GPU = b.Device.Info().Name
 	if card, ok := b.Device.(*cuda.GPU); ok {
@@ -36,48 +38,48 @@ func newGPULab(b *gpu.Backend, o Options) *gpuLab {
 func (l *gpuLab) about() (string, int) { return l.backend.Device.Info().Name, 0 }
 
 // keep has plans take the layouts as problem has made them.
-var keep = gpu.Options{KeepLayout: true}
+var keep = exec.Options{KeepLayout: true}
 
 // problem is the product as matrices of the host's come to a GPU.
-func (l *gpuLab) problem(f dispatch.Form) (*gemm.Problem, error) {
+func (l *gpuLab) problem(f tuned.Form) (*gemm.Problem, error) {
 	p, err := f.Problem()
-	p.A, p.B, p.C = gpu.Padded(p.A), gpu.Padded(p.B), gpu.Padded(p.C)
+	p.A, p.B, p.C = kernel.Padded(p.A), kernel.Padded(p.B), kernel.Padded(p.C)
 	return &p, err
 }
 
 // standard says nothing of the time, which is short beside what compiling takes.
-func (l *gpuLab) standard(_ context.Context, f dispatch.Form) (dispatch.Choice, time.Duration, error) {
+func (l *gpuLab) standard(_ context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
 	p, err := l.problem(f)
 	if err != nil {
-		return dispatch.Choice{}, 0, err
+		return tuned.Choice{}, 0, err
 	}
 	plan, err := l.backend.Plan(p, keep)
 	if err != nil {
-		return dispatch.Choice{}, 0, err
+		return tuned.Choice{}, 0, err
 	}
-	return dispatch.Choice{Kernel: plan.Kernel.Name, Shape: plan.Config.Shape.String()}, 0, nil
+	return tuned.Choice{Kernel: plan.Kernel.Name, Shape: plan.Config.Tile.String()}, 0, nil
 }
 
 // candidates are those that the rules of [gpu.Candidates] leave, and compile.
-func (l *gpuLab) candidates(ctx context.Context, f dispatch.Form) ([]dispatch.Choice, int, error) {
+func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]tuned.Choice, int, error) {
 	p, err := l.problem(f)
 	if err != nil {
 		return nil, 0, err
 	}
-	all := gpu.Candidates(p, gpu.Align{}, l.backend.Info(), l.options.Exhaustive)
-	var list []dispatch.Choice
+	all := choose.Candidates(p, kernel.Align{}, l.backend.Info(), l.options.Exhaustive)
+	var list []tuned.Choice
 	for _, c := range all {
 		if c.In {
-			list = append(list, dispatch.Choice{Kernel: c.Kernel, Shape: c.Shape.String()})
+			list = append(list, tuned.Choice{Kernel: c.Kernel, Shape: c.Shape.String()})
 		}
 	}
-	l.options.Note(fmt.Sprintf("%v: %d of %d ways are to be measured\n%s", f, len(list), len(all), gpu.Reasoning(all)))
+	l.options.Note(fmt.Sprintf("%v: %d of %d ways are to be measured\n%s", f, len(list), len(all), choose.Reasoning(all)))
 	list, err = l.compile(ctx, p, list)
 	return list, len(all), err
 }
 
 // compile compiles candidates, several at once, and leaves out those that do not.
-func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []dispatch.Choice) ([]dispatch.Choice, error) {
+func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []tuned.Choice) ([]tuned.Choice, error) {
 	start, errs := time.Now(), make([]error, len(list))
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -96,7 +98,7 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []dispatch.C
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var good []dispatch.Choice
+	var good []tuned.Choice
 	for i, c := range list {
 		switch {
 		case errs[i] == nil:
@@ -111,16 +113,16 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []dispatch.C
 	return slices.Clip(good), nil
 }
 
-func (l *gpuLab) plan(p *gemm.Problem, c dispatch.Choice) (*gpu.Plan, error) {
+func (l *gpuLab) plan(p *gemm.Problem, c tuned.Choice) (*exec.Plan, error) {
 	opt := keep
 	opt.Kernel, opt.Shape = c.Kernel, c.Shape
 	return l.backend.Plan(p, opt)
 }
 
 // variants has none: the shapes of the tiles are all that there is to choose.
-func (l *gpuLab) variants(dispatch.Form, dispatch.Choice) []dispatch.Choice { return nil }
+func (l *gpuLab) variants(tuned.Form, tuned.Choice) []tuned.Choice { return nil }
 
-func (l *gpuLab) measure(ctx context.Context, f dispatch.Form, choices []dispatch.Choice, standard dispatch.Choice, e effort) ([]bench.Record, error) {
+func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice, e effort) ([]bench.Record, error) {
 	p, err := l.problem(f)
 	if err != nil {
 		return nil, err
@@ -133,13 +135,13 @@ func (l *gpuLab) measure(ctx context.Context, f dispatch.Form, choices []dispatc
 	o.Cold, o.Environment = l.environment.GPUCache > 0, &l.environment
 	records, err := bench.MeasureOn(ctx, l.backend.Device, bench.Case{Problem: *p, Device: l.options.Device.String()}, subjects,
 		[]bench.DeviceSubject{&gpuSubject{l, standard, standardName}}, o)
-	return records, gpu.Sentinel(err)
+	return records, exec.Sentinel(err)
 }
 
 // gpuSubject is a choice to be measured.
 type gpuSubject struct {
 	lab    *gpuLab
-	choice dispatch.Choice
+	choice tuned.Choice
 	name   string
 }
 
@@ -154,6 +156,6 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, gpu.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
+		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
 	}, nil
 }

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cache"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 )
 
@@ -45,7 +47,7 @@ func newTimed(t *testing.T) *timed {
 		fail: func(string, string) error { return nil },
 	}
 	d.info.Name, d.info.Emulated = "a card of paper", false
-	restore := dispatch.Substitute(func(dispatch.Device) (device.Device, error) { return d, nil })
+	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
 			t.Error(err)
@@ -131,19 +133,19 @@ func tiles(kernel string, block device.Dim3) time.Duration {
 }
 
 var (
-	gpu0 = dispatch.Device{Kind: "gpu"}
-	form = dispatch.Form{M: 24, N: 20, K: 17, In: dtype.F32, Out: dtype.F32}
+	gpu0 = backend.Device{Kind: "gpu"}
+	form = tuned.Form{M: 24, N: 20, K: 17, In: dtype.F32, Out: dtype.F32}
 )
 
 // quick is a device's options for tests, with what Run notes.
-func quick(d dispatch.Device) (Options, *[]string) {
+func quick(d backend.Device) (Options, *[]string) {
 	var notes []string
 	note := func(s string) { notes = append(notes, s) }
 	return Options{Device: d, Time: 100 * time.Millisecond, Seed: 3, Note: note, Warn: note}, &notes
 }
 
 // planned is why a product is computed as it is on a device.
-func planned(t *testing.T, d dispatch.Device, f dispatch.Form) string {
+func planned(t *testing.T, d backend.Device, f tuned.Form) string {
 	t.Helper()
 	p, err := f.Problem()
 	if err != nil {
@@ -159,11 +161,11 @@ func planned(t *testing.T, d dispatch.Device, f dispatch.Form) string {
 // TestGPU: on a GPU the candidate that is fastest there is found among those that are
 // worth measuring, kept, and used; its kernels are compiled several at once.
 func TestGPU(t *testing.T) {
-	t.Cleanup(dispatch.SubstituteCache(cache.At(t.TempDir())))
+	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	d := newTimed(t)
 	d.cost = tiles
 	o, notes := quick(gpu0)
-	outcomes, err := Run(t.Context(), []dispatch.Form{form}, o)
+	outcomes, err := Run(t.Context(), []tuned.Form{form}, o)
 	if err != nil || len(outcomes) != 1 {
 		t.Fatal(outcomes, err)
 	}
@@ -185,7 +187,7 @@ func TestGPU(t *testing.T) {
 	}
 	// All take as long now: what was kept goes.
 	d.cost = func(string, device.Dim3) time.Duration { return time.Millisecond }
-	if outcomes, err = Run(t.Context(), []dispatch.Form{form}, o); err != nil || len(outcomes) != 1 || outcomes[0].Kept {
+	if outcomes, err = Run(t.Context(), []tuned.Form{form}, o); err != nil || len(outcomes) != 1 || outcomes[0].Kept {
 		t.Errorf("%v, %v", outcomes, err)
 	}
 	if why := planned(t, gpu0, form); strings.Contains(why, "tuned") {
@@ -196,7 +198,7 @@ func TestGPU(t *testing.T) {
 // TestGPUFaults: a candidate that does not compile or gives a wrong product is left out
 // and told; a lost device ends it.
 func TestGPUFaults(t *testing.T) {
-	t.Cleanup(dispatch.SubstituteCache(nil))
+	t.Cleanup(tuned.Substitute(nil))
 	d := newTimed(t)
 	d.cost = tiles
 	d.fail = func(call, text string) error {
@@ -206,14 +208,14 @@ func TestGPUFaults(t *testing.T) {
 		return nil
 	}
 	o, notes := quick(gpu0)
-	outcomes, err := Run(t.Context(), []dispatch.Form{form}, o)
+	outcomes, err := Run(t.Context(), []tuned.Form{form}, o)
 	if err != nil || len(outcomes) != 1 || outcomes[0].Kept || !strings.Contains(strings.Join(*notes, "\n"), "tiled:8 does not compile: ") {
 		t.Errorf("%v, %v, notes %q", outcomes, err, *notes)
 	}
 
 	d = newTimed(t)
 	d.cost, d.spoil = tiles, "tilework_tiled"
-	if outcomes, err = Run(t.Context(), []dispatch.Form{form}, o); !errors.Is(err, gemm.ErrVerify) || len(outcomes) != 1 || outcomes[0].Kept {
+	if outcomes, err = Run(t.Context(), []tuned.Form{form}, o); !errors.Is(err, gemm.ErrVerify) || len(outcomes) != 1 || outcomes[0].Kept {
 		t.Errorf("wrong: %v, %v", outcomes, err)
 	}
 
@@ -228,7 +230,7 @@ func TestGPUFaults(t *testing.T) {
 		}
 		return nil
 	}
-	if outcomes, err = Run(t.Context(), []dispatch.Form{form, form}, o); !errors.Is(err, gemm.ErrNoDevice) || len(outcomes) > 0 {
+	if outcomes, err = Run(t.Context(), []tuned.Form{form, form}, o); !errors.Is(err, gemm.ErrNoDevice) || len(outcomes) > 0 {
 		t.Errorf("lost: %v, %v", outcomes, err)
 	}
 }
@@ -236,18 +238,18 @@ func TestGPUFaults(t *testing.T) {
 // TestRefuses: what cannot be tuned for is refused, with the reason.
 func TestRefuses(t *testing.T) {
 	for _, c := range []struct {
-		device  dispatch.Device
-		form    dispatch.Form
+		device  backend.Device
+		form    tuned.Form
 		threads int
 		want    error
 		says    string
 	}{
-		{dispatch.Device{Kind: "emu"}, form, 0, gemm.ErrUnsupported, "an emulated GPU has counts and no times of its own"},
-		{dispatch.Device{Kind: "auto"}, form, 0, gemm.ErrUnsupported, "name one"},
-		{dispatch.Device{Kind: "cpu"}, form, -1, gemm.ErrUnsupported, "-1 threads"},
-		{dispatch.Device{Kind: "cpu"}, dispatch.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape, "nothing to tune in 1x0x1 float32"},
+		{backend.Device{Kind: "emu"}, form, 0, gemm.ErrUnsupported, "an emulated GPU has counts and no times of its own"},
+		{backend.Device{Kind: "auto"}, form, 0, gemm.ErrUnsupported, "name one"},
+		{backend.Device{Kind: "cpu"}, form, -1, gemm.ErrUnsupported, "-1 threads"},
+		{backend.Device{Kind: "cpu"}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape, "nothing to tune in 1x0x1 float32"},
 	} {
-		_, err := Run(t.Context(), []dispatch.Form{c.form}, Options{Device: c.device, Threads: c.threads})
+		_, err := Run(t.Context(), []tuned.Form{c.form}, Options{Device: c.device, Threads: c.threads})
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("on %v: %v", c.device, err)
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
@@ -20,17 +22,17 @@ type processorLab struct {
 
 func (l *processorLab) about() (string, int) { return host.Processor(), l.workers }
 
-func (l *processorLab) standard(ctx context.Context, f dispatch.Form) (dispatch.Choice, time.Duration, error) {
+func (l *processorLab) standard(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
 	p, err := f.Problem()
 	if err != nil {
-		return dispatch.Choice{}, 0, err
+		return tuned.Choice{}, 0, err
 	}
-	plan, err := l.plan(&p, dispatch.Choice{})
+	plan, err := l.plan(&p, tuned.Choice{})
 	if err != nil {
-		return dispatch.Choice{}, 0, err
+		return tuned.Choice{}, 0, err
 	}
 	took, err := l.took(ctx, plan)
-	return dispatch.Choice{Kernel: plan.Kernel}, took, err
+	return tuned.Choice{Kernel: plan.Kernel}, took, err
 }
 
 // took is about how long a plan takes: the shorter of two runs on zeros.
@@ -53,11 +55,11 @@ func (l *processorLab) took(ctx context.Context, plan *dispatch.Plan) (time.Dura
 	return shortest, nil
 }
 
-func (l *processorLab) plan(p *gemm.Problem, c dispatch.Choice) (*dispatch.Plan, error) {
-	return dispatch.New(dispatch.Request{Problem: *p, Device: dispatch.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c})
+func (l *processorLab) plan(p *gemm.Problem, c tuned.Choice) (*dispatch.Plan, error) {
+	return dispatch.New(dispatch.Request{Problem: *p, Device: backend.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c})
 }
 
-func (l *processorLab) candidates(_ context.Context, f dispatch.Form) ([]dispatch.Choice, int, error) {
+func (l *processorLab) candidates(_ context.Context, f tuned.Form) ([]tuned.Choice, int, error) {
 	p, err := f.Problem()
 	if err != nil {
 		return nil, 0, err
@@ -72,7 +74,7 @@ func (l *processorLab) candidates(_ context.Context, f dispatch.Form) ([]dispatc
 	return list, len(list), nil
 }
 
-func (l *processorLab) variants(f dispatch.Form, best dispatch.Choice) []dispatch.Choice {
+func (l *processorLab) variants(f tuned.Form, best tuned.Choice) []tuned.Choice {
 	p, err := f.Problem()
 	if err != nil || l.options.Exhaustive {
 		return nil
@@ -80,15 +82,15 @@ func (l *processorLab) variants(f dispatch.Form, best dispatch.Choice) []dispatc
 	return choices(cpu.Blockings(&p, cpu.Candidate{Kernel: best.Kernel, Config: best.Config}))
 }
 
-func choices(list []cpu.Candidate) []dispatch.Choice {
-	all := make([]dispatch.Choice, len(list))
+func choices(list []cpu.Candidate) []tuned.Choice {
+	all := make([]tuned.Choice, len(list))
 	for i, c := range list {
-		all[i] = dispatch.Choice{Kernel: c.Kernel, Config: c.Config}
+		all[i] = tuned.Choice{Kernel: c.Kernel, Config: c.Config}
 	}
 	return all
 }
 
-func (l *processorLab) measure(ctx context.Context, f dispatch.Form, choices []dispatch.Choice, standard dispatch.Choice, e effort) ([]bench.Record, error) {
+func (l *processorLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice, e effort) ([]bench.Record, error) {
 	p, err := f.Problem()
 	if err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ const standardName = "default"
 // processorSubject is a choice to be measured.
 type processorSubject struct {
 	lab    *processorLab
-	choice dispatch.Choice
+	choice tuned.Choice
 	name   string
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tilework/internal/bench"
-	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 )
 
@@ -21,15 +21,15 @@ type lab interface {
 	about() (device string, threads int)
 	// standard is what computes the product unless something was tuned for it, and
 	// about how long it takes.
-	standard(ctx context.Context, f dispatch.Form) (dispatch.Choice, time.Duration, error)
+	standard(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error)
 	// candidates lists what may be faster, the most promising first, and of how many
 	// ways in all.
-	candidates(ctx context.Context, f dispatch.Form) (list []dispatch.Choice, considered int, err error)
+	candidates(ctx context.Context, f tuned.Form) (list []tuned.Choice, considered int, err error)
 	// variants lists what may be faster than the best of the candidates; it may be empty.
-	variants(f dispatch.Form, best dispatch.Choice) []dispatch.Choice
+	variants(f tuned.Form, best tuned.Choice) []tuned.Choice
 	// measure times choices in turns with the default. There is a record for each choice
 	// in their order, and the default's behind them.
-	measure(ctx context.Context, f dispatch.Form, choices []dispatch.Choice, standard dispatch.Choice, e effort) ([]bench.Record, error)
+	measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice, e effort) ([]bench.Record, error)
 }
 
 // effort is how often each choice is timed at least, for how long at least, and after
@@ -55,7 +55,7 @@ const (
 )
 
 // search finds the fastest choice for a product.
-func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, error) {
+func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, error) {
 	standard, took, err := l.standard(ctx, f)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, e
 	}
 	x.Considered = considered
 	start := time.Now() // when all is compiled
-	s := &screening{lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn, ways: map[dispatch.Choice]Way{}}
+	s := &screening{lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn, ways: map[tuned.Choice]Way{}}
 	// A third of the time for each of: candidates, variants, the decision.
 	left := func(share float64) time.Duration {
 		return max(time.Duration(share*float64(o.Time))-time.Since(start), 0)
@@ -81,7 +81,7 @@ func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, e
 	if best != nil {
 		if more := l.variants(f, *best); len(more) > 0 {
 			x.Considered += len(more)
-			better, err := s.best(ctx, append([]dispatch.Choice{*best}, more...), left(2./3))
+			better, err := s.best(ctx, append([]tuned.Choice{*best}, more...), left(2./3))
 			if err != nil && !survivable(ctx, err) {
 				return nil, err
 			}
@@ -102,7 +102,7 @@ func search(ctx context.Context, l lab, f dispatch.Form, o Options) (*Outcome, e
 	// Twenty timings to decide by, if there is time; with fewer than seven nothing is
 	// sure, however long they take.
 	rest := max(left(1)/2, o.Time/10)
-	records, err := l.measure(ctx, f, []dispatch.Choice{*best}, standard, effort{min(20, max(int(rest/s.took), 7)), rest, time.Hour})
+	records, err := l.measure(ctx, f, []tuned.Choice{*best}, standard, effort{min(20, max(int(rest/s.took), 7)), rest, time.Hour})
 	if err != nil && !survivable(ctx, err) {
 		return nil, err
 	}
@@ -123,20 +123,20 @@ func survivable(ctx context.Context, err error) bool {
 // screening measures candidates briefly.
 type screening struct {
 	lab      lab
-	form     dispatch.Form
-	standard dispatch.Choice
+	form     tuned.Form
+	standard tuned.Choice
 	took     time.Duration // by the default
 	warn     func(string)
 
-	ways    map[dispatch.Choice]Way // that were measured
+	ways    map[tuned.Choice]Way // that were measured
 	leftOut int
 }
 
 // best is the fastest of a list, in turns with the default, in about that time; nil if
 // the list is empty. No candidate is timed that is the default itself.
-func (s *screening) best(ctx context.Context, list []dispatch.Choice, limit time.Duration) (*dispatch.Choice, error) {
+func (s *screening) best(ctx context.Context, list []tuned.Choice, limit time.Duration) (*tuned.Choice, error) {
 	const fewest = 4 // are measured, however long that takes
-	var choices []dispatch.Choice
+	var choices []tuned.Choice
 	for _, c := range list {
 		if c != s.standard {
 			choices = append(choices, c)
@@ -154,7 +154,7 @@ func (s *screening) best(ctx context.Context, list []dispatch.Choice, limit time
 	for _, c := range choices {
 		s.ways[c] = Way{Choice: c}
 	}
-	var found *dispatch.Choice
+	var found *tuned.Choice
 	fastest := 0.0
 	for i := range min(len(records), len(choices)) {
 		switch r := &records[i]; {

@@ -13,7 +13,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/bench"
-	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 )
 
@@ -33,21 +33,21 @@ type paper struct {
 	efforts []effort
 }
 
-func named(names []string) []dispatch.Choice {
-	var list []dispatch.Choice
+func named(names []string) []tuned.Choice {
+	var list []tuned.Choice
 	for _, n := range names {
-		list = append(list, dispatch.Choice{Kernel: n})
+		list = append(list, tuned.Choice{Kernel: n})
 	}
 	return list
 }
 
 func (l *paper) about() (string, int) { return "paper", 2 }
 
-func (l *paper) standard(context.Context, dispatch.Form) (dispatch.Choice, time.Duration, error) {
-	return dispatch.Choice{Kernel: "usual"}, l.took, nil
+func (l *paper) standard(context.Context, tuned.Form) (tuned.Choice, time.Duration, error) {
+	return tuned.Choice{Kernel: "usual"}, l.took, nil
 }
 
-func (l *paper) candidates(context.Context, dispatch.Form) ([]dispatch.Choice, int, error) {
+func (l *paper) candidates(context.Context, tuned.Form) ([]tuned.Choice, int, error) {
 	var names []string
 	for n := range l.times {
 		if !slices.Contains(l.variants_, n) {
@@ -58,9 +58,9 @@ func (l *paper) candidates(context.Context, dispatch.Form) ([]dispatch.Choice, i
 	return named(names), len(names) + 3, nil
 }
 
-func (l *paper) variants(dispatch.Form, dispatch.Choice) []dispatch.Choice { return named(l.variants_) }
+func (l *paper) variants(tuned.Form, tuned.Choice) []tuned.Choice { return named(l.variants_) }
 
-func (l *paper) measure(_ context.Context, _ dispatch.Form, choices []dispatch.Choice, _ dispatch.Choice, e effort) ([]bench.Record, error) {
+func (l *paper) measure(_ context.Context, _ tuned.Form, choices []tuned.Choice, _ tuned.Choice, e effort) ([]bench.Record, error) {
 	l.efforts = append(l.efforts, e)
 	var names []string
 	const rounds = 20
@@ -92,7 +92,7 @@ func (l *paper) measure(_ context.Context, _ dispatch.Form, choices []dispatch.C
 	return append(all, record(l.standardTime)), nil
 }
 
-var square = dispatch.Form{M: 64, N: 64, K: 64, In: dtype.F32, Out: dtype.F32}
+var square = tuned.Form{M: 64, N: 64, K: 64, In: dtype.F32, Out: dtype.F32}
 
 // TestSearch: the fastest is found, and kept only where it is faster by more than chance
 // and by something that matters.

@@ -16,15 +16,17 @@ import (
 	"math"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 )
 
 // Options say how to tune; the zero value tunes for the processor.
 type Options struct {
-	Device  dispatch.Device
+	Device  backend.Device
 	Threads int           // that may be used, on the processor; 0 is all
 	Time    time.Duration // about how long a product is measured; 0 is 10 s
 	Seed    uint64        // of the operands' values
@@ -42,15 +44,15 @@ type Options struct {
 
 // Outcome is what came of one product. Times are seconds of one product.
 type Outcome struct {
-	dispatch.Form
-	Device     string          `json:"device"`
-	Threads    int             `json:"threads,omitempty"`
-	Considered int             `json:"considered"` // ways to compute it,
-	Measured   int             `json:"measured"`   // and of these
-	Default    dispatch.Choice `json:"default"`
-	Best       dispatch.Choice `json:"best"`
-	Before     bench.Timing    `json:"default_seconds"`
-	After      bench.Timing    `json:"best_seconds"`
+	tuned.Form
+	Device     string       `json:"device"`
+	Threads    int          `json:"threads,omitempty"`
+	Considered int          `json:"considered"` // ways to compute it,
+	Measured   int          `json:"measured"`   // and of these
+	Default    tuned.Choice `json:"default"`
+	Best       tuned.Choice `json:"best"`
+	Before     bench.Timing `json:"default_seconds"`
+	After      bench.Timing `json:"best_seconds"`
 	// Gain is how many times faster the best was than the default, round by round.
 	Gain bench.Ratio `json:"gain"`
 	Kept bool        `json:"kept"`
@@ -61,7 +63,7 @@ type Outcome struct {
 
 // Way is a way to compute the product, and how many times as fast as the default it was.
 type Way struct {
-	dispatch.Choice
+	tuned.Choice
 	Seconds float64 `json:"seconds"`
 	Speed   float64 `json:"speed"`
 }
@@ -100,7 +102,7 @@ func Summary(outcomes []Outcome) string {
 // When ctx ends, the error is its own, with the outcomes until then. The others are
 // ErrNoDevice, ErrUnsupported for an emulated device, which has no times, and ErrShape;
 // a product that a kernel gets wrong is ErrVerify, and the others are tuned all the same.
-func Run(ctx context.Context, forms []dispatch.Form, o Options) (outcomes []Outcome, err error) {
+func Run(ctx context.Context, forms []tuned.Form, o Options) (outcomes []Outcome, err error) {
 	if o.Time <= 0 {
 		o.Time = 10 * time.Second
 	}
@@ -146,7 +148,7 @@ func Run(ctx context.Context, forms []dispatch.Form, o Options) (outcomes []Outc
 }
 
 // open readies what o names.
-func open(o Options) (l lab, t dispatch.Tuner, closeLab func() error, err error) {
+func open(o Options) (l lab, t tuned.Tuner, closeLab func() error, err error) {
 	if o.Device.IsGPU() {
 		b, release, err := dispatch.OpenGPU(o.Device)
 		if err != nil {
@@ -156,16 +158,16 @@ func open(o Options) (l lab, t dispatch.Tuner, closeLab func() error, err error)
 			err := fmt.Errorf("%w: tuning on device %v: an emulated GPU has counts and no times of its own (want cpu, or gpu where there is one)", gemm.ErrUnsupported, o.Device)
 			return nil, t, nil, errors.Join(err, release())
 		}
-		return newGPULab(b.Backend, o), dispatch.GPUTuner(b.Backend), release, nil
+		return newGPULab(b.Backend, o), tuned.GPUTuner(b.Backend), release, nil
 	}
 	if o.Device.Kind == "auto" {
 		return nil, t, nil, fmt.Errorf("%w: tuning on device auto: name one (cpu, gpu, gpu:N)", gemm.ErrUnsupported)
 	}
-	return &processorLab{workers: cpu.Workers(o.Threads), options: o}, dispatch.ProcessorTuner(), func() error { return nil }, nil
+	return &processorLab{workers: cpu.Workers(o.Threads), options: o}, tuned.CPUTuner(), func() error { return nil }, nil
 }
 
 // one tunes for one product.
-func one(ctx context.Context, l lab, tuner dispatch.Tuner, f dispatch.Form, o Options) (*Outcome, error) {
+func one(ctx context.Context, l lab, tuner tuned.Tuner, f tuned.Form, o Options) (*Outcome, error) {
 	unlock, err := tuner.Lock(ctx, func() { o.Warn("another process is tuning: waiting for it") })
 	if err != nil {
 		return nil, err
@@ -176,7 +178,7 @@ func one(ctx context.Context, l lab, tuner dispatch.Tuner, f dispatch.Form, o Op
 		return nil, failed
 	}
 	if x.Kept {
-		err = tuner.Keep(dispatch.Tuned{
+		err = tuner.Keep(tuned.Tuned{
 			Form: f, Choice: x.Best, Device: x.Device, Threads: x.Threads, Default: x.Default,
 			Seconds: x.After.Median, Before: x.Before.Median, Gain: x.Gain.Speed, P10: x.Gain.P10, P90: x.Gain.P90,
 			Date: time.Now().UTC().Truncate(time.Second),

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cache"
-	"tilework/internal/dispatch"
+	"tilework/internal/dispatch/tuned"
 )
 
 var (
-	processor = dispatch.Device{Kind: "cpu"}
-	small     = []dispatch.Form{
+	processor = backend.Device{Kind: "cpu"}
+	small     = []tuned.Form{
 		{M: 40, N: 50, K: 300, In: dtype.F32, Out: dtype.F32},
 		{M: 30, N: 30, K: 30, In: dtype.F64, Out: dtype.F64, TransA: true, TransB: true},
 		{M: 20, N: 20, K: 20, In: dtype.I8, Out: dtype.I32},
@@ -30,7 +31,7 @@ var (
 // used by the next process.
 func TestProcessor(t *testing.T) {
 	dir := t.TempDir()
-	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	t.Cleanup(tuned.Substitute(cache.At(dir)))
 	small := small
 	if testing.Short() {
 		small = small[:1]
@@ -50,7 +51,7 @@ func TestProcessor(t *testing.T) {
 	if len(passed) < len(small) {
 		t.Errorf("progress: %v", passed)
 	}
-	dispatch.SubstituteCache(cache.At(dir))
+	tuned.Substitute(cache.At(dir))
 	kept := 0
 	for i, x := range outcomes {
 		if x.Form != small[i] || x.Measured < 2 || x.Measured > x.Considered || x.Default.Kernel == "" || x.Why == "" ||
@@ -64,7 +65,7 @@ func TestProcessor(t *testing.T) {
 			t.Errorf("kept: %v; planned: %s", x.Kept, why)
 		}
 	}
-	if n := len(dispatch.KeptTunings()); n != kept {
+	if n := len(tuned.All()); n != kept {
 		t.Errorf("%d are kept, of %d", n, kept)
 	}
 }
@@ -73,7 +74,7 @@ func TestProcessor(t *testing.T) {
 // was under way.
 func TestInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	t.Cleanup(tuned.Substitute(cache.At(dir)))
 	d := newTimed(t)
 	d.cost = tiles
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,12 +89,12 @@ func TestInterrupted(t *testing.T) {
 			}
 		}
 	}
-	outcomes, err := Run(ctx, []dispatch.Form{form, other}, o)
+	outcomes, err := Run(ctx, []tuned.Form{form, other}, o)
 	if !errors.Is(err, context.Canceled) || len(outcomes) != 1 || !outcomes[0].Kept {
 		t.Errorf("%v, %v", outcomes, err)
 	}
-	dispatch.SubstituteCache(cache.At(dir))
-	if kept := dispatch.KeptTunings(); len(kept) != 1 || kept[0].Form != form {
+	tuned.Substitute(cache.At(dir))
+	if kept := tuned.All(); len(kept) != 1 || kept[0].Form != form {
 		t.Errorf("kept: %v", kept)
 	}
 }
@@ -106,7 +107,7 @@ func TestProcesses(t *testing.T) {
 	if testing.Short() {
 		each = 1
 	}
-	mine := func(who string) (forms []dispatch.Form) {
+	mine := func(who string) (forms []tuned.Form) {
 		for i := range each {
 			f := form
 			f.M += i + each*int(who[0]-'a')
@@ -135,14 +136,14 @@ func TestProcesses(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Cleanup(dispatch.SubstituteCache(cache.At(dir)))
+	t.Cleanup(tuned.Substitute(cache.At(dir)))
 	newTimed(t)
 	for _, f := range append(mine("a"), mine("b")...) {
 		if why := planned(t, gpu0, f); !strings.HasPrefix(why, "tiled: tuned on") {
 			t.Errorf("%v: %s", f, why)
 		}
 	}
-	if notes := dispatch.CacheNotes(); len(notes) > 0 {
+	if notes := tuned.Notes(); len(notes) > 0 {
 		t.Errorf("notes: %q", notes)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 2*each+1 { // with the lock

@@ -15,8 +15,11 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/gputest"
+	gpukernel "tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // TestCardAgrees: every kernel, with every shape of its list, type and transpose, gives
@@ -44,12 +47,12 @@ func TestOrdersAgree(t *testing.T) {
 
 // TestDisagreementShows: one bit that is wrong in one product is found.
 func TestDisagreementShows(t *testing.T) {
-	k := gpu.Kernels()[0]
-	c := agreement{k, k.Shapes()[0], gemmtest.Pairs()[0], gemm.Native, 0, 5, 6, 7}
-	if err := c.check(t.Context(), gpu.NewHost(emulated(t, 1)), gpu.NewHost(emulated(t, 1)), 1); err != nil {
+	k := choose.Kernels()[0]
+	c := agreement{k, k.Tiles[0], gemmtest.Pairs()[0], gemm.Native, 0, 5, 6, 7}
+	if err := c.check(t.Context(), stream.New(emulated(t, 1)), stream.New(emulated(t, 1)), 1); err != nil {
 		t.Error(err)
 	}
-	if err := c.check(t.Context(), gpu.NewHost(emulated(t, 1)), gpu.NewHost(&flipping{emulated(t, 1)}), 1); err == nil {
+	if err := c.check(t.Context(), stream.New(emulated(t, 1)), stream.New(&flipping{emulated(t, 1)}), 1); err == nil {
 		t.Error("a flipped bit is not found")
 	}
 }
@@ -74,8 +77,8 @@ func emulated(t *testing.T, seed uint64) *emu.Device {
 
 // agreement is a product that two devices are to compute alike.
 type agreement struct {
-	kernel    *gpu.Kernel
-	shape     gpu.Shape
+	kernel    *gpukernel.Kernel
+	shape     gpukernel.Tile
 	types     gemmtest.Pair
 	precision gemm.Precision
 	trans     int // bit 0: A, bit 1: B
@@ -90,9 +93,9 @@ func (c agreement) String() string {
 // rows begin anywhere, and of whole tiles, which are moved in vectors. Each shape has each
 // type in each transpose; in a short test, and on the emulator, in one of them, but for the
 // last shape for a type, and on tensor cores, whose emulation is slow, one type.
-func agreements(k *gpu.Kernel, d *device.Info) []agreement {
+func agreements(k *gpukernel.Kernel, d *device.Info) []agreement {
 	var all []agreement
-	for i, s := range k.Shapes() {
+	for i, s := range k.Tiles {
 		if d.Emulated && k.Target().Suffix != "" && s.M*s.N > 64*64 {
 			continue // whole warpgroups' tiles take the emulator long
 		}
@@ -106,7 +109,7 @@ func agreements(k *gpu.Kernel, d *device.Info) []agreement {
 			}
 		}
 		for j, c := range fitting {
-			last := !slices.ContainsFunc(k.Shapes()[i+1:], func(s gpu.Shape) bool {
+			last := !slices.ContainsFunc(k.Tiles[i+1:], func(s gpukernel.Tile) bool {
 				c.shape = s
 				return c.fits(d)
 			})
@@ -140,7 +143,7 @@ func agreements(k *gpu.Kernel, d *device.Info) []agreement {
 // compiled for itself and then forgotten: together the texts, decoded for the emulator,
 // fill gigabytes.
 func agree(t *testing.T, a, b device.Device) {
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			if in := a.Info(); !in.Target.Has(k.Target()) {
 				t.Skipf("the kernel needs %v, and %s is %v", k.Target(), in.Name, in.Target)
@@ -152,7 +155,7 @@ func agree(t *testing.T, a, b device.Device) {
 			for range runtime.GOMAXPROCS(0) {
 				wg.Go(func() {
 					for i := range next {
-						x, y := gpu.NewHost(a), gpu.NewHost(b)
+						x, y := stream.New(a), stream.New(b)
 						err := all[i].check(t.Context(), x, y, seed+uint64(i))
 						if err := errors.Join(err, x.Close(), y.Close()); err != nil {
 							t.Errorf("%v (number %d): %v", all[i], i, err)
@@ -171,7 +174,7 @@ func agree(t *testing.T, a, b device.Device) {
 
 // check computes the product on both devices and compares C to the last bit. Its
 // epilogue has all that is exact: alpha, beta, a bias and a rectifier.
-func (c agreement) check(ctx context.Context, x, y *gpu.HostBackend, seed uint64) error {
+func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	epilogue := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
 	if rng.IntN(2) == 0 {
@@ -187,9 +190,9 @@ func (c agreement) check(ctx context.Context, x, y *gpu.HostBackend, seed uint64
 	m := gemm.Buffers{A: fractions(rng, p.A), B: fractions(rng, p.B), Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
 	old := fractions(rng, p.C)
 	var results [2][]byte
-	for i, backend := range []*gpu.HostBackend{x, y} {
+	for i, backend := range []*stream.Backend{x, y} {
 		m.C = append([]byte(nil), old...)
-		plan, err := backend.Plan(p, gpu.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
+		plan, err := backend.Plan(p, exec.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,9 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	gpukernel "tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // TestCardOverlap: a product that goes through the card in many steps has the bits of the
@@ -18,7 +20,7 @@ import (
 // rows alone.
 func TestCardOverlap(t *testing.T) {
 	g := card(t)
-	b := gpu.NewHost(g)
+	b := stream.New(g)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -53,7 +55,7 @@ func TestCardOverlap(t *testing.T) {
 		}
 		m := gemm.Buffers{A: whole(la), B: whole(lb), C: whole(lc), Bias: whole(gemm.Dense(c.out, 1, c.m))}
 		// A kernel that reads the matrices as they lie: where they are packed first, all of it is one step.
-		plan, err := b.Plan(&p, gpu.Options{Kernel: "blocked"})
+		plan, err := b.Plan(&p, exec.Options{Kernel: "blocked"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,10 +73,10 @@ func TestCardOverlap(t *testing.T) {
 }
 
 // atOnce is C as one launch makes it, in the host's layout.
-func atOnce(t *testing.T, g *GPU, plan *gpu.HostPlan, p *gemm.Problem, m gemm.Buffers) []byte {
+func atOnce(t *testing.T, g *GPU, plan *stream.Plan, p *gemm.Problem, m gemm.Buffers) []byte {
 	t.Helper()
 	ctx, d := t.Context(), plan.Problem()
-	var at gpu.Memory
+	var at gpukernel.Memory
 	for _, x := range []struct {
 		to       *device.Ptr
 		from, on gemm.Layout
@@ -85,7 +87,7 @@ func atOnce(t *testing.T, g *GPU, plan *gpu.HostPlan, p *gemm.Problem, m gemm.Bu
 	} {
 		var err error
 		if *x.to, err = g.Alloc(x.on.Bytes()); err == nil {
-			err = g.CopyIn(ctx, *x.to, x.mem, gpu.Rows(x.from, x.on))
+			err = g.CopyIn(ctx, *x.to, x.mem, exec.Rows(x.from, x.on))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +95,7 @@ func atOnce(t *testing.T, g *GPU, plan *gpu.HostPlan, p *gemm.Problem, m gemm.Bu
 	}
 	c := bytes.Clone(m.C)
 	err := errors.Join(
-		plan.Enqueue(ctx, at), g.CopyOut(ctx, c, at.C, gpu.Rows(p.C, d.C)),
+		plan.Enqueue(ctx, at), g.CopyOut(ctx, c, at.C, exec.Rows(p.C, d.C)),
 		g.Free(at.A), g.Free(at.B), g.Free(at.C), g.Free(at.Bias))
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,10 @@ import (
 	"tilework/gemmtest"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/gputest"
+	gpukernel "tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // card is the first GPU of this machine. Without one the test is skipped, or fails
@@ -175,7 +177,7 @@ func TestCardLost(t *testing.T) {
 // TestCardConformance: each kernel, the way products take, in each precision that it has, and
 // in the shapes with clusters, which no small product takes.
 func TestCardConformance(t *testing.T) {
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions()...) {
 			name := k.Name
 			if precision != gemm.Native {
@@ -189,14 +191,14 @@ func TestCardConformance(t *testing.T) {
 // TestCardBatches: each kernel computes batches and groups of rows, in its largest shape, its
 // smallest and in those with clusters.
 func TestCardBatches(t *testing.T) {
-	for _, k := range gpu.Kernels() {
-		for i, s := range k.Shapes() {
-			if i > 0 && i < len(k.Shapes())-1 && s.Cluster < 2 && s.Along < 2 {
+	for _, k := range choose.Kernels() {
+		for i, s := range k.Tiles {
+			if i > 0 && i < len(k.Tiles)-1 && s.ClusterM < 2 && s.ClusterK < 2 {
 				continue
 			}
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				g := cardFor(t, k)
-				backend, seed := gpu.NewHost(g), rand.Uint64()
+				backend, seed := stream.New(g), rand.Uint64()
 				report := gemmtest.Check(t.Context(), gputest.Way{Kernel: k, Shape: s}.On(backend), gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
 				if err := errors.Join(report.Err(), backend.Close()); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
@@ -208,7 +210,7 @@ func TestCardBatches(t *testing.T) {
 }
 
 // cardFor is the card, if it runs the kernel.
-func cardFor(t *testing.T, k *gpu.Kernel) *GPU {
+func cardFor(t *testing.T, k *gpukernel.Kernel) *GPU {
 	g := card(t)
 	if !g.Info().Target.Has(k.Target()) {
 		t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
@@ -217,8 +219,8 @@ func cardFor(t *testing.T, k *gpu.Kernel) *GPU {
 }
 
 // conform runs the suite with a kernel, on products in a precision.
-func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
-	backend := gpu.NewHost(cardFor(t, k))
+func conform(t *testing.T, k *gpukernel.Kernel, precision gemm.Precision) {
+	backend := stream.New(cardFor(t, k))
 	defer func() {
 		if err := backend.Close(); err != nil {
 			t.Error(err)
@@ -226,8 +228,8 @@ func conform(t *testing.T, k *gpu.Kernel, precision gemm.Precision) {
 	}()
 	w := gputest.Way{Kernel: k, Precision: precision}
 	gemmtest.Run(t, w.On(backend))
-	for _, w.Shape = range k.Shapes() {
-		if w.Shape.Cluster < 2 && w.Shape.Along < 2 {
+	for _, w.Shape = range k.Tiles {
+		if w.Shape.ClusterM < 2 && w.Shape.ClusterK < 2 {
 			continue
 		}
 		seed := rand.Uint64()

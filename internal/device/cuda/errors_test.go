@@ -9,7 +9,8 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/ref"
 )
 
@@ -25,7 +26,7 @@ func TestCardErrors(t *testing.T) {
 // tf32, and tells their errors, relative to |A|·|B|, in units of float32's roundoff.
 func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 	t.Helper()
-	b := gpu.NewHost(d)
+	b := stream.New(d)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -73,7 +74,7 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, err := b.Plan(&q, gpu.Options{Kernel: way.kernel, Shape: way.shape})
+				plan, err := b.Plan(&q, exec.Options{Kernel: way.kernel, Shape: way.shape})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,7 +13,10 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	gpukernel "tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // The driver's plain copies, for the function that is measured against.
@@ -31,7 +34,7 @@ func TestHostToHost(t *testing.T) {
 		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")
 	}
 	g := card(t)
-	b := gpu.NewHost(g)
+	b := stream.New(g)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -52,7 +55,7 @@ func TestHostToHost(t *testing.T) {
 	for _, n := range []int{64, 256, 1024, 2048, 4096, 8192, 10_000} {
 		p := square(t, n)
 		m := gemm.Buffers{A: dtype.Bytes(host[0][:n*n]), B: dtype.Bytes(host[1][:n*n]), C: dtype.Bytes(host[2][:n*n])}
-		plan, err := b.Plan(p, gpu.Options{})
+		plan, err := b.Plan(p, exec.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,11 +116,11 @@ func (g *GPU) linkRates(t *testing.T) (in, out float64) {
 // textbook is the host function of every introduction.
 func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() time.Duration {
 	t.Helper()
-	naive, err := gpu.Find("naive")
+	naive, err := choose.Find("naive")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := gpu.Configs(naive, p, g.Info())[0]
+	c := choose.Configs(naive, p, g.Info())[0]
 	text, err := naive.Emit(c)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +140,7 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 		if err != nil {
 			return err
 		}
-		l, err := naive.Launch(c, p, gpu.Memory{A: device.Ptr(at[0]), B: device.Ptr(at[1]), C: device.Ptr(at[2])}, g)
+		l, err := naive.Launch(c, p, gpukernel.Memory{A: device.Ptr(at[0]), B: device.Ptr(at[1]), C: device.Ptr(at[2])}, g)
 		if err != nil {
 			return err
 		}
@@ -156,10 +159,10 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 }
 
 // kernelTime is the time on the GPU of the plan's product on matrices that are there.
-func (g *GPU) kernelTime(t *testing.T, plan *gpu.HostPlan) time.Duration {
+func (g *GPU) kernelTime(t *testing.T, plan *stream.Plan) time.Duration {
 	t.Helper()
 	p := plan.Problem()
-	var m gpu.Memory
+	var m gpukernel.Memory
 	var errs [3]error
 	m.A, errs[0] = g.Alloc(p.A.Bytes())
 	m.B, errs[1] = g.Alloc(p.B.Bytes())

@@ -12,7 +12,8 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	gpukernel "tilework/internal/gpu/kernel"
 )
 
 // TestSpeed prints how fast the first GPU is, and what it costs to use: copies,
@@ -33,7 +34,7 @@ func TestSpeed(t *testing.T) {
 type speed struct {
 	gpu  *GPU
 	host [2][]float32 // A and B of the largest product
-	at   gpu.Memory
+	at   gpukernel.Memory
 }
 
 func newSpeed(t *testing.T, largest int) *speed {
@@ -77,10 +78,10 @@ func (s *speed) copies(t *testing.T) {
 func rate(n int, d time.Duration) float64 { return float64(n) / d.Seconds() / 1e9 }
 
 func (s *speed) launches(t *testing.T) {
-	kernels := gpu.Kernels()
+	kernels := choose.Kernels()
 	k := kernels[len(kernels)-1]
 	p := square(t, 64)
-	f, l := s.load(t, k, gpu.Configs(k, p, s.gpu.Info())[0], p)
+	f, l := s.load(t, k, choose.Configs(k, p, s.gpu.Info())[0], p)
 	launch := func() error { return s.gpu.Launch(t.Context(), f, l) }
 	sync := func() error { return s.gpu.Sync(t.Context()) }
 	took(t, launch)
@@ -112,8 +113,8 @@ func (s *speed) launches(t *testing.T) {
 }
 
 func (s *speed) kernels(t *testing.T) {
-	for _, k := range gpu.Kernels() {
-		for _, shape := range k.Shapes() {
+	for _, k := range choose.Kernels() {
+		for _, shape := range k.Tiles {
 			for _, n := range []int{1024, 4096, 8192} {
 				p := square(t, n)
 				f, l := s.load(t, k, k.For(k.Config(p, shape), s.gpu.Info().Target), p)
@@ -130,7 +131,7 @@ func (s *speed) kernels(t *testing.T) {
 }
 
 // load compiles a kernel and says how long that took.
-func (s *speed) load(t *testing.T, k *gpu.Kernel, c gpu.Config, p *gemm.Problem) (device.Function, device.Launch) {
+func (s *speed) load(t *testing.T, k *gpukernel.Kernel, c gpukernel.Config, p *gemm.Problem) (device.Function, device.Launch) {
 	t.Helper()
 	text, err := k.Emit(c)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *speed) load(t *testing.T, k *gpu.Kernel, c gpu.Config, p *gemm.Problem)
 	start := time.Now()
 	f := find(t, s.gpu, text.String(), k.Entry())
 	if d := time.Since(start); d > 2*time.Millisecond { // else it was there
-		t.Logf("%-8s %-16v compiled in %v", k.Name, c.Shape, d)
+		t.Logf("%-8s %-16v compiled in %v", k.Name, c.Tile, d)
 	}
 	l, err := k.Launch(c, p, s.at, s.gpu)
 	if err != nil {

@@ -13,7 +13,9 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	gpukernel "tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // TestSweep64 measures configurations of a kernel on float64 products, to choose the
@@ -31,7 +33,7 @@ func TestSweep64(t *testing.T) {
 		t.Skip("set TILEWORK_SWEEP64 to lines of KERNEL TILES SHAPES to measure")
 	}
 	s := &sweeper64{gpu: card(t), rng: rand.New(rand.NewPCG(1, 2))}
-	s.backend = gpu.NewHost(s.gpu)
+	s.backend = stream.New(s.gpu)
 	defer func() {
 		if err := s.backend.Close(); err != nil {
 			t.Error(err)
@@ -73,7 +75,7 @@ const sweep64Pool = 1 << 30
 
 type sweeper64 struct {
 	gpu     *GPU
-	backend *gpu.HostBackend
+	backend *stream.Backend
 	rng     *rand.Rand
 	host    []float64
 	in, out device.Ptr
@@ -96,7 +98,7 @@ func sweep64Problem(t *testing.T, m, n, k int, ops string) *gemm.Problem {
 
 func (s *sweeper64) measure(t *testing.T, kernel, tile string, p *gemm.Problem) {
 	t.Helper()
-	opt := gpu.Options{Kernel: kernel, Shape: tile, KeepLayout: true}
+	opt := exec.Options{Kernel: kernel, Shape: tile, KeepLayout: true}
 	if tile == "auto" {
 		opt.Shape = ""
 	}
@@ -113,9 +115,9 @@ func (s *sweeper64) measure(t *testing.T, kernel, tile string, p *gemm.Problem) 
 	if a+b > sweep64Pool || out > sweep64Pool {
 		t.Fatalf("%v is more than a pool of %d bytes holds", p, sweep64Pool)
 	}
-	sets := make([]gpu.Memory, min(sweep64Pool/(a+b), sweep64Pool/out, 1+(128<<20)/(a+b+out)))
+	sets := make([]gpukernel.Memory, min(sweep64Pool/(a+b), sweep64Pool/out, 1+(128<<20)/(a+b+out)))
 	for i := range sets {
-		sets[i] = gpu.Memory{A: s.in + device.Ptr(i*(a+b)), C: s.out + device.Ptr(i*out)}
+		sets[i] = gpukernel.Memory{A: s.in + device.Ptr(i*(a+b)), C: s.out + device.Ptr(i*out)}
 		sets[i].B = sets[i].A + device.Ptr(a)
 	}
 	run := func(n int) time.Duration {
@@ -131,7 +133,7 @@ func (s *sweeper64) measure(t *testing.T, kernel, tile string, p *gemm.Problem) 
 	once := min(run(1), run(1))
 	n := max(2, min(200, int(3*time.Millisecond/once)))
 	d := median(3, func() time.Duration { return run(n) })
-	t.Logf("%v %-22v %9.2f µs %6.2f TFLOP/s", p, plan.Config.Shape, d.Seconds()*1e6, p.Flops()/d.Seconds()/1e12)
+	t.Logf("%v %-22v %9.2f µs %6.2f TFLOP/s", p, plan.Config.Tile, d.Seconds()*1e6, p.Flops()/d.Seconds()/1e12)
 	s.verify(t, p, a)
 }
 

@@ -9,8 +9,9 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/gputest"
+	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
 )
 
@@ -33,7 +34,7 @@ func TestTerms(t *testing.T) {
 
 func waysOf(t *testing.T, kernel string) []gputest.Way {
 	t.Helper()
-	k, err := gpu.Find(kernel)
+	k, err := choose.Find(kernel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func waysOf(t *testing.T, kernel string) []gputest.Way {
 }
 
 func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
-	b := gpu.NewHost(d)
+	b := stream.New(d)
 	for _, w := range ways {
 		for name, p := range testkit.Layouts(t, dtype.F64, 5, 8, 65) {
 			if !w.Takes(p, d.Info()) {
@@ -59,7 +60,7 @@ func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
 
 // countTerms multiplies ones by powers of two, so that an element of C says which terms are in it, and
 // how often: the first 50, and then the others.
-func countTerms(t *testing.T, b *gpu.HostBackend, w gputest.Way, p *gemm.Problem) error {
+func countTerms(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem) error {
 	const atOnce = 50
 	x, y, c := make([]float64, p.A.Len()), make([]float64, p.B.Len()), make([]float64, p.C.Len())
 	for i := range x {

@@ -12,7 +12,9 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/exec"
+	gpukernel "tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // TestTiles times tiles of the blocked kernel on float32 products, to tune it by. The
@@ -89,13 +91,13 @@ func (s *tiles) product(sizes []string) *gemm.Problem {
 // time is how long p takes with a tile, and which that was.
 func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	t := s.t
-	b := gpu.NewHost(s.gpu)
+	b := stream.New(s.gpu)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	plan, err := b.Plan(p, gpu.Options{Kernel: "blocked", Shape: tile, KeepLayout: true})
+	plan, err := b.Plan(p, exec.Options{Kernel: "blocked", Shape: tile, KeepLayout: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +117,7 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	run := func() error {
 		at := s.operands + device.Ptr(turn%sets*set)
 		turn++
-		return plan.Enqueue(t.Context(), gpu.Memory{A: at, B: at + device.Ptr(up(p.A.Bytes())), C: c})
+		return plan.Enqueue(t.Context(), gpukernel.Memory{A: at, B: at + device.Ptr(up(p.A.Bytes())), C: c})
 	}
 	if err := run(); err != nil {
 		t.Fatal(err)
@@ -132,7 +134,7 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	}
 	s.events(t, batch)
 	took := median(7, func() time.Duration { return s.events(t, batch) }) / time.Duration(times)
-	return took, plan.Config.Shape.String()
+	return took, plan.Config.Tile.String()
 }
 
 // verify computes some elements of C anew, whose B begins that many elements behind A.

@@ -10,14 +10,17 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
 )
 
 // Way is one way in which a kernel computes.
 type Way struct {
-	Kernel    *gpu.Kernel
+	Kernel    *kernel.Kernel
 	Precision gemm.Precision
-	Shape     gpu.Shape // the zero Shape is whichever a plan chooses for each product
+	Shape     kernel.Tile // the zero Shape is whichever a plan chooses for each product
 }
 
 // Name is the kernel and, if it is not the elements' own, the precision: "wgmma-tf32".
@@ -44,7 +47,7 @@ func (w Way) String() string {
 	return w.Name() + ":" + w.Tile()
 }
 
-func (w Way) chosen() bool { return w.Shape == gpu.Shape{} }
+func (w Way) chosen() bool { return w.Shape == kernel.Tile{} }
 
 // parts is how many parts K is split into, where a shape can have it split.
 const parts = 3
@@ -52,7 +55,7 @@ const parts = 3
 // All are the ways in which a device computes: every kernel that it runs, in each precision and
 // each shape in which that multiplies some type.
 func All(d *device.Info) (all []Way) {
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		if !d.Target.Has(k.Target()) {
 			continue
 		}
@@ -65,13 +68,13 @@ func All(d *device.Info) (all []Way) {
 
 // Shapes are the ways to compute with the kernel in the precision, in one shape each.
 func (w Way) Shapes() (all []Way) {
-	for _, w.Shape = range w.Kernel.Shapes() {
+	for _, w.Shape = range w.Kernel.Tiles {
 		if !w.Fits() {
 			continue
 		}
 		all = append(all, w)
-		w.Shape.Split = parts
-		if s, err := w.Kernel.ParseShape(w.Tile()); err == nil && s == w.Shape {
+		w.Shape.SplitK = parts
+		if s, err := w.Kernel.ParseTile(w.Tile()); err == nil && s == w.Shape {
 			all = append(all, w)
 		}
 	}
@@ -119,8 +122,8 @@ const emulated = 1 << 15
 
 // On is the way, on a backend, as the suite sees it. In a shape of its own it multiplies matrices as
 // they lie, whose rows begin anywhere; where a plan chooses, as it does a product of the host's.
-func (w Way) On(b *gpu.HostBackend) gemmtest.Implementation {
-	info, opt := b.Device.Info(), gpu.Options{Kernel: w.Kernel.Name, Shape: w.Tile(), KeepLayout: !w.chosen()}
+func (w Way) On(b *stream.Backend) gemmtest.Implementation {
+	info, opt := b.Device.Info(), exec.Options{Kernel: w.Kernel.Name, Shape: w.Tile(), KeepLayout: !w.chosen()}
 	impl := gemmtest.Implementation{
 		Name: w.String(), Types: w.types(), Concurrent: true, Cancels: true,
 		Supports: func(p *gemmtest.Problem) bool { return w.Takes(p, info) },
@@ -140,13 +143,13 @@ func (w Way) On(b *gpu.HostBackend) gemmtest.Implementation {
 				return err
 			}
 			return devicetest.Run(ctx, b.Device, inC, [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
-				return plan.Enqueue(ctx, gpu.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
+				return plan.Enqueue(ctx, kernel.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 			})
 		},
 	}
-	shapes := []gpu.Shape{w.Shape}
+	shapes := []kernel.Tile{w.Shape}
 	if w.chosen() {
-		shapes = w.Kernel.Shapes()
+		shapes = w.Kernel.Tiles
 	}
 	largest := 0
 	for _, s := range shapes {

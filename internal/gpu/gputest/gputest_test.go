@@ -5,7 +5,8 @@ import (
 
 	"tilework/gemmtest"
 	"tilework/internal/device/emu"
-	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/stream"
 )
 
 // TestAll: every kernel is there in each of its shapes, and split where that can be; each way
@@ -15,24 +16,24 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, seen := gpu.NewHost(d), map[string]bool{}
+	b, seen := stream.New(d), map[string]bool{}
 	for _, w := range All(d.Info()) {
 		if seen[w.String()] {
 			t.Errorf("%v is there twice", w)
 		}
 		seen[w.String()] = true
-		if s, err := w.Kernel.ParseShape(w.Tile()); err != nil || s != w.Shape {
+		if s, err := w.Kernel.ParseTile(w.Tile()); err != nil || s != w.Shape {
 			t.Errorf("%v reads as %v, %v", w, s, err)
 		}
 		if len(w.On(b).Types) == 0 {
 			t.Errorf("%v multiplies nothing", w)
 		}
 	}
-	for _, k := range gpu.Kernels() {
+	for _, k := range choose.Kernels() {
 		for _, w := range (Way{Kernel: k}).Shapes() {
 			split := w
-			split.Shape.Split = parts
-			if s, err := k.ParseShape(split.Tile()); !seen[w.String()] || err == nil && s == split.Shape && !seen[split.String()] {
+			split.Shape.SplitK = parts
+			if s, err := k.ParseTile(split.Tile()); !seen[w.String()] || err == nil && s == split.Shape && !seen[split.String()] {
 				t.Errorf("%v, or its parts, are not there", w)
 			}
 		}
@@ -50,12 +51,12 @@ func TestOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := gpu.Find("skinny")
+	k, err := choose.Find("skinny")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gpu.NewHost(d)
-	for _, w := range []Way{{Kernel: k}, {Kernel: k, Shape: k.Shapes()[0]}, {Kernel: k, Precision: k.Precisions()[0]}} {
+	b := stream.New(d)
+	for _, w := range []Way{{Kernel: k}, {Kernel: k, Shape: k.Tiles[0]}, {Kernel: k, Precision: k.Precisions()[0]}} {
 		report := gemmtest.Check(t.Context(), w.On(b), gemmtest.Options{Cases: 7, Seed: 1})
 		for _, c := range report.Checks {
 			if (c.Name == "exact" || c.Name == "batch") && c.Cases == 0 {

@@ -1,0 +1,195 @@
+package auto
+
+import (
+	"math"
+	"time"
+
+	"tilework/internal/gemm"
+)
+
+// Trial computes a product of n×n matrices and says how long that took.
+type Trial func(n int) (time.Duration, error)
+
+// The sizes that are measured, and how long that may take: what is too slow for it is
+// not measured, but extrapolated.
+const (
+	smallest, middle, largest = 64, 512, 2048
+
+	processorBudget = 100 * time.Millisecond
+	gpuBudget       = 100 * time.Millisecond
+)
+
+// curve is the seconds that squares took, the smallest first.
+type curve []point
+
+type point struct {
+	N       int     `json:"n"`
+	Seconds float64 `json:"seconds"`
+}
+
+// valid refuses what no measurement gives.
+func (c curve) valid() bool {
+	for i, p := range c {
+		if p.N < 1 || !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || i > 0 && p.N <= c[i-1].N {
+			return false
+		}
+	}
+	return len(c) > 0
+}
+
+// at is the seconds that squares of n take: a power of n between two points, and outside
+// of them the powers that are given.
+func (c curve) at(n, below, above float64) float64 {
+	last := len(c) - 1
+	if first := c[0]; n <= float64(first.N) {
+		return first.Seconds * math.Pow(n/float64(first.N), below)
+	}
+	for i := range last {
+		if from, to := c[i], c[i+1]; n <= float64(to.N) {
+			part := math.Log(n/float64(from.N)) / math.Log(float64(to.N)/float64(from.N))
+			return from.Seconds * math.Pow(to.Seconds/from.Seconds, part)
+		}
+	}
+	return c[last].Seconds * math.Pow(n/float64(c[last].N), above)
+}
+
+// processor is how fast the processor is. It depends on the operations alone.
+type processor struct {
+	Squares curve `json:"squares"`
+}
+
+func (p processor) valid() bool { return p.Squares.valid() }
+
+func (p processor) seconds(flops float64) float64 {
+	return p.Squares.at(math.Cbrt(flops/2), 3, 3)
+}
+
+// measureProcessor measures squares, each twice as large as the one before.
+func measureProcessor(try Trial) (processor, error) {
+	var p processor
+	var spent time.Duration
+	for n := smallest; n <= largest; n *= 2 {
+		if last := len(p.Squares) - 1; last >= 0 {
+			const twice, larger = 2, 8 // to get warm and to measure, of eight times the work
+			if next := seconds(twice * larger * p.Squares[last].Seconds); spent+next > processorBudget {
+				break
+			}
+		}
+		took, total, err := best(try, n, processorBudget/10)
+		if err != nil {
+			return processor{}, err
+		}
+		spent += total
+		p.Squares = append(p.Squares, point{n, took.Seconds()})
+	}
+	return p, nil
+}
+
+// best is the shortest of a few runs after one that does not count, and what all of
+// them took.
+func best(try Trial, n int, limit time.Duration) (shortest, total time.Duration, err error) {
+	if total, err = try(n); err != nil {
+		return 0, 0, err
+	}
+	const most = 5
+	var counted time.Duration
+	for i := 0; i == 0 || i < most && counted < limit; i++ {
+		took, err := try(n)
+		if err != nil {
+			return 0, 0, err
+		}
+		if shortest == 0 || took < shortest {
+			shortest = took
+		}
+		counted += took
+	}
+	return max(shortest, 1), total + counted, nil
+}
+
+// oneShot is how fast a GPU is with matrices that are on the host: a product takes a time
+// that is Fixed, that of bringing as many bytes as squares have, and that of its operations.
+type oneShot struct {
+	Fixed   float64 `json:"fixed_seconds"`
+	Bytes   curve   `json:"bytes"`
+	PerFlop float64 `json:"seconds_per_flop"`
+}
+
+// measureGPU measures a product of next to nothing and two squares. Each may need a
+// kernel that has to be compiled.
+func measureGPU(try Trial) (oneShot, error) {
+	took := map[int]float64{}
+	for _, n := range []int{smallest, middle, largest} {
+		d, _, err := best(try, n, gpuBudget/3)
+		if err != nil {
+			return oneShot{}, err
+		}
+		took[n] = d.Seconds()
+		if n == middle && seconds(64*took[n]) > 10*gpuBudget {
+			took[largest] = 64 * took[n] // so slow that operations are all
+			break
+		}
+	}
+	s := oneShot{Fixed: took[smallest]}
+	// From the middle to the largest the bytes grow 16 times, the operations 64 times.
+	const flops = 2.0 * middle * middle * middle
+	one, two := took[middle]-s.Fixed, took[largest]-s.Fixed
+	s.PerFlop = max(0, two-16*one) / (48 * flops)
+	const least = 1e-9
+	s.Bytes = curve{{middle, max(least, one-flops*s.PerFlop)}, {largest, max(least, two-64*flops*s.PerFlop)}}
+	return s, nil
+}
+
+func (s oneShot) valid() bool {
+	return s.Fixed > 0 && !math.IsInf(s.Fixed, 0) && s.Bytes.valid() && s.PerFlop >= 0 && !math.IsInf(s.PerFlop, 0)
+}
+
+// seconds is the time of a product whose matrices have as many bytes as squares of n.
+func (s oneShot) seconds(n, flops float64) float64 {
+	return s.Fixed + s.Bytes.at(n, 2, 2) + s.PerFlop*flops
+}
+
+// side is the n of the squares that have as many bytes as go to a GPU and back for p.
+func side(p *gemm.Problem) float64 {
+	unit := float64(2*p.A.Type.Size() + p.C.Type.Size())
+	return math.Sqrt(traffic(p) / unit)
+}
+
+// traffic is the bytes that a product brings to a GPU and back.
+func traffic(p *gemm.Problem) float64 {
+	size := func(l gemm.Layout) float64 { return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size()) }
+	n := size(p.C)
+	if p.Beta != 0 {
+		n *= 2
+	}
+	if p.ReadsAB() {
+		n += size(p.A) + size(p.B)
+	}
+	for x := range gemm.Extra(gemm.Extras) {
+		n += size(p.Extra(x))
+	}
+	return n + float64(p.BiasLen()*p.C.Type.Size())
+}
+
+// crossover is the size from which squares are faster on a GPU, to a percent; false if
+// none is, up to what fits in no memory.
+func crossover(here processor, there oneShot) (n int, ok bool) {
+	faster := func(n float64) bool { return there.seconds(n, 2*n*n*n) < here.seconds(2*n*n*n) }
+	const most = 1 << 20
+	low, high := 1.0, float64(most)
+	if !faster(high) {
+		return 0, false
+	}
+	for high > low*1.01 {
+		if middle := math.Sqrt(low * high); faster(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return int(math.Round(high)), true
+}
+
+// seconds is a number of them, no more than a Duration holds.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, 1<<33) * float64(time.Second))
+}

@@ -1,0 +1,109 @@
+package exec
+
+import (
+	"fmt"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+	"tilework/internal/testkit"
+	"tilework/ptx/emu/check"
+)
+
+// TestPack: a packed matrix has the elements of the one that it was made of, whatever their
+// size and wherever its rows begin, and packing costs few bank conflicts and no sectors
+// beside those that rows end in.
+func TestPack(t *testing.T) {
+	for _, ty := range []dtype.Type{dtype.I8, dtype.BF16, dtype.I32} {
+		for _, turn := range []bool{false, true} {
+			t.Run(fmt.Sprint(ty, turn), func(t *testing.T) {
+				from := gemm.Layout{Type: ty, Rows: 131, Cols: 77, LD: 79}
+				to := from
+				if turn {
+					to.Rows, to.Cols, to.Trans = from.Cols, from.Rows, true
+				}
+				to = kernel.Padded(to)
+				d := devicetest.Checked(t, check.Options{MaxConflicts: 1, MaxScatter: 3})
+				host := make([]byte, from.Bytes())
+				for i := range from.Len() {
+					ty.Set(host, i, float64(i%113))
+				}
+				source, err := d.Alloc(len(host))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := d.CopyIn(t.Context(), source, host, device.Whole(len(host))); err != nil {
+					t.Fatal(err)
+				}
+				got := make([]byte, to.Rows*to.LD*ty.Size())
+				target, err := d.Alloc(len(got))
+				if err != nil {
+					t.Fatal(err)
+				}
+				pl := &Plan{backend: New(d)}
+				pl.Config.Lines = true
+				if err := pl.pack(t.Context(), operandCopy{from: from, to: to, source: source, target: target, count: 1}); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.CopyOut(t.Context(), got, target, device.Whole(len(got))); err != nil {
+					t.Fatal(err)
+				}
+				for i := range from.Rows {
+					for j := range from.Cols {
+						if want, have := ty.At(host, from.Index(i, j)), ty.At(got, to.Index(i, j)); want != have {
+							t.Fatalf("element (%d, %d) is %v, want %v", i, j, have, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPacking: what is packed and what is not.
+func TestPacking(t *testing.T) {
+	lay := func(ty dtype.Type, ld int, trans bool) gemm.Layout {
+		return gemm.Layout{Type: ty, Rows: 40, Cols: 40, LD: ld, Trans: trans}
+	}
+	for _, c := range []struct {
+		name  string
+		a, b  gemm.Layout
+		align kernel.Align
+		want  kernel.Repacked
+	}{
+		{"as it lies", lay(dtype.BF16, 40, false), lay(dtype.BF16, 48, true), kernel.Align{}, kernel.Repacked{}},
+		{"odd rows", lay(dtype.BF16, 41, true), lay(dtype.BF16, 44, false), kernel.Align{}, kernel.Repacked{true, true}},
+		{"an odd address", lay(dtype.BF16, 40, false), lay(dtype.BF16, 40, false), kernel.Align{A: 16, B: 2}, kernel.Repacked{false, true}},
+		{"bytes along K", lay(dtype.I8, 48, false), lay(dtype.I8, 48, true), kernel.Align{}, kernel.Repacked{}},
+		{"bytes across K", lay(dtype.I8, 48, true), lay(dtype.I8, 48, false), kernel.Align{}, kernel.Repacked{true, true}},
+	} {
+		out := c.a.Type.Info().Results[0]
+		p, _, err := gemm.New(1, c.a, c.b, 0, gemm.Dense(out, 40, 40), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, got := sm90.WGMMA.Repack(&p, kernel.Tile{}, c.align)
+		if got != c.want {
+			t.Errorf("%s: packs %v, want %v", c.name, got, c.want)
+		}
+		if again, got := sm90.WGMMA.Repack(&q, kernel.Tile{}, kernel.Align{}); got.Any() || again != q {
+			t.Errorf("%s: what is packed is packed again: %v", c.name, got)
+		}
+		if q.A.OpRows() != 40 || q.B.OpCols() != 40 || q.A.Trans != c.a.Trans && c.a.Type.Size() == 2 {
+			t.Errorf("%s: %v, %v", c.name, q.A, q.B)
+		}
+		if _, err := sm90.WGMMA.Launch(sm90.WGMMA.Config(&p, sm90.TileList()[0]), &p, kernel.Memory{}, devicetest.NewDouble()); (err != nil) != (c.want != kernel.Repacked{}) && c.align == (kernel.Align{}) {
+			t.Errorf("%s: launched as it lies: %v", c.name, err)
+		}
+	}
+	// A matrix that is used a few times only is not packed for that.
+	p := testkit.Product(t, dtype.BF16, dtype.BF16, 4, 4095, 4095)
+	if choose.RowOf(sm90.WGMMA).WorthPacking(p, kernel.Align{}) || !choose.RowOf(sm90.WGMMA).WorthPacking(testkit.Product(t, dtype.BF16, dtype.BF16, 4095, 4095, 4095), kernel.Align{}) || !choose.RowOf(sm90.WGMMA).WorthPacking(testkit.Product(t, dtype.BF16, dtype.BF16, 4, 4096, 4096), kernel.Align{}) {
+		t.Error("worthPacking")
+	}
+}

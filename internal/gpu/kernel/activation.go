@@ -1,0 +1,263 @@
+package kernel
+
+import (
+	"math"
+	"slices"
+
+	"tilework/internal/gemm"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// activations are the functions of package gemm's table as kernels compute them of many
+// elements, with the instructions of an architecture, in the type that products are summed in and to a
+// few roundoffs of it.
+//
+// A GPU has one unit for special functions to eight for multiply-adds, and all but relu want
+// an exponential and a reciprocal. Two elements share the reciprocal, that of the product of both
+// denominators.
+var activations = map[gemm.Activation]func(k *build.Kernel, sm int, xs []build.Reg) []build.Reg{
+	gemm.ActReLU:     relus,
+	gemm.ActGELU:     gelu,
+	gemm.ActGELUTanh: geluTanh,
+	gemm.ActSiLU:     silu,
+}
+
+// each is a function of many elements that is one of each.
+func each(xs []build.Reg, f func(x build.Reg) build.Reg) []build.Reg {
+	ys := make([]build.Reg, len(xs))
+	for i, x := range xs {
+		ys[i] = f(x)
+	}
+	return ys
+}
+
+// reciprocals are those of one or two numbers of float32, whose product must be one.
+func reciprocals(k *build.Kernel, xs []build.Reg) []build.Reg {
+	if len(xs) < 2 {
+		return []build.Reg{k.Reciprocal(xs[0])}
+	}
+	both := k.Reciprocal(k.Mul(xs[0], xs[1]))
+	return []build.Reg{k.Mul(both, xs[1]), k.Mul(both, xs[0])}
+}
+
+// inTwos is a function of many elements that is one of two, or of the last one.
+func inTwos(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg) {
+	for two := range slices.Chunk(xs, 2) {
+		ys = append(ys, f(two)...)
+	}
+	return ys
+}
+
+// atLeast is max(x, low), and NaN for NaN, which max drops and one of sm_80 does not.
+func atLeast(k *build.Kernel, sm int, x build.Reg, low float64) build.Reg {
+	if sm < 80 || x.Type() != ptx.F32 {
+		return k.Select(k.Lt(x, low), low, x)
+	}
+	y := k.Fresh(ptx.F32)
+	k.Do("max.NaN.f32", y, x, low)
+	return y
+}
+
+func relus(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
+	return each(xs, func(x build.Reg) build.Reg {
+		if x.Type().Class() != ptx.Float {
+			return k.Max(x, 0)
+		}
+		return atLeast(k, sm, x, 0)
+	})
+}
+
+// gelu is x·Φ(x), Φ(x) = erfc(-x/√2)/2.
+func gelu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
+	if xs[0].Type() != ptx.F32 {
+		return each(xs, func(x build.Reg) build.Reg { return wideGELU(k, x) })
+	}
+	// For both signs that is max(x, 0) - |x|·Φ(-|x|), which no large numbers meet in
+	// and no branch or choice of formula is for. Beyond 14 Φ(-|x|) is 0 in float32.
+	return inTwos(func(xs []build.Reg) []build.Reg {
+		sizes := make([]build.Reg, len(xs))
+		for i, x := range xs {
+			sizes[i] = k.Min(k.Abs(x), 14)
+		}
+		ys := upperTails(k, sizes)
+		for i, x := range xs {
+			ys[i] = k.Mad(k.Neg(sizes[i]), ys[i], atLeast(k, sm, x, 0))
+		}
+		return ys
+	}, xs)
+}
+
+// wideGELU is gelu in float64.
+func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
+	// Near 0 erf is its power series, farther out 1 - erfc, which keeps the small values on
+	// the left.
+	y := k.Mul(x, 1/math.Sqrt2)
+	far := k.Abs(y)
+	tail := k.Mul(erfc(k, far), 0.5)
+	right := k.Sub(1, tail)
+	phi := k.Select(k.Lt(x, 0), tail, right)
+	near := k.Mad(k.Mul(erfSeries(k, k.Mul(y, y)), y), 0.5, 0.5)
+	phi = k.Select(k.Lt(far, 1), near, phi)
+	return limit(k, x, k.Mul(x, phi))
+}
+
+// geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
+func geluTanh(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
+	const two = 2 * 0.7978845608028654 // 2·√(2/π)
+	return timesSigmoid(k, sm, xs, -7.4, func(x build.Reg, unit float64) build.Reg {
+		return k.Mul(x, k.Mad(k.Mul(x, x), two*0.044715*unit, two*unit))
+	})
+}
+
+func silu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
+	return timesSigmoid(k, sm, xs, -41, func(x build.Reg, unit float64) build.Reg { return k.Mul(x, unit) })
+}
+
+// timesSigmoid is x/(1 + e^(-z)), of z in any unit that is wanted. In float32 what is below low, where e^(-z) is
+// nearly 2⁶⁰, is taken for low, and y is less than 2⁻⁵⁸ of x: the product of two denominators is then a
+// number, and so is its reciprocal. A NaN, too, stays out of what another element shares.
+func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64, z func(x build.Reg, unit float64) build.Reg) []build.Reg {
+	if xs[0].Type() != ptx.F32 {
+		return each(xs, func(x build.Reg) build.Reg {
+			return limit(k, x, k.Div(x, k.Add(exp(k, z(x, -1)), 1)))
+		})
+	}
+	return inTwos(func(xs []build.Reg) []build.Reg {
+		ys := reciprocals(k, each(xs, func(x build.Reg) build.Reg {
+			return k.Add(k.Exp2(z(k.Max(x, low), -math.Log2E)), 1)
+		}))
+		for i, x := range xs {
+			ys[i] = k.Mul(atLeast(k, sm, x, low), ys[i])
+		}
+		return ys
+	}, xs)
+}
+
+// limit is y, and 0 where x is -Inf: there all but relu tend to 0, and the formulas of float64
+// multiply 0 by infinity.
+func limit(k *build.Kernel, x, y build.Reg) build.Reg {
+	return k.Select(k.Eq(x, math.Inf(-1)), 0, y)
+}
+
+// exp is e^x in float64, within a few roundoffs times 1 + |x|.
+func exp(k *build.Kernel, x build.Reg) build.Reg {
+	// e^x = 2^n · e^r, |r| < ln 2. Outside of ±700 nothing that exp is used for
+	// depends on its value any more, and inside n is an exponent that float64 has.
+	x = k.Max(k.Min(x, 700), -700)
+	n := k.To(ptx.S32, k.Mul(x, math.Log2E))
+	whole := k.To(ptx.F64, n)
+	// ln 2 in two parts, the first so short that its multiples are exact.
+	const high = 0x1.62e42feep-1
+	r := k.Mad(whole, -(math.Ln2 - high), k.Mad(whole, -high, x))
+	const terms = 19 // (ln 2)^19/19! < 2^-63
+	series := make([]float64, terms)
+	for i := range series {
+		series[i] = 1 / math.Gamma(float64(i+1))
+	}
+	scale := k.Bits(ptx.F64, k.Shl(k.To(ptx.U64, k.To(ptx.S64, k.Add(n, 1023))), 52))
+	return k.Mul(polynomial(k, r, series), scale)
+}
+
+// upperTails are Φ(-x) for one or two x from 0 to 14 in float32, within a roundoff of 1:
+// t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4), the form of [erfc] with a polynomial beside the
+// exponential, which need not be exact where that is small.
+func upperTails(k *build.Kernel, xs []build.Reg) []build.Reg {
+	tails := make([]build.Reg, len(xs))
+	for i, x := range xs {
+		tails[i] = k.Mad(x, 0.25, 1)
+	}
+	tails = reciprocals(k, tails)
+	for i, x := range xs {
+		q := k.Mul(tails[i], polynomial(k, tails[i], tailPolynomial))
+		tails[i] = k.Mul(q, k.Exp2(k.Mul(k.Mul(x, -math.Log2E/2), x)))
+	}
+	return tails
+}
+
+// tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to where Φ(-x) is less
+// than a float32's roundoff of 1.
+var tailPolynomial = func() []float64 {
+	const end, terms = 5.6, 7
+	least := 1 / (1 + end/4.)
+	return interpolate(terms, least, 1, func(t float64) float64 {
+		x := 4 * (1/t - 1)
+		return math.Erfc(x/math.Sqrt2) / 2 * math.Exp(x*x/2) / t
+	})
+}()
+
+// erfSeries is erf(√z)/√z in float64 for 0 ≤ z < 1: 2/√π · Σ (-z)^n/(n!·(2n+1)).
+func erfSeries(k *build.Kernel, z build.Reg) build.Reg {
+	const terms = 19
+	series := make([]float64, terms)
+	for i := range series {
+		n := float64(i)
+		series[i] = 2 / math.Sqrt(math.Pi) * math.Pow(-1, n) / (math.Gamma(n+1) * (2*n + 1))
+	}
+	return polynomial(k, z, series)
+}
+
+// erfc is the complementary error function in float64 for y ≥ 0, within a few roundoffs of 1 for
+// y ≥ 1, in the form t·e^(P(t) - y²) with t = 1/(1 + y/2) (Press et al., Numerical
+// Recipes, 3rd ed., §6.2.2). It is 0 where it is less than half a roundoff.
+func erfc(k *build.Kernel, y build.Reg) build.Reg {
+	const end, terms = 6.0, 20
+	t := k.Div(1, k.Mad(y, 0.5, 1))
+	least := 1 / (1 + end/2) // of t; s runs from -1 to 1
+	s := k.Mad(t, 2/(1-least), -(1+least)/(1-least))
+	p := polynomial(k, s, erfcPolynomial(end, terms))
+	e := k.Mul(t, exp(k, k.Sub(p, k.Mul(y, y))))
+	return k.Select(k.Gt(y, end), 0, e)
+}
+
+// erfcPolynomial interpolates ln(erfc(y)/t) + y² in s.
+func erfcPolynomial(end float64, terms int) []float64 {
+	least := 1 / (1 + end/2)
+	return interpolate(terms, -1, 1, func(s float64) float64 {
+		t := (1 + least + (1-least)*s) / 2
+		y := 2 * (1/t - 1)
+		return math.Log(math.Erfc(y)/t) + y*y
+	})
+}
+
+// interpolate is the polynomial of so many terms that has f's values at Chebyshev's points
+// between low and high: the coefficients of 1, x, x², …
+func interpolate(terms int, low, high float64, f func(x float64) float64) []float64 {
+	chebyshev := make([]float64, terms)
+	for j := range terms {
+		at := math.Pi * (float64(j) + 0.5) / float64(terms)
+		g := f((low + high + (high-low)*math.Cos(at)) / 2)
+		for m := range chebyshev {
+			chebyshev[m] += 2 / float64(terms) * g * math.Cos(float64(m)*at)
+		}
+	}
+	chebyshev[0] /= 2
+	// With s = a·x + b from -1 to 1, Tₘ₊₁ = 2s·Tₘ - Tₘ₋₁, T₀ = 1 and T₋₁ = T₁ = s.
+	a, b := 2/(high-low), -(low+high)/(high-low)
+	sum, now, last := make([]float64, terms), make([]float64, terms), make([]float64, terms)
+	now[0], last[0] = 1, b
+	if terms > 1 {
+		last[1] = a
+	}
+	for _, c := range chebyshev {
+		next := make([]float64, terms)
+		for i := range terms {
+			sum[i] += c * now[i]
+			next[i] += 2*b*now[i] - last[i]
+			if i > 0 {
+				next[i] += 2 * a * now[i-1]
+			}
+		}
+		now, last = next, now
+	}
+	return sum
+}
+
+// polynomial is Σ c[i]·xⁱ, by Horner's rule.
+func polynomial(k *build.Kernel, x build.Reg, c []float64) build.Reg {
+	p := k.Mad(x, c[len(c)-1], c[len(c)-2])
+	for i := len(c) - 3; i >= 0; i-- {
+		p = k.Mad(p, x, c[i])
+	}
+	return p
+}

@@ -1,0 +1,293 @@
+package kernel
+
+import (
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx/build"
+)
+
+// blocked computes several elements of C in each thread, in registers: a thread that
+// holds 16 rows of A and 8 columns of B makes 128 multiply-adds of 24 loads, where
+// tiled makes one of two. The tiles of later steps are on their way to shared memory
+// while the present ones are multiplied (panel.go), and the next elements on their way
+// from there to registers, so that a step has one barrier and nobody waits for memory.
+//
+// A warp's threads are 4 by 8: together they read few enough different words that
+// shared memory delivers each fragment at full speed. What limits it: of what a
+// scheduler issues the tenth that is no multiply-add, shared memory, and that a
+// multiply-add's operands should not come out of the same bank of registers.
+var Blocked = &Kernel{
+	Name:     "blocked",
+	Adds:     "several elements of C in each thread's registers, vector loads, the next tiles under way",
+	SM:       75,
+	BetterSM: []int{80}, // cp.async
+	Tiles: []Tile{
+		{M: 128, N: 256, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
+		{M: 128, N: 128, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
+		{M: 64, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
+		{M: 64, N: 64, K: 8, RowsPerThread: 8, ColsPerThread: 4, Stages: 4},
+		{M: 32, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
+		{M: 32, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 32, N: 32, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 16, N: 128, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 128, N: 16, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+		{M: 4, N: 256, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
+	},
+	SplitsK:      true,
+	CheckTile:    checkBlocked,
+	CheckFit:     fitsBlocked,
+	SetVectors:   blockedVectors,
+	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: BlockedThreads(s), Y: 1, Z: 1} },
+	AccessLimits: limitsBlocked,
+	Write:        writeBlocked,
+}
+
+// fragment is how many rows or columns of a tile a thread has side by side: as many
+// sums as one instruction moves.
+func VectorOf(sums dtype.Type) int { return MaxVectorBytes / sums.Size() }
+
+func BlockedThreads(s Tile) int { return s.M / s.RowsPerThread * (s.N / s.ColsPerThread) }
+
+// warpGrid is the threads of a warp: 4 by 8, unless the tile is too slim for that.
+func warpGrid(s Tile) (rows, cols int) {
+	rows, cols = min(4, s.M/s.RowsPerThread), min(8, s.N/s.ColsPerThread)
+	if rows < 4 {
+		cols = 32 / rows
+	}
+	return 32 / cols, cols
+}
+
+// limitsBlocked: of an operand whose rows run along K the threads take runs of 8
+// elements, and of C a warp has as many columns side by side as its threads' fragments.
+// Where tiles are slim, or so small that eight threads copy more than one row of them,
+// rows begin in each other's banks.
+func limitsBlocked(c Config) AccessLimits {
+	_, cols := warpGrid(c.Tile)
+	l := AccessLimits{Scatter: rowScatter(c, min(c.Tile.K, runAlong), cols*VectorOf(c.In.Info().Accum))}
+	if min(c.Tile.M, c.Tile.N) < 16 || BlockedThreads(c.Tile)/c.Tile.K < 8 {
+		l.Conflicts = 4
+	}
+	return l
+}
+
+func checkBlocked(s Tile) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: kernel blocked with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
+	}
+	for _, n := range []int{s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread} {
+		if n < 1 || n > maxThreads || n&(n-1) != 0 {
+			return bad("%d is no power of two up to %d", n, maxThreads)
+		}
+	}
+	if s.RowsPerThread%4 != 0 || s.ColsPerThread%4 != 0 {
+		return bad("a thread has multiples of 4 rows and columns")
+	}
+	threads := BlockedThreads(s)
+	shared := s.Stages * s.K * (s.M + s.N + 2*MaxVectorBytes) * 4
+	switch {
+	case s.RowsPerThread*s.ColsPerThread > sumRegisters:
+		return bad("a thread has registers for %d sums", sumRegisters)
+	case threads < 32:
+		return bad("%d threads are no warp", threads)
+	case threads > maxThreads:
+		return bad("a block has at most %d threads, not %d", maxThreads, threads)
+	case s.K < 4 || s.K > 32:
+		return bad("K is 4 to 32")
+	case s.Stages < 2 || shared > staticShared:
+		return bad("%d stages: want 2 or more, in %d bytes", s.Stages, staticShared)
+	}
+	return nil
+}
+
+// sumRegisters is how many registers of 4 bytes a thread's sums may take, and
+// mostRegisters how many with what is on its way to shared memory through registers.
+const sumRegisters, mostRegisters = 128, 150
+
+// registers is how many both take.
+func registers(s Tile, sums dtype.Type) int {
+	moved := CeilDiv((s.M+s.N)*s.K, BlockedThreads(s))
+	return (s.RowsPerThread*s.ColsPerThread + moved) * sums.Size() / 4
+}
+
+func fitsBlocked(p *gemm.Problem, s Tile) error {
+	sums := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4
+	if n := registers(s, p.Accum()); sums > sumRegisters || n > mostRegisters {
+		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, mostRegisters)
+	}
+	return nil
+}
+
+// staticShared is the bytes of shared memory that a kernel can declare.
+const staticShared = 48 << 10
+
+// stagesThatFit is how many of the shape's stages there is room for, float64 taking
+// twice as much; two at least.
+func stagesThatFit(s Tile, sums dtype.Type) int {
+	stage := s.K * (s.M + s.N + 2*VectorOf(sums)) * sums.Size()
+	return max(2, min(s.Stages, staticShared/stage))
+}
+
+func blockedVectors(_ Tile, c *Config, p *gemm.Problem) {
+	most := VectorOf(p.Accum())
+	c.VecA, c.VecB, c.VecC = VectorLen(p.A, most), VectorLen(p.B, most), VectorLen(p.C, most)
+}
+
+func writeBlocked(k *build.Kernel, c Config) {
+	g := DeclareParams(k, c)
+	s := c.Tile
+	k.Threads(BlockedThreads(s), 1, 1)
+	k.MinBlocks(ResidentBlocks(c))
+	async := c.SM >= 80 && c.In == c.In.Info().Accum
+	stages := 2 // one that is multiplied, one that comes through registers
+	if async {
+		stages = stagesThatFit(s, c.In.Info().Accum)
+	}
+	// Rows of shared memory keep the alignment of vectors, and are a vector longer
+	// so that a column's elements are in different banks.
+	width := VectorOf(c.In.Info().Accum)
+	as := k.Shared("As", g.AccType, stages*s.K, s.M+width)
+	bs := k.Shared("Bs", g.AccType, stages*s.K, s.N+width)
+	tid := k.ThreadIdx(build.X)
+	row0, col0 := g.TileOrigin()
+	a := g.panel(g.a, !c.TransA, row0, s.M, c.VecA, as, async)
+	b := g.panel(g.b.T(), c.TransB, col0, s.N, c.VecB, bs, async)
+
+	lane, warp := k.Rem(tid, 32), k.Div(tid, 32)
+	warpRows, warpCols := warpGrid(s)
+	warps := s.N / s.ColsPerThread / warpCols // side by side
+	ty := k.Named("ty", k.Mad(k.Div(warp, warps), warpRows, k.Div(lane, warpCols)))
+	tx := k.Named("tx", k.Mad(k.Rem(warp, warps), warpCols, k.Rem(lane, warpCols)))
+
+	acc := make([][]build.Reg, s.RowsPerThread)
+	for i := range acc {
+		acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), g.AccType, s.ColsPerThread, 0)
+	}
+	var rows, cols [2][]build.Reg // the thread's elements of A and B for a k, and for the next
+	for i := range rows {
+		rows[i] = k.Vars(fmt.Sprintf("a%d_", i), g.AccType, s.RowsPerThread, 0)
+		cols[i] = k.Vars(fmt.Sprintf("b%d_", i), g.AccType, s.ColsPerThread, 0)
+	}
+	present := k.Var("present", tid.Type(), 0)        // first row of the tiles that are multiplied
+	free := k.Var("free", tid.Type(), (stages-1)*s.K) // and of those that nobody needs
+	load := func(p int) {
+		loadFragments(as.From(present, k.Mul(ty, width)), p%s.K, s.M, rows[p%2])
+		loadFragments(bs.From(present, k.Mul(tx, width)), p%s.K, s.N, cols[p%2])
+	}
+	depart := func(stage build.Value) (pieces []func(), arrive func()) {
+		fromA, toA := a.depart(stage)
+		fromB, toB := b.depart(stage)
+		pieces = append(fromA, fromB...)
+		if async {
+			pieces = append(pieces, k.CopyCommit)
+		}
+		return pieces, func() { toA(); toB() }
+	}
+	meet := func() {
+		if async {
+			k.CopyWait(stages - 2)
+		}
+		k.Barrier()
+	}
+
+	k.Comment("the first tiles")
+	var arrivals []func()
+	for n := range stages - 1 {
+		pieces, arrive := depart(n * s.K)
+		write(pieces)
+		arrivals = append(arrivals, arrive)
+	}
+	for _, arrive := range arrivals {
+		arrive()
+	}
+	meet()
+	load(0)
+	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K)), func(build.Reg) {
+		k.Comment("tiles of a later step set out; behind K they are zeros")
+		pieces, arrive := depart(free)
+		// One by one between the products they find the units that move data idle; where
+		// there are warps enough to wait for each other that gains nothing.
+		spread := 1
+		if roomy(c) {
+			spread = s.K - 1
+		}
+		for p := range s.K {
+			if p == s.K-1 {
+				k.Comment("the next tiles are there; those that were multiplied make room")
+				arrive()
+				meet()
+				k.Set(free, present)
+				k.Set(present, k.Select(k.Eq(present, (stages-1)*s.K), 0, k.Add(present, s.K)))
+			}
+			if p < spread {
+				write(pieces[len(pieces)*p/spread : len(pieces)*(p+1)/spread])
+			}
+			load(p + 1)
+			multiply(k, acc, rows[p%2], cols[p%2])
+		}
+	})
+
+	if async {
+		k.CopyWait(0) // zeros of steps that are not there: none may be under way when the block ends
+	}
+	g.storeTile(acc, row0, col0, ty, tx)
+}
+
+// residentBlocks is how many blocks an SM is to hold: as many as leave each thread the
+// registers that it has use for, of a file of 65,536.
+func ResidentBlocks(c Config) int {
+	each := 256
+	switch n := registers(c.Tile, c.In.Info().Accum); {
+	case n <= 45:
+		each = 128
+	case n <= 78:
+		each = 168
+	case n <= 100:
+		each = 208
+	}
+	return max(1, min(65536/(each*BlockedThreads(c.Tile)), 16))
+}
+
+// roomy says that threads' sums are so many that a scheduler has but two warps, for
+// which every wait counts.
+func roomy(c Config) bool {
+	return c.Tile.RowsPerThread*c.Tile.ColsPerThread*c.In.Info().Accum.Size()/4 == sumRegisters
+}
+
+// multiply adds the products of rows and cols to the sums. It goes through the rows of
+// sums in serpentines: of the operands that an instruction reads, one is then always
+// the last one's, and does not go through the few ports of the register file again.
+func multiply(k *build.Kernel, acc [][]build.Reg, rows, cols []build.Reg) {
+	for i, x := range rows {
+		for j := range cols {
+			if i%2 == 1 {
+				j = len(cols) - 1 - j
+			}
+			k.FMA(acc[i][j], x, cols[j])
+		}
+	}
+}
+
+// place is where a thread's element i lies along a tile's side, from the thread's
+// first: fragments of all threads side by side, then the next fragment of each.
+func place(i, side, perThread, width int) int {
+	width = min(width, perThread)
+	return i/width*(side/(perThread/width)) + i%width
+}
+
+// loadFragments loads a thread's elements of row p of a tile.
+func loadFragments(tile build.Array, p, side int, to []build.Reg) {
+	width := MaxVectorBytes / tile.Elem().Bytes()
+	for i := 0; i < len(to); i += width {
+		tile.At(p, place(i, side, len(to), width)).LoadTo(to[i : i+width]...)
+	}
+}
+
+// write writes pieces of a kernel in their order.
+func write(pieces []func()) {
+	for _, piece := range pieces {
+		piece()
+	}
+}

@@ -1,0 +1,464 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// mma multiplies on the tensor cores: a warp holds some 64×32 elements of C, its lanes 64
+// sums each, and adds products of 16×8 and 8×8 elements, or as many as its type has, to
+// them with one instruction each. The tiles come to shared memory with cp.async, past the
+// registers, several steps ahead; there is one barrier a step. A tile stands in shared
+// memory as it does in memory, along K or across; what the instructions want otherwise is
+// put right on the way to registers (package frag).
+//
+// What limits it: nothing but the tensor cores, where there are tiles enough for all SMs.
+var MMA = &Kernel{
+	Name:           "mma",
+	Adds:           "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
+	SM:             80,
+	Tensor:         true,
+	BetterSM:       []int{89, 90},
+	SplitsK:        true,
+	NativeTypes:    []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8, dtype.F64},
+	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
+	AccuracyFor:    accuracyMMA,
+	Tiles:          mmaShapes(),
+	CheckTile:      checkMMA,
+	CheckFit:       fitsMMA,
+	SetVectors:     mmaVectors,
+	BlockThreads:   func(s Tile) device.Dim3 { return device.Dim3{X: MMAThreads(s), Y: 1, Z: 1} },
+	SharedFor: func(c Config) int {
+		a, b := operandTiles(c)
+		return a.Bytes() + b.Bytes()
+	},
+	AccessLimits: limitsMMA,
+	Write:        writeMMA,
+}
+
+// accuracyMMA: tensor cores cut sums off, and the shorter accumulators of some GPUs have 13
+// bits behind the first.
+func accuracyMMA(p *gemm.Problem) gemm.Accuracy {
+	acc := gemm.AccuracyOf(p)
+	if p.Accum() == dtype.F32 {
+		acc.Roundoff, acc.Truncates, acc.Terms, acc.Bits = 2*acc.Roundoff, true, 16, F32SumBits
+	}
+	switch p.Precision {
+	case gemm.TF32:
+		acc.Terms = 8
+	case gemm.Fast:
+		acc.Roundoff, acc.Terms, acc.Bits = 0x1p-13, 32, FP8SumBits
+	}
+	return acc
+}
+
+const (
+	// tensorBits is the number of bits after the first one that Hopper's tensor cores keep of
+	// aligned products. shortBits is that of wgmma with 8-bit floats, and of mma on some GPUs.
+	// Package ptx/emu reproduces both to the last bit.
+	F32SumBits, FP8SumBits = 25, 13
+	// wgmmaBytes is the size of the elements of a row of A that one wgmma multiplies.
+	WGMMABytesK = 32
+)
+
+// warpTile is the part of C that a warp computes.
+func warpTile(s Tile) (rows, cols int) {
+	return s.RowsPerThread * frag.Eight, s.ColsPerThread * frag.Quad
+}
+
+func MMAThreads(s Tile) int {
+	rows, cols := warpTile(s)
+	return s.M / rows * (s.N / cols) * frag.Lanes
+}
+
+// operandTiles are the shapes of the tiles of A and B.
+func operandTiles(c Config) (a, b frag.Shape) {
+	s, elem := c.Tile, PTXTypes[c.In]
+	a = frag.Shape{Elem: elem, Side: s.M, Depth: s.K, Stages: s.Stages, AlongK: !c.TransA}
+	b = frag.Shape{Elem: elem, Side: s.N, Depth: s.K, Stages: s.Stages, AlongK: c.TransB}
+	return a, b
+}
+
+// multiplied is the type that elements are multiplied as, on architecture sm, and that
+// whose fragments they are read as: 8-bit floats, which the tensor cores know from sm_89
+// on, become float16 when they are in registers.
+func multiplied(in dtype.Type, sm int) (as, read ptx.Type) {
+	switch t := PTXTypes[in]; {
+	case t == ptx.F32:
+		return ptx.TF32, ptx.TF32
+	case (t == ptx.E4M3 || t == ptx.E5M2) && sm < 89:
+		return ptx.F16, t
+	default:
+		return t, t
+	}
+}
+
+// newest is an architecture that has every instruction.
+const newest = 90
+
+func checkMMA(s Tile) error {
+	bad := func(format string, args ...any) error { return badMMA(s, format, args...) }
+	for _, n := range []int{s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread} {
+		if n < 1 || n > maxThreads || n&(n-1) != 0 {
+			return bad("%d is no power of two up to %d", n, maxThreads)
+		}
+	}
+	rows, cols := warpTile(s)
+	switch {
+	case s.RowsPerThread < 2 || s.ColsPerThread < 2 || s.RowsPerThread*s.ColsPerThread < 8:
+		// One instruction's sums alone would be added to again and again, and from one
+		// turn of a loop to the next NVIDIA's assemblers (12.9 to 13.5 were seen) forget
+		// to wait for the addition before: sums go missing. Of two see sumsLate.
+		return bad("a thread has at least 2×4 or 4×2 elements")
+	case s.RowsPerThread*s.ColsPerThread > sumRegisters:
+		return bad("a thread has registers for %d sums", sumRegisters)
+	case s.M < rows || s.N < cols:
+		return bad("a warp alone has %d×%d", rows, cols)
+	case s.K < 16:
+		return bad("K is at least 16")
+	case s.Stages < 2 || s.Stages > 16:
+		return bad("%d stages: want 2 to 16", s.Stages)
+	case MMAThreads(s) > maxThreads:
+		return bad("a block has at most %d threads, not %d", maxThreads, MMAThreads(s))
+	}
+	return nil
+}
+
+func badMMA(s Tile, format string, args ...any) error {
+	return fmt.Errorf("%w: kernel mma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
+}
+
+// mmaDepth is the most bytes of a row or column of a tile, and mostShared the shared memory
+// that blocks of the largest GPUs have.
+const mmaDepth, mostShared = 256, 227 << 10
+
+// fitsMMA: float64 takes two registers, and of narrow types an instruction wants more along
+// K, and their loads bring two of its columns at once.
+func fitsMMA(p *gemm.Problem, s Tile) error {
+	t, size := p.A.Type, p.A.Type.Size()
+	in, _ := frag.Best(elementOf(t), newest)
+	switch {
+	case s.K < in.K || s.K*size > mmaDepth:
+		return badMMA(s, "K is %d to %d in %v", in.K, mmaDepth/size, t)
+	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > sumRegisters:
+		return badMMA(s, "a thread has registers for %d sums in %v", sumRegisters*4/p.Accum().Size(), p.Accum())
+	case s.RowsPerThread*s.ColsPerThread == sumRegisters && (addsApart(p) || CountOperands(p.Epilogue) > 1 && (p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
+		return badMMA(s, "a thread has no registers for what else %v with epilogue %v takes", t, p.Epilogue)
+	case s.RowsPerThread*s.ColsPerThread == sumRegisters && p.Converts() && CountOperands(p.Epilogue) > 2:
+		return badMMA(s, "a thread has no registers for sums of %v, converted, and what epilogue %v reads", t, p.Epilogue)
+	case s.ColsPerThread < 4 && t != dtype.F64:
+		return badMMA(s, "a thread has at least 4 columns in %v", t)
+	}
+	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A.Trans, TransB: p.B.Trans})
+	if n := a.Bytes() + b.Bytes(); n > mostShared {
+		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n, mostShared)
+	}
+	for _, tile := range []frag.Shape{a, b} {
+		for vec := 1; vec*size <= MaxVectorBytes; vec *= 2 {
+			if err := tile.Check(vec, MMAThreads(s)); err != nil && (vec == 1 || vec*size >= 4) {
+				return badMMA(s, "%v", err)
+			}
+		}
+	}
+	return nil
+}
+
+func elementOf(t dtype.Type) ptx.Type {
+	as, _ := multiplied(t, newest)
+	return as
+}
+
+// mmaVectors: a copy begins where rows of the matrix can, and may end within.
+func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
+	c.VecA, c.VecB, c.VecC = CopiedElements(p.A), CopiedElements(p.B), VectorLen(p.C, sideBySide(*c))
+}
+
+// sideBySide is how many of a lane's sums stand side by side in a row of C.
+func sideBySide(c Config) int {
+	if c.In.Size() == 1 && !c.TransB {
+		return 4 // of pairs that are taken apart
+	}
+	return 2
+}
+
+// copied16 is how many elements of a matrix's rows are copied at once, up to 16 bytes.
+func CopiedElements(l gemm.Layout) int {
+	n := MaxVectorBytes / l.Type.Size()
+	for n > 1 && l.LD%n != 0 {
+		n /= 2
+	}
+	return n
+}
+
+// wholeVector is vec, or 1 where that is less than cp.async copies: elements then come
+// through registers, one by one, as a row may end within two.
+func wholeVector(vec, size int) int {
+	if vec*size < 4 {
+		return 1
+	}
+	return vec
+}
+
+// limitsMMA: a quarter of a warp's sums side by side in C may be less than a sector, as may
+// be a tile's rows; and rows of bytes across begin in each other's banks where tiles have
+// less than 64, and those of float32 where they have less than 32.
+func limitsMMA(c Config) AccessLimits {
+	s := c.Tile
+	l := AccessLimits{Scatter: rowScatter(c, s.K, frag.Quad*sideBySide(c))}
+	for _, x := range []struct {
+		across         bool
+		EpilogueVector int
+	}{{c.TransA, s.M}, {!c.TransB, s.N}} {
+		if !x.across {
+			continue
+		}
+		l.Scatter = max(l.Scatter, rowScatter(c, x.EpilogueVector, SectorBytes))
+		if c.In.Size() == 1 && x.EpilogueVector < 64 || c.In == dtype.F32 && x.EpilogueVector < 32 {
+			l.Conflicts = 4 // one for each matrix of a load, or each row of a copy
+		}
+	}
+	return l
+}
+
+func writeMMA(k *build.Kernel, c Config) {
+	g := DeclareParams(k, c)
+	s := c.Tile
+	threads, size := MMAThreads(s), c.In.Size()
+	k.Threads(threads, 1, 1)
+	k.MinBlocks(1) // or the compiler saves registers, and stores them in memory
+	row0, col0 := g.grouped(mmaGroup)
+	shapeA, shapeB := operandTiles(c)
+	a := frag.NewTiles(k, "A", g.a, row0, g.KBegin, g.KEnd, shapeA, wholeVector(c.VecA, size), threads)
+	b := frag.NewTiles(k, "B", g.b.T(), col0, g.KBegin, g.KEnd, shapeB, wholeVector(c.VecB, size), threads)
+	w := g.warp(a, b)
+
+	k.Comment("the first tiles set out; behind K they are zeros")
+	ring := frag.NewRing(k, s.Stages, a, b)
+	ring.Start()
+	sets := [2]mmaFragments{w.fragments(), w.fragments()} // one is multiplied, one comes
+	emit(w.loads(sets[0], ring.Use(), 0))
+	steps := s.K / w.read.K
+	k.For(0, k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K), func(build.Reg) {
+		for n := range steps {
+			var copies []func()
+			if n == 0 {
+				copies = ring.Fill()
+			}
+			if steps == 1 {
+				emit(copies) // the wait for the next tiles counts them
+				copies = nil
+			}
+			now, next := sets[n%2], sets[(n+1)%2]
+			switch {
+			case n+1 < steps:
+				// While these are multiplied the next fragments come, early, and behind them
+				// more tiles set out.
+				w.multiply(now, w.loads(next, ring.Use(), (n+1)*w.read.K), copies)
+			case sumsLate(c):
+				w.multiply(now, nil, copies)
+				ring.Next()
+				emit(w.loads(next, ring.Use(), 0))
+			default:
+				k.Comment("the last fragments are in registers: on to the next tiles")
+				ring.Next()
+				w.multiply(now, w.loads(next, ring.Use(), 0), copies)
+			}
+		}
+		if steps%2 == 1 { // the next turn begins with the first set again
+			w.move(sets[0], sets[1])
+		}
+	})
+	ring.End()
+	k.Comment("write the warp's part of C")
+	w.store(row0, col0)
+}
+
+// sumsLate says that sums are ready so long after their instruction that the last of a step begin before
+// the wait for the next tiles: those of float64. In the other order ptxas 12.4 to 13.0, and with it the driver
+// 580.159.04, let a few texts of two instructions a step begin the next step's sums without waiting for these, whose last
+// 8 columns are then lost: docs/results/proof-h200.md, TestSumsAwaited. Of four, it is a sixth slower at 512³.
+func sumsLate(c Config) bool {
+	return c.In == dtype.F64 && c.Tile.RowsPerThread*c.Tile.ColsPerThread != 16
+}
+
+// mmaGroup is how many rows of tiles are computed side by side, so that what is read
+// at the same time fits the L2 cache.
+const mmaGroup = 8
+
+// warp is a warp's part of the product, as each of its lanes sees it.
+type warp struct {
+	*Writer
+	in, read frag.Instruction // that multiplies, and whose fragments are read
+	a, b     *frag.Reader
+	acc      [][][]build.Reg // the lane's sums, by the instruction's rows and columns
+	// row and col are where the warp's part of the tile begins; eight and quad are the
+	// lane's place in fragments.
+	row, col, eight, quad build.Reg
+}
+
+func (g *Writer) warp(a, b *frag.Tiles) *warp {
+	s := g.Config.Tile
+	w := &warp{Writer: g}
+	as, read := multiplied(g.Config.In, g.Config.SM)
+	w.in, _ = frag.Best(as, g.Config.SM) // the kernel's list of types has no other
+	if w.read = w.in; as != read {
+		w.read, _ = frag.Best(read, newest)
+	}
+	tid := g.ThreadIdx(build.X)
+	lane, n := g.Named("lane", g.Rem(tid, frag.Lanes)), g.Named("warp", g.Div(tid, frag.Lanes))
+	w.eight, w.quad = g.Named("eight", g.Div(lane, frag.Quad)), g.Named("quad", g.Rem(lane, frag.Quad))
+	rows, cols := warpTile(s)
+	side := s.N / cols // warps side by side
+	w.row, w.col = g.Mul(g.Div(n, side), rows), g.Mul(g.Rem(n, side), cols)
+	w.a = a.ReadA(w.read, w.row, w.eight, w.quad, rows/w.in.M)
+	w.b = b.ReadB(w.read, w.col, w.eight, w.quad, cols/w.in.N)
+
+	w.acc = make([][][]build.Reg, rows/w.in.M)
+	for i := range w.acc {
+		w.acc[i] = make([][]build.Reg, cols/w.in.N)
+		for j := range w.acc[i] {
+			w.acc[i][j] = g.Vars(fmt.Sprintf("acc%d_%d_", i, j), g.AccType, len(w.in.C()), 0)
+		}
+	}
+	return w
+}
+
+// mmaFragments are a lane's elements of a few columns of A's tile and rows of B's: for each
+// of the instruction's rows and columns those that one instruction takes.
+type mmaFragments struct{ a, b [][]build.Reg }
+
+func (w *warp) fragments() mmaFragments { return mmaFragments{w.a.Registers(), w.b.Registers()} }
+
+// move moves fragments to other registers.
+func (w *warp) move(to, from mmaFragments) {
+	for i, regs := range slices.Concat(from.a, from.b) {
+		for e, x := range regs {
+			w.Set(slices.Concat(to.a, to.b)[i][e], x)
+		}
+	}
+}
+
+// loads are the loads of fragments from element p along K of a stage's tiles on.
+func (w *warp) loads(f mmaFragments, stage build.Reg, p int) []func() {
+	return append(w.b.Loads(f.b, stage, p), w.a.Loads(f.a, stage, p)...)
+}
+
+// multiply adds the products of fragments to the sums. Between the instructions, each
+// of which keeps the tensor cores busy for many cycles, it writes first the pieces of
+// what is wanted early, then those of what may come late.
+func (w *warp) multiply(f mmaFragments, early, late []func()) {
+	f = mmaFragments{w.a.Arrange(f.a), w.b.Arrange(f.b)}
+	parts := w.read.K / w.in.K
+	all := parts * len(w.acc) * len(w.acc[0])
+	half, n := all/2, 0
+	for part := range parts {
+		x := w.operands(f, part)
+		for i := range w.acc {
+			for j := range w.acc[i] {
+				if n < half {
+					emit(share(early, n, half))
+				} else {
+					emit(share(late, n-half, all-half))
+				}
+				w.add(w.acc[i][j], x.a[i], x.b[j])
+				n++
+			}
+		}
+	}
+}
+
+// operands are fragments as the instruction multiplies them: of those that hold more than
+// it takes, one part.
+func (w *warp) operands(f mmaFragments, part int) mmaFragments {
+	var convert func(build.Reg) build.Reg
+	switch {
+	case w.in.In == ptx.TF32:
+		convert = func(x build.Reg) build.Reg { return frag.Round(w.Kernel, x) }
+	case w.in.In != w.read.In:
+		convert = func(x build.Reg) build.Reg { return frag.Widen(w.Kernel, w.read.In, x, part) }
+	default:
+		return f
+	}
+	converted := func(from [][]build.Reg) [][]build.Reg {
+		all := make([][]build.Reg, len(from))
+		for i, regs := range from {
+			for _, x := range regs {
+				all[i] = append(all[i], convert(x))
+			}
+		}
+		return all
+	}
+	return mmaFragments{converted(f.a), converted(f.b)}
+}
+
+// addsApart says that products are summed up apart before they are added to the sums.
+func addsApart(p *gemm.Problem) bool {
+	return p.A.Type.Size() == 1 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
+}
+
+// add adds one instruction's product to the sums: by way of an accumulator of its own where
+// the tensor cores' is shorter than a float32, unless that is asked for.
+func (w *warp) add(acc, a, b []build.Reg) {
+	if w.in.In.Bits() > 8 || w.in.Sum != ptx.F32 || w.Config.Precision == gemm.Fast {
+		w.MMA(w.in.Shape(), w.in.In, acc, a, b)
+		return
+	}
+	own := make([]build.Reg, len(acc))
+	for i := range own {
+		own[i] = w.Var("", ptx.F32, 0)
+	}
+	w.MMA(w.in.Shape(), w.in.In, own, a, b)
+	for i, sum := range own {
+		w.Set(acc[i], w.Add(acc[i], sum))
+	}
+}
+
+// share is the n-th of so many shares of the pieces.
+func share(pieces []func(), n, of int) []func() {
+	return pieces[n*len(pieces)/of : (n+1)*len(pieces)/of]
+}
+
+func emit(pieces []func()) {
+	for _, piece := range pieces {
+		piece()
+	}
+}
+
+// store writes the sums to C, whose tile begins at (row, col), or hands them over to
+// whoever adds up the parts of K.
+func (w *warp) store(row, col build.Reg) {
+	vec := w.Config.VecC
+	row, col = w.Add(row, w.row), w.Add(col, w.col)
+	for i := range w.acc {
+		for r := range w.in.M / frag.Eight {
+			times, more := w.a.Rows(i, r)
+			at := w.Add(w.Mad(w.eight, times, row), more)
+			var cols []build.Reg
+			var sums [][]build.Reg
+			for _, run := range w.b.Runs() {
+				c := w.Add(w.Mad(w.quad, run.Times, col), run.More)
+				var side []build.Reg
+				for _, p := range run.Sums {
+					side = append(side, w.acc[i][p.Row][2*r+p.Col])
+				}
+				if w.Config.Tile.SplitK > 1 { // they stay side by side until the parts are added
+					w.If(w.C.Inside(at, c), func() { w.StoreSums(at, c, side) })
+					continue
+				}
+				for d := 0; d < len(side); d += vec {
+					cols, sums = append(cols, w.Add(c, d)), append(sums, side[d:d+vec])
+				}
+			}
+			if len(cols) > 0 {
+				w.storeRow(at, cols, sums)
+			}
+		}
+	}
+}

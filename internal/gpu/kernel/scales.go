@@ -1,0 +1,91 @@
+package kernel
+
+import (
+	"fmt"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// blockScales are those of op(A)'s rows or of op(B)'s columns, here called rows, of which each
+// has one for every [gemm.ScaleBlock] of K, or as many share it.
+type blockScales struct {
+	*build.Kernel
+	first         build.Ptr
+	across, along build.Reg // elements from one row's to the next one's, and along K
+	side          int       // rows that share them
+	rows          build.Reg
+}
+
+// declareScales declares both operands' block scales, as scaleArguments lays them out.
+func (g *Writer) declareScales() {
+	// Not read-only: the assembler puts such loads off, until just before their values are needed,
+	// and past barriers.
+	declare := func(name string, side int, rows build.Reg) blockScales {
+		if side == 0 {
+			return blockScales{}
+		}
+		return blockScales{
+			g.Kernel, g.Pointer("scales"+name, ptx.F32),
+			g.Param("across"+name, ptx.U32), g.Param("along"+name, ptx.U32), side, rows,
+		}
+	}
+	g.ScalesA = declare("A", g.Config.ScaleA, g.M)
+	g.ScalesB = declare("B", g.Config.ScaleB, g.N)
+}
+
+func scaleArguments(args *device.Params, p *gemm.Problem, m Memory) {
+	if !p.BlockScaled() {
+		return
+	}
+	for _, x := range []struct {
+		at device.Ptr
+		l  gemm.Layout // with op(A)'s rows as rows
+	}{{m.Extras[gemm.ScaleA], p.ScaleA}, {m.Extras[gemm.ScaleB], p.ScaleB.T()}} {
+		args.Ptr(x.at)
+		args.U32(uint32(x.l.Index(1, 0)))
+		args.U32(uint32(x.l.Index(0, 1)))
+	}
+}
+
+// mostScales is how far apart an operand's may be: what 32 bits count.
+const mostScales = 1<<31 - 1
+
+// checkScales is nil if a kernel can address p's block scales. The error is ErrUnsupported.
+func (k *Kernel) checkScales(p *gemm.Problem) error {
+	switch {
+	case !p.BlockScaled():
+		return nil
+	case !k.BlockScales:
+		return fmt.Errorf("%w: kernel %s with block scales", gemm.ErrUnsupported, k.Name)
+	case max(p.ScaleA.Len(), p.ScaleB.Len(), p.M, p.N, p.K) > mostScales:
+		return fmt.Errorf("%w: block scales of %v and %v: more than 31 bits count", gemm.ErrUnsupported, p.ScaleA, p.ScaleB)
+	}
+	return nil
+}
+
+// at is where a row's scale for a block of K is; of a row that is not there, the last one's.
+func (s *blockScales) At(row, block build.Reg) build.Ptr {
+	row = s.Div(s.Min(row, s.Sub(s.rows, 1)), s.side)
+	return s.first.At(s.Mad(row, s.across, s.Mul(block, s.along)))
+}
+
+// elementA and elementB are elements of op(A) and op(B) in the type of the sums, with their block
+// scales, if there are any.
+func (g *Writer) elementA(row, p build.Reg) build.Reg {
+	return g.ScalesA.times(g.ToAccType(g.a.Load(row, p)), row, p)
+}
+
+func (g *Writer) elementB(p, col build.Reg) build.Reg {
+	return g.ScalesB.times(g.ToAccType(g.b.Load(p, col)), col, p)
+}
+
+// times is element p along K of a row, which is x, with its scale, if there are any.
+func (s *blockScales) times(x, row, p build.Reg) build.Reg {
+	if s.side == 0 {
+		return x
+	}
+	return s.Mul(x, s.At(row, s.Div(p, gemm.ScaleBlock)).Load())
+}

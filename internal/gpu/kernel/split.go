@@ -1,0 +1,154 @@
+package kernel
+
+import (
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// Where C has fewer tiles than the GPU has SMs, K is split: block (x, y, z) sums part z
+// of K and writes what it has to memory of its own, and a second launch, of the kernel
+// below, adds the parts in their order, with alpha and all that follows. Nothing depends
+// on which block is done first, so that equal products give equal bits.
+
+// partOf is how long the parts of K are: whole steps, but for the last one.
+func SplitLen(k int, s Tile) int {
+	steps := max(CeilDiv(k, s.K), 1)
+	return CeilDiv(steps, s.SplitK) * s.K
+}
+
+// partsOf is how many parts there are, none of them empty.
+func SplitCount(p *gemm.Problem, s Tile) int {
+	if !p.ReadsAB() {
+		return 1
+	}
+	return max(CeilDiv(p.K, SplitLen(p.K, s)), 1)
+}
+
+// sumsBytes is the memory that the parts' sums take.
+func PartialSumBytes(p *gemm.Problem, s Tile) int {
+	return SplitCount(p, s) * p.M * PartialSumLD(p) * p.Accum().Size()
+}
+
+// sumsRow is the sums from one row to the next: whole vectors.
+func PartialSumLD(p *gemm.Problem) int {
+	width := VectorOf(p.Accum())
+	return CeilDiv(p.N, width) * width
+}
+
+// partial is the first launch of c, which leaves to the second what becomes of a sum.
+func (c Config) PartialSums() Config {
+	c.Out, c.VecC, c.VecD, c.Factor, c.Epilogue = c.In.Info().Accum, 1, 0, 0, gemm.Epilogue{}
+	return c
+}
+
+// text is c without what the text does not depend on: the number of parts.
+func (c Config) CompileKey() Config {
+	c.Tile.SplitK = min(c.Tile.SplitK, 2)
+	return c
+}
+
+// split declares what is known of the parts; the block sums the one of its place
+// along z.
+func (g *Writer) split() {
+	g.SplitLen = g.Param("part", g.IndexType)
+	sums := g.Pointer("sums", g.AccType)
+	width := VectorOf(g.Config.In.Info().Accum)
+	row := g.Mul(g.CeilDiv(g.N, width), width)
+	z := g.To(g.IndexType, g.BlockIdx(build.Z))
+	g.KBegin = g.Mul(z, g.SplitLen)
+	g.KEnd = g.Min(g.Add(g.KBegin, g.SplitLen), g.K)
+	g.sums = g.Matrix(sums, g.M, g.N, row)
+}
+
+// deliver hands over the sums of consecutive elements of a row: to C, or if K is split
+// to whoever adds up the parts.
+func (g *Writer) StoreSums(row, col build.Reg, sums []build.Reg) {
+	if g.Config.Tile.SplitK < 2 {
+		g.storeVec(row, col, sums)
+		return
+	}
+	values := make([]build.Value, len(sums))
+	for i, s := range sums {
+		values[i] = s
+	}
+	g.sums.At(g.partRow(g.BlockIdx(build.Z), row), col).StoreVec(values...)
+}
+
+// partRow is the row of the sums in which a part has that row of C.
+func (g *Writer) partRow(part, row build.Reg) build.Reg {
+	return g.Mad(g.To(ptx.U64, part), g.To(ptx.U64, g.M), g.To(ptx.U64, row))
+}
+
+// sum adds the sums of parts of K. A warp has a row's vectors, one in each lane; the
+// warps of a block share out rows or, where there are many parts, the parts of rows.
+var SplitKSum = &Kernel{
+	Name:         "sum",
+	Adds:         "the sums of parts of K, in their order",
+	SM:           75,
+	CheckTile:    func(Tile) error { return nil },
+	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: 32, Y: SplitKSumWarps, Z: 1} },
+	Write:        writeSum,
+}
+
+// sumWarps is the warps of a block, and sumAhead the loads that each has under way.
+const SplitKSumWarps, SplitKSumLoads = 8, 4
+
+// sumConfig is how the parts that c leaves are added. Its shape's K is how many warps
+// share out the parts of a row: no more than have several each.
+func SplitKSumConfig(c Config) Config {
+	warps := 1
+	for warps < SplitKSumWarps && 2*warps*SplitKSumLoads <= c.Tile.SplitK {
+		warps *= 2
+	}
+	c.VecC = min(c.VecC, VectorOf(c.In.Info().Accum))
+	c.Tile = Tile{M: SplitKSumWarps / warps, N: 32 * c.VecC, K: warps, RowsPerThread: 1, ColsPerThread: c.VecC}
+	return c
+}
+
+func writeSum(k *build.Kernel, c Config) {
+	g := DeclareParams(k, c)
+	g.split()
+	s := c.Tile
+	k.Threads(32, SplitKSumWarps, 1)
+	lane, warp := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
+	row0, col0 := g.TileOrigin()
+	row := k.Named("row", k.Add(row0, k.Div(warp, s.K)))
+	col := k.Named("col", k.Add(col0, k.Mul(lane, c.VecC)))
+	share := k.Rem(warp, s.K)
+
+	total := k.Vars("sum", g.AccType, c.VecC, 0)
+	inside := g.C.Inside(row, col)
+	parts := k.CeilDiv(g.K, g.SplitLen)
+	k.For(0, k.CeilDiv(parts, s.K*SplitKSumLoads), func(round build.Reg) {
+		var vectors [][]build.Reg
+		for n := range SplitKSumLoads {
+			part := k.Add(k.Mul(k.Mad(round, SplitKSumLoads, n), s.K), share)
+			vectors = append(vectors, g.sums.At(g.partRow(part, row), col).LoadVecOr0(k.And(inside, k.Lt(part, parts)), c.VecC))
+		}
+		for _, v := range vectors {
+			for e, x := range v {
+				k.Set(total[e], k.Add(total[e], x))
+			}
+		}
+	})
+	if s.K > 1 {
+		shares := k.Shared("shares", g.AccType, SplitKSumWarps, 32*c.VecC)
+		values := make([]build.Value, c.VecC)
+		for e, x := range total {
+			values[e] = x
+		}
+		shares.At(warp, k.Mul(lane, c.VecC)).StoreVec(values...)
+		k.Barrier()
+		inside = k.And(inside, k.Eq(share, 0))
+		k.If(inside, func() {
+			for n := 1; n < s.K; n++ {
+				for e, x := range shares.From(warp, k.Mul(lane, c.VecC)).LoadVec(n, 0, c.VecC) {
+					k.Set(total[e], k.Add(total[e], x))
+				}
+			}
+		})
+	}
+	k.If(inside, func() { g.storeVec(row, col, total) })
+}

@@ -1,0 +1,74 @@
+package kernel
+
+import (
+	"tilework/internal/device"
+	"tilework/ptx/build"
+)
+
+// tiled is the textbook's second kernel. A block loads a tile of A and one of B into
+// shared memory, each thread one element of both, and multiplies them from there:
+// each element that is loaded serves a whole row or column of threads, so that the
+// arithmetic intensity grows by the tile's size (4 operations a byte at 16, in
+// float32). What limits it: two loads from shared memory for one multiply-add.
+//
+// At the edges of A and B the tiles are filled with zeros, which add nothing.
+var Tiled = &Kernel{
+	Name:  "tiled",
+	Adds:  "tiles of A and B in shared memory, read once by the block for all its threads",
+	SM:    75,
+	Tiles: []Tile{Square(32, 32), Square(16, 16), Square(8, 8), Square(2, 2)},
+	CheckTile: func(s Tile) error {
+		return checkSquare("tiled", s, s.M)
+	},
+	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
+	AccessLimits: func(c Config) AccessLimits { return AccessLimits{Scatter: rowScatter(c, c.Tile.M, c.Tile.M)} },
+	Write:        writeTiled,
+}
+
+func writeTiled(k *build.Kernel, c Config) {
+	g := DeclareParams(k, c)
+	tile := c.Tile.M
+	k.Threads(tile, tile, 1)
+	as := k.Shared("As", g.AccType, tile, tile+g.padding(c.TransA))
+	bs := k.Shared("Bs", g.AccType, tile, tile+g.padding(c.TransB))
+	tx, ty := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
+	row0, col0 := g.TileOrigin()
+	row, col := k.Named("row", k.Add(row0, ty)), k.Named("col", k.Add(col0, tx))
+	acc := k.Var("acc", g.AccType, 0)
+
+	k.For(0, k.CeilDiv(g.K, tile), func(p build.Reg) {
+		k.Comment("load phase: a tile of A and one of B, an element of each by each thread")
+		if c.TransA { // neighbouring threads read down a column, which is a row in memory
+			as.Store(tx, ty, g.ToAccType(g.a.LoadOr0(k.Add(row0, tx), k.Mad(p, tile, ty))))
+		} else {
+			as.Store(ty, tx, g.ToAccType(g.a.LoadOr0(row, k.Mad(p, tile, tx))))
+		}
+		if c.TransB {
+			bs.Store(tx, ty, g.ToAccType(g.b.LoadOr0(k.Mad(p, tile, tx), k.Add(col0, ty))))
+		} else {
+			bs.Store(ty, tx, g.ToAccType(g.b.LoadOr0(k.Mad(p, tile, ty), col)))
+		}
+		k.Barrier() // all of both tiles is there
+		k.Comment("compute phase: a row of one tile times a column of the other")
+		for i := range tile {
+			k.FMA(acc, as.Load(ty, i), bs.Load(i, tx))
+		}
+		k.Barrier() // and nobody needs them any more
+	})
+	k.If(g.C.Inside(row, col), func() { g.store(row, col, acc) })
+}
+
+// padding is the columns that nobody uses in a tile that is stored down its columns.
+// Threads that are served together store as many columns side by side as there are
+// sides of a tile in a row of banks: with rows that many elements longer than the
+// tile, each element has a bank of its own.
+func (g *Writer) padding(trans bool) int {
+	if !trans {
+		return 0
+	}
+	return max(1, bankBytes/g.AccType.Bytes()/g.Config.Tile.M)
+}
+
+// bankBytes is what shared memory delivers at a time: a word of 4 bytes from each of
+// 32 banks.
+const bankBytes = 32 * 4

@@ -1,0 +1,95 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
+)
+
+// TestEveryCallFails: whichever call to the device fails, its error comes out, nothing
+// stays allocated, and the next run is as if nothing had been.
+func TestEveryCallFails(t *testing.T) {
+	schedules := maps.Clone(schedules)
+	schedules["whole"] = func(pl *Plan, _ []span) *schedule { return pl.wholly() }
+	for name, build := range schedules {
+		t.Run(name, func(t *testing.T) {
+			for _, kind := range []struct{ from, want error }{
+				{device.ErrOutOfMemory, gemm.ErrOutOfMemory}, {device.ErrLost, gemm.ErrNoDevice}, {device.ErrLaunch, device.ErrLaunch},
+			} {
+				n := 1
+				for everyCall(t, n, kind.from, kind.want, build) {
+					n++
+				}
+				t.Logf("%d calls failed with %v", n-1, kind.from)
+			}
+		})
+	}
+}
+
+// everyCall runs a product whose call number n fails, and says whether it has so many.
+func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) *schedule) bool {
+	t.Helper()
+	p, b := small(t, 0.5)
+	d := devicetest.NewDouble()
+	d.FailAt, d.Err = n, from
+	backend := New(d)
+	plan, err := backend.Plan(p, exec.Options{Kernel: "naive"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Steps = build(plan, cutSpan(span{0, p.K}, p.K))
+	err = plan.Run(t.Context(), b)
+	failed := d.Calls >= n
+	// A schedule that needs less memory may have had enough.
+	recovered := err == nil && d.Failed == "alloc" && from == device.ErrOutOfMemory
+	switch {
+	case !failed && err != nil:
+		t.Errorf("no call failed: %v", err)
+	case failed && !recovered && (!errors.Is(err, from) || !errors.Is(err, want)):
+		t.Errorf("call %d, %s, failed with %v, Run with %v", n, d.Failed, from, err)
+	}
+	if len(d.Live) != 0 || d.Events != 0 {
+		t.Errorf("call %d failed (%v): %d allocations and %d events are left", n, err, len(d.Live), d.Events)
+	}
+	d.FailAt = 0
+	if err := plan.Run(t.Context(), b); err != nil {
+		t.Errorf("call %d failed, and then the next run: %v", n, err)
+	}
+	if err := backend.Close(); err != nil || d.Loaded != 0 || d.Streams != 0 {
+		t.Errorf("call %d failed: close: %v, %d modules and %d streams are left", n, err, d.Loaded, d.Streams)
+	}
+	return failed
+}
+
+// small is a product with a bias, and memory for it.
+func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
+	t.Helper()
+	a, b, c := gemm.Dense(dtype.F32, 5, 7), gemm.Dense(dtype.F32, 7, 6), gemm.Dense(dtype.F32, 5, 6)
+	c.LD = 9
+	p, _, err := gemm.New(1, a, b, beta, c, gemm.Epilogue{Bias: gemm.BiasRow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p, gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, c.Bytes()), Bias: make([]byte, 20)}
+}
+
+func TestCancelled(t *testing.T) {
+	p, b := small(t, 0)
+	d := devicetest.NewDouble()
+	plan, err := New(d).Plan(p, exec.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := plan.Run(ctx, b); !errors.Is(err, context.Canceled) || d.Calls > 0 {
+		t.Errorf("got %v after %d calls to the device, want %v after none", err, d.Calls, context.Canceled)
+	}
+}

@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device/devicetest"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/ptx"
+	"tilework/ptx/build"
+	"tilework/ptx/emu/check"
+)
+
+// threshold is x + 100·row + col where that is above data[col%3], and -1 elsewhere.
+func threshold(k *build.Kernel, e kernel.Element) build.Reg {
+	t := e.Value.Type()
+	x := k.Add(e.Value, k.To(t, k.To(ptx.U32, k.Mad(e.Row, 100, e.Col))))
+	return k.Select(k.Gt(x, e.Data.At(k.Rem(e.Col, 3)).Load()), x, k.To(t, -1))
+}
+
+// TestFunctions: every kernel computes a function of the caller's, told the element's place in
+// the whole of C, whether C is computed at once or in panels, as it lies or transposed.
+func TestFunctions(t *testing.T) {
+	f, err := kernel.NewFunction(threshold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}})
+	b := New(d)
+	for _, k := range choose.Kernels() {
+		for _, in := range []dtype.Type{dtype.F32, dtype.BF16, dtype.I8} {
+			m, n, depth := 3+rng.IntN(70), 3+rng.IntN(70), 1+rng.IntN(20)
+			for _, transposed := range []bool{false, true} {
+				c := gemm.Dense(in.Info().Accum, m, n)
+				if transposed {
+					c = gemm.Dense(in.Info().Accum, n, m).T()
+				}
+				p, swapped, err := gemm.New(1, gemm.Dense(in, m, depth), gemm.Dense(in, depth, n), 0, c, gemm.Epilogue{Function: f})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.DataLen = 3; k.Supports(&p) != nil {
+					continue
+				}
+				fill := func(l gemm.Layout) []byte {
+					x := make([]byte, l.Bytes())
+					for i := range l.Len() {
+						l.Type.Set(x, i, float64(rng.IntN(7)-3))
+					}
+					return x
+				}
+				buf := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: fill(p.C)}
+				buf.Extras[gemm.Data] = make([]byte, p.Extra(gemm.Data).Bytes())
+				limits := []float64{500, 1500, 2500}
+				for i, x := range limits {
+					p.Accum().Set(buf.Extras[gemm.Data], i, x)
+				}
+				pl, err := b.Plan(&p, exec.Options{Kernel: k.Name})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.M > kernel.MaxVectorBytes && !pl.UsesScratch() {
+					pl.Steps = pl.overlapped(pl.once(), cutSpan(span{0, p.M}, kernel.MaxVectorBytes))
+				}
+				if err := pl.Run(t.Context(), buf); err != nil {
+					t.Fatal(err)
+				}
+				for i := range p.M {
+					for j := range p.N {
+						x := 0.0
+						for q := range p.K {
+							x += p.A.Type.At(buf.A, p.A.Index(i, q)) * p.B.Type.At(buf.B, p.B.Index(q, j))
+						}
+						row, col := i, j
+						if swapped {
+							row, col = j, i
+						}
+						if x += float64(100*row + col); x <= limits[col%3] {
+							x = -1
+						}
+						if got := p.C.Type.At(buf.C, p.C.Index(i, j)); got != x {
+							t.Fatalf("%s, %v, %s: C(%d,%d) is %v, want %v", k.Name, &p, pl.Config, i, j, got, x)
+						}
+					}
+				}
+			}
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFunctionsAreOne: functions that write the same are compiled once, others are not taken
+// for them, and what no kernel can have is refused.
+func TestFunctionsAreOne(t *testing.T) {
+	times := func(n float64) *kernel.Function {
+		f, err := kernel.NewFunction(func(k *build.Kernel, e kernel.Element) build.Reg { return k.Mul(e.Value, n) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	switch two := times(2); {
+	case two != times(2), two == times(3), two.Reads():
+		t.Error("functions are not told apart by what they write")
+	case times(2.5).Refused[dtype.I32] == nil:
+		t.Error("2.5 times a whole number")
+	}
+	for name, f := range map[string]func(k *build.Kernel, e kernel.Element) build.Reg{
+		"another type": func(k *build.Kernel, e kernel.Element) build.Reg { return k.To(ptx.F16, e.Value) },
+		"nothing":      func(k *build.Kernel, e kernel.Element) build.Reg { return build.Reg{} },
+	} {
+		if _, err := kernel.NewFunction(f); !errors.Is(err, gemm.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s := fmt.Sprint(gemm.Epilogue{Function: times(2), Saturate: true}); s != "saturate+"+times(2).String() {
+		t.Errorf("an epilogue with a function is %q", s)
+	}
+}

@@ -1,0 +1,70 @@
+// Package stream computes products of matrices in host memory on a GPU. It cuts a product
+// into steps, and copies the panels of one step while the kernel of another runs.
+package stream
+
+import (
+	"sync"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
+)
+
+// HostBackend computes products of matrices of the host on one device. It keeps the streams, and
+// the schedules of recent products, besides the compiled kernels. Its methods may be called from
+// several goroutines at once.
+type Backend struct {
+	*exec.Backend
+
+	mu        sync.Mutex
+	schedules map[scheduleKey]scheduled
+	idle      []*streams // that no product uses
+}
+
+// NewHost returns a backend on a device, which the caller closes after the backend.
+func New(d device.Device) *Backend {
+	return &Backend{Backend: exec.New(d), schedules: map[scheduleKey]scheduled{}}
+}
+
+// Close closes the streams and unloads the compiled kernels.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, s := range b.idle {
+		errs = append(errs, s.close())
+	}
+	b.idle = nil
+	return device.Join(append(errs, b.Backend.Close())...)
+}
+
+// HostPlan is a product of matrices of the host: the plan of the same product on the device, and
+// the schedule by which operands reach the device and C leaves it.
+type Plan struct {
+	*exec.Plan
+
+	on         *Backend
+	host       *gemm.Problem
+	keepLayout bool
+
+	Steps    *schedule // see schedule
+	expected estimate
+}
+
+// Plan chooses a kernel and its configuration. The error is ErrUnsupported.
+func (b *Backend) Plan(p *gemm.Problem, opt exec.Options) (*Plan, error) {
+	pl, err := b.Backend.Plan(p, opt)
+	if err != nil {
+		return nil, err
+	}
+	return b.PlanOf(pl, p, opt.KeepLayout), nil
+}
+
+// PlanOf returns the plan of p that runs as pl does, which was planned for p and has the
+// host's layouts on the device if keepLayout is set.
+func (b *Backend) PlanOf(pl *exec.Plan, p *gemm.Problem, keepLayout bool) *Plan {
+	return &Plan{Plan: pl, on: b, host: p, keepLayout: keepLayout}
+}
+
+// Backend returns the backend that made the plan.
+func (pl *Plan) Backend() *Backend { return pl.on }

@@ -1,0 +1,359 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+)
+
+// schedule is the order in which a product of matrices on the host is computed: the
+// steps follow each other on the device while what later ones need comes in and what
+// earlier ones made goes out.
+//
+// Two cuts make steps. Slices of K need little of A and B to begin with, and leave when the
+// last of them is done; panels of C need all of K. See [order].
+type schedule struct {
+	steps []step
+	order order
+	// sizes are the bytes of the buffers that parts of the operands take in turn.
+	sizes [kernel.Matrices][]int
+	words string
+}
+
+// order is in what order elements of C are summed up: those of a head of C slice by slice of
+// K, the others at once. It is a matter of the product and the kind of device alone: memory
+// that is short changes panels, never bits.
+type order struct {
+	slices []span
+	head   int // rows, or columns
+	byRows bool
+}
+
+// step computes a part of C, or adds the terms of a slice of K to it.
+type step struct {
+	rows, cols, depth span
+	// tiles are the parts of the operands on the device that the step's are parts of. That of
+	// C stays until all of its steps are done.
+	tiles   [kernel.Matrices]part
+	load    [kernel.Matrices]part // what comes in before the step; of C, its old values
+	buffers [kernel.Matrices]int  // that the tiles are in
+	begins  [kernel.Matrices]bool // whether the step is the first with its tile
+	store   bool                  // whether the step's part of C goes out after it
+	// beside says that the step is computed beside the one before it, whose last blocks
+	// leave processors idle.
+	beside bool
+}
+
+// span is a range of rows, columns or terms.
+type span struct{ from, to int }
+
+func (s span) n() int { return s.to - s.from }
+
+// part is a part of op(A), op(B) or C.
+type part struct{ rows, cols span }
+
+func (p part) empty() bool { return p.rows.n() == 0 || p.cols.n() == 0 }
+
+// parts are the parts of A and B that the step reads, and of C that it writes.
+func (s *step) parts() [kernel.Matrices]part {
+	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}, {s.depth, s.cols}}
+}
+
+// layout is how a part of a matrix lies when it stands alone on the device.
+func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
+	if l.Trans {
+		p.rows, p.cols = p.cols, p.rows
+	}
+	l.Rows, l.Cols = p.rows.n(), p.cols.n()
+	if !pl.keepLayout {
+		l = kernel.Padded(l)
+	}
+	return l
+}
+
+// problem is what a step computes. Of several slices of K the first overwrites C with
+// its sums, the others add theirs, and the last does for the whole what is asked for; see
+// sliceable.
+func (pl *Plan) problem(s *step) gemm.Problem {
+	p := *pl.host
+	parts := s.parts()
+	p.M, p.N, p.K = s.rows.n(), s.cols.n(), s.depth.n()
+	first, last := s.depth.from == 0, s.depth.to == pl.host.K
+	if !last {
+		p.Alpha, p.Epilogue, p.Residual = 1, gemm.Epilogue{}, gemm.Layout{}
+	}
+	for x, l := range []*gemm.Layout{&p.A, &p.B, &p.C, &p.Residual, &p.Up} {
+		if x == kernel.InD && !p.Epilogue.Residual || x == kernel.InUp && !p.Epilogue.Gated {
+			continue
+		}
+		ld := pl.layout(*l, s.tiles[x]).LD
+		*l = pl.layout(*l, parts[x])
+		l.LD = ld
+	}
+	if !first {
+		p.Beta = p.Alpha
+	}
+	if sideA, sideB := pl.host.ScaleSides(); sideA > 0 {
+		p.ScaleA = scalesOf(p.ScaleA, kernel.CeilDiv(p.M, sideA), kernel.CeilDiv(p.K, gemm.ScaleBlock))
+		p.ScaleB = scalesOf(p.ScaleB, kernel.CeilDiv(p.K, gemm.ScaleBlock), kernel.CeilDiv(p.N, sideB))
+	}
+	return p
+}
+
+// scalesOf is the layout of a part of block scales of so many rows and columns.
+func scalesOf(l gemm.Layout, rows, cols int) gemm.Layout {
+	if l.Trans {
+		rows, cols = cols, rows
+	}
+	l.Rows, l.Cols = rows, cols
+	return l
+}
+
+// sliceable says that sums may rest in C between slices of K, and that multiplying each
+// slice's sums by alpha is exact, or wraps, as multiplying all of them is.
+func sliceable(p *gemm.Problem) bool {
+	if p.C.Type != p.Accum() || p.Beta != 0 || p.Epilogue.Gated || p.BlockScaled() {
+		return false
+	}
+	return p.C.Type.Info().Integer || isPowerOfTwo(p.Alpha)
+}
+
+// lay completes steps that have their parts, their tiles and what comes in: it gives the
+// tiles buffers, so many of each operand, in turn. A tile that comes in whole and is there
+// already does not come again.
+func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule {
+	s := &schedule{steps: steps, order: o, words: words}
+	p := pl.host
+	var held [kernel.Matrices][]part // by the buffers
+	var count [kernel.Matrices]int   // of tiles that have had one
+	for x := range kernel.Matrices {
+		held[x], s.sizes[x] = make([]part, buffers), make([]int, buffers)
+	}
+	read := [kernel.Matrices]bool{p.ReadsAB(), p.ReadsAB(), true, p.Epilogue.Residual, p.ReadsAB() && p.Epilogue.Gated}
+	layouts := pl.layouts()
+	for i := range steps {
+		st := &steps[i]
+		st.load[kernel.InUp] = st.load[kernel.InB]
+		for x, tile := range st.tiles {
+			if !read[x] {
+				st.load[x] = part{}
+				continue
+			}
+			at := slices.Index(held[x][:min(count[x], buffers)], tile)
+			if at < 0 {
+				at, st.begins[x] = count[x]%buffers, true
+				count[x]++
+				held[x][at] = tile
+				s.sizes[x][at] = max(s.sizes[x][at], pl.layout(layouts[x], tile).Bytes())
+			} else if st.load[x] == tile {
+				st.load[x] = part{}
+			}
+			st.buffers[x] = at
+		}
+		if p.Beta != 0 && st.depth.from == 0 {
+			st.load[kernel.InC] = st.parts()[kernel.InC]
+		}
+		if st.store = st.depth.to == p.K; st.store && read[kernel.InD] {
+			st.load[kernel.InD] = st.parts()[kernel.InD]
+		}
+	}
+	return s
+}
+
+// memory is what the schedule takes on the device, in bytes.
+func (s *schedule) Memory() (n int) {
+	for _, sizes := range s.sizes {
+		for _, size := range sizes {
+			n += size
+		}
+	}
+	return n
+}
+
+func (pl *Plan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
+
+// layouts are those of A, B, C, the residual and a second B on the host.
+func (pl *Plan) layouts() [kernel.Matrices]gemm.Layout {
+	return [...]gemm.Layout{pl.host.A, pl.host.B, pl.host.C, pl.host.Residual, pl.host.Up}
+}
+
+// scales are the layouts of the scales that are read, which come as a whole.
+func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
+	all := map[gemm.Extra]gemm.Layout{}
+	for x := range gemm.Extra(gemm.Extras) {
+		if x != gemm.Residual && x != gemm.Up && pl.host.Has(x) {
+			all[x] = pl.host.Extra(x)
+		}
+	}
+	return all
+}
+
+// whole is the one step of a product that is computed at once.
+func (pl *Plan) whole() *step {
+	s := &step{rows: span{0, pl.host.M}, cols: span{0, pl.host.N}, depth: span{0, pl.host.K}}
+	s.tiles = s.parts()
+	s.load[kernel.InA], s.load[kernel.InB] = s.tiles[kernel.InA], s.tiles[kernel.InB]
+	return s
+}
+
+// once is the order of a product whose elements are each summed up at once.
+func (pl *Plan) once() order {
+	return order{slices: []span{{0, pl.host.K}}, head: pl.host.M, byRows: true}
+}
+
+func (pl *Plan) wholly() *schedule {
+	return pl.lay(pl.once(), []step{*pl.whole()}, 1, "in one step")
+}
+
+// overlapped is a schedule that has all matrices on the device in the end: a head of C
+// slice by slice, its last slice and then the rest of C panel by panel. What is computed
+// with a slice of one operand and the head of the other comes in nearly as fast as that is
+// computed, however large the product, and the rest of C leaves from early on.
+func (pl *Plan) overlapped(o order, panels []span) *schedule {
+	whole, last := pl.whole(), len(o.slices)-1
+	// add appends a step; what is new of the operand that the head is of, and of the other
+	// one, comes in.
+	var steps []step
+	add := func(along, depth span, other bool, beside bool) {
+		st := step{rows: along, cols: whole.cols, depth: depth, tiles: whole.tiles, beside: beside}
+		mine, theirs := kernel.InA, kernel.InB
+		if !o.byRows {
+			st.rows, st.cols = whole.rows, along
+			mine, theirs = kernel.InB, kernel.InA
+		}
+		parts := st.parts()
+		st.load[mine] = parts[mine]
+		if other {
+			st.load[theirs] = parts[theirs]
+		}
+		steps = append(steps, st)
+	}
+	for _, k := range o.slices[:last] {
+		add(span{0, o.head}, k, true, false)
+	}
+	for i, p := range panels {
+		depth := o.of(p)
+		add(p, depth[len(depth)-1], i == 0, i%2 == 1)
+	}
+	side := "rows"
+	if !o.byRows {
+		side = "columns"
+	}
+	words := fmt.Sprintf("panels of %s %s", sizes(panels), side)
+	if last > 0 {
+		words = fmt.Sprintf("%d %s in slices of %s of K, %s", o.head, side, sizes(o.slices), words)
+	}
+	return pl.lay(o, steps, 1, words)
+}
+
+// of is the slices by which a panel of C is summed up, which is of the head or of the rest.
+func (o order) of(panel span) []span {
+	if panel.from < o.head {
+		return o.slices
+	}
+	return []span{{0, o.slices[len(o.slices)-1].to}}
+}
+
+// cut cuts a side of C into spans of so many, none of them of the head and of the rest.
+func (o order) cut(n, each int, rows bool) []span {
+	if rows != o.byRows || o.head >= n {
+		return cutSpan(span{0, n}, each)
+	}
+	return append(cutSpan(span{0, o.head}, each), cutSpan(span{o.head, n}, each)...)
+}
+
+// sizes lists how long spans are: "1024, 2×512".
+func sizes(spans []span) string {
+	var list []string
+	for i := 0; i < len(spans); {
+		n, same := spans[i].n(), 1
+		for i+same < len(spans) && spans[i+same].n() == n {
+			same++
+		}
+		if same > 1 {
+			list = append(list, fmt.Sprintf("%d×%d", same, n))
+		} else {
+			list = append(list, fmt.Sprint(n))
+		}
+		i += same
+	}
+	return strings.Join(list, ", ")
+}
+
+// streamed is a schedule for less memory: C tile by tile, with two buffers for each
+// operand, one for what is computed with and one for what comes in or goes out.
+func (pl *Plan) streamed(o order, rows, cols int) *schedule {
+	var steps []step
+	for _, r := range o.cut(pl.host.M, rows, true) {
+		for _, c := range o.cut(pl.host.N, cols, false) {
+			along := r
+			if !o.byRows {
+				along = c
+			}
+			for _, k := range o.of(along) {
+				st := step{rows: r, cols: c, depth: k}
+				st.tiles = st.parts()
+				st.load[kernel.InA], st.load[kernel.InB] = st.tiles[kernel.InA], st.tiles[kernel.InB]
+				steps = append(steps, st)
+			}
+		}
+	}
+	words := fmt.Sprintf("streamed, C in tiles of %d×%d", rows, cols)
+	if len(o.slices) > 1 {
+		words += ", K in slices of " + sizes(o.slices)
+	}
+	return pl.lay(o, steps, 2, words)
+}
+
+// cutSpan cuts a span into spans of so many, the last perhaps smaller.
+func cutSpan(s span, each int) []span {
+	var all []span
+	for at := s.from; at < s.to; at += each {
+		all = append(all, span{at, min(at+each, s.to)})
+	}
+	return all
+}
+
+// smaller is a schedule with the same order of sums that takes less memory than n bytes,
+// nil if there is none.
+func (pl *Plan) Smaller(s *schedule, n int) *schedule {
+	p := pl.host
+	unitRows, unitCols := pl.units()
+	rows, cols := kernel.RoundUp(p.M, unitRows), kernel.RoundUp(p.N, unitCols)
+	const most = 1 << 16 // steps; what takes more is beyond the memory of any host
+	for {
+		if kernel.CeilDiv(p.M, rows)*kernel.CeilDiv(p.N, cols) > most/len(s.order.slices) {
+			return nil
+		}
+		if s := pl.streamed(s.order, rows, cols); s.Memory() < n {
+			return s
+		}
+		switch {
+		case rows <= unitRows && cols <= unitCols:
+			return nil
+		case rows >= cols && rows > unitRows || cols <= unitCols:
+			rows = kernel.RoundUp(rows/2, unitRows)
+		default:
+			cols = kernel.RoundUp(cols/2, unitCols)
+		}
+	}
+}
+
+// units are what the sides of panels are multiples of: whole tiles of the kernel, and
+// whole vectors, as panels stand side by side on the device, or whole blocks that share scales.
+func (pl *Plan) units() (rows, cols int) {
+	rows, cols = pl.Config.Tile.SizeInC()
+	unit := kernel.MaxVectorBytes
+	if pl.host.BlockScaled() {
+		unit = gemm.ScaleBlock
+	}
+	for _, n := range []*int{&rows, &cols} {
+		for *n%unit != 0 {
+			*n *= 2
+		}
+	}
+	return rows, cols
+}
