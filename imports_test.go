@@ -11,7 +11,7 @@ import (
 // its own. A package that is not listed fails the test, so that a new package is placed on
 // purpose.
 var layers = [][]string{
-	{"dtype", "ptx", "internal/table"},
+	{"dtype", "ptx", "internal/table", "internal/lint"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
 	{"internal/testkit", "internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag", "internal/backend"},
 	{"internal/cpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty", "internal/gpu/kernel"},
