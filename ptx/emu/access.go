@@ -35,7 +35,7 @@ type access struct {
 	scope Scope
 	size  int    // bytes that a lane accesses
 	align int    // what the address is a multiple of; 0 stands for size
-	place uint32 // of the register that holds the address
+	slot  uint32 // of the register that holds the address
 	short bool   // it has 32 bits
 	add   uint64 // to the address
 }
@@ -49,16 +49,16 @@ func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
 	}
 	switch base := arg.Base.(type) {
 	case *ptx.Imm:
-		ac.place = d.constant(ptx.U64, base.Bits)
+		ac.slot = d.constant(ptx.U64, base.Bits)
 	case *ptx.Name:
 		v := base.Sym.Var
 		if base.Sym.Kind == ptx.VarSymbol {
-			ac.place = d.address(v, 0, 8)
+			ac.slot = d.address(v, 0, 8)
 			if ac.space == ptx.Generic {
 				ac.space = v.Space
 			}
 		} else {
-			ac.place = d.register(base, &d.in.reads)
+			ac.slot = d.register(base, &d.in.reads)
 			ac.short = base.Sym.Type.Bits() == 32
 		}
 		// What a call passes and what a function gets stands in local memory.
@@ -117,7 +117,7 @@ type target struct {
 func (t *target) shift() uint64 { return t.window + t.base }
 
 // aim finds the memory that an address points into. A region of no bytes holds nothing.
-func (w *warp) aim(t *target, in *inst, ac *access, addr uint64) {
+func (w *warp) resolve(t *target, in *inst, ac *access, addr uint64) {
 	t.space, t.window, t.stride, t.readOnly, t.block = ac.space, 0, 0, false, nil
 	if t.space == ptx.Generic {
 		t.space = ptx.Global
@@ -145,7 +145,7 @@ func (w *warp) aim(t *target, in *inst, ac *access, addr uint64) {
 	case ptx.Param:
 		t.region, t.readOnly = w.block.run.params, true
 	default:
-		r := &w.worker.cache[in.index]
+		r := &w.worker.lastRegion[in.index]
 		if r.alloc == nil || addr-r.base >= r.size {
 			*r = region{}
 			if a := w.block.run.mem.find(addr); a != nil {
@@ -173,29 +173,29 @@ func (t *target) bytes(off uint64, n int) []byte {
 // addresses computes the active lanes' addresses to w.addr.
 func (w *warp) addresses(ac *access) {
 	if ac.short {
-		for i, a := range reg[uint32](w, ac.place) {
+		for i, a := range reg[uint32](w, ac.slot) {
 			w.addr[i] = uint64(a + uint32(ac.add))
 		}
 		return
 	}
-	places(&w.addr, reg[uint64](w, ac.place), ac.add, 0, 0)
+	offsets(&w.addr, reg[uint64](w, ac.slot), ac.add, 0, 0)
 }
 
 // each computes the addresses of an access, tells the observers and calls do, once for
 // all lanes that go to the same region: lane i of mask accesses the bytes w.off[i]
 // behind the start of t's memory. It returns the lanes whose access the memory refuses.
-func (w *warp) each(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
+func (w *warp) eachRegion(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
 	w.addresses(ac)
-	return w.eachAt(in, ac, copy, do)
+	return w.eachRegionAt(in, ac, copy, do)
 }
 
 // eachAt is each with the addresses that stand in w.addr.
-func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
+func (w *warp) eachRegionAt(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
 	t := &w.at
 	for todo := w.active; todo != 0; {
 		first := firstLane(todo)
-		w.aim(t, in, ac, w.addr[first])
-		mask := w.inside(t, ac, todo)
+		w.resolve(t, in, ac, w.addr[first])
+		mask := w.lanesInside(t, ac, todo)
 		if mask>>first&1 == 0 {
 			refused |= 1 << first
 			todo &^= 1 << first
@@ -203,7 +203,7 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		}
 		todo &^= mask
 		if len(w.block.access) > 0 {
-			w.tell(in, ac, t.space, t.rank(), t.alloc, w.spaceAddresses(t), mask, copy)
+			w.emitAccess(in, ac, t.space, t.rank(), t.alloc, w.spaceAddresses(t), mask, copy)
 		}
 		do(t, mask)
 		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
@@ -213,14 +213,14 @@ func (w *warp) eachAt(in *inst, ac *access, copy uint64, do func(t *target, mask
 		}
 	}
 	if refused != 0 {
-		w.refuse(in, ac, refused)
+		w.raiseFault(in, ac, refused)
 	}
 	return refused
 }
 
 // inside is the lanes of todo whose access lies in t's memory; their places in it become
 // w.off.
-func (w *warp) inside(t *target, ac *access, todo uint32) (mask uint32) {
+func (w *warp) lanesInside(t *target, ac *access, todo uint32) (mask uint32) {
 	low := uint64(ac.size) - 1 // the bits of an address that are 0
 	if ac.align > 0 {
 		low = uint64(ac.align) - 1
@@ -230,7 +230,7 @@ func (w *warp) inside(t *target, ac *access, todo uint32) (mask uint32) {
 		span = 0
 	}
 	shift := t.shift()
-	if todo == full && t.stride == 0 && places(&w.off, &w.addr, -shift, span, low) {
+	if todo == full && t.stride == 0 && offsets(&w.off, &w.addr, -shift, span, low) {
 		return full
 	}
 	for ; todo != 0; todo &= todo - 1 {
@@ -253,12 +253,12 @@ func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
 		return &w.addr
 	}
 	for i, a := range w.addr {
-		w.told[i] = a - shift
+		w.eventAddr[i] = a - shift
 	}
-	return &w.told
+	return &w.eventAddr
 }
 
-func (w *warp) tell(in *inst, ac *access, space ptx.Space, rank int, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
+func (w *warp) emitAccess(in *inst, ac *access, space ptx.Space, rank int, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
 	e := &w.event
 	e.Site, e.Warp, e.Mask = in.site, w.index, mask
 	e.Kind, e.Sem, e.Scope, e.Space, e.Size = ac.kind, ac.sem, ac.scope, space, ac.size
@@ -280,17 +280,17 @@ func (a *Access) Data(lane int) []byte {
 	}
 	var off [lanes]uint64
 	data := new([lanes]wide)
-	for k, place := range tr.places {
-		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(a.warp.base, place))
+	for k, slot := range tr.slots {
+		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(a.warp.base, slot))
 	}
 	return unsafe.Slice((*byte)(unsafe.Pointer(data)), a.Size)
 }
 
 // refuse reports a faulty access of some lanes.
-func (w *warp) refuse(in *inst, ac *access, mask uint32) {
+func (w *warp) raiseFault(in *inst, ac *access, mask uint32) {
 	first := firstLane(mask)
 	t := &w.at
-	w.aim(t, in, ac, w.addr[first])
+	w.resolve(t, in, ac, w.addr[first])
 	f := &Fault{
 		Origin: Origin{Site: in.site, Warp: w.index, Mask: mask},
 		Access: ac.kind, Space: t.space, Size: ac.size, Addr: w.spaceAddresses(t),
@@ -301,7 +301,7 @@ func (w *warp) refuse(in *inst, ac *access, mask uint32) {
 	switch {
 	case w.addr[first]-t.shift() >= span:
 		f.Kind = OutOfBounds
-		f.Detail = w.outside(t, addr, ac.size)
+		f.Detail = w.describeOutside(t, addr, ac.size)
 	case addr&uint64(ac.size-1) != 0:
 		f.Kind = Misaligned
 		f.Detail = "the address must be a multiple of " + bytesText(uint64(max(ac.size, ac.align)))
@@ -328,7 +328,7 @@ func (w *warp) raise(f *Fault) {
 }
 
 // outside says where an address out of bounds lies.
-func (w *warp) outside(t *target, addr uint64, size int) string {
+func (w *warp) describeOutside(t *target, addr uint64, size int) string {
 	if t.space == ptx.Global || t.space == ptx.Const {
 		return w.block.run.mem.describe(addr, size)
 	}
@@ -336,7 +336,7 @@ func (w *warp) outside(t *target, addr uint64, size int) string {
 		if t.block == nil {
 			return "the cluster has no such block"
 		}
-		if t.block.gone {
+		if t.block.done {
 			return fmt.Sprintf("block %v of the cluster has exited, and its shared memory is gone", t.block.index)
 		}
 	}

@@ -48,7 +48,7 @@ func decodeDiv(d *decoder) execFunc {
 func decodeRcp(d *decoder) execFunc {
 	d.operands()
 	if d.mainType() == ptx.F64 && d.i.Has("approx") {
-		return op1(coarse(func(a float64) float64 { return 1 / a }))
+		return op1(highHalfOp(func(a float64) float64 { return 1 / a }))
 	}
 	return d.float(rcpFloat)
 }
@@ -64,7 +64,7 @@ func decodeRsqrt(d *decoder) execFunc {
 	case d.mainType() == ptx.F32:
 		return d.float(rsqrtFloat)
 	case d.i.Has("ftz"):
-		return op1(coarse(func(a float64) float64 { return 1 / math.Sqrt(a) }))
+		return op1(highHalfOp(func(a float64) float64 { return 1 / math.Sqrt(a) }))
 	}
 	return op1(func(a float64) float64 { return 1 / math.Sqrt(a) })
 }
@@ -74,7 +74,7 @@ var formatF64 = format{53, -1022, math.MaxFloat64}
 
 // coarse makes an .approx.ftz.f64 instruction: the low halves of operand and result are
 // not looked at and 0 (manual: rcp.approx.ftz.f64).
-func coarse(f func(a float64) float64) func(a float64) float64 {
+func highHalfOp(f func(a float64) float64) func(a float64) float64 {
 	high := func(v float64) float64 {
 		return formatF64.flush(math.Float64frombits(math.Float64bits(v) >> 32 << 32))
 	}

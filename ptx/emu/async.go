@@ -81,7 +81,7 @@ func decodeCpAsync(d *decoder) execFunc {
 func execCpAsync(w *warp, in *inst) {
 	c := in.x.(*cpAsync)
 	b := w.block
-	b.cluster.begun++
+	b.cluster.operations++
 	q := &w.copies
 	var a *asyncCopy
 	if n := len(q.spare); n > 0 {
@@ -89,7 +89,7 @@ func execCpAsync(w *warp, in *inst) {
 	} else {
 		a = &asyncCopy{}
 	}
-	a.id, a.done, a.size = b.cluster.begun, false, c.size
+	a.id, a.done, a.size = b.cluster.operations, false, c.size
 	all := w.active
 	for i := range a.bytes {
 		a.bytes[i] = c.size
@@ -118,7 +118,7 @@ func execCpAsync(w *warp, in *inst) {
 				w.active |= 1 << i
 			}
 		}
-		refused |= w.each(in, &from, a.id, func(t *target, mask uint32) {
+		refused |= w.eachRegion(in, &from, a.id, func(t *target, mask uint32) {
 			for m := mask; m != 0; m &= m - 1 {
 				i := firstLane(m)
 				a.from[i] = unsafe.Add(t.mem, w.off[i])
@@ -126,7 +126,7 @@ func execCpAsync(w *warp, in *inst) {
 		})
 	}
 	if w.active = all &^ refused; w.active != 0 {
-		refused |= w.each(in, c.to, a.id, func(t *target, mask uint32) {
+		refused |= w.eachRegion(in, c.to, a.id, func(t *target, mask uint32) {
 			for m := mask; m != 0; m &= m - 1 {
 				i := firstLane(m)
 				a.to[i] = unsafe.Add(t.mem, w.off[i])
@@ -185,11 +185,11 @@ func (w *warp) waitCopies(in *inst, n int) {
 		}
 	}
 	q.open = kept
-	w.tellCopies(in, told, false)
+	w.emitCopyDone(in, told, false)
 }
 
 // tellCopies tells that a wait saw copies complete, or only their sources read.
-func (w *warp) tellCopies(in *inst, told []CopyLanes, read bool) {
+func (w *warp) emitCopyDone(in *inst, told []CopyLanes, read bool) {
 	if len(told) == 0 {
 		return
 	}
@@ -220,7 +220,7 @@ func (d *decoder) arriveWithCopies() execFunc {
 					before = append(before, a)
 				}
 			}
-			w.block.cluster.fly(&flight{
+			w.block.cluster.startAsync(&asyncOp{
 				origin: at.origin, warp: w, uses: []*block{w.block, at.block},
 				parts: []func(){func() { w.copiesArrive(in, at, word, before) }},
 			})
@@ -234,7 +234,7 @@ func (w *warp) copiesArrive(in *inst, at mbarrierAt, word []byte, before []*asyn
 	at.warp = nil // by now the thread may be anywhere
 	for _, a := range before {
 		a.move()
-		at.tell(MbarrierCopy, a.id)
+		at.emit(MbarrierCopy, a.id)
 	}
 	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
 	err := fmt.Errorf("there is no mbarrier any more")

@@ -36,7 +36,7 @@ func (d *decoder) atomic(k int) execFunc {
 	}
 	d.in.access = ac
 	return func(w *warp, in *inst) {
-		for n, place := range operands {
+		for n, slot := range operands {
 			old := [lanes]uint64{}
 			ac := ac
 			if len(operands) > 1 { // an element is atomic, a vector is not
@@ -44,11 +44,11 @@ func (d *decoder) atomic(k int) execFunc {
 				part.size, part.add = size, ac.add+uint64(n*size)
 				ac = &part
 			}
-			w.each(in, ac, 0, func(t *target, mask uint32) {
+			w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 				flush := t.space == ptx.Global
 				for m := mask; m != 0; m &= m - 1 {
 					i := firstLane(m)
-					b := bitsAt(w, place, i, size)
+					b := bitsAt(w, slot, i, size)
 					var c uint64
 					if third != 0 {
 						c = bitsAt(w, third, i, size)
@@ -62,30 +62,30 @@ func (d *decoder) atomic(k int) execFunc {
 				}
 			}
 		}
-		w.order(ac.sem)
+		w.syncWorkers(ac.sem)
 		w.poll()
 	}
 }
 
 // bitsAt is a lane of a register whose elements have size bytes.
-func bitsAt(w *warp, place uint32, lane, size int) uint64 {
+func bitsAt(w *warp, slot uint32, lane, size int) uint64 {
 	switch size {
 	case 2:
-		return uint64(reg[uint16](w, place)[lane])
+		return uint64(reg[uint16](w, slot)[lane])
 	case 4:
-		return uint64(reg[uint32](w, place)[lane])
+		return uint64(reg[uint32](w, slot)[lane])
 	}
-	return reg[uint64](w, place)[lane]
+	return reg[uint64](w, slot)[lane]
 }
 
-func setBits(w *warp, place uint32, lane, size int, bits uint64) {
+func setBits(w *warp, slot uint32, lane, size int, bits uint64) {
 	switch size {
 	case 2:
-		reg[uint16](w, place)[lane] = uint16(bits)
+		reg[uint16](w, slot)[lane] = uint16(bits)
 	case 4:
-		reg[uint32](w, place)[lane] = uint32(bits)
+		reg[uint32](w, slot)[lane] = uint32(bits)
 	default:
-		reg[uint64](w, place)[lane] = bits
+		reg[uint64](w, slot)[lane] = bits
 	}
 }
 
@@ -120,9 +120,9 @@ func exchange(mem unsafe.Pointer, off uint64, size int, f func(old uint64) uint6
 
 // order makes what a worker did before visible to those that see what it does later, as
 // acquire and release ask.
-func (w *warp) order(sem Sem) {
+func (w *warp) syncWorkers(sem Sem) {
 	if sem > Relaxed {
-		w.block.run.order.Add(1)
+		w.block.run.fences.Add(1)
 	}
 }
 
@@ -202,7 +202,7 @@ func decodeFence(d *decoder) execFunc {
 		e.Sem = AcqRel
 	}
 	return func(w *warp, in *inst) {
-		w.order(SeqCst)
+		w.syncWorkers(SeqCst)
 		if len(w.block.fence) > 0 {
 			told := e
 			told.Origin = w.origin(in)

@@ -23,7 +23,7 @@ type barrier struct {
 	ones, zeros int
 	waits       []*warp // that are to be released
 	last        Origin  // the last arrival
-	place       int32   // its place in the kernel
+	kernelPC    int32   // its place in the kernel
 	unaligned   bool    // some arrivals were not of an aligned instruction
 }
 
@@ -63,7 +63,7 @@ func decodeBarrier(d *decoder) execFunc {
 		first = 1
 		last := len(i.Args) - 1
 		d.in.c = d.source(last)
-		b.negated = d.negated(last)
+		b.negated = d.isNegated(last)
 		b.counted = last == 3
 	} else {
 		b.counted = len(i.Args) == 2
@@ -78,17 +78,17 @@ func decodeBarrier(d *decoder) execFunc {
 
 func execBarrier(w *warp, in *inst) {
 	b := in.x.(*barrierInst)
-	if b.aligned && !w.groups[w.group].arrived && !w.meet(in, full) {
+	if b.aligned && !w.groups[w.group].passesBarrier && !w.converge(in, full) {
 		return
 	}
-	w.groups[w.group].arrived = false
+	w.groups[w.group].passesBarrier = false
 	s, expected, ok := w.barrier(in, b)
 	if !ok {
 		return
 	}
 	s.expected = expected
 	s.arrive(w, w.active)
-	s.last, s.place = w.origin(in), w.place(in.pc)
+	s.last, s.kernelPC = w.origin(in), w.kernelPC(in.pc)
 	s.unaligned = s.unaligned || !b.aligned
 	if b.reduce != "" {
 		p := *pred(w, in.c)
@@ -107,14 +107,14 @@ func execBarrier(w *warp, in *inst) {
 		if b.aligned {
 			e.Missing = w.missingLanes(in)
 		}
-		w.block.tellBarrier(&e)
+		w.block.emitBarrier(&e)
 	}
 	if b.kind == BarrierArrive {
 		w.block.complete(s)
 		return
 	}
 	s.waits = append(s.waits, w)
-	w.suspend(in, waiting).barrier = id
+	w.suspend(in, atBarrier).barrier = id
 	w.block.complete(s)
 	w.pick()
 }
@@ -196,19 +196,19 @@ func (b *block) complete(s *barrier) {
 		if e.Aligned && s.expected == 0 {
 			e.Missing = b.missingWarps(s)
 		}
-		b.tellBarrier(&e)
+		b.emitBarrier(&e)
 	}
 	for _, w := range s.waits {
-		w.passBarrier(id, s)
+		w.releaseBarrier(id, s)
 	}
 	*s = barrier{generation: s.generation + 1}
 }
 
 // passBarrier lets the warp's groups that wait at a barrier go on.
-func (w *warp) passBarrier(id int, s *barrier) {
+func (w *warp) releaseBarrier(id int, s *barrier) {
 	for n := range w.groups {
 		g := &w.groups[n]
-		if g.state != waiting || g.barrier != id {
+		if g.state != atBarrier || g.barrier != id {
 			continue
 		}
 		in := &g.frame.fn.code[g.pc]
@@ -232,21 +232,21 @@ func (w *warp) passBarrier(id int, s *barrier) {
 }
 
 // exited looks whether the exit of threads completes a barrier.
-func (b *block) exited() {
+func (b *block) threadsExited() {
 	for id := range b.barriers {
 		b.complete(&b.barriers[id])
 	}
-	b.gone = true
+	b.done = true
 	for _, w := range b.warps {
-		b.gone = b.gone && w.live == 0
+		b.done = b.done && w.live == 0
 	}
-	if b.gone {
-		b.cluster.left(b)
+	if b.done {
+		b.cluster.checkLeftovers(b)
 	}
 	b.cluster.completeBarrier()
 }
 
-func (b *block) tellBarrier(e *Barrier) {
+func (b *block) emitBarrier(e *Barrier) {
 	for _, f := range b.barrier {
 		f(e)
 	}

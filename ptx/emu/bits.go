@@ -11,14 +11,14 @@ func decodeBfind(d *decoder) execFunc {
 	shift := d.i.Has("shiftamt")
 	signed := d.mainType().Class() == ptx.Signed
 	if d.mainType().Bits() == 64 {
-		return op1(func(a int64) uint32 { return highest(uint64(a^choose(signed, a>>63, 0)), 64, shift) })
+		return op1(func(a int64) uint32 { return highestOne(uint64(a^choose(signed, a>>63, 0)), 64, shift) })
 	}
-	return op1(func(a int32) uint32 { return highest(uint64(uint32(a^choose(signed, a>>31, 0))), 32, shift) })
+	return op1(func(a int32) uint32 { return highestOne(uint64(uint32(a^choose(signed, a>>31, 0))), 32, shift) })
 }
 
 // highest is the place of the highest one of a, or how far it is from the top; all ones
 // if there is none.
-func highest(a uint64, width int, shift bool) uint32 {
+func highestOne(a uint64, width int, shift bool) uint32 {
 	switch n := bits.Len64(a); {
 	case n == 0:
 		return full

@@ -19,7 +19,7 @@ type block struct {
 	printed  []byte
 	groups   []warpgroup
 	missing  []Missing // for reuse
-	gone     bool      // all threads have exited
+	done     bool      // all threads have exited
 	hooks
 }
 
@@ -50,18 +50,18 @@ type region struct {
 func (b *block) begin() {
 	r := b.run
 	g, c := r.launch.Grid, b.cluster
-	b.index = r.cluster.at(r.cluster.grid(g).place(c.number), r.cluster.place(b.rank))
+	b.index = r.cluster.scaledAdd(r.cluster.tilesIn(g).coords(c.number), r.cluster.coords(b.rank))
 	b.linear = b.index.X + g.X*(b.index.Y+g.Y*b.index.Z)
 	b.printed = nil
-	b.gone = false
+	b.done = false
 	b.barriers = [barrierCount]barrier{}
 	b.groups = make([]warpgroup, len(b.warps)/groupWarps)
 	poison(b.words)
 	b.observe()
 	threads := r.launch.Block.count()
 	for n, w := range b.warps {
-		w.watch = len(b.uninit) > 0 || r.entry.matrices
-		w.quick = len(b.access) == 0 && !r.mem.track
+		w.checksRegisters = len(b.uninit) > 0 || r.entry.matrices
+		w.unobserved = len(b.access) == 0 && !r.mem.track
 		live := uint32(full)
 		if rest := threads - n*lanes; rest < lanes {
 			live = 1<<rest - 1
@@ -106,7 +106,7 @@ func add[F any](list *[]F, f F, wanted bool) {
 
 func (w *warp) canRun() bool {
 	for n := range w.groups {
-		if s := w.groups[n].state; s == ready || s == resting {
+		if s := w.groups[n].state; s == ready || s == yielded {
 			return true
 		}
 	}
@@ -116,7 +116,7 @@ func (w *warp) canRun() bool {
 // fail ends the cluster with an error.
 func (w *warp) fail(err error) {
 	w.block.cluster.fail(err)
-	w.stop()
+	w.endSlice()
 }
 
 // misuse ends the block because of what the instruction under way does.

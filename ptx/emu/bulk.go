@@ -25,7 +25,7 @@ type bulkGroups struct {
 }
 
 type openBulk struct {
-	*flight
+	*asyncOp
 	lane, group int
 	read        bool // a wait has seen that the source was read
 }
@@ -34,7 +34,7 @@ func decodeBulk(d *decoder) execFunc {
 	i := d.i
 	switch {
 	case i.Has("prefetch"):
-		return decodeNothing(d)
+		return decodeNop(d)
 	case i.Has("commit_group"):
 		return func(w *warp, in *inst) {
 			for m := w.active; m != 0; m &= m - 1 {
@@ -86,24 +86,24 @@ func decodeBulk(d *decoder) execFunc {
 // bulkMove is a bulk copy of one lane, as far as it is known when it begins.
 type bulkMove struct {
 	*bulkCopy
-	warp    *warp
-	in      *inst
-	lane    int
-	bytes   int // all told
-	swizzle int
-	row     int // bytes of a row of a box, and from one to the next in shared memory
-	pitch   int
-	rounds  bool         // to tf32, on the way
-	global  []stretch    // in the order of their places
-	alloc   *Allocation  // that the stretches lie in
-	source  *sharedPlace // nil if the source is global memory
-	targets []sharedPlace
-	data    []byte // once it was read
+	warp         *warp
+	in           *inst
+	lane         int
+	bytes        int // all told
+	swizzle      int
+	row          int // bytes of a row of a box, and from one to the next in shared memory
+	pitch        int
+	roundsToTF32 bool            // to tf32, on the way
+	global       []segment       // in the order of their places
+	alloc        *Allocation     // that the stretches lie in
+	source       *sharedLocation // nil if the source is global memory
+	targets      []sharedLocation
+	data         []byte // once it was read
 }
 
 // sharedPlace is where a copy goes to, or comes from, in the shared memory of a block, and
 // the mbarrier that is told.
-type sharedPlace struct {
+type sharedLocation struct {
 	block    *block
 	off      uint64
 	mbarrier uint64 // its offset
@@ -111,50 +111,50 @@ type sharedPlace struct {
 
 func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
 	m := &bulkMove{bulkCopy: c, warp: w, in: in, lane: lane}
-	if !m.measure() {
+	if !m.resolve() {
 		return
 	}
 	if m.bytes == 0 {
 		return
 	}
-	f := &flight{origin: w.origin(in), warp: w, id: w.block.cluster.begun + 1}
+	f := &asyncOp{origin: w.origin(in), warp: w, id: w.block.cluster.operations + 1}
 	if m.source != nil {
 		f.uses = append(f.uses, m.source.block)
-		m.tellShared(f.id, AsyncRead, m.source)
+		m.emitShared(f.id, AsyncRead, m.source)
 	} else {
-		m.tellGlobal(f.id, AsyncRead)
+		m.emitGlobal(f.id, AsyncRead)
 	}
 	if len(m.targets) == 0 {
-		w.block.cluster.begun++
-		m.tellGlobal(f.id, AsyncWrite)
+		w.block.cluster.operations++
+		m.emitGlobal(f.id, AsyncWrite)
 		f.parts = append(f.parts, func() {
 			m.read()
 			f.uses = nil // the block may go, what was read is on its way
 		}, m.writeGlobal)
-		w.bulk.open = append(w.bulk.open, openBulk{flight: f, lane: lane, group: w.bulk.groups[lane]})
-		w.block.cluster.fly(f)
+		w.bulk.open = append(w.bulk.open, openBulk{asyncOp: f, lane: lane, group: w.bulk.groups[lane]})
+		w.block.cluster.startAsync(f)
 		return
 	}
 	f.parts = append(f.parts, m.read)
 	// The blocks that a copy goes to get it in any order.
 	for _, n := range w.block.cluster.rng.order(len(m.targets)) {
 		to := &m.targets[n]
-		w.block.cluster.begun++
-		id := w.block.cluster.begun
+		w.block.cluster.operations++
+		id := w.block.cluster.operations
 		f.uses = append(f.uses, to.block)
-		m.tellShared(id, AsyncWrite, to)
+		m.emitShared(id, AsyncWrite, to)
 		f.parts = append(f.parts, func() { m.writeShared(id, to) })
 	}
-	w.block.cluster.fly(f)
+	w.block.cluster.startAsync(f)
 }
 
 // measure finds out what is to be copied and where; it returns false if that is refused.
-func (m *bulkMove) measure() bool {
+func (m *bulkMove) resolve() bool {
 	w, in := m.warp, m.in
 	ok := true
 	switch {
 	case m.coords != nil:
-		ok = m.tensor()
+		ok = m.resolveTensor()
 	default:
 		m.bytes = int(reg[uint32](w, m.size)[m.lane])
 		m.row, m.pitch = m.bytes, m.bytes
@@ -165,11 +165,11 @@ func (m *bulkMove) measure() bool {
 		for _, ac := range []*access{m.from, m.to} {
 			if ac.space == ptx.Global {
 				w.addresses(ac)
-				m.global = []stretch{{addr: w.addr[m.lane], n: m.bytes}}
+				m.global = []segment{{addr: w.addr[m.lane], n: m.bytes}}
 			}
 		}
 	}
-	if !ok || !m.inGlobal() {
+	if !ok || !m.checkGlobal() {
 		return false
 	}
 	align := uint64(16)
@@ -177,7 +177,7 @@ func (m *bulkMove) measure() bool {
 		align = 128
 	}
 	if m.from.space == ptx.Shared {
-		p, ok := w.sharedPlace(in, m.from, m.lane, m.extent(), align)
+		p, ok := w.sharedAddr(in, m.from, m.lane, m.sharedExtent(), align)
 		if !ok {
 			return false
 		}
@@ -186,8 +186,8 @@ func (m *bulkMove) measure() bool {
 	if m.mbarrier == nil {
 		return true
 	}
-	to, ok1 := w.sharedPlace(in, m.to, m.lane, m.extent(), align)
-	at, ok2 := w.sharedPlace(in, m.mbarrier, m.lane, mbarrierBytes, mbarrierBytes)
+	to, ok1 := w.sharedAddr(in, m.to, m.lane, m.sharedExtent(), align)
+	at, ok2 := w.sharedAddr(in, m.mbarrier, m.lane, mbarrierBytes, mbarrierBytes)
 	if !ok1 || !ok2 {
 		return false
 	}
@@ -197,7 +197,7 @@ func (m *bulkMove) measure() bool {
 			w.misuse(in, "a copy to block %v is told to an mbarrier of block %v", to.block.index, at.block.index)
 			return false
 		}
-		m.targets = []sharedPlace{to}
+		m.targets = []sharedLocation{to}
 		return true
 	}
 	mask := bitsAt(w, m.mask, m.lane, 2)
@@ -216,7 +216,7 @@ func (m *bulkMove) measure() bool {
 }
 
 // tensor is measure for a box of a tensor.
-func (m *bulkMove) tensor() bool {
+func (m *bulkMove) resolveTensor() bool {
 	w, in := m.warp, m.in
 	ac := m.from
 	if m.mbarrier == nil {
@@ -225,7 +225,7 @@ func (m *bulkMove) tensor() bool {
 	w.addresses(ac)
 	addr := w.addr[m.lane]
 	t := &w.at
-	w.aim(t, in, ac, addr)
+	w.resolve(t, in, ac, addr)
 	off := addr - t.shift()
 	if off%ptx.TensorMapAlign != 0 || off >= t.span(ptx.TensorMapBytes) {
 		w.misuse(in, "a tensor map at %#x of %v memory, want 128 bytes at a multiple of 64", off, t.space)
@@ -241,8 +241,8 @@ func (m *bulkMove) tensor() bool {
 		return false
 	}
 	coords := make([]int32, len(m.coords))
-	for k, place := range m.coords {
-		coords[k] = int32(reg[uint32](w, place)[m.lane])
+	for k, slot := range m.coords {
+		coords[k] = int32(reg[uint32](w, slot)[m.lane])
 	}
 	if int(coords[0])*tm.Element.Bytes()%tensorPiece != 0 {
 		w.misuse(in, "a box whose rows begin at element %d of a tensor's, of %d bytes each: want a multiple of 16 bytes", coords[0], tm.Element.Bytes())
@@ -252,10 +252,10 @@ func (m *bulkMove) tensor() bool {
 		w.misuse(in, "a box to be written at %v: want no negative coordinates", coords)
 		return false
 	}
-	m.global, m.bytes, m.swizzle = stretches(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
+	m.global, m.bytes, m.swizzle = segments(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
 	m.row = tm.Box[0] * tm.Element.Bytes()
 	m.pitch = max(m.row, m.swizzle)
-	m.rounds = tm.Element == ptx.TF32 && m.mbarrier != nil
+	m.roundsToTF32 = tm.Element == ptx.TF32 && m.mbarrier != nil
 	if m.op != "" {
 		reduce := *m.bulkCopy
 		reduce.elem = tm.Element
@@ -265,7 +265,7 @@ func (m *bulkMove) tensor() bool {
 }
 
 // inGlobal checks that the stretches lie in an allocation.
-func (m *bulkMove) inGlobal() bool {
+func (m *bulkMove) checkGlobal() bool {
 	if len(m.global) == 0 {
 		return true
 	}
@@ -295,25 +295,25 @@ func (m *bulkMove) inGlobal() bool {
 
 // sharedPlace is where a lane's address leads in the shared memory of the cluster; false,
 // with the fault raised, if n bytes do not fit there.
-func (w *warp) sharedPlace(in *inst, ac *access, lane, n int, align uint64) (sharedPlace, bool) {
+func (w *warp) sharedAddr(in *inst, ac *access, lane, n int, align uint64) (sharedLocation, bool) {
 	w.addresses(ac)
 	t := &w.at
-	w.aim(t, in, ac, w.addr[lane])
+	w.resolve(t, in, ac, w.addr[lane])
 	off := w.addr[lane] - t.shift()
 	f := &Fault{Origin: w.origin(in), Access: ac.kind, Space: ptx.Shared, Size: n, FirstAddr: off}
 	switch {
 	case t.space != ptx.Shared:
 		w.misuse(in, "an address in %v memory, want one in shared memory", t.space)
-		return sharedPlace{}, false
+		return sharedLocation{}, false
 	case off >= t.span(uintptr(n)):
-		f.Kind, f.Detail = OutOfBounds, w.outside(t, off, n)
+		f.Kind, f.Detail = OutOfBounds, w.describeOutside(t, off, n)
 	case off%align != 0:
 		f.Kind, f.Detail = Misaligned, "the address must be a multiple of "+bytesText(align)
 	default:
-		return sharedPlace{block: t.block, off: off}, true
+		return sharedLocation{block: t.block, off: off}, true
 	}
 	w.raise(f)
-	return sharedPlace{}, false
+	return sharedLocation{}, false
 }
 
 // waitBulk completes the active lanes' copies, but for those of the last n groups, or only
@@ -331,14 +331,14 @@ func (w *warp) waitBulk(in *inst, n int, read bool) {
 			told = append(told, CopyLanes{o.id, 1 << o.lane})
 		}
 		if read {
-			o.finish(min(len(o.parts), 1))
+			o.runUntil(min(len(o.parts), 1))
 			o.read = true
 			kept = append(kept, o)
 			continue
 		}
-		o.finish(0)
+		o.runUntil(0)
 	}
 	clear(q.open[len(kept):])
 	q.open = kept
-	w.tellCopies(in, told, read)
+	w.emitCopyDone(in, told, read)
 }

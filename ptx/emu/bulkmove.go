@@ -14,13 +14,13 @@ func (m *bulkMove) read() {
 	m.data = make([]byte, m.bytes)
 	if m.source != nil {
 		memory := m.source.block.shared.bytes()
-		m.pieces(m.source.off, func(place uint64, at, n int) { copy(m.data[at:][:n], memory[place:]) })
+		m.eachPiece(m.source.off, func(slot uint64, at, n int) { copy(m.data[at:][:n], memory[slot:]) })
 		return
 	}
 	for _, s := range m.global {
 		copy(m.data[s.at:][:s.n], m.alloc.bytes()[s.addr-m.alloc.Base:])
 	}
-	if m.rounds {
+	if m.roundsToTF32 {
 		for at := 0; at < len(m.data); at += 4 {
 			word := m.data[at:][:4]
 			binary.LittleEndian.PutUint32(word, roundTF32(binary.LittleEndian.Uint32(word)))
@@ -29,32 +29,32 @@ func (m *bulkMove) read() {
 }
 
 // extent is the bytes of shared memory from a copy's first to its last.
-func (m *bulkMove) extent() int { return (m.bytes/m.row-1)*m.pitch + m.row }
+func (m *bulkMove) sharedExtent() int { return (m.bytes/m.row-1)*m.pitch + m.row }
 
 // pieces calls move for pieces of what is moved: n bytes at a place of shared memory, from
 // off on, and where they are among all bytes. They come all at once, or 16 bytes each
 // where they are swizzled. A swizzled row begins a swizzle's bytes behind the one
 // before, however short it is.
-func (m *bulkMove) pieces(off uint64, move func(place uint64, at, n int)) {
+func (m *bulkMove) eachPiece(off uint64, move func(slot uint64, at, n int)) {
 	if m.swizzle == 0 {
 		move(off, 0, m.bytes)
 		return
 	}
 	for at := 0; at < m.bytes; at += tensorPiece {
-		place := off + uint64(at/m.row*m.pitch+at%m.row)
-		move(swizzled(place, 0, m.swizzle), at, tensorPiece)
+		slot := off + uint64(at/m.row*m.pitch+at%m.row)
+		move(swizzled(slot, 0, m.swizzle), at, tensorPiece)
 	}
 }
 
 // writeShared writes what was read to a block's shared memory and tells its mbarrier.
-func (m *bulkMove) writeShared(id uint64, to *sharedPlace) {
+func (m *bulkMove) writeShared(id uint64, to *sharedLocation) {
 	memory := to.block.shared.bytes()
-	m.pieces(to.off, func(place uint64, at, n int) { m.combine(memory[place:][:n], m.data[at:][:n]) })
-	to.arrived(m.warp, m.in, m.lane, id, m.bytes)
+	m.eachPiece(to.off, func(slot uint64, at, n int) { m.combine(memory[slot:][:n], m.data[at:][:n]) })
+	to.completeTx(m.warp, m.in, m.lane, id, m.bytes)
 }
 
 // arrived tells the mbarrier of a place that so many bytes have come.
-func (to *sharedPlace) arrived(w *warp, in *inst, lane int, id uint64, n int) {
+func (to *sharedLocation) completeTx(w *warp, in *inst, lane int, id uint64, n int) {
 	word := to.block.shared.bytes()[to.mbarrier:][:mbarrierBytes]
 	bar, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
 	err := fmt.Errorf("there is no mbarrier at %#x of block %v's shared memory (mbarrier.init)", to.mbarrier, to.block.index)
@@ -66,7 +66,7 @@ func (to *sharedPlace) arrived(w *warp, in *inst, lane int, id uint64, n int) {
 		return
 	}
 	at := mbarrierAt{origin: Origin{Site: in.site, Warp: w.index, Mask: 1 << lane}, block: to.block, off: to.mbarrier}
-	at.tell(MbarrierCopy, id)
+	at.emit(MbarrierCopy, id)
 	at.settle(word, &bar)
 }
 
@@ -95,21 +95,21 @@ func (m *bulkMove) combine(to, data []byte) {
 	}
 }
 
-func (m *bulkMove) tellShared(id uint64, kind AccessKind, at *sharedPlace) {
+func (m *bulkMove) emitShared(id uint64, kind AccessKind, at *sharedLocation) {
 	e := m.event(id, kind)
 	e.Space, e.Rank = ptx.Shared, at.block.rank
 	if m.pitch == m.row { // swizzled or not, it is one piece
 		e.Spans = []Span{{at.off, m.bytes}}
 	} else {
-		m.pieces(at.off, func(place uint64, _, n int) { e.Spans = append(e.Spans, Span{place, n}) })
+		m.eachPiece(at.off, func(slot uint64, _, n int) { e.Spans = append(e.Spans, Span{slot, n}) })
 	}
 	if kind == AsyncWrite && m.mbarrier != nil {
-		e.Mbarrier, e.Tells = at.mbarrier, true
+		e.Mbarrier, e.HasMbarrier = at.mbarrier, true
 	}
-	m.warp.tellBulk(e)
+	m.warp.emitBulk(e)
 }
 
-func (m *bulkMove) tellGlobal(id uint64, kind AccessKind) {
+func (m *bulkMove) emitGlobal(id uint64, kind AccessKind) {
 	if len(m.global) == 0 || len(m.warp.block.bulk) == 0 {
 		return
 	}
@@ -118,14 +118,14 @@ func (m *bulkMove) tellGlobal(id uint64, kind AccessKind) {
 	for _, s := range m.global {
 		e.Spans = append(e.Spans, Span{s.addr, s.n})
 	}
-	m.warp.tellBulk(e)
+	m.warp.emitBulk(e)
 }
 
 func (m *bulkMove) event(id uint64, kind AccessKind) *Bulk {
 	return &Bulk{Origin: m.warp.origin(m.in), Kind: kind, Copy: id, Atomic: m.op != "" && kind == AsyncWrite}
 }
 
-func (w *warp) tellBulk(e *Bulk) {
+func (w *warp) emitBulk(e *Bulk) {
 	for _, f := range w.block.bulk {
 		f(e)
 	}

@@ -10,21 +10,21 @@ import (
 type call struct {
 	fn *function
 	// The arguments and what they become in the callee; the result likewise.
-	args, params   []place
-	result, target place
+	args, params   []passedValue
+	result, target passedValue
 	returns        bool
 }
 
 // place is where a value that a call passes stands in a frame: a register, or bytes of
 // the frame's local memory.
-type place struct {
+type passedValue struct {
 	register bool
 	offset   uint64
 	size     uint64
 }
 
 // bytes is the value of a lane.
-func (p place) bytes(w *warp, f *frame, lane int) []byte {
+func (p passedValue) bytes(w *warp, f *frame, lane int) []byte {
 	if p.register {
 		return unsafe.Slice((*byte)(f.at(uint32(p.offset)+uint32(lane)*uint32(p.size))), p.size)
 	}
@@ -33,7 +33,7 @@ func (p place) bytes(w *warp, f *frame, lane int) []byte {
 }
 
 // pass copies the values of the active lanes.
-func (w *warp) pass(to place, callee *frame, from place, caller *frame) {
+func (w *warp) pass(to passedValue, callee *frame, from passedValue, caller *frame) {
 	for m := w.active; m != 0; m &= m - 1 {
 		lane := firstLane(m)
 		copy(to.bytes(w, callee, lane), from.bytes(w, caller, lane))
@@ -57,7 +57,7 @@ func decodeCall(d *decoder) execFunc {
 	}
 	callee := d.p.functions[name]
 	if callee.Body == nil {
-		return d.systemCall(callee, results, args)
+		return d.deviceCall(callee, results, args)
 	}
 	d.f.calls = append(d.f.calls, callee)
 	c := &call{fn: callee}
@@ -76,14 +76,14 @@ func decodeCall(d *decoder) execFunc {
 }
 
 // passed is the place in the caller of an argument or a result.
-func (d *decoder) passed(arg ptx.Operand, param *ptx.Var, result bool) place {
+func (d *decoder) passed(arg ptx.Operand, param *ptx.Var, result bool) passedValue {
 	if n, ok := arg.(*ptx.Name); ok && n.Sym.Kind == ptx.VarSymbol {
 		v := n.Sym.Var
 		if at, ok := d.f.layout[v]; ok && v.Space == ptx.Param && !(d.f.Entry && isParameter(d.f, v)) {
-			return place{offset: at, size: uint64(v.Size())}
+			return passedValue{offset: at, size: uint64(v.Size())}
 		}
 	}
-	p := place{register: true, size: uint64(param.Type.Bytes())}
+	p := passedValue{register: true, size: uint64(param.Type.Bytes())}
 	if result {
 		p.offset = uint64(d.writable(arg, param.Type))
 	} else {
@@ -93,21 +93,21 @@ func (d *decoder) passed(arg ptx.Operand, param *ptx.Var, result bool) place {
 }
 
 // parameter is the place in the callee of a parameter.
-func (d *decoder) parameter(v *ptx.Var, callee *function) place {
+func (d *decoder) parameter(v *ptx.Var, callee *function) passedValue {
 	if v.Type == ptx.Pred || v.Space == ptx.RegSpace && v.Vec > 0 {
 		d.fail(unsupported(v.Pos, "parameter %s of this type", v.Name))
 	}
 	if v.Space != ptx.RegSpace {
-		return place{offset: callee.layout[v], size: uint64(v.Size())}
+		return passedValue{offset: callee.layout[v], size: uint64(v.Size())}
 	}
-	p := place{register: true, size: uint64(v.Type.Bytes())}
+	p := passedValue{register: true, size: uint64(v.Type.Bytes())}
 	for n, sym := range callee.registers {
 		if sym.Var == v {
 			p.offset = uint64(callee.slots[n])
 			return p
 		}
 	}
-	return place{} // the callee never names it
+	return passedValue{} // the callee never names it
 }
 
 func execCall(w *warp, in *inst) {
@@ -121,15 +121,15 @@ func execCall(w *warp, in *inst) {
 	for k := range c.args {
 		w.pass(c.params[k], f, c.args[k], w.frame)
 	}
-	if f.known != nil { // parameters in registers
+	if f.written != nil { // parameters in registers
 		for n, sym := range c.fn.registers {
 			if sym.Var != nil && sym.Var.Count == 0 && isParameter(c.fn, sym.Var) {
-				f.known[n] = w.active
+				f.written[n] = w.active
 			}
 		}
 	}
 	w.groups = append(w.groups, group{frame: f, mask: w.active, from: none})
-	w.depart(w.active)
+	w.leaveGroup(w.active)
 }
 
 func isParameter(f *function, v *ptx.Var) bool {
@@ -153,5 +153,5 @@ func execRet(w *warp, in *inst) {
 	}
 	w.groups = append(w.groups, group{frame: f.caller, pc: f.next, mask: w.active, from: none})
 	w.release(f, w.active)
-	w.depart(w.active)
+	w.leaveGroup(w.active)
 }

@@ -9,18 +9,18 @@ import (
 // cluster is the blocks that run together on a worker: those of a cluster, or the one
 // block of a launch without clusters. A worker uses the same one for all that it runs.
 type cluster struct {
-	run      *run
-	worker   *worker
-	number   int      // of the cluster in the grid
-	blocks   []*block // by rank
-	runnable []*warp
-	rng      random
-	executed uint64 // instructions
-	ahead    int    // the rank of the block that is favoured …
-	until    uint64 // … up to this many instructions
-	err      error
-	begun    uint64 // asynchronous operations
-	flights  []*flight
+	run          *run
+	worker       *worker
+	number       int      // of the cluster in the grid
+	blocks       []*block // by rank
+	runnable     []*warp
+	rng          random
+	executed     uint64 // instructions
+	favored      int    // the rank of the block that is favoured …
+	favoredUntil uint64 // … up to this many instructions
+	err          error
+	operations   uint64 // asynchronous operations
+	asyncOps     []*asyncOp
 }
 
 // random is a small generator of random numbers (Steele et al., "Fast splittable
@@ -50,19 +50,19 @@ func (r *random) order(n int) []int {
 
 // longestTurn is the most instructions, as a power of two, that a warp executes
 // before another one has its turn.
-const longestTurn = 8
+const maxSliceLog2 = 8
 
 // longestLead is the most instructions, as a power of two, for which a block of a cluster is
 // favoured.
-const longestLead = 14
+const maxFavorLog2 = 14
 
 // begin readies the worker's blocks for the cluster of the given number.
 func (c *cluster) begin(number int) {
 	c.number = number
 	seed := random(c.run.launch.Seed)
 	c.rng = random(seed.next() + uint64(number))
-	c.executed, c.until, c.begun, c.err = 0, 0, 0, nil
-	c.runnable, c.flights = c.runnable[:0], nil
+	c.executed, c.favoredUntil, c.operations, c.err = 0, 0, 0, nil
+	c.runnable, c.asyncOps = c.runnable[:0], nil
 	for _, b := range c.blocks {
 		b.begin()
 	}
@@ -72,26 +72,26 @@ func (c *cluster) begin(number int) {
 func (c *cluster) execute() error {
 	for c.err == nil {
 		if len(c.runnable) == 0 {
-			if c.passTime() {
+			if c.advanceTime() {
 				continue
 			}
 			c.err = c.deadlock()
 			break
 		}
-		n := c.draw()
+		n := c.pickWarp()
 		w := c.runnable[n]
-		length := 1 << c.rng.below(longestTurn+1)
-		w.turn(length)
+		length := 1 << c.rng.below(maxSliceLog2+1)
+		w.runSlice(length)
 		if !w.canRun() {
 			w.queued = false
 			c.runnable = slices.Delete(c.runnable, n, n+1)
 		}
-		c.executed += uint64(length - w.left)
-		if err := c.worker.spend(length - w.left); err != nil {
+		c.executed += uint64(length - w.sliceLeft)
+		if err := c.worker.spend(length - w.sliceLeft); err != nil {
 			c.fail(err)
 		}
-		if len(c.flights) > 0 {
-			c.progress()
+		if len(c.asyncOps) > 0 {
+			c.runDue()
 		}
 	}
 	for _, b := range c.blocks {
@@ -104,16 +104,16 @@ func (c *cluster) execute() error {
 
 // draw is the place of the warp that runs next. Of several blocks one is favoured for a
 // while, so that it gets ahead of the others, as on multiprocessors of their own.
-func (c *cluster) draw() int {
+func (c *cluster) pickWarp() int {
 	n := c.rng.below(len(c.runnable))
 	if len(c.blocks) == 1 {
 		return n
 	}
-	if c.executed >= c.until {
-		c.ahead = c.rng.below(len(c.blocks))
-		c.until = c.executed + 1<<c.rng.below(longestLead+1)
+	if c.executed >= c.favoredUntil {
+		c.favored = c.rng.below(len(c.blocks))
+		c.favoredUntil = c.executed + 1<<c.rng.below(maxFavorLog2+1)
 	}
-	for tries := 0; tries < 4 && c.runnable[n].block.rank != c.ahead; tries++ {
+	for tries := 0; tries < 4 && c.runnable[n].block.rank != c.favored; tries++ {
 		n = c.rng.below(len(c.runnable))
 	}
 	return n
@@ -180,13 +180,13 @@ func (w *warp) waitText(g *group, nameBlock bool) string {
 	in := &g.frame.fn.code[g.pc]
 	what := fmt.Sprintf("for lanes %#08x", g.need&w.live&^g.mask)
 	switch g.state {
-	case waiting:
+	case atBarrier:
 		what = w.barrierText(g)
-	case regrouping:
+	case atWarpgroup:
 		what = "for the other warps of its warpgroup"
-	case sleeping:
-		what = w.sleepText(g)
-	case waitingCluster:
+	case atMbarrier:
+		what = w.mbarrierText(g)
+	case atClusterBarrier:
 		what = fmt.Sprintf("at the cluster's barrier, where %d threads have not arrived", w.block.cluster.missing())
 	}
 	of := ""

@@ -128,18 +128,18 @@ func (d *decoder) combiner(k int) func(w *warp, m uint32) uint32 {
 	if op == "" {
 		return func(_ *warp, m uint32) uint32 { return m }
 	}
-	place, invert := d.source(k), mask(d.negated(k))
+	slot, invert := d.source(k), mask(d.isNegated(k))
 	f := map[string]func(a, b uint32) uint32{
 		"and": func(a, b uint32) uint32 { return a & b },
 		"or":  func(a, b uint32) uint32 { return a | b },
 		"xor": func(a, b uint32) uint32 { return a ^ b },
 	}[op]
-	return func(w *warp, m uint32) uint32 { return f(m, *pred(w, place)^invert) }
+	return func(w *warp, m uint32) uint32 { return f(m, *pred(w, slot)^invert) }
 }
 
 func decodeSetp(d *decoder) execFunc {
 	d.in.d = d.result(0)
-	opposite, two := d.second(0)
+	opposite, two := d.secondResult(0)
 	low, high := d.comparers(1, 2)
 	if d.i.Mod("bool") == "" && !two {
 		return func(w *warp, in *inst) { setPred(w, in.d, low(w, in)) }

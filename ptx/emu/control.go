@@ -32,7 +32,7 @@ func decodeTrap(d *decoder) execFunc {
 func (w *warp) firstThread() Dim3 { return w.thread(firstLane(w.active)) }
 
 // decodeNothing is for instructions that only say something to the hardware.
-func decodeNothing(d *decoder) execFunc { return func(*warp, *inst) {} }
+func decodeNop(d *decoder) execFunc { return func(*warp, *inst) {} }
 
 // decodeSetmaxnreg is for a warp as a whole. How many registers there are is the hardware's
 // affair.
@@ -42,7 +42,7 @@ func decodeSetmaxnreg(d *decoder) execFunc { return aligned(func(*warp, *inst) {
 func decodeNanosleep(d *decoder) execFunc {
 	return func(w *warp, in *inst) {
 		w.poll()
-		w.stop()
+		w.endSlice()
 	}
 }
 

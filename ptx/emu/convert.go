@@ -40,7 +40,7 @@ func decodeCvt(d *decoder) execFunc {
 	toBits, fromBits := d.registerBits(0), d.registerBits(1)
 	d.in.blend = uint8(toBits / 8)
 	if to.Class() != ptx.Float && from.Class() != ptx.Float && toBits == to.Bits() && fromBits == from.Bits() && !v.sat {
-		if f := plainConversions[from].of(to); f != nil {
+		if f := plainConversions[from].lookup(to); f != nil {
 			return f
 		}
 	}
@@ -118,7 +118,7 @@ func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 		if from == ptx.F64 || to.Bits() == 64 {
 			nan = uint64(1) << (to.Bits() - 1)
 		}
-		lo, hi := limits(to)
+		lo, hi := integerLimits(to)
 		return func(b uint64) uint64 {
 			x := v.rnd.integral(decode(b))
 			switch {
@@ -173,7 +173,7 @@ func convertNaN(to, from ptx.Type, ftz bool, b uint64) uint64 {
 }
 
 // limits are the least and the greatest value of an integer type.
-func limits(t ptx.Type) (lo int64, hi uint64) {
+func integerLimits(t ptx.Type) (lo int64, hi uint64) {
 	if t.Class() == ptx.Signed {
 		return -1 << (t.Bits() - 1), 1<<(t.Bits()-1) - 1
 	}
@@ -191,7 +191,7 @@ func extend(t ptx.Type, v uint64) uint64 {
 
 func intToInt(to, from ptx.Type, sat bool, b uint64) uint64 {
 	if sat {
-		lo, hi := limits(to)
+		lo, hi := integerLimits(to)
 		switch negative := from.Class() == ptx.Signed && int64(b) < 0; {
 		case negative && int64(b) < lo:
 			return uint64(lo)

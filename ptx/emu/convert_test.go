@@ -38,7 +38,7 @@ func convertNumber(to, from ptx.Type, mods string, bits uint64) uint64 {
 	}
 	f, ok := floatFormats[to]
 	if !ok {
-		lo, hi := limits(to)
+		lo, hi := integerLimits(to)
 		switch {
 		case n.nan && (from == ptx.F64 || to.Bits() == 64):
 			return extend(to, 1<<(to.Bits()-1))
@@ -170,8 +170,8 @@ func TestNaNs(t *testing.T) {
 
 // fits tells whether every value of an integer type is one of another.
 func fits(to, from ptx.Type) bool {
-	lo, hi := limits(to)
-	least, most := limits(from)
+	lo, hi := integerLimits(to)
+	least, most := integerLimits(from)
 	return lo <= least && most <= hi
 }
 

@@ -46,13 +46,13 @@ func (p *Program) decode(f *function) error {
 		Func: f.Name, Index: len(p.sites), Pos: f.Body.Pos, Opcode: "ret", Instr: &ptx.Instr{Op: "ret"},
 	}})
 	p.sites = append(p.sites, f.code[len(f.code)-1].site)
-	d.order()
+	d.orderBlocks()
 	return nil
 }
 
 // place lays the function's parameters and registers out. Calls need to know where they are
 // before the function itself is decoded.
-func (f *function) place() {
+func (f *function) layOut() {
 	f.uses = map[*variable]bool{}
 	f.layout = map[*ptx.Var]uint64{}
 	var size uint64
@@ -182,10 +182,10 @@ func memberIndex(member string) int {
 // operands sets d, a, b, c and e to the instruction's operands, in order. The
 // result is the first one; all have one register each.
 func (d *decoder) operands() {
-	places := []*uint32{&d.in.a, &d.in.b, &d.in.c, &d.in.e}
+	slots := []*uint32{&d.in.a, &d.in.b, &d.in.c, &d.in.e}
 	d.in.d = d.result(0)
 	for k := 1; k < len(d.i.Args); k++ {
-		*places[k-1] = d.source(k)
+		*slots[k-1] = d.source(k)
 	}
 }
 
@@ -207,12 +207,12 @@ func (d *decoder) writable(arg ptx.Operand, t ptx.Type) uint32 {
 	if n, ok := arg.(*ptx.Name); ok {
 		return d.register(n, &d.in.writes)
 	}
-	return d.grow(slotSize(t)) // a sink
+	return d.reserve(slotSize(t)) // a sink
 }
 
 // second is the place of the predicate behind | in argument k; ok is false without
 // one.
-func (d *decoder) second(k int) (place uint32, ok bool) {
+func (d *decoder) secondResult(k int) (slot uint32, ok bool) {
 	p, ok := d.i.Args[k].(*ptx.Pair)
 	if !ok {
 		return 0, false
@@ -224,7 +224,7 @@ func (d *decoder) second(k int) (place uint32, ok bool) {
 func (d *decoder) source(k int) uint32 { return d.value(d.i.Args[k], d.i.Type(k)) }
 
 // negated tells whether argument k is !p.
-func (d *decoder) negated(k int) bool {
+func (d *decoder) isNegated(k int) bool {
 	_, ok := d.i.Args[k].(*ptx.Not)
 	return ok
 }
@@ -269,15 +269,15 @@ func (d *decoder) vector(k int) []uint32 {
 	if elems == nil {
 		elems = []ptx.Operand{arg}
 	}
-	places := make([]uint32, len(elems))
+	slots := make([]uint32, len(elems))
 	for n, e := range elems {
 		if d.i.Operand(k).Dst {
-			places[n] = d.writable(e, t)
+			slots[n] = d.writable(e, t)
 		} else {
-			places[n] = d.value(e, t)
+			slots[n] = d.value(e, t)
 		}
 	}
-	return places
+	return slots
 }
 
 // constant is the place of an immediate of type t.
@@ -288,7 +288,7 @@ func (d *decoder) constant(t ptx.Type, bits uint64) uint32 {
 	}
 	at, ok := d.consts[c]
 	if !ok {
-		at = d.grow(slotSize(t))
+		at = d.reserve(slotSize(t))
 		d.consts[c] = at
 		c.offset = at
 		d.f.constants = append(d.f.constants, c)
@@ -297,7 +297,7 @@ func (d *decoder) constant(t ptx.Type, bits uint64) uint32 {
 }
 
 // grow adds n bytes to the frame behind the registers.
-func (d *decoder) grow(n uint32) uint32 {
+func (d *decoder) reserve(n uint32) uint32 {
 	at := d.f.frameSize
 	d.f.frameSize += n
 	return at
@@ -341,7 +341,7 @@ func (d *decoder) address(v *ptx.Var, offset int64, size int) uint32 {
 func (d *decoder) fill(f fill) uint32 {
 	at, ok := d.filled[f]
 	if !ok {
-		at = d.grow(max(lanes*uint32(f.size), slotAlign))
+		at = d.reserve(max(lanes*uint32(f.size), slotAlign))
 		d.filled[f] = at
 		f.offset = at
 		d.f.fills = append(d.f.fills, f)

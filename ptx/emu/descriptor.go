@@ -32,24 +32,24 @@ type operand struct {
 	rows, k, size int // single bits are counted by the byte
 	// across says that neighbours in memory are of one column, not of one row: of a
 	// matrix that is stored "MN-major".
-	across bool
+	mnMajor bool
 }
 
 // at is where element (row, k) is.
 func (o *operand) at(row, k int) uint64 {
 	const core = 8                                        // rows of a core matrix
 	each := choose(o.swizzle > 0, o.swizzle, 16) / o.size // elements that lie side by side
-	var group, along, line, place int
-	if o.across {
-		group, line, along, place = row/each, k%core, k/core, row%each
+	var group, along, line, slot int
+	if o.mnMajor {
+		group, line, along, slot = row/each, k%core, k/core, row%each
 	} else {
-		group, line, along, place = row/core, row%core, k/each, k%each
+		group, line, along, slot = row/core, row%core, k/each, k%each
 	}
 	next, further := o.stride, o.leading
-	if o.across && o.swizzle > 0 {
+	if o.mnMajor && o.swizzle > 0 {
 		next, further = further, next
 	}
-	off := uint64(group)*next + uint64(along)*further + uint64(line*each*o.size+place*o.size)
+	off := uint64(group)*next + uint64(along)*further + uint64(line*each*o.size+slot*o.size)
 	return swizzled(o.start+off, o.base, o.swizzle)
 }
 
@@ -57,7 +57,7 @@ func (o *operand) at(row, k int) uint64 {
 func (o *operand) spans(from, to int) []Span {
 	each := 16 / o.size
 	var starts []uint64
-	if o.across {
+	if o.mnMajor {
 		for k := range o.k {
 			for row := from; row < to; row += each {
 				starts = append(starts, o.at(row, k))

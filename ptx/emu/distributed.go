@@ -7,13 +7,13 @@ import (
 // Clusters: what the threads of several blocks do together.
 
 // index is the cluster's place in the grid of clusters.
-func (c *cluster) index() Dim3 { return c.run.clusterGrid().place(c.number) }
+func (c *cluster) gridIndex() Dim3 { return c.run.clusterGrid().coords(c.number) }
 
 // clusterGrid is the size of the grid in clusters.
-func (r *run) clusterGrid() Dim3 { return r.cluster.grid(r.launch.Grid) }
+func (r *run) clusterGrid() Dim3 { return r.cluster.tilesIn(r.launch.Grid) }
 
 // place is the block's place in its cluster.
-func (b *block) place() Dim3 { return b.run.cluster.place(b.rank) }
+func (b *block) indexInCluster() Dim3 { return b.run.cluster.coords(b.rank) }
 
 // rankOf is the rank of the block that an address in shared::cluster points into; it may be
 // one that the cluster does not have.
@@ -28,7 +28,7 @@ func (c *cluster) sharedAt(addr uint64) (region, *block) {
 	}
 	owner := c.blocks[n]
 	r := owner.shared
-	if owner.gone {
+	if owner.done {
 		r.size = 0
 	}
 	return r, owner
@@ -97,7 +97,7 @@ func decodeClusterBarrier(d *decoder) execFunc {
 	d.in.x = b
 	return func(w *warp, in *inst) {
 		switch {
-		case b.aligned && !w.meet(in, full):
+		case b.aligned && !w.converge(in, full):
 		case b.waits:
 			w.waitCluster(in)
 		default:
@@ -114,7 +114,7 @@ func (w *warp) arriveCluster(in *inst, relaxed bool) {
 	}
 	l.arrived |= w.active
 	l.open |= w.active
-	w.tellCluster(in, ClusterArrive, relaxed)
+	w.emitClusterSync(in, ClusterArrive, relaxed)
 	w.block.cluster.completeBarrier()
 }
 
@@ -126,12 +126,12 @@ func (w *warp) waitCluster(in *inst) {
 	}
 	if w.active&l.arrived != 0 {
 		w.uncount(in)
-		w.suspend(in, waitingCluster)
+		w.suspend(in, atClusterBarrier)
 		w.pick()
 		return
 	}
 	l.open &^= w.active
-	w.tellCluster(in, ClusterWait, false)
+	w.emitClusterSync(in, ClusterWait, false)
 }
 
 // completeBarrier lets the threads that wait at the cluster's barrier go on if all have
@@ -152,10 +152,10 @@ func (c *cluster) completeBarrier() {
 	for _, b := range c.blocks {
 		for _, w := range b.warps {
 			w.atCluster.arrived = 0
-			w.wake(waitingCluster)
+			w.wake(atClusterBarrier)
 		}
 	}
-	c.tellCluster(&ClusterSync{Kind: ClusterComplete})
+	c.emitClusterComplete(&ClusterSync{Kind: ClusterComplete})
 }
 
 // wake lets the groups in a state run again: the instruction that they wait at.
@@ -168,7 +168,7 @@ func (w *warp) wake(state groupState) {
 	}
 }
 
-func (w *warp) tellCluster(in *inst, kind ClusterKind, relaxed bool) {
+func (w *warp) emitClusterSync(in *inst, kind ClusterKind, relaxed bool) {
 	if len(w.block.clusterSync) > 0 {
 		e := ClusterSync{Origin: w.origin(in), Kind: kind, Relaxed: relaxed}
 		if in.x.(*clusterBarrier).aligned {
@@ -181,7 +181,7 @@ func (w *warp) tellCluster(in *inst, kind ClusterKind, relaxed bool) {
 }
 
 // tellCluster tells the first block's observers of what has no thread of its own.
-func (c *cluster) tellCluster(e *ClusterSync) {
+func (c *cluster) emitClusterComplete(e *ClusterSync) {
 	for _, f := range c.blocks[0].clusterSync {
 		f(e)
 	}

@@ -180,7 +180,7 @@ func wrapped(t ptx.Type, v *big.Int) uint64 {
 
 // saturated is v, or the nearest value of the type.
 func saturated(t ptx.Type, v *big.Int) uint64 {
-	lo, hi := limits(t)
+	lo, hi := integerLimits(t)
 	switch {
 	case v.Cmp(big.NewInt(lo)) < 0:
 		v = big.NewInt(lo)

@@ -298,7 +298,7 @@ func TestGather(t *testing.T) {
 			t.Fatalf("%v, want %v of %#x + %#x", got, want, a, shift)
 		}
 		var off, offGo [lanes]uint64
-		if got := places(&off, &a, shift, 253, 3); got != want || placesGo(&offGo, &a, shift, 253, 3) != want || off != offGo {
+		if got := offsets(&off, &a, shift, 253, 3); got != want || offsetsGo(&offGo, &a, shift, 253, 3) != want || off != offGo {
 			t.Fatalf("%v %#x, want %v of %#x + %#x", got, off, want, a, shift)
 		}
 		if gather[uint32](&plain, &a, shift, 253, ptr(words)) && plain != d {

@@ -134,28 +134,28 @@ var elementTypes = map[ptx.Type]*elementType{
 func (e *elementType) registerBytes() int { return max(e.bits/8, 4) }
 
 // each is how many elements a register holds.
-func (e *elementType) each() int { return e.registerBytes() * 8 / e.bits }
+func (e *elementType) perRegister() int { return e.registerBytes() * 8 / e.bits }
 
 // gatherMatrix reads a matrix, by rows, out of the registers.
-func (w *warp) gatherMatrix(m []float64, f *fragment, e *elementType, places []uint32) {
-	each, size := e.each(), e.registerBytes()
+func (w *warp) gatherMatrix(m []float64, f *fragment, e *elementType, slots []uint32) {
+	each, size := e.perRegister(), e.registerBytes()
 	for lane := range f.at {
 		for n, at := range f.at[lane] {
-			b := bitsAt(w, places[n/each], lane, size) >> (n % each * e.bits)
+			b := bitsAt(w, slots[n/each], lane, size) >> (n % each * e.bits)
 			m[int(at.row)*f.cols+int(at.col)] = e.decode(b)
 		}
 	}
 }
 
 // scatterMatrix writes a matrix to the registers.
-func (w *warp) scatterMatrix(m []float64, f *fragment, e *elementType, places []uint32) {
-	each, size := e.each(), e.registerBytes()
+func (w *warp) scatterMatrix(m []float64, f *fragment, e *elementType, slots []uint32) {
+	each, size := e.perRegister(), e.registerBytes()
 	for lane := range f.at {
 		var word uint64
 		for n, at := range f.at[lane] {
 			word |= e.encode(m[int(at.row)*f.cols+int(at.col)]) << (n % each * e.bits)
 			if n%each == each-1 {
-				setBits(w, places[n/each], lane, size, word)
+				setBits(w, slots[n/each], lane, size, word)
 				word = 0
 			}
 		}
@@ -163,6 +163,6 @@ func (w *warp) scatterMatrix(m []float64, f *fragment, e *elementType, places []
 }
 
 // bytesOf is the bytes of a lane of a register.
-func bytesOf(w *warp, place uint32, lane, size int) []byte {
-	return unsafe.Slice((*byte)(unsafe.Add(w.base, uintptr(place)+uintptr(lane*size))), size)
+func bytesOf(w *warp, slot uint32, lane, size int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(w.base, uintptr(slot)+uintptr(lane*size))), size)
 }

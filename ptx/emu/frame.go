@@ -17,7 +17,7 @@ type frame struct {
 	carry  uint32 // the carry flag of each lane
 	// known is, for each register, the lanes that have written it; nil if nobody
 	// wants to know.
-	known []uint32
+	written []uint32
 }
 
 // newFrame makes a frame ready for a call by the given lanes.
@@ -44,8 +44,8 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 	for _, v := range fn.fills {
 		f.fill(w, v)
 	}
-	if f.known = nil; len(w.block.uninit) > 0 {
-		f.known = make([]uint32, len(fn.registers))
+	if f.written = nil; len(w.block.uninit) > 0 {
+		f.written = make([]uint32, len(fn.registers))
 	}
 	return f
 }

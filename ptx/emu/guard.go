@@ -7,8 +7,8 @@ type registerGuard struct {
 	// accessed is, for each register, how many fences there had been when an instruction
 	// accessed it last: as many as there are, for one that no wgmma may use before
 	// another one.
-	accessed []int
-	fences   int
+	lastAccess []int
+	fences     int
 }
 
 // heldRegister is how many operations under way use a register, and as what.
@@ -16,28 +16,28 @@ type heldRegister struct {
 	count int
 	// place is the register's place among those of the sums, from 1, and of how many;
 	// 0 for one that holds elements of A.
-	place, of int
+	position, total int
 }
 
 func (g *registerGuard) reset(registers int) {
-	g.held, g.accessed, g.fences = make([]heldRegister, registers), make([]int, registers), 0
+	g.held, g.lastAccess, g.fences = make([]heldRegister, registers), make([]int, registers), 0
 }
 
 // takeRegisters checks that an operation may use its registers from now on, and reports
 // whether it may.
-func (w *warp) takeRegisters(in *inst, g *wgmma) bool {
+func (w *warp) claimRegisters(in *inst, g *wgmma) bool {
 	guard := &w.matrices.registerGuard
-	take := func(r register, place, of int) bool {
+	take := func(r register, slot, of int) bool {
 		h := &guard.held[r.index]
 		switch {
 		case guard.fences == 0:
 			w.misuse(in, "no wgmma.fence came before it")
-		case guard.accessed[r.index] == guard.fences:
+		case guard.lastAccess[r.index] == guard.fences:
 			w.misuse(in, "register %s was accessed behind the last wgmma.fence", r.sym.Name)
-		case h.count > 0 && (h.place != place || h.of != of):
+		case h.count > 0 && (h.position != slot || h.total != of):
 			w.misuse(in, "register %s is used otherwise by a wgmma.mma_async under way (wgmma.wait_group)", r.sym.Name)
 		default:
-			*h = heldRegister{h.count + 1, place, of}
+			*h = heldRegister{h.count + 1, slot, of}
 			return true
 		}
 		return false
@@ -74,7 +74,7 @@ func (w *warp) guardRegisters(in *inst) {
 				w.misuse(in, "register %s is in use by a wgmma.mma_async under way (wgmma.wait_group)", r.sym.Name)
 				return
 			}
-			guard.accessed[r.index] = guard.fences
+			guard.lastAccess[r.index] = guard.fences
 		}
 	}
 }
@@ -83,9 +83,9 @@ func (w *warp) guardRegisters(in *inst) {
 // anybody watches them or the kernel has asynchronous matrices.
 func (w *warp) checkRegisters(in *inst) {
 	g, async := in.x.(*wgmma)
-	if w.frame.known != nil {
+	if w.frame.written != nil {
 		if async && *pred(w, g.scaleD)&1 != 0 {
-			w.tellUnknown(in, g.sums)
+			w.emitUninit(in, g.sums)
 		}
 		w.checkReads(in)
 	}

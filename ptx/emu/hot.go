@@ -48,7 +48,7 @@ func gather[M integer, R, A unsigned](d *[lanes]R, a *[lanes]A, shift, span uint
 
 // placesGo is d = a + shift. It reports whether all of them are less than span, which is less
 // than 1<<63, and have none of the given bits.
-func placesGo(d, a *[lanes]uint64, shift, span, bits uint64) bool {
+func offsetsGo(d, a *[lanes]uint64, shift, span, bits uint64) bool {
 	var all uint64
 	less := true
 	for i := range d {

@@ -124,7 +124,7 @@ func decodeAdd(d *decoder) execFunc {
 	case d.i.Has("sat"):
 		return op2(func(a, b int32) int32 { return clamp32(int64(a) + int64(b)) })
 	default:
-		return addInt.of(t)
+		return addInt.lookup(t)
 	}
 }
 
@@ -138,7 +138,7 @@ func decodeSub(d *decoder) execFunc {
 	case d.i.Has("sat"):
 		return op2(func(a, b int32) int32 { return clamp32(int64(a) - int64(b)) })
 	default:
-		return subInt.of(t)
+		return subInt.lookup(t)
 	}
 }
 
@@ -153,7 +153,7 @@ func decodeMul(d *decoder) execFunc {
 	case d.i.Has("hi"):
 		return mulHiInt[t]
 	}
-	return mulLo.of(t)
+	return mulLo.lookup(t)
 }
 
 func decodeMad(d *decoder) execFunc {
@@ -171,7 +171,7 @@ func decodeMad(d *decoder) execFunc {
 	case d.i.Has("hi"):
 		return madHiInt[t]
 	}
-	return madLo.of(t)
+	return madLo.lookup(t)
 }
 
 // The carry flag is a mask of the warp's lanes. It is 1 after a borrow.

@@ -56,11 +56,11 @@ func gatherU32(d *[lanes]uint32, a *[lanes]uint64, shift, span uint64, mem unsaf
 }
 
 //go:noescape
-func placesAVX2(d, a *[lanes]uint64, shift, span, bits uint64) bool
+func offsetsAVX2(d, a *[lanes]uint64, shift, span, bits uint64) bool
 
-func places(d, a *[lanes]uint64, shift, span, bits uint64) bool {
+func offsets(d, a *[lanes]uint64, shift, span, bits uint64) bool {
 	if hasAVX2 {
-		return placesAVX2(d, a, shift, span, bits|1<<63)
+		return offsetsAVX2(d, a, shift, span, bits|1<<63)
 	}
-	return placesGo(d, a, shift, span, bits)
+	return offsetsGo(d, a, shift, span, bits)
 }

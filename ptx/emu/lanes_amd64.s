@@ -128,8 +128,8 @@ TEXT ·addU64AVX2(SB), NOSPLIT, $0-24
 	VPOR Y12, Y13, Y12 \
 	VPOR Y10, Y12, Y10
 
-// func placesAVX2(d, a *[32]uint64, shift, span, bits uint64) bool
-TEXT ·placesAVX2(SB), NOSPLIT, $0-41
+// func offsetsAVX2(d, a *[32]uint64, shift, span, bits uint64) bool
+TEXT ·offsetsAVX2(SB), NOSPLIT, $0-41
 	MOVQ d+0(FP), DI
 	MOVQ a+8(FP), SI
 	VPBROADCASTQ shift+16(FP), Y8

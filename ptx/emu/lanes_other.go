@@ -12,6 +12,6 @@ func gatherU32(d *[lanes]uint32, a *[lanes]uint64, shift, span uint64, mem unsaf
 	return gather[uint32](d, a, shift, span, mem)
 }
 
-func places(d, a *[lanes]uint64, shift, span, bits uint64) bool {
-	return placesGo(d, a, shift, span, bits)
+func offsets(d, a *[lanes]uint64, shift, span, bits uint64) bool {
+	return offsetsGo(d, a, shift, span, bits)
 }

@@ -24,13 +24,13 @@ func (d Dim3) String() string { return fmt.Sprintf("(%d,%d,%d)", d.X, d.Y, d.Z) 
 func (d Dim3) count() int { return d.X * d.Y * d.Z }
 
 // place is the n-th index in a box of d, x fastest.
-func (d Dim3) place(n int) Dim3 { return Dim3{n % d.X, n / d.X % d.Y, n / (d.X * d.Y)} }
+func (d Dim3) coords(n int) Dim3 { return Dim3{n % d.X, n / d.X % d.Y, n / (d.X * d.Y)} }
 
 // grid is the number of boxes of d, each way, in g.
-func (d Dim3) grid(g Dim3) Dim3 { return Dim3{g.X / d.X, g.Y / d.Y, g.Z / d.Z} }
+func (d Dim3) tilesIn(g Dim3) Dim3 { return Dim3{g.X / d.X, g.Y / d.Y, g.Z / d.Z} }
 
 // at is the element-wise product and sum i·d + j: place j of box i.
-func (d Dim3) at(i, j Dim3) Dim3 { return Dim3{i.X*d.X + j.X, i.Y*d.Y + j.Y, i.Z*d.Z + j.Z} }
+func (d Dim3) scaledAdd(i, j Dim3) Dim3 { return Dim3{i.X*d.X + j.X, i.Y*d.Y + j.Y, i.Z*d.Z + j.Z} }
 
 // Limits of a launch (CUDA C++ Programming Guide, "Technical Specifications per
 // Compute Capability"; of shared memory, that of the largest architecture).
@@ -103,10 +103,10 @@ type run struct {
 	clusters   int
 	params     region
 
-	ctx   context.Context
-	next  atomic.Int64  // cluster to run
-	spent atomic.Uint64 // instructions
-	order atomic.Uint64 // changed by what orders memory accesses between workers
+	ctx    context.Context
+	next   atomic.Int64  // cluster to run
+	spent  atomic.Uint64 // instructions
+	fences atomic.Uint64 // changed by what orders memory accesses between workers
 
 	mu      sync.Mutex
 	failed  int // number of the first cluster that failed; a number behind all if none did
@@ -217,7 +217,7 @@ func (r *run) check() error {
 	if err := r.checkCluster(); err != nil {
 		return err
 	}
-	r.localSize = r.entry.deepest()
+	r.localSize = r.entry.localBytes()
 	if r.localSize > maxLocal {
 		return fmt.Errorf("%d bytes of local memory a thread, want at most %d", r.localSize, maxLocal)
 	}
@@ -245,7 +245,7 @@ func (r *run) placeShared() error {
 	r.address = make([]uint64, len(r.program.variables))
 	size, dynamicAlign := uint64(0), 16
 	var dynamic []*variable
-	used := r.entry.variables()
+	used := r.entry.usedVariables()
 	for _, v := range r.program.variables {
 		switch {
 		case v.Space != ptx.Shared || !used[v]:
@@ -288,7 +288,7 @@ func (r *run) link() error {
 }
 
 // reach calls visit for f and all that it calls, each once, callees later.
-func (f *function) reach(visit func(*function)) {
+func (f *function) walkCalls(visit func(*function)) {
 	seen := []*function{f}
 	for n := 0; n < len(seen); n++ {
 		visit(seen[n])
@@ -301,9 +301,9 @@ func (f *function) reach(visit func(*function)) {
 }
 
 // variables is what f and its callees use.
-func (f *function) variables() map[*variable]bool {
+func (f *function) usedVariables() map[*variable]bool {
 	used := map[*variable]bool{}
-	f.reach(func(g *function) {
+	f.walkCalls(func(g *function) {
 		for v := range g.uses {
 			used[v] = true
 		}
@@ -315,7 +315,7 @@ func (f *function) variables() map[*variable]bool {
 // they end.
 func (f *function) communicates() bool {
 	does := false
-	f.reach(func(g *function) {
+	f.walkCalls(func(g *function) {
 		for k := range g.code {
 			does = does || g.code[k].communicates()
 		}
@@ -324,7 +324,7 @@ func (f *function) communicates() bool {
 }
 
 // deepest is the bytes of local memory that a thread needs for f and its callees.
-func (f *function) deepest() int {
+func (f *function) localBytes() int {
 	depth := map[*function]int{}
 	var visit func(g *function) int
 	visit = func(g *function) int {

@@ -57,12 +57,12 @@ func moverOf[M integer, R unsigned]() *mover {
 }
 
 func loadGlobal[M integer, R unsigned](w *warp, in *inst) {
-	r := &w.worker.cache[in.index]
+	r := &w.worker.lastRegion[in.index]
 	if w.active != full || !fastLoad[M, R](w, in, r) {
 		execLoad(w, in)
 		return
 	}
-	w.tellLoad(in, r)
+	w.emitLoad(in, r)
 }
 
 func loadShared[M integer, R unsigned](w *warp, in *inst) {
@@ -70,12 +70,12 @@ func loadShared[M integer, R unsigned](w *warp, in *inst) {
 		execLoad(w, in)
 		return
 	}
-	w.tellLoad(in, &w.block.shared)
+	w.emitLoad(in, &w.block.shared)
 }
 
 // tellLoad tells observers of a load by a full warp from one region. It is one that
 // orders nothing, so that they may learn of it after it was done.
-func (w *warp) tellLoad(in *inst, r *region) {
+func (w *warp) emitLoad(in *inst, r *region) {
 	if len(w.block.access) == 0 {
 		return
 	}
@@ -85,28 +85,28 @@ func (w *warp) tellLoad(in *inst, r *region) {
 		space = ptx.Global
 	}
 	if ac.add == 0 && !ac.short {
-		addr = reg[uint64](w, ac.place)
+		addr = reg[uint64](w, ac.slot)
 	} else {
 		w.addresses(ac)
 	}
 	if space == ptx.Shared && r.base != 0 {
 		for i, a := range addr {
-			w.told[i] = a - r.base
+			w.eventAddr[i] = a - r.base
 		}
-		addr = &w.told
+		addr = &w.eventAddr
 	}
-	w.tell(in, ac, space, w.block.rank, r.alloc, addr, full, 0)
+	w.emitAccess(in, ac, space, w.block.rank, r.alloc, addr, full, 0)
 }
 
 func storeGlobal[M integer, R unsigned](w *warp, in *inst) {
-	r := &w.worker.cache[in.index]
-	if !w.quick || w.active != full || r.alloc == nil || r.alloc.ReadOnly || !fastStore[M, R](w, in, r) {
+	r := &w.worker.lastRegion[in.index]
+	if !w.unobserved || w.active != full || r.alloc == nil || r.alloc.ReadOnly || !fastStore[M, R](w, in, r) {
 		execStore(w, in)
 	}
 }
 
 func storeShared[M integer, R unsigned](w *warp, in *inst) {
-	if !w.quick || w.active != full || !fastStore[M, R](w, in, &w.block.shared) {
+	if !w.unobserved || w.active != full || !fastStore[M, R](w, in, &w.block.shared) {
 		execStore(w, in)
 	}
 }
@@ -117,9 +117,9 @@ func fastLoad[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	ac := in.access
 	d, shift, span := reg[R](w, in.d), ac.add-r.base, r.span(unsafe.Sizeof(M(0)))
 	if ac.short {
-		return gather[M](d, reg[uint32](w, ac.place), shift, span, r.mem)
+		return gather[M](d, reg[uint32](w, ac.slot), shift, span, r.mem)
 	}
-	return gather[M](d, reg[uint64](w, ac.place), shift, span, r.mem)
+	return gather[M](d, reg[uint64](w, ac.slot), shift, span, r.mem)
 }
 
 // span is the number of places where size bytes of the region begin.
@@ -127,13 +127,13 @@ func (r *region) span(size uintptr) uint64 { return r.size - min(r.size, uint64(
 
 // loadGlobalU32 is loadGlobal of what matrix products load most.
 func loadGlobalU32(w *warp, in *inst) {
-	r, ac := &w.worker.cache[in.index], in.access
+	r, ac := &w.worker.lastRegion[in.index], in.access
 	if w.active != full || ac.short ||
-		!gatherU32(reg[uint32](w, in.d), reg[uint64](w, ac.place), ac.add-r.base, r.span(4), r.mem) {
+		!gatherU32(reg[uint32](w, in.d), reg[uint64](w, ac.slot), ac.add-r.base, r.span(4), r.mem) {
 		execLoad(w, in)
 		return
 	}
-	w.tellLoad(in, r)
+	w.emitLoad(in, r)
 }
 
 // fastStore is st of one element by a full warp to one region, as fastLoad.
@@ -143,7 +143,7 @@ func fastStore[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	span := r.span(unsafe.Sizeof(M(0)))
 	s, mem, shift := reg[R](w, in.b), r.mem, ac.add-r.base
 	if ac.short {
-		for i, a := range reg[uint32](w, ac.place) {
+		for i, a := range reg[uint32](w, ac.slot) {
 			o := uint64(a + uint32(shift))
 			if o >= span || o&(size-1) != 0 {
 				return false
@@ -152,7 +152,7 @@ func fastStore[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 		}
 		return true
 	}
-	for i, a := range reg[uint64](w, ac.place) {
+	for i, a := range reg[uint64](w, ac.slot) {
 		o := a + shift
 		if o >= span || o&(size-1) != 0 {
 			return false
@@ -214,21 +214,21 @@ func unsignedOf(bits int) ptx.Type {
 // transfer is the registers that ld and st move: one mover for all of them.
 type transfer struct {
 	*mover
-	places []uint32
-	step   uint64 // bytes from one element to the next
+	slots []uint32
+	step  uint64 // bytes from one element to the next
 }
 
 // transferOf decodes argument k of ld and st, the registers.
 func (d *decoder) transferOf(k int) *transfer {
 	t := d.i.Type(k)
-	places := d.vector(k)
+	slots := d.vector(k)
 	width := t.Bits()
 	for _, arg := range operandsOf(d.i.Args[k]) {
 		if n, ok := arg.(*ptx.Name); ok && n.Sym.Kind == ptx.RegisterSymbol {
 			width = n.Sym.Type.Bits()
 		}
 	}
-	tr := &transfer{mover: moverFor(t, width), places: places, step: uint64(t.Bytes())}
+	tr := &transfer{mover: moverFor(t, width), slots: slots, step: uint64(t.Bytes())}
 	if tr.mover == nil {
 		d.fail(unsupported(d.i.Pos, "%s with a register of %d bits", d.i.Mnemonic(), width))
 	}
@@ -248,11 +248,11 @@ func decodeLoad(d *decoder) execFunc {
 	if d.err != nil {
 		return nil
 	}
-	ac := d.accessOf(1, Read, int(tr.step)*len(tr.places))
+	ac := d.accessOf(1, Read, int(tr.step)*len(tr.slots))
 	d.in.access, d.in.x = ac, tr
-	d.in.d = tr.places[0]
+	d.in.d = tr.slots[0]
 	switch {
-	case len(tr.places) > 1 || ac.sem != Weak || ac.place == tr.places[0]:
+	case len(tr.slots) > 1 || ac.sem != Weak || ac.slot == tr.slots[0]:
 		return execLoad
 	case ac.space == ptx.Shared:
 		return tr.loadShared
@@ -268,14 +268,14 @@ func execLoad(w *warp, in *inst) {
 	if in.access.sem != Weak {
 		load = tr.strongLoad
 	}
-	refused := w.each(in, in.access, 0, func(t *target, mask uint32) {
-		for k, place := range tr.places {
-			load(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
+	refused := w.eachRegion(in, in.access, 0, func(t *target, mask uint32) {
+		for k, slot := range tr.slots {
+			load(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, slot))
 		}
 	})
 	if refused != 0 {
-		for _, place := range tr.places {
-			tr.zero(refused, unsafe.Add(w.base, place))
+		for _, slot := range tr.slots {
+			tr.zero(refused, unsafe.Add(w.base, slot))
 		}
 	}
 	if in.access.sem != Weak {
@@ -291,11 +291,11 @@ func decodeStore(d *decoder) execFunc {
 	if d.err != nil {
 		return nil
 	}
-	ac := d.accessOf(0, Write, int(tr.step)*len(tr.places))
+	ac := d.accessOf(0, Write, int(tr.step)*len(tr.slots))
 	d.in.access, d.in.x = ac, tr
-	d.in.b = tr.places[0]
+	d.in.b = tr.slots[0]
 	switch {
-	case len(tr.places) > 1 || ac.sem != Weak:
+	case len(tr.slots) > 1 || ac.sem != Weak:
 		return execStore
 	case ac.space == ptx.Shared:
 		return tr.storeShared
@@ -311,9 +311,9 @@ func execStore(w *warp, in *inst) {
 	if in.access.sem != Weak {
 		store = tr.strongStore
 	}
-	w.each(in, in.access, 0, func(t *target, mask uint32) {
-		for k, place := range tr.places {
-			store(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, place))
+	w.eachRegion(in, in.access, 0, func(t *target, mask uint32) {
+		for k, slot := range tr.slots {
+			store(t.mem, &w.off, mask, uint64(k)*tr.step, unsafe.Add(w.base, slot))
 		}
 	})
 }

@@ -99,7 +99,7 @@ func decodeLop3(d *decoder) execFunc {
 	if op == "" {
 		return f
 	}
-	nonzero, wanted := d.second(0)
+	nonzero, wanted := d.secondResult(0)
 	q := d.source(5)
 	return func(w *warp, in *inst) {
 		f(w, in)

@@ -8,8 +8,8 @@ const rowBytes = 16
 // matrixMove is ldmatrix and stmatrix: up to four 8×8 matrices of 16-bit elements, whose
 // rows' addresses lanes 0 to 7, 8 to 15 and so on give.
 type matrixMove struct {
-	places []uint32
-	trans  bool
+	slots []uint32
+	trans bool
 }
 
 // elements is the places of the two elements that a lane holds of an 8×8 matrix.
@@ -24,22 +24,22 @@ func (m *matrixMove) elements(lane int) (row, col [2]int) {
 }
 
 func decodeLdmatrix(d *decoder) execFunc {
-	m := &matrixMove{places: d.vector(0), trans: d.i.Has("trans")}
+	m := &matrixMove{slots: d.vector(0), trans: d.i.Has("trans")}
 	ac := d.accessOf(1, Read, rowBytes)
 	d.in.access = ac
 	return aligned(func(w *warp, in *inst) {
 		var rows [lanes][rowBytes]byte
-		w.active = full >> (lanes - 8*len(m.places)) // the lanes whose addresses count
-		w.each(in, ac, 0, func(t *target, mask uint32) {
+		w.active = full >> (lanes - 8*len(m.slots)) // the lanes whose addresses count
+		w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 			for ; mask != 0; mask &= mask - 1 {
 				i := firstLane(mask)
 				copy(rows[i][:], t.bytes(w.off[i], rowBytes))
 			}
 		})
-		for k, place := range m.places {
+		for k, slot := range m.slots {
 			for lane := range lanes {
 				row, col := m.elements(lane)
-				d := bytesOf(w, place, lane, 4)
+				d := bytesOf(w, slot, lane, 4)
 				for h := range 2 {
 					copy(d[2*h:2*h+2], rows[8*k+row[h]][2*col[h]:])
 				}
@@ -49,22 +49,22 @@ func decodeLdmatrix(d *decoder) execFunc {
 }
 
 func decodeStmatrix(d *decoder) execFunc {
-	m := &matrixMove{places: d.vector(1), trans: d.i.Has("trans")}
+	m := &matrixMove{slots: d.vector(1), trans: d.i.Has("trans")}
 	ac := d.accessOf(0, Write, rowBytes)
 	d.in.access = ac
 	return aligned(func(w *warp, in *inst) {
 		var rows [lanes][rowBytes]byte
-		for k, place := range m.places {
+		for k, slot := range m.slots {
 			for lane := range lanes {
 				row, col := m.elements(lane)
-				s := bytesOf(w, place, lane, 4)
+				s := bytesOf(w, slot, lane, 4)
 				for h := range 2 {
 					copy(rows[8*k+row[h]][2*col[h]:][:2], s[2*h:])
 				}
 			}
 		}
-		w.active = full >> (lanes - 8*len(m.places))
-		w.each(in, ac, 0, func(t *target, mask uint32) {
+		w.active = full >> (lanes - 8*len(m.slots))
+		w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 			for ; mask != 0; mask &= mask - 1 {
 				i := firstLane(mask)
 				copy(t.bytes(w.off[i], rowBytes), rows[i][:])
@@ -76,7 +76,7 @@ func decodeStmatrix(d *decoder) execFunc {
 // decodeMovmatrix transposes an 8×8 matrix that the warp holds.
 func decodeMovmatrix(d *decoder) execFunc {
 	d.in.d, d.in.a = d.result(0), d.source(1)
-	d.alone()
+	d.writesResults()
 	held, wanted := &matrixMove{}, &matrixMove{trans: true}
 	return aligned(func(w *warp, in *inst) {
 		var m [8][8]uint16
@@ -118,8 +118,8 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 	if e == nil {
 		return nil
 	}
-	places := d.vector(registers)
-	f := plainFragment(rows, cols, len(places)*e.each())
+	slots := d.vector(registers)
+	f := plainFragment(rows, cols, len(slots)*e.perRegister())
 	byRow := i.Mod("layout") == "row"
 	stride := d.constant(ptx.U32, uint64(choose(byRow, cols, rows)))
 	if len(i.Args) == 3 {
@@ -129,9 +129,9 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 	ac := d.accessOf(address, kind, size)
 	d.in.access = ac
 	return aligned(func(w *warp, in *inst) {
-		base := *reg[uint64](w, ac.place)
+		base := *reg[uint64](w, ac.slot)
 		if ac.short {
-			for i, a := range reg[uint32](w, ac.place) {
+			for i, a := range reg[uint32](w, ac.slot) {
 				base[i] = uint64(a)
 			}
 		}
@@ -142,16 +142,16 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 			w.active = full
 			for lane := range lanes {
 				at := f.at[lane][n]
-				line, place := int(at.row), int(at.col)
+				line, slot := int(at.row), int(at.col)
 				if !byRow {
-					line, place = place, line
+					line, slot = slot, line
 				}
-				w.addr[lane] = base[lane] + ac.add + uint64((line*int(reg[uint32](w, stride)[lane])+place)*size)
+				w.addr[lane] = base[lane] + ac.add + uint64((line*int(reg[uint32](w, stride)[lane])+slot)*size)
 			}
-			w.eachAt(in, ac, 0, func(t *target, mask uint32) {
+			w.eachRegionAt(in, ac, 0, func(t *target, mask uint32) {
 				for ; mask != 0; mask &= mask - 1 {
 					lane := firstLane(mask)
-					part := bytesOf(w, places[n/e.each()], lane, e.registerBytes())[n%e.each()*size:][:size]
+					part := bytesOf(w, slots[n/e.perRegister()], lane, e.registerBytes())[n%e.perRegister()*size:][:size]
 					if kind == Write {
 						copy(t.bytes(w.off[lane], size), part)
 					} else {

@@ -62,7 +62,7 @@ func (m *mbarrier) expect(n int) error {
 }
 
 // turn begins the next phase if the one under way is complete, and reports whether it is.
-func (m *mbarrier) turn() bool {
+func (m *mbarrier) completePhase() bool {
 	if m.pending > 0 || m.tx != 0 {
 		return false
 	}
@@ -132,16 +132,16 @@ type mbarrierAt struct {
 // settle writes an mbarrier back, and begins its next phase if the one under way is
 // complete.
 func (at mbarrierAt) settle(word []byte, m *mbarrier) {
-	turned := m.turn()
+	turned := m.completePhase()
 	binary.LittleEndian.PutUint64(word, m.pack())
 	if turned {
-		at.tell(MbarrierComplete, 0)
-		at.block.cluster.wakeAll(sleeping)
+		at.emit(MbarrierComplete, 0)
+		at.block.cluster.wakeAll(atMbarrier)
 	}
 }
 
 // tell tells the observers of the block whose mbarrier it is.
-func (at mbarrierAt) tell(kind MbarrierKind, copy uint64) {
+func (at mbarrierAt) emit(kind MbarrierKind, copy uint64) {
 	by := at.block
 	if at.warp != nil {
 		by = at.warp.block
@@ -166,7 +166,7 @@ func (c *cluster) wakeAll(state groupState) {
 
 // mbarrierWords calls do for each active lane's mbarrier, one lane after the other.
 func (w *warp) mbarrierWords(in *inst, ac *access, do func(lane int, word []byte, at mbarrierAt)) {
-	w.each(in, ac, 0, func(t *target, mask uint32) {
+	w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 		if t.block == nil {
 			w.misuse(in, "an mbarrier in %v memory, want one in shared memory", t.space)
 			return
@@ -208,7 +208,7 @@ func (w *warp) initMbarriers(in *inst, ac *access) {
 		}
 		m := mbarrier{pending: n, expected: n}
 		binary.LittleEndian.PutUint64(word, m.pack())
-		at.tell(MbarrierInit, 0)
+		at.emit(MbarrierInit, 0)
 	})
 }
 
@@ -229,13 +229,13 @@ func (d *decoder) mbarrierArrive() execFunc {
 	state, wanted := uint32(0), false
 	if _, sink := i.Args[0].(*ptx.Sink); !sink {
 		state, wanted = d.result(0), true
-		d.alone()
+		d.writesResults()
 	}
 	drops, stays := i.Has("arrive_drop"), i.Has("noComplete")
 	return func(w *warp, in *inst) {
 		w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
 			n := int(reg[uint32](w, count)[lane])
-			at.tell(MbarrierArrive, 0)
+			at.emit(MbarrierArrive, 0)
 			if wanted {
 				reg[uint64](w, state)[lane] = m.pack()
 			}
@@ -254,7 +254,7 @@ func (d *decoder) mbarrierArrive() execFunc {
 			at.settle(word, m)
 			return nil
 		})
-		w.order(Release)
+		w.syncWorkers(Release)
 	}
 }
 
@@ -266,7 +266,7 @@ func (d *decoder) mbarrierWait() execFunc {
 	ac.sem = Relaxed // what waiting acquires comes with the event of the mbarrier
 	d.in.access = ac
 	d.in.d = d.result(0)
-	d.alone()
+	d.writesResults()
 	phase, byParity, blocks := d.source(2), i.Has("parity"), i.Has("try_wait")
 	// over reports whether the phase that a lane asks for is complete.
 	over := func(w *warp, lane int, m *mbarrier) bool {
@@ -277,9 +277,9 @@ func (d *decoder) mbarrierWait() execFunc {
 		return m.phase != state.phase
 	}
 	return func(w *warp, in *inst) {
-		if blocks && w.mustSleep(in, ac, over) && w.block.cluster.rng.next()%8 != 0 {
+		if blocks && w.mustWait(in, ac, over) && w.block.cluster.rng.next()%8 != 0 {
 			w.uncount(in)
-			w.suspend(in, sleeping)
+			w.suspend(in, atMbarrier)
 			w.pick()
 			return
 		}
@@ -287,19 +287,19 @@ func (d *decoder) mbarrierWait() execFunc {
 		w.mbarriers(in, ac, func(lane int, _ []byte, m *mbarrier, at mbarrierAt) error {
 			if over(w, lane, m) {
 				done |= 1 << lane
-				at.tell(MbarrierWait, 0)
+				at.emit(MbarrierWait, 0)
 			}
 			return nil
 		})
 		setPred(w, in.d, done)
-		w.order(Acquire)
+		w.syncWorkers(Acquire)
 		w.poll()
 	}
 }
 
 // mustSleep reports whether no active lane's phase is complete. It tells nobody of the
 // access.
-func (w *warp) mustSleep(in *inst, ac *access, over func(w *warp, lane int, m *mbarrier) bool) bool {
+func (w *warp) mustWait(in *inst, ac *access, over func(w *warp, lane int, m *mbarrier) bool) bool {
 	for mask := w.active; mask != 0; mask &= mask - 1 {
 		lane := firstLane(mask)
 		if m, ok := w.mbarrierOf(in, ac, lane); !ok || over(w, lane, &m) {
@@ -313,7 +313,7 @@ func (w *warp) mustSleep(in *inst, ac *access, over func(w *warp, lane int, m *m
 func (w *warp) mbarrierOf(in *inst, ac *access, lane int) (m mbarrier, ok bool) {
 	w.addresses(ac)
 	t := &w.at
-	w.aim(t, in, ac, w.addr[lane])
+	w.resolve(t, in, ac, w.addr[lane])
 	off := w.addr[lane] - t.shift()
 	if t.block == nil || off%mbarrierBytes != 0 || off >= t.span(mbarrierBytes) {
 		return m, false
@@ -322,7 +322,7 @@ func (w *warp) mbarrierOf(in *inst, ac *access, lane int) (m mbarrier, ok bool) 
 }
 
 // sleepText says what a group that sleeps at an mbarrier waits for.
-func (w *warp) sleepText(g *group) string {
+func (w *warp) mbarrierText(g *group) string {
 	// The addresses are in the registers of the group's frame.
 	base := w.base
 	w.base = g.frame.base

@@ -2,7 +2,7 @@ package emu
 
 // departure is the exit of lanes of a warp. Its instructions are those of the kernel: inside
 // a function, the call that led there.
-type departure struct {
+type laneExit struct {
 	mask uint32
 	exit int32 // the instruction that ended the lanes
 	last int32 // the one that they executed before it
@@ -11,7 +11,7 @@ type departure struct {
 // noteExit records where the lanes of mask leave the kernel.
 func (w *warp) noteExit(mask uint32) {
 	exit := w.pc - 1
-	e := departure{mask: mask, exit: w.place(exit), last: w.place(exit)}
+	e := laneExit{mask: mask, exit: w.kernelPC(exit), last: w.kernelPC(exit)}
 	if w.frame.caller == nil {
 		e.last = w.frame.fn.previous(exit, w.from)
 	}
@@ -20,7 +20,7 @@ func (w *warp) noteExit(mask uint32) {
 
 // place returns the kernel's instruction that the running group executes while it is at pc of
 // its function: pc itself, or the call that led there.
-func (w *warp) place(pc int32) int32 {
+func (w *warp) kernelPC(pc int32) int32 {
 	for f := w.frame; f.caller != nil; f = f.caller {
 		pc = f.call.pc
 	}
@@ -57,7 +57,7 @@ func (w *warp) missingLanes(in *inst) []Missing {
 			list = append(list, Missing{Origin: Origin{Site: site, Warp: w.index, Mask: g.mask}})
 		}
 	}
-	w.block.missing = w.appendExited(list, w.place(in.pc))
+	w.block.missing = w.appendExited(list, w.kernelPC(in.pc))
 	return w.block.missing
 }
 
@@ -67,7 +67,7 @@ func (b *block) missingWarps(s *barrier) []Missing {
 	b.missing = b.missing[:0]
 	for n, w := range b.warps {
 		if s.whole>>n&1 == 0 && s.parts[n] == 0 {
-			b.missing = w.appendExited(b.missing, s.place)
+			b.missing = w.appendExited(b.missing, s.kernelPC)
 		}
 	}
 	return b.missing
@@ -93,15 +93,15 @@ func (w *warp) appendExited(list []Missing, barrier int32) []Missing {
 // skipped reports whether lanes that left the kernel had gone past a barrier: they executed
 // code that can run after it, or left by the first instruction after it. Other lanes, which
 // left at a place that no thread reaches from the barrier, returned early.
-func (k *worker) skipped(barrier int32, e *departure) bool {
+func (k *worker) skipped(barrier int32, e *laneExit) bool {
 	f := k.run.entry
 	if e.exit == f.following(barrier) || f.rank[e.last] == f.rank[barrier] && e.last > barrier {
 		return true
 	}
-	behind := k.behind[barrier]
+	behind := k.reachable[barrier]
 	if behind == nil {
 		behind = f.pathsFrom(barrier)
-		k.behind[barrier] = behind
+		k.reachable[barrier] = behind
 	}
 	return behind[f.rank[e.last]]
 }

@@ -27,14 +27,14 @@ const (
 const (
 	// chunk is how many products a tensor core adds at a time, and guardBits the bits
 	// below a float32's last that it keeps.
-	chunk     = 16
-	guardBits = 2
+	termsPerSum = 16
+	guardBits   = 2
 	// sumBits are the bits behind the first one that a sum is formed with, and byteBits
 	// those of wgmma's sums of 8-bit floats.
-	sumBits  = 23 + guardBits
-	byteBits = 13
+	alignedBits = 23 + guardBits
+	fp8Bits     = 13
 	// leastAligned is the least exponent that a sum is aligned at.
-	leastAligned = -133
+	minAlignExp = -133
 )
 
 // matrixProduct is a matrix instruction: d = a·b + c.
@@ -46,18 +46,18 @@ type matrixProduct struct {
 	pa, pb     []uint32
 	pc, pd     []uint32
 	kind       ptx.Type // of the accumulators
-	bit        string   // and, xor: of single bits
+	bitOp      string   // and, xor: of single bits
 	saturate   bool
 	rnd        rounding
-	copies     int    // products at once
-	wide       bool   // of wgmma
-	least      [2]int // exponents of factors: those of subnormal ones
+	quadrants  int    // products at once
+	isWgmma    bool   // of wgmma
+	minExps    [2]int // exponents of factors: those of subnormal ones
 }
 
 // leastExponents are those of the smallest normal factors and accumulators.
-var leastExponents = map[ptx.Type]int{
-	ptx.F16: formatF16.least, ptx.BF16: formatBF16.least, ptx.TF32: formatTF32.least, ptx.F32: formatF32.least,
-	ptx.E4M3: formatE4M3.least, ptx.E5M2: formatE5M2.least,
+var minExponents = map[ptx.Type]int{
+	ptx.F16: formatF16.minExp, ptx.BF16: formatBF16.minExp, ptx.TF32: formatTF32.minExp, ptx.F32: formatF32.minExp,
+	ptx.E4M3: formatE4M3.minExp, ptx.E5M2: formatE5M2.minExp,
 }
 
 // shapeOf reads "m16n8k16".
@@ -89,12 +89,12 @@ func decodeMma(d *decoder) execFunc {
 	i := d.i
 	td, ta, tb, tc := elementsOf(i)
 	p := &matrixProduct{
-		kind: td, bit: i.Mod("bool"), saturate: i.Has("satfinite"), copies: 1,
+		kind: td, bitOp: i.Mod("bool"), saturate: i.Has("satfinite"), quadrants: 1,
 		a: elementTypes[ta], b: elementTypes[tb], c: elementTypes[tc], d: elementTypes[td],
 	}
-	p.least = [2]int{leastExponents[ta], leastExponents[tb]}
+	p.minExps = [2]int{minExponents[ta], minExponents[tb]}
 	if ta.Bits() == 8 {
-		p.least = [2]int{formatF16.least, formatF16.least} // see bytes
+		p.minExps = [2]int{formatF16.minExp, formatF16.minExp} // see bytes
 	}
 	p.m, p.n, p.k = shapeOf(i)
 	p.pd, p.pa, p.pb, p.pc = d.vector(0), d.vector(1), d.vector(2), d.vector(3)
@@ -105,17 +105,17 @@ func decodeMma(d *decoder) execFunc {
 	case p.a == nil || p.b == nil || p.c == nil || p.d == nil:
 		return nil
 	case i.Op == "wmma":
-		plain := func(rows, cols int, places []uint32, e *elementType) *fragment {
-			return plainFragment(rows, cols, len(places)*e.each())
+		plain := func(rows, cols int, slots []uint32, e *elementType) *fragment {
+			return plainFragment(rows, cols, len(slots)*e.perRegister())
 		}
 		p.fa, p.fb = plain(p.m, p.k, p.pa, p.a), plain(p.k, p.n, p.pb, p.b)
 		p.fc, p.fd = plain(p.m, p.n, p.pc, p.c), plain(p.m, p.n, p.pd, p.d)
 	case p.m == 8 && p.k == 4 && ta == ptx.F16:
 		p.fa, p.fb = quadrantA(i.Mod("alayout") == "row"), quadrantB(i.Mod("blayout") == "row")
 		p.fc, p.fd = quadrantC(tc), quadrantC(td)
-		p.copies = 4
+		p.quadrants = 4
 	default:
-		p.fa, p.fb = fragmentA(p.m, p.k, p.a.each()), fragmentB(p.k, p.n, p.b.each())
+		p.fa, p.fb = fragmentA(p.m, p.k, p.a.perRegister()), fragmentB(p.k, p.n, p.b.perRegister())
 		p.fc = fragmentC(p.m, p.n)
 		p.fd = p.fc
 	}
@@ -125,14 +125,14 @@ func decodeMma(d *decoder) execFunc {
 // aligned is do for an instruction that all lanes of the warp must execute together.
 func aligned(do execFunc) execFunc {
 	return func(w *warp, in *inst) {
-		if !w.meet(in, full) {
+		if !w.converge(in, full) {
 			return
 		}
 		if w.active != full {
 			w.misuse(in, "lanes %#08x of the warp are not there, and all must be", full&^w.active)
 			return
 		}
-		w.tellWarpSync(in, false)
+		w.emitWarpSync(in, false)
 		do(w, in)
 	}
 }
@@ -144,7 +144,7 @@ func (p *matrixProduct) exec(w *warp, _ *inst) {
 	w.gatherMatrix(b, p.fb, p.b, p.pb)
 	w.gatherMatrix(c, p.fc, p.c, p.pc)
 	terms := make([]float64, p.k)
-	for q := range p.copies {
+	for q := range p.quadrants {
 		for i := range p.m {
 			row := a[(q*p.m+i)*p.k:][:p.k]
 			for j := range p.n {
@@ -162,8 +162,8 @@ func (p *matrixProduct) exec(w *warp, _ *inst) {
 // element is the sum of a row times a column and c.
 func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) float64 {
 	switch {
-	case p.bit != "":
-		return wrap(c+popcount(p.bit, row, col), false)
+	case p.bitOp != "":
+		return wrap(c+popcount(p.bitOp, row, col), false)
 	case p.kind == ptx.S32: // sums of 256 products of 8 bits are exact
 		for k, x := range row {
 			c += x * col[k]
@@ -179,27 +179,27 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 			c += x * col[k]
 		}
 		return p.rounded(c)
-	case p.copies > 1:
-		return p.fused(row, col, float32(c))
-	case p.a.bits == 8 && p.wide:
-		sum := p.truncatedSum(row, col, c, byteBits)
+	case p.quadrants > 1:
+		return p.fmaSum(row, col, float32(c))
+	case p.a.bits == 8 && p.isWgmma:
+		sum := p.alignedSum(row, col, c, fp8Bits)
 		if p.kind == ptx.F16 {
 			return formatF16.round(sum, nearest) + 0
 		}
-		return cutOff(sum, byteBits)
+		return truncate(sum, fp8Bits)
 	case p.a.bits == 8:
-		return p.bytes(row, col, c)
+		return p.fp8Sum(row, col, c)
 	}
 	for len(row) > 0 {
-		n := min(chunk, len(row))
-		c = p.truncated(row[:n], col[:n], c)
+		n := min(termsPerSum, len(row))
+		c = p.tensorCoreSum(row[:n], col[:n], c)
 		row, col = row[n:], col[n:]
 	}
 	return c
 }
 
 // fused is element for m8n8k4: all products and then c, or of f16 two products, c, and two more.
-func (p *matrixProduct) fused(row, col []float64, c float32) float64 {
+func (p *matrixProduct) fmaSum(row, col []float64, c float32) float64 {
 	sum := func(from, to int) (s float32) {
 		for k := from; k < to; k++ {
 			s = float32(fmaOdd(row[k], col[k], float64(s)))
@@ -214,8 +214,8 @@ func (p *matrixProduct) fused(row, col []float64, c float32) float64 {
 
 // truncated is the sum of products and c that a tensor core gives: rounded to nearest if
 // it is an f16, cut off if it is a float32. A zero has no sign.
-func (p *matrixProduct) truncated(row, col []float64, c float64) float64 {
-	sum := p.truncatedSum(row, col, c, sumBits)
+func (p *matrixProduct) tensorCoreSum(row, col []float64, c float64) float64 {
+	sum := p.alignedSum(row, col, c, alignedBits)
 	if p.kind == ptx.F16 {
 		return formatF16.round(sum, nearest) + 0
 	}
@@ -235,17 +235,17 @@ func (p *matrixProduct) rounded(v float64) float64 {
 
 // bytes is element for 8-bit floats. A first product takes the lower two of the four in
 // each register, a second one the upper two.
-func (p *matrixProduct) bytes(row, col []float64, c float64) float64 {
+func (p *matrixProduct) fp8Sum(row, col []float64, c float64) float64 {
 	var sum float64
 	for half := range 2 {
-		var x, y [chunk]float64
+		var x, y [termsPerSum]float64
 		n := 0
 		for k := 2 * half; k < len(row); k += 4 {
 			copy(x[n:], row[k:k+2])
 			copy(y[n:], col[k:k+2])
 			n += 2
 		}
-		sum = p.truncated(x[:n], y[:n], sum)
+		sum = p.tensorCoreSum(x[:n], y[:n], sum)
 	}
 	return p.rounded(addOdd(sum, c))
 }
@@ -274,12 +274,12 @@ func popcount(op string, row, col []float64) float64 {
 // of the largest. (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021, found
 // the same of older ones, with fewer bits and terms.) Subnormal factors, and a subnormal c, count
 // there as if their first bit were the smallest normal number's. None is subnormal as a float64.
-func (p *matrixProduct) truncatedSum(row, col []float64, c float64, bits int) float64 {
+func (p *matrixProduct) alignedSum(row, col []float64, c float64, bits int) float64 {
 	special := exponentOf(c)
-	exp := max(leastAligned, begins(c, leastExponents[p.kind]))
+	exp := max(minAlignExp, alignExponent(c, minExponents[p.kind]))
 	for k, x := range row {
 		// A tensor core adds the factors' exponents: the product may reach one higher.
-		ex, ey := begins(x, p.least[0]), begins(col[k], p.least[1])
+		ex, ey := alignExponent(x, p.minExps[0]), alignExponent(col[k], p.minExps[1])
 		exp, special = max(exp, ex+ey), max(special, ex, ey)
 	}
 	if special == specialExponent {
@@ -304,7 +304,7 @@ func exponentOf(x float64) int { return int(math.Float64bits(x)>>52&0x7ff) - 102
 
 // begins is the exponent that a tensor core aligns a number by: subnormal ones count as the
 // smallest that are not.
-func begins(x float64, least int) int {
+func alignExponent(x float64, least int) int {
 	if x == 0 {
 		return exponentOf(0)
 	}
@@ -315,7 +315,7 @@ func begins(x float64, least int) int {
 func powerOfTwo(e int) float64 { return math.Float64frombits(uint64(e+1023) << 52) }
 
 // cutOff is a sum without what lies more than so many bits behind its first one.
-func cutOff(sum float64, bits int) float64 {
+func truncate(sum float64, bits int) float64 {
 	if sum == 0 || math.IsInf(sum, 0) || sum != sum {
 		return sum
 	}

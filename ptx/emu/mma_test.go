@@ -116,7 +116,7 @@ func (c *matrixCase) fill(element func(t ptx.Type) uint64) []byte {
 			e := elementTypes[t]
 			for range c.counts[k+1] {
 				var word uint64
-				for n := range e.each() {
+				for n := range e.perRegister() {
 					word |= element(t) & (1<<(e.bits-1)<<1 - 1) << (n * e.bits)
 				}
 				binary.LittleEndian.PutUint64(buf[at:], word)
@@ -161,9 +161,9 @@ var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 		case !ok: // an accumulator, or no floating-point number
 			return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), rng.IntN(30)-20-60*rng.IntN(3)))
 		case kind < 9:
-			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.digits)))/math.Ldexp(1, f.digits-1), f.least))
+			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.precision)))/math.Ldexp(1, f.precision-1), f.minExp))
 		}
-		return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), choose(f.least < -100, rng.IntN(110), rng.IntN(15)+f.least)))
+		return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), choose(f.minExp < -100, rng.IntN(110), rng.IntN(15)+f.minExp)))
 	},
 }
 

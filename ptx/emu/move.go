@@ -44,12 +44,12 @@ func readClock(name string, bits int) execFunc {
 // they lie in memory as they do in the result.
 func (d *decoder) pack(whole, part ptx.Type, n int) execFunc {
 	d.in.d = d.result(0)
-	places := d.vector(1)
+	slots := d.vector(1)
 	size, step := uintptr(whole.Bytes()), uintptr(part.Bytes())
 	return func(w *warp, in *inst) {
 		to := unsafe.Pointer(dst[uint8](w, in))
-		for k, place := range places {
-			from := unsafe.Add(w.base, place)
+		for k, slot := range slots {
+			from := unsafe.Add(w.base, slot)
 			for i := range uintptr(lanes) {
 				copyBytes(unsafe.Add(to, i*size+uintptr(k)*step), unsafe.Add(from, i*step), step)
 			}
@@ -59,14 +59,14 @@ func (d *decoder) pack(whole, part ptx.Type, n int) execFunc {
 
 // unpack is the reverse of pack.
 func (d *decoder) unpack(whole, part ptx.Type, n int) execFunc {
-	places := d.vector(0)
+	slots := d.vector(0)
 	d.in.a = d.source(1)
 	size, step := uintptr(whole.Bytes()), uintptr(part.Bytes())
 	return func(w *warp, in *inst) {
 		source := *reg[wide](w, in.a) // a copy: a result may be the source
 		from := unsafe.Pointer(&source)
-		for k, place := range places {
-			to := unsafe.Add(w.base, place)
+		for k, slot := range slots {
+			to := unsafe.Add(w.base, slot)
 			for m := w.active; m != 0; m &= m - 1 {
 				i := uintptr(firstLane(m))
 				copyBytes(unsafe.Add(to, i*step), unsafe.Add(from, i*size+uintptr(k)*step), step)

@@ -171,8 +171,8 @@ type Bulk struct {
 	Copy   uint64
 	// Mbarrier is the offset, in the same block's shared memory, of the mbarrier that is
 	// told, if Tells.
-	Mbarrier uint64
-	Tells    bool
+	Mbarrier    uint64
+	HasMbarrier bool
 }
 
 // Span is bytes of memory: a device address, or an offset in shared memory.

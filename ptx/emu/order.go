@@ -6,7 +6,7 @@ import (
 )
 
 // order finds the basic blocks and puts them in the reconvergence order.
-func (d *decoder) order() {
+func (d *decoder) orderBlocks() {
 	code := d.f.code
 	code[0].leader = true
 	for k := range code {

@@ -125,7 +125,7 @@ func Load(m *ptx.Module) (*Program, error) {
 		}
 	}
 	for _, f := range p.functions {
-		f.place()
+		f.layOut()
 	}
 	for _, f := range p.ordered() {
 		if f.Body == nil {

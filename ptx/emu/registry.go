@@ -33,10 +33,10 @@ func init() {
 		// ldst.go, atomic.go, async.go, bulk.go, storeasync.go
 		"ld": decodeLoad, "ldu": decodeLoad, "st": decodeStore, "atom": decodeAtom, "red": decodeRed,
 		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
-		"prefetch": decodeNothing, "prefetchu": decodeNothing, "applypriority": decodeNothing, "createpolicy": decodePolicy,
+		"prefetch": decodeNop, "prefetchu": decodeNop, "applypriority": decodeNop, "createpolicy": decodePolicy,
 		// control.go, call.go, barrier.go, mbarrier.go, distributed.go, warpops.go
 		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap, "brkpt": decodeTrap,
-		"nanosleep": decodeNanosleep, "pmevent": decodeNothing, "griddepcontrol": decodeNothing, "setmaxnreg": decodeSetmaxnreg,
+		"nanosleep": decodeNanosleep, "pmevent": decodeNop, "griddepcontrol": decodeNop, "setmaxnreg": decodeSetmaxnreg,
 		"bar": decodeBarrier, "barrier": decodeBarrier, "mbarrier": decodeMbarrier, "mapa": decodeMapa, "getctarank": decodeRank, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
 		"redux": decodeRedux, "activemask": decodeActivemask, "elect": decodeElect,
 		// mma.go, wgmma.go, matrixmem.go

@@ -41,9 +41,9 @@ func (r rounding) integral(x float64) float64 {
 
 // format is a floating-point format whose values are float64 values.
 type format struct {
-	digits int     // of the significand, the leading one included
-	least  int     // exponent of the smallest normal number
-	max    float64 // largest finite value
+	precision int     // of the significand, the leading one included
+	minExp    int     // exponent of the smallest normal number
+	max       float64 // largest finite value
 }
 
 var (
@@ -63,7 +63,7 @@ func (f *format) round(x float64, r rounding) float64 {
 		return x
 	}
 	_, exp := math.Frexp(x) // |x| in [2^(exp-1), 2^exp)
-	ulp := max(exp-1, f.least) - f.digits + 1
+	ulp := max(exp-1, f.minExp) - f.precision + 1
 	y := math.Ldexp(r.integral(math.Ldexp(x, -ulp)), ulp)
 	if math.Abs(y) > f.max {
 		if r == toZero || r == down && x > 0 || r == up && x < 0 {
@@ -79,7 +79,7 @@ func (f *format) round(x float64, r rounding) float64 {
 
 // flush is x, or a zero of its sign if x is subnormal in the format.
 func (f *format) flush(x float64) float64 {
-	if math.Abs(x) < math.Ldexp(1, f.least) {
+	if math.Abs(x) < math.Ldexp(1, f.minExp) {
 		return math.Copysign(0, x)
 	}
 	return x

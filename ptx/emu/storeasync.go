@@ -13,42 +13,42 @@ func decodeStoreAsync(d *decoder) execFunc {
 	if d.err != nil {
 		return nil
 	}
-	size := int(tr.step) * len(tr.places)
+	size := int(tr.step) * len(tr.slots)
 	to, bar := d.accessOf(0, AsyncWrite, size), d.accessOf(2, Atomic, mbarrierBytes)
 	to.space, bar.space = ptx.SharedCluster, ptx.SharedCluster
 	return func(w *warp, in *inst) {
 		for m := w.active; m != 0; m &= m - 1 {
 			lane := firstLane(m)
-			place, ok1 := w.sharedPlace(in, to, lane, size, uint64(size))
-			at, ok2 := w.sharedPlace(in, bar, lane, mbarrierBytes, mbarrierBytes)
+			slot, ok1 := w.sharedAddr(in, to, lane, size, uint64(size))
+			at, ok2 := w.sharedAddr(in, bar, lane, mbarrierBytes, mbarrierBytes)
 			if !ok1 || !ok2 {
 				return
 			}
-			if place.block != at.block {
-				w.misuse(in, "a store to block %v is told to an mbarrier of block %v", place.block.index, at.block.index)
+			if slot.block != at.block {
+				w.misuse(in, "a store to block %v is told to an mbarrier of block %v", slot.block.index, at.block.index)
 				return
 			}
-			place.mbarrier = at.off
-			w.storeAsync(in, tr, &place, lane, size)
+			slot.mbarrier = at.off
+			w.storeAsync(in, tr, &slot, lane, size)
 		}
 	}
 }
 
-func (w *warp) storeAsync(in *inst, tr *transfer, to *sharedPlace, lane, size int) {
+func (w *warp) storeAsync(in *inst, tr *transfer, to *sharedLocation, lane, size int) {
 	data, off := new([lanes]wide), [lanes]uint64{}
-	for k, place := range tr.places {
-		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(w.base, place))
+	for k, slot := range tr.slots {
+		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(w.base, slot))
 	}
 	c := w.block.cluster
-	c.begun++
-	id := c.begun
+	c.operations++
+	id := c.operations
 	o := w.origin(in)
 	o.Mask = 1 << lane
-	w.tellBulk(&Bulk{
-		Origin: o, Kind: AsyncWrite, Space: ptx.Shared, Rank: to.block.rank, Spans: []Span{{to.off, size}}, Copy: id, Mbarrier: to.mbarrier, Tells: true,
+	w.emitBulk(&Bulk{
+		Origin: o, Kind: AsyncWrite, Space: ptx.Shared, Rank: to.block.rank, Spans: []Span{{to.off, size}}, Copy: id, Mbarrier: to.mbarrier, HasMbarrier: true,
 	})
-	c.fly(&flight{id: id, origin: o, warp: w, uses: []*block{to.block}, parts: []func(){func() {
+	c.startAsync(&asyncOp{id: id, origin: o, warp: w, uses: []*block{to.block}, parts: []func(){func() {
 		copy(to.block.shared.bytes()[to.off:], unsafe.Slice((*byte)(unsafe.Pointer(data)), size))
-		to.arrived(w, in, lane, id, size)
+		to.completeTx(w, in, lane, id, size)
 	}}})
 }

@@ -12,14 +12,14 @@ import (
 
 // systemFuncs are the functions that every CUDA program finds on the device: it only
 // declares them. Each gets a lane and its arguments.
-var systemFuncs = map[string]func(w *warp, in *inst, lane int, args []uint64) (result uint64){
-	"vprintf":      systemPrintf,
-	"__assertfail": systemAssert,
+var deviceFuncs = map[string]func(w *warp, in *inst, lane int, args []uint64) (result uint64){
+	"vprintf":      deviceVprintf,
+	"__assertfail": deviceAssertFail,
 }
 
 // systemCall decodes a call of a function that is declared and not defined.
-func (d *decoder) systemCall(callee *function, results, args []ptx.Operand) execFunc {
-	exec := systemFuncs[callee.Name]
+func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) execFunc {
+	exec := deviceFuncs[callee.Name]
 	if exec == nil {
 		d.fail(unsupported(d.i.Pos, "function %s, which is declared and not defined,", callee.Name))
 		return nil
@@ -51,13 +51,13 @@ func (d *decoder) systemCall(callee *function, results, args []ptx.Operand) exec
 }
 
 // systemAssert is __assertfail(message, file, line, function, charsize).
-func systemAssert(w *warp, in *inst, lane int, args []uint64) uint64 {
+func deviceAssertFail(w *warp, in *inst, lane int, args []uint64) uint64 {
 	if len(args) < 4 {
 		w.misuse(in, "__assertfail has %d arguments, want 5", len(args))
 		return 0
 	}
 	w.fail(fmt.Errorf("%v: thread %v of block %v: %s:%d: %s: assertion %q failed: %w", in.site, w.thread(lane), w.block.index,
-		w.text(in, lane, args[1]), uint32(args[2]), w.text(in, lane, args[3]), w.text(in, lane, args[0]), ErrAssert))
+		w.cString(in, lane, args[1]), uint32(args[2]), w.cString(in, lane, args[3]), w.cString(in, lane, args[0]), ErrAssert))
 	return 0
 }
 
@@ -65,7 +65,7 @@ func systemAssert(w *warp, in *inst, lane int, args []uint64) uint64 {
 // all there.
 func (w *warp) peek(in *inst, lane int, addr uint64, n int) []byte {
 	t := &w.at
-	w.aim(t, in, &access{space: ptx.Generic}, addr)
+	w.resolve(t, in, &access{space: ptx.Generic}, addr)
 	off := addr - t.window - t.base
 	if off >= t.size || uint64(n) > t.size-off {
 		return nil
@@ -74,7 +74,7 @@ func (w *warp) peek(in *inst, lane int, addr uint64, n int) []byte {
 }
 
 // text reads a string that ends in a zero.
-func (w *warp) text(in *inst, lane int, addr uint64) string {
+func (w *warp) cString(in *inst, lane int, addr uint64) string {
 	var b strings.Builder
 	for {
 		c := w.peek(in, lane, addr, 1)
@@ -88,7 +88,7 @@ func (w *warp) text(in *inst, lane int, addr uint64) string {
 
 // systemPrintf is vprintf(format, arguments): the arguments stand one behind the other,
 // each at a multiple of its size. The result is their number, or -1.
-func systemPrintf(w *warp, in *inst, lane int, args []uint64) uint64 {
+func deviceVprintf(w *warp, in *inst, lane int, args []uint64) uint64 {
 	if len(args) != 2 {
 		w.misuse(in, "vprintf has %d arguments, want 2", len(args))
 		return 0
@@ -105,7 +105,7 @@ func systemPrintf(w *warp, in *inst, lane int, args []uint64) uint64 {
 		count++
 		return binary.LittleEndian.Uint64(word[:])
 	}
-	format := w.text(in, lane, args[0])
+	format := w.cString(in, lane, args[0])
 	for {
 		plain, rest, found := strings.Cut(format, "%")
 		w.block.printed = append(w.block.printed, plain...)
@@ -164,7 +164,7 @@ func (w *warp) conversion(in *inst, lane int, verb byte, spec string, size int, 
 	case 'c':
 		return fmt.Sprintf(spec+"s", string([]byte{byte(next(4))}))
 	case 's':
-		return fmt.Sprintf(spec+"s", w.text(in, lane, next(8)))
+		return fmt.Sprintf(spec+"s", w.cString(in, lane, next(8)))
 	case 'p':
 		return fmt.Sprintf(spec+"s", fmt.Sprintf("0x%x", next(8)))
 	case 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A':

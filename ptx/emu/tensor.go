@@ -58,7 +58,7 @@ func decodeTensorMap(b []byte) (m ptx.TensorMap, ok bool) {
 
 // stretch is n bytes of global memory at addr, which a copy has at place at of what it
 // moves.
-type stretch struct {
+type segment struct {
 	addr uint64
 	n    int
 	at   int
@@ -71,17 +71,17 @@ const tensorPiece = 16
 // stretches is what a box of a tensor, from the element at the given coordinates on, has
 // in the tensor: row by row, without what lies outside. Of a store that is a piece's
 // rest more.
-func stretches(m *ptx.TensorMap, coords []int32, store bool) []stretch {
+func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 	size := m.Element.Bytes()
 	dim := m.Dims[0]
 	if store {
 		dim = (dim*size + tensorPiece - 1) / tensorPiece * tensorPiece / size
 	}
-	from, to := inRange(int(coords[0]), m.Box[0], dim)
+	from, to := clip(int(coords[0]), m.Box[0], dim)
 	if from >= to {
 		return nil
 	}
-	var all []stretch
+	var all []segment
 	index := make([]int, len(m.Dims)) // in the box; that of the innermost dimension stays 0
 	for row := 0; ; row++ {
 		addr, inside := m.Base+uint64((int(coords[0])+from)*size), true
@@ -91,7 +91,7 @@ func stretches(m *ptx.TensorMap, coords []int32, store bool) []stretch {
 			addr += uint64(at) * uint64(m.Strides[i-1])
 		}
 		if inside {
-			all = append(all, stretch{addr, (to - from) * size, (row*m.Box[0] + from) * size})
+			all = append(all, segment{addr, (to - from) * size, (row*m.Box[0] + from) * size})
 		}
 		i := 1
 		for ; i < len(index); i++ {
@@ -108,7 +108,7 @@ func stretches(m *ptx.TensorMap, coords []int32, store bool) []stretch {
 
 // inRange is the part of n elements from at on that lies in dim elements: from the
 // from-th of them up to the to-th.
-func inRange(at, n, dim int) (from, to int) {
+func clip(at, n, dim int) (from, to int) {
 	return max(0, -at), min(n, dim-at)
 }
 

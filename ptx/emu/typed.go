@@ -7,7 +7,7 @@ type typed map[ptx.Type]execFunc
 
 // of is the function for type t: that of the type itself, or that of the unsigned
 // integer of its width where the two do the same.
-func (m typed) of(t ptx.Type) execFunc {
+func (m typed) lookup(t ptx.Type) execFunc {
 	if f := m[t]; f != nil {
 		return f
 	}
@@ -21,7 +21,7 @@ func (m typed) of(t ptx.Type) execFunc {
 func byType(m typed) decodeFunc {
 	return func(d *decoder) execFunc {
 		d.operands()
-		return m.of(d.mainType())
+		return m.lookup(d.mainType())
 	}
 }
 

@@ -8,24 +8,24 @@ import (
 // warp is 32 threads of a block and where they are.
 type warp struct {
 	// Of the group that runs.
-	base   unsafe.Pointer // its frame's register file
-	code   []inst
-	counts []tally
-	frame  *frame
-	pc     int32  // the instruction after the one under way
-	from   int32  // the branch that the group last took in its frame, or none
-	mask   uint32 // the group's lanes
-	active uint32 // the lanes for which the instruction under way executes
-	left   int    // how many instructions may still be executed in this turn
-	group  int    // its place in groups, or none
-	quick  bool   // nobody wants to know of accesses to memory
-	watch  bool   // reads of registers are checked
-	yield  bool   // the group makes room for others after the instruction under way
-	queued bool   // the block's scheduler has it in its list
+	base            unsafe.Pointer // its frame's register file
+	code            []inst
+	counts          []tally
+	frame           *frame
+	pc              int32  // the instruction after the one under way
+	from            int32  // the branch that the group last took in its frame, or none
+	mask            uint32 // the group's lanes
+	active          uint32 // the lanes for which the instruction under way executes
+	sliceLeft       int    // how many instructions may still be executed in this turn
+	group           int    // its place in groups, or none
+	unobserved      bool   // nobody wants to know of accesses to memory
+	checksRegisters bool   // reads of registers are checked
+	yield           bool   // the group makes room for others after the instruction under way
+	queued          bool   // the block's scheduler has it in its list
 
 	groups   []group
 	live     uint32 // lanes that have not exited
-	exits    []departure
+	exits    []laneExit
 	index    int
 	block    *block
 	worker   *worker
@@ -39,9 +39,9 @@ type warp struct {
 	scratch   [lanes]wide
 	// Of the access under way: the addresses, where they lead, the places behind the
 	// start of the memory, and what observers get.
-	addr, off, told [lanes]uint64
-	at              target
-	event           Access
+	addr, off, eventAddr [lanes]uint64
+	at                   target
+	event                Access
 }
 
 // group is lanes of a warp at the same place in the program. Of the group that runs,
@@ -56,9 +56,9 @@ type group struct {
 	need uint32
 	// arrived says that a barrier instruction is to let the group through as it is,
 	// diverged from other lanes of the warp.
-	arrived bool
-	barrier int // that a waiting group waits at
-	polls   int // since it last made room for others
+	passesBarrier bool
+	barrier       int // that a waiting group waits at
+	polls         int // since it last made room for others
 }
 
 // none is the place of the running group while none runs.
@@ -67,19 +67,19 @@ const none = -1
 type groupState uint8
 
 const (
-	ready   groupState = iota
-	resting            // ready, but to run after the others: it polls
-	meeting            // until lanes of the warp come to the same instruction
-	waiting            // at a barrier of the block
+	ready      groupState = iota
+	yielded               // ready, but to run after the others: it polls
+	converging            // until lanes of the warp come to the same instruction
+	atBarrier             // at a barrier of the block
 	// Those behind wait for what may come of itself.
-	waitingCluster // at that of the cluster
-	sleeping       // until an mbarrier of the cluster is through with a phase
-	regrouping     // until the other warps of the warpgroup come to an operation
+	atClusterBarrier // at that of the cluster
+	atMbarrier       // until an mbarrier of the cluster is through with a phase
+	atWarpgroup      // until the other warps of the warpgroup come to an operation
 )
 
 // manyPolls is after how many accesses that look like polling a group makes room for
 // other groups of its warp.
-const manyPolls = 32
+const pollsPerYield = 32
 
 // start puts the warp's threads at the beginning of a kernel.
 func (w *warp) start(fn *function, live uint32) {
@@ -113,28 +113,28 @@ func (w *warp) save() {
 }
 
 // turn executes up to n instructions of the warp.
-func (w *warp) turn(n int) {
-	w.left = n
+func (w *warp) runSlice(n int) {
+	w.sliceLeft = n
 	if !w.pick() {
 		return
 	}
-	for w.left > 0 {
-		w.left--
+	for w.sliceLeft > 0 {
+		w.sliceLeft--
 		in := &w.code[w.pc]
 		active := w.mask & (*pred(w, in.guard) ^ in.guardNot)
 		count := &w.counts[w.pc]
 		count.Executed++
 		w.pc++
 		w.active = active
-		if active == full && !w.watch {
+		if active == full && !w.checksRegisters {
 			in.exec(w, in)
 		} else {
 			count.idle += uint64(bits.OnesCount32(^active))
 			if active != 0 {
-				w.partly(in)
+				w.execPartly(in)
 			}
 		}
-		if len(w.groups) > 1 && w.left > 0 && (w.yield || w.code[w.pc].leader) {
+		if len(w.groups) > 1 && w.sliceLeft > 0 && (w.yield || w.code[w.pc].leader) {
 			w.pick()
 		}
 	}
@@ -144,8 +144,8 @@ func (w *warp) turn(n int) {
 }
 
 // partly executes an instruction for some lanes, or under observation.
-func (w *warp) partly(in *inst) {
-	if w.watch {
+func (w *warp) execPartly(in *inst) {
+	if w.checksRegisters {
 		w.checkRegisters(in)
 	}
 	active := w.active
@@ -156,7 +156,7 @@ func (w *warp) partly(in *inst) {
 }
 
 // stop ends the warp's turn behind the instruction under way.
-func (w *warp) stop() { w.left = 0 }
+func (w *warp) endSlice() { w.sliceLeft = 0 }
 
 // pick makes that group the running one that is first in the order, after joining
 // those that have met. It returns false, with the turn ended, if none can run.
@@ -164,19 +164,19 @@ func (w *warp) pick() bool {
 	if w.group != none {
 		w.save()
 		if w.yield {
-			w.groups[w.group].state = resting
+			w.groups[w.group].state = yielded
 		}
 	}
 	w.yield = false
 	best := w.first(ready)
 	if best < 0 {
-		best = w.first(resting)
+		best = w.first(yielded)
 	}
-	if best < 0 && w.disperse() {
+	if best < 0 && w.releaseDiverged() {
 		best = w.first(ready)
 	}
 	if best < 0 {
-		w.stop()
+		w.endSlice()
 		return false
 	}
 	w.join(best)
@@ -214,7 +214,7 @@ func (w *warp) join(n int) {
 	g := &w.groups[n]
 	for k := len(w.groups) - 1; k >= 0; k-- {
 		h := &w.groups[k]
-		if k != n && h.frame == g.frame && h.pc == g.pc && (h.state == ready || h.state == resting) && h.arrived == g.arrived {
+		if k != n && h.frame == g.frame && h.pc == g.pc && (h.state == ready || h.state == yielded) && h.passesBarrier == g.passesBarrier {
 			g.mask |= h.mask
 			g.from = g.laterBranch(h)
 			n = w.remove(k, n)
@@ -246,14 +246,14 @@ func (w *warp) split(mask uint32, pc int32) {
 // instruction under way; those that waited there have then joined the active ones. If
 // not, the group waits there, and another one may run already: the instruction must
 // do no more. Instructions that meet write their results themselves (blend is 0).
-func (w *warp) meet(in *inst, need uint32) bool {
+func (w *warp) converge(in *inst, need uint32) bool {
 	need &= w.live
 	if need&^w.active == 0 {
 		return true
 	}
 	for k := len(w.groups) - 1; k >= 0; k-- {
 		g := &w.groups[k]
-		if k != w.group && g.state == meeting && g.frame == w.frame && g.pc == in.pc && g.need&w.live == need {
+		if k != w.group && g.state == converging && g.frame == w.frame && g.pc == in.pc && g.need&w.live == need {
 			w.active |= g.mask
 			w.mask |= g.mask
 			w.counts[in.pc].idle -= uint64(bits.OnesCount32(g.mask))
@@ -264,7 +264,7 @@ func (w *warp) meet(in *inst, need uint32) bool {
 		return true
 	}
 	w.uncount(in)
-	w.suspend(in, meeting).need = need
+	w.suspend(in, converging).need = need
 	w.pick()
 	return false
 }
@@ -293,17 +293,17 @@ func (w *warp) uncount(in *inst) {
 // disperse lets groups go on that wait at a barrier for lanes of their warp which will
 // not come: those lanes wait at another barrier of the block, so the warp has really
 // diverged there. Lanes that wait for something else may come yet.
-func (w *warp) disperse() bool {
+func (w *warp) releaseDiverged() bool {
 	any := false
 	for n := range w.groups {
-		if s := w.groups[n].state; s > waiting {
+		if s := w.groups[n].state; s > atBarrier {
 			return false
 		}
 	}
 	for n := range w.groups {
 		g := &w.groups[n]
-		if g.state == meeting && isBarrier(&g.frame.fn.code[g.pc]) {
-			g.state, g.arrived, any = ready, true, true
+		if g.state == converging && isBarrier(&g.frame.fn.code[g.pc]) {
+			g.state, g.passesBarrier, any = ready, true, true
 		}
 	}
 	return any
@@ -317,12 +317,12 @@ func (w *warp) exit(active uint32) {
 		w.release(f, active)
 	}
 	for n := range w.groups { // who waits for those lanes looks again
-		if g := &w.groups[n]; g.state == meeting {
+		if g := &w.groups[n]; g.state == converging {
 			g.state = ready
 		}
 	}
-	w.depart(active)
-	w.block.exited()
+	w.leaveGroup(active)
+	w.block.threadsExited()
 }
 
 // release takes lanes out of a frame and keeps it for a later call after the last one.
@@ -333,7 +333,7 @@ func (w *warp) release(f *frame, mask uint32) {
 }
 
 // depart takes lanes out of the running group, to run those of another one.
-func (w *warp) depart(mask uint32) {
+func (w *warp) leaveGroup(mask uint32) {
 	if w.mask &^= mask; w.mask == 0 {
 		w.remove(w.group, -1)
 		w.group = none
@@ -348,7 +348,7 @@ func (w *warp) poll() {
 		return
 	}
 	g := &w.groups[w.group]
-	if g.polls++; g.polls < manyPolls {
+	if g.polls++; g.polls < pollsPerYield {
 		return
 	}
 	g.polls, w.yield = 0, true

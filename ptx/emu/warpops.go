@@ -8,10 +8,10 @@ import (
 
 // together runs do when the lanes that the mask operand names have met. It gets them
 // as the active lanes.
-func together(do execFunc) execFunc {
+func syncMembers(do execFunc) execFunc {
 	return func(w *warp, in *inst) {
-		if need, ok := w.members(in, in.e); ok && w.meet(in, need) {
-			w.tellWarpSync(in, false)
+		if need, ok := w.members(in, in.e); ok && w.converge(in, need) {
+			w.emitWarpSync(in, false)
 			do(w, in)
 		}
 	}
@@ -19,8 +19,8 @@ func together(do execFunc) execFunc {
 
 // members is the member mask of the first active lane. Lanes that have another mask
 // execute the instruction after it, in a group of their own.
-func (w *warp) members(in *inst, place uint32) (need uint32, ok bool) {
-	masks := reg[uint32](w, place)
+func (w *warp) members(in *inst, slot uint32) (need uint32, ok bool) {
+	masks := reg[uint32](w, slot)
 	need = masks[firstLane(w.active)]
 	var same uint32
 	for m := w.active; m != 0; m &= m - 1 {
@@ -40,7 +40,7 @@ func (w *warp) members(in *inst, place uint32) (need uint32, ok bool) {
 	return need, true
 }
 
-func (w *warp) tellWarpSync(in *inst, orders bool) {
+func (w *warp) emitWarpSync(in *inst, orders bool) {
 	if len(w.block.warpSync) > 0 {
 		e := WarpSync{Origin: w.origin(in), Orders: orders}
 		for _, f := range w.block.warpSync {
@@ -50,7 +50,7 @@ func (w *warp) tellWarpSync(in *inst, orders bool) {
 }
 
 // alone marks an instruction as one that writes its results by itself.
-func (d *decoder) alone() { d.in.blend = 0 }
+func (d *decoder) writesResults() { d.in.blend = 0 }
 
 // execWarpSync is bar.warp.sync: lanes may meet that stand at different ones.
 func execWarpSync(w *warp, in *inst) {
@@ -62,37 +62,37 @@ func execWarpSync(w *warp, in *inst) {
 	there := w.active
 	for n := range w.groups {
 		g := &w.groups[n]
-		if n != w.group && g.state == meeting && g.need&w.live == need && g.frame.fn.code[g.pc].site.Instr.Has("warp") {
+		if n != w.group && g.state == converging && g.need&w.live == need && g.frame.fn.code[g.pc].site.Instr.Has("warp") {
 			there |= g.mask
 		}
 	}
 	if need&^there != 0 {
 		w.uncount(in)
-		w.suspend(in, meeting).need = need
+		w.suspend(in, converging).need = need
 		w.pick()
 		return
 	}
 	for n := range w.groups {
-		if g := &w.groups[n]; n != w.group && g.state == meeting && g.mask&need != 0 {
+		if g := &w.groups[n]; n != w.group && g.state == converging && g.mask&need != 0 {
 			g.state = ready
 			g.pc++
 			w.counts[in.pc].idle -= uint64(bits.OnesCount32(g.mask))
 		}
 	}
 	w.active = there
-	w.tellWarpSync(in, true)
+	w.emitWarpSync(in, true)
 }
 
 func decodeShuffle(d *decoder) execFunc {
 	d.in.d = d.result(0)
-	d.alone()
+	d.writesResults()
 	d.in.a, d.in.b, d.in.c, d.in.e = d.source(1), d.source(2), d.source(3), d.source(4)
-	valid, wanted := d.second(0)
+	valid, wanted := d.secondResult(0)
 	if wanted {
 		d.in.x = valid
 	}
 	mode := d.i.Mod("mode")
-	return together(func(w *warp, in *inst) {
+	return syncMembers(func(w *warp, in *inst) {
 		a, b, c := *reg[uint32](w, in.a), reg[uint32](w, in.b), reg[uint32](w, in.c)
 		var out [lanes]uint32
 		var inRange uint32
@@ -139,10 +139,10 @@ func shuffleSource(mode string, lane, b int, c uint32) (from int, ok bool) {
 func decodeVote(d *decoder) execFunc {
 	mode := d.i.Mod("mode")
 	d.in.d = d.result(0)
-	d.alone()
+	d.writesResults()
 	d.in.a, d.in.e = d.source(1), d.source(2)
-	negated := d.negated(1)
-	return together(func(w *warp, in *inst) {
+	negated := d.isNegated(1)
+	return syncMembers(func(w *warp, in *inst) {
 		p := *pred(w, in.a)
 		if negated {
 			p = ^p
@@ -173,14 +173,14 @@ func mask(all bool) uint32 {
 
 func decodeMatch(d *decoder) execFunc {
 	d.in.d = d.result(0)
-	d.alone()
+	d.writesResults()
 	d.in.a, d.in.e = d.source(1), d.source(2)
-	valid, wanted := d.second(0)
+	valid, wanted := d.secondResult(0)
 	all := d.i.Mod("mode") == "all"
 	if d.i.Type(1).Bits() == 64 {
-		return together(match[uint64](all, valid, wanted))
+		return syncMembers(match[uint64](all, valid, wanted))
 	}
-	return together(match[uint32](all, valid, wanted))
+	return syncMembers(match[uint32](all, valid, wanted))
 }
 
 func match[T uint32 | uint64](all bool, valid uint32, wanted bool) execFunc {
@@ -209,13 +209,13 @@ func match[T uint32 | uint64](all bool, valid uint32, wanted bool) execFunc {
 
 func decodeRedux(d *decoder) execFunc {
 	d.in.d = d.result(0)
-	d.alone()
+	d.writesResults()
 	d.in.a, d.in.e = d.source(1), d.source(2)
 	f := reduction(d.i.Mod("op"), d.i.Type(1))
 	if f == nil {
 		return nil
 	}
-	return together(func(w *warp, in *inst) {
+	return syncMembers(func(w *warp, in *inst) {
 		a := reg[uint32](w, in.a)
 		m := w.active
 		sum := a[firstLane(m)]
@@ -259,10 +259,10 @@ func decodeActivemask(d *decoder) execFunc {
 
 func decodeElect(d *decoder) execFunc {
 	d.in.d = d.result(0)
-	d.alone()
+	d.writesResults()
 	d.in.e = d.source(1)
-	chosen, wanted := d.second(0)
-	return together(func(w *warp, in *inst) {
+	chosen, wanted := d.secondResult(0)
+	return syncMembers(func(w *warp, in *inst) {
 		lane := firstLane(w.active)
 		var out [lanes]uint32
 		broadcast(&out, uint32(lane))

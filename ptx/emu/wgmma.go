@@ -14,8 +14,8 @@ type wgmma struct {
 	matrixProduct
 	scaleD         uint32 // place of the predicate
 	descA, descB   uint32 // places; descA is 0 for a matrix in registers
-	acrossA        bool
-	acrossB        bool
+	mnMajorA       bool
+	mnMajorB       bool
 	signA, signB   float64
 	sums, operands []register // of d and of a: under way until a wait
 }
@@ -29,22 +29,22 @@ type warpgroup struct {
 // wgmmaOp is an operation that some or all warps of the group have come to.
 type wgmmaOp struct {
 	*wgmma
-	id    uint64
-	site  *Site
-	a, b  uint64            // descriptors
-	warps [groupWarps]*warp // that have come
-	frame [groupWarps]*frame
-	adds  bool
-	came  int
-	flown *flight
+	id          uint64
+	site        *Site
+	a, b        uint64            // descriptors
+	warps       [groupWarps]*warp // that have come
+	frame       [groupWarps]*frame
+	accumulates bool
+	arrived     int
+	async       *asyncOp
 }
 
 // warpMatrices is a warp's part in the operations of its warpgroup.
 type warpMatrices struct {
-	begun   int   // operations
-	commits []int // begun, at each commit
-	seen    int   // operations that a wait has seen complete
-	using   []use // the operations from seen on
+	begun     int   // operations
+	commits   []int // begun, at each commit
+	completed int   // operations that a wait has seen complete
+	using     []use // the operations from seen on
 	registerGuard
 }
 
@@ -67,7 +67,7 @@ func decodeWgmma(d *decoder) execFunc {
 	case i.Has("wait_group"):
 		n := int(d.constInt(0))
 		return func(w *warp, in *inst) {
-			if w.meet(in, full) {
+			if w.converge(in, full) {
 				w.waitMatrices(in, n)
 			}
 		}
@@ -81,8 +81,8 @@ func decodeWgmma(d *decoder) execFunc {
 		}
 	}
 	p.kind, p.d, p.c, p.a, p.b = types[0], elementTypes[types[0]], elementTypes[types[0]], elementTypes[types[1]], elementTypes[types[2]]
-	p.bit, p.saturate, p.copies, p.wide = i.Mod("op"), i.Has("satfinite"), 1, true
-	p.least = [2]int{leastExponents[types[1]], leastExponents[types[2]]}
+	p.bitOp, p.saturate, p.quadrants, p.isWgmma = i.Mod("op"), i.Has("satfinite"), 1, true
+	p.minExps = [2]int{minExponents[types[1]], minExponents[types[2]]}
 	p.m, p.n, p.k = shapeOf(i)
 	if p.a == nil || p.b == nil || p.d == nil {
 		return nil
@@ -93,7 +93,7 @@ func decodeWgmma(d *decoder) execFunc {
 	before = len(d.in.reads)
 	if _, ok := i.Args[1].(*ptx.Vector); ok {
 		p.pa = d.vector(1)
-		p.fa = fragmentA(16, p.k, p.a.each())
+		p.fa = fragmentA(16, p.k, p.a.perRegister())
 		g.operands = slices.Clone(d.in.reads[before:])
 	} else {
 		g.descA = d.source(1)
@@ -111,9 +111,9 @@ func decodeWgmma(d *decoder) execFunc {
 		case "scale-b":
 			g.signB = float64(d.constInt(k))
 		case "trans-a":
-			g.acrossA = d.constInt(k) == 1
+			g.mnMajorA = d.constInt(k) == 1
 		case "trans-b":
-			g.acrossB = d.constInt(k) == 1
+			g.mnMajorB = d.constInt(k) == 1
 		}
 	}
 	d.in.x = g
@@ -128,7 +128,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 		w.misuse(in, "warp %d is in no whole warpgroup of %d warps", w.index, groupWarps)
 		return
 	}
-	if !w.takeRegisters(in, g) {
+	if !w.claimRegisters(in, g) {
 		return
 	}
 	group := &b.groups[number]
@@ -140,50 +140,50 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	}
 	descB, adds := reg[uint64](w, g.descB)[0], *pred(w, g.scaleD)&1 != 0
 	if n == len(group.ops) {
-		b.cluster.begun++
-		group.ops = append(group.ops, &wgmmaOp{wgmma: g, id: b.cluster.begun, site: in.site, a: descA, b: descB, adds: adds})
+		b.cluster.operations++
+		group.ops = append(group.ops, &wgmmaOp{wgmma: g, id: b.cluster.operations, site: in.site, a: descA, b: descB, accumulates: adds})
 	}
 	op := group.ops[n]
-	if op.site != in.site || op.a != descA || op.b != descB || op.adds != adds {
+	if op.site != in.site || op.a != descA || op.b != descB || op.accumulates != adds {
 		w.misuse(in, "the warps of a warpgroup differ: another one came to %v with descriptors %#x and %#x, this one has %#x and %#x", op.site, op.a, op.b, descA, descB)
 		return
 	}
-	place := w.index % groupWarps
-	op.warps[place], op.frame[place] = w, w.frame
+	slot := w.index % groupWarps
+	op.warps[slot], op.frame[slot] = w, w.frame
 	mine.using = append(mine.using, use{op.id, g})
-	if !op.touch(w, in) {
+	if !op.checkOperands(w, in) {
 		return
 	}
-	if op.came++; op.came < groupWarps {
+	if op.arrived++; op.arrived < groupWarps {
 		return
 	}
 	// What was begun earlier is over earlier.
-	op.flown = &flight{
+	op.async = &asyncOp{
 		id: op.id, origin: w.origin(in), warp: w, uses: []*block{b},
 		parts: []func(){func() { group.finish(b, op) }},
 	}
 	for _, other := range b.warps {
-		other.wake(regrouping)
+		other.wake(atWarpgroup)
 	}
-	b.cluster.fly(op.flown)
+	b.cluster.startAsync(op.async)
 }
 
 // operandA and operandB are the matrices in shared memory.
 func (op *wgmmaOp) operandA() *operand {
-	return op.operand(op.a, op.m, op.wgmma.a, op.acrossA)
+	return op.operand(op.a, op.m, op.wgmma.a, op.mnMajorA)
 }
 
 func (op *wgmmaOp) operandB() *operand {
-	return op.operand(op.b, op.n, op.wgmma.b, op.acrossB)
+	return op.operand(op.b, op.n, op.wgmma.b, op.mnMajorB)
 }
 
 func (op *wgmmaOp) operand(word uint64, rows int, e *elementType, across bool) *operand {
 	size := max(e.bits/8, 1)
-	return &operand{descriptor: unpackDescriptor(word), rows: rows, k: op.k * e.bits / 8 / size, size: size, across: across}
+	return &operand{descriptor: unpackDescriptor(word), rows: rows, k: op.k * e.bits / 8 / size, size: size, mnMajor: across}
 }
 
 // touch checks, and tells of, what a warp's part of the operation reads of shared memory.
-func (op *wgmmaOp) touch(w *warp, in *inst) bool {
+func (op *wgmmaOp) checkOperands(w *warp, in *inst) bool {
 	spans := op.operandB().spans(0, op.n)
 	if op.descA != 0 {
 		row := w.index % groupWarps * 16
@@ -198,7 +198,7 @@ func (op *wgmmaOp) touch(w *warp, in *inst) bool {
 		}
 	}
 	if len(w.block.bulk) > 0 {
-		w.tellBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: w.block.rank, Spans: spans, Copy: op.id})
+		w.emitBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: w.block.rank, Spans: spans, Copy: op.id})
 	}
 	return true
 }
@@ -210,7 +210,7 @@ func (group *warpgroup) finish(b *block, op *wgmmaOp) {
 		group.ops = group.ops[1:]
 		group.first++
 		next.compute(b)
-		next.flown.parts = nil
+		next.async.parts = nil
 		if next == op {
 			return
 		}
@@ -239,7 +239,7 @@ func (op *wgmmaOp) compute(b *block) {
 			}
 		}
 		d := make([]float64, 16*op.n)
-		if op.adds {
+		if op.accumulates {
 			w.gatherMatrix(d, op.fd, op.d, op.pd)
 		}
 		for i := range 16 {
@@ -262,26 +262,26 @@ func (w *warp) waitMatrices(in *inst, n int) {
 		bound = mine.commits[k]
 		mine.commits = slices.Delete(mine.commits, 0, k)
 	}
-	if bound <= mine.seen {
+	if bound <= mine.completed {
 		return
 	}
 	group := &w.block.groups[w.index/groupWarps]
 	var told []CopyLanes
 	if last := bound - 1 - group.first; last >= 0 {
 		op := group.ops[last]
-		if op.flown == nil { // not all warps have come to it
+		if op.async == nil { // not all warps have come to it
 			w.uncount(in)
-			w.suspend(in, regrouping)
+			w.suspend(in, atWarpgroup)
 			w.pick()
 			return
 		}
 		group.finish(w.block, op)
 	}
-	for _, u := range mine.using[:bound-mine.seen] {
+	for _, u := range mine.using[:bound-mine.completed] {
 		mine.release(u.wgmma)
 		told = append(told, CopyLanes{u.id, full})
 	}
-	mine.using = mine.using[bound-mine.seen:]
-	mine.seen = bound
-	w.tellCopies(in, told, false)
+	mine.using = mine.using[bound-mine.completed:]
+	mine.completed = bound
+	w.emitCopyDone(in, told, false)
 }

@@ -8,17 +8,17 @@ import (
 
 // worker runs the clusters of a launch, one after the other.
 type worker struct {
-	run     *run
-	cluster *cluster
-	counts  []tally          // by instruction of the program
-	cache   []region         // by instruction: the global memory that it last accessed
-	behind  map[int32][]bool // results of pathsFrom, by instruction of the kernel
-	unsent  int              // instructions not yet added to run.spent
+	run        *run
+	cluster    *cluster
+	counts     []tally          // by instruction of the program
+	lastRegion []region         // by instruction: the global memory that it last accessed
+	reachable  map[int32][]bool // results of pathsFrom, by instruction of the kernel
+	unreported int              // instructions not yet added to run.spent
 }
 
 func (r *run) newWorker() *worker {
 	sites := len(r.program.sites)
-	k := &worker{run: r, counts: make([]tally, sites), cache: make([]region, sites), behind: map[int32][]bool{}}
+	k := &worker{run: r, counts: make([]tally, sites), lastRegion: make([]region, sites), reachable: map[int32][]bool{}}
 	k.cluster = &cluster{run: r, worker: k}
 	for rank := range r.cluster.count() {
 		b := &block{run: r, cluster: k.cluster, rank: rank, words: make([]uint64, (r.sharedSize+7)/8+1)}
@@ -64,16 +64,16 @@ func (r *run) finish(cluster int, printed []byte, err error) {
 }
 
 // patience is after how many instructions a worker looks whether it is to stop.
-const patience = 1 << 13
+const spendInterval = 1 << 13
 
 // spend accounts for instructions, and now and then looks whether to stop.
 func (k *worker) spend(n int) error {
-	if k.unsent += n; k.unsent < patience {
+	if k.unreported += n; k.unreported < spendInterval {
 		return nil
 	}
 	r := k.run
-	spent := r.spent.Add(uint64(k.unsent))
-	k.unsent = 0
+	spent := r.spent.Add(uint64(k.unreported))
+	k.unreported = 0
 	switch {
 	case r.launch.MaxInstructions > 0 && spent > uint64(r.launch.MaxInstructions):
 		return r.overBudget()

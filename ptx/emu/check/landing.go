@@ -173,7 +173,7 @@ func (r *racer) bulk(b *emu.Bulk) {
 		r.span(s.Addr-r.cur.base, s.Size, e, oneLane, false)
 	}
 	r.bulks[b.Copy] = append(r.bulks[b.Copy], bulkHalf{e, r.cur.region, r.cur.base, b.Spans, r.cur.write})
-	if b.Tells {
+	if b.HasMbarrier {
 		r.tells(b, e)
 	}
 }

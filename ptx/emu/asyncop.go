@@ -7,7 +7,7 @@ import (
 
 // flight is an asynchronous operation under way: parts that happen one after the other,
 // each at a time that is left to chance.
-type flight struct {
+type asyncOp struct {
 	id     uint64
 	origin Origin
 	warp   *warp // whose threads began it
@@ -18,22 +18,22 @@ type flight struct {
 
 // longestDelay is the most instructions, as a power of two, that the cluster executes
 // before the next part of an asynchronous operation happens.
-const longestDelay = 11
+const maxDelayLog2 = 11
 
 // fly starts an asynchronous operation. Some are over at once.
-func (c *cluster) fly(f *flight) {
+func (c *cluster) startAsync(f *asyncOp) {
 	if c.rng.below(4) == 0 {
-		f.finish(0)
+		f.runUntil(0)
 		return
 	}
 	f.due = c.delay()
-	c.flights = append(c.flights, f)
+	c.asyncOps = append(c.asyncOps, f)
 }
 
-func (c *cluster) delay() uint64 { return c.executed + 1<<c.rng.below(longestDelay+1) }
+func (c *cluster) delay() uint64 { return c.executed + 1<<c.rng.below(maxDelayLog2+1) }
 
 // finish does the parts of an operation until so many are left.
-func (f *flight) finish(left int) {
+func (f *asyncOp) runUntil(left int) {
 	for len(f.parts) > left {
 		part := f.parts[0]
 		f.parts = f.parts[1:]
@@ -42,41 +42,41 @@ func (f *flight) finish(left int) {
 }
 
 // progress does what is due of the asynchronous operations.
-func (c *cluster) progress() {
+func (c *cluster) runDue() {
 	over := false
-	for _, f := range c.flights {
+	for _, f := range c.asyncOps {
 		if f.due <= c.executed && len(f.parts) > 0 {
-			f.finish(len(f.parts) - 1)
+			f.runUntil(len(f.parts) - 1)
 			f.due = c.delay()
 		}
 		over = over || len(f.parts) == 0
 	}
 	if over {
-		c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return len(f.parts) == 0 })
+		c.asyncOps = slices.DeleteFunc(c.asyncOps, func(f *asyncOp) bool { return len(f.parts) == 0 })
 	}
 }
 
 // passTime lets time pass until something happens, when no warp can run. It reports
 // whether anything can.
-func (c *cluster) passTime() bool {
-	c.progress()
-	if len(c.flights) == 0 {
+func (c *cluster) advanceTime() bool {
+	c.runDue()
+	if len(c.asyncOps) == 0 {
 		return false
 	}
-	next := c.flights[0]
-	for _, f := range c.flights[1:] {
+	next := c.asyncOps[0]
+	for _, f := range c.asyncOps[1:] {
 		if f.due < next.due {
 			next = f
 		}
 	}
 	next.due = c.executed
-	c.progress()
+	c.runDue()
 	return true
 }
 
 // left looks whether a block that has exited leaves operations behind that use its shared
 // memory, or bulk copies that no wait has seen read it, whenever they happened to.
-func (c *cluster) left(b *block) {
+func (c *cluster) checkLeftovers(b *block) {
 	for _, w := range b.warps {
 		for _, o := range w.bulk.open {
 			if !o.read {
@@ -86,7 +86,7 @@ func (c *cluster) left(b *block) {
 			}
 		}
 	}
-	for _, f := range c.flights {
+	for _, f := range c.asyncOps {
 		if len(f.parts) > 0 && slices.Contains(f.uses, b) {
 			c.fail(fmt.Errorf("%v: warp %d of block %v: block %v exits while this operation, which is under way, uses its shared memory: %w",
 				f.origin.Site, f.origin.Warp, f.warp.block.index, b.index, ErrMisuse))
