@@ -55,7 +55,6 @@ var unconverted = []string{
 	"internal/tune",
 	"ptx",
 	"ptx/build",
-	"ptx/emu",
 	"ptx/emu/check",
 }
 

@@ -7,8 +7,8 @@ import (
 	"tilework/ptx"
 )
 
-// Where generic addresses point: the windows of the spaces that are a block's or a
-// thread's own. All others are device addresses.
+// Windows of the generic address space for the spaces that are private to a block or a thread. All
+// other generic addresses are device addresses.
 const (
 	localWindow  = 0x10_0000_0000
 	sharedWindow = 0x20_0000_0000
@@ -16,31 +16,31 @@ const (
 	windowSize   = 1 << 32
 )
 
-// peerShift is the bit at which addresses in shared memory have the rank of the block of the
-// cluster that they point into, as on an H200: also those of the thread's own block, so
-// that an address in shared::cta is one in shared::cluster too.
+// peerShift is the lowest bit of the block rank in a shared memory address, as on an H200.
+// Addresses of the thread's own block contain its rank as well, so an address in shared::cta is
+// also valid in shared::cluster.
 const peerShift = 24
 
-// windows are the spaces that have one.
+// windows lists the spaces that have a window.
 var windows = [...]struct {
 	space ptx.Space
 	start uint64
 }{{ptx.Local, localWindow}, {ptx.Shared, sharedWindow}, {ptx.Param, paramWindow}}
 
-// access is what an instruction does at an address.
+// access describes the memory access of an instruction.
 type access struct {
 	space ptx.Space
 	kind  AccessKind
 	sem   Sem
 	scope Scope
-	size  int    // bytes that a lane accesses
-	align int    // what the address is a multiple of; 0 stands for size
-	slot  uint32 // of the register that holds the address
-	short bool   // it has 32 bits
-	add   uint64 // to the address
+	size  int    // bytes per lane
+	align int    // required alignment of the address; 0 means size
+	slot  uint32 // slot of the register that holds the address
+	short bool   // the address register has 32 bits
+	add   uint64 // constant offset
 }
 
-// accessOf decodes argument k, an address.
+// accessOf decodes argument k, which is an address.
 func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
 	arg := d.i.Args[k].(*ptx.Addr)
 	ac := &access{
@@ -61,7 +61,7 @@ func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
 			ac.slot = d.register(base, &d.in.reads)
 			ac.short = base.Sym.Type.Bits() == 32
 		}
-		// What a call passes and what a function gets stands in local memory.
+		// Arguments of calls and parameters of functions are stored in local memory.
 		if ac.space == ptx.Param && !(d.f.Entry && (base.Sym.Kind != ptx.VarSymbol || isParameter(d.f, v))) {
 			ac.space = ptx.Local
 		}
@@ -69,7 +69,7 @@ func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
 	return ac
 }
 
-// semOf is the memory ordering that an instruction asks for.
+// semOf returns the memory ordering of i.
 func semOf(i *ptx.Instr) Sem {
 	sems := map[string]Sem{
 		"volatile": Volatile, "relaxed": Relaxed, "acquire": Acquire, "release": Release, "acq_rel": AcqRel, "sc": SeqCst,
@@ -82,7 +82,7 @@ func semOf(i *ptx.Instr) Sem {
 	return Weak
 }
 
-// scopeOf is the scope that an instruction names.
+// scopeOf returns the scope of i.
 func scopeOf(i *ptx.Instr) Scope {
 	scopes := map[string]Scope{"cta": CTA, "cluster": Cluster, "gpu": GPU, "gl": GPU, "sys": System}
 	for _, mod := range i.Mods {
@@ -96,27 +96,27 @@ func scopeOf(i *ptx.Instr) Scope {
 // writes reports whether the access changes memory.
 func (ac *access) writes() bool { return ac.kind != Read && ac.kind != AsyncRead }
 
-// communicates reports whether a block could learn by in what another one does.
+// communicates reports whether in can observe writes of other blocks.
 func (in *inst) communicates() bool {
 	ac := in.access
 	return ac != nil && (ac.space == ptx.Global || ac.space == ptx.Generic) &&
 		(ac.kind == Atomic || ac.kind == Read && ac.sem != Weak)
 }
 
-// target is memory that lanes of an access go to.
+// target is the memory that an access refers to.
 type target struct {
 	region
 	space    ptx.Space
-	window   uint64 // what a generic address is more than one in the space
-	stride   uint64 // from one lane's bytes to the next's: in local memory
+	window   uint64 // offset of the generic address from the address in the space
+	stride   uint64 // bytes between the memory of two lanes; 0 except in local memory
 	readOnly bool
-	block    *block // whose shared memory it is
+	block    *block // owner of the shared memory
 }
 
-// shift is what the address of the memory's first byte is.
+// shift returns the generic address of the first byte of t.
 func (t *target) shift() uint64 { return t.window + t.base }
 
-// aim finds the memory that an address points into. A region of no bytes holds nothing.
+// resolve sets t to the memory at addr. The region is empty if addr is not mapped.
 func (w *warp) resolve(t *target, in *inst, ac *access, addr uint64) {
 	t.space, t.window, t.stride, t.readOnly, t.block = ac.space, 0, 0, false, nil
 	if t.space == ptx.Generic {
@@ -157,7 +157,7 @@ func (w *warp) resolve(t *target, in *inst, ac *access, addr uint64) {
 	}
 }
 
-// rank is that of the block whose shared memory the target is.
+// rank returns the rank of the block that owns t, or 0 if t is not shared memory.
 func (t *target) rank() int {
 	if t.block == nil {
 		return 0
@@ -165,12 +165,12 @@ func (t *target) rank() int {
 	return t.block.rank
 }
 
-// bytes is the n bytes at a place behind the start of the memory.
+// bytes returns the n bytes at offset off of t.
 func (t *target) bytes(off uint64, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(t.mem, off)), n)
 }
 
-// addresses computes the active lanes' addresses to w.addr.
+// addresses computes the addresses of the active lanes into w.addr.
 func (w *warp) addresses(ac *access) {
 	if ac.short {
 		for i, a := range reg[uint32](w, ac.slot) {
@@ -181,15 +181,15 @@ func (w *warp) addresses(ac *access) {
 	offsets(&w.addr, reg[uint64](w, ac.slot), ac.add, 0, 0)
 }
 
-// each computes the addresses of an access, tells the observers and calls do, once for
-// all lanes that go to the same region: lane i of mask accesses the bytes w.off[i]
-// behind the start of t's memory. It returns the lanes whose access the memory refuses.
+// eachRegion computes the addresses of an access, emits its events and calls do once for each
+// region that the lanes refer to. Lane i of mask accesses the bytes at offset w.off[i] of t. It
+// returns the lanes whose access faulted.
 func (w *warp) eachRegion(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
 	w.addresses(ac)
 	return w.eachRegionAt(in, ac, copy, do)
 }
 
-// eachAt is each with the addresses that stand in w.addr.
+// eachRegionAt does the same as eachRegion for the addresses in w.addr.
 func (w *warp) eachRegionAt(in *inst, ac *access, copy uint64, do func(t *target, mask uint32)) (refused uint32) {
 	t := &w.at
 	for todo := w.active; todo != 0; {
@@ -218,10 +218,10 @@ func (w *warp) eachRegionAt(in *inst, ac *access, copy uint64, do func(t *target
 	return refused
 }
 
-// inside is the lanes of todo whose access lies in t's memory; their places in it become
+// lanesInside returns the lanes of todo whose access is valid in t and stores their offsets in
 // w.off.
 func (w *warp) lanesInside(t *target, ac *access, todo uint32) (mask uint32) {
-	low := uint64(ac.size) - 1 // the bits of an address that are 0
+	low := uint64(ac.size) - 1 // bits that are zero in an aligned address
 	if ac.align > 0 {
 		low = uint64(ac.align) - 1
 	}
@@ -243,7 +243,7 @@ func (w *warp) lanesInside(t *target, ac *access, todo uint32) (mask uint32) {
 	return mask
 }
 
-// spaceAddresses is the lanes' addresses as events give them.
+// spaceAddresses returns the addresses of the lanes in the form that events use.
 func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
 	shift := t.window
 	if t.space == ptx.Shared {
@@ -269,7 +269,7 @@ func (w *warp) emitAccess(in *inst, ac *access, space ptx.Space, rank int, alloc
 	}
 }
 
-// Data is the bytes that an st is about to write for a lane; nil for other accesses.
+// Data returns the bytes that an st is about to write for a lane, or nil for other accesses.
 func (a *Access) Data(lane int) []byte {
 	if a.inst == nil || a.Kind != Write {
 		return nil
@@ -286,7 +286,7 @@ func (a *Access) Data(lane int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(data)), a.Size)
 }
 
-// refuse reports a faulty access of some lanes.
+// raiseFault raises the fault of the lanes of mask.
 func (w *warp) raiseFault(in *inst, ac *access, mask uint32) {
 	first := firstLane(mask)
 	t := &w.at
@@ -309,13 +309,12 @@ func (w *warp) raiseFault(in *inst, ac *access, mask uint32) {
 		f.Kind = ReadOnly
 		f.Detail = "the memory is read-only"
 	}
-	kept := *f.Addr // the warp's own will change
+	kept := *f.Addr // w.addr and w.eventAddr are reused
 	f.Addr = &kept
 	w.raise(f)
 }
 
-// raise tells of a fault of the first of its lanes, which ends the launch unless an observer
-// will have it go on.
+// raise reports f to the observers and ends the launch unless one of them continues it.
 func (w *warp) raise(f *Fault) {
 	f.Block, f.Thread = w.block.index, w.thread(firstLane(f.Mask))
 	goOn := false
@@ -327,7 +326,7 @@ func (w *warp) raise(f *Fault) {
 	}
 }
 
-// outside says where an address out of bounds lies.
+// describeOutside describes the location of an address that is out of bounds.
 func (w *warp) describeOutside(t *target, addr uint64, size int) string {
 	if t.space == ptx.Global || t.space == ptx.Const {
 		return w.block.run.mem.describe(addr, size)

@@ -6,7 +6,7 @@ import (
 	"tilework/ptx"
 )
 
-// The .approx instructions, calculated in float64 and rounded once.
+// The .approx instructions compute in float64 and round once.
 var (
 	rsqrtFloat = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return 1 / math.Sqrt(a) }}
 	sinFloat   = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Sin(a) }}
@@ -14,7 +14,7 @@ var (
 	lg2Float   = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Log2(a) }}
 	ex2Float   = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Exp2(a) }}
 	tanhFloat  = &floatOp{operands: 1, odd: func(a, _, _ float64) float64 { return math.Tanh(a) }}
-	// divApprox gives 0 for divisors above 2^126 (manual: div.approx).
+	// divApprox returns 0 for divisors above 2^126 (manual: div.approx).
 	divApprox = &floatOp{operands: 2, odd: func(a, b, _ float64) float64 {
 		if y := math.Abs(b); y > 0x1p126 && !math.IsInf(b, 0) {
 			if math.IsInf(a, 0) {
@@ -26,7 +26,7 @@ var (
 	}}
 )
 
-// unary decodes an instruction of one floating-point operand.
+// unary returns the decoder of a floating-point instruction with one operand.
 func unary(op *floatOp) decodeFunc {
 	return func(d *decoder) execFunc {
 		d.operands()
@@ -69,11 +69,11 @@ func decodeRsqrt(d *decoder) execFunc {
 	return op1(func(a float64) float64 { return 1 / math.Sqrt(a) })
 }
 
-// formatF64 is float64, as far as flush needs to know it.
+// formatF64 describes float64 to the flush method, which uses only the minimum exponent.
 var formatF64 = format{53, -1022, math.MaxFloat64}
 
-// coarse makes an .approx.ftz.f64 instruction: the low halves of operand and result are
-// not looked at and 0 (manual: rcp.approx.ftz.f64).
+// highHalfOp returns f in the precision of .approx.ftz.f64 instructions. They ignore the low 32
+// bits of the operand and clear those of the result (manual: rcp.approx.ftz.f64).
 func highHalfOp(f func(a float64) float64) func(a float64) float64 {
 	high := func(v float64) float64 {
 		return formatF64.flush(math.Float64frombits(math.Float64bits(v) >> 32 << 32))
@@ -86,7 +86,7 @@ func highHalfOp(f func(a float64) float64) func(a float64) float64 {
 	}
 }
 
-// The instructions that look at the bits of a number.
+// Instructions that work on the bit pattern of a number.
 
 func decodeAbs(d *decoder) execFunc {
 	return d.sign(absInt, func(b, sign uint64) uint64 { return b &^ sign })
@@ -96,8 +96,8 @@ func decodeNeg(d *decoder) execFunc {
 	return d.sign(negInt, func(b, sign uint64) uint64 { return b ^ sign })
 }
 
-// sign decodes abs and neg: f changes the sign bits of a pattern. A NaN becomes the
-// canonical one; that of a float64 stays but for being quiet.
+// sign decodes abs and neg: f changes the sign bit of a pattern. A NaN becomes the canonical NaN. A
+// float64 NaN keeps its payload and becomes quiet.
 func (d *decoder) sign(ints typed, f func(b, sign uint64) uint64) execFunc {
 	d.operands()
 	ftz := d.i.Has("ftz")
@@ -172,7 +172,7 @@ var testps = map[string]func(v float64, k *format) bool{
 	"infinite":   func(v float64, _ *format) bool { return math.IsInf(v, 0) },
 	"number":     func(v float64, _ *format) bool { return v == v },
 	"notanumber": func(v float64, _ *format) bool { return v != v },
-	// A zero is normal to GPUs.
+	// GPUs classify zero as normal.
 	"normal":    func(v float64, k *format) bool { return !math.IsInf(v, 0) && v == k.flush(v) },
 	"subnormal": func(v float64, k *format) bool { return v != 0 && k.flush(v) == 0 },
 }

@@ -6,20 +6,20 @@ import (
 	"unsafe"
 )
 
-// asyncCopy is a cp.async that some lanes have begun and not yet seen complete.
+// asyncCopy is a cp.async that some lanes have issued and not yet waited for.
 type asyncCopy struct {
 	id    uint64
-	mask  uint32 // lanes for which it is open
+	mask  uint32 // lanes that have not waited for it
 	group [lanes]int
-	done  bool // the bytes have been moved
+	done  bool // the bytes were copied
 	size  int
-	// to is where the bytes go, and what holds them: as of the time of the copy.
+	// The addresses of each lane, resolved when the copy was issued.
 	from, to [lanes]unsafe.Pointer
-	bytes    [lanes]int // to take from the source; the rest is zeros
+	bytes    [lanes]int // bytes to read from the source; the rest of the destination is zeroed
 }
 
-// copyQueue is the copies of a warp, oldest first, and for each lane the number of the
-// group that it is filling.
+// copyQueue holds the copies of a warp, oldest first, and the number of the current commit group of
+// each lane.
 type copyQueue struct {
 	open   []*asyncCopy
 	spare  []*asyncCopy
@@ -32,11 +32,11 @@ func (q *copyQueue) reset() {
 	clear(q.groups[:])
 }
 
-// cpAsync is the operands of cp.async.
+// cpAsync holds the operands of cp.async.
 type cpAsync struct {
 	to, from *access
 	size     int
-	bytes    uint32 // place of the number of bytes to read; always without one
+	bytes    uint32 // slot of the number of bytes to read, or always if all bytes are read
 }
 
 func decodeCpAsync(d *decoder) execFunc {
@@ -54,7 +54,7 @@ func decodeCpAsync(d *decoder) execFunc {
 		}
 	case i.Has("wait_all"):
 		return func(w *warp, in *inst) {
-			for m := w.active; m != 0; m &= m - 1 { // the group under way too
+			for m := w.active; m != 0; m &= m - 1 { // closes the current group
 				w.copies.groups[firstLane(m)]++
 			}
 			w.waitCopies(in, 0)
@@ -76,8 +76,8 @@ func decodeCpAsync(d *decoder) execFunc {
 	return execCpAsync
 }
 
-// execCpAsync begins a copy. When its bytes move is left to chance: at once, or as late
-// as a wait allows, so that a program that does not wait is wrong here too.
+// execCpAsync issues a copy. The bytes move at random either now or at the wait, so a program that
+// lacks the wait computes wrong results here too.
 func execCpAsync(w *warp, in *inst) {
 	c := in.x.(*cpAsync)
 	b := w.block
@@ -103,14 +103,14 @@ func execCpAsync(w *warp, in *inst) {
 				return
 			}
 			a.bytes[i] = int(n[i])
-			if n[i] == 0 { // nothing is read, wherever the address points
+			if n[i] == 0 { // a source of 0 bytes is not read, so its address may be invalid
 				w.active &^= 1 << i
 			}
 		}
 	}
 	var refused uint32
 	for todo := w.active; todo != 0; todo &^= w.active {
-		from := *c.from // of which lanes read so many bytes
+		from := *c.from // handles the lanes with the same number of bytes together
 		from.size, from.align = a.bytes[firstLane(todo)], c.size
 		w.active = 0
 		for m := todo; m != 0; m &= m - 1 {
@@ -142,7 +142,7 @@ func execCpAsync(w *warp, in *inst) {
 	}
 }
 
-// move copies the bytes of the open lanes.
+// move copies the bytes of all lanes that have not waited yet.
 func (a *asyncCopy) move() {
 	if a.done {
 		return
@@ -159,7 +159,7 @@ func (a *asyncCopy) move() {
 	}
 }
 
-// waitCopies completes the active lanes' copies but for those of the last n groups.
+// waitCopies completes the copies of the active lanes except those of the last n groups.
 func (w *warp) waitCopies(in *inst, n int) {
 	q := &w.copies
 	var told []CopyLanes
@@ -172,7 +172,7 @@ func (w *warp) waitCopies(in *inst, n int) {
 			}
 		}
 		if mask != 0 {
-			a.move() // for lanes that do not wait yet it may happen at any time too
+			a.move() // lanes that have not waited yet allow the copy to happen now as well
 			a.mask &^= mask
 			if len(w.block.copyDone) > 0 {
 				told = append(told, CopyLanes{a.id, mask})
@@ -188,7 +188,7 @@ func (w *warp) waitCopies(in *inst, n int) {
 	w.emitCopyDone(in, told, false)
 }
 
-// tellCopies tells that a wait saw copies complete, or only their sources read.
+// emitCopyDone reports that a wait completed copies, or only the reads of their sources.
 func (w *warp) emitCopyDone(in *inst, told []CopyLanes, read bool) {
 	if len(told) == 0 {
 		return
@@ -199,8 +199,8 @@ func (w *warp) emitCopyDone(in *inst, told []CopyLanes, read bool) {
 	}
 }
 
-// arriveWithCopies decodes cp.async.mbarrier.arrive: an arrival that happens when the copies
-// are done that the thread has begun before it.
+// arriveWithCopies decodes cp.async.mbarrier.arrive: an arrival that happens when all copies that
+// the thread issued before are complete.
 func (d *decoder) arriveWithCopies() execFunc {
 	ac := d.accessOf(0, Atomic, mbarrierBytes)
 	ac.sem = Relaxed
@@ -231,7 +231,7 @@ func (d *decoder) arriveWithCopies() execFunc {
 
 // copiesArrive completes copies and arrives at an mbarrier.
 func (w *warp) copiesArrive(in *inst, at mbarrierAt, word []byte, before []*asyncCopy) {
-	at.warp = nil // by now the thread may be anywhere
+	at.warp = nil // the thread has moved on
 	for _, a := range before {
 		a.move()
 		at.emit(MbarrierCopy, a.id)

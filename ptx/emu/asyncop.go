@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// flight is an asynchronous operation under way: parts that happen one after the other,
-// each at a time that is left to chance.
+// asyncOp is an asynchronous operation in flight. Its parts run in order, each at a random time.
 type asyncOp struct {
 	id     uint64
 	origin Origin
-	warp   *warp // whose threads began it
+	warp   *warp // the warp that issued it
 	parts  []func()
-	due    uint64   // when the next part happens, on the cluster's clock
-	uses   []*block // whose shared memory it reads or writes
+	due    uint64   // time of the next part on the cluster's clock
+	uses   []*block // blocks whose shared memory it accesses
 }
 
-// longestDelay is the most instructions, as a power of two, that the cluster executes
-// before the next part of an asynchronous operation happens.
+// maxDelayLog2 is the binary logarithm of the maximum delay, in instructions of the cluster, before
+// the next part of an asynchronous operation.
 const maxDelayLog2 = 11
 
-// fly starts an asynchronous operation. Some are over at once.
+// startAsync starts an asynchronous operation. One in four completes immediately.
 func (c *cluster) startAsync(f *asyncOp) {
 	if c.rng.below(4) == 0 {
 		f.runUntil(0)
@@ -32,7 +31,7 @@ func (c *cluster) startAsync(f *asyncOp) {
 
 func (c *cluster) delay() uint64 { return c.executed + 1<<c.rng.below(maxDelayLog2+1) }
 
-// finish does the parts of an operation until so many are left.
+// runUntil runs parts of f until left parts remain.
 func (f *asyncOp) runUntil(left int) {
 	for len(f.parts) > left {
 		part := f.parts[0]
@@ -41,7 +40,7 @@ func (f *asyncOp) runUntil(left int) {
 	}
 }
 
-// progress does what is due of the asynchronous operations.
+// runDue runs the parts of asynchronous operations that are due.
 func (c *cluster) runDue() {
 	over := false
 	for _, f := range c.asyncOps {
@@ -56,8 +55,8 @@ func (c *cluster) runDue() {
 	}
 }
 
-// passTime lets time pass until something happens, when no warp can run. It reports
-// whether anything can.
+// advanceTime runs the next part of an asynchronous operation when no warp can run. It reports
+// whether there was one.
 func (c *cluster) advanceTime() bool {
 	c.runDue()
 	if len(c.asyncOps) == 0 {
@@ -74,8 +73,9 @@ func (c *cluster) advanceTime() bool {
 	return true
 }
 
-// left looks whether a block that has exited leaves operations behind that use its shared
-// memory, or bulk copies that no wait has seen read it, whenever they happened to.
+// checkLeftovers ends the launch if block b has exited while an operation in flight uses its shared
+// memory, or without a wait that observed the reads of its bulk copies. A missing wait is an error
+// even if the copy has already read its source.
 func (c *cluster) checkLeftovers(b *block) {
 	for _, w := range b.warps {
 		for _, o := range w.bulk.open {

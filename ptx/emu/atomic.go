@@ -8,15 +8,15 @@ import (
 	"tilework/ptx"
 )
 
-// update is what an atomic operation makes of the old bits at an address and its operands.
-// flush says that subnormal float32 become zeros, as they do in global memory.
+// update computes the new bits of an atomic operation from the old bits and the operands. With
+// flush set, subnormal float32 values become zero, as in global memory.
 type update func(old, b, c uint64, flush bool) uint64
 
 func decodeAtom(d *decoder) execFunc { return d.atomic(1) }
 
 func decodeRed(d *decoder) execFunc { return d.atomic(0) }
 
-// atomic decodes atom and red; argument k is the address.
+// atomic decodes atom and red. Argument k is the address.
 func (d *decoder) atomic(k int) execFunc {
 	t := d.i.Type(k + 1)
 	f := updateOf(d.i.Mod("op"), t)
@@ -39,7 +39,7 @@ func (d *decoder) atomic(k int) execFunc {
 		for n, slot := range operands {
 			old := [lanes]uint64{}
 			ac := ac
-			if len(operands) > 1 { // an element is atomic, a vector is not
+			if len(operands) > 1 { // a vector operation is atomic per element only
 				part := *ac
 				part.size, part.add = size, ac.add+uint64(n*size)
 				ac = &part
@@ -67,7 +67,7 @@ func (d *decoder) atomic(k int) execFunc {
 	}
 }
 
-// bitsAt is a lane of a register whose elements have size bytes.
+// bitsAt returns the value of a lane of a register with elements of size bytes.
 func bitsAt(w *warp, slot uint32, lane, size int) uint64 {
 	switch size {
 	case 2:
@@ -89,8 +89,7 @@ func setBits(w *warp, slot uint32, lane, size int, bits uint64) {
 	}
 }
 
-// exchange replaces size bytes by what f makes of them, in one step, and returns what
-// they were.
+// exchange atomically replaces size bytes by f of their value and returns the old value.
 func exchange(mem unsafe.Pointer, off uint64, size int, f func(old uint64) uint64) uint64 {
 	if size == 8 {
 		p := (*uint64)(unsafe.Add(mem, off))
@@ -103,7 +102,7 @@ func exchange(mem unsafe.Pointer, off uint64, size int, f func(old uint64) uint6
 	}
 	shift := 0
 	keep := uint32(0)
-	if size == 2 { // half of a word
+	if size == 2 { // half of a 32-bit word
 		shift = int(off&2) * 8
 		off &^= 2
 		keep = full &^ (0xffff << shift)
@@ -118,15 +117,14 @@ func exchange(mem unsafe.Pointer, off uint64, size int, f func(old uint64) uint6
 	}
 }
 
-// order makes what a worker did before visible to those that see what it does later, as
-// acquire and release ask.
+// syncWorkers orders the memory accesses of host threads, as acquire and release do.
 func (w *warp) syncWorkers(sem Sem) {
 	if sem > Relaxed {
 		w.block.run.fences.Add(1)
 	}
 }
 
-// updateOf is the operation of an atomic instruction on values of type t.
+// updateOf returns the update function of an atomic operation on values of type t, or nil.
 func updateOf(op string, t ptx.Type) update {
 	signed := t.Class() == ptx.Signed
 	switch {

@@ -7,34 +7,34 @@ import (
 	"tilework/ptx"
 )
 
-// barrierCount is the number of barriers that a block has.
+// barrierCount is the number of barriers of a block.
 const barrierCount = 16
 
-// barrier is the state of a barrier of a block, between two completions.
+// barrier is the state of a barrier of a block since its last completion.
 type barrier struct {
-	arrived    int // threads; a warp whose lanes are all there counts as 32
-	expected   int // 0 for all threads of the block
+	arrived    int // threads; a warp that has arrived as a whole counts as 32
+	expected   int // threads; 0 for all threads of the block
 	generation int
-	// parts is, for each warp that has not arrived as a whole, the lanes that have;
-	// whole is the warps, by bit, that have.
+	// parts holds the arrived lanes of each warp that has not arrived as a whole. whole has a bit
+	// for each warp that has.
 	parts [maxBlockThreads / lanes]uint32
 	whole uint32
-	// How many threads brought a predicate of each value to a reduction.
+	// Threads whose predicate in the reduction is true and false.
 	ones, zeros int
-	waits       []*warp // that are to be released
-	last        Origin  // the last arrival
-	kernelPC    int32   // its place in the kernel
-	unaligned   bool    // some arrivals were not of an aligned instruction
+	waits       []*warp // to release
+	last        Origin
+	kernelPC    int32 // location of the last arrival in the kernel
+	unaligned   bool  // not all arrivals were aligned instructions
 }
 
-// barrierInst is what a barrier instruction does.
+// barrierInst holds the operands of a barrier instruction.
 type barrierInst struct {
 	kind    BarrierKind // BarrierArrive or BarrierSync
 	aligned bool
-	id      uint32 // place of the barrier's number
-	count   uint32 // place of the number of threads
+	id      uint32 // slot of the barrier number
+	count   uint32 // slot of the number of threads
 	counted bool
-	reduce  string // popc, and, or; empty for no reduction
+	reduce  string // popc, and, or; empty without a reduction
 	negated bool
 }
 
@@ -119,7 +119,7 @@ func execBarrier(w *warp, in *inst) {
 	w.pick()
 }
 
-// barrier finds the barrier of an instruction and how many threads it is for.
+// barrier returns the barrier of an instruction and its number of threads.
 func (w *warp) barrier(in *inst, b *barrierInst) (s *barrier, expected int, ok bool) {
 	lane := firstLane(w.active)
 	id := reg[uint32](w, b.id)[lane]
@@ -142,7 +142,7 @@ func (w *warp) barrier(in *inst, b *barrierInst) (s *barrier, expected int, ok b
 	return s, expected, true
 }
 
-// id is the barrier's number.
+// id returns the number of the barrier.
 func (s *barrier) id(b *block) int {
 	for id := range b.barriers {
 		if s == &b.barriers[id] {
@@ -152,8 +152,8 @@ func (s *barrier) id(b *block) int {
 	return none
 }
 
-// arrive adds lanes of a warp. A warp whose threads are all there counts as a whole,
-// with those that have exited or never were.
+// arrive adds lanes of a warp. When all live lanes of a warp have arrived, the warp counts as 32
+// threads, including lanes that exited or never existed.
 func (s *barrier) arrive(w *warp, mask uint32) {
 	s.arrived += bits.OnesCount32(mask)
 	if all := s.parts[w.index] | mask; all&w.live == w.live {
@@ -165,7 +165,7 @@ func (s *barrier) arrive(w *warp, mask uint32) {
 	}
 }
 
-// expects is how many threads a barrier waits for.
+// expects returns the number of threads that barrier s waits for.
 func (b *block) expects(s *barrier) int {
 	if s.expected > 0 {
 		return s.expected
@@ -173,8 +173,8 @@ func (b *block) expects(s *barrier) int {
 	return len(b.warps) * lanes
 }
 
-// complete releases the threads that wait at a barrier if all have arrived. A barrier
-// for all threads does not wait for those that have exited.
+// complete releases the waiting threads of a barrier if all have arrived. A barrier for all threads
+// does not wait for threads that have exited.
 func (b *block) complete(s *barrier) {
 	arrived := s.arrived
 	if s.expected == 0 {
@@ -204,7 +204,7 @@ func (b *block) complete(s *barrier) {
 	*s = barrier{generation: s.generation + 1}
 }
 
-// passBarrier lets the warp's groups that wait at a barrier go on.
+// releaseBarrier makes the groups of the warp that wait at barrier id ready.
 func (w *warp) releaseBarrier(id int, s *barrier) {
 	for n := range w.groups {
 		g := &w.groups[n]
@@ -231,7 +231,7 @@ func (w *warp) releaseBarrier(id int, s *barrier) {
 	}
 }
 
-// exited looks whether the exit of threads completes a barrier.
+// threadsExited completes the barriers that waited only for threads that have now exited.
 func (b *block) threadsExited() {
 	for id := range b.barriers {
 		b.complete(&b.barriers[id])
@@ -259,7 +259,7 @@ func threadsText(expected int) string {
 	return fmt.Sprintf("%d threads", expected)
 }
 
-// barrierText says what a group at a barrier waits for.
+// barrierText describes the barrier that a group waits at.
 func (w *warp) barrierText(g *group) string {
 	s := &w.block.barriers[g.barrier]
 	return fmt.Sprintf("at barrier %d, where %d of %d threads have arrived", g.barrier, s.arrived, w.block.expects(s))

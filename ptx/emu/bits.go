@@ -16,8 +16,8 @@ func decodeBfind(d *decoder) execFunc {
 	return op1(func(a int32) uint32 { return highestOne(uint64(uint32(a^choose(signed, a>>31, 0))), 32, shift) })
 }
 
-// highest is the place of the highest one of a, or how far it is from the top; all ones
-// if there is none.
+// highestOne returns the position of the highest set bit of a or, with shift set, its distance from
+// the top bit. It returns all ones if a is 0.
 func highestOne(a uint64, width int, shift bool) uint32 {
 	switch n := bits.Len64(a); {
 	case n == 0:
@@ -84,8 +84,8 @@ func decodeBmsk(d *decoder) execFunc {
 	})
 }
 
-// decodeDp4a and decodeDp2a multiply and add bytes; a dp2a's a has two halves, and it
-// takes the low or the high half of b.
+// decodeDp4a and decodeDp2a multiply and accumulate bytes. In dp2a, a consists of two 16-bit
+// values, and the low or high half of b is used.
 func decodeDp4a(d *decoder) execFunc { return d.dotProduct(4, 0) }
 
 func decodeDp2a(d *decoder) execFunc { return d.dotProduct(2, choose(d.i.Has("hi"), 2, 0)) }
@@ -104,7 +104,7 @@ func (d *decoder) dotProduct(terms, first int) execFunc {
 	})
 }
 
-// element is the bits of a from a place on, as a number.
+// element returns the width bits of a starting at bit at as a number.
 func element(a uint32, at, width int, signed bool) int32 {
 	a <<= 32 - at - width
 	if signed {
@@ -125,7 +125,7 @@ func decodePrmt(d *decoder) execFunc {
 				pick, sign = permuted(mode, k, int(c&3)), false
 			}
 			byt := uint8(pair >> (8 * pick))
-			if sign { // its highest bit, eight times
+			if sign { // replicate the sign bit
 				byt = uint8(int8(byt) >> 7)
 			}
 			y |= uint32(byt) << (8 * k)
@@ -134,19 +134,19 @@ func decodePrmt(d *decoder) execFunc {
 	})
 }
 
-// permuted is the byte that the modes of prmt pick for byte k (manual: prmt, tables).
+// permuted returns the byte that a mode of prmt selects for byte k (manual: prmt, tables).
 func permuted(mode string, k, n int) int {
 	switch mode {
-	case "f4e": // four bytes forward from n on
+	case "f4e": // four bytes forward from byte n
 		return n + k
-	case "b4e": // and backward
+	case "b4e": // four bytes backward from byte n
 		return (n - k) & 7
 	case "rc8": // byte n four times
 		return n
-	case "ecl": // byte n and the ones above it, the bytes below clamped to n
+	case "ecl": // bytes clamped to n from below
 		return max(k, n)
 	case "ecr":
 		return min(k, n)
 	}
-	return n&1*2 + k&1 // rc16: the half n twice
+	return n&1*2 + k&1 // rc16: 16-bit half n twice
 }

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// block is a block that runs on a worker, in a cluster.
+// block is a thread block that runs on a worker as part of a cluster.
 type block struct {
 	run      *run
 	cluster  *cluster
@@ -14,16 +14,16 @@ type block struct {
 	linear   int
 	warps    []*warp
 	shared   region
-	words    []uint64 // of shared memory
+	words    []uint64 // storage of shared
 	barriers [barrierCount]barrier
 	printed  []byte
 	groups   []warpgroup
-	missing  []Missing // for reuse
+	missing  []Missing // reused by events
 	done     bool      // all threads have exited
 	hooks
 }
 
-// hooks are those of all observers, by event.
+// hooks holds the hooks of all observers, by event.
 type hooks struct {
 	access      []func(*Access)
 	barrier     []func(*Barrier)
@@ -38,15 +38,15 @@ type hooks struct {
 	end         []func()
 }
 
-// region is memory that an instruction may access: bytes from an address on.
+// region is a contiguous range of memory with its base address.
 type region struct {
 	mem   unsafe.Pointer
 	base  uint64
 	size  uint64
-	alloc *Allocation // of global memory
+	alloc *Allocation // set for global memory
 }
 
-// begin readies the block of the cluster that is about to run.
+// begin initializes the block for the cluster that is about to run.
 func (b *block) begin() {
 	r := b.run
 	g, c := r.launch.Grid, b.cluster
@@ -113,18 +113,18 @@ func (w *warp) canRun() bool {
 	return false
 }
 
-// fail ends the cluster with an error.
+// fail ends the cluster with err.
 func (w *warp) fail(err error) {
 	w.block.cluster.fail(err)
 	w.endSlice()
 }
 
-// misuse ends the block because of what the instruction under way does.
+// misuse ends the launch because of undefined behavior of the current instruction.
 func (w *warp) misuse(in *inst, format string, args ...any) {
 	w.fail(w.siteError(ErrMisuse, in, format, args...))
 }
 
-// siteError is an error at an instruction of the warp.
+// siteError returns an error that wraps kind and names the instruction, warp and block.
 func (w *warp) siteError(kind error, in *inst, format string, args ...any) error {
 	return fmt.Errorf("%v: warp %d of block %v: %s: %w", in.site, w.index, w.block.index, fmt.Sprintf(format, args...), kind)
 }

@@ -6,19 +6,19 @@ import (
 	"tilework/ptx"
 )
 
-// bulkCopy is the operands of cp.async.bulk, cp.async.bulk.tensor and cp.reduce.async.bulk.
+// bulkCopy holds the operands of cp.async.bulk, cp.async.bulk.tensor and cp.reduce.async.bulk.
 type bulkCopy struct {
-	to, from *access // of a tensor: the address of its map
+	to, from *access // for a tensor, the address of its tensor map
 	coords   []uint32
-	size     uint32 // place of the number of bytes, of a copy that is none of a tensor
+	size     uint32 // slot of the number of bytes; unused for a tensor
 	mbarrier *access
-	mask     uint32 // place of the blocks to copy to, or always
+	mask     uint32 // slot of the multicast mask, or always
 	op       string // of a reduction
 	elem     ptx.Type
 }
 
-// bulkGroups is the bulk copies of a warp's lanes that no wait has seen complete, and for
-// each lane the number of the group that it is filling.
+// bulkGroups holds the bulk copies of a warp that no wait has completed, and the number of the
+// current bulk group of each lane.
 type bulkGroups struct {
 	open   []openBulk
 	groups [lanes]int
@@ -27,7 +27,7 @@ type bulkGroups struct {
 type openBulk struct {
 	*asyncOp
 	lane, group int
-	read        bool // a wait has seen that the source was read
+	read        bool // a wait observed that the source was read
 }
 
 func decodeBulk(d *decoder) execFunc {
@@ -83,30 +83,30 @@ func decodeBulk(d *decoder) execFunc {
 	}
 }
 
-// bulkMove is a bulk copy of one lane, as far as it is known when it begins.
+// bulkMove is the bulk copy of one lane with its resolved addresses.
 type bulkMove struct {
 	*bulkCopy
 	warp         *warp
 	in           *inst
 	lane         int
-	bytes        int // all told
+	bytes        int // total size
 	swizzle      int
-	row          int // bytes of a row of a box, and from one to the next in shared memory
+	row          int // bytes of a row of the TMA box, and the distance of two rows in shared memory
 	pitch        int
-	roundsToTF32 bool            // to tf32, on the way
-	global       []segment       // in the order of their places
-	alloc        *Allocation     // that the stretches lie in
-	source       *sharedLocation // nil if the source is global memory
+	roundsToTF32 bool            // values are rounded to tf32 on the way
+	global       []segment       // in order of their position in the data
+	alloc        *Allocation     // contains the segments
+	source       *sharedLocation // nil for a source in global memory
 	targets      []sharedLocation
-	data         []byte // once it was read
+	data         []byte // set once the source was read
 }
 
-// sharedPlace is where a copy goes to, or comes from, in the shared memory of a block, and
-// the mbarrier that is told.
+// sharedLocation is a source or destination of a copy in the shared memory of a block, with the
+// mbarrier that tracks its completion.
 type sharedLocation struct {
 	block    *block
 	off      uint64
-	mbarrier uint64 // its offset
+	mbarrier uint64 // offset in the block's shared memory
 }
 
 func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
@@ -129,14 +129,14 @@ func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
 		m.emitGlobal(f.id, AsyncWrite)
 		f.parts = append(f.parts, func() {
 			m.read()
-			f.uses = nil // the block may go, what was read is on its way
+			f.uses = nil // the block may exit now
 		}, m.writeGlobal)
 		w.bulk.open = append(w.bulk.open, openBulk{asyncOp: f, lane: lane, group: w.bulk.groups[lane]})
 		w.block.cluster.startAsync(f)
 		return
 	}
 	f.parts = append(f.parts, m.read)
-	// The blocks that a copy goes to get it in any order.
+	// A multicast copy reaches its destination blocks in random order.
 	for _, n := range w.block.cluster.rng.order(len(m.targets)) {
 		to := &m.targets[n]
 		w.block.cluster.operations++
@@ -148,7 +148,7 @@ func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
 	w.block.cluster.startAsync(f)
 }
 
-// measure finds out what is to be copied and where; it returns false if that is refused.
+// resolve determines the data to copy and its addresses. It returns false after a fault or misuse.
 func (m *bulkMove) resolve() bool {
 	w, in := m.warp, m.in
 	ok := true
@@ -215,7 +215,7 @@ func (m *bulkMove) resolve() bool {
 	return true
 }
 
-// tensor is measure for a box of a tensor.
+// resolveTensor does the work of resolve for a TMA box.
 func (m *bulkMove) resolveTensor() bool {
 	w, in := m.warp, m.in
 	ac := m.from
@@ -264,7 +264,7 @@ func (m *bulkMove) resolveTensor() bool {
 	return true
 }
 
-// inGlobal checks that the stretches lie in an allocation.
+// checkGlobal raises a fault unless all segments are in one allocation.
 func (m *bulkMove) checkGlobal() bool {
 	if len(m.global) == 0 {
 		return true
@@ -293,8 +293,8 @@ func (m *bulkMove) checkGlobal() bool {
 	return true
 }
 
-// sharedPlace is where a lane's address leads in the shared memory of the cluster; false,
-// with the fault raised, if n bytes do not fit there.
+// sharedAddr resolves a lane's address in the shared memory of the cluster. It returns false after
+// raising a fault if n bytes do not fit there.
 func (w *warp) sharedAddr(in *inst, ac *access, lane, n int, align uint64) (sharedLocation, bool) {
 	w.addresses(ac)
 	t := &w.at
@@ -316,8 +316,8 @@ func (w *warp) sharedAddr(in *inst, ac *access, lane, n int, align uint64) (shar
 	return sharedLocation{}, false
 }
 
-// waitBulk completes the active lanes' copies, but for those of the last n groups, or only
-// sees that their sources were read.
+// waitBulk completes the copies of the active lanes except those of the last n groups. With read
+// set, it completes only the reads of their sources.
 func (w *warp) waitBulk(in *inst, n int, read bool) {
 	q := &w.bulk
 	var told []CopyLanes

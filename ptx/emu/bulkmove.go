@@ -7,14 +7,14 @@ import (
 	"tilework/ptx"
 )
 
-// What a bulk copy does, once it is known what it copies and where.
+// The data movement of a bulk copy whose addresses are resolved.
 
-// read takes what is to be copied out of the source.
+// read copies the source to m.data.
 func (m *bulkMove) read() {
 	m.data = make([]byte, m.bytes)
 	if m.source != nil {
 		memory := m.source.block.shared.bytes()
-		m.eachPiece(m.source.off, func(slot uint64, at, n int) { copy(m.data[at:][:n], memory[slot:]) })
+		m.eachPiece(m.source.off, func(addr uint64, at, n int) { copy(m.data[at:][:n], memory[addr:]) })
 		return
 	}
 	for _, s := range m.global {
@@ -28,32 +28,32 @@ func (m *bulkMove) read() {
 	}
 }
 
-// extent is the bytes of shared memory from a copy's first to its last.
+// sharedExtent returns the bytes of shared memory from the first to the last byte of the copy.
 func (m *bulkMove) sharedExtent() int { return (m.bytes/m.row-1)*m.pitch + m.row }
 
-// pieces calls move for pieces of what is moved: n bytes at a place of shared memory, from
-// off on, and where they are among all bytes. They come all at once, or 16 bytes each
-// where they are swizzled. A swizzled row begins a swizzle's bytes behind the one
-// before, however short it is.
-func (m *bulkMove) eachPiece(off uint64, move func(slot uint64, at, n int)) {
+// eachPiece calls move for each contiguous piece of the copy in shared memory: n bytes at addr,
+// which are at offset at of the data. off is the address of the copy. Without a swizzle there is
+// one piece; a swizzled copy consists of pieces of 16 bytes. The rows of a swizzled box are at
+// least m.swizzle bytes apart, even if they are shorter.
+func (m *bulkMove) eachPiece(off uint64, move func(addr uint64, at, n int)) {
 	if m.swizzle == 0 {
 		move(off, 0, m.bytes)
 		return
 	}
 	for at := 0; at < m.bytes; at += tensorPiece {
-		slot := off + uint64(at/m.row*m.pitch+at%m.row)
-		move(swizzled(slot, 0, m.swizzle), at, tensorPiece)
+		addr := off + uint64(at/m.row*m.pitch+at%m.row)
+		move(swizzled(addr, 0, m.swizzle), at, tensorPiece)
 	}
 }
 
-// writeShared writes what was read to a block's shared memory and tells its mbarrier.
+// writeShared writes the data to a block's shared memory and completes its bytes at the mbarrier.
 func (m *bulkMove) writeShared(id uint64, to *sharedLocation) {
 	memory := to.block.shared.bytes()
-	m.eachPiece(to.off, func(slot uint64, at, n int) { m.combine(memory[slot:][:n], m.data[at:][:n]) })
+	m.eachPiece(to.off, func(addr uint64, at, n int) { m.combine(memory[addr:][:n], m.data[at:][:n]) })
 	to.completeTx(m.warp, m.in, m.lane, id, m.bytes)
 }
 
-// arrived tells the mbarrier of a place that so many bytes have come.
+// completeTx subtracts n bytes from the transaction count of the destination's mbarrier.
 func (to *sharedLocation) completeTx(w *warp, in *inst, lane int, id uint64, n int) {
 	word := to.block.shared.bytes()[to.mbarrier:][:mbarrierBytes]
 	bar, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
@@ -78,7 +78,7 @@ func (m *bulkMove) writeGlobal() {
 	}
 }
 
-// combine writes data over what is there, or what the reduction makes of the two.
+// combine writes data to to, or the reduction of the two.
 func (m *bulkMove) combine(to, data []byte) {
 	if m.op == "" {
 		copy(to, data)
@@ -98,10 +98,10 @@ func (m *bulkMove) combine(to, data []byte) {
 func (m *bulkMove) emitShared(id uint64, kind AccessKind, at *sharedLocation) {
 	e := m.event(id, kind)
 	e.Space, e.Rank = ptx.Shared, at.block.rank
-	if m.pitch == m.row { // swizzled or not, it is one piece
+	if m.pitch == m.row { // contiguous, with or without a swizzle
 		e.Spans = []Span{{at.off, m.bytes}}
 	} else {
-		m.eachPiece(at.off, func(slot uint64, _, n int) { e.Spans = append(e.Spans, Span{slot, n}) })
+		m.eachPiece(at.off, func(addr uint64, _, n int) { e.Spans = append(e.Spans, Span{addr, n}) })
 	}
 	if kind == AsyncWrite && m.mbarrier != nil {
 		e.Mbarrier, e.HasMbarrier = at.mbarrier, true
@@ -131,11 +131,11 @@ func (w *warp) emitBulk(e *Bulk) {
 	}
 }
 
-// roundTF32 is a float32's bits rounded to nearest, ties to even, with 10 bits of fraction.
+// roundTF32 rounds the bits of a float32 to the 10 fraction bits of tf32, ties to even.
 func roundTF32(bits uint32) uint32 {
 	const drop = 13
 	switch magnitude := bits &^ (1 << 31); {
-	case magnitude > 0x7f800000: // a NaN
+	case magnitude > 0x7f800000: // NaN
 		bits = 0x7fffffff
 	case magnitude < 0x7f800000:
 		bits += 1<<(drop-1) - 1 + bits>>drop&1

@@ -6,24 +6,25 @@ import (
 	"tilework/ptx"
 )
 
-// call is what an instruction call does.
+// call holds the operands of a call instruction.
 type call struct {
 	fn *function
-	// The arguments and what they become in the callee; the result likewise.
+	// Where the caller stores the arguments and where the callee expects them, and the same for the
+	// result.
 	args, params   []passedValue
 	result, target passedValue
 	returns        bool
 }
 
-// place is where a value that a call passes stands in a frame: a register, or bytes of
-// the frame's local memory.
+// passedValue is the location of an argument or result in a frame: a register or bytes of the
+// frame's local memory.
 type passedValue struct {
 	register bool
 	offset   uint64
 	size     uint64
 }
 
-// bytes is the value of a lane.
+// bytes returns the value of a lane.
 func (p passedValue) bytes(w *warp, f *frame, lane int) []byte {
 	if p.register {
 		return unsafe.Slice((*byte)(f.at(uint32(p.offset)+uint32(lane)*uint32(p.size))), p.size)
@@ -32,7 +33,7 @@ func (p passedValue) bytes(w *warp, f *frame, lane int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w.local[0])), len(w.local)*8)[at : at+p.size]
 }
 
-// pass copies the values of the active lanes.
+// pass copies the values of the active lanes from the caller's to the callee's location.
 func (w *warp) pass(to passedValue, callee *frame, from passedValue, caller *frame) {
 	for m := w.active; m != 0; m &= m - 1 {
 		lane := firstLane(m)
@@ -75,7 +76,7 @@ func decodeCall(d *decoder) execFunc {
 	return execCall
 }
 
-// passed is the place in the caller of an argument or a result.
+// passed returns the location of an argument or a result in the caller.
 func (d *decoder) passed(arg ptx.Operand, param *ptx.Var, result bool) passedValue {
 	if n, ok := arg.(*ptx.Name); ok && n.Sym.Kind == ptx.VarSymbol {
 		v := n.Sym.Var
@@ -92,7 +93,7 @@ func (d *decoder) passed(arg ptx.Operand, param *ptx.Var, result bool) passedVal
 	return p
 }
 
-// parameter is the place in the callee of a parameter.
+// parameter returns the location of a parameter in the callee.
 func (d *decoder) parameter(v *ptx.Var, callee *function) passedValue {
 	if v.Type == ptx.Pred || v.Space == ptx.RegSpace && v.Vec > 0 {
 		d.fail(unsupported(v.Pos, "parameter %s of this type", v.Name))
@@ -107,7 +108,7 @@ func (d *decoder) parameter(v *ptx.Var, callee *function) passedValue {
 			return p
 		}
 	}
-	return passedValue{} // the callee never names it
+	return passedValue{} // the callee does not use it
 }
 
 func execCall(w *warp, in *inst) {
@@ -121,7 +122,7 @@ func execCall(w *warp, in *inst) {
 	for k := range c.args {
 		w.pass(c.params[k], f, c.args[k], w.frame)
 	}
-	if f.written != nil { // parameters in registers
+	if f.written != nil { // parameters in registers are initialized
 		for n, sym := range c.fn.registers {
 			if sym.Var != nil && sym.Var.Count == 0 && isParameter(c.fn, sym.Var) {
 				f.written[n] = w.active
@@ -141,7 +142,7 @@ func isParameter(f *function, v *ptx.Var) bool {
 	return false
 }
 
-// execRet ends the threads in a kernel, and in a function goes back to the caller.
+// execRet exits the threads in a kernel and returns to the caller in a function.
 func execRet(w *warp, in *inst) {
 	f := w.frame
 	if f.caller == nil {

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// cluster is the blocks that run together on a worker: those of a cluster, or the one
-// block of a launch without clusters. A worker uses the same one for all that it runs.
+// cluster is the set of blocks that a worker runs together: a thread block cluster, or a single
+// block in a launch without clusters. A worker reuses one cluster for all that it runs.
 type cluster struct {
 	run          *run
 	worker       *worker
-	number       int      // of the cluster in the grid
+	number       int      // linear index of the cluster in the grid
 	blocks       []*block // by rank
 	runnable     []*warp
 	rng          random
 	executed     uint64 // instructions
-	favored      int    // the rank of the block that is favoured …
-	favoredUntil uint64 // … up to this many instructions
+	favored      int    // rank of the block that the scheduler favors
+	favoredUntil uint64 // value of executed at which favored changes
 	err          error
-	operations   uint64 // asynchronous operations
+	operations   uint64 // number of asynchronous operations so far
 	asyncOps     []*asyncOp
 }
 
-// random is a small generator of random numbers (Steele et al., "Fast splittable
-// pseudorandom number generators", 2014).
+// random is the SplitMix64 generator (Steele et al., "Fast splittable pseudorandom number
+// generators", 2014).
 type random uint64
 
 func (r *random) next() uint64 {
@@ -35,10 +35,10 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// below is a number from 0 to n-1.
+// below returns a random number from 0 to n-1.
 func (r *random) below(n int) int { return int(r.next() >> 33 % uint64(n)) }
 
-// order is the numbers from 0 to n-1 in random order.
+// order returns a random permutation of the numbers from 0 to n-1.
 func (r *random) order(n int) []int {
 	p := make([]int, n)
 	for i := range p {
@@ -48,15 +48,15 @@ func (r *random) order(n int) []int {
 	return p
 }
 
-// longestTurn is the most instructions, as a power of two, that a warp executes
-// before another one has its turn.
+// maxSliceLog2 is the binary logarithm of the maximum number of instructions that a warp executes
+// before the scheduler picks another one.
 const maxSliceLog2 = 8
 
-// longestLead is the most instructions, as a power of two, for which a block of a cluster is
-// favoured.
+// maxFavorLog2 is the binary logarithm of the maximum number of instructions for which the
+// scheduler favors one block of a cluster.
 const maxFavorLog2 = 14
 
-// begin readies the worker's blocks for the cluster of the given number.
+// begin initializes the blocks for the cluster with the given number.
 func (c *cluster) begin(number int) {
 	c.number = number
 	seed := random(c.run.launch.Seed)
@@ -68,7 +68,7 @@ func (c *cluster) begin(number int) {
 	}
 }
 
-// execute runs the blocks to their end.
+// execute runs the blocks until all have exited or one has failed.
 func (c *cluster) execute() error {
 	for c.err == nil {
 		if len(c.runnable) == 0 {
@@ -102,8 +102,9 @@ func (c *cluster) execute() error {
 	return c.err
 }
 
-// draw is the place of the warp that runs next. Of several blocks one is favoured for a
-// while, so that it gets ahead of the others, as on multiprocessors of their own.
+// pickWarp returns the index in c.runnable of the warp that runs next. In a cluster of several
+// blocks, one block at a time is favored so that it gets ahead of the others, as blocks on
+// different multiprocessors do.
 func (c *cluster) pickWarp() int {
 	n := c.rng.below(len(c.runnable))
 	if len(c.blocks) == 1 {
@@ -119,14 +120,14 @@ func (c *cluster) pickWarp() int {
 	return n
 }
 
-// fail ends the cluster with an error, if it is the first one.
+// fail ends the cluster with err. Only the first error is kept.
 func (c *cluster) fail(err error) {
 	if c.err == nil {
 		c.err = err
 	}
 }
 
-// printed is what the blocks have printed.
+// printed returns the output of all blocks, in order of their ranks.
 func (c *cluster) printed() []byte {
 	if len(c.blocks) == 1 {
 		return c.blocks[0].printed
@@ -138,10 +139,10 @@ func (c *cluster) printed() []byte {
 	return all
 }
 
-// clock is the instructions that the cluster has executed before this turn.
+// clock returns the number of instructions that the cluster executed before this time slice.
 func (w *warp) clock() uint64 { return w.block.cluster.executed }
 
-// enqueue tells the scheduler that w can run.
+// enqueue adds w to the runnable warps.
 func (w *warp) enqueue() {
 	if c := w.block.cluster; !w.queued {
 		w.queued = true
@@ -149,7 +150,7 @@ func (w *warp) enqueue() {
 	}
 }
 
-// deadlock is nil if all warps have exited, and else says who waits for what.
+// deadlock returns an error that lists the waiting warps, or nil if all warps have exited.
 func (c *cluster) deadlock() error {
 	var waits []string
 	var first *block
@@ -175,7 +176,7 @@ func (c *cluster) deadlock() error {
 	return fmt.Errorf("block %v: %s%s: %w", first.index, strings.Join(waits, "; "), more, ErrDeadlock)
 }
 
-// waitText says what a group that cannot go on waits for.
+// waitText describes why group g cannot run.
 func (w *warp) waitText(g *group, nameBlock bool) string {
 	in := &g.frame.fn.code[g.pc]
 	what := fmt.Sprintf("for lanes %#08x", g.need&w.live&^g.mask)

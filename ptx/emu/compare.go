@@ -7,11 +7,11 @@ import (
 	"tilework/ptx"
 )
 
-// comparison decides for one pair of values; less, equal and greater are all false if
-// one of them is NaN.
+// comparison combines the three outcomes of comparing two values. All three are false if one value
+// is NaN.
 type comparison func(less, equal, greater bool) bool
 
-// comparisons by their modifiers. lo, ls, hi and hs are the unsigned ones.
+// comparisons is indexed by modifier. lo, ls, hi and hs compare unsigned numbers.
 var comparisons = map[string]comparison{
 	"eq": func(_, e, _ bool) bool { return e }, "ne": func(l, _, g bool) bool { return l || g },
 	"lt": func(l, _, _ bool) bool { return l }, "le": func(l, e, _ bool) bool { return l || e },
@@ -24,15 +24,15 @@ var comparisons = map[string]comparison{
 	"num": func(l, e, g bool) bool { return l || e || g }, "nan": func(l, e, g bool) bool { return !l && !e && !g },
 }
 
-// comparer is the mask of the lanes in which a compares with b as wanted.
+// comparer returns the mask of the lanes for which a comparison holds.
 type comparer func(w *warp, in *inst) uint32
 
-// compareLanes makes a comparer.
+// compareLanes returns a comparer of the lanes of in.a and in.b.
 func compareLanes[T cmp.Ordered](op comparison) comparer {
 	return compareAs(op, func(v T) T { return v })
 }
 
-// compareAs is compareLanes of what convert makes of the values.
+// compareAs returns a comparer of the lanes converted by convert.
 func compareAs[S any, T cmp.Ordered](op comparison, convert func(S) T) comparer {
 	return func(w *warp, in *inst) uint32 {
 		return test(reg[S](w, in.a), reg[S](w, in.b), func(a, b S) bool {
@@ -42,7 +42,7 @@ func compareAs[S any, T cmp.Ordered](op comparison, convert func(S) T) comparer 
 	}
 }
 
-// The comparisons of most loops.
+// Specialized loops for the comparisons that end most loops.
 
 func lessLanes[T cmp.Ordered](w *warp, in *inst) uint32 {
 	return test(reg[T](w, in.a), reg[T](w, in.b), func(a, b T) bool { return a < b })
@@ -60,7 +60,7 @@ func unequalLanes[T comparable](w *warp, in *inst) uint32 {
 	return test(reg[T](w, in.a), reg[T](w, in.b), func(a, b T) bool { return a != b })
 }
 
-// comparer decodes the comparison of the operands at in.a and in.b, of type t.
+// comparer returns the comparer of the operands at in.a and in.b, which have type t.
 func (d *decoder) comparer(t ptx.Type) comparer {
 	name := d.i.Mod("cmp")
 	op := comparisons[name]
@@ -100,8 +100,8 @@ func (d *decoder) comparer(t ptx.Type) comparer {
 	return ints[unsignedOf(t.Bits())]
 }
 
-// comparers decodes the comparison that the instruction makes: of a pair, those of the
-// low and the high halves.
+// comparers decodes the operands and the comparison of the instruction. For packed types it returns
+// separate comparers for the low and high halves; otherwise high is nil.
 func (d *decoder) comparers(a, b int) (low, high comparer) {
 	d.in.a, d.in.b = d.source(a), d.source(b)
 	t := d.i.Type(a)
@@ -121,8 +121,8 @@ func (d *decoder) comparers(a, b int) (low, high comparer) {
 	return low, high
 }
 
-// combiner is what .and, .or and .xor make of a comparison and the predicate of argument
-// k; without one of these the comparison alone.
+// combiner returns the function that combines the result of a comparison with the predicate in
+// argument k by .and, .or or .xor. Without one of these modifiers it returns the identity.
 func (d *decoder) combiner(k int) func(w *warp, m uint32) uint32 {
 	op := d.i.Mod("bool")
 	if op == "" {
@@ -218,14 +218,14 @@ func execSelp[T unsigned](w *warp, in *inst) {
 func decodeSlct(d *decoder) execFunc {
 	d.operands()
 	bits := d.i.Type(0).Bits()
-	if d.i.Type(3) == ptx.F32 { // -0 is 0, and with .ftz so is what is nearly 0
+	if d.i.Type(3) == ptx.F32 { // -0 counts as 0, and so do subnormals with .ftz
 		ftz := d.i.Has("ftz")
 		return selectBy(bits, func(c float32) bool { return c >= 0 || ftz && flush32(c) == 0 })
 	}
 	return selectBy(bits, func(c int32) bool { return c >= 0 })
 }
 
-// selectBy is a if holds of c, else b.
+// selectBy selects a if holds(c) is true, and b otherwise.
 func selectBy[C float32 | int32](bits int, holds func(c C) bool) execFunc {
 	return typed{
 		ptx.U16: op3(func(a, b uint16, c C) uint16 { return choose(holds(c), a, b) }),

@@ -28,17 +28,17 @@ func decodeTrap(d *decoder) execFunc {
 	}
 }
 
-// firstThread is the thread of the first active lane.
+// firstThread returns the index of the first active lane's thread.
 func (w *warp) firstThread() Dim3 { return w.thread(firstLane(w.active)) }
 
-// decodeNothing is for instructions that only say something to the hardware.
+// decodeNop decodes instructions without an effect on results, such as prefetches and hints.
 func decodeNop(d *decoder) execFunc { return func(*warp, *inst) {} }
 
-// decodeSetmaxnreg is for a warp as a whole. How many registers there are is the hardware's
-// affair.
+// decodeSetmaxnreg checks only that the whole warp executes the instruction. The emulator has no
+// register limit.
 func decodeSetmaxnreg(d *decoder) execFunc { return aligned(func(*warp, *inst) {}) }
 
-// decodeNanosleep lets other groups of the warp run, and other warps.
+// decodeNanosleep lets other groups of the warp and other warps run.
 func decodeNanosleep(d *decoder) execFunc {
 	return func(w *warp, in *inst) {
 		w.poll()
@@ -46,7 +46,7 @@ func decodeNanosleep(d *decoder) execFunc {
 	}
 }
 
-// decodePolicy gives a cache policy, which nothing looks at.
+// decodePolicy returns 0 as the cache policy. The emulator ignores policies.
 func decodePolicy(d *decoder) execFunc {
 	d.in.d = d.result(0)
 	return func(w *warp, in *inst) { broadcast(dst[uint64](w, in), 0) }

@@ -12,13 +12,13 @@ func execConvert[A, D integer](w *warp, in *inst) {
 	map1(dst[D](w, in), reg[A](w, in.a), func(a A) D { return D(a) })
 }
 
-// convertInt is the conversions from A to integers.
+// convertInt returns the conversions from A to the integer types.
 func convertInt[A integer]() typed {
 	return typed{ptx.U16: execConvert[A, uint16], ptx.U32: execConvert[A, uint32], ptx.U64: execConvert[A, uint64]}
 }
 
-// plainConversions have loops of their own: from one integer to another of which both
-// fill their registers, and the usual ones of floats. By source, then destination.
+// plainConversions holds specialized loops, by source and then destination type, for conversions
+// between integers that fill their registers.
 var plainConversions = map[ptx.Type]typed{
 	ptx.U16: convertInt[uint16](), ptx.U32: convertInt[uint32](), ptx.U64: convertInt[uint64](),
 	ptx.S16: convertInt[int16](), ptx.S32: convertInt[int32](), ptx.S64: convertInt[int64](),
@@ -44,7 +44,7 @@ func decodeCvt(d *decoder) execFunc {
 			return f
 		}
 	}
-	if to == ptx.TF32 && v.rnd == awayTies { // GPUs add half a unit, to infinities and NaNs too
+	if to == ptx.TF32 && v.rnd == awayTies { // GPUs add half an ulp, even to infinities and NaNs
 		return op1(func(a uint32) uint32 { return (a + 1<<12) &^ (1<<13 - 1) })
 	}
 	if f := hotConversion(to, from, v); f != nil {
@@ -63,7 +63,7 @@ func decodeCvt(d *decoder) execFunc {
 	}
 }
 
-// strides are the places of the lanes in a register, by the bytes of its elements.
+// strides holds the offsets of the lanes of a register, by the size of its elements in bytes.
 var strides = func() (s [9][lanes]uint64) {
 	for size := range s {
 		for i := range s[size] {
@@ -73,8 +73,8 @@ var strides = func() (s [9][lanes]uint64) {
 	return s
 }()
 
-// registerBits is the width of the register of argument k, which may be wider than the
-// type that the instruction reads or writes.
+// registerBits returns the width of the register in argument k, which may be wider than the type of
+// the operand.
 func (d *decoder) registerBits(k int) int {
 	if n, ok := d.i.Args[k].(*ptx.Name); ok {
 		return n.Sym.Type.Bits()
@@ -82,7 +82,7 @@ func (d *decoder) registerBits(k int) int {
 	return d.i.Type(k).Info().Storage.Bits()
 }
 
-// hotConversion is a loop for a conversion that is common in programs.
+// hotConversion returns a specialized loop for a common conversion, or nil.
 func hotConversion(to, from ptx.Type, v variant) execFunc {
 	if v != (variant{}) {
 		return nil
@@ -106,15 +106,15 @@ func hotConversion(to, from ptx.Type, v variant) execFunc {
 	return nil
 }
 
-// converter is the conversion of a value, as the bits of the types; an integer that is
-// read has been extended to 64 bits, and one that is returned is.
+// converter returns the conversion of one value from the bits of type from to the bits of type to.
+// Integers are extended to 64 bits on both sides.
 func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 	switch {
 	case to.Class() != ptx.Float && from.Class() != ptx.Float:
 		return func(b uint64) uint64 { return intToInt(to, from, v.sat, b) }
 	case to.Class() != ptx.Float:
 		decode := decoderOf(from, v.ftz)
-		nan := uint64(0) // what a NaN becomes (manual: cvt, notes)
+		nan := uint64(0) // result for NaN (manual: cvt, notes)
 		if from == ptx.F64 || to.Bits() == 64 {
 			nan = uint64(1) << (to.Bits() - 1)
 		}
@@ -126,7 +126,7 @@ func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 				return extend(to, nan)
 			case x < float64(lo):
 				return uint64(lo)
-			case x >= float64(hi): // hi may be rounded up here: nothing between is a float64
+			case x >= float64(hi): // float64(hi) may be rounded up, but no float64 is between hi and that value
 				return hi
 			case x < 0:
 				return uint64(int64(x))
@@ -152,8 +152,8 @@ func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 	}
 }
 
-// convertNaN is what a GPU makes of a NaN where that is not the canonical one, for which
-// it is 0: the upper bits that fit, where a float64 or a bf16 is the source.
+// convertNaN returns the result of a GPU for a NaN that does not become the canonical NaN, and 0
+// for others. It consists of the upper payload bits of a float64 or bf16 source.
 func convertNaN(to, from ptx.Type, ftz bool, b uint64) uint64 {
 	const quiet64 = 1 << 51
 	sign16 := b >> 63 << 15
@@ -172,7 +172,7 @@ func convertNaN(to, from ptx.Type, ftz bool, b uint64) uint64 {
 	return 0
 }
 
-// limits are the least and the greatest value of an integer type.
+// integerLimits returns the minimum and maximum of an integer type.
 func integerLimits(t ptx.Type) (lo int64, hi uint64) {
 	if t.Class() == ptx.Signed {
 		return -1 << (t.Bits() - 1), 1<<(t.Bits()-1) - 1
@@ -180,7 +180,7 @@ func integerLimits(t ptx.Type) (lo int64, hi uint64) {
 	return 0, ^uint64(0) >> (64 - t.Bits())
 }
 
-// extend is the low bits of v as a value of type t.
+// extend sign- or zero-extends the low bits of v from type t to 64 bits.
 func extend(t ptx.Type, v uint64) uint64 {
 	n := 64 - t.Bits()
 	if t.Class() == ptx.Signed {
@@ -202,8 +202,8 @@ func intToInt(to, from ptx.Type, sat bool, b uint64) uint64 {
 	return extend(to, b)
 }
 
-// fromInt is an integer as a float64: rounded as wanted if that is the type, else rounded
-// to odd.
+// fromInt converts an integer to float64. The result is rounded by r if that is the destination
+// type, and rounded to odd otherwise.
 func fromInt(to ptx.Type, signed bool, b uint64, r rounding) float64 {
 	v := new(big.Float).SetPrec(64)
 	var rn float64
@@ -221,7 +221,7 @@ func fromInt(to ptx.Type, signed bool, b uint64, r rounding) float64 {
 	return odd(rn, float64(err))
 }
 
-// decoderOf is how the bits of a float are read.
+// decoderOf returns the function that decodes the bits of floating-point type t.
 func decoderOf(t ptx.Type, ftz bool) func(bits uint64) float64 {
 	switch t {
 	case ptx.F64:
@@ -240,7 +240,8 @@ func decoderOf(t ptx.Type, ftz bool) func(bits uint64) float64 {
 	}
 }
 
-// encoderOf is how a number, exact or rounded to odd, becomes a float of type t.
+// encoderOf returns the function that encodes a number as floating-point type t. The number is
+// exact or rounded to odd.
 func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
 	format := map[ptx.Type]*format{
 		ptx.F64: nil, ptx.F32: &formatF32, ptx.F16: &formatF16, ptx.BF16: &formatBF16, ptx.TF32: &formatTF32,
@@ -276,11 +277,11 @@ func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
 	}
 }
 
-// packed8 tells the types of two 8-bit floats.
+// packed8 reports whether t is a pair of 8-bit floats.
 func packed8(t ptx.Type) bool { return t == ptx.E4M3x2 || t == ptx.E5M2x2 }
 
-// cvtPair converts to two values in one register: a to the upper and b to the lower one,
-// or each half of a.
+// cvtPair decodes conversions to a pair of values in one register. The pair consists of a in the
+// upper and b in the lower half, or of the two halves of a.
 func (d *decoder) cvtPair() execFunc {
 	d.operands()
 	to, from, v := d.i.Type(0), d.i.Type(1), d.variant()
@@ -310,7 +311,7 @@ func (d *decoder) cvtPair() execFunc {
 	return op2(func(a, b float32) uint32 { return uint32(encode(float64(a)))<<16 | uint32(encode(float64(b))) })
 }
 
-// cvtPack saturates a and b and puts them above one another, with c above them.
+// cvtPack decodes cvt.pack, which saturates a and b and concatenates c, a and b from high to low.
 func (d *decoder) cvtPack() execFunc {
 	d.operands()
 	name := d.i.Mod("dtype")

@@ -7,10 +7,11 @@ import (
 	"tilework/ptx"
 )
 
-// always is the place of the predicate that guards an instruction without a guard.
+// always is the slot of a predicate that is true for all lanes. It guards instructions without a
+// guard.
 const always = 0
 
-// slotAlign is what the places of registers are multiples of: a cache line.
+// slotAlign is the alignment of register slots: a cache line.
 const slotAlign = 64
 
 // decoder decodes one function.
@@ -20,14 +21,14 @@ type decoder struct {
 	labels map[*ptx.Label]int32
 	consts map[constant]uint32
 	filled map[fill]uint32
-	// Of the instruction under way.
+	// State of the current instruction.
 	i   *ptx.Instr
 	in  *inst
 	err error
 }
 
-// decodeFunc sets the operands of the instruction under way and returns what executes
-// it; nil for what the emulator does not execute.
+// decodeFunc sets the operands of the current instruction and returns its execFunc. It returns nil
+// if the emulator does not support the instruction.
 type decodeFunc func(d *decoder) execFunc
 
 func (p *Program) decode(f *function) error {
@@ -50,8 +51,8 @@ func (p *Program) decode(f *function) error {
 	return nil
 }
 
-// place lays the function's parameters and registers out. Calls need to know where they are
-// before the function itself is decoded.
+// layOut assigns offsets to the function's parameters and registers. Calls need them before the
+// function itself is decoded.
 func (f *function) layOut() {
 	f.uses = map[*variable]bool{}
 	f.layout = map[*ptx.Var]uint64{}
@@ -71,7 +72,7 @@ func (f *function) layOut() {
 	}
 	f.registers = f.Func.Registers
 	f.slots = make([]uint32, len(f.registers))
-	at := uint32(slotAlign) // the first holds always
+	at := uint32(slotAlign) // the first slot holds always
 	for n, sym := range f.registers {
 		f.slots[n] = at
 		at += slotSize(sym.Type) * uint32(max(sym.Vec, 1))
@@ -83,7 +84,7 @@ func alignUp(n uint64, align int) uint64 {
 	return (n + uint64(align) - 1) &^ (uint64(align) - 1)
 }
 
-// slotSize is the bytes that a register of 32 lanes takes.
+// slotSize returns the bytes of a register of type t for 32 lanes.
 func slotSize(t ptx.Type) uint32 {
 	if t == ptx.Pred {
 		return slotAlign
@@ -91,8 +92,7 @@ func slotSize(t ptx.Type) uint32 {
 	return max(lanes*uint32(t.Bytes()), slotAlign)
 }
 
-// collect lists the instructions of the body, with their places, the labels and the
-// variables that are declared in it.
+// collect lists the instructions, labels and variables of the body.
 func (d *decoder) collect() {
 	f, p := d.f, d.p
 	var source ptx.Pos
@@ -123,7 +123,7 @@ func (d *decoder) collect() {
 	})
 }
 
-// instruction decodes the instruction under way.
+// instruction decodes the current instruction.
 func (d *decoder) instruction() error {
 	i := d.i
 	if reason := refused(i); reason != "" {
@@ -149,14 +149,14 @@ func (d *decoder) instruction() error {
 	return nil
 }
 
-// fail keeps the first thing that is wrong with the instruction under way.
+// fail records the first error of the current instruction.
 func (d *decoder) fail(err error) {
 	if d.err == nil {
 		d.err = err
 	}
 }
 
-// register is the place of a register, which is noted in list.
+// register returns the slot of a register and appends the register to list.
 func (d *decoder) register(n *ptx.Name, list *[]register) uint32 {
 	sym := n.Sym
 	*list = append(*list, register{sym.Index, sym})
@@ -167,7 +167,7 @@ func (d *decoder) register(n *ptx.Name, list *[]register) uint32 {
 	return at
 }
 
-// memberIndex is the element that a member names: x, y, z, w or r, g, b, a.
+// memberIndex returns the index of a vector member: x, y, z, w or r, g, b, a.
 func memberIndex(member string) int {
 	for _, names := range []string{"xyzw", "rgba"} {
 		for k := range names {
@@ -179,8 +179,8 @@ func memberIndex(member string) int {
 	return 0
 }
 
-// operands sets d, a, b, c and e to the instruction's operands, in order. The
-// result is the first one; all have one register each.
+// operands sets d, a, b, c and e to the slots of the operands, in order. The first operand is the
+// result. Each must be a single register.
 func (d *decoder) operands() {
 	slots := []*uint32{&d.in.a, &d.in.b, &d.in.c, &d.in.e}
 	d.in.d = d.result(0)
@@ -189,7 +189,7 @@ func (d *decoder) operands() {
 	}
 }
 
-// result is the place of argument k, to write it whole: all lanes by way of dst.
+// result returns the slot of argument k as a result that the instruction writes through dst.
 func (d *decoder) result(k int) uint32 {
 	arg := d.i.Args[k]
 	if p, ok := arg.(*ptx.Pair); ok {
@@ -202,16 +202,16 @@ func (d *decoder) result(k int) uint32 {
 	return d.writable(arg, t)
 }
 
-// writable is the place of a register to write, or a place that nobody reads.
+// writable returns the slot of a register to write, or an unused slot if the operand is a sink.
 func (d *decoder) writable(arg ptx.Operand, t ptx.Type) uint32 {
 	if n, ok := arg.(*ptx.Name); ok {
 		return d.register(n, &d.in.writes)
 	}
-	return d.reserve(slotSize(t)) // a sink
+	return d.reserve(slotSize(t)) // sink
 }
 
-// second is the place of the predicate behind | in argument k; ok is false without
-// one.
+// secondResult returns the slot of the predicate after | in argument k. ok is false if there is
+// none.
 func (d *decoder) secondResult(k int) (slot uint32, ok bool) {
 	p, ok := d.i.Args[k].(*ptx.Pair)
 	if !ok {
@@ -220,16 +220,16 @@ func (d *decoder) secondResult(k int) (slot uint32, ok bool) {
 	return d.writable(p.Second, ptx.Pred), true
 }
 
-// source is the place of argument k, to read it.
+// source returns the slot of argument k as a source operand.
 func (d *decoder) source(k int) uint32 { return d.value(d.i.Args[k], d.i.Type(k)) }
 
-// negated tells whether argument k is !p.
+// isNegated reports whether argument k is a negated predicate.
 func (d *decoder) isNegated(k int) bool {
 	_, ok := d.i.Args[k].(*ptx.Not)
 	return ok
 }
 
-// value is the place of an operand to read as type t.
+// value returns the slot of an operand that is read as type t.
 func (d *decoder) value(arg ptx.Operand, t ptx.Type) uint32 {
 	switch a := arg.(type) {
 	case *ptx.Not:
@@ -252,7 +252,7 @@ func (d *decoder) value(arg ptx.Operand, t ptx.Type) uint32 {
 	return always
 }
 
-// vector is the places of the elements of argument k, to read or to write.
+// vector returns the slots of the elements of argument k.
 func (d *decoder) vector(k int) []uint32 {
 	arg, t := d.i.Args[k], d.i.Type(k)
 	var elems []ptx.Operand
@@ -280,7 +280,7 @@ func (d *decoder) vector(k int) []uint32 {
 	return slots
 }
 
-// constant is the place of an immediate of type t.
+// constant returns the slot of an immediate of type t.
 func (d *decoder) constant(t ptx.Type, bits uint64) uint32 {
 	c := constant{size: uint8(t.Info().Storage.Bytes()), bits: bits}
 	if t == ptx.Pred {
@@ -296,14 +296,14 @@ func (d *decoder) constant(t ptx.Type, bits uint64) uint32 {
 	return at
 }
 
-// grow adds n bytes to the frame behind the registers.
+// reserve adds n bytes to the frame, after the registers, and returns their offset.
 func (d *decoder) reserve(n uint32) uint32 {
 	at := d.f.frameSize
 	d.f.frameSize += n
 	return at
 }
 
-// immediate is the bits of m as a value of type t.
+// immediate returns the bits of m as a value of type t.
 func immediate(m *ptx.Imm, t ptx.Type) uint64 {
 	switch {
 	case m.Kind == ptx.F32Bits && t == ptx.F64:
@@ -316,10 +316,10 @@ func immediate(m *ptx.Imm, t ptx.Type) uint64 {
 	return m.Bits
 }
 
-// constInt is argument k, which is an immediate.
+// constInt returns the value of argument k, which is an immediate.
 func (d *decoder) constInt(k int) int64 { return int64(d.i.Args[k].(*ptx.Imm).Bits) }
 
-// address is the place of the address of a variable plus an offset, size bytes wide.
+// address returns the slot of the address of v plus an offset, as a value of size bytes.
 func (d *decoder) address(v *ptx.Var, offset int64, size int) uint32 {
 	f := fill{size: uint8(size), add: uint64(offset)}
 	if at, ok := d.f.layout[v]; ok {
@@ -337,7 +337,7 @@ func (d *decoder) address(v *ptx.Var, offset int64, size int) uint32 {
 	return d.fill(f)
 }
 
-// fill is the place of a value that each call of the function sets.
+// fill returns the slot of a value that each call of the function sets.
 func (d *decoder) fill(f fill) uint32 {
 	at, ok := d.filled[f]
 	if !ok {

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// descriptor says where an operand of wgmma lies in shared memory (manual:
-// "asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor"). A core
-// matrix is 8 rows of 16 bytes.
+// descriptor is a wgmma matrix descriptor, which locates an operand in shared memory (manual:
+// "asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor"). A core matrix
+// consists of 8 rows of 16 bytes.
 type descriptor struct {
 	start           uint64 // address in shared memory
-	leading, stride uint64 // bytes; what they lead from and to depends on the layout
-	base            uint64 // address, modulo the swizzle's 1024, at which its pattern begins
-	swizzle         int    // bytes of a swizzled row; 0 for none
+	leading, stride uint64 // byte offsets between core matrices; their meaning depends on the layout
+	base            uint64 // address modulo 1024 at which the swizzle pattern starts
+	swizzle         int    // bytes of a swizzled row; 0 without a swizzle
 }
 
-// descriptorSwizzles is the swizzles by the number that a descriptor has.
+// descriptorSwizzles lists the swizzle widths in bytes by their code in a descriptor.
 var descriptorSwizzles = [4]int{0, 128, 64, 32}
 
 func unpackDescriptor(word uint64) descriptor {
@@ -25,35 +25,33 @@ func unpackDescriptor(word uint64) descriptor {
 	}
 }
 
-// operand is a matrix of rows × k elements of size bytes that a descriptor leads to: A, or
-// the transpose of B.
+// operand is a rows×k matrix in shared memory: A, or the transpose of B.
 type operand struct {
 	descriptor
-	rows, k, size int // single bits are counted by the byte
-	// across says that neighbours in memory are of one column, not of one row: of a
-	// matrix that is stored "MN-major".
+	rows, k, size int // bytes per element; 1-bit elements are handled as bytes
+	// mnMajor is set for a matrix whose elements are contiguous along M or N instead of K.
 	mnMajor bool
 }
 
-// at is where element (row, k) is.
+// at returns the address of element (row, k).
 func (o *operand) at(row, k int) uint64 {
 	const core = 8                                        // rows of a core matrix
-	each := choose(o.swizzle > 0, o.swizzle, 16) / o.size // elements that lie side by side
-	var group, along, line, slot int
+	lineLen := choose(o.swizzle > 0, o.swizzle, 16) / o.size // contiguous elements
+	var group, alongK, line, inLine int
 	if o.mnMajor {
-		group, line, along, slot = row/each, k%core, k/core, row%each
+		group, line, alongK, inLine = row/lineLen, k%core, k/core, row%lineLen
 	} else {
-		group, line, along, slot = row/core, row%core, k/each, k%each
+		group, line, alongK, inLine = row/core, row%core, k/lineLen, k%lineLen
 	}
-	next, further := o.stride, o.leading
+	stepGroup, stepK := o.stride, o.leading
 	if o.mnMajor && o.swizzle > 0 {
-		next, further = further, next
+		stepGroup, stepK = stepK, stepGroup
 	}
-	off := uint64(group)*next + uint64(along)*further + uint64(line*each*o.size+slot*o.size)
+	off := uint64(group)*stepGroup + uint64(alongK)*stepK + uint64(line*lineLen*o.size+inLine*o.size)
 	return swizzled(o.start+off, o.base, o.swizzle)
 }
 
-// spans is the memory that rows from to to-1 take, in order, in as few pieces as there are.
+// spans returns the memory of rows from to to-1 as a sorted list of contiguous spans.
 func (o *operand) spans(from, to int) []Span {
 	each := 16 / o.size
 	var starts []uint64
@@ -82,7 +80,7 @@ func (o *operand) spans(from, to int) []Span {
 	return all
 }
 
-// read is the elements, row after row, times sign.
+// read returns the elements in row-major order, multiplied by sign.
 func (o *operand) read(memory []byte, e *elementType, sign float64) []float64 {
 	m := make([]float64, 0, o.rows*o.k)
 	for row := range o.rows {

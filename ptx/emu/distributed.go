@@ -4,23 +4,23 @@ import (
 	"math/bits"
 )
 
-// Clusters: what the threads of several blocks do together.
+// Clusters: distributed shared memory and the cluster barrier.
 
-// index is the cluster's place in the grid of clusters.
+// gridIndex returns the index of the cluster in the grid of clusters.
 func (c *cluster) gridIndex() Dim3 { return c.run.clusterGrid().coords(c.number) }
 
-// clusterGrid is the size of the grid in clusters.
+// clusterGrid returns the size of the grid in clusters.
 func (r *run) clusterGrid() Dim3 { return r.cluster.tilesIn(r.launch.Grid) }
 
-// place is the block's place in its cluster.
+// indexInCluster returns the index of the block in its cluster.
 func (b *block) indexInCluster() Dim3 { return b.run.cluster.coords(b.rank) }
 
-// rankOf is the rank of the block that an address in shared::cluster points into; it may be
-// one that the cluster does not have.
+// rankOf returns the block rank of an address in shared::cluster, which can exceed the size of the
+// cluster.
 func rankOf(addr uint64) int { return int(addr >> peerShift) }
 
-// sharedAt is the shared memory that an address points into, and whose it is. There is none
-// if the block has exited or the cluster has no such one.
+// sharedAt returns the shared memory at addr and the block that owns it. The region is empty if the
+// block has exited. The block is nil if the cluster has no block of that rank.
 func (c *cluster) sharedAt(addr uint64) (region, *block) {
 	n := rankOf(addr)
 	if n >= len(c.blocks) {
@@ -34,11 +34,11 @@ func (c *cluster) sharedAt(addr uint64) (region, *block) {
 	return r, owner
 }
 
-// peerAddress is the address of the byte at an offset in the shared memory of the block of
-// the given rank.
+// peerAddress returns the address of an offset in the shared memory of the block with the given
+// rank.
 func peerAddress(rank int, off uint64) uint64 { return uint64(rank)<<peerShift | off }
 
-// decodeMapa gives the address that a variable of shared memory has in another block.
+// decodeMapa decodes mapa, which maps a shared memory address to another block of the cluster.
 func decodeMapa(d *decoder) execFunc {
 	d.operands()
 	window := uint64(0)
@@ -65,7 +65,7 @@ func decodeMapa(d *decoder) execFunc {
 	}
 }
 
-// decodeRank is getctarank: the rank of the block that an address points into.
+// decodeRank decodes getctarank, which returns the rank of the block that owns an address.
 func decodeRank(d *decoder) execFunc {
 	d.operands()
 	window := uint64(0)
@@ -82,13 +82,13 @@ func decodeRank(d *decoder) execFunc {
 	}
 }
 
-// clusterLanes is where the lanes of a warp are with regard to the cluster's barrier.
+// clusterLanes is the state of a warp's lanes at the cluster barrier.
 type clusterLanes struct {
-	arrived uint32 // at the phase under way
-	open    uint32 // arrived, and not yet waited
+	arrived uint32 // in the current phase
+	open    uint32 // arrived without a wait since
 }
 
-// clusterBarrier is what an instruction does at the barrier of the cluster.
+// clusterBarrier holds the kind of a cluster barrier instruction.
 type clusterBarrier struct{ waits, aligned bool }
 
 func decodeClusterBarrier(d *decoder) execFunc {
@@ -134,8 +134,7 @@ func (w *warp) waitCluster(in *inst) {
 	w.emitClusterSync(in, ClusterWait, false)
 }
 
-// completeBarrier lets the threads that wait at the cluster's barrier go on if all have
-// arrived that have not exited.
+// completeBarrier completes the cluster barrier if all live threads have arrived.
 func (c *cluster) completeBarrier() {
 	some := false
 	for _, b := range c.blocks {
@@ -158,7 +157,7 @@ func (c *cluster) completeBarrier() {
 	c.emitClusterComplete(&ClusterSync{Kind: ClusterComplete})
 }
 
-// wake lets the groups in a state run again: the instruction that they wait at.
+// wake makes the groups in the given state ready. They execute their instruction again.
 func (w *warp) wake(state groupState) {
 	for n := range w.groups {
 		if g := &w.groups[n]; g.state == state {
@@ -180,14 +179,14 @@ func (w *warp) emitClusterSync(in *inst, kind ClusterKind, relaxed bool) {
 	}
 }
 
-// tellCluster tells the first block's observers of what has no thread of its own.
+// emitClusterComplete reports an event that no thread caused to the observers of the first block.
 func (c *cluster) emitClusterComplete(e *ClusterSync) {
 	for _, f := range c.blocks[0].clusterSync {
 		f(e)
 	}
 }
 
-// missing counts the threads that the cluster's barrier waits for.
+// missing returns the number of threads that the cluster barrier waits for.
 func (c *cluster) missing() int {
 	n := 0
 	for _, b := range c.blocks {

@@ -7,43 +7,43 @@ import (
 	"tilework/ptx"
 )
 
-// What the errors of a launch wrap.
+// Errors that the error of a launch wraps.
 var (
-	ErrLaunch   = errors.New("bad launch")                 // grid, block, shared memory or parameters
+	ErrLaunch   = errors.New("bad launch")                 // invalid grid, block, shared memory or parameters
 	ErrAccess   = errors.New("bad memory access")          // a *Fault
-	ErrDeadlock = errors.New("deadlock")                   // threads wait and nothing can release them
+	ErrDeadlock = errors.New("deadlock")                   // no thread can continue
 	ErrBudget   = errors.New("instruction budget used up") // [Launch].MaxInstructions
 	ErrAssert   = errors.New("assertion failed in kernel") // __assertfail
 	ErrTrap     = errors.New("trap")                       // trap, brkpt
-	ErrMisuse   = errors.New("instruction misused")        // what the manual leaves undefined and no rule of types catches
+	ErrMisuse   = errors.New("instruction misused")        // undefined behavior that Verify does not catch
 )
 
-// FaultKind is why the memory refuses an access.
+// FaultKind is the cause of a fault.
 type FaultKind uint8
 
 const (
-	// OutOfBounds: the bytes are not all in one allocation, or in the block's shared
-	// memory, or in the thread's local memory.
+	// OutOfBounds means that the bytes are not all in one allocation, in the block's shared memory
+	// or in the thread's local memory.
 	OutOfBounds FaultKind = iota
-	// Misaligned: the address is no multiple of the access's size.
+	// Misaligned means that the address is not a multiple of the access size.
 	Misaligned
-	// ReadOnly: a write to constant memory or to a parameter.
+	// ReadOnly means a write to constant memory or to a parameter.
 	ReadOnly
 )
 
-// Fault is a memory access that the memory refuses. It is an error that wraps
-// ErrAccess and names the first of the lanes concerned.
+// Fault is an invalid memory access. It is an error that wraps ErrAccess and describes the first
+// lane.
 type Fault struct {
-	Origin    // Mask is the lanes whose access is refused
+	Origin    // Mask holds the lanes with an invalid access
 	Kind      FaultKind
 	Access    AccessKind
-	Space     ptx.Space   // as for Access
-	Addr      *[32]uint64 // as for Access; nil for a bulk copy, which has only FirstAddr
-	Size      int         // bytes that a lane accesses
+	Space     ptx.Space   // as in Access
+	Addr      *[32]uint64 // as in Access; nil for a bulk copy
+	Size      int         // bytes per lane
 	Block     Dim3
-	Thread    Dim3   // the first lane's
-	FirstAddr uint64 // the first lane's
-	Detail    string // where the address lies: "4 bytes past the end of the allocation of 1,024 bytes at 0x…"
+	Thread    Dim3   // of the first lane
+	FirstAddr uint64 // of the first lane
+	Detail    string // location: "4 bytes past the end of the allocation of 1,024 bytes at 0x…"
 }
 
 func (f *Fault) Error() string {
@@ -54,7 +54,7 @@ func (f *Fault) Error() string {
 
 func (f *Fault) Unwrap() error { return ErrAccess }
 
-// String is where the instruction stands and its opcode: "matmul.ptx:41:2 (matmul.cu:12): ld.global.f32".
+// String returns the position and opcode of s: "matmul.ptx:41:2 (matmul.cu:12): ld.global.f32".
 func (s *Site) String() string {
 	at := s.Pos.String()
 	if src := s.Source.String(); src != "" {

@@ -6,14 +6,14 @@ import (
 	"tilework/ptx"
 )
 
-// floatOp is an operation on floating-point numbers, on up to three operands.
+// floatOp is a floating-point operation on up to three operands.
 type floatOp struct {
 	operands int
-	// odd is the result, rounded to odd, for operands of formats up to float32.
+	// odd returns the result rounded to odd. The operands are in formats up to float32.
 	odd func(a, b, c float64) float64
 	f64 func(a, b, c float64, r rounding) float64
-	// fast are loops for results rounded to nearest: of float32, plainly and with
-	// .ftz, and of float64. What has none takes the long way.
+	// Specialized loops for results rounded to nearest: of float32, of float32 with .ftz, and of
+	// float64. Operations without one use odd and f64.
 	fast, fastFlush, fast64 execFunc
 }
 
@@ -69,8 +69,8 @@ var (
 	}
 )
 
-// minNumber is the smaller of a and b, -0 being smaller than 0; of a number and a NaN, the
-// number.
+// minNumber returns the smaller of a and b, where -0 is less than 0. If one of them is NaN, it
+// returns the other.
 func minNumber(a, b float64) float64 {
 	switch {
 	case a != a:
@@ -133,7 +133,7 @@ func execFmaF64(w *warp, in *inst) {
 	})
 }
 
-// known64 is y, but if that is NaN, the NaN that a GPU gives.
+// known64 returns y, or the NaN of a GPU if y is NaN.
 func known64(y, a, b, c float64) float64 {
 	if y != y {
 		return nan64(a, b, c)
@@ -141,8 +141,8 @@ func known64(y, a, b, c float64) float64 {
 	return y
 }
 
-// nan64 is the NaN of a float64 operation on the given operands, as an H200 gives it: the last
-// of those that are NaN, made quiet, and else the one that x86 processors give too.
+// nan64 returns the NaN of a float64 operation as observed on an H200: the last NaN operand, made
+// quiet, or invalid64 if no operand is NaN.
 func nan64(operands ...float64) float64 {
 	for n := len(operands) - 1; n >= 0; n-- {
 		if v := operands[n]; v != v {
@@ -152,7 +152,7 @@ func nan64(operands ...float64) float64 {
 	return math.Float64frombits(invalid64)
 }
 
-// invalid64 is the NaN of operations without a result.
+// invalid64 is the NaN of invalid float64 operations, on GPUs and on x86.
 const invalid64 = 0xfff8000000000000
 
 func execFmaF32(w *warp, in *inst) {
@@ -169,7 +169,7 @@ func execFmaFlushF32(w *warp, in *inst) {
 	map1(d, d, flush32)
 }
 
-// flush32 is a, or a zero of its sign if a is subnormal.
+// flush32 returns a, or a zero of the same sign if a is subnormal.
 func flush32(a float32) float32 {
 	if b := math.Float32bits(a); b>>23&0xff == 0 {
 		return math.Float32frombits(b & (1 << 31))
@@ -177,15 +177,15 @@ func flush32(a float32) float32 {
 	return a
 }
 
-// variant is how an instruction wants its result beyond the operation itself.
+// variant holds the modifiers of a floating-point instruction.
 type variant struct {
 	rnd      rounding
 	ftz, sat bool
 	relu     bool // negative results become 0
-	nan      bool // a NaN operand makes the result NaN
-	xorsign  bool // of absolute values; the sign is the operands' signs' exclusive or
-	whole    bool // a conversion between floats gives a whole number
-	oob      bool // an operand of the special NaN makes the result 0
+	nan      bool // the result is NaN if an operand is NaN
+	xorsign  bool // operates on absolute values; the sign is the XOR of the operands' signs
+	whole    bool // converts a float to an integral float
+	oob      bool // the result is 0 if an operand is oobNaN
 }
 
 func (d *decoder) variant() variant {
@@ -202,7 +202,7 @@ func (d *decoder) variant() variant {
 	return v
 }
 
-// float decodes an instruction of the given operation, whose operands are set.
+// float decodes an instruction with operation op. The operands are already decoded.
 func (d *decoder) float(op *floatOp) execFunc {
 	v := d.variant()
 	switch t := d.mainType(); t {
@@ -240,7 +240,8 @@ func (d *decoder) float(op *floatOp) execFunc {
 	return nil
 }
 
-// lanesOp applies f, of as many operands as op has, to each lane.
+// lanesOp returns an execFunc that applies f to each lane. f ignores operands that op does not
+// have.
 func lanesOp[T any](op *floatOp, f func(a, b, c T) T) execFunc {
 	switch op.operands {
 	case 1:
@@ -251,7 +252,7 @@ func lanesOp[T any](op *floatOp, f func(a, b, c T) T) execFunc {
 	return op3(f)
 }
 
-// narrow is the operation on operands of a format, with all that the variant asks for.
+// narrow returns the operation on operands of a format, with the modifiers of v.
 func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float64 {
 	return func(a, b, c float64) float64 {
 		if v.ftz {
@@ -278,7 +279,7 @@ func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float
 		if v.ftz {
 			y = format.flush(y)
 		}
-		if v.sat && !(y > 0) || v.relu && y <= 0 { // a NaN saturates to 0
+		if v.sat && !(y > 0) || v.relu && y <= 0 { // NaN saturates to 0
 			y = 0
 		}
 		if v.sat {
@@ -288,8 +289,8 @@ func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float
 	}
 }
 
-// cancels reports whether an operation whose result is 0 is the sum of numbers of different
-// signs: such a sum is -0 when rounding down.
+// cancels reports whether a zero result of op is a sum of numbers with different signs. Such a sum
+// is -0 when rounding down.
 func cancels(op *floatOp, a, b, c float64) bool {
 	switch op {
 	case addFloat:
@@ -302,7 +303,7 @@ func cancels(op *floatOp, a, b, c float64) bool {
 	return false
 }
 
-// half is the operation on operands of a 16-bit format.
+// half returns the operation on operands of a 16-bit format.
 func (v variant) half(op *floatOp, k *codec) func(a, b, c uint16) uint16 {
 	f := v.narrow(op, k.format)
 	return func(a, b, c uint16) uint16 {
@@ -314,11 +315,11 @@ func (v variant) half(op *floatOp, k *codec) func(a, b, c uint16) uint16 {
 	}
 }
 
-// oobNaN is the NaN, of either sign, that stands for an element out of bounds in fma.oob: an
-// H200 knows no other.
+// oobNaN is the NaN, of either sign, that fma.oob treats as an out-of-bounds element. An H200
+// accepts no other.
 const oobNaN = 0x7ff7
 
-// halves applies f to the 16-bit values in each lane.
+// halves returns an execFunc that applies f to the 16-bit values in each lane.
 func halves(op *floatOp, f func(a, b, c uint16) uint16, packed bool) execFunc {
 	if !packed {
 		return lanesOp(op, f)

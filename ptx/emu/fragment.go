@@ -7,18 +7,17 @@ import (
 	"tilework/ptx"
 )
 
-// fragment is how a warp holds a matrix: where each lane's elements stand in it. Element
-// n of a lane is in register n/each of those that an instruction names, each elements
-// a register, the first lowest.
+// fragment maps the registers of a warp to the elements of a matrix. Element n of a lane is stored
+// in register n/perRegister of the operand, lowest bits first.
 type fragment struct {
 	rows, cols int
 	at         [lanes][]coordinate
 }
 
-// coordinate is a place in a matrix.
+// coordinate is a position in a matrix.
 type coordinate struct{ row, col uint16 }
 
-// newFragment makes the fragment of n elements a lane whose places are given by at.
+// newFragment returns a fragment with n elements per lane at the positions that at returns.
 func newFragment(rows, cols, n int, at func(lane, n int) (row, col int)) *fragment {
 	f := &fragment{rows: rows, cols: cols}
 	for lane := range f.at {
@@ -31,12 +30,12 @@ func newFragment(rows, cols, n int, at func(lane, n int) (row, col int)) *fragme
 	return f
 }
 
-// The fragments of mma (manual: "warp-level-matrix-fragment-mma-…"). In each of them but
-// those of m8n8k4 in f16, lane 4·g+t holds elements of rows or columns g and g+8. A
-// register holds neighbours along k: of the first 4·each of them it has each at t·each,
-// the registers behind it go on 4·each further.
+// The fragments of mma (manual: "warp-level-matrix-fragment-mma-…"). Except in m8n8k4 with f16,
+// lane 4g+t holds elements of rows or columns g and g+8. With p elements per register, the first
+// register holds the p elements from k = p·t, and each following register along K holds elements 4p
+// further on.
 
-// fragmentA is m by k.
+// fragmentA returns the fragment of A, which is m×k.
 func fragmentA(m, k, each int) *fragment {
 	tall := m / 8
 	return newFragment(m, k, m*k/lanes, func(lane, n int) (int, int) {
@@ -45,26 +44,27 @@ func fragmentA(m, k, each int) *fragment {
 	})
 }
 
-// fragmentB is k by n.
+// fragmentB returns the fragment of B, which is k×cols.
 func fragmentB(k, cols, each int) *fragment {
 	return newFragment(k, cols, k*cols/lanes, func(lane, n int) (int, int) {
 		return lane%4*each + n%each + 4*each*(n/each), lane / 4
 	})
 }
 
-// fragmentC is m by n: the accumulators and the result.
+// fragmentC returns the fragment of the m×n accumulators and results.
 func fragmentC(m, n int) *fragment {
 	return newFragment(m, n, m*n/lanes, func(lane, k int) (int, int) {
 		return lane/4 + 8*(k/2), lane%4*2 + k%2
 	})
 }
 
-// Of m8n8k4 in f16 four products run at once, each in a quadrant of the warp: lanes 4q to
-// 4q+3 and the same above 16. Here they stand below one another.
+// In m8n8k4 with f16, each quadrant of the warp computes a separate product. Quadrant q consists of
+// lanes 4q to 4q+3 and 16+4q to 16+4q+3. The fragments stack the matrices of the four products
+// vertically.
 
 func quadrant(lane int) int { return lane % 16 / 4 }
 
-// within is the place of a lane in its quadrant, 0 to 7.
+// within returns the index of a lane in its quadrant, from 0 to 7.
 func within(lane int) int { return lane%4 + lane/16*4 }
 
 func quadrantA(rowMajor bool) *fragment {
@@ -94,8 +94,8 @@ func quadrantC(t ptx.Type) *fragment {
 	})
 }
 
-// plainFragment is what wmma uses here, where PTX leaves the places open: one element
-// after the other, in rows, over the lanes; registers to spare repeat them.
+// plainFragment returns the fragment of wmma, for which PTX does not define a layout. The elements
+// are distributed over the lanes in row-major order, and surplus registers repeat them.
 func plainFragment(rows, cols, n int) *fragment {
 	return newFragment(rows, cols, n, func(lane, k int) (int, int) {
 		e := (k*lanes + lane) % (rows * cols)
@@ -103,18 +103,18 @@ func plainFragment(rows, cols, n int) *fragment {
 	})
 }
 
-// elementType is how the elements of a matrix stand in registers.
+// elementType encodes and decodes matrix elements in registers.
 type elementType struct {
 	bits   int
-	decode func(bits uint64) float64 // integers too: they are small
-	encode func(v float64) uint64    // of results
+	decode func(bits uint64) float64 // represents the small integers exactly as well
+	encode func(v float64) uint64    // nil for types that cannot be results
 }
 
 var elementTypes = map[ptx.Type]*elementType{
 	ptx.F16: {16, func(b uint64) float64 { return codecF16.decode(uint16(b)) },
 		func(v float64) uint64 { return uint64(codecF16.encode(formatF16.round(v, nearest))) }},
 	ptx.BF16: {16, func(b uint64) float64 { return codecBF16.decode(uint16(b)) }, nil},
-	// What the low 13 bits of a tf32 hold is not looked at.
+	// The low 13 bits of a tf32 are ignored.
 	ptx.TF32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b) &^ (1<<13 - 1))) }, nil},
 	ptx.F32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b))) },
 		func(v float64) uint64 { return uint64(math.Float32bits(canonical(float32(v)))) }},
@@ -130,13 +130,13 @@ var elementTypes = map[ptx.Type]*elementType{
 		func(v float64) uint64 { return uint64(uint32(int64(v))) }},
 }
 
-// registerBytes is the bytes of the registers that hold elements.
+// registerBytes returns the size of the registers that hold elements.
 func (e *elementType) registerBytes() int { return max(e.bits/8, 4) }
 
-// each is how many elements a register holds.
+// perRegister returns the number of elements in a register.
 func (e *elementType) perRegister() int { return e.registerBytes() * 8 / e.bits }
 
-// gatherMatrix reads a matrix, by rows, out of the registers.
+// gatherMatrix reads a matrix from registers into m in row-major order.
 func (w *warp) gatherMatrix(m []float64, f *fragment, e *elementType, slots []uint32) {
 	each, size := e.perRegister(), e.registerBytes()
 	for lane := range f.at {
@@ -147,7 +147,7 @@ func (w *warp) gatherMatrix(m []float64, f *fragment, e *elementType, slots []ui
 	}
 }
 
-// scatterMatrix writes a matrix to the registers.
+// scatterMatrix writes the row-major matrix m to registers.
 func (w *warp) scatterMatrix(m []float64, f *fragment, e *elementType, slots []uint32) {
 	each, size := e.perRegister(), e.registerBytes()
 	for lane := range f.at {
@@ -162,7 +162,7 @@ func (w *warp) scatterMatrix(m []float64, f *fragment, e *elementType, slots []u
 	}
 }
 
-// bytesOf is the bytes of a lane of a register.
+// bytesOf returns the bytes of a lane of a register.
 func bytesOf(w *warp, slot uint32, lane, size int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(w.base, uintptr(slot)+uintptr(lane*size))), size)
 }

@@ -2,25 +2,25 @@ package emu
 
 import "unsafe"
 
-// frame is a call of a function by lanes of a warp: its registers, and where its
-// lanes go on when it returns. Lanes that diverge in a function share its frame.
+// frame holds the registers of a function call by lanes of a warp, and the return location. Lanes
+// that diverge in a function share its frame.
 type frame struct {
 	fn     *function
 	file   []uint64 // register file
 	base   unsafe.Pointer
-	lanes  uint32 // that have not returned
+	lanes  uint32 // lanes that have not returned
 	depth  int
-	local  uint64 // where the function's variables begin in each lane's local memory
+	local  uint64 // offset of the function's variables in each lane's local memory
 	caller *frame
 	call   *inst
-	next   int32  // the place in the caller behind the call
-	carry  uint32 // the carry flag of each lane
-	// known is, for each register, the lanes that have written it; nil if nobody
-	// wants to know.
+	next   int32  // pc in the caller after the call
+	carry  uint32 // carry flag of each lane
+	// written holds, for each register, the lanes that have written it. It is nil unless observers
+	// need it.
 	written []uint32
 }
 
-// newFrame makes a frame ready for a call by the given lanes.
+// newFrame returns an initialized frame for a call by the lanes of mask.
 func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 	pool := w.frames[fn]
 	var f *frame
@@ -31,7 +31,7 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 		f = &frame{fn: fn, file: make([]uint64, (fn.frameSize+7)/8)}
 		f.base = unsafe.Pointer(&f.file[0])
 		poison(f.file)
-		*(*uint32)(f.base) = full // always
+		*(*uint32)(f.base) = full // the slot always
 		for _, c := range fn.constants {
 			f.broadcast(c.offset, c.size, c.bits)
 		}
@@ -52,7 +52,7 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 
 func (f *frame) at(offset uint32) unsafe.Pointer { return unsafe.Add(f.base, uintptr(offset)) }
 
-// broadcast sets all lanes of a slot whose elements have size bytes.
+// broadcast sets all lanes of a slot with elements of size bytes. Size 0 denotes a predicate.
 func (f *frame) broadcast(offset uint32, size uint8, bits uint64) {
 	p := f.at(offset)
 	switch size {
@@ -94,8 +94,8 @@ func (f *frame) fill(w *warp, v fill) {
 	}
 }
 
-// poison fills memory that a program must not read before it writes it. All ones are
-// a NaN in every floating format, so that a read spreads to the results.
+// poison fills memory that a program must write before it reads it. All ones are a NaN in every
+// floating-point format, so the effect of such a read spreads to the results.
 func poison(words []uint64) {
 	for i := range words {
 		words[i] = ^uint64(0)

@@ -1,21 +1,20 @@
 package emu
 
-// registerGuard knows which registers of a warp wgmma.mma_async may use, and which other
-// instructions may: an operation under way reads and writes them at any time.
+// registerGuard tracks the registers of wgmma.mma_async operations in flight. Such an operation
+// accesses its registers at any time, so no other instruction may use them.
 type registerGuard struct {
 	held []heldRegister // by index in the function
-	// accessed is, for each register, how many fences there had been when an instruction
-	// accessed it last: as many as there are, for one that no wgmma may use before
-	// another one.
+	// lastAccess holds, for each register, the value of fences at the last access by an
+	// instruction. If it equals fences, no wgmma may use the register before the next fence.
 	lastAccess []int
 	fences     int
 }
 
-// heldRegister is how many operations under way use a register, and as what.
+// heldRegister describes the use of a register by operations in flight.
 type heldRegister struct {
 	count int
-	// place is the register's place among those of the sums, from 1, and of how many;
-	// 0 for one that holds elements of A.
+	// position is the register's index, from 1, among the total accumulator registers, or 0 if it
+	// holds elements of A.
 	position, total int
 }
 
@@ -23,21 +22,20 @@ func (g *registerGuard) reset(registers int) {
 	g.held, g.lastAccess, g.fences = make([]heldRegister, registers), make([]int, registers), 0
 }
 
-// takeRegisters checks that an operation may use its registers from now on, and reports
-// whether it may.
+// claimRegisters marks the registers of an operation as in use. It returns false after a misuse.
 func (w *warp) claimRegisters(in *inst, g *wgmma) bool {
 	guard := &w.matrices.registerGuard
-	take := func(r register, slot, of int) bool {
+	take := func(r register, position, total int) bool {
 		h := &guard.held[r.index]
 		switch {
 		case guard.fences == 0:
 			w.misuse(in, "no wgmma.fence came before it")
 		case guard.lastAccess[r.index] == guard.fences:
 			w.misuse(in, "register %s was accessed behind the last wgmma.fence", r.sym.Name)
-		case h.count > 0 && (h.position != slot || h.total != of):
+		case h.count > 0 && (h.position != position || h.total != total):
 			w.misuse(in, "register %s is used otherwise by a wgmma.mma_async under way (wgmma.wait_group)", r.sym.Name)
 		default:
-			*h = heldRegister{h.count + 1, slot, of}
+			*h = heldRegister{h.count + 1, position, total}
 			return true
 		}
 		return false
@@ -64,8 +62,8 @@ func (guard *registerGuard) release(g *wgmma) {
 	}
 }
 
-// guardRegisters checks that the instruction under way keeps its hands off the registers of
-// operations under way, and notes which it accesses.
+// guardRegisters checks that the current instruction uses no register of an operation in flight,
+// and records its accesses.
 func (w *warp) guardRegisters(in *inst) {
 	guard := &w.matrices.registerGuard
 	for _, list := range [][]register{in.reads, in.writes} {
@@ -79,8 +77,8 @@ func (w *warp) guardRegisters(in *inst) {
 	}
 }
 
-// checkRegisters does what has to be done before an instruction accesses registers, if
-// anybody watches them or the kernel has asynchronous matrices.
+// checkRegisters checks the registers of the current instruction for observers of uninitialized
+// reads and for kernels with wgmma.
 func (w *warp) checkRegisters(in *inst) {
 	g, async := in.x.(*wgmma)
 	if w.frame.written != nil {

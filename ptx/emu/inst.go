@@ -5,31 +5,31 @@ import "tilework/ptx"
 // execFunc executes an instruction for the active lanes of a warp.
 type execFunc func(w *warp, in *inst)
 
-// inst is a decoded instruction. What its fields hold beyond the operands is up to
-// its exec function.
+// inst is a decoded instruction. An execFunc can use fields for other values than the operands.
 type inst struct {
 	exec execFunc
-	// The places of the operands in the register file: result, then sources.
+	// Slots of the operands: the result, then the sources.
 	d, a, b, c, e uint32
-	// The guard's predicate, xored with guardNot; always is the place of a
-	// predicate that holds for all lanes, so that no instruction is special.
+	// Slot of the guard predicate and a mask to XOR it with. Unguarded instructions use the slot
+	// always, so they need no special case.
 	guard, guardNot uint32
 	pc              int32
 	target          int32 // of a branch
-	// blend is the size of d's elements, to be taken from scratch memory if not all
-	// lanes are active; 0 for an instruction that writes by itself.
+	// blend is the element size of d in bytes if inactive lanes must keep their values: the result
+	// is then merged from scratch memory. It is 0 for an instruction that writes its results
+	// itself.
 	blend uint8
-	// leader says that other lanes may wait here: a place that branches lead to.
+	// leader is set at branch targets and after branches, where other groups of lanes can wait.
 	leader bool
 	index  int32   // in the program
-	access *access // of an instruction with an address
-	x      any     // what only few instructions need
+	access *access // nil for an instruction without an address
+	x      any     // operands specific to the instruction
 	site   *Site
-	reads  []register // for the tracking of what was written
+	reads  []register // for tracking uninitialized registers
 	writes []register
 }
 
-// register is a register that an instruction names.
+// register is a register operand.
 type register struct {
 	index int // in its function
 	sym   *ptx.Symbol

@@ -11,7 +11,7 @@ type signed interface {
 	int8 | int16 | int32 | int64
 }
 
-// The instructions of most programs have loops of their own.
+// Specialized loops for the instructions that most programs use.
 
 func execAddU32(w *warp, in *inst) {
 	addU32(dst[uint32](w, in), reg[uint32](w, in.a), reg[uint32](w, in.b))
@@ -41,7 +41,7 @@ func execMadWide[T, D integer](w *warp, in *inst) {
 	map3(dst[D](w, in), reg[T](w, in.a), reg[T](w, in.b), reg[D](w, in.c), func(a, b T, c D) D { return D(a)*D(b) + c })
 }
 
-// integers is a typed for a function of each integer type.
+// integers returns the table of one function per integer type.
 func integers(u16, u32, u64, s16, s32, s64 execFunc) typed {
 	return typed{ptx.U16: u16, ptx.U32: u32, ptx.U64: u64, ptx.S16: s16, ptx.S32: s32, ptx.S64: s64}
 }
@@ -82,8 +82,8 @@ func madHi[T integer](mul func(a, b T) T) execFunc {
 	return op3(func(a, b, c T) T { return mul(a, b) + c })
 }
 
-// quotient and remainder of a division by zero are all ones, as on a GPU. The manual leaves
-// them undefined.
+// quotient returns a / b, or all ones for a division by zero, as a GPU does. The manual leaves that
+// case undefined.
 func quotient[T integer](a, b T) T {
 	if b == 0 {
 		return ^T(0)
@@ -105,7 +105,7 @@ func least[T integer](a, b T) T  { return min(a, b) }
 func most[T integer](a, b T) T   { return max(a, b) }
 func clamp32(v int64) int32      { return int32(min(max(v, math.MinInt32), math.MaxInt32)) }
 
-// pair16 applies f to both halves of a register.
+// pair16 returns an execFunc that applies f to both halves of a register.
 func pair16[T int16 | uint16](f func(a, b T) T) execFunc {
 	return op2(func(a, b uint32) uint32 {
 		return uint32(uint16(f(T(a), T(b)))) | uint32(uint16(f(T(a>>16), T(b>>16))))<<16
@@ -174,9 +174,10 @@ func decodeMad(d *decoder) execFunc {
 	return madLo.lookup(t)
 }
 
-// The carry flag is a mask of the warp's lanes. It is 1 after a borrow.
+// The carry flag has a bit per lane. It is 1 after a borrow.
 
-// carry is a + b, plus the flag if it is to come in; out says that the flag is set.
+// carry returns the execFunc of a + b. With in set it adds the carry flag; with out set it writes
+// it.
 func (d *decoder) carry(in, out bool) execFunc {
 	if d.mainType().Bits() == 64 {
 		return withFlag(in, out, bits.Add64)
@@ -212,7 +213,8 @@ func addFlag[T uint32 | uint64](w *warp, d, a, b *[lanes]T, in, out bool, f func
 	}
 }
 
-// madCarry is half of a·b, plus c as by carry.
+// madCarry returns the execFunc that adds c to the low or high half of a·b, with the carry flag as
+// in carry.
 func (d *decoder) madCarry(in, out bool) execFunc {
 	lo := d.i.Has("lo")
 	switch d.mainType() {
@@ -258,8 +260,8 @@ func decodeMadc(d *decoder) execFunc {
 	return d.madCarry(true, d.i.Has("cc"))
 }
 
-// product24 is the 48-bit product of two 24-bit integers: its low 32 bits, or those
-// from bit 16 on.
+// product24 returns the function that multiplies two 24-bit integers and returns bits 0 to 31 of
+// the product or, with hi set, bits 16 to 47.
 func product24[T uint32 | int32](hi bool) func(a, b T) T {
 	shift := 0
 	if hi {

@@ -5,33 +5,32 @@ import (
 	"unsafe"
 )
 
-// lanes is the number of threads of a warp; full is the mask of all of them.
+// lanes is the number of threads of a warp, and full is the mask of all of them.
 const (
 	lanes = 32
 	full  = 1<<lanes - 1
 )
 
-// wide is the value of a 128-bit register, the low half first.
+// wide is the value of a 128-bit register, low half first.
 type wide [2]uint64
 
-// A register is an array of one value for each lane, at a fixed offset in the
-// register file of its frame. Its Go type follows the instruction that uses it:
-// the same 128 bytes are [32]uint32 to add.u32 and [32]float32 to add.f32. A
-// predicate is one mask of 32 bits.
+// A register is an array of one value per lane, at a fixed offset (its slot) in the register file
+// of the frame. Its Go type depends on the instruction: the same 128 bytes are [32]uint32 for
+// add.u32 and [32]float32 for add.f32. A predicate is a 32-bit mask.
 
-// reg is the register at an offset of the current frame.
+// reg returns the register at a slot of the current frame.
 func reg[T any](w *warp, offset uint32) *[lanes]T {
 	return (*[lanes]T)(unsafe.Add(w.base, uintptr(offset)))
 }
 
-// pred is the predicate at an offset of the current frame.
+// pred returns the predicate at a slot of the current frame.
 func pred(w *warp, offset uint32) *uint32 {
 	return (*uint32)(unsafe.Add(w.base, uintptr(offset)))
 }
 
-// dst is where an instruction writes the result of all lanes, whichever of them are
-// active: the register itself, or scratch memory out of which [warp.step] then
-// takes the active lanes. So the arithmetic is written once, for full warps.
+// dst returns where an instruction writes the results of all lanes, active or not. This is the
+// register itself for a full warp and scratch memory otherwise; [warp.execPartly] then copies the
+// active lanes. An execFunc thus needs only the code for full warps.
 func dst[T any](w *warp, in *inst) *[lanes]T {
 	if w.active == full {
 		return reg[T](w, in.d)
@@ -39,8 +38,7 @@ func dst[T any](w *warp, in *inst) *[lanes]T {
 	return (*[lanes]T)(unsafe.Pointer(&w.scratch))
 }
 
-// blend copies the active lanes of the scratch memory to a register whose elements
-// have size bytes.
+// blend copies the active lanes from scratch memory to a register with elements of size bytes.
 func (w *warp) blend(offset uint32, size uint8, active uint32) {
 	switch size {
 	case 1:
@@ -74,8 +72,8 @@ func setPred(w *warp, offset, value uint32) {
 	*p = *p&^w.active | value&w.active
 }
 
-// map1 to map4 and test apply f to each lane. They are small enough to be inlined
-// together with a function literal, which makes a plain loop of the pair.
+// map1 to map4 and test apply f to each lane. They are small enough to be inlined together with a
+// function literal, which compiles to a plain loop.
 
 func map1[D, A any](d *[lanes]D, a *[lanes]A, f func(a A) D) {
 	for i := range d {
@@ -101,7 +99,7 @@ func map4[D, A, B, C, E any](d *[lanes]D, a *[lanes]A, b *[lanes]B, c *[lanes]C,
 	}
 }
 
-// test is the mask of the lanes for which f holds.
+// test returns the mask of the lanes for which f returns true.
 func test[A, B any](a *[lanes]A, b *[lanes]B, f func(a A, b B) bool) uint32 {
 	var m uint32
 	for i := range a {
@@ -114,8 +112,8 @@ func test[A, B any](a *[lanes]A, b *[lanes]B, f func(a A, b B) bool) uint32 {
 	return m
 }
 
-// The op functions make an instruction out of a function of one lane, for what is
-// not common enough to deserve a loop of its own.
+// op1 to op4 return an execFunc that applies a function to each lane. They serve instructions that
+// are too rare for a specialized loop.
 
 func op1[D, A any](f func(a A) D) execFunc {
 	return func(w *warp, in *inst) { map1(dst[D](w, in), reg[A](w, in.a), f) }
@@ -137,5 +135,5 @@ func op4[D, A, B, C, E any](f func(a A, b B, c C, e E) D) execFunc {
 	}
 }
 
-// firstLane is the lowest lane of a mask that is not empty.
+// firstLane returns the lowest lane of a nonempty mask.
 func firstLane(mask uint32) int { return bits.TrailingZeros32(mask) & (lanes - 1) }

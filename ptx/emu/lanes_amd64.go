@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// hasAVX2 says whether the loops of lanes_amd64.s run, which do the same as those of
-// hot.go.
+// hasAVX2 reports whether to use the loops in lanes_amd64.s instead of those in hot.go.
 var hasAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
 //go:noescape
@@ -43,7 +42,7 @@ func addU64(d, a, b *[lanes]uint64) {
 	}
 }
 
-// gatherU32AVX2 reads nothing unless all places are good.
+// gatherU32AVX2 does the same as gather but loads nothing if an offset is invalid.
 //
 //go:noescape
 func gatherU32AVX2(d *[lanes]uint32, a *[lanes]uint64, shift, span uint64, mem unsafe.Pointer) bool

@@ -14,39 +14,38 @@ import (
 	"tilework/ptx"
 )
 
-// Dim3 is the size of a grid or a block, or an index in one. x is fastest.
+// Dim3 is the size of a grid or block, or an index into one. X varies fastest.
 type Dim3 struct{ X, Y, Z int }
 
-// String is "(x,y,z)".
+// String returns d as "(x,y,z)".
 func (d Dim3) String() string { return fmt.Sprintf("(%d,%d,%d)", d.X, d.Y, d.Z) }
 
-// count is the product of the sides.
+// count returns the product of the sides.
 func (d Dim3) count() int { return d.X * d.Y * d.Z }
 
-// place is the n-th index in a box of d, x fastest.
+// coords returns the index of element n in a box of size d, where X varies fastest.
 func (d Dim3) coords(n int) Dim3 { return Dim3{n % d.X, n / d.X % d.Y, n / (d.X * d.Y)} }
 
-// grid is the number of boxes of d, each way, in g.
+// tilesIn returns the number of boxes of size d in g along each side.
 func (d Dim3) tilesIn(g Dim3) Dim3 { return Dim3{g.X / d.X, g.Y / d.Y, g.Z / d.Z} }
 
-// at is the element-wise product and sum i·d + j: place j of box i.
+// scaledAdd returns i·d + j, the position of index j in the i-th box of size d.
 func (d Dim3) scaledAdd(i, j Dim3) Dim3 { return Dim3{i.X*d.X + j.X, i.Y*d.Y + j.Y, i.Z*d.Z + j.Z} }
 
-// Limits of a launch (CUDA C++ Programming Guide, "Technical Specifications per
-// Compute Capability"; of shared memory, that of the largest architecture).
+// Launch limits (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+// maxShared is the limit of the largest architecture.
 const (
 	maxGridX        = math.MaxInt32
 	maxGridYZ       = 1<<16 - 1
 	maxBlockXY      = 1024
 	maxBlockZ       = 64
 	maxBlockThreads = 1024
-	maxCluster      = 8 // blocks; more are not portable
+	maxCluster      = 8 // blocks; larger clusters are not portable
 	maxShared       = 227 << 10
 	maxLocal        = 512 << 10
-	// stackSize is the local memory of each thread in a program whose functions call
-	// themselves.
+	// stackSize is the local memory per thread for recursive functions, in bytes.
 	stackSize = 16 << 10
-	// localAlign is the alignment of each call's part of local memory.
+	// localAlign is the alignment in bytes of the local memory of a call.
 	localAlign = 16
 )
 
@@ -54,72 +53,71 @@ const (
 type Launch struct {
 	Entry       string
 	Grid, Block Dim3 // all sides at least 1
-	// Cluster is the blocks that form a cluster, whose sides divide the grid's. The zero
-	// Dim3 leaves it to the kernel, whose clusters are of one block unless it says
-	// otherwise (.reqnctapercluster).
+	// Cluster is the size of a cluster in blocks. Its sides divide those of the grid. The zero Dim3
+	// selects the size in the kernel's .reqnctapercluster, or one block without that directive.
 	Cluster Dim3
 	Shared  int    // bytes of dynamic shared memory
-	Params  []byte // as [Program.Pack] lays them out
+	Params  []byte // in the layout of [Program.Pack]
 	Seed    uint64
-	// MaxInstructions bounds the instructions that all warps together execute; 0
-	// sets no bound.
+	// MaxInstructions limits the number of instructions of all warps together. 0 means no limit.
 	MaxInstructions int64
 	Observers       []Observer
-	// Workers is how many blocks run at a time. 0 is as many as there are processors,
-	// but 1 if blocks can tell one another something, so that the result depends on
-	// the seed only: if the kernel uses atomics or polls memory.
+	// Workers is the number of clusters that run concurrently. 0 selects GOMAXPROCS, or 1 for a
+	// kernel that uses atomics or strong loads: its result would otherwise depend on more than the
+	// seed.
 	Workers int
-	// Printf gets what the kernel prints, block by block; nil drops it.
+	// Printf receives the output of vprintf in the order of the clusters. A nil Printf discards it.
 	Printf io.Writer
-	// Accumulate is how matrix instructions sum up.
+	// Accumulate is the summation method of matrix instructions.
 	Accumulate Accumulate
 }
 
-// Count is how often an instruction was executed by a warp, and for how many lanes.
+// Count is the number of times that warps executed an instruction, and the sum of their active
+// lanes.
 type Count struct{ Executed, Lanes uint64 }
 
-// tally is a Count under way: idle is how many lanes did not take part.
+// tally is the Count of a running launch. idle is the sum of inactive lanes.
 type tally struct{ Executed, idle uint64 }
 
-// Stats is what a launch did.
+// Stats holds the instruction counts of a launch.
 type Stats struct {
 	Instructions uint64  // executed by warps
-	Counts       []Count // by the index of the instruction's Site
+	Counts       []Count // indexed by Site.Index
 }
 
-// run is a launch under way.
+// run is the state of a running launch.
 type run struct {
 	program *Program
 	launch  *Launch
 	entry   *function
 	mem     *Memory
-	// address is that of each variable of the program: device addresses, and
-	// offsets in shared memory.
+	// address holds the address of each variable of the program: a device address, or an offset in
+	// shared memory.
 	address    []uint64
 	sharedSize int
 	localSize  int
 	cluster    Dim3 // blocks of a cluster
-	explicit   bool // whether the launch or the kernel names a cluster
+	explicit   bool // the launch or the kernel specifies a cluster
 	clusters   int
 	params     region
 
 	ctx    context.Context
-	next   atomic.Int64  // cluster to run
+	next   atomic.Int64  // next cluster to run
 	spent  atomic.Uint64 // instructions
-	fences atomic.Uint64 // changed by what orders memory accesses between workers
+	fences atomic.Uint64 // incremented to order memory accesses of different workers
 
 	mu      sync.Mutex
-	failed  int // number of the first cluster that failed; a number behind all if none did
+	failed  int // lowest number of a failed cluster, or the number of clusters
 	err     error
 	printer printer
 }
 
-// Run runs a launch to its end. When the error is not nil, what the kernel has written
-// so far stands in mem. If several blocks fail, the error is that of the first one.
+// Run runs a launch until it ends. If it returns an error, mem contains the writes of the kernel up
+// to that point. If several clusters fail, Run returns the error of the first one.
 //
-// The errors wrap ErrLaunch for arguments that do not fit, ErrOutOfMemory if the
-// module's variables do not fit in mem, ErrAccess, ErrDeadlock, ErrBudget,
-// ErrAssert, ErrTrap or ErrMisuse for what the kernel does, and ctx's error.
+// The error wraps ErrLaunch for invalid arguments, ErrOutOfMemory if the module's variables do not
+// fit in mem, ErrAccess, ErrDeadlock, ErrBudget, ErrAssert, ErrTrap or ErrMisuse for a failure of
+// the kernel, or the error of ctx.
 func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error) {
 	r := &run{program: p, launch: &l, mem: mem, ctx: ctx}
 	if err := r.check(); err != nil {
@@ -169,7 +167,7 @@ func (r *run) overBudget() error {
 	return fmt.Errorf("%s: more than %d instructions: %w", r.launch.Entry, r.launch.MaxInstructions, ErrBudget)
 }
 
-// check tells what is wrong with the launch's arguments.
+// check validates the launch arguments and computes the cluster size and memory sizes.
 func (r *run) check() error {
 	l := r.launch
 	f := r.program.functions[l.Entry]
@@ -224,7 +222,7 @@ func (r *run) check() error {
 	return r.placeShared()
 }
 
-// checkCluster tells what is wrong with the size of the clusters.
+// checkCluster validates the cluster size.
 func (r *run) checkCluster() error {
 	if !r.explicit {
 		r.cluster = Dim3{1, 1, 1}
@@ -239,8 +237,8 @@ func (r *run) checkCluster() error {
 	return nil
 }
 
-// placeShared lays out the shared variables that the kernel and what it calls use, the
-// open arrays behind all others.
+// placeShared assigns offsets to the shared variables that the kernel and its callees use. Dynamic
+// shared memory follows all static variables.
 func (r *run) placeShared() error {
 	r.address = make([]uint64, len(r.program.variables))
 	size, dynamicAlign := uint64(0), 16
@@ -272,8 +270,8 @@ func (r *run) placeShared() error {
 	return nil
 }
 
-// link finds the addresses of the variables in global and constant memory, which are
-// allocated and set when the program first runs with this memory.
+// link sets the addresses of the variables in global and constant memory. They are allocated and
+// initialized when the program first runs with this memory.
 func (r *run) link() error {
 	data, err := r.mem.module(r.program)
 	if err != nil {
@@ -287,7 +285,8 @@ func (r *run) link() error {
 	return nil
 }
 
-// reach calls visit for f and all that it calls, each once, callees later.
+// walkCalls calls visit once for f and each function that it calls directly or indirectly, callers
+// before callees.
 func (f *function) walkCalls(visit func(*function)) {
 	seen := []*function{f}
 	for n := 0; n < len(seen); n++ {
@@ -300,7 +299,7 @@ func (f *function) walkCalls(visit func(*function)) {
 	}
 }
 
-// variables is what f and its callees use.
+// usedVariables returns the variables that f and its callees use.
 func (f *function) usedVariables() map[*variable]bool {
 	used := map[*variable]bool{}
 	f.walkCalls(func(g *function) {
@@ -311,8 +310,7 @@ func (f *function) usedVariables() map[*variable]bool {
 	return used
 }
 
-// communicates reports whether blocks that run f can tell one another something before
-// they end.
+// communicates reports whether blocks that run f can observe each other's writes.
 func (f *function) communicates() bool {
 	does := false
 	f.walkCalls(func(g *function) {
@@ -323,13 +321,13 @@ func (f *function) communicates() bool {
 	return does
 }
 
-// deepest is the bytes of local memory that a thread needs for f and its callees.
+// localBytes returns the local memory that a thread needs for f and its callees.
 func (f *function) localBytes() int {
 	depth := map[*function]int{}
 	var visit func(g *function) int
 	visit = func(g *function) int {
 		if n, ok := depth[g]; ok {
-			return n // of a function under way: it calls itself
+			return n // g is recursive if its visit has not ended
 		}
 		depth[g] = stackSize
 		most := 0

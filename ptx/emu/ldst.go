@@ -14,17 +14,17 @@ type unsigned interface {
 	uint8 | uint16 | uint32 | uint64
 }
 
-// mover is how values of one type move between memory and registers of one width.
+// mover copies values of one type between memory and registers of one width.
 type mover struct {
 	load, store             func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer)
 	strongLoad, strongStore func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer)
 	zero                    func(mask uint32, r unsafe.Pointer)
-	// ld and st of one element to and from device and shared memory.
+	// ld and st of one element in global and shared memory.
 	loadGlobal, loadShared, storeGlobal, storeShared execFunc
 }
 
-// moverOf is the mover of type M in memory and R in registers: of the same width or
-// wider, filled up by the sign or by zeros as M has it.
+// moverOf returns the mover for type M in memory and R in registers. If R is wider, a load sign- or
+// zero-extends according to M.
 func moverOf[M integer, R unsigned]() *mover {
 	return &mover{
 		load: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
@@ -73,8 +73,8 @@ func loadShared[M integer, R unsigned](w *warp, in *inst) {
 	w.emitLoad(in, &w.block.shared)
 }
 
-// tellLoad tells observers of a load by a full warp from one region. It is one that
-// orders nothing, so that they may learn of it after it was done.
+// emitLoad emits the event of a load by a full warp from one region. The load has already happened,
+// which observers cannot notice because it is not ordered.
 func (w *warp) emitLoad(in *inst, r *region) {
 	if len(w.block.access) == 0 {
 		return
@@ -111,8 +111,8 @@ func storeShared[M integer, R unsigned](w *warp, in *inst) {
 	}
 }
 
-// fastLoad is ld of one element by a full warp from one region. It reports whether all
-// went well; else the access is to be done again the long way.
+// fastLoad executes ld of one element by a full warp from one region. If it returns false, execLoad
+// must repeat the access.
 func fastLoad[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	ac := in.access
 	d, shift, span := reg[R](w, in.d), ac.add-r.base, r.span(unsafe.Sizeof(M(0)))
@@ -122,10 +122,10 @@ func fastLoad[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	return gather[M](d, reg[uint64](w, ac.slot), shift, span, r.mem)
 }
 
-// span is the number of places where size bytes of the region begin.
+// span returns the number of offsets at which size bytes fit in the region.
 func (r *region) span(size uintptr) uint64 { return r.size - min(r.size, uint64(size)-1) }
 
-// loadGlobalU32 is loadGlobal of what matrix products load most.
+// loadGlobalU32 is loadGlobal specialized for the type that matrix products load most.
 func loadGlobalU32(w *warp, in *inst) {
 	r, ac := &w.worker.lastRegion[in.index], in.access
 	if w.active != full || ac.short ||
@@ -136,7 +136,8 @@ func loadGlobalU32(w *warp, in *inst) {
 	w.emitLoad(in, r)
 }
 
-// fastStore is st of one element by a full warp to one region, as fastLoad.
+// fastStore executes st of one element by a full warp to one region. If it returns false, execStore
+// must repeat the access.
 func fastStore[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	ac := in.access
 	size := uint64(unsafe.Sizeof(M(0)))
@@ -162,7 +163,7 @@ func fastStore[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 	return true
 }
 
-// movers are all movers, by the type in memory and the width of the registers.
+// movers holds all movers by the type in memory and the register width in bits.
 var movers = map[ptx.Type]map[int]*mover{
 	ptx.U8:  {8: moverOf[uint8, uint8](), 16: moverOf[uint8, uint16](), 32: moverOf[uint8, uint32](), 64: moverOf[uint8, uint64]()},
 	ptx.S8:  {8: moverOf[int8, uint8](), 16: moverOf[int8, uint16](), 32: moverOf[int8, uint32](), 64: moverOf[int8, uint64]()},
@@ -175,7 +176,7 @@ var movers = map[ptx.Type]map[int]*mover{
 
 func init() { movers[ptx.U32][32].loadGlobal = loadGlobalU32 }
 
-// moverFor is the mover of values of type t to and from registers of the given bits.
+// moverFor returns the mover for values of type t and registers of the given width in bits.
 func moverFor(t ptx.Type, bits int) *mover {
 	if t.Bits() == 128 {
 		return wideMover
@@ -186,7 +187,7 @@ func moverFor(t ptx.Type, bits int) *mover {
 	return movers[t][bits]
 }
 
-// wideMover moves 128 bits.
+// wideMover moves 128-bit values.
 var wideMover = &mover{
 	load: func(mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
 		for i := range lanes {
@@ -206,19 +207,19 @@ var wideMover = &mover{
 	loadGlobal: execLoad, loadShared: execLoad, storeGlobal: execStore, storeShared: execStore,
 }
 
-// unsignedOf is the unsigned type of a width.
+// unsignedOf returns the unsigned type with the given width.
 func unsignedOf(bits int) ptx.Type {
 	return map[int]ptx.Type{8: ptx.U8, 16: ptx.U16, 32: ptx.U32, 64: ptx.U64}[bits]
 }
 
-// transfer is the registers that ld and st move: one mover for all of them.
+// transfer holds the registers of ld or st and their mover.
 type transfer struct {
 	*mover
 	slots []uint32
-	step  uint64 // bytes from one element to the next
+	step  uint64 // bytes between elements
 }
 
-// transferOf decodes argument k of ld and st, the registers.
+// transferOf decodes argument k of ld or st, which is a register or a vector of registers.
 func (d *decoder) transferOf(k int) *transfer {
 	t := d.i.Type(k)
 	slots := d.vector(k)
@@ -235,7 +236,7 @@ func (d *decoder) transferOf(k int) *transfer {
 	return tr
 }
 
-// operandsOf is the elements of a vector, or the one operand.
+// operandsOf returns the elements of a vector, or arg itself.
 func operandsOf(arg ptx.Operand) []ptx.Operand {
 	if v, ok := arg.(*ptx.Vector); ok {
 		return v.Elems

@@ -18,7 +18,7 @@ func execXor[T unsigned](w *warp, in *inst) {
 	map2(dst[T](w, in), reg[T](w, in.a), reg[T](w, in.b), func(a, b T) T { return a ^ b })
 }
 
-// predOp makes an instruction on predicates.
+// predOp returns the execFunc of an operation on two predicates.
 func predOp(f func(a, b uint32) uint32) execFunc {
 	return func(w *warp, in *inst) { setPred(w, in.d, f(*pred(w, in.a), *pred(w, in.b))) }
 }
@@ -51,7 +51,7 @@ func isZero[T unsigned](a T) T {
 	return 0
 }
 
-// Shifts by more than the width move everything out.
+// Shift counts beyond the width shift out all bits.
 
 func execShl[T unsigned](w *warp, in *inst) {
 	map2(dst[T](w, in), reg[T](w, in.a), reg[uint32](w, in.b), func(a T, n uint32) T { return a << n })
@@ -116,13 +116,13 @@ func decodeLop3(d *decoder) execFunc {
 	}
 }
 
-// field is the len bits of a from bit pos on; both count modulo 256.
+// field returns length bits of a starting at bit pos. Both are taken modulo 256.
 func field[T uint32 | uint64](a T, pos, length uint32) T {
 	return a >> (pos & 0xff) & (T(1)<<(length&0xff) - 1)
 }
 
-// signedField makes the field of a number whose highest bit is msb. It fills the field
-// up with the field's highest bit, or a's where the field reaches beyond it.
+// signedField returns the bfe function for signed numbers whose highest bit is msb. The result is
+// sign-extended from the highest bit of the field, or from msb if the field extends beyond it.
 func signedField[T int32 | int64](msb uint32) func(a T, pos, length uint32) T {
 	return func(a T, pos, length uint32) T {
 		pos, length = pos&0xff, length&0xff
@@ -134,7 +134,7 @@ func signedField[T int32 | int64](msb uint32) func(a T, pos, length uint32) T {
 	}
 }
 
-// insert is b with the low bits of a in place of its length bits from bit pos on.
+// insert replaces length bits of b, starting at bit pos, by the low bits of a.
 func insert[T uint32 | uint64](a, b T, pos, length uint32) T {
 	mask := (T(1)<<(length&0xff) - 1) << (pos & 0xff)
 	return a<<(pos&0xff)&mask | b&^mask

@@ -2,17 +2,18 @@ package emu
 
 import "tilework/ptx"
 
-// rowBytes is the bytes of a row of the 8×8 matrices of ldmatrix and stmatrix.
+// rowBytes is the size of a row of an 8×8 matrix in ldmatrix and stmatrix.
 const rowBytes = 16
 
-// matrixMove is ldmatrix and stmatrix: up to four 8×8 matrices of 16-bit elements, whose
-// rows' addresses lanes 0 to 7, 8 to 15 and so on give.
+// matrixMove holds the operands of ldmatrix and stmatrix: up to four 8×8 matrices of 16-bit
+// elements. Lanes 0 to 7 provide the row addresses of the first matrix, lanes 8 to 15 those of the
+// second, and so on.
 type matrixMove struct {
 	slots []uint32
 	trans bool
 }
 
-// elements is the places of the two elements that a lane holds of an 8×8 matrix.
+// elements returns the positions of the two elements that a lane holds of an 8×8 matrix.
 func (m *matrixMove) elements(lane int) (row, col [2]int) {
 	for h := range 2 {
 		row[h], col[h] = lane/4, lane%4*2+h
@@ -29,7 +30,7 @@ func decodeLdmatrix(d *decoder) execFunc {
 	d.in.access = ac
 	return aligned(func(w *warp, in *inst) {
 		var rows [lanes][rowBytes]byte
-		w.active = full >> (lanes - 8*len(m.slots)) // the lanes whose addresses count
+		w.active = full >> (lanes - 8*len(m.slots)) // the lanes that provide addresses
 		w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 			for ; mask != 0; mask &= mask - 1 {
 				i := firstLane(mask)
@@ -73,7 +74,7 @@ func decodeStmatrix(d *decoder) execFunc {
 	})
 }
 
-// decodeMovmatrix transposes an 8×8 matrix that the warp holds.
+// decodeMovmatrix decodes movmatrix, which transposes an 8×8 matrix in registers.
 func decodeMovmatrix(d *decoder) execFunc {
 	d.in.d, d.in.a = d.result(0), d.source(1)
 	d.writesResults()
@@ -101,8 +102,7 @@ func decodeWmma(d *decoder) execFunc {
 	return d.wmmaMove(0, 1, Write)
 }
 
-// wmmaMove decodes wmma.load and wmma.store; the arguments are the address and the
-// registers.
+// wmmaMove decodes wmma.load and wmma.store. address and registers are argument indices.
 func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 	i := d.i
 	m, n, k := shapeOf(i)
@@ -137,16 +137,16 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 		}
 		for n := range f.at[0] {
 			if kind == Write && n*lanes >= rows*cols {
-				break // a copy of what is written already
+				break // the remaining elements are duplicates
 			}
 			w.active = full
 			for lane := range lanes {
 				at := f.at[lane][n]
-				line, slot := int(at.row), int(at.col)
+				line, position := int(at.row), int(at.col)
 				if !byRow {
-					line, slot = slot, line
+					line, position = position, line
 				}
-				w.addr[lane] = base[lane] + ac.add + uint64((line*int(reg[uint32](w, stride)[lane])+slot)*size)
+				w.addr[lane] = base[lane] + ac.add + uint64((line*int(reg[uint32](w, stride)[lane])+position)*size)
 			}
 			w.eachRegionAt(in, ac, 0, func(t *target, mask uint32) {
 				for ; mask != 0; mask &= mask - 1 {

@@ -7,21 +7,20 @@ import (
 	"tilework/ptx"
 )
 
-// mbarrier is what an mbarrier's 64 bits in shared memory hold (manual:
-// "parallel-synchronization-and-communication-instructions-mbarrier"). PTX leaves their
-// layout open; a program only moves them about as the state that arrive returns.
+// mbarrier is the content of the 64 bits of an mbarrier in shared memory (manual:
+// "parallel-synchronization-and-communication-instructions-mbarrier"). PTX leaves the layout
+// undefined, and programs treat the state that arrive returns as opaque.
 type mbarrier struct {
-	pending  int // arrivals that the phase under way still wants
-	expected int // arrivals of the phases behind it
-	tx       int // bytes that the phase still wants; less than 0 if they came before they were announced
-	phase    int // 0 or 1: that of the phase under way
+	pending  int // arrivals that the current phase still expects
+	expected int // arrivals that each later phase expects
+	tx       int // bytes that the phase still expects; negative if they arrived before expect_tx
+	phase    int // parity of the current phase, 0 or 1
 }
 
-// The fields of an mbarrier's word. The tag tells it from memory that holds something
-// else.
+// Fields of an mbarrier's word. The tag distinguishes an mbarrier from other data.
 const (
 	mbarrierBytes    = 8
-	mbarrierBits     = 20 // of a count, and of the magnitude of tx
+	mbarrierBits     = 20 // bits of a count, and of the magnitude of tx
 	mbarrierMax      = 1<<mbarrierBits - 1
 	mbarrierPhaseAt  = 3*mbarrierBits + 1
 	mbarrierTagAt    = mbarrierPhaseAt + 1
@@ -34,7 +33,7 @@ func (m *mbarrier) pack() uint64 {
 		uint64(m.phase)<<mbarrierPhaseAt | mbarrierTag<<mbarrierTagAt
 }
 
-// unpackMbarrier reads a word; ok is false if it holds no mbarrier.
+// unpackMbarrier decodes a word. ok is false if it does not contain an mbarrier.
 func unpackMbarrier(word uint64) (m mbarrier, ok bool) {
 	return mbarrier{
 		pending:  int(word & mbarrierMax),
@@ -44,7 +43,7 @@ func unpackMbarrier(word uint64) (m mbarrier, ok bool) {
 	}, word>>mbarrierTagAt == mbarrierTag
 }
 
-// arrive takes n arrivals from those that the phase wants.
+// arrive subtracts n arrivals from the pending count.
 func (m *mbarrier) arrive(n int) error {
 	if n > m.pending {
 		return fmt.Errorf("%d arrivals at an mbarrier whose phase wants %d", n, m.pending)
@@ -53,7 +52,7 @@ func (m *mbarrier) arrive(n int) error {
 	return nil
 }
 
-// expect adds n bytes to those that the phase wants, or takes -n that have come.
+// expect adds n bytes to the transaction count. A negative n completes -n bytes.
 func (m *mbarrier) expect(n int) error {
 	if m.tx += n; m.tx < -mbarrierMax || m.tx > mbarrierMax {
 		return fmt.Errorf("an mbarrier waits for %d bytes, and can for %d at most", m.tx, mbarrierMax)
@@ -61,7 +60,7 @@ func (m *mbarrier) expect(n int) error {
 	return nil
 }
 
-// turn begins the next phase if the one under way is complete, and reports whether it is.
+// completePhase starts the next phase if the current one is complete, and reports whether it did.
 func (m *mbarrier) completePhase() bool {
 	if m.pending > 0 || m.tx != 0 {
 		return false
@@ -121,16 +120,16 @@ func decodeMbarrier(d *decoder) execFunc {
 	}
 }
 
-// mbarrierAt is where an mbarrier is, and who is at work on it.
+// mbarrierAt is the location of an mbarrier and the origin of an operation on it.
 type mbarrierAt struct {
 	origin Origin
 	warp   *warp // nil for an asynchronous operation
 	block  *block
-	off    uint64 // in the block's shared memory
+	off    uint64 // offset in the block's shared memory
 }
 
-// settle writes an mbarrier back, and begins its next phase if the one under way is
-// complete.
+// settle writes an mbarrier back. If its phase is complete, it starts the next one and wakes the
+// waiting groups.
 func (at mbarrierAt) settle(word []byte, m *mbarrier) {
 	turned := m.completePhase()
 	binary.LittleEndian.PutUint64(word, m.pack())
@@ -140,7 +139,8 @@ func (at mbarrierAt) settle(word []byte, m *mbarrier) {
 	}
 }
 
-// tell tells the observers of the block whose mbarrier it is.
+// emit reports an event to the observers of the executing warp's block, or of the mbarrier's block
+// for an asynchronous operation.
 func (at mbarrierAt) emit(kind MbarrierKind, copy uint64) {
 	by := at.block
 	if at.warp != nil {
@@ -155,7 +155,7 @@ func (at mbarrierAt) emit(kind MbarrierKind, copy uint64) {
 	}
 }
 
-// wakeAll lets the groups in a state look again whether they can go on.
+// wakeAll makes all groups of the cluster in the given state ready.
 func (c *cluster) wakeAll(state groupState) {
 	for _, b := range c.blocks {
 		for _, w := range b.warps {
@@ -164,7 +164,7 @@ func (c *cluster) wakeAll(state groupState) {
 	}
 }
 
-// mbarrierWords calls do for each active lane's mbarrier, one lane after the other.
+// mbarrierWords calls do for the mbarrier word of each active lane in turn.
 func (w *warp) mbarrierWords(in *inst, ac *access, do func(lane int, word []byte, at mbarrierAt)) {
 	w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 		if t.block == nil {
@@ -180,7 +180,8 @@ func (w *warp) mbarrierWords(in *inst, ac *access, do func(lane int, word []byte
 	})
 }
 
-// mbarriers is mbarrierWords for memory that must hold an mbarrier already.
+// mbarriers calls do for the mbarrier of each active lane. It is a misuse if there is none at the
+// address.
 func (w *warp) mbarriers(in *inst, ac *access, do func(lane int, word []byte, m *mbarrier, at mbarrierAt) error) {
 	w.mbarrierWords(in, ac, func(lane int, word []byte, at mbarrierAt) {
 		m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
@@ -212,11 +213,11 @@ func (w *warp) initMbarriers(in *inst, ac *access) {
 	})
 }
 
-// mbarrierArrive decodes arrive and arrive_drop, with bytes to expect or without.
+// mbarrierArrive decodes arrive and arrive_drop, with or without expect_tx.
 func (d *decoder) mbarrierArrive() execFunc {
 	i := d.i
 	ac := d.accessOf(1, Atomic, mbarrierBytes)
-	ac.sem = Relaxed // what the arrival releases, the mbarrier hands on
+	ac.sem = Relaxed // the Mbarrier events carry the release ordering
 	d.in.access = ac
 	count, bytes := d.constant(ptx.U32, 1), d.constant(ptx.U32, 0)
 	if len(i.Args) > 2 {
@@ -258,17 +259,17 @@ func (d *decoder) mbarrierArrive() execFunc {
 	}
 }
 
-// mbarrierWait decodes test_wait and try_wait. The latter waits, most of the time: when it
-// gives up is left to chance.
+// mbarrierWait decodes test_wait and try_wait. try_wait usually suspends the thread, and gives up
+// at random.
 func (d *decoder) mbarrierWait() execFunc {
 	i := d.i
 	ac := d.accessOf(1, Read, mbarrierBytes)
-	ac.sem = Relaxed // what waiting acquires comes with the event of the mbarrier
+	ac.sem = Relaxed // the Mbarrier events carry the acquire ordering
 	d.in.access = ac
 	d.in.d = d.result(0)
 	d.writesResults()
 	phase, byParity, blocks := d.source(2), i.Has("parity"), i.Has("try_wait")
-	// over reports whether the phase that a lane asks for is complete.
+	// over reports whether the phase that a lane waits for is complete.
 	over := func(w *warp, lane int, m *mbarrier) bool {
 		if byParity {
 			return m.phase != int(reg[uint32](w, phase)[lane]&1)
@@ -297,8 +298,7 @@ func (d *decoder) mbarrierWait() execFunc {
 	}
 }
 
-// mustSleep reports whether no active lane's phase is complete. It tells nobody of the
-// access.
+// mustWait reports whether the phase is incomplete for all active lanes. It emits no events.
 func (w *warp) mustWait(in *inst, ac *access, over func(w *warp, lane int, m *mbarrier) bool) bool {
 	for mask := w.active; mask != 0; mask &= mask - 1 {
 		lane := firstLane(mask)
@@ -309,7 +309,7 @@ func (w *warp) mustWait(in *inst, ac *access, over func(w *warp, lane int, m *mb
 	return true
 }
 
-// mbarrierOf is the mbarrier at a lane's address, which is in w.addr then.
+// mbarrierOf returns the mbarrier at a lane's address and leaves the addresses in w.addr.
 func (w *warp) mbarrierOf(in *inst, ac *access, lane int) (m mbarrier, ok bool) {
 	w.addresses(ac)
 	t := &w.at
@@ -321,7 +321,7 @@ func (w *warp) mbarrierOf(in *inst, ac *access, lane int) (m mbarrier, ok bool) 
 	return unpackMbarrier(binary.LittleEndian.Uint64(t.bytes(off, mbarrierBytes)))
 }
 
-// sleepText says what a group that sleeps at an mbarrier waits for.
+// mbarrierText describes the mbarrier that a group waits at.
 func (w *warp) mbarrierText(g *group) string {
 	// The addresses are in the registers of the group's frame.
 	base := w.base

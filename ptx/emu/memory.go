@@ -17,23 +17,22 @@ var (
 )
 
 const (
-	// allocAlign is what addresses of allocations are multiples of, as with
-	// cuMemAlloc.
+	// allocAlign is the alignment of allocations in bytes, the same as that of cuMemAlloc.
 	allocAlign = 256
-	// guardGap lies between allocations, so that an index that is somewhat too
-	// large hits nothing instead of the neighbour.
+	// guardGap is the number of unmapped bytes between allocations. An index that is slightly too
+	// large then faults instead of reaching the next allocation.
 	guardGap = 1 << 16
 
 	firstAddress = 0x7f_0000_0000
 	lastAddress  = 1 << 47
 	defaultLimit = 16 << 30
-	// keptFreed is how many freed allocations are remembered to name them.
+	// keptFreed is the number of freed allocations to remember for error messages.
 	keptFreed = 1024
 )
 
-// Memory is the global memory of an emulated GPU: allocations in one 64-bit address
-// space. Addresses are never used twice, so that what uses freed memory is found.
-// All methods may be called from several goroutines.
+// Memory is the global memory of an emulated GPU: allocations in one 64-bit address space.
+// Addresses are never reused, so uses of freed memory are detected. All methods are safe for
+// concurrent use.
 type Memory struct {
 	limit int64
 	track bool
@@ -41,22 +40,22 @@ type Memory struct {
 	mu   sync.Mutex
 	used int64
 	next uint64
-	// live and freed are sorted by base and replaced, never changed, so that
-	// running warps look addresses up without a lock.
+	// live and freed are sorted by base. They are replaced, never modified, so running warps look
+	// up addresses without a lock.
 	live, freed atomic.Pointer[[]*Allocation]
 	modules     map[*Program]*moduleData
 }
 
-// MemoryOptions configure a Memory.
+// MemoryOptions configures a Memory.
 type MemoryOptions struct {
-	// Limit is the most bytes that may be allocated at a time; 0 is 16 GiB.
+	// Limit is the maximum number of allocated bytes. 0 means 16 GiB.
 	Limit int64
-	// TrackWrites keeps account of the bytes that the host or a kernel has written,
-	// for [Allocation.Unwritten]. It takes an eighth of the memory more.
+	// TrackWrites records which bytes the host or a kernel has written, for [Allocation.Unwritten].
+	// It needs one extra bit per byte.
 	TrackWrites bool
 }
 
-// NewMemory makes an empty memory.
+// NewMemory returns an empty memory.
 func NewMemory(o MemoryOptions) *Memory {
 	if o.Limit <= 0 {
 		o.Limit = defaultLimit
@@ -67,24 +66,22 @@ func NewMemory(o MemoryOptions) *Memory {
 	return m
 }
 
-// Allocation is a piece of device memory.
+// Allocation is an allocated range of device memory.
 type Allocation struct {
 	Base uint64
 	Size int
-	// Name is the variable that the allocation holds; empty for one of [Memory.Alloc].
+	// Name is the variable in the allocation, or empty for memory from [Memory.Alloc].
 	Name string
-	// ReadOnly says that kernels cannot write it, as the variables in .const.
+	// ReadOnly is set if kernels cannot write to it, as for variables in .const.
 	ReadOnly bool
 
-	words []uint64 // the data; words for their alignment
-	// written has a bit for each byte, set once it was written; nil if that is not
-	// tracked.
+	words []uint64 // uint64 for alignment
+	// written has a bit for each byte that was written. It is nil if writes are not tracked.
 	written []atomic.Uint64
 }
 
-// Alloc allocates n bytes and returns their address, a multiple of 256 and never 0.
-// What they hold is undefined for a kernel; here all bits are ones. An allocation of 0 bytes
-// has an address of its own too.
+// Alloc allocates n bytes and returns their address, a nonzero multiple of 256. Their content is
+// undefined in CUDA and all ones here. An allocation of 0 bytes also has a unique address.
 //
 // The error wraps ErrOutOfMemory.
 func (m *Memory) Alloc(n int) (uint64, error) {
@@ -111,13 +108,13 @@ func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 	}
 	m.next = (m.next + uint64(n) + guardGap + allocAlign - 1) &^ (allocAlign - 1)
 	m.used += int64(n)
-	live := append(slices.Clone(*m.live.Load()), a) // addresses only grow
+	live := append(slices.Clone(*m.live.Load()), a) // remains sorted, as addresses increase
 	m.live.Store(&live)
 	return a, nil
 }
 
-// Free gives an allocation back. The error wraps ErrAddress unless addr is what Alloc
-// returned. Address 0 is no allocation, and freeing it does nothing.
+// Free frees an allocation. The error wraps ErrAddress unless Alloc returned addr. Freeing address
+// 0 has no effect.
 func (m *Memory) Free(addr uint64) error {
 	if addr == 0 {
 		return nil
@@ -141,15 +138,15 @@ func (m *Memory) Free(addr uint64) error {
 	return nil
 }
 
-// Used is the number of bytes that are allocated.
+// Used returns the number of allocated bytes.
 func (m *Memory) Used() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used
 }
 
-// Write copies b to the memory at addr. The error wraps ErrAddress unless all of it
-// lies in one allocation.
+// Write copies b to the memory at addr. The error wraps ErrAddress unless the whole range is in one
+// allocation.
 func (m *Memory) Write(addr uint64, b []byte) error {
 	a, off, err := m.span("write", addr, len(b))
 	if err != nil {
@@ -160,7 +157,7 @@ func (m *Memory) Write(addr uint64, b []byte) error {
 	return nil
 }
 
-// Fill sets n bytes from addr on to v. The error is as that of Write.
+// Fill sets n bytes at addr to v. It returns the same errors as Write.
 func (m *Memory) Fill(addr uint64, v byte, n int) error {
 	a, off, err := m.span("fill", addr, n)
 	if err != nil {
@@ -174,7 +171,7 @@ func (m *Memory) Fill(addr uint64, v byte, n int) error {
 	return nil
 }
 
-// Read copies the memory at addr to b. The error is as that of Write.
+// Read copies the memory at addr to b. It returns the same errors as Write.
 func (m *Memory) Read(addr uint64, b []byte) error {
 	a, off, err := m.span("read", addr, len(b))
 	if err != nil {
@@ -194,7 +191,7 @@ func (m *Memory) span(what string, addr uint64, n int) (*Allocation, int, error)
 	return nil, 0, fmt.Errorf("%s of %d bytes at %#x: %s: %w", what, n, addr, m.describe(addr, n), ErrAddress)
 }
 
-// find returns the allocation that holds the byte at addr.
+// find returns the allocation that contains addr, or nil.
 func (m *Memory) find(addr uint64) *Allocation {
 	return findIn(*m.live.Load(), addr)
 }
@@ -220,7 +217,7 @@ func compareBase(a *Allocation, addr uint64) int {
 	return 0
 }
 
-// describe says where n bytes at addr lie with regard to the nearest allocation.
+// describe describes the location of n bytes at addr relative to the nearest allocation.
 func (m *Memory) describe(addr uint64, n int) string {
 	if a := findIn(*m.freed.Load(), addr); a != nil {
 		return fmt.Sprintf("in %v, which was freed", a)
@@ -246,8 +243,7 @@ func (m *Memory) describe(addr uint64, n int) string {
 	return fmt.Sprintf("%s past the end of %v", bytesText(best-1), near)
 }
 
-// distance is 0 for an address in a, and else how far it lies before a's first byte
-// or behind its last.
+// distance returns the distance of addr from the nearest byte of a, or 0 for an address in a.
 func (a *Allocation) distance(addr uint64) uint64 {
 	switch {
 	case addr < a.Base:
@@ -258,7 +254,7 @@ func (a *Allocation) distance(addr uint64) uint64 {
 	return addr - a.Base - uint64(a.Size) + 1
 }
 
-// String names a: "the allocation of 1,024 bytes at 0x7f00000000".
+// String returns a description of a: "the allocation of 1,024 bytes at 0x7f00000000".
 func (a *Allocation) String() string {
 	what := "the allocation"
 	if a.Name != "" {
@@ -267,7 +263,7 @@ func (a *Allocation) String() string {
 	return fmt.Sprintf("%s of %s at %#x", what, bytesText(uint64(a.Size)), a.Base)
 }
 
-// bytesText writes a number of bytes: "1 byte", "1,024 bytes".
+// bytesText formats a number of bytes: "1 byte", "1,024 bytes".
 func bytesText(n uint64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -279,9 +275,9 @@ func bytesText(n uint64) string {
 	return s + " bytes"
 }
 
-// Unwritten is the offset from addr of the first of n bytes that neither the host nor
-// a kernel has written, or -1 if all have been. The bytes must lie in a. In a memory
-// that does not track writes it is -1.
+// Unwritten returns the offset from addr of the first of n bytes that neither the host nor a kernel
+// has written. It returns -1 if all have been written or writes are not tracked. The bytes must be
+// in a.
 func (a *Allocation) Unwritten(addr uint64, n int) int {
 	if a.written == nil {
 		return -1
@@ -297,8 +293,7 @@ func (a *Allocation) Unwritten(addr uint64, n int) int {
 	return -1
 }
 
-// mark notes that n bytes were written. Blocks that run at once may note bytes of one
-// word.
+// mark records that n bytes were written. It is safe for concurrent use.
 func (a *Allocation) mark(off, n int) {
 	if a.written == nil {
 		return
@@ -312,8 +307,8 @@ func (a *Allocation) mark(off, n int) {
 	}
 }
 
-// bitsOf is the word of Allocation.written with byte at's bit, that bit's number, and
-// a mask of it and of those of the bytes behind, n in all, that are in the same word.
+// bitsOf returns the index of the word of Allocation.written that holds the bit of byte at, the
+// number of that bit, and a mask of the bits in this word of n bytes starting at byte at.
 func bitsOf(at, n int) (word, from int, mask uint64) {
 	from = at % 64
 	return at / 64, from, ^uint64(0) >> (64 - min(n, 64-from)) << from

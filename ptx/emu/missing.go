@@ -1,14 +1,14 @@
 package emu
 
-// departure is the exit of lanes of a warp. Its instructions are those of the kernel: inside
-// a function, the call that led there.
+// laneExit records that lanes of a warp exited. Its instructions are in the kernel: inside a
+// function, they are the call that led there.
 type laneExit struct {
 	mask uint32
-	exit int32 // the instruction that ended the lanes
-	last int32 // the one that they executed before it
+	exit int32 // pc of the exit
+	last int32 // pc of the instruction before the exit
 }
 
-// noteExit records where the lanes of mask leave the kernel.
+// noteExit records where the lanes of mask exit the kernel.
 func (w *warp) noteExit(mask uint32) {
 	exit := w.pc - 1
 	e := laneExit{mask: mask, exit: w.kernelPC(exit), last: w.kernelPC(exit)}
@@ -18,8 +18,8 @@ func (w *warp) noteExit(mask uint32) {
 	w.exits = append(w.exits, e)
 }
 
-// place returns the kernel's instruction that the running group executes while it is at pc of
-// its function: pc itself, or the call that led there.
+// kernelPC returns pc, a position in the function of the running group, as a position in the
+// kernel: pc itself, or the call in the kernel that led to the function.
 func (w *warp) kernelPC(pc int32) int32 {
 	for f := w.frame; f.caller != nil; f = f.caller {
 		pc = f.call.pc
@@ -27,8 +27,8 @@ func (w *warp) kernelPC(pc int32) int32 {
 	return pc
 }
 
-// previous returns the instruction that lanes executed before the one at pc, given the branch
-// that they took last.
+// previous returns the instruction that lanes executed before the one at pc, given the last branch
+// that they took.
 func (f *function) previous(pc, from int32) int32 {
 	if from != none && f.code[from].target == pc {
 		return from
@@ -36,9 +36,9 @@ func (f *function) previous(pc, from int32) int32 {
 	return max(pc-1, 0)
 }
 
-// laterBranch returns the last branch of the union of two groups that meet: that of the
-// group which comes from further down in the reconvergence order. Where some lanes jumped to
-// the meeting place and others fell through to it, the result stands for either.
+// laterBranch returns the last branch to record for the union of two converging groups: the branch
+// of the group that is later in the reconvergence order. If some lanes jumped to the convergence
+// point and others fell through, the result represents both.
 func (g *group) laterBranch(h *group) int32 {
 	f := g.frame.fn
 	if f.rank[f.previous(g.pc, h.from)] > f.rank[f.previous(g.pc, g.from)] {
@@ -47,8 +47,8 @@ func (g *group) laterBranch(h *group) int32 {
 	return g.from
 }
 
-// missingLanes lists the threads of the warp that are not at an aligned barrier with the
-// active lanes.
+// missingLanes lists the threads of the warp that are not at an aligned barrier with the active
+// lanes.
 func (w *warp) missingLanes(in *inst) []Missing {
 	list := w.block.missing[:0]
 	for n := range w.groups {
@@ -61,8 +61,8 @@ func (w *warp) missingLanes(in *inst) []Missing {
 	return w.block.missing
 }
 
-// missingWarps lists the threads of the warps that exited without arriving at a barrier of
-// the whole block.
+// missingWarps lists the threads of the warps that exited without arriving at a barrier of the
+// whole block.
 func (b *block) missingWarps(s *barrier) []Missing {
 	b.missing = b.missing[:0]
 	for n, w := range b.warps {
@@ -73,14 +73,14 @@ func (b *block) missingWarps(s *barrier) []Missing {
 	return b.missing
 }
 
-// appendExited appends the threads of the warp that have left the kernel to the threads that
-// a barrier at the given place in the kernel misses.
+// appendExited appends the exited threads of the warp to the list of threads missing at a barrier.
+// barrier is a position in the kernel.
 func (w *warp) appendExited(list []Missing, barrier int32) []Missing {
 	code := w.block.run.entry.code
 	for _, e := range w.exits {
 		at := e.exit
 		if code[at].leader {
-			at = e.last // the branch, mostly: many leave by the same ret
+			at = e.last // usually the branch to the exit, because many paths share one ret
 		}
 		list = append(list, Missing{
 			Origin: Origin{Site: code[at].site, Warp: w.index, Mask: e.mask},
@@ -90,9 +90,9 @@ func (w *warp) appendExited(list []Missing, barrier int32) []Missing {
 	return list
 }
 
-// skipped reports whether lanes that left the kernel had gone past a barrier: they executed
-// code that can run after it, or left by the first instruction after it. Other lanes, which
-// left at a place that no thread reaches from the barrier, returned early.
+// skipped reports whether lanes exited after the barrier: they executed code that can run after it,
+// or exited at the first instruction after it. Other lanes exited at a point that is not reachable
+// from the barrier, so they returned early.
 func (k *worker) skipped(barrier int32, e *laneExit) bool {
 	f := k.run.entry
 	if e.exit == f.following(barrier) || f.rank[e.last] == f.rank[barrier] && e.last > barrier {
@@ -106,8 +106,8 @@ func (k *worker) skipped(barrier int32, e *laneExit) bool {
 	return behind[f.rank[e.last]]
 }
 
-// following returns the instruction that is executed after the barrier at pc, not counting
-// jumps forward and further barriers.
+// following returns the first instruction executed after the barrier at pc, skipping forward jumps
+// and further barriers.
 func (f *function) following(pc int32) int32 {
 	for pc++; ; {
 		switch in := &f.code[pc]; in.site.Instr.Op {
@@ -124,8 +124,8 @@ func (f *function) following(pc int32) int32 {
 	}
 }
 
-// pathsFrom reports for the basic block of each rank whether it can run after the basic block
-// that pc is in.
+// pathsFrom reports for each basic block, indexed by rank, whether it can run after the basic block
+// that contains pc.
 func (f *function) pathsFrom(pc int32) []bool {
 	reached := make([]bool, len(f.next))
 	todo := []int32{f.rank[pc]}

@@ -7,33 +7,33 @@ import (
 	"tilework/ptx"
 )
 
-// Accumulate is how the matrix instructions of f16, bf16, tf32 and 8-bit floats sum
-// products. Those of float64 fuse one multiplication and addition after the other, in
-// the order of k, and integers are exact.
+// Accumulate selects how matrix instructions sum products of f16, bf16, tf32 and 8-bit floats.
+// Products of float64 are accumulated by one fused multiply-add after the other in the order of K.
+// Sums of integers are exact.
 type Accumulate uint8
 
 const (
-	// Hopper does as an H200 was seen to do, to the last bit. Up to 16 products and the
-	// accumulator are aligned at the largest of them, cut off, added up and, to a float32, cut
-	// off again. What mma has no tensor core's instruction for is put together from others:
-	// 8-bit floats from two products in f16, whose sum is then added to the accumulator, and
-	// m8n8k4 from fused float32 instructions. Of 8-bit floats wgmma sums up 32 products and the
-	// accumulator in 14 bits, and a float32 that comes out has no more either.
+	// Hopper reproduces the results of an H200 to the last bit, as observed. Up to 16 products and
+	// the accumulator are aligned to the largest of them, truncated and added. The sum is truncated
+	// again to float32, or rounded to f16. Two forms of mma are composed of other operations: with
+	// 8-bit floats, of two sums in f16 arithmetic that are then added to the accumulator; and
+	// m8n8k4, of fused float32 operations. With 8-bit floats, wgmma adds 32 products and the
+	// accumulator in 14 bits, and its float32 results have no more than 14 bits.
 	Hopper Accumulate = iota
-	// Nearest adds products up in float64 and rounds the sum to nearest once.
+	// Nearest adds the products in float64 and rounds the sum to nearest once.
 	Nearest
 )
 
 const (
-	// chunk is how many products a tensor core adds at a time, and guardBits the bits
-	// below a float32's last that it keeps.
+	// termsPerSum is the number of products that a tensor core adds at a time. guardBits is the
+	// number of bits that it keeps below the last bit of a float32.
 	termsPerSum = 16
 	guardBits   = 2
-	// sumBits are the bits behind the first one that a sum is formed with, and byteBits
-	// those of wgmma's sums of 8-bit floats.
+	// alignedBits is the number of bits that a sum keeps after the leading bit of its largest term.
+	// fp8Bits is the same for wgmma with 8-bit floats.
 	alignedBits = 23 + guardBits
 	fp8Bits     = 13
-	// leastAligned is the least exponent that a sum is aligned at.
+	// minAlignExp is the minimum exponent to which a sum is aligned.
 	minAlignExp = -133
 )
 
@@ -45,22 +45,22 @@ type matrixProduct struct {
 	a, b, c, d *elementType
 	pa, pb     []uint32
 	pc, pd     []uint32
-	kind       ptx.Type // of the accumulators
-	bitOp      string   // and, xor: of single bits
+	kind       ptx.Type // type of the accumulators
+	bitOp      string   // and or xor, for 1-bit elements
 	saturate   bool
 	rnd        rounding
-	quadrants  int    // products at once
-	isWgmma    bool   // of wgmma
-	minExps    [2]int // exponents of factors: those of subnormal ones
+	quadrants  int // 4 for m8n8k4, which computes 4 products at once; otherwise 1
+	isWgmma    bool
+	minExps    [2]int // exponents at which subnormal factors of A and B are aligned
 }
 
-// leastExponents are those of the smallest normal factors and accumulators.
+// minExponents holds the exponents of the smallest normal numbers.
 var minExponents = map[ptx.Type]int{
 	ptx.F16: formatF16.minExp, ptx.BF16: formatBF16.minExp, ptx.TF32: formatTF32.minExp, ptx.F32: formatF32.minExp,
 	ptx.E4M3: formatE4M3.minExp, ptx.E5M2: formatE5M2.minExp,
 }
 
-// shapeOf reads "m16n8k16".
+// shapeOf parses the shape modifier, such as m16n8k16.
 func shapeOf(i *ptx.Instr) (m, n, k int) {
 	for _, mod := range i.Mods {
 		if c, _ := fmt.Sscanf(mod, "m%dn%dk%d", &m, &n, &k); c == 3 {
@@ -70,8 +70,8 @@ func shapeOf(i *ptx.Instr) (m, n, k int) {
 	return 0, 0, 0
 }
 
-// elementsOf is the types of d, a, b and c that a matrix instruction names, in order.
-// wmma names those of d and c alone for f16.
+// elementsOf returns the types of d, a, b and c of a matrix instruction. wmma with f16 specifies
+// only those of d and c.
 func elementsOf(i *ptx.Instr) (d, a, b, c ptx.Type) {
 	var ts []ptx.Type
 	for _, mod := range i.Mods {
@@ -94,7 +94,7 @@ func decodeMma(d *decoder) execFunc {
 	}
 	p.minExps = [2]int{minExponents[ta], minExponents[tb]}
 	if ta.Bits() == 8 {
-		p.minExps = [2]int{formatF16.minExp, formatF16.minExp} // see bytes
+		p.minExps = [2]int{formatF16.minExp, formatF16.minExp} // fp8Sum computes in f16
 	}
 	p.m, p.n, p.k = shapeOf(i)
 	p.pd, p.pa, p.pb, p.pc = d.vector(0), d.vector(1), d.vector(2), d.vector(3)
@@ -122,7 +122,7 @@ func decodeMma(d *decoder) execFunc {
 	return aligned(p.exec)
 }
 
-// aligned is do for an instruction that all lanes of the warp must execute together.
+// aligned returns do for an instruction that all lanes of the warp must execute together.
 func aligned(do execFunc) execFunc {
 	return func(w *warp, in *inst) {
 		if !w.converge(in, full) {
@@ -159,12 +159,12 @@ func (p *matrixProduct) exec(w *warp, _ *inst) {
 	w.scatterMatrix(c, p.fd, p.d, p.pd)
 }
 
-// element is the sum of a row times a column and c.
+// element returns the dot product of row and col plus c.
 func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) float64 {
 	switch {
 	case p.bitOp != "":
 		return wrap(c+popcount(p.bitOp, row, col), false)
-	case p.kind == ptx.S32: // sums of 256 products of 8 bits are exact
+	case p.kind == ptx.S32: // sums of 256 products of 8-bit integers are exact
 		for k, x := range row {
 			c += x * col[k]
 		}
@@ -198,7 +198,8 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 	return c
 }
 
-// fused is element for m8n8k4: all products and then c, or of f16 two products, c, and two more.
+// fmaSum computes element for m8n8k4. For float32, it sums all products and adds c. For f16, it
+// sums the first two products and the last two separately and adds c between them.
 func (p *matrixProduct) fmaSum(row, col []float64, c float32) float64 {
 	sum := func(from, to int) (s float32) {
 		for k := from; k < to; k++ {
@@ -212,8 +213,8 @@ func (p *matrixProduct) fmaSum(row, col []float64, c float32) float64 {
 	return p.rounded(float64(sum(0, 4) + c))
 }
 
-// truncated is the sum of products and c that a tensor core gives: rounded to nearest if
-// it is an f16, cut off if it is a float32. A zero has no sign.
+// tensorCoreSum returns the dot product of row and col plus c as a tensor core computes it: rounded
+// to nearest for f16 and truncated for float32. A zero result is positive.
 func (p *matrixProduct) tensorCoreSum(row, col []float64, c float64) float64 {
 	sum := p.alignedSum(row, col, c, alignedBits)
 	if p.kind == ptx.F16 {
@@ -225,7 +226,7 @@ func (p *matrixProduct) tensorCoreSum(row, col []float64, c float64) float64 {
 	return formatF32.round(sum, toZero) + 0
 }
 
-// rounded is a sum as the type of the accumulators, to nearest.
+// rounded rounds v to nearest in the type of the accumulators.
 func (p *matrixProduct) rounded(v float64) float64 {
 	if p.kind == ptx.F16 {
 		return formatF16.round(v, nearest)
@@ -233,8 +234,8 @@ func (p *matrixProduct) rounded(v float64) float64 {
 	return float64(float32(v))
 }
 
-// bytes is element for 8-bit floats. A first product takes the lower two of the four in
-// each register, a second one the upper two.
+// fp8Sum computes element for 8-bit floats. A first sum takes the lower two of the four elements in
+// each register, and a second sum the upper two.
 func (p *matrixProduct) fp8Sum(row, col []float64, c float64) float64 {
 	var sum float64
 	for half := range 2 {
@@ -250,7 +251,7 @@ func (p *matrixProduct) fp8Sum(row, col []float64, c float64) float64 {
 	return p.rounded(addOdd(sum, c))
 }
 
-// wrap is a whole number as an int32: modulo 2^32, or the nearest one.
+// wrap returns an integer as an int32: modulo 2^32, or saturated.
 func wrap(v float64, saturate bool) float64 {
 	if saturate {
 		return min(max(v, math.MinInt32), math.MaxInt32)
@@ -258,7 +259,7 @@ func wrap(v float64, saturate bool) float64 {
 	return float64(int32(int64(v)))
 }
 
-// popcount is the number of ones in the combination of two rows of bits.
+// popcount returns the number of ones in the AND or XOR of two rows of bits.
 func popcount(op string, row, col []float64) float64 {
 	n := 0
 	for k, x := range row {
@@ -269,16 +270,18 @@ func popcount(op string, row, col []float64) float64 {
 	return float64(n)
 }
 
-// truncatedSum is the sum of products and c as a tensor core forms it, before it is rounded
-// to the type of the accumulators: all terms are cut off so many bits behind the first one
-// of the largest. (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021, found
-// the same of older ones, with fewer bits and terms.) Subnormal factors, and a subnormal c, count
-// there as if their first bit were the smallest normal number's. None is subnormal as a float64.
+// alignedSum returns the dot product of row and col plus c as a tensor core computes it, before it
+// is rounded to the type of the accumulators: each term is truncated after the given number of bits
+// below the leading bit of the largest term. (Fasi et al., "Numerical behavior of NVIDIA tensor
+// cores", 2021, found the same for older GPUs, with fewer bits and terms.) For this alignment,
+// subnormal factors and a subnormal c have the exponent of the smallest normal number. All values
+// are normal as float64.
 func (p *matrixProduct) alignedSum(row, col []float64, c float64, bits int) float64 {
 	special := exponentOf(c)
 	exp := max(minAlignExp, alignExponent(c, minExponents[p.kind]))
 	for k, x := range row {
-		// A tensor core adds the factors' exponents: the product may reach one higher.
+		// A tensor core adds the exponents of the factors. That of the product can be greater by
+		// one.
 		ex, ey := alignExponent(x, p.minExps[0]), alignExponent(col[k], p.minExps[1])
 		exp, special = max(exp, ex+ey), max(special, ex, ey)
 	}
@@ -296,14 +299,14 @@ func (p *matrixProduct) alignedSum(row, col []float64, c float64, bits int) floa
 	return float64(sum) / scale
 }
 
-// specialExponent is what exponentOf says of infinities and NaNs.
+// specialExponent is the result of exponentOf for infinities and NaNs.
 const specialExponent = 1024
 
-// exponentOf is e for |x| in [2^e, 2^(e+1)) that is not subnormal, and -1023 for 0.
+// exponentOf returns e for a normal x with |x| in [2^e, 2^(e+1)), and -1023 for 0.
 func exponentOf(x float64) int { return int(math.Float64bits(x)>>52&0x7ff) - 1023 }
 
-// begins is the exponent that a tensor core aligns a number by: subnormal ones count as the
-// smallest that are not.
+// alignExponent returns the exponent by which a tensor core aligns x. It is minExp for a subnormal
+// x.
 func alignExponent(x float64, least int) int {
 	if x == 0 {
 		return exponentOf(0)
@@ -311,10 +314,10 @@ func alignExponent(x float64, least int) int {
 	return max(exponentOf(x), least)
 }
 
-// powerOfTwo is 2^e, for e from -1022 to 1023.
+// powerOfTwo returns 2^e for e from -1022 to 1023.
 func powerOfTwo(e int) float64 { return math.Float64frombits(uint64(e+1023) << 52) }
 
-// cutOff is a sum without what lies more than so many bits behind its first one.
+// truncate truncates sum after the given number of bits below its leading bit.
 func truncate(sum float64, bits int) float64 {
 	if sum == 0 || math.IsInf(sum, 0) || sum != sum {
 		return sum

@@ -11,12 +11,12 @@ import (
 	"tilework/ptx"
 )
 
-// moduleData is a program's variables in a memory, as a loaded module has them.
+// moduleData holds the variables of a program that is loaded in a memory.
 type moduleData struct {
-	allocs []*Allocation // by the variable's index; nil for those in shared memory
+	allocs []*Allocation // by the variable's index; nil for shared variables
 }
 
-// module allocates and initialises p's variables the first time that p meets m.
+// module returns the variables of p in m. The first call for p allocates and initializes them.
 func (m *Memory) module(p *Program) (*moduleData, error) {
 	m.mu.Lock()
 	data := m.modules[p]
@@ -59,9 +59,8 @@ func (m *Memory) module(p *Program) (*moduleData, error) {
 	return data, nil
 }
 
-// Global is the address and the size of a variable in .global or .const of p, as
-// launches with this memory see it. The errors wrap ErrAddress if there is none of
-// that name, or ErrOutOfMemory.
+// Global returns the address and size of a variable in .global or .const of p, for launches with
+// this memory. The error wraps ErrAddress if there is no such variable, or ErrOutOfMemory.
 func (m *Memory) Global(p *Program, name string) (addr uint64, size int, err error) {
 	v := p.byName[name]
 	if v == nil || v.Space == ptx.Shared {
@@ -75,7 +74,8 @@ func (m *Memory) Global(p *Program, name string) (addr uint64, size int, err err
 	return a.Base, a.Size, nil
 }
 
-// initial writes an initial value, dims dimensions deep in the array, to the start of b.
+// initial writes the initial value n to the start of b. dims is the number of array dimensions
+// around n.
 func (data *moduleData) initial(p *Program, v *variable, n *ptx.Init, b []byte, dims int) {
 	size := v.Type.Bytes()
 	if n.Value == nil {
@@ -100,7 +100,7 @@ func (data *moduleData) initial(p *Program, v *variable, n *ptx.Init, b []byte, 
 	case *ptx.Sum:
 		bits = data.symbol(p, value.Base, value.Offset)
 	}
-	if n.Mask != 0 { // 0xFF00 picks bits 8 to 15
+	if n.Mask != 0 { // mask 0xFF00 selects bits 8 to 15
 		shift := 0
 		for n.Mask>>shift&1 == 0 {
 			shift++
@@ -112,8 +112,7 @@ func (data *moduleData) initial(p *Program, v *variable, n *ptx.Init, b []byte, 
 	copy(b[:size], word[:])
 }
 
-// symbol is the address of a variable; that of a function is 0, as nothing can be
-// done with it.
+// symbol returns the address of a variable, or 0 for a function, whose address has no use here.
 func (data *moduleData) symbol(p *Program, n *ptx.Name, offset int64) uint64 {
 	if v := p.byName[n.Name]; v != nil && data.allocs[v.index] != nil {
 		return data.allocs[v.index].Base + uint64(offset)
@@ -121,16 +120,17 @@ func (data *moduleData) symbol(p *Program, n *ptx.Name, offset int64) uint64 {
 	return 0
 }
 
-// ErrParams is what errors of [Program.Pack] wrap.
+// ErrParams is wrapped by errors of [Program.Pack].
 var ErrParams = errors.New("wrong kernel parameters")
 
-// Pack lays out the arguments of a kernel as [Launch].Params takes them. A parameter of
-// an integer or untyped kind takes a Go integer of its size (a device address is a
-// uint64), one of a floating kind a float32, a float64 or the uint16 of an f16, and an
-// untyped one a float of its size too; a parameter that is an array takes a []byte of
-// its length.
+// Pack encodes the arguments of a kernel for [Launch].Params. The accepted Go types depend on the
+// type of the parameter:
+//   - integer: a Go integer of the same size (uint64 for a device address)
+//   - floating point: a float32, a float64, or a uint16 with the bits of an f16
+//   - untyped: a Go integer or float of the same size
+//   - array: a []byte of the same length
 //
-// The errors wrap ErrParams, or ErrLaunch if there is no such kernel.
+// The error wraps ErrParams, or ErrLaunch if there is no such kernel.
 func (p *Program) Pack(entry string, args ...any) ([]byte, error) {
 	f := p.functions[entry]
 	if f == nil || !f.Entry {

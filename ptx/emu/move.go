@@ -30,8 +30,8 @@ func decodeMov(d *decoder) execFunc {
 	}[t.Bits()]
 }
 
-// readClock reads a special register that counts time: the instructions that the block
-// has executed.
+// readClock returns the execFunc that reads a clock register. All clocks count the instructions of
+// the cluster.
 func readClock(name string, bits int) execFunc {
 	shift := choose(name == "%clock_hi" || name == "%globaltimer_hi", 32, 0)
 	if bits == 64 {
@@ -40,8 +40,8 @@ func readClock(name string, bits int) execFunc {
 	return func(w *warp, in *inst) { broadcast(dst[uint32](w, in), uint32(w.clock()>>shift)) }
 }
 
-// pack puts n registers of one type into one of another, the first lowest. Lane by lane
-// they lie in memory as they do in the result.
+// pack decodes mov from n registers to a wider one, lowest part first. The parts of a lane are
+// stored in memory in the same order as in the wide value.
 func (d *decoder) pack(whole, part ptx.Type, n int) execFunc {
 	d.in.d = d.result(0)
 	slots := d.vector(1)
@@ -57,13 +57,13 @@ func (d *decoder) pack(whole, part ptx.Type, n int) execFunc {
 	}
 }
 
-// unpack is the reverse of pack.
+// unpack decodes mov from a register to n narrower ones.
 func (d *decoder) unpack(whole, part ptx.Type, n int) execFunc {
 	slots := d.vector(0)
 	d.in.a = d.source(1)
 	size, step := uintptr(whole.Bytes()), uintptr(part.Bytes())
 	return func(w *warp, in *inst) {
-		source := *reg[wide](w, in.a) // a copy: a result may be the source
+		source := *reg[wide](w, in.a) // copied because a destination may be the source
 		from := unsafe.Pointer(&source)
 		for k, slot := range slots {
 			to := unsafe.Add(w.base, slot)
@@ -88,8 +88,8 @@ func copyBytes(to, from unsafe.Pointer, n uintptr) {
 	}
 }
 
-// window is what a generic address is more than one in the space that cvta and
-// isspacep name; ok is false for global and constant memory.
+// window returns the start of the generic window of the space in cvta or isspacep. ok is false for
+// global and constant memory, which have none.
 func (d *decoder) window() (start uint64, ok bool) {
 	for _, mod := range d.i.Mods {
 		switch mod {

@@ -6,102 +6,99 @@ import (
 	"tilework/ptx"
 )
 
-// An Observer watches a launch. The emulator calls Block before a block starts
-// and calls the hooks that it returned while the block runs.
+// An Observer watches a launch. The emulator calls Block before a block starts and calls the
+// returned hooks while the block runs.
 //
-// Block is called from several goroutines at once, for all blocks of a cluster from one
-// and before any of them runs; the hooks of these blocks are called from one goroutine
-// too, in the order in which things happen in the cluster. What happens
-// in different clusters is concurrent unless [Launch].Workers is 1. A pointer that
-// a hook gets is valid during the call only, except for *Site.
+// Calls of Block are concurrent for different clusters. All blocks of a cluster are announced by
+// one goroutine before any of them runs. This goroutine also calls their hooks, in the order of the
+// events in the cluster. With [Launch].Workers set to 1, clusters run one after the other. Pointers
+// that a hook receives are valid only during the call, except for *Site.
 type Observer interface {
 	Block(b *BlockInfo) *Hooks
 }
 
-// Hooks are the events of one block that an observer asks for. A nil hook costs
-// the emulator nothing.
+// Hooks holds the event handlers of an observer for one block. A nil hook costs nothing.
 type Hooks struct {
-	// Access is called for each memory access of a warp, after its addresses were
-	// checked and before it changes memory. Accesses that fault are not reported here.
+	// Access is called for each memory access of a warp, after its addresses were checked and
+	// before it changes memory. It is not called for lanes that fault.
 	Access func(*Access)
-	// Barrier is called when threads arrive at a barrier of the block, and when
-	// all have.
+	// Barrier is called when threads arrive at a barrier of the block, and when the barrier
+	// completes.
 	Barrier func(*Barrier)
-	// WarpSync is called when lanes have met at an instruction that makes them wait
-	// for one another: bar.warp.sync and the .sync instructions.
+	// WarpSync is called when lanes have converged at an instruction that synchronizes them:
+	// bar.warp.sync and the .sync instructions.
 	WarpSync func(*WarpSync)
 	// Fence is called for membar and fence.
 	Fence func(*Fence)
-	// ClusterSync is called when threads arrive at the cluster's barrier, when all
-	// have, and when threads go on behind it.
+	// ClusterSync is called when threads arrive at the cluster barrier, when the barrier completes,
+	// and when a wait ends.
 	ClusterSync func(*ClusterSync)
-	// Bulk is called when a bulk copy begins, for each of its two halves, and for the
-	// operands of wgmma.mma_async in shared memory.
+	// Bulk is called when a bulk copy starts, once for each of its two halves, and for the shared
+	// memory operands of wgmma.mma_async.
 	Bulk func(*Bulk)
-	// Mbarrier is called for what happens at an mbarrier.
+	// Mbarrier is called for operations on an mbarrier.
 	Mbarrier func(*Mbarrier)
-	// CopyDone is called when a wait sees asynchronous copies complete.
+	// CopyDone is called when a wait completes asynchronous copies.
 	CopyDone func(*CopyDone)
-	// UninitRead is called for each instruction that reads a register no
-	// instruction of the thread has written.
+	// UninitRead is called for each instruction that reads a register that the thread has not
+	// written.
 	UninitRead func(*UninitRead)
-	// Fault is called for an access that the memory refuses. If the hook of one of the
-	// observers returns true, the lanes concerned leave the access out (a load gives
-	// zeros) and the launch goes on; else it ends with the fault as its error.
+	// Fault is called for an invalid memory access. If the hook of any observer returns true, the
+	// launch continues without the access of these lanes, and a load returns zeros. Otherwise the
+	// launch ends with the fault as its error.
 	Fault func(*Fault) bool
-	// End is called when the block has ended, also if it failed.
+	// End is called when the block has ended or failed.
 	End func()
 }
 
-// BlockInfo says which block starts, and in what.
+// BlockInfo describes a block that starts.
 type BlockInfo struct {
 	Entry      string
 	Grid       Dim3
 	BlockDim   Dim3
 	Index      Dim3 // %ctaid
-	Linear     int  // x fastest
+	Linear     int  // linear index, where X varies fastest
 	Warps      int
-	SharedSize int // static and dynamic bytes of shared memory
+	SharedSize int // static and dynamic shared memory in bytes
 	Memory     *Memory
-	// Cluster is the number of the block's cluster in the grid, x fastest, and Rank its
-	// place among the Ranks blocks of that cluster, which run together: a grid without
-	// clusters has clusters of one block.
+	// Cluster is the linear index of the block's cluster in the grid. Rank is the block's rank
+	// among the Ranks blocks of that cluster. In a grid without clusters, each block is a cluster.
 	Cluster, Rank, Ranks int
 }
 
-// Site is an instruction in the text: what a finding points at. There is one *Site
-// for each instruction of a [Program], so they can be compared and be map keys.
+// Site is an instruction of the PTX. There is one *Site for each instruction of a [Program], so
+// pointers to sites can be compared and used as map keys.
 type Site struct {
 	Func   string
-	Index  int     // from 0 over the program's instructions, in the order of the text
-	Pos    ptx.Pos // in the PTX text
-	Source ptx.Pos // where the last .loc before it points; the zero Pos without one
-	Opcode string  // with its modifiers: "ld.global.f32"
+	Index  int     // index among all instructions of the program, in the order of the source
+	Pos    ptx.Pos // in the PTX source
+	Source ptx.Pos // position given by the preceding .loc; zero if there is none
+	Opcode string  // with modifiers: "ld.global.f32"
 	Instr  *ptx.Instr
 }
 
-// Origin is who did something: lanes of a warp at an instruction.
+// Origin identifies the lanes of a warp that executed an instruction.
 type Origin struct {
 	Site *Site
-	Warp int    // of the block
-	Mask uint32 // the lanes that take part
+	Warp int    // index in the block
+	Mask uint32 // lanes that take part
 }
 
-// AccessKind is what an access does to memory.
+// AccessKind is the effect of an access on memory.
 type AccessKind uint8
 
 const (
 	Read AccessKind = iota
 	Write
-	// Atomic reads and writes in one step, as atom and red do.
+	// Atomic is a read and a write in one step, as by atom and red.
 	Atomic
-	// AsyncRead and AsyncWrite are the two halves of an asynchronous copy. They
-	// happen at some time between this event and the CopyDone of the same copy.
+	// AsyncRead and AsyncWrite are the two halves of an asynchronous copy. They happen at some time
+	// between this event and the CopyDone of the same copy.
 	AsyncRead
 	AsyncWrite
 )
 
-// Sem is the memory ordering that an access or a fence asks for.
+// Sem is the memory ordering of an access or a fence.
 type Sem uint8
 
 const (
@@ -114,181 +111,177 @@ const (
 	SeqCst
 )
 
-// Scope is the set of threads that an ordering is promised to.
+// Scope is the set of threads that observe a memory ordering.
 type Scope uint8
 
 const (
-	NoScope Scope = iota // of weak accesses
+	NoScope Scope = iota // for weak accesses
 	CTA
 	Cluster
 	GPU
 	System
 )
 
-// Access is a memory access of a warp. Lane i of Mask accesses the Size bytes from
-// Addr[i]; the other elements of Addr hold nothing of use.
+// Access is a memory access of a warp. Lane i of Mask accesses the Size bytes at Addr[i]. Elements
+// of Addr for other lanes are undefined.
 type Access struct {
 	Origin
 	Kind  AccessKind
 	Sem   Sem
 	Scope Scope
-	// Space is where the access goes: Global, Shared, Local, Const or Param, never
-	// Generic. A generic access whose lanes go to different spaces is reported
-	// once for each space.
+	// Space is Global, Shared, Local, Const or Param, never Generic. A generic access to several
+	// spaces is reported once per space.
 	Space ptx.Space
-	// Size is the bytes that a lane accesses: all elements of a vector together.
+	// Size is the number of bytes per lane, including all elements of a vector.
 	Size int
-	// Addr is the first byte's address: in global and constant memory the device
-	// address, in shared memory the offset from the start of a block's,
-	// in local memory and in parameters an offset that is the thread's own.
+	// Addr holds the address of the first byte of each lane: the device address in global and
+	// constant memory, and an offset in the block's shared memory, the thread's local memory or the
+	// parameters.
 	Addr *[32]uint64
-	// Rank is that of the block of the cluster whose shared memory a shared access goes
-	// to: mostly the thread's own.
+	// Rank is the rank of the block that owns the shared memory, for a shared access. It is usually
+	// the thread's own block.
 	Rank int
-	// Alloc is the allocation that a global access goes to. One whose lanes go to
-	// several is reported once for each.
+	// Alloc is the allocation of a global access. An access to several allocations is reported once
+	// for each.
 	Alloc *Allocation
-	// Copy identifies an asynchronous copy among those of the cluster; its two
-	// halves have the same number, from 1. It is 0 for other accesses.
+	// Copy is the number of an asynchronous copy in its cluster, starting at 1. Both halves of a
+	// copy have the same number. It is 0 for other accesses.
 	Copy uint64
 
 	warp *warp
 	inst *inst
 }
 
-// Bulk is an asynchronous access of the async proxy: one half of a bulk copy that a thread
-// has begun, or what a wgmma.mma_async of a warp reads. It happens at some time
-// between this event and the one that tells that the copy is done: a CopyDone, or an
-// Mbarrier event.
+// Bulk is a memory access through the async proxy: one half of a bulk copy by a thread, or the
+// operands of a wgmma.mma_async by a warp. It happens at some time between this event and the
+// completion of the copy, which is a CopyDone or an Mbarrier event.
 type Bulk struct {
 	Origin
 	Kind   AccessKind // AsyncRead or AsyncWrite
 	Atomic bool       // a reduction
 	Space  ptx.Space  // Global or Shared
-	Rank   int        // as of Access
+	Rank   int        // as in Access
 	Alloc  *Allocation
 	Spans  []Span
 	Copy   uint64
-	// Mbarrier is the offset, in the same block's shared memory, of the mbarrier that is
-	// told, if Tells.
+	// Mbarrier is the offset of the mbarrier that tracks the copy, in the same block's shared
+	// memory. It is valid if HasMbarrier is set.
 	Mbarrier    uint64
 	HasMbarrier bool
 }
 
-// Span is bytes of memory: a device address, or an offset in shared memory.
+// Span is a contiguous range of memory. Addr is a device address or an offset in shared memory.
 type Span struct {
 	Addr uint64
 	Size int
 }
 
-// BarrierKind is what happened at a barrier of the block.
+// BarrierKind is the kind of an event at a barrier of the block.
 type BarrierKind uint8
 
 const (
-	// BarrierSync: threads arrived and wait.
+	// BarrierSync means that threads arrived and wait.
 	BarrierSync BarrierKind = iota
-	// BarrierArrive: threads arrived and go on.
+	// BarrierArrive means that threads arrived and continue.
 	BarrierArrive
-	// BarrierComplete: as many threads have arrived as the barrier expects. The
-	// origin is the last arrival.
+	// BarrierComplete means that all expected threads have arrived. The origin is the last arrival.
 	BarrierComplete
 )
 
-// Barrier is an arrival at a barrier of the block, or its completion. A completion
-// orders all that the arrived threads did before against all that the waiting
-// ones do after.
+// Barrier is an arrival at a barrier of the block, or its completion. A completion orders all
+// accesses of the arrived threads before all later accesses of the waiting threads.
 type Barrier struct {
 	Origin
 	Kind BarrierKind
 	ID   int // 0 to 15
-	// Expected is the number of threads that the barrier waits for, and Arrived
-	// those that are there.
+	// Expected is the number of threads that the barrier waits for, and Arrived the number that
+	// have arrived.
 	Expected, Arrived int
-	// Generation counts the completions of this barrier: arrivals and the
-	// completion that they bring about have the same number.
+	// Generation is the number of earlier completions of this barrier. A completion has the same
+	// generation as its arrivals.
 	Generation int
-	// Aligned reports that all threads of a warp must execute the instruction together;
-	// in a completion, that this holds for all arrivals.
+	// Aligned reports whether all threads of a warp must execute the instruction together. For a
+	// completion, it reports whether this holds for all arrivals.
 	Aligned bool
-	// Missing lists threads that do not reach an aligned barrier. In an arrival they are of
-	// the same warp. In the completion of a barrier of the whole block they are the warps
-	// without an arrival. The list is valid during the call only.
+	// Missing lists threads that do not reach an aligned barrier. For an arrival, these are threads
+	// of the same warp. For the completion of a barrier of the whole block, these are the threads
+	// of warps that did not arrive. The list is valid only during the call.
 	Missing []Missing
 }
 
-// Divergent reports whether threads of the warp have not exited and are not at an aligned
-// barrier with the others.
+// Divergent reports whether live threads of the warp are not at an aligned barrier with the others.
 func (b *Barrier) Divergent() bool {
 	return slices.ContainsFunc(b.Missing, func(m Missing) bool { return !m.Exited })
 }
 
-// Missing describes threads that do not execute a barrier which other threads of their
-// block, or of their warp, execute.
+// Missing describes threads that do not execute a barrier that other threads of their block or warp
+// execute.
 type Missing struct {
-	Origin // their next instruction, or the one at which they left the kernel
-	// Exited reports that they have left the kernel. Skipped reports that they went past the
-	// barrier first: they executed code that can run after it, or left out nothing else.
+	Origin // next instruction, or the one at which they exited
+	// Exited reports whether the threads have exited the kernel. Skipped reports whether they
+	// exited after the barrier, having executed code that can run after it or skipped only the
+	// barrier.
 	Exited, Skipped bool
 }
 
-// ClusterKind is what happened at the barrier of the cluster.
+// ClusterKind is the kind of an event at the cluster barrier.
 type ClusterKind uint8
 
 const (
 	ClusterArrive ClusterKind = iota
-	// ClusterComplete: all threads of the cluster have arrived. It has no origin, and
-	// the observers of the cluster's first block are told.
+	// ClusterComplete means that all threads of the cluster have arrived. It has no origin and is
+	// reported to the observers of the cluster's first block.
 	ClusterComplete
-	// ClusterWait: threads go on that have waited for the last completion.
+	// ClusterWait means that threads finished waiting for the last completion.
 	ClusterWait
 )
 
-// ClusterSync is an arrival at the barrier of the cluster, its completion or the end of a
-// wait there. What the threads did before they arrived is ordered before what they do
-// after they have waited, but for a Relaxed arrival.
+// ClusterSync is an event at the cluster barrier: an arrival, the completion, or the end of a wait.
+// Accesses before an arrival are ordered before accesses after the wait, unless the arrival is
+// Relaxed.
 type ClusterSync struct {
 	Origin
 	Kind    ClusterKind
 	Relaxed bool
-	// Missing lists the threads of the warp that do not reach an aligned instruction. The
-	// list is valid during the call only.
+	// Missing lists the threads of the warp that do not reach an aligned instruction. The list is
+	// valid only during the call.
 	Missing []Missing
 }
 
-// MbarrierKind is what happened at an mbarrier.
+// MbarrierKind is the kind of an event at an mbarrier.
 type MbarrierKind uint8
 
 const (
 	MbarrierInit MbarrierKind = iota
-	// MbarrierArrive: a thread arrived at the phase under way.
+	// MbarrierArrive means that a thread arrived at the current phase.
 	MbarrierArrive
-	// MbarrierCopy: an asynchronous copy is done that the phase under way waits for. The
+	// MbarrierCopy means that an asynchronous copy tracked by the current phase completed. The
 	// origin is that of the copy.
 	MbarrierCopy
-	// MbarrierComplete: the phase is complete, and the next one begins.
+	// MbarrierComplete means that the phase completed and the next one started.
 	MbarrierComplete
-	// MbarrierWait: a thread has seen that the last phase is complete.
+	// MbarrierWait means that a thread observed the completion of the last phase.
 	MbarrierWait
 )
 
-// Mbarrier is an event at an mbarrier. What threads did before they arrived at a phase, and
-// the copies that it waited for, are ordered before what a thread does that has seen
-// that the phase is complete.
+// Mbarrier is an event at an mbarrier. Accesses of threads before their arrival at a phase, and the
+// copies that the phase tracks, are ordered before later accesses of a thread that observed the
+// completion of the phase.
 type Mbarrier struct {
 	Origin
 	Kind MbarrierKind
-	// Rank is that of the block of the cluster in whose shared memory the mbarrier is, and
-	// Addr its offset there.
+	// Rank is the rank of the block whose shared memory contains the mbarrier, and Addr is its
+	// offset there.
 	Rank int
 	Addr uint64
-	Copy uint64 // of MbarrierCopy: which copy
+	Copy uint64 // number of the copy, for MbarrierCopy
 }
 
-// WarpSync is lanes of a warp that waited for one another.
+// WarpSync reports that lanes of a warp waited for each other.
 type WarpSync struct {
 	Origin
-	// Orders says that memory accesses before and after are ordered between the
-	// lanes, as by bar.warp.sync but not by shfl.sync.
+	// Orders reports whether the lanes' memory accesses before and after are ordered, as by
+	// bar.warp.sync but not by shfl.sync.
 	Orders bool
 }
 
@@ -297,16 +290,16 @@ type Fence struct {
 	Origin
 	Sem   Sem
 	Scope Scope
-	// Proxy is the argument of fence.proxy: "async", "async.shared::cta"; empty
-	// for an ordinary fence.
+	// Proxy is the argument of fence.proxy, such as "async" or "async.shared::cta". It is empty for
+	// an ordinary fence.
 	Proxy string
 }
 
-// CopyDone is asynchronous copies seen complete by the threads that issued them.
+// CopyDone reports that the issuing threads waited for the completion of asynchronous copies.
 type CopyDone struct {
 	Origin
 	Copies []CopyLanes
-	Read   bool // only that their sources have been read
+	Read   bool // only the sources have been read
 }
 
 // CopyLanes is a copy and the lanes whose part of it is complete.
@@ -315,8 +308,7 @@ type CopyLanes struct {
 	Mask uint32
 }
 
-// UninitRead is a read of a register before it was written. Mask holds the lanes
-// concerned.
+// UninitRead is a read of a register that the lanes of Mask have not written.
 type UninitRead struct {
 	Origin
 	Register string

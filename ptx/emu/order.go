@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// order finds the basic blocks and puts them in the reconvergence order.
+// orderBlocks finds the basic blocks and computes their reconvergence order.
 func (d *decoder) orderBlocks() {
 	code := d.f.code
 	code[0].leader = true
@@ -55,8 +55,8 @@ func (d *decoder) orderBlocks() {
 	}
 }
 
-// ends tells whether in ends a basic block by leaving the function, and whether some
-// lanes may go on behind it.
+// ends returns whether in leaves the function and whether lanes can continue at the next
+// instruction.
 func (in *inst) ends() (leaves, falls bool) {
 	i := in.site.Instr
 	switch i.Op {
@@ -68,19 +68,18 @@ func (in *inst) ends() (leaves, falls bool) {
 	return false, true
 }
 
-// reconvergence puts the basic blocks of a function in the order in which groups of
-// diverged lanes run: the group in the block of the lowest number goes first. succs
-// gives for each block where it may go on; the first one is the function's start.
+// reconvergence returns the rank of each basic block in the order in which groups of diverged lanes
+// run: the group in the block with the lowest rank runs first. succs lists the successors of each
+// block. The function starts at block 0.
 //
-// The order is topological but for the edges back to the heads of loops, and what a
-// loop holds stands together in it. Lanes that wait for the group that runs are
-// thus never on a path that this group must take before it meets them. Loops are
-// found as in Bourdoncle, "Efficient chaotic iteration strategies with widenings"
-// (1993), figure 4.
+// The order is topological except for the back edges of loops, and the blocks of a loop are
+// contiguous in it. Lanes that wait for the running group are therefore never on a path that this
+// group must take before it joins them. Loops are found as in Bourdoncle, "Efficient chaotic
+// iteration strategies with widenings" (1993), figure 4.
 func reconvergence(succs [][]int32) []int32 {
 	o := &orderer{succs: succs, depth: make([]int, len(succs))}
 	var reversed []int32
-	for b := range succs { // what cannot be reached gets a place too
+	for b := range succs { // includes unreachable blocks
 		if o.depth[b] == 0 {
 			var part []int32
 			o.visit(int32(b), &part)
@@ -104,8 +103,8 @@ type orderer struct {
 
 const done = math.MaxInt
 
-// visit appends what it orders to part, last first, and returns the least number of
-// a visit under way that v leads back to.
+// visit appends the component of v to part in reverse order. It returns the least number of an
+// unfinished visit that v leads back to.
 func (o *orderer) visit(v int32, part *[]int32) int {
 	o.stack = append(o.stack, v)
 	o.count++
@@ -130,7 +129,7 @@ func (o *orderer) visit(v int32, part *[]int32) int {
 		if top == v {
 			break
 		}
-		o.depth[top] = 0 // of v's loop: ordered again below, without its head
+		o.depth[top] = 0 // part of v's loop; ordered below without the loop head
 	}
 	if loop {
 		for _, s := range o.succs[v] {

@@ -1,46 +1,45 @@
-// Package emu runs PTX text on the processor: the text that a driver would get, for
-// a grid of blocks, with events for whoever wants to watch.
+// Package emu runs PTX on the CPU. It runs the same PTX source that a driver receives, for a grid
+// of blocks, and reports events to observers.
 //
-// [Load] checks a module and decodes each function once into an array of
-// instructions, each with the Go function that executes it for the 32 lanes of a
-// warp. [Program.Run] runs the blocks of a launch on all cores; within a block, one
-// warp at a time runs for a random number of instructions, so that a program that
-// lacks a barrier gives wrong results here too. The seed of a launch decides
-// everything that is random.
+// [Load] verifies a module and decodes each function once into an array of instructions. Each
+// instruction has a Go function that executes it for the 32 lanes of a warp. [Program.Run] runs the
+// blocks of a launch on all cores. Within a block, one warp at a time runs for a random number of
+// instructions, so a kernel that lacks a barrier computes wrong results here too. The seed of a
+// launch determines all random choices.
 //
 // # Divergence
 //
-// The lanes of a warp form groups of the same place in the program. After a branch
-// that splits a group, the group that stands first in the reconvergence order of its
-// function runs, and groups that meet at a place become one again. The order is
-// topological, and each loop stands in it as a whole before what follows the loop, so
-// that lanes which are ahead wait where paths join (Diamos et al., "SIMD
-// re-convergence at thread frontiers", 2011; the order is Bourdoncle's weak
-// topological order). A group that polls memory makes room for the others, as
-// independent thread scheduling asks, and instructions with a member mask wait for
-// the lanes that the mask names.
+// The lanes of a warp that are at the same instruction form a group. After a branch that splits a
+// group, the group that comes first in the reconvergence order of its function runs, and groups
+// that reach the same instruction merge. The order is topological, and each loop precedes the code
+// after it, so lanes that are ahead wait where paths join (Diamos et al., "SIMD re-convergence at
+// thread frontiers", 2011; the order is Bourdoncle's weak topological order). A group that polls
+// memory yields to the others, as independent thread scheduling requires. Instructions with a
+// member mask wait for the lanes in the mask.
 //
-// # Clusters and what is asynchronous
+// # Clusters and asynchronous operations
 //
-// The blocks of a cluster run together, warp by warp in random order, and an address in
-// shared::cluster says whose memory it points into; what a block leaves behind when it
-// exits is gone. Bulk copies and wgmma.mma_async are done at random times, at the latest
-// by the wait for them, and in parts: a source is read before a target is written, and
-// of a multicast each block has its own time. mbarrier.try_wait sleeps until the phase
-// is complete, so that a program that waits for what never comes is a deadlock, with
-// words on what each mbarrier still wants. An operation of a warpgroup happens when its four
-// warps have come to it; its registers must be left alone until a wait, and what
-// touches them, or lacks a wgmma.fence, ends the launch with ErrMisuse. Prefetches, cache
-// hints, griddepcontrol and setmaxnreg say something to the hardware only.
+// The blocks of a cluster run together, warp by warp in random order. An address in shared::cluster
+// contains the rank of the block that owns the memory. The shared memory of a block is gone once
+// the block has exited.
+//
+// Bulk copies and wgmma.mma_async run at random times, at the latest when a thread waits for them.
+// A copy runs in several parts: it reads the source before it writes the destination, and a
+// multicast copy writes to each block at a separate time. mbarrier.try_wait suspends the thread
+// until the phase is complete. A kernel that waits for an event that never happens is therefore a
+// deadlock, and the error lists the arrivals and bytes that each mbarrier still expects.
+//
+// A wgmma operation starts when all four warps of the warpgroup have executed it. Accessing its
+// registers before the wait, or omitting wgmma.fence, ends the launch with ErrMisuse. Prefetches,
+// cache hints, griddepcontrol and setmaxnreg have no effect.
 //
 // # Floating point
 //
-// Arithmetic is IEEE 754's in the rounding that the instruction names. The .approx
-// instructions give the correctly rounded result (of one calculated in float64),
-// which lies within the error that the manual allows and is not always what a GPU
-// gives. A NaN result has the bits of the manual's canonical NaN: 0x7fffffff
-// in f32 and 0x7fff in the 16-bit formats. How matrix instructions round is said
-// with [Launch].Accumulate.
+// Arithmetic follows IEEE 754 with the rounding mode of the instruction. The .approx instructions
+// compute in float64 and round the result correctly. It is within the error that the manual allows
+// but can differ from that of a GPU. A NaN result has the bits of the manual's canonical NaN:
+// 0x7fffffff in f32 and 0x7fff in the 16-bit formats. [Launch].Accumulate selects the rounding of
+// matrix instructions.
 package emu
 
 import (
@@ -51,14 +50,13 @@ import (
 	"tilework/ptx"
 )
 
-// Program is a module that was decoded to run. It does not change and may be run
-// from several goroutines.
+// Program is a decoded module. It is immutable and safe for concurrent use.
 type Program struct {
 	module    *ptx.Module
 	functions map[string]*function
-	variables []*variable // of the module and, but for .local and .param, of its functions
+	variables []*variable // of the module and its functions, except in .local and .param
 	byVar     map[*ptx.Var]*variable
-	byName    map[string]*variable // those of the module
+	byName    map[string]*variable // module scope only
 	sites     []*Site
 }
 
@@ -72,40 +70,40 @@ type variable struct {
 type function struct {
 	*ptx.Func
 	code []inst
-	rank []int32 // of each instruction in the reconvergence order
-	// next lists, for the basic block of each rank, the ranks of those that may follow it.
+	rank []int32 // rank of each instruction's basic block in the reconvergence order
+	// next lists, for the basic block of each rank, the ranks of its successors.
 	next [][]int32
-	// The frame's register file: first what is cleared for each call, then
-	// constants, which stay, and values that are filled in for each call.
+	// Layout of the frame's register file: first the registers, which are poisoned for each call,
+	// up to clear; then the constants, and values that are set for each call.
 	clear     uint32
 	frameSize uint32
 	constants []constant
 	fills     []fill
-	registers []*ptx.Symbol // by Index; their places are in slots
+	registers []*ptx.Symbol // by Index; slots holds their offsets
 	slots     []uint32
-	// layout gives the places of parameters: for an entry in the parameter buffer,
-	// for a .func in the frame's local memory, as those of .local variables.
+	// layout holds the offsets of parameters and .local variables. Parameters of an entry are in
+	// the parameter buffer, all others in the frame's local memory.
 	layout    map[*ptx.Var]uint64
 	paramSize int // of an entry
 	localSize uint64
-	first     int  // index of the first instruction in the program
-	matrices  bool // it has wgmma instructions
-	// What the function needs of others.
+	first     int  // index of its first instruction in the program
+	matrices  bool // uses wgmma instructions
+	// Callees and variables of the function.
 	calls []*function
 	uses  map[*variable]bool
 }
 
-// constant is an immediate, broadcast to the lanes of a slot.
+// constant is an immediate that is broadcast to the lanes of a slot.
 type constant struct {
 	offset uint32
-	size   uint8 // bytes a lane; 0 for a predicate
+	size   uint8 // bytes per lane; 0 for a predicate
 	bits   uint64
 }
 
-// Load verifies m, which it binds, and decodes its functions.
+// Load verifies m, binds its instructions and decodes its functions.
 //
-// Its error wraps those of [ptx.Verify], or ptx.ErrUnsupported with the place of what
-// the emulator does not execute.
+// The error wraps those of [ptx.Verify], or ptx.ErrUnsupported with the position of an instruction
+// that the emulator does not support.
 func Load(m *ptx.Module) (*Program, error) {
 	if err := ptx.Verify(m); err != nil {
 		return nil, err
@@ -138,7 +136,7 @@ func Load(m *ptx.Module) (*Program, error) {
 	return p, nil
 }
 
-// ordered is the functions in the order of the text.
+// ordered returns the functions in the order of the source.
 func (p *Program) ordered() []*function {
 	var fs []*function
 	for _, f := range p.module.Funcs() {
@@ -149,8 +147,7 @@ func (p *Program) ordered() []*function {
 	return fs
 }
 
-// addVariable adds a variable of the module. A definition replaces what was only
-// announced before.
+// addVariable adds a variable of the module. A definition replaces an earlier extern declaration.
 func (p *Program) addVariable(v *ptx.Var) {
 	old := p.byName[v.Name]
 	switch {
@@ -169,7 +166,7 @@ func (p *Program) newVariable(v *ptx.Var) *variable {
 	return n
 }
 
-// Entries lists the names of the kernels, sorted.
+// Entries returns the sorted names of the kernels.
 func (p *Program) Entries() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(p.functions)) {
@@ -180,7 +177,7 @@ func (p *Program) Entries() []string {
 	return names
 }
 
-// Sites lists the program's instructions by their index.
+// Sites returns the program's instructions by index.
 func (p *Program) Sites() []*Site { return p.sites }
 
 func unsupported(at ptx.Pos, format string, args ...any) error {

@@ -6,8 +6,8 @@ import (
 	"tilework/ptx"
 )
 
-// registry is what the emulator executes, by opcode. What neither it nor refusals names
-// is a hole: a test ranges over the instruction table.
+// registry maps opcodes to their decoders. A test checks that each instruction of the table in
+// package ptx is either in registry or in refusals.
 var registry map[string]decodeFunc
 
 func init() {
@@ -44,14 +44,14 @@ func init() {
 	}
 }
 
-// refusals are what the emulator knows not to execute, by the start of the mnemonic, and
-// why.
+// refusals lists instructions that the emulator does not support, by the prefix of the mnemonic,
+// and their feature for the error message.
 var refusals = []struct{ prefix, reason string }{
 	{"discard.", "a cache line without its contents"},
 	{"tensormap.", "tensor maps"},
 }
 
-// refused is why an instruction is not executed; empty for others.
+// refused returns the unsupported feature of i, or an empty string if i is supported.
 func refused(i *ptx.Instr) string {
 	name := i.Mnemonic() + "."
 	for _, r := range refusals {

@@ -18,7 +18,7 @@ const (
 	awayTies                 // .rna: to nearest, ties away from zero
 )
 
-// roundings are the modes by their modifiers, those of integers with their i.
+// roundings maps modifiers to rounding modes. Those of conversions to integers end in i.
 var roundings = map[string]rounding{
 	"rn": nearest, "rz": toZero, "rm": down, "rp": up, "rna": awayTies,
 	"rni": nearest, "rzi": toZero, "rmi": down, "rpi": up,
@@ -39,9 +39,9 @@ func (r rounding) integral(x float64) float64 {
 	return math.RoundToEven(x)
 }
 
-// format is a floating-point format whose values are float64 values.
+// format is a floating-point format whose values are representable in float64.
 type format struct {
-	precision int     // of the significand, the leading one included
+	precision int     // significand bits, including the leading one
 	minExp    int     // exponent of the smallest normal number
 	max       float64 // largest finite value
 }
@@ -55,9 +55,9 @@ var (
 	formatE4M3 = format{4, -6, 448}
 )
 
-// round is x in the format, as a float64. x must be exact or rounded to odd; the
-// result is as if the exact value had been rounded. What is too large becomes an
-// infinity or the largest finite value, as the mode has it.
+// round rounds x to the format. x must be exact or rounded to odd; the result is then the same as
+// that of rounding the exact value. An overflow results in an infinity or in the largest finite
+// value, depending on the mode.
 func (f *format) round(x float64, r rounding) float64 {
 	if x == 0 || x != x || math.IsInf(x, 0) {
 		return x
@@ -77,7 +77,7 @@ func (f *format) round(x float64, r rounding) float64 {
 	return y
 }
 
-// flush is x, or a zero of its sign if x is subnormal in the format.
+// flush returns x, or a zero of the same sign if x is subnormal in the format.
 func (f *format) flush(x float64) float64 {
 	if math.Abs(x) < math.Ldexp(1, f.minExp) {
 		return math.Copysign(0, x)
@@ -85,9 +85,9 @@ func (f *format) flush(x float64) float64 {
 	return x
 }
 
-// odd is s rounded to odd, where s is the rounded result of an operation and err has
-// the sign of the exact result less s: where it is not exact and s is even, it is
-// the neighbour of s on the exact result's other side.
+// odd rounds to odd, where s is the rounded result of an operation and err has the sign of the
+// exact result minus s. If the result is inexact and s is even, odd returns the neighbor of s on
+// the other side of the exact result.
 func odd(s, err float64) float64 {
 	if err == 0 || err != err || s == 0 || math.IsInf(s, 0) {
 		return s
@@ -101,14 +101,14 @@ func odd(s, err float64) float64 {
 	return s
 }
 
-// The operations on values of formats up to float32, rounded to odd: a second rounding to
-// any of these formats then gives what one rounding of the exact result would have
-// (Boldo and Melquiond, 2008). Their exponents are far from float64's limits.
+// Operations on values of formats up to float32 with results rounded to odd. A second rounding to
+// any of these formats then has the same result as a single rounding of the exact value (Boldo and
+// Melquiond, 2008). The exponents are far from the limits of float64.
 
 func addOdd(a, b float64) float64 {
 	s := a + b
 	bb := s - a
-	return odd(s, (a-(s-bb))+(b-bb)) // Knuth's two-sum
+	return odd(s, (a-(s-bb))+(b-bb)) // Knuth's TwoSum
 }
 
 func fmaOdd(a, b, c float64) float64 { return addOdd(a*b, c) } // a·b is exact
@@ -127,8 +127,8 @@ func sqrtOdd(a float64) float64 {
 	return odd(s, math.FMA(-s, s, a))
 }
 
-// direct64 corrects rn, a result rounded to nearest, to another mode. sign tells
-// whether the exact result is greater than rn, the same, or less.
+// direct64 converts rn, a result rounded to nearest, to rounding mode r. sign returns the sign of
+// the exact result minus rn.
 func direct64(rn float64, r rounding, sign func() int) float64 {
 	if r == nearest || rn != rn {
 		return rn
@@ -142,13 +142,14 @@ func direct64(rn float64, r rounding, sign func() int) float64 {
 	return rn
 }
 
-// exactDigits are enough for the sum of any product of two float64 and a third.
+// exactDigits is a precision in bits that suffices for the sum of a product of two float64 values
+// and a third value.
 const exactDigits = 4400
 
 func exact(x float64) *big.Float { return new(big.Float).SetPrec(exactDigits).SetFloat64(x) }
 
-// fma64 is a·b + c, rounded once. The sum of zeros of different signs, and that of
-// opposites, is a negative zero if the mode is down.
+// fma64 computes a·b + c with a single rounding. When rounding down, an exact zero sum of terms
+// with different signs is -0.
 func fma64(a, b, c float64, r rounding) float64 {
 	rn := math.FMA(a, b, c)
 	if r == nearest || rn != rn || math.IsInf(a, 0) || math.IsInf(b, 0) || math.IsInf(c, 0) {
@@ -166,7 +167,7 @@ func fma64(a, b, c float64, r rounding) float64 {
 	})
 }
 
-// compare is the sign of x - y, y being perhaps an infinity.
+// compare returns the sign of x - y. y may be infinite.
 func compare(x *big.Float, y float64) int {
 	return x.Cmp(new(big.Float).SetFloat64(y))
 }
@@ -193,7 +194,7 @@ func div64(a, b float64, r rounding) float64 {
 		if math.IsInf(rn, 0) {
 			return -int(math.Copysign(1, rn))
 		}
-		q := exact(rn) // a/b > rn if a > rn·b, for b > 0
+		q := exact(rn) // for b > 0, a/b > rn if and only if a > rn·b
 		s := exact(a).Cmp(q.Mul(q, exact(b)))
 		if b < 0 {
 			s = -s
@@ -213,11 +214,11 @@ func sqrt64(a float64, r rounding) float64 {
 	})
 }
 
-// codec is how the bits of a 16-bit format are read and written.
+// codec decodes and encodes the values of a 16-bit format.
 type codec struct {
 	*format
 	decode func(bits uint16) float64
-	encode func(v float64) uint16 // of a value of the format
+	encode func(v float64) uint16 // the value must be representable
 }
 
 // nan16 is the canonical NaN of the 16-bit formats.
@@ -242,8 +243,8 @@ var (
 		}}
 )
 
-// decodeE5M2 and decodeE4M3 are the values of 8-bit floats (Micikevicius et al., "FP8
-// Formats for Deep Learning", 2022). E4M3 has no infinities and one NaN of each sign.
+// decodeE5M2 returns the value of an 8-bit float (Micikevicius et al., "FP8 Formats for Deep
+// Learning", 2022).
 func decodeE5M2(b uint8) float64 { return dtype.Float16(uint16(b) << 8).Float64() }
 
 func decodeE4M3(b uint8) float64 {
@@ -261,8 +262,7 @@ func decodeE4M3(b uint8) float64 {
 	return v
 }
 
-// encodeE5M2 and encodeE4M3 round x to nearest; what is too large becomes the largest
-// finite value.
+// encodeE5M2 rounds x to nearest. Values that are too large saturate to the largest finite value.
 func encodeE5M2(x float64) uint8 {
 	if x != x {
 		return 0x7f

@@ -4,34 +4,34 @@ import (
 	"tilework/ptx"
 )
 
-// fillKind is what a place in the frame is filled with when a call begins.
+// fillKind is the kind of value that a call stores in a slot of its frame.
 type fillKind uint8
 
 const (
-	fillVariable fillKind = iota // the address of variable index, plus add
-	fillShared                   // the same of one in the block's shared memory
-	fillLocal                    // the frame's local memory, plus add
-	fillSpecial                  // the special register index
+	fillVariable fillKind = iota // address of the global or constant variable index, plus add
+	fillShared                   // address of the shared variable index, plus add
+	fillLocal                    // offset of the frame's local memory, plus add
+	fillSpecial                  // value of the special register index
 )
 
-// fill is a value that is the same during a call of a function.
+// fill is a value that is constant during a call of a function.
 type fill struct {
 	offset uint32
-	size   uint8 // bytes a lane; 0 for a predicate
+	size   uint8 // bytes per lane; 0 for a predicate
 	kind   fillKind
 	index  int32
 	add    uint64
 }
 
-// specialRegister is a special register whose value a call does not change.
+// specialRegister is a special register that is constant during a call.
 type specialRegister struct {
 	name  string
 	size  uint8
 	value func(w *warp, lane int) uint64
 }
 
-// specialRegisters is all of them. Those that count time are read by readClock; what
-// is not in either list is not supported.
+// specialRegisters lists the constant special registers. readClock reads the clocks. All others are
+// not supported.
 var specialRegisters = []specialRegister{
 	{"%tid.x", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).X) }},
 	{"%tid.y", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Y) }},
@@ -79,13 +79,13 @@ var specialRegisters = []specialRegister{
 func zero(*warp, int) uint64 { return 0 }
 func one(*warp, int) uint64  { return 1 }
 
-// clocks are the special registers that count time, and the bytes of each.
+// clocks maps the special registers that count time to their sizes in bytes.
 var clocks = map[string]int{
 	"%clock": 4, "%clock64": 8, "%clock_hi": 4,
 	"%globaltimer": 8, "%globaltimer_lo": 4, "%globaltimer_hi": 4,
 }
 
-// special is the place of a special register.
+// special returns the slot of a special register.
 func (d *decoder) special(n *ptx.Name) uint32 {
 	name := ptx.Format(n)
 	for k := range specialRegisters {

@@ -6,8 +6,8 @@ import (
 	"tilework/ptx"
 )
 
-// decodeStoreAsync is st.async: a store to the shared memory of a block of the cluster that
-// tells an mbarrier there.
+// decodeStoreAsync decodes st.async, a store to the shared memory of a block of the cluster that
+// completes bytes at an mbarrier in the same block.
 func decodeStoreAsync(d *decoder) execFunc {
 	tr := d.transferOf(1)
 	if d.err != nil {
@@ -19,17 +19,17 @@ func decodeStoreAsync(d *decoder) execFunc {
 	return func(w *warp, in *inst) {
 		for m := w.active; m != 0; m &= m - 1 {
 			lane := firstLane(m)
-			slot, ok1 := w.sharedAddr(in, to, lane, size, uint64(size))
+			dst, ok1 := w.sharedAddr(in, to, lane, size, uint64(size))
 			at, ok2 := w.sharedAddr(in, bar, lane, mbarrierBytes, mbarrierBytes)
 			if !ok1 || !ok2 {
 				return
 			}
-			if slot.block != at.block {
-				w.misuse(in, "a store to block %v is told to an mbarrier of block %v", slot.block.index, at.block.index)
+			if dst.block != at.block {
+				w.misuse(in, "a store to block %v is told to an mbarrier of block %v", dst.block.index, at.block.index)
 				return
 			}
-			slot.mbarrier = at.off
-			w.storeAsync(in, tr, &slot, lane, size)
+			dst.mbarrier = at.off
+			w.storeAsync(in, tr, &dst, lane, size)
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// strongLoad is a mover's load for what other blocks, which may run at the same time on
-// other threads of the host, write or count meanwhile.
+// strongLoad is the load function of a mover for strong accesses. Other host threads may access the
+// same memory at the same time.
 func strongLoad[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
 	d := (*[lanes]R)(r)
 	for ; mask != 0; mask &= mask - 1 {
@@ -17,13 +17,13 @@ func strongLoad[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, m
 			d[i] = R(M(atomic.LoadUint32((*uint32)(p))))
 		case 8:
 			d[i] = R(M(atomic.LoadUint64((*uint64)(p))))
-		default: // which nothing but a store writes: there are no narrower atomics
+		default: // there are no narrower atomics, so other accesses are plain stores
 			d[i] = R(*(*M)(p))
 		}
 	}
 }
 
-// strongStore is the store to strongLoad.
+// strongStore is the store function that corresponds to strongLoad.
 func strongStore[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
 	s := (*[lanes]R)(r)
 	for ; mask != 0; mask &= mask - 1 {

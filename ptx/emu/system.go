@@ -10,14 +10,14 @@ import (
 	"tilework/ptx"
 )
 
-// systemFuncs are the functions that every CUDA program finds on the device: it only
-// declares them. Each gets a lane and its arguments.
+// deviceFuncs holds the functions that the CUDA driver provides to kernels. A module only declares
+// them. Each receives a lane and its arguments.
 var deviceFuncs = map[string]func(w *warp, in *inst, lane int, args []uint64) (result uint64){
 	"vprintf":      deviceVprintf,
 	"__assertfail": deviceAssertFail,
 }
 
-// systemCall decodes a call of a function that is declared and not defined.
+// deviceCall decodes a call of a function that is declared but not defined.
 func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) execFunc {
 	exec := deviceFuncs[callee.Name]
 	if exec == nil {
@@ -50,7 +50,7 @@ func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) exec
 	}
 }
 
-// systemAssert is __assertfail(message, file, line, function, charsize).
+// deviceAssertFail implements __assertfail(message, file, line, function, charsize).
 func deviceAssertFail(w *warp, in *inst, lane int, args []uint64) uint64 {
 	if len(args) < 4 {
 		w.misuse(in, "__assertfail has %d arguments, want 5", len(args))
@@ -61,8 +61,7 @@ func deviceAssertFail(w *warp, in *inst, lane int, args []uint64) uint64 {
 	return 0
 }
 
-// peek reads n bytes at a generic address, as a lane sees them; nil if they are not
-// all there.
+// peek returns n bytes at a generic address of a lane, or nil if the range is not mapped.
 func (w *warp) peek(in *inst, lane int, addr uint64, n int) []byte {
 	t := &w.at
 	w.resolve(t, in, &access{space: ptx.Generic}, addr)
@@ -73,7 +72,7 @@ func (w *warp) peek(in *inst, lane int, addr uint64, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(t.mem, off+uint64(lane)*t.stride)), n)
 }
 
-// text reads a string that ends in a zero.
+// cString reads a zero-terminated string.
 func (w *warp) cString(in *inst, lane int, addr uint64) string {
 	var b strings.Builder
 	for {
@@ -86,8 +85,8 @@ func (w *warp) cString(in *inst, lane int, addr uint64) string {
 	}
 }
 
-// systemPrintf is vprintf(format, arguments): the arguments stand one behind the other,
-// each at a multiple of its size. The result is their number, or -1.
+// deviceVprintf implements vprintf(format, arguments). The arguments are stored one after the
+// other, each aligned to its size. The result is their number, or -1 if the list is not readable.
 func deviceVprintf(w *warp, in *inst, lane int, args []uint64) uint64 {
 	if len(args) != 2 {
 		w.misuse(in, "vprintf has %d arguments, want 2", len(args))
@@ -122,8 +121,8 @@ func deviceVprintf(w *warp, in *inst, lane int, args []uint64) uint64 {
 	return uint64(count)
 }
 
-// convert formats what the conversion at the start of format, behind its %, asks for, as
-// C's printf does, and returns what follows it.
+// convert formats the conversion at the start of format, after its %, as C's printf does. It
+// returns the formatted text and the rest of format.
 func (w *warp) convert(in *inst, lane int, format string, next func(size int) uint64) (text, rest string) {
 	spec, size := "%", 4
 	precise := false

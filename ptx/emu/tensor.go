@@ -8,10 +8,10 @@ import (
 	"tilework/ptx"
 )
 
-// tensorMagic begins the 128 bytes of a tensor map, whose form is the emulator's own.
+// tensorMagic identifies an encoded tensor map. The encoding is specific to the emulator.
 var tensorMagic = [16]byte([]byte("tilework tensor\n"))
 
-// encodedTensor is a tensor map in the form that kernels here take.
+// encodedTensor is the encoding of a tensor map.
 type encodedTensor struct {
 	Magic         [16]byte
 	Element, Rank uint8
@@ -23,7 +23,7 @@ type encodedTensor struct {
 	Box           [5]uint16
 }
 
-// EncodeTensorMap encodes a map as kernels that the emulator runs take it. The error wraps
+// EncodeTensorMap encodes a tensor map for kernels that run in the emulator. The error wraps
 // ErrLaunch.
 func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
 	if err := m.Check(); err != nil {
@@ -40,7 +40,7 @@ func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
 	return b, err
 }
 
-// decodeTensorMap reads what EncodeTensorMap wrote; ok is false for other bytes.
+// decodeTensorMap decodes the result of EncodeTensorMap. ok is false for other bytes.
 func decodeTensorMap(b []byte) (m ptx.TensorMap, ok bool) {
 	var e encodedTensor
 	if _, err := binary.Decode(b, binary.LittleEndian, &e); err != nil || !bytes.Equal(e.Magic[:], tensorMagic[:]) {
@@ -56,21 +56,20 @@ func decodeTensorMap(b []byte) (m ptx.TensorMap, ok bool) {
 	return m, m.Check() == nil
 }
 
-// stretch is n bytes of global memory at addr, which a copy has at place at of what it
-// moves.
+// segment is n contiguous bytes of global memory at addr. at is their offset in the data of the
+// copy.
 type segment struct {
 	addr uint64
 	n    int
 	at   int
 }
 
-// tensorPiece is what the copy engine writes at a time, in bytes. The elements behind the
-// last one of a row that are in its piece are written with it.
+// tensorPiece is the granularity of TMA writes in bytes. A store also writes the elements after the
+// end of a row that share its last piece.
 const tensorPiece = 16
 
-// stretches is what a box of a tensor, from the element at the given coordinates on, has
-// in the tensor: row by row, without what lies outside. Of a store that is a piece's
-// rest more.
+// segments returns the part of a TMA box that is inside the tensor, row by row. coords is the first
+// element of the box. For a store, rows are extended to a multiple of tensorPiece.
 func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 	size := m.Element.Bytes()
 	dim := m.Dims[0]
@@ -82,7 +81,7 @@ func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 		return nil
 	}
 	var all []segment
-	index := make([]int, len(m.Dims)) // in the box; that of the innermost dimension stays 0
+	index := make([]int, len(m.Dims)) // position in the box; the innermost index stays 0
 	for row := 0; ; row++ {
 		addr, inside := m.Base+uint64((int(coords[0])+from)*size), true
 		for i := 1; i < len(index); i++ {
@@ -106,15 +105,15 @@ func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 	}
 }
 
-// inRange is the part of n elements from at on that lies in dim elements: from the
-// from-th of them up to the to-th.
+// clip returns the range of n elements starting at index at that is inside an array of dim
+// elements.
 func clip(at, n, dim int) (from, to int) {
 	return max(0, -at), min(n, dim-at)
 }
 
-// swizzled is where the byte at an address in shared memory lies under a swizzle: the bits
-// of the 16-byte piece in its row are xored with those of the row, of 128 bytes, in 8,
-// counted from base on (manual: "tensor-swizzling-modes").
+// swizzled returns the swizzled address of a byte in shared memory. The index of the 16-byte piece
+// in its row is XORed with the index, modulo 8, of the 128-byte row relative to base (manual:
+// "tensor-swizzling-modes").
 func swizzled(addr, base uint64, swizzle int) uint64 {
 	if swizzle == 0 {
 		return addr

@@ -2,11 +2,11 @@ package emu
 
 import "tilework/ptx"
 
-// typed is the functions of an instruction by its type.
+// typed holds the execFuncs of an instruction by its type.
 type typed map[ptx.Type]execFunc
 
-// of is the function for type t: that of the type itself, or that of the unsigned
-// integer of its width where the two do the same.
+// lookup returns the function for type t, or the function for the unsigned integer of the same
+// width if t has none of its own.
 func (m typed) lookup(t ptx.Type) execFunc {
 	if f := m[t]; f != nil {
 		return f
@@ -17,7 +17,7 @@ func (m typed) lookup(t ptx.Type) execFunc {
 	return m[unsignedOf(t.Bits())]
 }
 
-// byType is the decoder of an instruction whose type alone says what executes it.
+// byType returns a decoder that selects the execFunc by the type of the instruction.
 func byType(m typed) decodeFunc {
 	return func(d *decoder) execFunc {
 		d.operands()
@@ -25,6 +25,5 @@ func byType(m typed) decodeFunc {
 	}
 }
 
-// mainType is the type that the instruction under way works in: that of its last
-// operand, or of the first one if it has no other.
+// mainType returns the type of the first source operand, or of the only operand.
 func (d *decoder) mainType() ptx.Type { return d.i.Type(min(1, len(d.i.Args)-1)) }

@@ -1,7 +1,7 @@
 package emu
 
-// checkReads tells the observers of the registers that the instruction under way reads
-// and its threads have not written, and notes those that it writes.
+// checkReads reports reads of uninitialized registers by the current instruction and records the
+// registers that it writes.
 func (w *warp) checkReads(in *inst) {
 	w.emitUninit(in, in.reads)
 	for _, r := range in.writes {
@@ -9,7 +9,7 @@ func (w *warp) checkReads(in *inst) {
 	}
 }
 
-// tellUnknown tells the observers of the registers of a list that no thread has written.
+// emitUninit reports the registers in list that some active lanes have not written.
 func (w *warp) emitUninit(in *inst, list []register) {
 	known := w.frame.written
 	for _, r := range list {

@@ -5,23 +5,23 @@ import (
 	"unsafe"
 )
 
-// warp is 32 threads of a block and where they are.
+// warp is 32 threads of a block.
 type warp struct {
-	// Of the group that runs.
-	base            unsafe.Pointer // its frame's register file
+	// State of the running group.
+	base            unsafe.Pointer // register file of frame
 	code            []inst
 	counts          []tally
 	frame           *frame
-	pc              int32  // the instruction after the one under way
+	pc              int32  // next instruction
 	from            int32  // the branch that the group last took in its frame, or none
-	mask            uint32 // the group's lanes
-	active          uint32 // the lanes for which the instruction under way executes
-	sliceLeft       int    // how many instructions may still be executed in this turn
-	group           int    // its place in groups, or none
-	unobserved      bool   // nobody wants to know of accesses to memory
-	checksRegisters bool   // reads of registers are checked
-	yield           bool   // the group makes room for others after the instruction under way
-	queued          bool   // the block's scheduler has it in its list
+	mask            uint32 // lanes of the group
+	active          uint32 // lanes that execute the current instruction
+	sliceLeft       int    // remaining instructions of the time slice
+	group           int    // index in groups, or none
+	unobserved      bool   // no observer of accesses, and writes are not tracked
+	checksRegisters bool   // register accesses are checked
+	yield           bool   // the group yields after the current instruction
+	queued          bool   // the warp is in cluster.runnable
 
 	groups   []group
 	live     uint32 // lanes that have not exited
@@ -30,55 +30,55 @@ type warp struct {
 	block    *block
 	worker   *worker
 	frames   map[*function][]*frame // for reuse
-	local    []uint64               // local memory, one lane after the other
+	local    []uint64               // local memory, lane by lane
 	copies   copyQueue
 	bulk     bulkGroups
 	matrices warpMatrices
-	// Where the lanes are with regard to the cluster's barrier.
+	// State of the lanes at the cluster barrier.
 	atCluster clusterLanes
 	scratch   [lanes]wide
-	// Of the access under way: the addresses, where they lead, the places behind the
-	// start of the memory, and what observers get.
+	// State of the current access: addresses, offsets in the target, addresses for the event, and
+	// the event.
 	addr, off, eventAddr [lanes]uint64
 	at                   target
 	event                Access
 }
 
-// group is lanes of a warp at the same place in the program. Of the group that runs,
-// the warp's own fields are up to date.
+// group is a set of lanes at the same instruction. For the running group, the fields of the warp
+// are current instead.
 type group struct {
 	frame *frame
 	pc    int32
 	from  int32
 	mask  uint32
 	state groupState
-	// need is the lanes that a group in the state meeting waits for.
+	// need holds the lanes that a converging group waits for.
 	need uint32
-	// arrived says that a barrier instruction is to let the group through as it is,
-	// diverged from other lanes of the warp.
+	// passesBarrier makes the next barrier instruction accept the group although it has diverged
+	// from other lanes of the warp.
 	passesBarrier bool
-	barrier       int // that a waiting group waits at
-	polls         int // since it last made room for others
+	barrier       int // barrier that the group waits at
+	polls         int // number of polls since the group last yielded
 }
 
-// none is the place of the running group while none runs.
+// none is the value of warp.group while no group runs, and of group.from before a branch.
 const none = -1
 
 type groupState uint8
 
 const (
 	ready      groupState = iota
-	yielded               // ready, but to run after the others: it polls
-	converging            // until lanes of the warp come to the same instruction
-	atBarrier             // at a barrier of the block
-	// Those behind wait for what may come of itself.
-	atClusterBarrier // at that of the cluster
-	atMbarrier       // until an mbarrier of the cluster is through with a phase
-	atWarpgroup      // until the other warps of the warpgroup come to an operation
+	yielded               // ready, but after other groups because it polls
+	converging            // waits for other lanes of the warp to reach the instruction
+	atBarrier             // waits at a barrier of the block
+	// The states from here on can end without other lanes of the warp.
+	atClusterBarrier // waits at the cluster barrier
+	atMbarrier       // waits for a phase of an mbarrier
+	atWarpgroup      // waits for other warps of the warpgroup to start an operation
 )
 
-// manyPolls is after how many accesses that look like polling a group makes room for
-// other groups of its warp.
+// pollsPerYield is the number of polling accesses after which a group yields to other groups of its
+// warp.
 const pollsPerYield = 32
 
 // start puts the warp's threads at the beginning of a kernel.
@@ -97,7 +97,7 @@ func (w *warp) start(fn *function, live uint32) {
 	w.resume(0)
 }
 
-// resume makes a group the one that runs.
+// resume makes group n the running group.
 func (w *warp) resume(n int) {
 	g := &w.groups[n]
 	g.state = ready
@@ -106,13 +106,13 @@ func (w *warp) resume(n int) {
 	w.counts = w.worker.counts[g.frame.fn.first:]
 }
 
-// save writes the state of the group that runs back.
+// save writes the state of the running group back to groups.
 func (w *warp) save() {
 	g := &w.groups[w.group]
 	g.frame, g.pc, g.from, g.mask = w.frame, w.pc, w.from, w.mask
 }
 
-// turn executes up to n instructions of the warp.
+// runSlice executes up to n instructions of the warp.
 func (w *warp) runSlice(n int) {
 	w.sliceLeft = n
 	if !w.pick() {
@@ -143,7 +143,7 @@ func (w *warp) runSlice(n int) {
 	}
 }
 
-// partly executes an instruction for some lanes, or under observation.
+// execPartly executes an instruction for some lanes, or with register checks.
 func (w *warp) execPartly(in *inst) {
 	if w.checksRegisters {
 		w.checkRegisters(in)
@@ -155,11 +155,11 @@ func (w *warp) execPartly(in *inst) {
 	}
 }
 
-// stop ends the warp's turn behind the instruction under way.
+// endSlice ends the warp's time slice after the current instruction.
 func (w *warp) endSlice() { w.sliceLeft = 0 }
 
-// pick makes that group the running one that is first in the order, after joining
-// those that have met. It returns false, with the turn ended, if none can run.
+// pick merges converged groups and resumes the first ready group in the reconvergence order. If no
+// group is ready, it ends the time slice and returns false.
 func (w *warp) pick() bool {
 	if w.group != none {
 		w.save()
@@ -183,8 +183,8 @@ func (w *warp) pick() bool {
 	return true
 }
 
-// first is the group in the given state that is first in the order: that of the
-// deepest call, and in it that of the lowest rank; -1 if there is none.
+// first returns the first group in the given state, or -1. Groups in deeper calls come first, then
+// those with lower ranks.
 func (w *warp) first(state groupState) int {
 	best := -1
 	for n := range w.groups {
@@ -209,7 +209,7 @@ func (g *group) before(h *group) bool {
 	return g.pc < h.pc
 }
 
-// join resumes a group after adding to it those that are ready at the same place.
+// join merges group n with the ready groups at the same instruction and resumes it.
 func (w *warp) join(n int) {
 	g := &w.groups[n]
 	for k := len(w.groups) - 1; k >= 0; k-- {
@@ -224,7 +224,7 @@ func (w *warp) join(n int) {
 	w.resume(n)
 }
 
-// remove takes group k out and returns where group n then is.
+// remove deletes group k and returns the new index of group n.
 func (w *warp) remove(k, n int) int {
 	last := len(w.groups) - 1
 	w.groups[k] = w.groups[last]
@@ -235,17 +235,16 @@ func (w *warp) remove(k, n int) int {
 	return n
 }
 
-// split leaves the lanes of mask, which go on at pc, to a group of their own. The
-// running group keeps the others.
+// split moves the lanes of mask from the running group to a new group at pc.
 func (w *warp) split(mask uint32, pc int32) {
 	w.mask &^= mask
 	w.groups = append(w.groups, group{frame: w.frame, pc: pc, mask: mask, from: w.from})
 }
 
-// meet reports whether the lanes of need, as far as they have not exited, are at the
-// instruction under way; those that waited there have then joined the active ones. If
-// not, the group waits there, and another one may run already: the instruction must
-// do no more. Instructions that meet write their results themselves (blend is 0).
+// converge reports whether all live lanes of need are at the current instruction. It first merges
+// the groups that wait there into the running group. If it returns false, the group waits and
+// another one may be running already, so the instruction must return at once. Instructions that
+// call converge write their results themselves (blend is 0).
 func (w *warp) converge(in *inst, need uint32) bool {
 	need &= w.live
 	if need&^w.active == 0 {
@@ -269,10 +268,10 @@ func (w *warp) converge(in *inst, need uint32) bool {
 	return false
 }
 
-// suspend makes the active lanes of the running group wait at the instruction under
-// way, in a group of their own. No group runs then: the caller picks one.
+// suspend makes the active lanes wait at the current instruction in a separate group. The caller
+// must then pick a group to run.
 func (w *warp) suspend(in *inst, state groupState) *group {
-	if rest := w.mask &^ w.active; rest != 0 { // those whose guard is false go on
+	if rest := w.mask &^ w.active; rest != 0 { // lanes with a false guard continue
 		w.split(rest, w.pc)
 	}
 	w.pc = in.pc
@@ -283,16 +282,16 @@ func (w *warp) suspend(in *inst, state groupState) *group {
 	return g
 }
 
-// uncount takes back that the instruction under way was executed.
+// uncount reverts the count of the current instruction, which will execute again.
 func (w *warp) uncount(in *inst) {
 	count := &w.counts[in.pc]
 	count.Executed--
 	count.idle -= uint64(bits.OnesCount32(^w.active))
 }
 
-// disperse lets groups go on that wait at a barrier for lanes of their warp which will
-// not come: those lanes wait at another barrier of the block, so the warp has really
-// diverged there. Lanes that wait for something else may come yet.
+// releaseDiverged lets groups pass that wait at a barrier for other lanes of their warp, if those
+// lanes wait at a different barrier of the block. The warp has then diverged and the lanes will not
+// converge. It does nothing while lanes wait for an event that can still happen.
 func (w *warp) releaseDiverged() bool {
 	any := false
 	for n := range w.groups {
@@ -316,7 +315,7 @@ func (w *warp) exit(active uint32) {
 	for f := w.frame; f != nil; f = f.caller {
 		w.release(f, active)
 	}
-	for n := range w.groups { // who waits for those lanes looks again
+	for n := range w.groups { // groups that waited for these lanes check again
 		if g := &w.groups[n]; g.state == converging {
 			g.state = ready
 		}
@@ -325,14 +324,14 @@ func (w *warp) exit(active uint32) {
 	w.block.threadsExited()
 }
 
-// release takes lanes out of a frame and keeps it for a later call after the last one.
+// release removes lanes from a frame and recycles the frame after the last one.
 func (w *warp) release(f *frame, mask uint32) {
 	if f.lanes &^= mask; f.lanes == 0 {
 		w.frames[f.fn] = append(w.frames[f.fn], f)
 	}
 }
 
-// depart takes lanes out of the running group, to run those of another one.
+// leaveGroup removes lanes from the running group and picks a group to run.
 func (w *warp) leaveGroup(mask uint32) {
 	if w.mask &^= mask; w.mask == 0 {
 		w.remove(w.group, -1)
@@ -341,8 +340,8 @@ func (w *warp) leaveGroup(mask uint32) {
 	w.pick()
 }
 
-// poll notes an access that may be one of many in wait for another thread. If other
-// groups of the warp could do something, the group makes room for them now and then.
+// poll counts an access that may poll for a write of another thread. If the warp has other groups,
+// the running group yields after every pollsPerYield polls.
 func (w *warp) poll() {
 	if len(w.groups) == 1 {
 		return
@@ -354,12 +353,12 @@ func (w *warp) poll() {
 	g.polls, w.yield = 0, true
 }
 
-// thread is the index in the block of a lane's thread.
+// thread returns the index in the block of a lane's thread.
 func (w *warp) thread(lane int) Dim3 {
 	b := w.block.run.launch.Block
 	t := w.index*lanes + lane
 	return Dim3{t % b.X, t / b.X % b.Y, t / (b.X * b.Y)}
 }
 
-// origin says who executes the instruction under way.
+// origin returns the origin of the current instruction.
 func (w *warp) origin(in *inst) Origin { return Origin{Site: in.site, Warp: w.index, Mask: w.active} }

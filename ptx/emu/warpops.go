@@ -6,8 +6,8 @@ import (
 	"tilework/ptx"
 )
 
-// together runs do when the lanes that the mask operand names have met. It gets them
-// as the active lanes.
+// syncMembers returns an execFunc that runs do when all lanes of the member mask in in.e have
+// converged. They are then the active lanes.
 func syncMembers(do execFunc) execFunc {
 	return func(w *warp, in *inst) {
 		if need, ok := w.members(in, in.e); ok && w.converge(in, need) {
@@ -17,8 +17,8 @@ func syncMembers(do execFunc) execFunc {
 	}
 }
 
-// members is the member mask of the first active lane. Lanes that have another mask
-// execute the instruction after it, in a group of their own.
+// members returns the member mask of the first active lane. Active lanes with another mask are
+// split into a group that executes the instruction later.
 func (w *warp) members(in *inst, slot uint32) (need uint32, ok bool) {
 	masks := reg[uint32](w, slot)
 	need = masks[firstLane(w.active)]
@@ -49,10 +49,10 @@ func (w *warp) emitWarpSync(in *inst, orders bool) {
 	}
 }
 
-// alone marks an instruction as one that writes its results by itself.
+// writesResults marks an instruction that writes its results itself.
 func (d *decoder) writesResults() { d.in.blend = 0 }
 
-// execWarpSync is bar.warp.sync: lanes may meet that stand at different ones.
+// execWarpSync executes bar.warp.sync. Lanes can synchronize at different instances of it.
 func execWarpSync(w *warp, in *inst) {
 	need, ok := w.members(in, in.a)
 	if !ok {
@@ -111,8 +111,8 @@ func decodeShuffle(d *decoder) execFunc {
 	})
 }
 
-// shuffleSource is the lane that a lane reads, and whether that is one in its segment;
-// else it reads itself.
+// shuffleSource returns the lane to read from and whether it is in range. If not, the lane reads
+// its own value.
 func shuffleSource(mode string, lane, b int, c uint32) (from int, ok bool) {
 	clamp, segment := int(c&31), int(c>>8&31)
 	last := lane&segment | clamp&^segment
@@ -163,7 +163,7 @@ func decodeVote(d *decoder) execFunc {
 	})
 }
 
-// mask is all lanes or none.
+// mask returns all lanes or none.
 func mask(all bool) uint32 {
 	if all {
 		return full
@@ -228,7 +228,7 @@ func decodeRedux(d *decoder) execFunc {
 	})
 }
 
-// reduction is an operation on two values of a 32-bit integer type.
+// reduction returns the function that combines two values of a 32-bit integer type.
 func reduction(op string, t ptx.Type) func(a, b uint32) uint32 {
 	signed := t.Class() == ptx.Signed
 	switch {

@@ -6,49 +6,50 @@ import (
 	"tilework/ptx"
 )
 
-// groupWarps is the warps of a warpgroup, whose wgmma.mma_async are one operation.
+// groupWarps is the number of warps of a warpgroup.
 const groupWarps = 4
 
-// wgmma is a wgmma.mma_async: d = a·b, plus d if asked for, of 64 rows, 16 for each warp.
+// wgmma holds the operands of wgmma.mma_async: d = a·b or d += a·b, with 64 rows, of which each
+// warp has 16.
 type wgmma struct {
 	matrixProduct
-	scaleD         uint32 // place of the predicate
-	descA, descB   uint32 // places; descA is 0 for a matrix in registers
+	scaleD         uint32 // slot of the predicate
+	descA, descB   uint32 // slots; descA is 0 if A is in registers
 	mnMajorA       bool
 	mnMajorB       bool
 	signA, signB   float64
-	sums, operands []register // of d and of a: under way until a wait
+	sums, operands []register // registers of D and A, which the operation uses until a wait
 }
 
-// warpgroup is what the warps of one have asked for and not yet got.
+// warpgroup is the queue of operations that a warpgroup has started and not completed.
 type warpgroup struct {
 	ops   []*wgmmaOp // oldest first
-	first int        // the number of ops[0], of all that the warpgroup has begun
+	first int        // number of ops[0] among all operations of the warpgroup
 }
 
-// wgmmaOp is an operation that some or all warps of the group have come to.
+// wgmmaOp is an operation that at least one warp of the warpgroup has executed.
 type wgmmaOp struct {
 	*wgmma
 	id          uint64
 	site        *Site
 	a, b        uint64            // descriptors
-	warps       [groupWarps]*warp // that have come
+	warps       [groupWarps]*warp // that have executed it
 	frame       [groupWarps]*frame
 	accumulates bool
 	arrived     int
 	async       *asyncOp
 }
 
-// warpMatrices is a warp's part in the operations of its warpgroup.
+// warpMatrices is the state of a warp in its warpgroup.
 type warpMatrices struct {
-	begun     int   // operations
-	commits   []int // begun, at each commit
-	completed int   // operations that a wait has seen complete
-	using     []use // the operations from seen on
+	begun     int   // number of operations
+	commits   []int // value of begun at each commit
+	completed int   // number of operations that a wait has completed
+	using     []use // operations after the completed ones
 	registerGuard
 }
 
-// use is an operation that a warp has come to.
+// use is an operation that a warp has executed.
 type use struct {
 	id uint64
 	*wgmma
@@ -120,7 +121,7 @@ func decodeWgmma(d *decoder) execFunc {
 	return aligned(g.begin)
 }
 
-// begin is a warp's coming to the operation. It is begun when all four have.
+// begin executes the operation for one warp. It starts when all four warps have executed it.
 func (g *wgmma) begin(w *warp, in *inst) {
 	b, mine := w.block, &w.matrices
 	number := w.index / groupWarps
@@ -148,8 +149,8 @@ func (g *wgmma) begin(w *warp, in *inst) {
 		w.misuse(in, "the warps of a warpgroup differ: another one came to %v with descriptors %#x and %#x, this one has %#x and %#x", op.site, op.a, op.b, descA, descB)
 		return
 	}
-	slot := w.index % groupWarps
-	op.warps[slot], op.frame[slot] = w, w.frame
+	member := w.index % groupWarps
+	op.warps[member], op.frame[member] = w, w.frame
 	mine.using = append(mine.using, use{op.id, g})
 	if !op.checkOperands(w, in) {
 		return
@@ -157,7 +158,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	if op.arrived++; op.arrived < groupWarps {
 		return
 	}
-	// What was begun earlier is over earlier.
+	// Operations complete in order.
 	op.async = &asyncOp{
 		id: op.id, origin: w.origin(in), warp: w, uses: []*block{b},
 		parts: []func(){func() { group.finish(b, op) }},
@@ -168,7 +169,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	b.cluster.startAsync(op.async)
 }
 
-// operandA and operandB are the matrices in shared memory.
+// operandA returns the matrix A in shared memory.
 func (op *wgmmaOp) operandA() *operand {
 	return op.operand(op.a, op.m, op.wgmma.a, op.mnMajorA)
 }
@@ -182,7 +183,8 @@ func (op *wgmmaOp) operand(word uint64, rows int, e *elementType, across bool) *
 	return &operand{descriptor: unpackDescriptor(word), rows: rows, k: op.k * e.bits / 8 / size, size: size, mnMajor: across}
 }
 
-// touch checks, and tells of, what a warp's part of the operation reads of shared memory.
+// checkOperands checks the bounds of the shared memory that a warp's part of the operation reads,
+// and reports the access.
 func (op *wgmmaOp) checkOperands(w *warp, in *inst) bool {
 	spans := op.operandB().spans(0, op.n)
 	if op.descA != 0 {
@@ -203,7 +205,7 @@ func (op *wgmmaOp) checkOperands(w *warp, in *inst) bool {
 	return true
 }
 
-// finish does an operation and those before it.
+// finish computes op and the operations before it.
 func (group *warpgroup) finish(b *block, op *wgmmaOp) {
 	for len(group.ops) > 0 {
 		next := group.ops[0]
@@ -217,7 +219,7 @@ func (group *warpgroup) finish(b *block, op *wgmmaOp) {
 	}
 }
 
-// compute does the operation for all four warps.
+// compute computes the operation for all four warps.
 func (op *wgmmaOp) compute(b *block) {
 	memory := b.shared.bytes()
 	cols := op.operandB().read(memory, op.wgmma.b, op.signB)
@@ -253,8 +255,8 @@ func (op *wgmmaOp) compute(b *block) {
 	}
 }
 
-// waitMatrices completes the warpgroup's operations but for those of the last n groups that
-// the warp has committed.
+// waitMatrices completes the operations of the warpgroup except those in the last n groups that the
+// warp has committed.
 func (w *warp) waitMatrices(in *inst, n int) {
 	mine := &w.matrices
 	bound := 0
@@ -269,7 +271,7 @@ func (w *warp) waitMatrices(in *inst, n int) {
 	var told []CopyLanes
 	if last := bound - 1 - group.first; last >= 0 {
 		op := group.ops[last]
-		if op.async == nil { // not all warps have come to it
+		if op.async == nil { // other warps have not executed it
 			w.uncount(in)
 			w.suspend(in, atWarpgroup)
 			w.pick()

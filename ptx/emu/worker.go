@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// worker runs the clusters of a launch, one after the other.
+// worker runs clusters of a launch, one after the other.
 type worker struct {
 	run        *run
 	cluster    *cluster
-	counts     []tally          // by instruction of the program
-	lastRegion []region         // by instruction: the global memory that it last accessed
-	reachable  map[int32][]bool // results of pathsFrom, by instruction of the kernel
+	counts     []tally          // by index of the instruction in the program
+	lastRegion []region         // by instruction: the global memory of its last access
+	reachable  map[int32][]bool // results of pathsFrom by instruction of the kernel
 	unreported int              // instructions not yet added to run.spent
 }
 
@@ -33,8 +33,8 @@ func (r *run) newWorker() *worker {
 	return k
 }
 
-// work runs clusters until there are none left. After a failure only the clusters before
-// the one that failed matter, and all of them were begun.
+// work runs clusters until none are left. After a failure only the clusters before the failed one
+// matter, and these have all started.
 func (k *worker) work() {
 	r := k.run
 	for {
@@ -63,10 +63,11 @@ func (r *run) finish(cluster int, printed []byte, err error) {
 	}
 }
 
-// patience is after how many instructions a worker looks whether it is to stop.
+// spendInterval is the number of instructions between two checks for the end of a launch.
 const spendInterval = 1 << 13
 
-// spend accounts for instructions, and now and then looks whether to stop.
+// spend counts n instructions. Every spendInterval instructions it returns an error if the worker
+// must stop.
 func (k *worker) spend(n int) error {
 	if k.unreported += n; k.unreported < spendInterval {
 		return nil
@@ -78,16 +79,16 @@ func (k *worker) spend(n int) error {
 	case r.launch.MaxInstructions > 0 && spent > uint64(r.launch.MaxInstructions):
 		return r.overBudget()
 	case r.outdated(k.cluster.number):
-		return context.Canceled // whatever it is: an earlier cluster has failed
+		return context.Canceled // any error will do, as an earlier cluster has failed
 	}
 	return r.ctx.Err()
 }
 
-// printer writes what clusters print in the order of the clusters.
+// printer writes the output of the clusters in the order of their numbers.
 type printer struct {
 	w     io.Writer
 	next  int
-	early map[int][]byte // of clusters that ended before one with a smaller number
+	early map[int][]byte // output of clusters that ended before a lower-numbered one
 	err   error
 }
 
